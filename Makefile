@@ -1,0 +1,56 @@
+# Forewarn's few commands. Each makes or completes the one virtual environment .venv as it needs; none needs root.
+# PYTHON=… names the Python to use, ARGS=… is handed on to the program that the target runs.
+
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+JOBS ?= 2
+export PYTHON
+
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
+CODE := src tests $(wildcard bench)
+
+.PHONY: help install run test test-long check bench clean
+
+help:  ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(VENV)/.server  ## install Forewarn into .venv, so that .venv/bin/forewarn works
+
+run: $(VENV)/.server  ## start the emulator with the demonstration fleet (ARGS="--speed 60")
+	@$(BIN)/forewarn up $(ARGS)
+
+test: $(VENV)/.tests  ## run all tests but the long ones (ARGS="tests/core -k approval")
+	@tools/need curl=curl strace=strace ip=iproute2
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not long" $(ARGS)
+
+test-long: $(VENV)/.tests  ## run the tests that take minutes
+	@tools/need curl=curl strace=strace ip=iproute2
+	$(BIN)/pytest -m long $(ARGS)
+
+check: $(VENV)/.tests  ## look at format, lint, types and layers
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.tests  ## measure, and print the ratios against nginx
+	@tools/need --required nginx=nginx-light wrk=wrk
+	$(BIN)/python -m bench $(ARGS)
+
+clean:  ## remove .venv, caches and built files
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests tools $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps say which set of packages .venv has, and are older than the files that name them when it has to change.
+$(VENV)/.made: tools/make-venv
+	@tools/make-venv $(VENV)
+	@touch $@
+
+$(VENV)/.server: $(VENV)/.made pyproject.toml constraints.txt
+	$(PIP) --editable '.[server]'
+	@touch $@
+
+$(VENV)/.tests: $(VENV)/.server requirements-dev.txt
+	$(PIP) --editable '.[server,testing,notify]' --requirement requirements-dev.txt
+	@touch $@

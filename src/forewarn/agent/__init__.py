@@ -1,0 +1,1 @@
+"""The daemon inside a virtual machine: hooks, approval, recovery."""

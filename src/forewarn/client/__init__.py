@@ -1,0 +1,1 @@
+"""The library for software inside a virtual machine, on Azure too."""

@@ -1,0 +1,1 @@
+"""The rules of Scheduled Events. Pure: no I/O, no clock, no chance; `now` and ids are arguments."""

@@ -1,0 +1,1 @@
+"""Who carries maintenance out: the port, and its adapters."""

@@ -1,0 +1,1 @@
+"""What helps people test against Forewarn: shipped, not private."""

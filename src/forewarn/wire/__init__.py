@@ -1,0 +1,1 @@
+"""The guest protocol as bytes, both ways: strict making, tolerant reading. Pure."""
