@@ -8,7 +8,8 @@ JOBS ?= 2
 export PYTHON
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
-CODE := src tests $(wildcard bench)
+PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2
+CODE := $(strip src tests $(wildcard bench))
 
 .PHONY: help install run test test-long check bench clean
 
@@ -21,11 +22,11 @@ run: $(VENV)/.server  ## start the emulator with the demonstration fleet (ARGS="
 	@$(BIN)/forewarn up $(ARGS)
 
 test: $(VENV)/.tests  ## run all tests but the long ones (ARGS="tests/core -k approval")
-	@tools/need curl=curl strace=strace ip=iproute2
+	@tools/need $(PROGRAMS_OF_TESTS)
 	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not long" $(ARGS)
 
 test-long: $(VENV)/.tests  ## run the tests that take minutes
-	@tools/need curl=curl strace=strace ip=iproute2
+	@tools/need $(PROGRAMS_OF_TESTS)
 	$(BIN)/pytest -m long $(ARGS)
 
 check: $(VENV)/.tests  ## look at format, lint, types and layers
@@ -42,15 +43,16 @@ clean:  ## remove .venv, caches and built files
 	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests tools $(wildcard bench) -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The stamps say which set of packages .venv has, and are older than the files that name them when it has to change.
-$(VENV)/.made: tools/make-venv
+# A stamp says that .venv has a set of packages; it is older than the files that name them when the set has to change.
+# The larger set holds the smaller one, so that `make test` on a fresh clone installs once.
+$(VENV)/.made:
 	@tools/make-venv $(VENV)
 	@touch $@
 
-$(VENV)/.server: $(VENV)/.made pyproject.toml constraints.txt
+$(VENV)/.server: pyproject.toml constraints.txt | $(VENV)/.made
 	$(PIP) --editable '.[server]'
 	@touch $@
 
-$(VENV)/.tests: $(VENV)/.server requirements-dev.txt
+$(VENV)/.tests: pyproject.toml constraints.txt requirements-dev.txt | $(VENV)/.made
 	$(PIP) --editable '.[server,testing,notify]' --requirement requirements-dev.txt
-	@touch $@
+	@touch $@ $(VENV)/.server

@@ -1,0 +1,105 @@
+"""What the repository holds, and what it must not hold."""
+
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import forewarn
+
+# Each is a pattern that does not match its own source.
+REGISTRY_HOSTS = re.compile(r"pypi\.org|pythonhosted\.org|npmjs\.org|deb\.debian\.org|index[-_]url")
+MACHINE_PATHS = re.compile(r"(?<![\w./:-])/(?:root|work|home/\w+|Users/\w+)/\w")
+
+REQUIREMENT_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
+PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][A-Za-z0-9.!+]*")
+
+SERVER_PARTS = ("httptools", "litestar", "prometheus_client", "uvicorn", "uvloop", "pytest", "apprise")
+
+
+def name_of(requirement: str) -> str:
+    """The normalised name that a requirement line begins with."""
+    found = REQUIREMENT_NAME.match(requirement)
+    assert found, requirement
+    return re.sub(r"[-_.]+", "-", found[0]).lower()
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines()
+
+
+@pytest.mark.parametrize("forbidden", [REGISTRY_HOSTS, MACHINE_PATHS], ids=["registry-hosts", "machine-paths"])
+def test_no_file_names_the_place_it_was_made_in(files: tuple[Path, ...], forbidden: re.Pattern[str]) -> None:
+    found = [
+        f"{path}:{number}: {line.strip()}"
+        for path in files
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1)
+        if forbidden.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [
+        (REGISTRY_HOSTS, "see https://pypi" + ".org/simple"),
+        (MACHINE_PATHS, "cd /" + "home/somebody/forewarn"),
+        (MACHINE_PATHS, '"/' + 'work/main"'),
+    ],
+    ids=["registry", "home", "workplace"],
+)
+def test_places_are_recognised(pattern: re.Pattern[str], line: str) -> None:
+    assert pattern.search(line)
+
+
+def test_constraints_are_names_and_versions_only(root: Path) -> None:
+    assert [line for line in lines_of(root / "constraints.txt") if not PIN.fullmatch(line)] == []
+
+
+def test_constraints_pin_each_name_once(root: Path) -> None:
+    names = [name_of(line) for line in lines_of(root / "constraints.txt")]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_everything_named_directly_is_pinned(root: Path, project: dict[str, Any]) -> None:
+    extras = project["project"]["optional-dependencies"].values()
+    direct = [*project["project"]["dependencies"], *(line for extra in extras for line in extra)]
+    named = {name_of(line) for line in [*direct, *lines_of(root / "requirements-dev.txt")]} - {"forewarn"}
+    pinned = {name_of(line) for line in lines_of(root / "constraints.txt")}
+    assert named - pinned == set()
+
+
+def test_requirements_of_tests_are_names_only(root: Path) -> None:
+    lines = lines_of(root / "requirements-dev.txt")
+    assert [line for line in lines if not REQUIREMENT_NAME.fullmatch(line)] == []
+
+
+def test_plain_install_needs_three_packages(project: dict[str, Any]) -> None:
+    assert {name_of(line) for line in project["project"]["dependencies"]} == {"msgspec", "rich", "typer"}
+
+
+def test_guest_side_works_without_any_extra() -> None:
+    """Client, agent, API types and command line import while every extra's package is made unimportable."""
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({SERVER_PARTS!r}))\n"
+        "import forewarn.agent, forewarn.api, forewarn.cli, forewarn.client"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_installed_version_is_the_one_in_the_code() -> None:
+    assert forewarn.__version__ == version("forewarn")
+
+
+def test_types_are_shipped(root: Path) -> None:
+    assert (root / "src/forewarn/py.typed").is_file()
+
+
+def test_changelog_has_room_for_the_next_release(root: Path) -> None:
+    headings = [line for line in lines_of(root / "CHANGELOG.md") if line.startswith("## ")]
+    assert headings[0] == "## [Unreleased]"

@@ -1,0 +1,80 @@
+"""The documentation holds together: links lead somewhere, and drawings show the code."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+DRAWING = re.compile(r"^```\n(cli\n.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def prose_of(page: Path) -> str:
+    """The page without its code blocks."""
+    return FENCE.sub("", page.read_text())
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The names under which a renderer lets one link to the page's headings."""
+    titles = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(prose_of(page)))
+    return {title.strip().replace(" ", "-") for title in titles}
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    for target in LINK.findall(prose_of(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = page.parent / name if name else page
+        if not path.exists() or (anchor and anchor not in anchors_of(path)):
+            yield target
+
+
+def test_every_internal_link_leads_somewhere(files: tuple[Path, ...]) -> None:
+    broken = {str(page): links for page in files if page.suffix == ".md" and (links := list(broken_links(page)))}
+    assert broken == {}
+
+
+def test_broken_links_are_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n[self](#a-page) [web](https://example.org) [gone](gone.md) [nowhere](page.md#nowhere)\n")
+    assert list(broken_links(page)) == ["gone.md", "page.md#nowhere"]
+
+
+def test_every_page_is_reached_from_the_index(root: Path) -> None:
+    reached: set[Path] = set()
+    to_read = [root / "docs/README.md"]
+    while to_read:
+        page = to_read.pop()
+        reached.add(page)
+        links = ((page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(prose_of(page)))
+        to_read += [link for link in links if link.suffix == ".md" and link.exists() and link not in reached]
+    assert set((root / "docs").rglob("*.md")) - reached == set()
+
+
+def test_drawn_layers_are_the_checked_layers(root: Path, project: dict[str, Any]) -> None:
+    drawing = DRAWING.search((root / "docs/explanation/house.md").read_text())
+    assert drawing
+    contracts = project["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    assert [re.sub("[()]", "", layer) for layer in layers] == drawing[1].splitlines()
+
+
+def words_of(glossary: str) -> list[str]:
+    return re.findall(r"^\| `?([^|`]+)`? \|", glossary, re.MULTILINE)[1:]
+
+
+def test_glossary_is_in_alphabetical_order_without_repeats(root: Path) -> None:
+    words = words_of((root / "docs/glossary.md").read_text())
+    assert words == sorted(set(words), key=lambda word: word.replace("_", " ").casefold())
+
+
+def test_glossary_explains_the_parts_and_the_words_of_the_rules(root: Path) -> None:
+    words = set(words_of((root / "docs/glossary.md").read_text()))
+    rules = {
+        "approval", "campaign", "clockwork", "enablement", "epoch", "event", "hold", "impact", "incarnation", "journal",
+        "listener", "notice", "platform", "probe", "recent", "record", "replica", "revision", "scope", "wave",
+    }  # fmt: skip
+    assert rules - words == set()
