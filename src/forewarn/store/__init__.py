@@ -1,1 +1,1 @@
-"""Where records are kept: the port, and its adapters."""
+"""Where records and their journal are kept: the port, and one module per store."""

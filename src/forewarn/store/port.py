@@ -1,0 +1,244 @@
+"""What every store promises. The contract suite in `forewarn.testing.store_contract` checks each word of it.
+
+StoreError
+├── Conflict          the record is not at the expected revision
+├── RecordTooLarge    the encoded value is over the limit
+├── StoreInUse        another process owns the data directory
+├── StoreTooNew       the data was written by a newer Forewarn
+├── StoreDamaged      the data cannot be read as a store
+├── StoreFull         the disk has no room; nothing was saved
+├── StoreFailed       the system refused something else that the store needs
+└── StoreClosed       the store has been closed
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from forewarn.core.journal import Entry
+from forewarn.core.limits import RECORD_BYTES
+
+
+class Kind(StrEnum):
+    """The kinds of records."""
+
+    SCOPE = "scope"
+    FLEET = "fleet"
+    CAMPAIGN = "campaign"
+    TOKEN = "token"
+    LEASE = "lease"
+
+
+class Key(NamedTuple):
+    """The name of a record."""
+
+    kind: Kind
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}/{self.id}"
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A record as it is kept: the encoded value and the revision it has."""
+
+    key: Key
+    value: bytes
+    revision: int
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """A record is gone; its revision is higher than any it had."""
+
+    key: Key
+    revision: int
+
+
+class SnapshotEnd(msgspec.Struct, frozen=True):
+    """Everything that existed when the watch began has been given."""
+
+
+Watched = Record | Deleted | SnapshotEnd
+
+
+class JournalRow(msgspec.Struct, frozen=True):
+    """An entry, where it belongs, and its store-wide position."""
+
+    position: int
+    key: Key
+    entry: Entry
+
+
+class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rows to give, in order of position. `since` is included, `until` is not."""
+
+    key: Key | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    after: int = 0
+    limit: int = 1_000
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.limit <= 10_000:
+            raise ValueError(f"limit must be 1 to 10000, not {self.limit}")
+        for moment in (self.since, self.until):
+            if moment is not None and moment.utcoffset() is None:
+                raise ValueError(f"a time range needs times with a time zone, not {moment.isoformat()}")
+
+
+class Retention(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the journal is kept; None means no bound."""
+
+    age: timedelta | None = None
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.age is not None and self.age < timedelta(0):
+            raise ValueError(f"age must not be negative, not {self.age}")
+        if self.rows is not None and self.rows < 0:
+            raise ValueError(f"rows must not be negative, not {self.rows}")
+
+
+class StoreError(Exception):
+    """A store could not do what was asked."""
+
+
+class Conflict(StoreError):
+    """The record is not at the revision that the caller expected; nothing was saved."""
+
+    def __init__(self, key: Key, *, expected: int | None, actual: int | None) -> None:
+        super().__init__(f"{key} {_where(actual)}, expected that it {_where(expected)}: load it and decide again")
+        self.key = key
+        self.expected = expected
+        self.actual = actual
+
+
+class RecordTooLarge(StoreError):
+    """The encoded value is over the limit of every store."""
+
+    def __init__(self, key: Key, size: int) -> None:
+        super().__init__(
+            f"{key} would have {size} bytes, at most {RECORD_BYTES} are allowed: split it into smaller ones"
+        )
+        self.key = key
+        self.size = size
+        self.limit = RECORD_BYTES
+
+
+class StoreInUse(StoreError):
+    """Another process owns the data directory."""
+
+    def __init__(self, directory: Path, pid: int | None) -> None:
+        owner = "another process" if pid is None else f"process {pid}"
+        super().__init__(f"{directory} is in use by {owner}: stop it, or choose another data directory")
+        self.directory = directory
+        self.pid = pid
+
+
+class StoreTooNew(StoreError):
+    """The data was written by a newer Forewarn than this one."""
+
+    def __init__(self, path: Path, *, version: int, supported: int) -> None:
+        super().__init__(
+            f"{path} has schema version {version}, this Forewarn reads up to {supported}: "
+            "install the newer Forewarn again, or choose another data directory; nothing was changed"
+        )
+        self.path = path
+        self.version = version
+        self.supported = supported
+
+
+class StoreDamaged(StoreError):
+    """The data cannot be read as a store."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(
+            f"{path} is damaged ({reason}): move it away and put a backup in its place; nothing was changed"
+        )
+        self.path = path
+        self.reason = reason
+
+
+class StoreFull(StoreError):
+    """The disk has no room; nothing was saved."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"no room left for {path}: free some on its disk, then try again; nothing was saved")
+        self.path = path
+
+
+class StoreFailed(StoreError):
+    """The system refused something that the store needs."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"cannot work with {path} ({reason}): check its disk, owner and permissions, then try again")
+        self.path = path
+        self.reason = reason
+
+
+class StoreClosed(StoreError):
+    """The store has been closed."""
+
+    def __init__(self) -> None:
+        super().__init__("the store has been closed: open it again")
+
+
+def _where(revision: int | None) -> str:
+    return "does not exist" if revision is None else f"is at revision {revision}"
+
+
+class Store(Protocol):
+    """Records by key with compare-and-swap, and the journal that is saved with them."""
+
+    async def load(self, key: Key) -> Record | None:
+        """Return the newest saved value, or None where there is no such record."""
+        ...
+
+    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        """Save value and entries in one step and return the new revision, once both are durable.
+
+        `value` None deletes the record; `expected` None means that it must not exist. Revisions are opaque,
+        grow per key and are never reused, not even after deletion. Raises Conflict where the record is not at
+        `expected`: then nothing was saved. A cancelled save may or may not have happened.
+        Raises what `check_save` raises, before anything else is looked at.
+        """
+        ...
+
+    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[Watched]]:
+        """Give the newest value of each key, SnapshotEnd, then changes.
+
+        Superseded changes may be skipped, the newest always arrives; deletions arrive with their revision;
+        there is no order between keys. A watcher that does not read costs at most one pending change per key.
+        An older revision of a key is never given after a newer one, and nothing is given before it is durable.
+        Waiting for the next item may be cancelled without losing one. When the store closes, what is pending
+        is still given, then StoreClosed is raised.
+        """
+        ...
+
+    async def journal(self, query: JournalQuery) -> list[JournalRow]:
+        """Return journal rows in order of position, at most `query.limit`."""
+        ...
+
+    async def prune(self, retention: Retention, *, now: datetime) -> int:
+        """Remove one small batch of journal rows beyond the retention; return how many. Zero: nothing is left to do."""
+        ...
+
+    async def aclose(self) -> None:
+        """Finish what was accepted and release everything. A second call does nothing."""
+        ...
+
+
+def check_save(key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> None:
+    """Refuse what no store may keep: every store asks this before it saves."""
+    if value is None and expected is None:
+        raise ValueError(f"{key} cannot be deleted: a deletion must say which revision it deletes")
+    if value is not None and len(value) > RECORD_BYTES:
+        raise RecordTooLarge(key, len(value))
+    for entry in entries:
+        if entry.at.utcoffset() is None:
+            raise ValueError(f"entry {entry.n} of {key} needs a time with a time zone, not {entry.at.isoformat()}")
