@@ -1,0 +1,45 @@
+"""Approving: any VM of the scope may, for all VMs of the event; all ids of one request or none (PROTOCOL §4)."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from forewarn.core.change import Change, Draft
+from forewarn.core.conditions import Conditions
+from forewarn.core.errors import UnknownEvent
+from forewarn.core.event import Approval, Event, Move, State
+from forewarn.core.explain import missing_approvals
+from forewarn.core.progress import start_what_may
+from forewarn.core.scope import Scope
+
+
+def approve(
+    scope: Scope, vm: str, ids: Iterable[str], conditions: Conditions, *, now: datetime, by: str | None = None
+) -> Change[None]:
+    """Take a VM's approval of events. Started and remembered events count as known; nothing happens to them.
+
+    `by` names who spoke for the VM, where it was not the VM itself.
+    """
+    approver = scope.vm(vm).name
+    events = _known(scope, ids)
+    draft = Draft(scope, now)
+    for event in events:
+        if event.state is State.SCHEDULED and approver in missing_approvals(scope, event):
+            approval = Approval(vm=approver, at=draft.now)
+            approved = msgspec.structs.replace(event, approvals=(*event.approvals, approval))
+            draft.move(approved, Move.APPROVE, by=by or f"vm:{approver}")
+    start_what_may(draft, conditions)
+    return draft.finish(None)
+
+
+def _known(scope: Scope, ids: Iterable[str]) -> list[Event]:
+    """Return the open events among the ids, each once; refuse all if one was never there or never announced."""
+    events: dict[str, Event] = {}
+    for id_ in ids:
+        event = scope.find_event(id_)
+        if event is not None and event.announced:
+            events[event.id] = event
+        elif event is not None or not scope.remembers(id_):
+            raise UnknownEvent(id_, scope.id)
+    return list(events.values())

@@ -1,0 +1,162 @@
+"""What a rule returns, and the draft in which it is made. A draft lives within one rule and never leaves it."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Generic, TypeVar
+from uuid import UUID, uuid5
+
+import msgspec
+
+from forewarn.core.errors import ScopeFull
+from forewarn.core.event import Event, Impact, Move, State, step
+from forewarn.core.journal import Did, Entry
+from forewarn.core.limits import IMPACT_TEXT_BYTES, RECENT_AGE, RECENT_ITEMS, RECORD_BYTES
+from forewarn.core.scope import Answered, ApprovalRule, Ended, Outcome, Scope
+from forewarn.core.text import shortened
+
+R = TypeVar("R")
+
+RECENT_RESERVE = 88 * 1024
+IMPACT_RESERVE = 160 + IMPACT_TEXT_BYTES
+APPROVAL_RESERVE = 100
+"""Room that is kept free, so that what was once accepted can always be approved, started, failed and ended:
+for a full `recent`; per affected VM for its impact and, where all must approve, its approval (names come on top)."""
+
+ENDINGS = {Did.COMPLETED: Outcome.COMPLETED, Did.CANCELED: Outcome.CANCELED, Did.FAILED: Outcome.FAILED}
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Change(msgspec.Struct, Generic[R], frozen=True):
+    """The new scope (None: it is removed), what the journal says of it, and the answer to whoever asked.
+
+    Save scope and entries first, in one step; answer and act afterwards.
+    """
+
+    scope: Scope | None
+    entries: tuple[Entry, ...]
+    result: R
+
+
+class Draft:
+    """A scope while a rule changes it. Time never goes back within a scope, whatever the clock says."""
+
+    def __init__(self, scope: Scope, now: datetime) -> None:
+        self.before = scope
+        self.scope = scope
+        self.now = max(now, scope.changed_at)
+        self.entries: list[Entry] = []
+
+    def set(self, **fields: object) -> None:
+        """Replace fields of the scope."""
+        self.scope = msgspec.structs.replace(self.scope, **fields)
+
+    def note(
+        self,
+        did: Did,
+        *,
+        by: str,
+        why: str = "",
+        event: Event | None = None,
+        vms: Iterable[str] = (),
+        **facts: str,
+    ) -> None:
+        """Add a journal entry."""
+        self.entries.append(
+            Entry(
+                n=self.scope.entries + len(self.entries) + 1,
+                at=self.now,
+                did=did,
+                by=by,
+                why=shortened(why),
+                event=event.id if event else None,
+                vms=tuple(vms) or (event.vms if event else ()),
+                incarnation=self.scope.incarnation,
+                facts=facts,
+            )
+        )
+
+    def move(self, event: Event, move: Move, *, by: str, why: str = "", **facts: str) -> Event | None:
+        """Apply a move of the table to an event, new or open; the event given carries its other changes already.
+
+        Returns the event as it is now, or None where the move ended it.
+        """
+        known = self.scope.find_event(event.id)
+        legal = step(event.id, known.state if known else State.NONE, move)
+        if event.announced:
+            self.set(incarnation=self.scope.incarnation + legal.incarnation)
+        if legal.to is State.GONE:
+            self._end(event, ENDINGS[legal.did])
+            self.note(legal.did, by=by, why=why, event=event, **facts)
+            return None
+        moved = msgspec.structs.replace(event, state=legal.to)
+        if legal.to is State.STARTED:
+            moved = self._started(moved)
+        self.put(moved)
+        self.note(legal.did, by=by, why=why, event=moved, **facts)
+        return moved
+
+    def _started(self, event: Event) -> Event:
+        impacts = tuple(Impact(vm=vm) for vm in event.vms)
+        return msgspec.structs.replace(event, started_at=self.now, impacts=impacts)
+
+    def _end(self, event: Event, outcome: Outcome) -> None:
+        ended = Ended(id=event.id, request=event.request, at=self.now, outcome=outcome)
+        self.set(
+            events=tuple(other for other in self.scope.events if other.id != event.id),
+            ended=(*self.scope.ended, ended),
+        )
+
+    def put(self, event: Event) -> None:
+        """Keep the event: in its place where it is open already, else as the last."""
+        events = self.scope.events
+        if any(other.id == event.id for other in events):
+            self.set(events=tuple(event if other.id == event.id else other for other in events))
+        else:
+            self.set(events=(*events, event))
+
+    def put_impact(self, event: Event, impact: Impact) -> None:
+        """Keep the event with the work on one VM replaced."""
+        impacts = tuple(impact if other.vm == impact.vm else other for other in event.impacts)
+        self.put(msgspec.structs.replace(event, impacts=impacts))
+
+    def remember(self, key: str, request: str) -> None:
+        """Remember that a request key has been answered."""
+        self.set(answered=(*self.scope.answered, Answered(key=key, request=request, at=self.now)))
+
+    def check_room(self) -> None:
+        """Refuse what would not leave room for everything that must be possible later."""
+        scope = msgspec.structs.replace(self.scope, ended=(), answered=())
+        size = len(_encode(scope)) + RECENT_RESERVE + sum(reserve(scope, event) for event in scope.events)
+        if size > RECORD_BYTES:
+            raise ScopeFull(scope.id, f"with this it could need {size // 1024} KiB of {RECORD_BYTES // 1024}")
+
+    def finish(self, result: R) -> Change[R]:
+        """Close the draft. A draft in which nothing happened gives the scope itself, unchanged."""
+        if self.scope is self.before and not self.entries:
+            return Change(self.before, (), result)
+        since = self.now - RECENT_AGE
+        self.set(
+            changed_at=self.now,
+            entries=self.scope.entries + len(self.entries),
+            ended=tuple(item for item in self.scope.ended if item.at > since)[-RECENT_ITEMS:],
+            answered=tuple(item for item in self.scope.answered if item.at > since)[-RECENT_ITEMS:],
+        )
+        return Change(self.scope, tuple(self.entries), result)
+
+    def remove(self, result: R) -> Change[R]:
+        """Close the draft of a scope that is no more."""
+        return Change(None, tuple(self.entries), result)
+
+
+def reserve(scope: Scope, event: Event) -> int:
+    """Return how many bytes the event may still come to need in the record, at the most."""
+    names = sum(len(vm) for vm in event.vms)
+    impacts = names + IMPACT_RESERVE * len(event.vms)
+    approvers = len(event.vms) if scope.approval is ApprovalRule.ALL else 1
+    return impacts + names + APPROVAL_RESERVE * approvers + 64
+
+
+def derived_id(parent: str, *names: object) -> str:
+    """Compute the id of an event from the id of what asked for it: the same question gives the same id."""
+    return str(uuid5(UUID(parent), "/".join(str(name) for name in names))).upper()

@@ -1,0 +1,67 @@
+"""What holds outside a scope while a rule is applied to it: the policy, a hold on the whole fleet, the outages."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from forewarn.core.errors import Invalid
+from forewarn.core.event import EventType
+from forewarn.core.scope import Held
+
+
+class Announce(StrEnum):
+    """Whether events are announced to scopes that have never asked, or not for a day."""
+
+    ALWAYS = "always"
+    WHEN_ENABLED = "when-enabled"
+
+
+MINIMUM_NOTICE: dict[EventType, timedelta] = {
+    EventType.FREEZE: timedelta(minutes=15),
+    EventType.REBOOT: timedelta(minutes=15),
+    EventType.REDEPLOY: timedelta(minutes=10),
+    EventType.PREEMPT: timedelta(seconds=30),
+    EventType.TERMINATE: timedelta(minutes=5),
+}
+"""PROTOCOL §6. For Terminate, what the VM or its scope says comes first."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The choices of whoever runs the service. The defaults are the production preset."""
+
+    announce: Announce = Announce.WHEN_ENABLED
+    minimum_notice: dict[EventType, timedelta] = msgspec.field(default_factory=MINIMUM_NOTICE.copy)
+    enforce_notice: bool = True
+    idle_after: timedelta | None = timedelta(hours=24)
+    user_operations: int = 10
+    speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        if missing := [kind.value for kind in EventType if kind not in self.minimum_notice]:
+            raise Invalid(f"minimum_notice says nothing for {', '.join(missing)}")
+        if not self.speed > 0:
+            raise Invalid(f"speed is a number above 0, not {self.speed}")
+        if self.user_operations < 1:
+            raise Invalid("user_operations is at least 1")
+
+
+EMULATOR = Policy(announce=Announce.ALWAYS, enforce_notice=False, idle_after=None)
+"""Always announces, never switches off, takes any notice."""
+
+PRODUCTION = Policy()
+
+
+class Outage(msgspec.Struct, frozen=True, kw_only=True):
+    """A time during which the service was down: no scope could ask, so it counts for none as silence."""
+
+    began_at: datetime
+    ended_at: datetime
+
+
+class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a rule needs to know besides the scope and the time."""
+
+    policy: Policy = PRODUCTION
+    held: Held | None = None
+    outages: tuple[Outage, ...] = ()

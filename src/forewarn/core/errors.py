@@ -1,0 +1,146 @@
+"""Why a rule refused. Every refusal changes nothing.
+
+CoreError
+├── Invalid               a value breaks its own rules (a name, an address, a text too long)
+├── NotFound
+│   ├── UnknownVm         no VM of that name in the scope
+│   └── UnknownEvent      the scope never had that event, or forgot it
+└── Refused
+    ├── IllegalMove       the event's state does not allow it
+    ├── NoticeTooShort    the event would start before its type's minimum notice is over
+    ├── NotEvictable      Preempt of a VM that is not low-priority
+    ├── SourceNotAllowed  events of this type are not made by that source
+    ├── TooManyOperations the scope has its limit of user-initiated operations open
+    ├── Busy              open events name the VM or the scope
+    ├── AlreadyThere      the VM exists already
+    └── ScopeFull         the record would grow over its limit
+"""
+
+from datetime import datetime, timedelta
+
+
+class CoreError(Exception):
+    """A rule said no. `code` is stable and meant for programs; the message is meant for people."""
+
+    code = "refused"
+
+
+class Invalid(CoreError, ValueError):
+    """A value breaks its own rules."""
+
+    code = "invalid"
+
+
+class NotFound(CoreError):
+    """Something that was named does not exist."""
+
+    code = "not-found"
+
+
+class UnknownVm(NotFound):
+    """No VM of that name is in the scope."""
+
+    code = "unknown-vm"
+
+    def __init__(self, vm: str, scope: str) -> None:
+        self.vm, self.scope = vm, scope
+        super().__init__(f"scope {scope} has no VM {vm}")
+
+
+class UnknownEvent(NotFound):
+    """The scope never had that event, or ended it so long ago that it forgot it."""
+
+    code = "unknown-event"
+
+    def __init__(self, event: str, scope: str) -> None:
+        self.event, self.scope = event, scope
+        super().__init__(f"scope {scope} has no event {event}")
+
+
+class Refused(CoreError):
+    """The request is well formed, but the rules do not allow it now."""
+
+
+class IllegalMove(Refused):
+    """The event's state does not allow it."""
+
+    code = "illegal-move"
+
+    def __init__(self, event: str, state: str, move: str) -> None:
+        self.event, self.state, self.move = event, state, move
+        super().__init__(f"event {event} is {state}: it cannot {move}")
+
+
+class NoticeTooShort(Refused):
+    """The event would start before its type's minimum notice is over."""
+
+    code = "notice-too-short"
+
+    def __init__(self, type_: str, minimum: timedelta, earliest: datetime, asked: datetime) -> None:
+        self.type, self.minimum, self.earliest, self.asked = type_, minimum, earliest, asked
+        super().__init__(
+            f"{type_} needs {minimum} (h:mm:ss) of notice: the earliest start is {earliest:%Y-%m-%d %H:%M:%SZ}; "
+            f"asked for {asked:%Y-%m-%d %H:%M:%SZ}"
+        )
+
+
+class NotEvictable(Refused):
+    """Preempt takes away low-priority VMs only."""
+
+    code = "not-evictable"
+
+    def __init__(self, vm: str) -> None:
+        self.vm = vm
+        super().__init__(f"{vm} has regular priority: only low-priority VMs can be preempted")
+
+
+class SourceNotAllowed(Refused):
+    """Events of this type are not made by that source."""
+
+    code = "source-not-allowed"
+
+    def __init__(self, type_: str, source: str) -> None:
+        self.type, self.source = type_, source
+        super().__init__(f"{type_} is never an event of source {source}")
+
+
+class TooManyOperations(Refused):
+    """The scope has its limit of user-initiated operations open."""
+
+    code = "too-many-operations"
+
+    def __init__(self, scope: str, limit: int) -> None:
+        self.scope, self.limit = scope, limit
+        super().__init__(f"scope {scope} has {limit} user-initiated operations open: wait until one has ended")
+
+
+class Busy(Refused):
+    """Open events name the VM or the scope."""
+
+    code = "busy"
+
+    def __init__(
+        self, what: str, events: tuple[str, ...], advice: str = "force it, which cancels what is Scheduled"
+    ) -> None:
+        self.what, self.events = what, events
+        super().__init__(f"{what} has open events ({', '.join(events)}): let them end, or {advice}")
+
+
+class AlreadyThere(Refused):
+    """The VM exists already."""
+
+    code = "already-there"
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"{what} exists already")
+
+
+class ScopeFull(Refused):
+    """The record would grow over its limit."""
+
+    code = "scope-full"
+
+    def __init__(self, scope: str, what: str) -> None:
+        self.scope, self.what = scope, what
+        super().__init__(f"scope {scope} is full: {what}; spread the VMs over more scopes, or let open events end")

@@ -1,0 +1,111 @@
+"""Why an event waits: the one source for rules, command line, API and dashboard."""
+
+from datetime import datetime
+
+import msgspec
+
+from forewarn.core.conditions import Conditions
+from forewarn.core.event import STUCK, Event, State
+from forewarn.core.scope import ApprovalRule, Held, Scope
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True, tag_field="hold"):
+    """One reason why an event does not go on."""
+
+
+class NotBefore(Hold, frozen=True, tag="not-before"):
+    """Its notice is not over. An approval lifts this."""
+
+    at: datetime
+
+    def __str__(self) -> str:
+        return f"not before {self.at:%Y-%m-%d %H:%M:%SZ}"
+
+
+class NeedsApproval(Hold, frozen=True, tag="needs-approval"):
+    """Nobody, or not everybody, has approved. The passing of its notice lifts this."""
+
+    vms: tuple[str, ...]
+    rule: ApprovalRule
+
+    def __str__(self) -> str:
+        if self.rule is ApprovalRule.ANY:
+            return "needs the approval of any VM of the scope"
+        return f"needs the approval of {', '.join(self.vms)}"
+
+
+class DomainBusy(Hold, frozen=True, tag="domain-busy"):
+    """Another update domain of the scope has its turn."""
+
+    update_domain: int
+    event: str
+
+    def __str__(self) -> str:
+        return f"update domain {self.update_domain} has its turn: event {self.event}"
+
+
+class HeldByOperator(Hold, frozen=True, tag="held"):
+    """An operator holds planned maintenance, of the scope or of the whole fleet."""
+
+    held: Held
+    whole_fleet: bool
+
+    def __str__(self) -> str:
+        what = "all maintenance" if self.whole_fleet else "this scope"
+        return f"{self.held.by} holds {what}: {self.held.reason}"
+
+
+class ImpactStuck(Hold, frozen=True, tag="impact-stuck"):
+    """The work on a VM has failed, or its outcome is unknown: a person decides."""
+
+    vm: str
+    state: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"impact on {self.vm} is {self.state}: {self.why or 'retry or resolve it'}"
+
+
+def explain(scope: Scope, event: Event, conditions: Conditions, *, now: datetime) -> tuple[Hold, ...]:
+    """Return everything that keeps the event where it is; empty means that nothing does."""
+    if event.state is State.STARTED:
+        return tuple(
+            ImpactStuck(vm=impact.vm, state=impact.state.value, why=impact.why)
+            for impact in event.impacts
+            if impact.state in STUCK
+        )
+    return (*waits_for_its_time(scope, event, now=now), *waits_for_others(scope, event, conditions))
+
+
+def waits_for_its_time(scope: Scope, event: Event, *, now: datetime) -> tuple[Hold, ...]:
+    """Return what the event's own notice and approvals say."""
+    missing = missing_approvals(scope, event)
+    if now >= event.not_before or not missing:
+        return ()
+    holds: tuple[Hold, ...] = (NotBefore(at=event.not_before),)
+    return (*holds, NeedsApproval(vms=missing, rule=scope.approval)) if event.announced else holds
+
+
+def waits_for_others(scope: Scope, event: Event, conditions: Conditions) -> tuple[Hold, ...]:
+    """Return what other events and operators say. Only planned maintenance waits for these."""
+    if not event.is_planned:
+        return ()
+    busy = tuple(
+        DomainBusy(update_domain=other.update_domain, event=other.id)
+        for other in scope.events
+        if other.state is State.STARTED and other.is_planned and other.update_domain != event.update_domain
+    )
+    held = tuple(
+        HeldByOperator(held=held, whole_fleet=whole)
+        for held, whole in ((conditions.held, True), (scope.held, False))
+        if held is not None
+    )
+    return (*busy, *held)
+
+
+def missing_approvals(scope: Scope, event: Event) -> tuple[str, ...]:
+    """Return the VMs whose approval would let the event start early; empty means that it is approved."""
+    approved = {approval.vm for approval in event.approvals}
+    if scope.approval is ApprovalRule.ANY:
+        return () if approved else tuple(vm.name for vm in scope.roster)
+    return tuple(vm for vm in event.vms if vm not in approved)

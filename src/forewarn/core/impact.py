@@ -1,0 +1,37 @@
+"""What a platform says of the work on one VM."""
+
+from datetime import timedelta
+
+import msgspec
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The work is done; `host` says where the VM runs now, where that may have changed."""
+
+    host: str | None = None
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """The work has failed, and trying again by itself would not help."""
+
+    why: str
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """Not now: try again after this time."""
+
+    after: timedelta
+    why: str = ""
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Nobody can tell whether the work was done."""
+
+    why: str = ""
+
+
+class NotBegun(msgspec.Struct, frozen=True):
+    """The platform has not touched the VM for this."""
+
+
+Outcome = Done | Failed | Retry | Unknown

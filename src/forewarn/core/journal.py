@@ -1,0 +1,55 @@
+"""Journal entries: what happened to a record, when, by whom and why.
+
+A rule returns entries together with the new value; a store keeps both in one step.
+Nothing is ever decided from the journal: it is for people, and for readers that need every step.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+
+class Did(StrEnum):
+    """What an entry reports."""
+
+    SCOPE_CREATED = "scope-created"
+    SCOPE_CHANGED = "scope-changed"
+    SCOPE_REMOVED = "scope-removed"
+    VM_ADDED = "vm-added"
+    VM_CHANGED = "vm-changed"
+    VM_REMOVED = "vm-removed"
+    VM_MOVED = "vm-moved"
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+    HELD = "held"
+    RELEASED = "released"
+    SCHEDULED = "scheduled"
+    ANNOUNCED = "announced"
+    APPROVED = "approved"
+    STARTED = "started"
+    SHRUNK = "shrunk"
+    COMPLETED = "completed"
+    CANCELED = "canceled"
+    FAILED = "failed"
+    IMPACT_BEGUN = "impact-begun"
+    IMPACT_DONE = "impact-done"
+    IMPACT_RETRY = "impact-retry"
+    IMPACT_FAILED = "impact-failed"
+    IMPACT_UNKNOWN = "impact-unknown"
+    IMPACT_RETRIED = "impact-retried"
+    CLOCK_MOVED = "clock-moved"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line of a record's journal. `n` counts inside one life of the record, from 1."""
+
+    n: int
+    at: datetime
+    did: Did
+    by: str
+    why: str = ""
+    event: str | None = None
+    vms: tuple[str, ...] = ()
+    incarnation: int | None = None
+    facts: dict[str, str] = {}

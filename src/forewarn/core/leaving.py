@@ -1,0 +1,63 @@
+"""What it means for open events that a VM leaves its scope or moves to another host."""
+
+import msgspec
+
+from forewarn.core.change import Draft, derived_id
+from forewarn.core.event import SETTLED, Event, ImpactState, Move, State
+from forewarn.core.journal import Did
+from forewarn.core.progress import end_if_settled
+from forewarn.core.vm import Vm
+
+
+def leave(draft: Draft, vm: Vm, *, by: str, why: str) -> None:
+    """Take a VM out of the scope and out of every open event."""
+    draft.set(roster=draft.scope.roster.without(vm.name))
+    draft.note(Did.VM_REMOVED, by=by, why=why, vms=(vm.name,))
+    for event in draft.scope.events_naming(vm.name):
+        if event.state is State.SCHEDULED:
+            drop(draft, event, vm.name, by=by, why=f"{vm.name} has left the scope")
+        else:
+            _settle_gone(draft, event, vm.name, by=by)
+
+
+def _settle_gone(draft: Draft, event: Event, vm: str, *, by: str) -> None:
+    impact = event.impact(vm)
+    if impact is None or impact.state in SETTLED:
+        return
+    draft.put_impact(event, impact.turned(ImpactState.GONE))
+    end_if_settled(draft, event.id, by=by, why=f"{vm} has left the scope")
+
+
+def drop(draft: Draft, event: Event, vm: str, *, by: str, why: str) -> None:
+    """Take a VM out of a Scheduled event; an event without VMs is cancelled."""
+    rest = tuple(name for name in event.vms if name != vm)
+    if not rest:
+        draft.move(event, Move.CANCEL, by=by, why=why)
+        return
+    approvals = tuple(approval for approval in event.approvals if approval.vm != vm)
+    draft.move(msgspec.structs.replace(event, vms=rest, approvals=approvals), Move.SHRINK, by=by, why=why)
+
+
+def relocate(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
+    """Put a VM on another host. Maintenance of the old host stays behind; what is meant for the VM goes along."""
+    draft.set(roster=draft.scope.roster.with_changed(msgspec.structs.replace(vm, host=host)))
+    draft.note(Did.VM_MOVED, by=by, why=f"from {vm.host} to {host}", vms=(vm.name,))
+    for event in draft.scope.events_naming(vm.name):
+        if event.state is not State.SCHEDULED or event.host == host:
+            continue
+        if event.is_planned:
+            drop(draft, event, vm.name, by=by, why=f"{vm.name} is no longer on {event.host}")
+        elif len(event.vms) == 1:
+            draft.put(msgspec.structs.replace(event, host=host))
+        else:
+            _split_off(draft, event, vm.name, host, by=by)
+
+
+def _split_off(draft: Draft, event: Event, vm: str, host: str | None, *, by: str) -> None:
+    """Give the VM an event of its own: the VMs of one event share a host."""
+    why = f"{vm} is no longer on {event.host}"
+    own = msgspec.structs.replace(
+        event, id=derived_id(event.id, vm, host), vms=(vm,), host=host, approvals=(), made_at=draft.now
+    )
+    drop(draft, event, vm, by=by, why=why)
+    draft.move(own, Move.SCHEDULE, by=by, why=why)

@@ -1,0 +1,19 @@
+"""The figures that bound every record. Nothing here may depend on settings."""
+
+from datetime import timedelta
+
+RECORD_BYTES = 768 * 1024
+"""The largest encoded record; every store must be able to hold one of this size."""
+
+VMS_PER_SCOPE = 1_000
+RECENT_ITEMS = 256
+RECENT_AGE = timedelta(hours=24)
+NAME_LENGTH = 128
+TEXT_LENGTH = 512
+"""Descriptions, reasons, and what a platform says about a failure."""
+
+IMPACT_TEXT_BYTES = 96
+"""What a record keeps of such a text per impact; the journal has the longer form."""
+
+KEY_LENGTH = 64
+"""Request keys (`Idempotency-Key`)."""

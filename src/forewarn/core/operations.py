@@ -1,0 +1,81 @@
+"""What owners and operators ask for by name: restart, delete, evict, fail, cancel, hold (PROTOCOL §6, DESIGN §3)."""
+
+from datetime import datetime, timedelta
+
+from forewarn.core.change import Change, Draft
+from forewarn.core.conditions import Conditions
+from forewarn.core.errors import Invalid
+from forewarn.core.event import EventType, Move, Source
+from forewarn.core.inventory import remove_vm
+from forewarn.core.journal import Did
+from forewarn.core.progress import start_what_may
+from forewarn.core.schedule import Ask, schedule
+from forewarn.core.scope import Held, Scope
+
+PREDICTED = "The VM moves to another host because its own is expected to fail."
+
+
+def restart(vm: str, *, request: str, by: str) -> Ask:
+    """Restart a VM because its owner asks for it."""
+    return Ask(id=request, type=EventType.REBOOT, vms=(vm,), by=by, source=Source.USER)
+
+
+def redeploy(vm: str, *, request: str, by: str) -> Ask:
+    """Move a VM to another host because its owner asks for it."""
+    return Ask(id=request, type=EventType.REDEPLOY, vms=(vm,), by=by, source=Source.USER)
+
+
+def evict(vm: str, *, request: str, by: str, notice: timedelta | None = None) -> Ask:
+    """Take a low-priority VM away, as the platform does when it needs the capacity."""
+    return Ask(id=request, type=EventType.PREEMPT, vms=(vm,), by=by, notice=notice)
+
+
+def fail(vms: tuple[str, ...], *, request: str, by: str, kind: EventType = EventType.REDEPLOY) -> Ask:
+    """The hardware under these VMs has failed: no notice, the event appears as Started."""
+    return Ask(id=request, type=kind, vms=vms, by=by, failure=True)
+
+
+def predict_failure(vms: tuple[str, ...], *, request: str, by: str, ahead: timedelta) -> Ask:
+    """The hardware under these VMs is expected to fail: a Redeploy, days ahead."""
+    return Ask(id=request, type=EventType.REDEPLOY, vms=vms, by=by, notice=ahead, description=PREDICTED)
+
+
+def delete(
+    scope: Scope, vm: str, conditions: Conditions, *, request: str, by: str, now: datetime
+) -> Change[tuple[str, ...]]:
+    """Delete a VM: with a Terminate event where it has a terminate profile, else at once and without an event."""
+    if scope.traits_of(scope.vm(vm)).terminate_notice is not None:
+        ask = Ask(id=request, type=EventType.TERMINATE, vms=(vm,), by=by, source=Source.USER)
+        return schedule(scope, ask, conditions, now=now)
+    removed = remove_vm(scope, vm, conditions, by=by, now=now, why="deleted by its owner", force=True)
+    return Change(removed.scope, removed.entries, ())
+
+
+def cancel(
+    scope: Scope, event_id: str, conditions: Conditions, *, by: str, now: datetime, why: str = ""
+) -> Change[None]:
+    """Take a Scheduled event back; nothing of it has happened and nothing will."""
+    draft = Draft(scope, now)
+    draft.move(scope.event(event_id), Move.CANCEL, by=by, why=why)
+    start_what_may(draft, conditions)
+    return draft.finish(None)
+
+
+def hold(scope: Scope, *, by: str, reason: str, now: datetime) -> Change[None]:
+    """Let nothing planned start in this scope until it is released. Failures and evictions go on."""
+    if not reason.strip():
+        raise Invalid("a hold needs a reason: whoever finds it must know why")
+    draft = Draft(scope, now)
+    draft.set(held=Held(by=by, at=draft.now, reason=reason))
+    draft.note(Did.HELD, by=by, why=reason)
+    return draft.finish(None)
+
+
+def release(scope: Scope, conditions: Conditions, *, by: str, now: datetime, why: str = "") -> Change[None]:
+    """End the hold of this scope; what has become due meanwhile starts."""
+    draft = Draft(scope, now)
+    if scope.held is not None:
+        draft.set(held=None)
+        draft.note(Did.RELEASED, by=by, why=why)
+    start_what_may(draft, conditions)
+    return draft.finish(None)

@@ -1,0 +1,71 @@
+"""How events go on by themselves: starting when they may, ending when their work is done, and when to look again."""
+
+from datetime import datetime, timedelta
+
+from forewarn.core.change import Change, Draft
+from forewarn.core.conditions import Conditions
+from forewarn.core.enablement import idle_at, switch_off_if_idle
+from forewarn.core.event import SETTLED, Event, ImpactState, Move, State
+from forewarn.core.explain import missing_approvals, waits_for_its_time, waits_for_others
+from forewarn.core.scope import Scope
+
+CLOCK = "clock"
+
+
+def tick(scope: Scope, conditions: Conditions, *, now: datetime, seen_at: datetime | None = None) -> Change[None]:
+    """Let time act: start what is due, switch off a scope that has been silent for too long.
+
+    `seen_at` is the newest request from the scope that anyone remembers; it may be newer than the saved one.
+    """
+    draft = Draft(scope, now)
+    switch_off_if_idle(draft, conditions, seen_at)
+    start_what_may(draft, conditions)
+    return draft.finish(None)
+
+
+def wake_at(scope: Scope, conditions: Conditions, *, seen_at: datetime | None = None) -> datetime | None:
+    """Return the next moment at which time itself may change something; None: only a command can."""
+    moments = [event.not_before for event in scope.events if _waits_only_for_time(scope, event, conditions)]
+    moments += [impact.retry_at for event in scope.events for impact in event.impacts if impact.retry_at is not None]
+    silent_at = idle_at(scope, conditions, seen_at)
+    return min([*moments, silent_at] if silent_at else moments, default=None)
+
+
+def _waits_only_for_time(scope: Scope, event: Event, conditions: Conditions) -> bool:
+    return event.state is State.SCHEDULED and not waits_for_others(scope, event, conditions)
+
+
+def start_what_may(draft: Draft, conditions: Conditions) -> None:
+    """Start every event that nothing holds, the longest due first."""
+    waiting = [event for event in draft.scope.events if event.state is State.SCHEDULED]
+    for event in sorted(waiting, key=lambda event: (event.not_before, event.made_at, event.id)):
+        if not waits_for_its_time(draft.scope, event, now=draft.now) and not waits_for_others(
+            draft.scope, event, conditions
+        ):
+            _start(draft, event)
+
+
+def _start(draft: Draft, event: Event) -> None:
+    if draft.now >= event.not_before and missing_approvals(draft.scope, event):
+        late = draft.now - event.not_before
+        draft.move(event, Move.START_DUE, by=CLOCK, why="due", late=seconds(late))
+    else:
+        approvers = ", ".join(approval.vm for approval in event.approvals)
+        draft.move(event, Move.START_APPROVED, by=f"vm:{event.approvals[-1].vm}", why=f"approved by {approvers}")
+
+
+def seconds(time: timedelta) -> str:
+    """Write a time for the journal's facts."""
+    return f"{time.total_seconds():.3f}s"
+
+
+def end_if_settled(draft: Draft, event_id: str, *, by: str, why: str = "") -> None:
+    """End a Started event of which no work is left."""
+    event = draft.scope.find_event(event_id)
+    if event is None or event.state is not State.STARTED or any(i.state not in SETTLED for i in event.impacts):
+        return
+    took = seconds(draft.now - (event.started_at or draft.now))
+    if any(impact.state is ImpactState.GIVEN_UP for impact in event.impacts):
+        draft.move(event, Move.GIVE_UP, by=by, why=why, took=took)
+    else:
+        draft.move(event, Move.COMPLETE, by=by, why=why, took=took)

@@ -1,0 +1,136 @@
+"""The aggregate: a scope with its VMs, its open events, its incarnation, its enablement and what it remembers."""
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from forewarn.core.errors import Invalid, UnknownEvent, UnknownVm
+from forewarn.core.event import Event, EventType
+from forewarn.core.text import check_name, check_text, is_guid
+from forewarn.core.vm import NOTHING_SAID, Priority, Roster, Traits, Vm
+
+
+class ScopeKind(StrEnum):
+    """The groups within which Azure shows and serialises events (PROTOCOL §7)."""
+
+    STANDALONE = "standalone"
+    CLOUD_SERVICE = "cloud-service"
+    AVAILABILITY_SET = "availability-set"
+    PLACEMENT_GROUP = "placement-group"
+
+
+class ApprovalRule(StrEnum):
+    """Whose approval lets an event start early."""
+
+    ANY = "any"
+    ALL = "all"
+
+
+class Outcome(StrEnum):
+    """How an event ended."""
+
+    COMPLETED = "completed"
+    CANCELED = "canceled"
+    FAILED = "failed"
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """An event that is over but still known."""
+
+    id: str
+    request: str
+    at: datetime
+    outcome: Outcome
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """A request key that was answered; its events are those made by `request`."""
+
+    key: str
+    request: str
+    at: datetime
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator's hold on planned maintenance."""
+
+    by: str
+    at: datetime
+    reason: str
+
+    def __post_init__(self) -> None:
+        check_text(self.reason, "reason")
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One scope. All rules of Scheduled Events hold within it; it is saved as one value."""
+
+    id: str
+    kind: ScopeKind
+    epoch: str
+    changed_at: datetime
+    entries: int = 0
+    roster: Roster = Roster()
+    traits: Traits = NOTHING_SAID
+    scale_set: str | None = None
+    placement_group: str | None = None
+    approval: ApprovalRule = ApprovalRule.ANY
+    auto_approve: tuple[EventType, ...] = ()
+    incarnation: int = 1
+    events: tuple[Event, ...] = ()
+    enabled: bool = False
+    was_enabled: bool = False
+    seen_at: datetime | None = None
+    held: Held | None = None
+    ended: tuple[Ended, ...] = ()
+    answered: tuple[Answered, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name(self.id, "scope")
+        if not 1 <= len(self.epoch) <= 32 or not self.epoch.isalnum():
+            raise Invalid("an epoch is 1 to 32 letters or digits")
+        if self.kind is ScopeKind.STANDALONE and len(self.roster) > 1:
+            raise Invalid(f"scope {self.id} is standalone: it has one VM")
+        if self.scale_set is not None:
+            check_name(self.scale_set, "scale set")
+        if self.placement_group is not None and not is_guid(self.placement_group):
+            raise Invalid(f"scope {self.id}: placement_group {self.placement_group!r} is not a GUID")
+        if wrong := [kind for kind in self.auto_approve if kind not in (EventType.REBOOT, EventType.REDEPLOY)]:
+            raise Invalid(f"scope {self.id}: auto_approve takes Reboot and Redeploy, not {wrong[0].value}")
+
+    def vm(self, name: str) -> Vm:
+        """Return the VM of that name, in any case."""
+        found = self.roster.find(name)
+        if found is None:
+            raise UnknownVm(name, self.id)
+        return found
+
+    def event(self, id_: str) -> Event:
+        """Return the open event of that id, in any case."""
+        found = self.find_event(id_)
+        if found is None:
+            raise UnknownEvent(id_, self.id)
+        return found
+
+    def find_event(self, id_: str) -> Event | None:
+        """Return the open event of that id, in any case, or None."""
+        wanted = id_.upper()
+        return next((event for event in self.events if event.id == wanted), None)
+
+    def remembers(self, id_: str) -> bool:
+        """Tell whether an event of that id has ended and is still known."""
+        wanted = id_.upper()
+        return any(ended.id == wanted for ended in self.ended)
+
+    def traits_of(self, vm: Vm) -> Traits:
+        """Return what holds for the VM: its own, else its scope's."""
+        return vm.traits.over(self.traits)
+
+    def is_low_priority(self, vm: Vm) -> bool:
+        """Tell whether the VM can be taken away."""
+        return self.traits_of(vm).priority is Priority.LOW
+
+    def events_naming(self, vm: str) -> tuple[Event, ...]:
+        """Return the open events that affect the VM."""
+        return tuple(event for event in self.events if vm in event.vms)

@@ -1,0 +1,147 @@
+"""The work of an event on each of its VMs: begun is saved before the platform touches the VM, the outcome after."""
+
+from datetime import datetime
+
+from forewarn.core.change import Change, Draft
+from forewarn.core.conditions import Conditions
+from forewarn.core.errors import IllegalMove, UnknownVm
+from forewarn.core.event import STUCK, Event, Impact, ImpactState
+from forewarn.core.impact import Done, Failed, Outcome, Retry, Unknown
+from forewarn.core.journal import Did
+from forewarn.core.leaving import leave, relocate
+from forewarn.core.progress import end_if_settled, seconds, start_what_may
+from forewarn.core.scope import Scope, ScopeKind
+
+PLATFORM = "platform"
+
+
+def to_begin(scope: Scope, *, now: datetime) -> tuple[tuple[Event, Impact], ...]:
+    """Return the work that the platform should be given now. Two impacts never run on one VM at a time."""
+    under_way = {impact.vm for event in scope.events for impact in event.impacts if impact.state is ImpactState.BEGUN}
+    found: list[tuple[Event, Impact]] = []
+    for event in scope.events:
+        for impact in event.impacts:
+            if impact.vm not in under_way and _may_begin(impact, now):
+                under_way.add(impact.vm)
+                found.append((event, impact))
+    return tuple(found)
+
+
+def _may_begin(impact: Impact, now: datetime) -> bool:
+    if impact.state is ImpactState.RETRY:
+        return impact.retry_at is not None and now >= impact.retry_at
+    return impact.state is ImpactState.PENDING
+
+
+def begin(scope: Scope, event_id: str, vm: str, *, now: datetime, again: bool = False) -> Change[Impact]:
+    """Note that the platform is about to be given the work on a VM. Save this before it is.
+
+    `again`: the work had begun before a crash, and giving it to the platform once more is right.
+    """
+    draft = Draft(scope, now)
+    event, impact = _find(scope, event_id, vm)
+    if not (_may_begin(impact, draft.now) or (again and impact.state is ImpactState.BEGUN)):
+        raise IllegalMove(event.id, f"{impact.state.value} on {vm}", "begin work on it")
+    begun = Impact(vm=vm, state=ImpactState.BEGUN, attempt=impact.attempt + 1, begun_at=draft.now)
+    draft.put_impact(event, begun)
+    draft.note(Did.IMPACT_BEGUN, by=PLATFORM, event=event, vms=(vm,), attempt=str(begun.attempt))
+    return draft.finish(begun)
+
+
+def settle(
+    scope: Scope, event_id: str, vm: str, outcome: Outcome, conditions: Conditions, *, now: datetime
+) -> Change[None]:
+    """Take what the platform says of the work on a VM that had begun."""
+    draft = Draft(scope, now)
+    event, impact = _find(scope, event_id, vm)
+    if impact.state is not ImpactState.BEGUN:
+        raise IllegalMove(event.id, f"{impact.state.value} on {vm}", "take an outcome")
+    match outcome:
+        case Done():
+            _note_done(draft, event, impact, outcome, by=PLATFORM)
+        case Retry(after=after, why=why):
+            again = impact.turned(ImpactState.RETRY, retry_at=draft.now + after, why=why)
+            _note_impact(draft, event, again, Did.IMPACT_RETRY, why)
+        case Failed(why=why):
+            _note_impact(draft, event, impact.turned(ImpactState.FAILED, why=why), Did.IMPACT_FAILED, why)
+        case Unknown(why=why):
+            _note_impact(draft, event, impact.turned(ImpactState.UNKNOWN, why=why), Did.IMPACT_UNKNOWN, why)
+    return _close(draft, event.id, conditions, by=PLATFORM)
+
+
+def retry(scope: Scope, event_id: str, vm: str, *, by: str, now: datetime, why: str = "") -> Change[None]:
+    """Have failed or unknown work done once more, because a person says so."""
+    draft = Draft(scope, now)
+    event, impact = _find_stuck(scope, event_id, vm)
+    draft.put_impact(event, impact.turned(ImpactState.PENDING))
+    draft.note(Did.IMPACT_RETRIED, by=by, why=why, event=event, vms=(vm,))
+    return draft.finish(None)
+
+
+def resolve(
+    scope: Scope,
+    event_id: str,
+    conditions: Conditions,
+    *,
+    by: str,
+    why: str,
+    now: datetime,
+    done: bool = False,
+) -> Change[None]:
+    """End what is failed or unknown of an event, because a person says so: as done after all, or given up."""
+    draft = Draft(scope, now)
+    event = scope.event(event_id)
+    stuck = [impact for impact in event.impacts if impact.state in STUCK]
+    if not stuck:
+        raise IllegalMove(event.id, f"{event.state.value} with nothing failed or unknown", "be resolved")
+    for impact in stuck:
+        current = draft.scope.find_event(event.id)
+        if current is None:
+            break
+        if done:
+            _note_done(draft, current, impact, Done(), by=by, why=why)
+        else:
+            draft.put_impact(current, impact.turned(ImpactState.GIVEN_UP, why=why))
+    return _close(draft, event.id, conditions, by=by, why=why)
+
+
+def _close(draft: Draft, event_id: str, conditions: Conditions, *, by: str, why: str = "") -> Change[None]:
+    end_if_settled(draft, event_id, by=by, why=why)
+    start_what_may(draft, conditions)
+    if draft.scope.kind is ScopeKind.STANDALONE and not draft.scope.roster and not draft.scope.events:
+        draft.note(Did.SCOPE_REMOVED, by=by, why="its VM is gone")
+        return draft.remove(None)
+    return draft.finish(None)
+
+
+def _note_done(draft: Draft, event: Event, impact: Impact, outcome: Done, *, by: str, why: str = "") -> None:
+    draft.put_impact(event, impact.turned(ImpactState.DONE))
+    took = seconds(draft.now - (impact.begun_at or draft.now))
+    draft.note(Did.IMPACT_DONE, by=by, why=why, event=event, vms=(impact.vm,), took=took)
+    vm = draft.scope.roster.find(impact.vm)
+    if vm is None:
+        return
+    if event.type.takes_away:
+        leave(draft, vm, by=by, why=f"{event.type.value} {event.id}")
+    elif outcome.host is not None and outcome.host != vm.host:
+        relocate(draft, vm, outcome.host, by=by)
+
+
+def _note_impact(draft: Draft, event: Event, impact: Impact, did: Did, why: str) -> None:
+    draft.put_impact(event, impact)
+    draft.note(did, by=PLATFORM, why=why, event=event, vms=(impact.vm,), attempt=str(impact.attempt))
+
+
+def _find(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:
+    event = scope.event(event_id)
+    impact = event.impact(vm)
+    if impact is None:
+        raise UnknownVm(vm, f"{scope.id}, event {event.id},")
+    return event, impact
+
+
+def _find_stuck(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:
+    event, impact = _find(scope, event_id, vm)
+    if impact.state not in STUCK:
+        raise IllegalMove(event.id, f"{impact.state.value} on {vm}", "be retried")
+    return event, impact

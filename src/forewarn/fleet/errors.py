@@ -1,0 +1,97 @@
+"""Why the fleet could not do what was asked; the rules' own refusals (`forewarn.core.errors`) pass through unchanged.
+
+FleetError
+├── NoSuchScope
+├── NoSuchVm
+├── NoSuchEvent
+├── AmbiguousVm      a bare name that exists in several scopes
+├── ScopeExists
+├── AddressTaken     another VM has this address in this network
+├── TimeIsReal       the clock cannot be moved: the service runs in real time
+└── NotSaved         the store could not keep it; nothing has changed
+"""
+
+
+class FleetError(Exception):
+    """The fleet could not do it. `code` is stable and meant for programs; the message is meant for people."""
+
+    code = "refused"
+
+
+class NoSuchScope(FleetError):
+    """There is no scope of that name."""
+
+    code = "unknown-scope"
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        super().__init__(f"there is no scope {scope}")
+
+
+class NoSuchVm(FleetError):
+    """There is no VM of that name."""
+
+    code = "unknown-vm"
+
+    def __init__(self, vm: str) -> None:
+        self.vm = vm
+        super().__init__(f"there is no VM {vm}")
+
+
+class NoSuchEvent(FleetError):
+    """No scope has an open event of that id."""
+
+    code = "unknown-event"
+
+    def __init__(self, event: str) -> None:
+        self.event = event
+        super().__init__(f"there is no open event {event}")
+
+
+class AmbiguousVm(FleetError):
+    """The bare name exists in several scopes."""
+
+    code = "ambiguous-vm"
+
+    def __init__(self, vm: str, candidates: tuple[str, ...]) -> None:
+        self.vm, self.candidates = vm, candidates
+        super().__init__(f"there are several VMs {vm}: say which, {' or '.join(candidates)}")
+
+
+class ScopeExists(FleetError):
+    """There is a scope of that name already."""
+
+    code = "scope-exists"
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        super().__init__(f"there is a scope {scope} already")
+
+
+class AddressTaken(FleetError):
+    """Another VM has this address in this network."""
+
+    code = "address-taken"
+
+    def __init__(self, ip: str, network: str, vm: str) -> None:
+        self.ip, self.network, self.vm = ip, network, vm
+        super().__init__(f"address {ip} in network {network} belongs to {vm}")
+
+
+class TimeIsReal(FleetError):
+    """The service runs in real time, which nobody can move."""
+
+    code = "time-is-real"
+
+    def __init__(self) -> None:
+        super().__init__("the service runs in real time: start it with --manual-time to move its clock")
+
+
+class NotSaved(FleetError):
+    """The store could not keep the change, so it has not happened."""
+
+    code = "not-saved"
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"nothing has changed, because it could not be saved: {why}")

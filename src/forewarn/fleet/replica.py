@@ -1,0 +1,169 @@
+"""The replica: every scope as last saved, in memory, with the indexes by which callers are found.
+
+All reading goes here and never waits. Only saved values come in, so nobody sees what could still be lost.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from forewarn.core.scope import Scope
+from forewarn.core.vm import Roster, Vm
+from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
+
+
+class View:
+    """One scope as the replica has it. There is one view per scope id, and it is the same object for ever.
+
+    `prepared` belongs to whoever serves guests: whatever is kept there holds for this document only, and it is
+    replaced whenever epoch or incarnation change. `on_change` is called (once each) at that moment.
+    """
+
+    __slots__ = ("_waiters", "id", "prepared", "revision", "scope", "seen_at")
+
+    def __init__(self, id_: str) -> None:
+        self.id = id_
+        self.scope: Scope | None = None
+        self.revision = 0
+        self.seen_at: datetime | None = None
+        self.prepared: dict[object, object] = {}
+        self._waiters: dict[Callable[[], None], None] | None = None
+
+    @property
+    def roster(self) -> Roster | None:
+        """The VMs; the same object as long as none has come, changed or gone. None: the scope is gone."""
+        return self.scope.roster if self.scope is not None else None
+
+    def wait_for_change(self, callback: Callable[[], None]) -> None:
+        """Call back once, when the document has changed or the scope is gone."""
+        if self._waiters is None:
+            self._waiters = {}
+        self._waiters[callback] = None
+
+    def forget(self, callback: Callable[[], None]) -> None:
+        """Do not call back after all."""
+        if self._waiters is not None:
+            self._waiters.pop(callback, None)
+
+    def take(self, scope: Scope | None, revision: int) -> None:
+        """Take a saved value and tell whoever waits for a new document."""
+        old, self.scope, self.revision = self.scope, scope, revision
+        if old is None or scope is None or (old.epoch, old.incarnation) != (scope.epoch, scope.incarnation):
+            self.prepared = {}
+            waiters, self._waiters = self._waiters, None
+            for callback in waiters or ():
+                callback()
+
+
+class Replica:
+    """All views, by scope, by VM name and by address."""
+
+    def __init__(self) -> None:
+        self._views: dict[str, View] = {}
+        self._names: dict[str, View | list[View]] = {}
+        self._addresses: dict[str, dict[str, View | list[View]]] = {}
+        self.vms = 0
+
+    def take(self, id_: str, scope: Scope | None, revision: int) -> View | None:
+        """Take a saved value, unless a newer one is here already; return its view if it was taken."""
+        view = self._views.get(id_)
+        if view is None:
+            view = self._views[id_] = View(id_)
+        if revision <= view.revision:
+            return None
+        if (old := view.roster) is not (scope.roster if scope is not None else None):
+            self._index(view, old, scope.roster if scope is not None else None)
+        view.take(scope, revision)
+        return view
+
+    def view(self, scope: str) -> View:
+        """Return the view of a scope."""
+        view = self._views.get(scope)
+        if view is None or view.scope is None:
+            raise NoSuchScope(scope)
+        return view
+
+    def scope(self, id_: str) -> Scope:
+        """Return a scope as last saved."""
+        scope = self.view(id_).scope
+        if scope is None:
+            raise NoSuchScope(id_)
+        return scope
+
+    def revision(self, id_: str) -> int | None:
+        """Return the revision to expect when the scope is saved; None: it does not exist."""
+        view = self._views.get(id_)
+        return view.revision if view is not None and view.scope is not None else None
+
+    def views(self) -> Iterator[View]:
+        """Give every view that has a scope, in order of their ids' first appearance."""
+        return (view for view in self._views.values() if view.scope is not None)
+
+    def find(self, name: str) -> tuple[View, Vm]:
+        """Find a VM by `scope/name`, or by its bare name where that is unambiguous."""
+        scope, slash, bare = name.rpartition("/")
+        views = [self.view(scope)] if slash else _several(self._names.get(bare.casefold()))
+        found = [(view, vm) for view in views if view.roster and (vm := view.roster.find(bare))]
+        if not found:
+            raise NoSuchVm(name)
+        if len(found) > 1:
+            raise AmbiguousVm(name, tuple(f"{view.id}/{vm.name}" for view, vm in found))
+        return found[0]
+
+    def at(self, network: str, ip: str) -> tuple[View, Vm] | None:
+        """Find the VM with this address; None where there is none, or where more than one claims it."""
+        claims = self.claims(network, ip)
+        return claims[0] if len(claims) == 1 else None
+
+    def claims(self, network: str, ip: str) -> list[tuple[View, Vm]]:
+        """Return every VM that claims this address: more than one is an error of the inventory."""
+        views = _several(self._addresses.get(network, {}).get(ip))
+        return [(view, vm) for view in views for vm in view.roster or () if _has(vm, network, ip)]
+
+    def _index(self, view: View, old: Roster | None, new: Roster | None) -> None:
+        before = {vm.name: vm for vm in old or ()}
+        after = {vm.name: vm for vm in new or ()}
+        for vm in before.values():
+            if after.get(vm.name) != vm:
+                self._drop(view, vm)
+        for vm in after.values():
+            if before.get(vm.name) != vm:
+                self._add(view, vm)
+        self.vms += len(after) - len(before)
+
+    def _add(self, view: View, vm: Vm) -> None:
+        _add(self._names, vm.name.casefold(), view)
+        for address in vm.addresses:
+            _add(self._addresses.setdefault(address.network, {}), address.ip, view)
+
+    def _drop(self, view: View, vm: Vm) -> None:
+        _drop(self._names, vm.name.casefold(), view)
+        for address in vm.addresses:
+            _drop(self._addresses[address.network], address.ip, view)
+
+
+def _has(vm: Vm, network: str, ip: str) -> bool:
+    return any(address.ip == ip and address.network == network for address in vm.addresses)
+
+
+def _several(value: View | list[View] | None) -> list[View]:
+    if value is None:
+        return []
+    return list(dict.fromkeys(value)) if isinstance(value, list) else [value]
+
+
+def _add(index: dict[str, View | list[View]], key: str, view: View) -> None:
+    """Most keys have one view: a list, which costs more, is made only for those that have several."""
+    present = index.get(key)
+    index[key] = view if present is None else [*_listed(present), view]
+
+
+def _drop(index: dict[str, View | list[View]], key: str, view: View) -> None:
+    left = _listed(index.pop(key, []))
+    if view in left:
+        left.remove(view)
+    if left:
+        index[key] = left[0] if len(left) == 1 else left
+
+
+def _listed(value: View | list[View]) -> list[View]:
+    return list(value) if isinstance(value, list) else [value]

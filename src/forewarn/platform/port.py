@@ -1,0 +1,38 @@
+"""Who carries maintenance out. A platform is given one piece of work at a time: one event on one VM."""
+
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from forewarn.core.event import EventType
+from forewarn.core.impact import Done, Failed, NotBegun, Retry, Unknown
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """One event on one VM. `id` is the same over all attempts."""
+
+    id: str
+    attempt: int
+    event: str
+    type: EventType
+    scope: str
+    vm: str
+    vm_id: str
+    host: str | None
+    duration: timedelta | None
+    description: str
+
+
+class Platform(Protocol):
+    """The port. `repeatable`: carrying out again what was perhaps done does no harm."""
+
+    repeatable: bool
+
+    async def carry_out(self, work: Work) -> Done | Failed | Retry:
+        """Do it and return when it is done. An exception counts as Failed."""
+        ...
+
+    async def probe(self, work: Work) -> Done | NotBegun | Unknown:
+        """Tell, after a crash, whether work that had begun was done."""
+        ...
