@@ -16,6 +16,7 @@ REGISTRY_HOSTS = re.compile(r"pypi\.org|pythonhosted\.org|npmjs\.org|deb\.debian
 MACHINE_PATHS = re.compile(r"(?<![\w./:-])/(?:root|work|home/\w+|Users/\w+)/\w")
 
 REQUIREMENT_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
+REQUIREMENT = re.compile(REQUIREMENT_NAME.pattern + r"(\[[a-z-]+\])?")
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[0-9][A-Za-z0-9.!+]*")
 
 SERVER_PARTS = ("httptools", "litestar", "prometheus_client", "uvicorn", "uvloop", "pytest", "apprise")
@@ -75,7 +76,7 @@ def test_everything_named_directly_is_pinned(root: Path, project: dict[str, Any]
 
 def test_requirements_of_tests_are_names_only(root: Path) -> None:
     lines = lines_of(root / "requirements-dev.txt")
-    assert [line for line in lines if not REQUIREMENT_NAME.fullmatch(line)] == []
+    assert [line for line in lines if not REQUIREMENT.fullmatch(line)] == []
 
 
 def test_plain_install_needs_three_packages(project: dict[str, Any]) -> None:
