@@ -23,6 +23,9 @@ import msgspec
 from forewarn.core.journal import Entry
 from forewarn.core.limits import RECORD_BYTES
 
+PRUNE_BATCH = 500
+"""How many journal rows one call of `prune` removes at most: so few that nobody waits for it."""
+
 
 class Kind(StrEnum):
     """The kinds of records."""

@@ -1,0 +1,120 @@
+"""A store that forgets everything when the process ends: for tests, and for a service that is asked to keep nothing."""
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from operator import attrgetter
+
+from forewarn.core.journal import Entry
+from forewarn.store.port import (
+    PRUNE_BATCH,
+    Conflict,
+    Deleted,
+    JournalQuery,
+    JournalRow,
+    Key,
+    Record,
+    Retention,
+    StoreClosed,
+    Watched,
+    check_save,
+)
+from forewarn.store.watching import Page, Watchers
+
+
+class MemoryStore:
+    """Records and journal in this process alone."""
+
+    def __init__(self) -> None:
+        self._records: dict[Key, Record] = {}
+        self._rows: list[JournalRow] = []
+        self._revision = 0
+        self._position = 0
+        self._watchers = Watchers()
+        self._closed = False
+
+    async def load(self, key: Key) -> Record | None:
+        """Return the newest saved value, or None where there is no such record."""
+        await self._turn()
+        return self._records.get(key)
+
+    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        """Save value and entries in one step and return the new revision."""
+        check_save(key, value, entries, expected=expected)
+        await self._turn()
+        current = self._records.get(key)
+        actual = None if current is None else current.revision
+        if actual != expected:
+            raise Conflict(key, expected=expected, actual=actual)
+        return self._keep(key, value, entries)
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[AsyncIterator[Watched]]:
+        """Give the newest value of each key, SnapshotEnd, then changes."""
+        await self._turn()
+        with self._watchers.join(self._read_page) as watcher:
+            yield watcher
+
+    async def journal(self, query: JournalQuery) -> list[JournalRow]:
+        """Return journal rows in order of position, at most `query.limit`."""
+        await self._turn()
+        first = bisect_right(self._rows, query.after, key=attrgetter("position"))
+        rows: list[JournalRow] = []
+        for row in self._rows[first:]:
+            if _matches(row, query):
+                rows.append(row)
+                if len(rows) == query.limit:
+                    break
+        return rows
+
+    async def prune(self, retention: Retention, *, now: datetime) -> int:
+        """Remove one small batch of journal rows beyond the retention; return how many."""
+        await self._turn()
+        expired = [row.position for row in self._rows if _is_expired(row, retention, now)]
+        kept = [row.position for row in self._rows if not _is_expired(row, retention, now)]
+        surplus = 0 if retention.rows is None else max(0, len(kept) - retention.rows)
+        batch = set((expired + kept[:surplus])[:PRUNE_BATCH])
+        self._rows = [row for row in self._rows if row.position not in batch]
+        return len(batch)
+
+    async def aclose(self) -> None:
+        """Refuse everything from now on. A second call does nothing."""
+        self._closed = True
+        self._watchers.store_closed()
+
+    async def _turn(self) -> None:
+        """Let others run first, as they do while a store that really stores is at work."""
+        if self._closed:
+            raise StoreClosed
+        await asyncio.sleep(0)
+
+    def _keep(self, key: Key, value: bytes | None, entries: Sequence[Entry]) -> int:
+        self._revision += 1
+        change: Record | Deleted
+        if value is None:
+            del self._records[key]
+            change = Deleted(key, self._revision)
+        else:
+            change = self._records[key] = Record(key, value, self._revision)
+        for entry in entries:
+            self._position += 1
+            self._rows.append(JournalRow(self._position, key, entry))
+        self._watchers.publish(change)
+        return self._revision
+
+    async def _read_page(self, _: int) -> Page:
+        return Page(list(self._records.values()), as_of=self._revision, next=None)
+
+
+def _matches(row: JournalRow, query: JournalQuery) -> bool:
+    return (
+        (query.key is None or row.key == query.key)
+        and (query.since is None or row.entry.at >= query.since)
+        and (query.until is None or row.entry.at < query.until)
+    )
+
+
+def _is_expired(row: JournalRow, retention: Retention, now: datetime) -> bool:
+    return retention.age is not None and row.entry.at < now - retention.age

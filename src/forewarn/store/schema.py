@@ -1,0 +1,77 @@
+"""The tables of the embedded store, and how a file of an older version becomes one of this version."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+APPLICATION_ID = 0x46574E31
+"""Marks a file as Forewarn's: `FWN1` in its header."""
+
+Migration = tuple[str, ...]
+
+MIGRATIONS: tuple[Migration, ...] = (
+    (
+        f"PRAGMA application_id = {APPLICATION_ID}",
+        """
+        CREATE TABLE records (
+            number   INTEGER PRIMARY KEY,  -- the order of the snapshot; a row keeps it while the record lives
+            kind     TEXT    NOT NULL,
+            id       TEXT    NOT NULL,
+            revision INTEGER NOT NULL,
+            value    BLOB    NOT NULL,
+            UNIQUE (kind, id)
+        )
+        """,
+        """
+        CREATE TABLE journal (
+            position INTEGER PRIMARY KEY,
+            kind     TEXT    NOT NULL,
+            id       TEXT    NOT NULL,
+            at       INTEGER NOT NULL,     -- microseconds since 1970
+            entry    TEXT    NOT NULL      -- JSON
+        )
+        """,
+        "CREATE INDEX journal_by_record ON journal (kind, id)",
+        "CREATE INDEX journal_by_time ON journal (at)",
+        """
+        CREATE TABLE counters (
+            one          INTEGER PRIMARY KEY CHECK (one = 1),
+            revision     INTEGER NOT NULL,  -- the last one given, to whichever record
+            position     INTEGER NOT NULL,  -- the last one given
+            journal_rows INTEGER NOT NULL   -- how many there are: to count them would take time
+        )
+        """,
+        "INSERT INTO counters VALUES (1, 0, 0, 0)",
+    ),
+)
+"""MIGRATIONS[n] leads from version n to version n + 1. What has been released is never changed, only added to."""
+
+SCHEMA_VERSION = len(MIGRATIONS)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(moment: datetime) -> int:
+    """Return a moment as the journal's table has it."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """Return the schema version of a file; 0 is a file without a schema."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Bring a file to the newest version. Each step happens as a whole or not at all."""
+    for version in range(version_of(connection), len(migrations)):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in migrations[version]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {version + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise

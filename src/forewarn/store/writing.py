@@ -1,0 +1,174 @@
+"""The writing side of the embedded store: blocking calls, for one thread."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from forewarn.core.journal import Entry
+from forewarn.store.database import errors_named, name_error, open_for_writing
+from forewarn.store.port import PRUNE_BATCH, Conflict, Deleted, Key, Record, Retention, StoreError
+from forewarn.store.schema import microseconds
+
+
+class Line(NamedTuple):
+    """An entry as the journal's table has it."""
+
+    at: int
+    entry: str
+
+
+class Save(msgspec.Struct, frozen=True):
+    """One save, ready to be written: nothing about it can fail any more but the store."""
+
+    key: Key
+    value: bytes | None
+    lines: tuple[Line, ...]
+    expected: int | None
+
+    def at_revision(self, revision: int) -> Record | Deleted:
+        """Return the change that this save is, once it has its revision."""
+        return Deleted(self.key, revision) if self.value is None else Record(self.key, self.value, revision)
+
+
+def prepare_lines(entries: Sequence[Entry]) -> tuple[Line, ...]:
+    """Encode entries for the journal."""
+    return tuple(Line(microseconds(entry.at), msgspec.json.encode(entry).decode()) for entry in entries)
+
+
+Outcome = Record | Deleted | StoreError
+
+
+class _Counters(NamedTuple):
+    revision: int
+    position: int
+    journal_rows: int
+
+
+class Writer:
+    """The only connection that writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = open_for_writing(path)
+        with errors_named(path):
+            self._counters = _Counters(
+                *self._connection.execute("SELECT revision, position, journal_rows FROM counters").fetchone()
+            )
+
+    def commit(self, saves: Sequence[Save]) -> list[Outcome]:
+        """Write the saves in one transaction, in turn; each has its own outcome. On return all of it is durable."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            outcomes, counters = self._apply(saves)
+        except sqlite3.Error as error:
+            self._roll_back()
+            if len(saves) == 1:
+                return [self._failure(error)]
+            # One of them may be the reason, such as a large one on a disk that is nearly full: let it fail alone.
+            return [outcome for save in saves for outcome in self.commit([save])]
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            return [self._failure(error) for _ in saves]
+        self._counters = counters
+        return outcomes
+
+    def prune(self, retention: Retention, now: datetime) -> int:
+        """Remove one batch of journal rows beyond the retention, in a transaction of its own."""
+        with errors_named(self._path):
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                removed = self._remove_expired(retention, now)
+                removed += self._remove_surplus(retention, already_removed=removed)
+                counters = self._counters._replace(journal_rows=self._counters.journal_rows - removed)
+                self._keep_counters(counters)
+                self._connection.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
+        self._counters = counters
+        return removed
+
+    def close(self) -> None:
+        """Write the log into the file, and close it."""
+        with errors_named(self._path):
+            self._connection.close()
+
+    def _apply(self, saves: Sequence[Save]) -> tuple[list[Outcome], _Counters]:
+        revision, position, journal_rows = self._counters
+        outcomes: list[Outcome] = []
+        rows: list[tuple[int, str, str, int, str]] = []
+        for save in saves:
+            if not self._swap(save, revision + 1):
+                outcomes.append(self._conflict(save))
+                continue
+            revision += 1
+            first = position + len(rows) + 1
+            rows += ((n, save.key.kind.value, save.key.id, *line) for n, line in enumerate(save.lines, first))
+            outcomes.append(save.at_revision(revision))
+        self._connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?)", rows)
+        counters = _Counters(revision, position + len(rows), journal_rows + len(rows))
+        self._keep_counters(counters)
+        return outcomes, counters
+
+    def _swap(self, save: Save, revision: int) -> bool:
+        """Write the record if it is as expected, and say whether it was."""
+        name = (save.key.kind.value, save.key.id)
+        match save:
+            case Save(value=None):
+                cursor = self._connection.execute(
+                    "DELETE FROM records WHERE kind = ? AND id = ? AND revision = ?", (*name, save.expected)
+                )
+            case Save(expected=None):
+                cursor = self._connection.execute(
+                    "INSERT INTO records (kind, id, revision, value) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                    (*name, revision, save.value),
+                )
+            case _:
+                cursor = self._connection.execute(
+                    "UPDATE records SET revision = ?, value = ? WHERE kind = ? AND id = ? AND revision = ?",
+                    (revision, save.value, *name, save.expected),
+                )
+        return cursor.rowcount == 1
+
+    def _conflict(self, save: Save) -> Conflict:
+        row = self._connection.execute(
+            "SELECT revision FROM records WHERE kind = ? AND id = ?", (save.key.kind.value, save.key.id)
+        ).fetchone()
+        return Conflict(save.key, expected=save.expected, actual=None if row is None else row[0])
+
+    def _remove_expired(self, retention: Retention, now: datetime) -> int:
+        if retention.age is None:
+            return 0
+        oldest = microseconds(now - retention.age)
+        return self._connection.execute(
+            "DELETE FROM journal WHERE position IN (SELECT position FROM journal WHERE at < ? ORDER BY at LIMIT ?)",
+            (oldest, PRUNE_BATCH),
+        ).rowcount
+
+    def _remove_surplus(self, retention: Retention, *, already_removed: int) -> int:
+        if retention.rows is None:
+            return 0
+        surplus = self._counters.journal_rows - already_removed - retention.rows
+        return self._connection.execute(
+            "DELETE FROM journal WHERE position IN (SELECT position FROM journal ORDER BY position LIMIT ?)",
+            (max(0, min(surplus, PRUNE_BATCH - already_removed)),),
+        ).rowcount
+
+    def _keep_counters(self, counters: _Counters) -> None:
+        if counters != self._counters:
+            self._connection.execute("UPDATE counters SET revision = ?, position = ?, journal_rows = ?", counters)
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:  # SQLite ends the transaction by itself after some errors
+            self._connection.execute("ROLLBACK")
+
+    def _failure(self, error: sqlite3.Error) -> StoreError:
+        failure = name_error(error, self._path)
+        failure.__cause__ = error
+        return failure
