@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -10,16 +11,36 @@ LONGEST_NAP = timedelta(seconds=1)
 """The wall clock can be stepped at any moment, so nobody sleeps longer than this without looking at it again."""
 
 
+class Timer(Protocol):
+    """Something that will be called when its moment has come."""
+
+    def cancel(self) -> None:
+        """Do not call it after all."""
+        ...
+
+
 class Clock(Protocol):
-    """What time it is, and waiting until a time has come."""
+    """What time it is, and being called when a time has come."""
 
     def now(self) -> datetime:
         """Return the present, aware and in UTC."""
         ...
 
-    async def wait_until(self, moment: datetime) -> None:
-        """Return as soon as `now()` is not before the moment; never earlier."""
+    def call_at(self, moment: datetime, callback: Callable[[], None]) -> Timer:
+        """Call back once, as soon as `now()` is not before the moment; never earlier, never from within this call."""
         ...
+
+
+async def wait_until(clock: Clock, moment: datetime) -> None:
+    """Return as soon as the clock is not before the moment."""
+    if clock.now() >= moment:
+        return
+    come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_at(moment, lambda: None if come.done() else come.set_result(None))
+    try:
+        await come
+    finally:
+        timer.cancel()
 
 
 class SystemClock:
@@ -29,10 +50,26 @@ class SystemClock:
         """Return the machine's time."""
         return datetime.now(UTC)
 
-    async def wait_until(self, moment: datetime) -> None:
-        """Sleep in short naps, so that a step of the clock is noticed."""
-        while (left := moment - self.now()) > timedelta(0):  # noqa: ASYNC110 - the wall clock raises no event
-            await asyncio.sleep(min(left, LONGEST_NAP).total_seconds())
+    def call_at(self, moment: datetime, callback: Callable[[], None]) -> Timer:
+        """Nap until the moment, and notice on the way when the clock is stepped."""
+        return _Naps(self, moment, callback)
+
+
+class _Naps:
+    def __init__(self, clock: SystemClock, moment: datetime, callback: Callable[[], None]) -> None:
+        self._clock, self._moment, self._callback = clock, moment, callback
+        self._loop = asyncio.get_running_loop()
+        self._handle = self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        left = self._moment - self._clock.now()
+        if left <= timedelta(0):
+            self._callback()
+        else:
+            self._handle = self._loop.call_later(min(left, LONGEST_NAP).total_seconds(), self._look)
+
+    def cancel(self) -> None:
+        self._handle.cancel()
 
 
 class ManualClock:
@@ -40,39 +77,57 @@ class ManualClock:
 
     def __init__(self, start: datetime) -> None:
         self._now = start
-        self._sleepers: list[tuple[datetime, int, asyncio.Future[None]]] = []
+        self._timers: list[_ManualTimer] = []
         self._order = itertools.count()
 
     def now(self) -> datetime:
         """Return the time it was last set to."""
         return self._now
 
-    async def wait_until(self, moment: datetime) -> None:
-        """Wait until somebody sets the clock to the moment or later."""
+    def call_at(self, moment: datetime, callback: Callable[[], None]) -> Timer:
+        """Call back when somebody sets the clock to the moment or later."""
+        timer = _ManualTimer(moment, next(self._order), callback)
         if moment <= self._now:
-            return
-        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (moment, next(self._order), woken))
-        await woken
+            asyncio.get_running_loop().call_soon(self._run_due)
+        heapq.heappush(self._timers, timer)
+        return timer
 
     @property
-    def sleepers(self) -> int:
-        """How many wait for this clock now."""
-        return sum(1 for _, _, woken in self._sleepers if not woken.done())
+    def waiting(self) -> int:
+        """How many timers are set."""
+        return sum(1 for timer in self._timers if timer.callback is not None)
 
     @property
     def next_moment(self) -> datetime | None:
         """The earliest moment that somebody waits for."""
-        while self._sleepers and self._sleepers[0][2].done():
-            heapq.heappop(self._sleepers)
-        return self._sleepers[0][0] if self._sleepers else None
+        while self._timers and self._timers[0].callback is None:
+            heapq.heappop(self._timers)
+        return self._timers[0].moment if self._timers else None
 
     def set(self, moment: datetime) -> None:
-        """Move to the moment and wake whoever waited for it. A moment in the past is refused."""
+        """Move to the moment and call whoever waited for it, in order. A moment in the past is refused."""
         if moment < self._now:
             raise ValueError(f"the clock is at {self._now:%Y-%m-%d %H:%M:%SZ} and does not go back")
         self._now = moment
-        while self._sleepers and self._sleepers[0][0] <= moment:
-            _, _, woken = heapq.heappop(self._sleepers)
-            if not woken.done():
-                woken.set_result(None)
+        self._run_due()
+
+    def _run_due(self) -> None:
+        while (moment := self.next_moment) is not None and moment <= self._now:
+            timer = heapq.heappop(self._timers)
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                callback()
+
+
+class _ManualTimer:
+    __slots__ = ("_order", "callback", "moment")
+
+    def __init__(self, moment: datetime, order: int, callback: Callable[[], None]) -> None:
+        self.moment, self._order = moment, order
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+    def __lt__(self, other: "_ManualTimer") -> bool:
+        return (self.moment, self._order) < (other.moment, other._order)

@@ -4,27 +4,31 @@ All reading goes here and never waits. Only saved values come in, so nobody sees
 """
 
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 
+from forewarn.core.enablement import SAVE_SEEN_AFTER
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Vm
 from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class View:
     """One scope as the replica has it. There is one view per scope id, and it is the same object for ever.
 
     `prepared` belongs to whoever serves guests: whatever is kept there holds for this document only, and it is
-    replaced whenever epoch or incarnation change. `on_change` is called (once each) at that moment.
+    replaced whenever epoch or incarnation change. Before `fresh_until` a request changes nothing that is saved.
     """
 
-    __slots__ = ("_waiters", "id", "prepared", "revision", "scope", "seen_at")
+    __slots__ = ("_waiters", "fresh_until", "id", "prepared", "revision", "scope", "seen_at")
 
     def __init__(self, id_: str) -> None:
         self.id = id_
         self.scope: Scope | None = None
         self.revision = 0
         self.seen_at: datetime | None = None
+        self.fresh_until = LONG_AGO
         self.prepared: dict[object, object] = {}
         self._waiters: dict[Callable[[], None], None] | None = None
 
@@ -47,6 +51,8 @@ class View:
     def take(self, scope: Scope | None, revision: int) -> None:
         """Take a saved value and tell whoever waits for a new document."""
         old, self.scope, self.revision = self.scope, scope, revision
+        seen_at = scope.seen_at if scope is not None and scope.enabled else None
+        self.fresh_until = seen_at + SAVE_SEEN_AFTER if seen_at is not None else LONG_AGO
         if old is None or scope is None or (old.epoch, old.incarnation) != (scope.epoch, scope.incarnation):
             self.prepared = {}
             waiters, self._waiters = self._waiters, None
@@ -65,13 +71,12 @@ class Replica:
 
     def take(self, id_: str, scope: Scope | None, revision: int) -> View | None:
         """Take a saved value, unless a newer one is here already; return its view if it was taken."""
-        view = self._views.get(id_)
-        if view is None:
-            view = self._views[id_] = View(id_)
+        view = self.view_ever(id_)
         if revision <= view.revision:
             return None
-        if (old := view.roster) is not (scope.roster if scope is not None else None):
-            self._index(view, old, scope.roster if scope is not None else None)
+        roster = scope.roster if scope is not None else None
+        if view.roster is not roster:
+            self._index(view, view.roster, roster)
         view.take(scope, revision)
         return view
 
@@ -82,17 +87,29 @@ class Replica:
             raise NoSuchScope(scope)
         return view
 
+    def view_ever(self, id_: str) -> View:
+        """Return the view of a scope that exists, did, or may."""
+        view = self._views.get(id_)
+        if view is None:
+            view = self._views[id_] = View(id_)
+        return view
+
     def scope(self, id_: str) -> Scope:
         """Return a scope as last saved."""
-        scope = self.view(id_).scope
+        scope, _ = self.newest(id_)
         if scope is None:
             raise NoSuchScope(id_)
         return scope
 
-    def revision(self, id_: str) -> int | None:
-        """Return the revision to expect when the scope is saved; None: it does not exist."""
+    def newest(self, id_: str) -> tuple[Scope | None, int | None]:
+        """Return a scope as last saved and its revision; None and None where it does not exist."""
         view = self._views.get(id_)
-        return view.revision if view is not None and view.scope is not None else None
+        return (None, None) if view is None or view.scope is None else (view.scope, view.revision)
+
+    def is_newer(self, id_: str, revision: int) -> bool:
+        """Tell whether the revision is one that is not known here yet."""
+        view = self._views.get(id_)
+        return view is None or revision > view.revision
 
     def views(self) -> Iterator[View]:
         """Give every view that has a scope, in order of their ids' first appearance."""

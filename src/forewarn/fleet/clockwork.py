@@ -1,0 +1,64 @@
+"""The clockwork: a heap of the moments at which time itself may change a scope. Nothing is polled."""
+
+import heapq
+from collections.abc import Callable
+from datetime import datetime
+
+from forewarn.clock import Clock, Timer
+
+
+class Clockwork:
+    """Calls `wake` for each scope when its moment has come, the earliest first."""
+
+    def __init__(self, clock: Clock, wake: Callable[[str], None]) -> None:
+        self._clock = clock
+        self._wake = wake
+        self._heap: list[tuple[datetime, str]] = []
+        self._moments: dict[str, datetime] = {}
+        self._armed_for: datetime | None = None
+        self._timer: Timer | None = None
+
+    def set(self, scope: str, moment: datetime | None) -> None:
+        """Wake the scope at that moment, in place of the one set before; None: not at all."""
+        if self._moments.get(scope) == moment:
+            return
+        if moment is None:
+            del self._moments[scope]
+        else:
+            self._moments[scope] = moment
+            heapq.heappush(self._heap, (moment, scope))
+        self._arm()
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether the clock has been asked to call back."""
+        return self._timer is not None
+
+    def stop(self) -> None:
+        """Wake nobody any more."""
+        self._heap.clear()
+        self._arm()
+
+    def _next_moment(self) -> datetime | None:
+        while self._heap and self._moments.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def _arm(self) -> None:
+        """Keep exactly one timer, for the earliest moment."""
+        moment = self._next_moment()
+        if moment == self._armed_for:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_for = moment
+        self._timer = None if moment is None else self._clock.call_at(moment, self._ring)
+
+    def _ring(self) -> None:
+        self._armed_for = self._timer = None
+        now = self._clock.now()
+        while (moment := self._next_moment()) is not None and moment <= now:
+            _, scope = heapq.heappop(self._heap)
+            del self._moments[scope]
+            self._wake(scope)
+        self._arm()

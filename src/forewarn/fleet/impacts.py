@@ -1,0 +1,158 @@
+"""Carrying impacts out: save that it begins, give it to the platform, save how it went. In this order, always."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from forewarn.clock import Clock
+from forewarn.core.change import Change
+from forewarn.core.conditions import Conditions
+from forewarn.core.errors import CoreError
+from forewarn.core.event import Event, Impact, ImpactState
+from forewarn.core.impact import Done, Failed, NotBegun, Outcome, Retry, Unknown
+from forewarn.core.scope import Scope
+from forewarn.core.work import begin, settle, to_begin
+from forewarn.fleet.errors import NoSuchScope, NotSaved
+from forewarn.fleet.replica import View
+from forewarn.platform.port import Platform, Work
+
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Between attempts to save what must not be lost, in seconds of real time."""
+
+
+class Scopes(Protocol):
+    """What carrying out needs of the fleet."""
+
+    clock: Clock
+
+    @property
+    def conditions(self) -> Conditions:
+        """What holds outside the scope."""
+        ...
+
+    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
+        """Apply a rule to a scope and save."""
+        ...
+
+
+class Impacts:
+    """The work that is under way, one task per impact."""
+
+    def __init__(self, platform: Platform, scopes: Scopes, tasks: asyncio.TaskGroup) -> None:
+        self._platform = platform
+        self._scopes = scopes
+        self._tasks = tasks
+        self._under_way: set[tuple[str, str]] = set()
+
+    @property
+    def under_way(self) -> int:
+        """How many impacts are being worked on."""
+        return len(self._under_way)
+
+    def look(self, view: View) -> None:
+        """Begin what the scope has to begin, and find out about what had begun before we came."""
+        scope = view.scope
+        if scope is None or not scope.events:
+            return
+        now = max(self._scopes.clock.now(), scope.changed_at)
+        for event, impact in to_begin(scope, now=now):
+            self._spawn(view, event, impact.vm, self._begin_and_carry_out)
+        for event in scope.events:
+            for impact in event.impacts:
+                if impact.state is ImpactState.BEGUN:
+                    self._spawn(view, event, impact.vm, self._recover)
+
+    def _spawn(self, view: View, event: Event, vm: str, do: Callable[[str, str, str], Awaitable[None]]) -> None:
+        if (event.id, vm) not in self._under_way:
+            self._under_way.add((event.id, vm))
+            self._tasks.create_task(self._own(view, event.id, vm, do), name=f"{event.type.value} {view.id}/{vm}")
+
+    async def _own(self, view: View, event: str, vm: str, do: Callable[[str, str, str], Awaitable[None]]) -> None:
+        try:
+            await do(view.id, event, vm)
+        except (CoreError, NoSuchScope) as error:
+            log.info("no more work for event %s on %s/%s: %s", event, view.id, vm, error)
+        finally:
+            self._under_way.discard((event, vm))
+        self.look(view)
+
+    async def _begin_and_carry_out(self, scope: str, event: str, vm: str, *, again: bool = False) -> None:
+        work = await self._surely(
+            scope, lambda value: _begun(value, event, vm, again=again, now=self._scopes.clock.now())
+        )
+        await self._settle(work, await self._carried_out(work))
+
+    async def _recover(self, scope: str, event: str, vm: str) -> None:
+        """Find out about work that had begun when a process ended."""
+        work = await self._surely(scope, lambda value: Change(value, (), _work(value, event, vm)))
+        match await self._probed(work):
+            case Done() as done:
+                await self._settle(work, done)
+            case NotBegun():
+                await self._begin_and_carry_out(scope, event, vm, again=True)
+            case Unknown() if self._platform.repeatable:
+                await self._begin_and_carry_out(scope, event, vm, again=True)
+            case Unknown() as unknown:
+                await self._settle(work, unknown)
+
+    async def _carried_out(self, work: Work) -> Done | Failed | Retry:
+        try:
+            return await self._platform.carry_out(work)
+        except Exception as error:
+            log.exception("the platform broke on %s", work.id)
+            return Failed(f"the platform broke: {error!r}")
+
+    async def _probed(self, work: Work) -> Done | NotBegun | Unknown:
+        try:
+            return await self._platform.probe(work)
+        except Exception as error:
+            log.exception("the platform broke when asked about %s", work.id)
+            return Unknown(f"the platform broke when asked: {error!r}")
+
+    async def _settle(self, work: Work, outcome: Outcome) -> None:
+        await self._surely(
+            work.scope,
+            lambda scope: settle(
+                scope, work.event, work.vm, outcome, self._scopes.conditions, now=self._scopes.clock.now()
+            ),
+        )
+
+    async def _surely(self, scope: str, rule: Callable[[Scope], Change[R]]) -> R:
+        """Apply the rule, again and again while the store cannot save: what the platform did must not be forgotten."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return await self._scopes.apply(scope, rule)
+            except NotSaved as error:
+                log.warning("%s; trying again in %.1f s", error, pause)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def _begun(scope: Scope, event: str, vm: str, *, again: bool, now: datetime) -> Change[Work]:
+    change = begin(scope, event, vm, now=now, again=again)
+    if change.scope is None:
+        raise NoSuchScope(scope.id)
+    return Change(change.scope, change.entries, _work(change.scope, event, vm))
+
+
+def _work(scope: Scope, event_id: str, name: str) -> Work:
+    event, vm = scope.event(event_id), scope.vm(name)
+    impact = event.impact(name) or Impact(vm=name)
+    return Work(
+        id=f"{event.id}/{name}",
+        attempt=impact.attempt,
+        event=event.id,
+        type=event.type,
+        scope=scope.id,
+        vm=name,
+        vm_id=vm.vm_id,
+        host=vm.host,
+        duration=event.duration,
+        description=event.description,
+    )

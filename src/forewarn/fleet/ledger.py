@@ -1,0 +1,102 @@
+"""The one record that is not a scope's: the hold on the whole fleet, outages, the manual clock, the guests' ports.
+
+The functions are rules like those of `core`: they decide, and whoever calls them saves.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from forewarn.core.conditions import Outage
+from forewarn.core.errors import Invalid
+from forewarn.core.journal import Did, Entry
+from forewarn.core.scope import Held
+from forewarn.fleet.queue import Decision
+from forewarn.store.port import Key, Kind, Store
+
+LEDGER = Key(Kind.FLEET, "ledger")
+OUTAGES = 64
+SHORTEST_OUTAGE = timedelta(seconds=1)
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the fleet as a whole remembers."""
+
+    entries: int = 0
+    filled: bool = False
+    held: Held | None = None
+    outages: tuple[Outage, ...] = ()
+    alive_at: datetime | None = None
+    clock_at: datetime | None = None
+    ports: dict[str, int] = {}
+
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(Ledger).decode
+
+
+async def manual_start(store: Store, *, now: datetime) -> datetime:
+    """Return where a manual clock goes on: where it was, and never before what the service has lived through."""
+    record = await store.load(LEDGER)
+    if record is None:
+        return now
+    ledger = decode(record.value)
+    known = [moment for moment in (ledger.clock_at, ledger.alive_at) if moment is not None]
+    return max(known, default=now)
+
+
+def began(ledger: Ledger | None, *, now: datetime) -> Decision[Ledger, None]:
+    """The service has started: the time since it was last alive was an outage."""
+    ledger = ledger or Ledger()
+    outages = ledger.outages
+    if ledger.alive_at is not None and now - ledger.alive_at > SHORTEST_OUTAGE:
+        outages = (*outages, Outage(began_at=ledger.alive_at, ended_at=now))[-OUTAGES:]
+    return Decision(msgspec.structs.replace(ledger, outages=outages, alive_at=now), (), None)
+
+
+def alive(ledger: Ledger | None, *, now: datetime) -> Decision[Ledger, None]:
+    """The service is alive."""
+    return Decision(msgspec.structs.replace(ledger or Ledger(), alive_at=now), (), None)
+
+
+def filled(ledger: Ledger | None) -> Decision[Ledger, None]:
+    """Everything of the first fleet file is saved."""
+    return Decision(msgspec.structs.replace(ledger or Ledger(), filled=True), (), None)
+
+
+def hold(ledger: Ledger | None, *, by: str, reason: str, now: datetime) -> Decision[Ledger, None]:
+    """Let nothing planned start anywhere."""
+    if not reason.strip():
+        raise Invalid("a hold needs a reason: whoever finds it must know why")
+    held = Held(by=by, at=now, reason=reason)
+    return _noted(msgspec.structs.replace(ledger or Ledger(), held=held), Did.HELD, by=by, why=reason, now=now)
+
+
+def release(ledger: Ledger | None, *, by: str, why: str, now: datetime) -> Decision[Ledger, None]:
+    """End the hold on the whole fleet."""
+    if ledger is None or ledger.held is None:
+        return Decision(ledger, (), None)
+    return _noted(msgspec.structs.replace(ledger, held=None), Did.RELEASED, by=by, why=why, now=now)
+
+
+def clock_moved(ledger: Ledger | None, *, to: datetime, by: str) -> Decision[Ledger, None]:
+    """The manual clock goes to this moment."""
+    return _noted(msgspec.structs.replace(ledger or Ledger(), clock_at=to), Did.CLOCK_MOVED, by=by, why="", now=to)
+
+
+def ports_given(ledger: Ledger | None, ports: Mapping[str, int]) -> Decision[Ledger, None]:
+    """Give ports to VMs, each for ever."""
+    ledger = ledger or Ledger()
+    owners = {port: vm for vm, port in ledger.ports.items()}
+    for vm, port in ports.items():
+        if owners.setdefault(port, vm) != vm:
+            raise Invalid(f"port {port} was given to {owners[port]} and is given to no other VM")
+        if ledger.ports.get(vm, port) != port:
+            raise Invalid(f"{vm} was given port {ledger.ports[vm]} and keeps it")
+    return Decision(msgspec.structs.replace(ledger, ports={**ledger.ports, **ports}), (), None)
+
+
+def _noted(ledger: Ledger, did: Did, *, by: str, why: str, now: datetime) -> Decision[Ledger, None]:
+    entry = Entry(n=ledger.entries + 1, at=now, did=did, by=by, why=why)
+    return Decision(msgspec.structs.replace(ledger, entries=entry.n), (entry,), None)

@@ -1,0 +1,347 @@
+"""The fleet: the use cases of guests and operators over the replica, the queues, the clockwork and the platform."""
+
+import asyncio
+import logging
+import secrets
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from forewarn.clock import Clock
+from forewarn.core.approval import approve
+from forewarn.core.change import Change
+from forewarn.core.conditions import Conditions, Policy
+from forewarn.core.enablement import seen
+from forewarn.core.errors import CoreError
+from forewarn.core.event import Event
+from forewarn.core.inventory import create
+from forewarn.core.operations import cancel
+from forewarn.core.progress import tick, wake_at
+from forewarn.core.schedule import Ask, schedule
+from forewarn.core.scope import Scope
+from forewarn.fleet import ledger as book
+from forewarn.fleet.clockwork import Clockwork
+from forewarn.fleet.errors import AddressTaken, FleetError, NoSuchEvent, NoSuchScope, NotSaved, ScopeExists
+from forewarn.fleet.impacts import Impacts
+from forewarn.fleet.ledger import LEDGER, Ledger
+from forewarn.fleet.manual import ManualTime
+from forewarn.fleet.queue import Decision, Queues, Shelf
+from forewarn.fleet.replica import Replica, View
+from forewarn.fleet.tasks import tasks_until_exit
+from forewarn.platform.port import Platform
+from forewarn.store.port import Kind, Record, SnapshotEnd, Store, Watched
+
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+
+HEARTBEAT = 300.0
+"""How often, in seconds, a service that counts silence saves that it is alive."""
+
+RETRY_TICK = 1.0
+"""How soon, in seconds, a scope is looked at again whose due change could not be saved."""
+
+_encode_scope = msgspec.json.Encoder().encode
+_decode_scope = msgspec.json.Decoder(Scope).decode
+
+
+class Fleet:
+    """Everything that can be asked of the fleet. Made by `Fleet.run`, lives as long as that context."""
+
+    def __init__(
+        self, store: Store, platform: Platform, clock: Clock, policy: Policy, tasks: asyncio.TaskGroup
+    ) -> None:
+        self.replica = Replica()
+        self.clock = clock
+        self._policy = policy
+        self._store = store
+        self._tasks = tasks
+        self._ledger: Ledger | None = None
+        self._ledger_revision = 0
+        self.conditions = Conditions(policy=policy)
+        self._scopes = Queues(
+            store,
+            tasks,
+            Shelf(Kind.SCOPE, self._newest_scope, self._take_scope, _encode_scope, _decode_scope),
+        )
+        self._ledgers = Queues(
+            store, tasks, Shelf(Kind.FLEET, self._newest_ledger, self._take_ledger, book.encode, book.decode)
+        )
+        self._clockwork = Clockwork(clock, self._wake)
+        self._impacts = Impacts(platform, self, tasks)
+        self._noting: dict[str, asyncio.Task[None]] = {}
+        self._listeners: list[Callable[[View], None]] = []
+        self._ticking = 0
+        self._is_live = False
+        self._time = ManualTime(clock, save=self._save_clock, waiting=self._waits_for_clock)
+
+    @classmethod
+    @asynccontextmanager
+    async def run(cls, *, store: Store, platform: Platform, clock: Clock, policy: Policy) -> AsyncIterator["Fleet"]:
+        """Fill the replica from the store, go on with what is due, begun or half done, and keep the clock going."""
+        async with store.watch() as changes, tasks_until_exit() as tasks:
+            fleet = cls(store, platform, clock, policy, tasks)
+            await fleet._fill(changes)
+            await fleet._ledgers.apply(LEDGER.id, partial(book.began, now=clock.now()))
+            tasks.create_task(fleet._follow(changes), name="follow the store")
+            fleet._go_live()
+            if policy.idle_after is not None:
+                tasks.create_task(fleet._heartbeat(), name="heartbeat")
+            yield fleet
+            fleet._clockwork.stop()
+            with suppress(NotSaved):
+                await fleet._ledgers.apply(LEDGER.id, partial(book.alive, now=clock.now()))
+
+    # Reading the store into the replica.
+
+    async def _fill(self, changes: AsyncIterator[Watched]) -> None:
+        async for change in changes:
+            if isinstance(change, SnapshotEnd):
+                return
+            self._take(change)
+
+    async def _follow(self, changes: AsyncIterator[Watched]) -> None:
+        async for change in changes:
+            self._take(change)
+
+    def _take(self, change: Watched) -> None:
+        """Take what the store gives, unless it is known already: most of it is our own."""
+        if isinstance(change, SnapshotEnd):
+            return
+        kind, id_ = change.key
+        if kind is Kind.SCOPE and self.replica.is_newer(id_, change.revision):
+            self._take_scope(id_, _decode_scope(change.value) if isinstance(change, Record) else None, change.revision)
+        elif change.key == LEDGER and isinstance(change, Record):
+            self._take_ledger(id_, book.decode(change.value), change.revision)
+
+    def _newest_scope(self, id_: str) -> tuple[Scope | None, int | None]:
+        return self.replica.newest(id_)
+
+    def _take_scope(self, id_: str, scope: Scope | None, revision: int) -> None:
+        view = self.replica.take(id_, scope, revision)
+        if view is not None and self._is_live:
+            self._look(view)
+
+    def _newest_ledger(self, _: str) -> tuple[Ledger | None, int | None]:
+        return self._ledger, self._ledger_revision if self._ledger is not None else None
+
+    def _take_ledger(self, _: str, ledger: Ledger | None, revision: int) -> None:
+        if revision <= self._ledger_revision or ledger is None:
+            return
+        self._ledger, self._ledger_revision = ledger, revision
+        old, self.conditions = (
+            self.conditions,
+            Conditions(policy=self._policy, held=ledger.held, outages=ledger.outages),
+        )
+        if self._is_live and old.held != ledger.held:
+            for view in self.replica.views():
+                self._wake(view.id)
+
+    def _go_live(self) -> None:
+        self._is_live = True
+        for view in self.replica.views():
+            self._look(view)
+
+    def _look(self, view: View, *, ticked_at: datetime | None = None) -> None:
+        """Act on a scope's state: set its alarm, begin its work, tell whoever listens.
+
+        Whatever was due at `ticked_at` is dealt with: no alarm for it.
+        """
+        scope = view.scope
+        moment = wake_at(scope, self.conditions, seen_at=view.seen_at) if scope is not None else None
+        is_past = moment is not None and ticked_at is not None and moment <= ticked_at
+        self._clockwork.set(view.id, None if is_past else moment)
+        self._impacts.look(view)
+        for listener in self._listeners:
+            listener(view)
+
+    def on_change(self, listener: Callable[[View], None]) -> None:
+        """Call the listener with the view of every scope that has changed, after the replica has taken it."""
+        self._listeners.append(listener)
+
+    # Commands.
+
+    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
+        """Apply a rule to the newest value of a scope, save it, and return the rule's result."""
+
+        def command(scope: Scope | None) -> Decision[Scope, R]:
+            if scope is None:
+                raise NoSuchScope(id_)
+            change = rule(scope)
+            return Decision(change.scope, change.entries, change.result)
+
+        return await self._scopes.apply(id_, command)
+
+    async def create_scope(self, scope: Scope, *, by: str) -> None:
+        """Bring a scope into being. Its addresses must be free."""
+        self._check_addresses(scope)
+
+        def command(present: Scope | None) -> Decision[Scope, None]:
+            if present is not None:
+                raise ScopeExists(scope.id)
+            change = create(scope, by=by, now=self.clock.now())
+            return Decision(change.scope, change.entries, None)
+
+        await self._scopes.apply(scope.id, command)
+
+    def _check_addresses(self, scope: Scope) -> None:
+        for vm in scope.roster:
+            for address in vm.addresses:
+                for view, owner in self.replica.claims(address.network, address.ip):
+                    if view.id != scope.id:
+                        raise AddressTaken(address.ip, address.network, f"{view.id}/{owner.name}")
+
+    async def approve(self, scope: str, vm: str, ids: Sequence[str], *, by: str | None = None) -> None:
+        """Take a VM's approval of events of its own scope."""
+        await self.apply(scope, lambda value: approve(value, vm, ids, self.conditions, now=self.clock.now(), by=by))
+
+    async def schedule(self, ask: Ask) -> tuple[tuple[str, str], ...]:
+        """Make the events of a request, in all scopes of its VMs or in none. Returns pairs of scope and event."""
+        asks = self._by_scope(ask)
+        for scope, part in asks.items():
+            schedule(self.replica.scope(scope), part, self.conditions, now=self.clock.now())
+        made = await asyncio.gather(*(self._schedule(scope, part) for scope, part in asks.items()))
+        return tuple((scope, event) for scope, events in zip(asks, made, strict=True) for event in events)
+
+    def _by_scope(self, ask: Ask) -> dict[str, Ask]:
+        names: dict[str, list[str]] = {}
+        for name in ask.vms:
+            view, vm = self.replica.find(name)
+            names.setdefault(view.id, []).append(vm.name)
+        return {scope: msgspec.structs.replace(ask, vms=tuple(vms)) for scope, vms in names.items()}
+
+    async def _schedule(self, scope: str, ask: Ask) -> tuple[str, ...]:
+        return await self.apply(scope, lambda value: schedule(value, ask, self.conditions, now=self.clock.now()))
+
+    async def cancel(self, event: str, *, by: str, why: str = "") -> None:
+        """Take a Scheduled event back."""
+        view, _ = self.find_event(event)
+        await self.apply(
+            view.id, lambda value: cancel(value, event, self.conditions, by=by, now=self.clock.now(), why=why)
+        )
+
+    def find_event(self, id_: str) -> tuple[View, Event]:
+        """Find an open event in any scope."""
+        for view in self.replica.views():
+            if view.scope is not None and (event := view.scope.find_event(id_)) is not None:
+                return view, event
+        raise NoSuchEvent(id_)
+
+    # Enablement: every request counts, few are saved.
+
+    def note_request(self, view: View) -> Awaitable[None] | None:
+        """Take note of a valid request from a scope. What is returned, if anything, is awaited before the answer."""
+        view.seen_at = now = self.clock.now()
+        if now < view.fresh_until:
+            return None
+        noting = self._noting.get(view.id)
+        if noting is None:
+            noting = self._noting[view.id] = self._tasks.create_task(self._note(view), name=f"seen {view.id}")
+        is_enabled = view.scope is not None and view.scope.enabled
+        return None if is_enabled else asyncio.shield(noting)
+
+    async def _note(self, view: View) -> None:
+        """Save that the scope was seen. Guests are answered even if that fails; the next request tries again."""
+        try:
+            await self.apply(view.id, lambda scope: seen(scope, now=self.clock.now(), epoch=self.new_epoch()))
+        except (CoreError, FleetError) as error:
+            log.warning("scope %s was seen, but that is not saved: %s", view.id, error)
+        finally:
+            del self._noting[view.id]
+
+    async def _heartbeat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            with suppress(NotSaved):
+                await self._ledgers.apply(LEDGER.id, partial(book.alive, now=self.clock.now()))
+
+    # Time.
+
+    def _wake(self, id_: str) -> None:
+        self._ticking += 1
+        self._tasks.create_task(self._tick(id_), name=f"tick {id_}")
+
+    async def _tick(self, id_: str) -> None:
+        """Let time act on a scope; nothing may be missed because the disk was full for a while."""
+        try:
+            while not await self._ticked(id_):  # noqa: ASYNC110 - a disk that has room again raises no event
+                await asyncio.sleep(RETRY_TICK)
+        finally:
+            self._ticking -= 1
+
+    async def _ticked(self, id_: str) -> bool:
+        view = self.replica.view_ever(id_)
+        now = self.clock.now()
+        try:
+            await self.apply(id_, lambda scope: tick(scope, self.conditions, now=now, seen_at=view.seen_at))
+        except NoSuchScope:
+            return True
+        except NotSaved as error:
+            log.warning("what is due in scope %s waits: %s", id_, error)
+            return False
+        self._look(view, ticked_at=now)
+        return True
+
+    async def advance(self, by: timedelta) -> datetime:
+        """Move the manual clock; everything that is due on the way happens in order, and is over on return."""
+        return await self._time.advance(by)
+
+    async def advance_to_next(self) -> datetime:
+        """Move the manual clock to the next moment at which something happens, if there is one."""
+        return await self._time.advance_to_next()
+
+    async def _save_clock(self, moment: datetime) -> None:
+        await self._ledgers.apply(LEDGER.id, partial(book.clock_moved, to=moment, by="operator"))
+
+    def _waits_for_clock(self) -> int | None:
+        """Return how many of our tasks wait for the clock if all of them do, None if something else is under way."""
+        if self._scopes.busy or self._ledgers.busy or self._ticking or self._noting:
+            return None
+        return self._impacts.under_way + self._clockwork.is_armed
+
+    # The record that is not a scope's.
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no fleet file has been taken and no scope was made."""
+        return not self.is_filled and self.replica.vms == 0 and next(self.replica.views(), None) is None
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether a first fleet file has been taken to its end."""
+        return self._ledger is not None and self._ledger.filled
+
+    async def mark_filled(self) -> None:
+        """Remember that the first fleet file has been taken to its end."""
+        await self._ledgers.apply(LEDGER.id, book.filled)
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The guest ports of the VMs, given once and for ever."""
+        return self._ledger.ports if self._ledger is not None else {}
+
+    async def give_ports(self, ports: Mapping[str, int]) -> None:
+        """Give ports to VMs; one that belongs or belonged to another VM is refused."""
+        await self._ledgers.apply(LEDGER.id, partial(book.ports_given, ports=ports))
+
+    async def hold(self, *, by: str, reason: str) -> None:
+        """Let nothing planned start anywhere until `release`."""
+        await self._ledgers.apply(LEDGER.id, partial(book.hold, by=by, reason=reason, now=self.clock.now()))
+
+    async def release(self, *, by: str, why: str = "") -> None:
+        """End the hold on the whole fleet; what has become due meanwhile starts."""
+        await self._ledgers.apply(LEDGER.id, partial(book.release, by=by, why=why, now=self.clock.now()))
+
+    # Chance.
+
+    def new_id(self) -> str:
+        """Return a new random id for a request."""
+        return str(uuid.uuid4()).upper()
+
+    def new_epoch(self) -> str:
+        """Return a new random epoch."""
+        return secrets.token_hex(6)

@@ -1,0 +1,78 @@
+"""A platform on which nothing real happens: each kind of work takes its time, on the service's own clock."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+
+import msgspec
+
+from forewarn.clock import Clock, wait_until
+from forewarn.core.event import EventType
+from forewarn.core.impact import Done, Failed, NotBegun, Retry, Unknown
+from forewarn.platform.port import Work
+
+DURATIONS: dict[EventType, timedelta] = {
+    EventType.FREEZE: timedelta(seconds=9),
+    EventType.REBOOT: timedelta(seconds=60),
+    EventType.REDEPLOY: timedelta(seconds=120),
+    EventType.PREEMPT: timedelta(seconds=10),
+    EventType.TERMINATE: timedelta(seconds=10),
+}
+
+
+class Ran(msgspec.Struct, frozen=True):
+    """A line of the ledger: this work ended like this."""
+
+    work: Work
+    outcome: Done | Failed | Retry
+
+
+class SimulatedPlatform:
+    """Work lasts as long as its kind does (Freeze: as long as the event says) and succeeds, unless told otherwise."""
+
+    repeatable = True
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        hosts: Callable[[], Sequence[str]] = lambda: (),
+        durations: Mapping[EventType, timedelta] = DURATIONS,
+        speed: float = 1.0,
+    ) -> None:
+        self._clock = clock
+        self._hosts = hosts
+        self._durations = {**DURATIONS, **durations}
+        self._speed = speed
+        self._told: dict[str, list[Failed | Retry]] = {}
+        self.ledger: list[Ran] = []
+
+    def tell(self, vm: str, *outcomes: Failed | Retry) -> None:
+        """Let the next pieces of work on `scope/vm` end like this, one each."""
+        self._told.setdefault(vm, []).extend(outcomes)
+
+    async def carry_out(self, work: Work) -> Done | Failed | Retry:
+        """Let the time pass, and say how it went."""
+        await wait_until(self._clock, self._clock.now() + self.time_for(work))
+        told = self._told.get(f"{work.scope}/{work.vm}")
+        outcome = told.pop(0) if told else Done(host=self._new_host(work))
+        self.ledger.append(Ran(work, outcome))
+        return outcome
+
+    async def probe(self, work: Work) -> Done | NotBegun | Unknown:
+        """Nothing of a simulation outlives its process: what is not in the ledger has not begun."""
+        done = (ran.outcome for ran in self.ledger if ran.work.id == work.id and isinstance(ran.outcome, Done))
+        return next(done, NotBegun())
+
+    def time_for(self, work: Work) -> timedelta:
+        """Return how long the work takes. An event's own duration was divided by the speed when it was made."""
+        if work.type is EventType.FREEZE and work.duration is not None:
+            return work.duration
+        return self._durations[work.type] / self._speed
+
+    def _new_host(self, work: Work) -> str | None:
+        """Choose the next host of the fleet after the VM's own."""
+        if work.type is not EventType.REDEPLOY:
+            return None
+        hosts = sorted(set(self._hosts()))
+        others = [host for host in hosts if host > (work.host or "")] + hosts
+        return next((host for host in others if host != work.host), work.host)
