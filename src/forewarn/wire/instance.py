@@ -1,0 +1,108 @@
+"""Who a VM is: the instance document that handlers read before they poll, its sub-trees and its leaves.
+
+It has what Forewarn knows, in Azure's shape: every leaf is a string, and what is not known is the empty one.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from forewarn.core.scope import Scope
+from forewarn.core.vm import Address, Os, Priority, Vm
+from forewarn.wire.answers import JSON, TEXT, UNKNOWN_INSTANCE_PATH, Refusal
+from forewarn.wire.request import Instance
+from forewarn.wire.versions import VERSIONS
+
+Tree: TypeAlias = str | list["Tree"] | dict[str, "Tree"]
+
+PRIORITIES = {Priority.REGULAR: "Regular", Priority.LOW: "Spot"}
+"""Azure's present word for VMs that can be taken away is Spot; it is the one that handlers look for."""
+
+OPERATING_SYSTEMS = {Os.LINUX: "Linux", Os.WINDOWS: "Windows"}
+
+
+def instance(scope: Scope, vm: Vm, request: Instance) -> tuple[bytes, str] | Refusal:
+    """Answer with the part of the VM's document to which the path leads, and its content type."""
+    found = _follow(_whole(scope, vm), request.path)
+    if found is None:
+        return UNKNOWN_INSTANCE_PATH
+    if request.format == "json":
+        return msgspec.json.encode(found), JSON
+    return _text(found).encode(), TEXT
+
+
+def versions() -> bytes:
+    """Make the body of `/metadata/versions`."""
+    return msgspec.json.encode({"apiVersions": VERSIONS})
+
+
+def _follow(tree: Tree, path: tuple[str, ...]) -> Tree | None:
+    for segment in path:
+        found = _children(tree).get(segment.lower())
+        if found is None:
+            return None
+        tree = found[1]
+    return tree
+
+
+def _children(tree: Tree) -> dict[str, tuple[str, Tree]]:
+    """Return what is below a node, by lower-case name: its name and itself. Items of a list are named by number."""
+    if isinstance(tree, dict):
+        return {name.lower(): (name, child) for name, child in tree.items()}
+    if isinstance(tree, list):
+        return {str(number): (str(number), child) for number, child in enumerate(tree)}
+    return {}
+
+
+def _text(tree: Tree) -> str:
+    """Return a leaf as it is; of any other node the names of its children, those that go deeper with a slash."""
+    if isinstance(tree, str):
+        return tree
+    return "\n".join(name if isinstance(child, str) else f"{name}/" for name, child in _children(tree).values())
+
+
+def _whole(scope: Scope, vm: Vm) -> Tree:
+    return {"compute": _compute(scope, vm), "network": {"interface": _interfaces(vm)}}
+
+
+def _compute(scope: Scope, vm: Vm) -> Tree:
+    traits = scope.traits_of(vm)
+    tags = sorted((traits.tags or {}).items())
+    return {
+        "location": traits.location or "",
+        "name": vm.name,
+        "osType": OPERATING_SYSTEMS[traits.os or Os.LINUX],
+        "placementGroupId": scope.placement_group or "",
+        "platformFaultDomain": str(vm.fault_domain),
+        "platformUpdateDomain": str(vm.update_domain),
+        "priority": PRIORITIES[traits.priority or Priority.REGULAR],
+        "resourceGroupName": traits.resource_group or "",
+        "subscriptionId": traits.subscription or "",
+        "tags": ";".join(f"{name}:{value}" for name, value in tags),
+        "tagsList": [{"name": name, "value": value} for name, value in tags],
+        "vmId": vm.vm_id,
+        "vmScaleSetName": scope.scale_set or "",
+        "zone": traits.zone or "",
+    }
+
+
+def _interfaces(vm: Vm) -> list[Tree]:
+    """Give each network card its addresses. Addresses of one network without a card's address share one."""
+    cards: dict[tuple[str, str], list[Address]] = {}
+    for address in vm.addresses:
+        cards.setdefault((address.network, _mac(address)), []).append(address)
+    return [_interface(mac, addresses) for (_, mac), addresses in cards.items()]
+
+
+def _interface(mac: str, addresses: list[Address]) -> Tree:
+    v4 = [address.ip for address in addresses if ":" not in address.ip]
+    v6 = [address.ip for address in addresses if ":" in address.ip]
+    return {
+        "ipv4": {"ipAddress": [{"privateIpAddress": ip, "publicIpAddress": ""} for ip in v4], "subnet": []},
+        "ipv6": {"ipAddress": [{"privateIpAddress": ip} for ip in v6]},
+        "macAddress": mac,
+    }
+
+
+def _mac(address: Address) -> str:
+    return "".join(char for char in address.mac.upper() if char.isalnum())

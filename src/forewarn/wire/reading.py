@@ -1,0 +1,118 @@
+"""Reading a document as the client does: whatever the service, its version and its mistakes, as long as it is one.
+
+What a service may add or say otherwise is taken as it comes: unknown keys are passed over, unknown types and states
+are kept as plain text. Only what is no document at all raises.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from forewarn.core.event import EventType, Source, State
+from forewarn.wire.http_date import read_date
+from forewarn.wire.request import BYTE_ORDER_MARK
+
+STATES = {state.value: state for state in (State.SCHEDULED, State.STARTED)}
+TYPES = {type_.value: type_ for type_ in EventType}
+SOURCES = {source.value: source for source in Source}
+
+
+class Unreadable(ValueError):
+    """The body is no Scheduled Events document; the message says why."""
+
+
+class DocumentEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event as a document shows it. None means that the document does not say; `""` that it says just that.
+
+    `type`, `status` and `source` are members of their enums where these know them, and plain text where not.
+    """
+
+    id: str
+    status: State | str
+    type: EventType | str
+    resource_type: str
+    resources: tuple[str, ...]
+    not_before: datetime | None = None
+    description: str | None = None
+    source: Source | str | None = None
+    duration: timedelta | None = None
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """What a GET of scheduledevents brought."""
+
+    incarnation: int | None
+    events: tuple[DocumentEvent, ...]
+
+
+def read_document(body: bytes) -> Document | None:
+    """Read the body of a 200; None for an empty one, which the real service sends before it is enabled.
+
+    Raises Unreadable, and nothing else.
+    """
+    text = body.removeprefix(BYTE_ORDER_MARK).strip()
+    if not text:
+        return None
+    try:
+        whole = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(f"the body is not JSON: {error}") from error
+    if not isinstance(whole, dict) or "Events" not in whole:
+        raise Unreadable("the body is not a JSON object with Events")
+    return Document(incarnation=_integer(whole.get("DocumentIncarnation")), events=_events(whole["Events"]))
+
+
+def _events(entries: object) -> tuple[DocumentEvent, ...]:
+    if entries is None:
+        return ()
+    if not isinstance(entries, list):
+        raise Unreadable("Events is not a list")
+    return tuple(_event(entry) for entry in entries)
+
+
+def _event(entry: object) -> DocumentEvent:
+    """Read one event. One without an id could neither be told apart nor approved: it makes the document unreadable."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("EventId"), str):
+        raise Unreadable("an entry of Events has no EventId")
+    status, type_, source = (_text(entry, key) for key in ("EventStatus", "EventType", "EventSource"))
+    return DocumentEvent(
+        id=entry["EventId"],
+        status=STATES.get(status or "", status or ""),
+        type=TYPES.get(type_ or "", type_ or ""),
+        resource_type=_text(entry, "ResourceType") or "",
+        resources=_names(entry.get("Resources")),
+        not_before=read_date(_text(entry, "NotBefore") or ""),
+        description=_text(entry, "Description"),
+        source=SOURCES.get(source or "", source),
+        duration=_duration(entry.get("DurationInSeconds")),
+    )
+
+
+def _text(entry: Mapping[str, object], key: str) -> str | None:
+    value = entry.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _names(value: object) -> tuple[str, ...]:
+    return tuple(name for name in value if isinstance(name, str)) if isinstance(value, list) else ()
+
+
+def _integer(value: object) -> int | None:
+    """Take numbers and their text: old services and clients write the incarnation either way."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        return int(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _duration(value: object) -> timedelta | None:
+    seconds = _integer(value)
+    if seconds is None or seconds < 0:
+        return None
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        return None
