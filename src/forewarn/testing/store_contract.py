@@ -1,0 +1,643 @@
+"""The promises of `forewarn.store.port` as tests, to be run against any store.
+
+Subclass a contract in a test module (pytest-asyncio in auto mode) that has a fixture `open_store`: a function that
+opens an empty store, and, for a durable one, opens the same data again after the store has been closed.
+
+    class TestMyStore(DurableStoreContract):
+        @pytest.fixture
+        def open_store(self, tmp_path: Path) -> OpenStore:
+            return lambda: MyStore.open(tmp_path)
+"""
+# ruff: noqa: S101 - assertions are what this module is for
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from forewarn.core.journal import Did, Entry
+from forewarn.core.limits import RECORD_BYTES
+from forewarn.store.port import (
+    PRUNE_BATCH,
+    Conflict,
+    Deleted,
+    JournalQuery,
+    JournalRow,
+    Key,
+    Kind,
+    Record,
+    RecordTooLarge,
+    Retention,
+    SnapshotEnd,
+    Store,
+    StoreClosed,
+    Watched,
+)
+
+OpenStore = Callable[[], Awaitable[Store]]
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+WEB = Key(Kind.SCOPE, "web")
+BATCH = Key(Kind.SCOPE, "batch")
+GUARD_SECONDS = 60
+"""Ends a test that hangs; nothing is measured with it."""
+
+
+def entry(n: int, *, at: datetime = NOON, did: Did = Did.SCHEDULED, why: str = "") -> Entry:
+    """Return a plausible journal entry."""
+    return Entry(n=n, at=at, did=did, by="operator", why=why)
+
+
+def entries(count: int, *, at: datetime = NOON, first: int = 1) -> list[Entry]:
+    """Return consecutive entries of one moment."""
+    return [entry(n, at=at) for n in range(first, first + count)]
+
+
+async def whole_journal(store: Store, query: JournalQuery | None = None) -> list[JournalRow]:
+    """Read all pages of a query."""
+    query = query or JournalQuery()
+    rows: list[JournalRow] = []
+    while page := await store.journal(
+        JournalQuery(
+            key=query.key,
+            since=query.since,
+            until=query.until,
+            after=rows[-1].position if rows else query.after,
+            limit=query.limit,
+        )
+    ):
+        rows += page
+    return rows
+
+
+async def take(changes: AsyncIterator[Watched], count: int) -> list[Watched]:
+    """Return the next items of a watch."""
+    async with asyncio.timeout(GUARD_SECONDS):
+        return [await anext(changes) for _ in range(count)]
+
+
+async def take_snapshot(changes: AsyncIterator[Watched]) -> list[Watched]:
+    """Return what a watch gives before the end of the snapshot."""
+    items: list[Watched] = []
+    async with asyncio.timeout(GUARD_SECONDS):
+        async for item in changes:
+            if item == SnapshotEnd():
+                return items
+            items.append(item)
+    raise AssertionError("the watch ended before its snapshot")
+
+
+async def take_until(changes: AsyncIterator[Watched], newest: dict[Key, int]) -> list[Record | Deleted]:
+    """Return changes up to the one that brings the last of the awaited revisions."""
+    items: list[Record | Deleted] = []
+    seen: dict[Key, int] = {}
+    async with asyncio.timeout(GUARD_SECONDS):
+        while any(seen.get(key, 0) < revision for key, revision in newest.items()):
+            item = await anext(changes)
+            assert not isinstance(item, SnapshotEnd)
+            items.append(item)
+            seen[item.key] = item.revision
+    return items
+
+
+def assert_never_older_after_newer(items: Sequence[Watched]) -> None:
+    """Check that the revisions of each key only grow."""
+    seen: dict[Key, int] = {}
+    for item in items:
+        if not isinstance(item, SnapshotEnd):
+            assert item.revision > seen.get(item.key, 0), f"{item.key}: {item.revision} after {seen[item.key]}"
+            seen[item.key] = item.revision
+
+
+class StoreContract:
+    """What every store promises."""
+
+    @pytest.fixture
+    async def store(self, open_store: OpenStore) -> AsyncIterator[Store]:
+        store = await open_store()
+        yield store
+        await store.aclose()
+
+    async def test_saved_record_is_loaded(self, store: Store) -> None:
+        revision = await store.save(WEB, b"one", [], expected=None)
+        assert await store.load(WEB) == Record(WEB, b"one", revision)
+
+    async def test_missing_record_loads_as_none(self, store: Store) -> None:
+        assert await store.load(WEB) is None
+
+    async def test_replaced_record_has_the_new_value_and_a_higher_revision(self, store: Store) -> None:
+        first = await store.save(WEB, b"one", [], expected=None)
+        second = await store.save(WEB, b"two", [], expected=first)
+        assert second > first
+        assert await store.load(WEB) == Record(WEB, b"two", second)
+
+    async def test_deleted_record_is_gone(self, store: Store) -> None:
+        first = await store.save(WEB, b"one", [], expected=None)
+        second = await store.save(WEB, None, [], expected=first)
+        assert second > first
+        assert await store.load(WEB) is None
+
+    @pytest.mark.parametrize("record_id", ["", "a/b", "é-✓-\U0001f4a1", "%_'\"\\", "x" * 500])
+    async def test_ids_are_taken_as_they_are(self, store: Store, record_id: str) -> None:
+        key = Key(Kind.SCOPE, record_id)
+        revision = await store.save(key, b"value", entries(1), expected=None)
+        assert await store.load(key) == Record(key, b"value", revision)
+        assert [row.key for row in await store.journal(JournalQuery(key=key))] == [key]
+
+    async def test_one_id_may_exist_once_in_every_kind(self, store: Store) -> None:
+        keys = [Key(kind, "same") for kind in Kind]
+        revisions = {key: await store.save(key, str(key).encode(), [], expected=None) for key in keys}
+        assert [await store.load(key) for key in keys] == [
+            Record(key, str(key).encode(), revisions[key]) for key in keys
+        ]
+
+    async def test_empty_value_is_a_value(self, store: Store) -> None:
+        revision = await store.save(WEB, b"", [], expected=None)
+        assert await store.load(WEB) == Record(WEB, b"", revision)
+
+    async def test_creating_what_exists_conflicts(self, store: Store) -> None:
+        revision = await store.save(WEB, b"one", [], expected=None)
+        with pytest.raises(Conflict) as conflict:
+            await store.save(WEB, b"two", [], expected=None)
+        assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (WEB, None, revision)
+
+    async def test_stale_revision_conflicts(self, store: Store) -> None:
+        first = await store.save(WEB, b"one", [], expected=None)
+        second = await store.save(WEB, b"two", [], expected=first)
+        for value in (b"three", None):
+            with pytest.raises(Conflict) as conflict:
+                await store.save(WEB, value, [], expected=first)
+            assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (WEB, first, second)
+
+    async def test_missing_record_has_no_revision(self, store: Store) -> None:
+        for value in (b"one", None):
+            with pytest.raises(Conflict) as conflict:
+                await store.save(WEB, value, [], expected=7)
+            assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (WEB, 7, None)
+
+    async def test_conflict_saves_neither_value_nor_entries(self, store: Store) -> None:
+        revision = await store.save(WEB, b"one", entries(1), expected=None)
+        before = await whole_journal(store)
+        with pytest.raises(Conflict):
+            await store.save(WEB, b"two", entries(1, first=2), expected=revision + 1)
+        assert await store.load(WEB) == Record(WEB, b"one", revision)
+        assert await whole_journal(store) == before
+
+    async def test_conflict_does_not_touch_the_saves_beside_it(self, store: Store) -> None:
+        await store.save(WEB, b"one", [], expected=None)
+        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(8)]
+        saves = [store.save(key, b"value", entries(1), expected=None) for key in keys]
+        saves.insert(4, store.save(WEB, b"two", entries(1), expected=None))
+        results = await asyncio.gather(*saves, return_exceptions=True)
+        assert isinstance(results.pop(4), Conflict)
+        loaded = [await store.load(key) for key in keys]
+        assert [record and (record.key, record.value, record.revision) for record in loaded] == [
+            (key, b"value", revision) for key, revision in zip(keys, results, strict=True)
+        ]
+        assert Counter(row.key for row in await whole_journal(store)) == Counter(keys)
+
+    async def test_of_racing_writers_exactly_one_wins(self, store: Store) -> None:
+        revision: int | None = None
+        for _ in range(10):
+            attempts = [store.save(WEB, f"writer {n}".encode(), entries(1), expected=revision) for n in range(16)]
+            results = await asyncio.gather(*attempts, return_exceptions=True)
+            won = [(n, result) for n, result in enumerate(results) if isinstance(result, int)]
+            assert len(won) == 1
+            assert sum(isinstance(result, Conflict) for result in results) == 15
+            winner, revision = won[0]
+            assert await store.load(WEB) == Record(WEB, f"writer {winner}".encode(), revision)
+        assert len(await whole_journal(store)) == 10
+
+    async def test_no_increment_of_racing_writers_is_lost(self, store: Store) -> None:
+        await store.save(WEB, b"0", [], expected=None)
+        won: list[int] = []
+
+        async def count_up(times: int) -> None:
+            while times:
+                current = await store.load(WEB)
+                assert current is not None
+                try:
+                    value = str(int(current.value) + 1).encode()
+                    won.append(await store.save(WEB, value, entries(1), expected=current.revision))
+                    times -= 1
+                except Conflict:
+                    continue
+
+        await asyncio.gather(*(count_up(10) for _ in range(8)))
+        final = await store.load(WEB)
+        assert final is not None
+        assert final == Record(WEB, b"80", max(won))
+        assert len(set(won)) == 80
+        assert len(await whole_journal(store)) == 80
+
+    async def test_revision_is_never_reused_after_deletion(self, store: Store) -> None:
+        used: list[int] = []
+        for _ in range(5):
+            used.append(await store.save(WEB, b"alive", [], expected=None))
+            used.append(await store.save(WEB, None, [], expected=used[-1]))
+        assert used == sorted(set(used))
+
+    async def test_stale_revision_does_not_reach_the_recreated_record(self, store: Store) -> None:
+        first = await store.save(WEB, b"first life", [], expected=None)
+        await store.save(WEB, None, [], expected=first)
+        second = await store.save(WEB, b"second life", [], expected=None)
+        for value in (b"late", None):
+            with pytest.raises(Conflict):
+                await store.save(WEB, value, [], expected=first)
+        assert await store.load(WEB) == Record(WEB, b"second life", second)
+
+    async def test_deletion_must_name_its_revision(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="scope/web"):
+            await store.save(WEB, None, entries(1), expected=None)
+        assert await whole_journal(store) == []
+
+    async def test_record_of_exactly_the_limit_fits(self, store: Store) -> None:
+        value = bytes(range(256)) * (RECORD_BYTES // 256)
+        assert len(value) == RECORD_BYTES
+        revision = await store.save(WEB, value, [], expected=None)
+        assert await store.load(WEB) == Record(WEB, value, revision)
+
+    async def test_record_of_one_byte_more_is_refused(self, store: Store) -> None:
+        revision = await store.save(WEB, b"small", [], expected=None)
+        with pytest.raises(RecordTooLarge) as refusal:
+            await store.save(WEB, bytes(RECORD_BYTES + 1), entries(1), expected=revision)
+        assert (refusal.value.key, refusal.value.size, refusal.value.limit) == (WEB, RECORD_BYTES + 1, RECORD_BYTES)
+        assert await store.load(WEB) == Record(WEB, b"small", revision)
+        assert await whole_journal(store) == []
+
+    async def test_cancelled_save_leaves_the_store_sound(self, store: Store) -> None:
+        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(40)]
+        saves = [asyncio.create_task(store.save(key, b"value", entries(1), expected=None)) for key in keys]
+        await asyncio.sleep(0)
+        for save in saves[::2]:
+            save.cancel()
+        results = await asyncio.gather(*saves, return_exceptions=True)
+        assert all(isinstance(result, int) for result in results[1::2])
+        await store.save(WEB, b"after", entries(1), expected=None)
+        kept = {key for key in keys if await store.load(key)}
+        assert kept >= set(keys[1::2])
+        assert Counter(row.key for row in await whole_journal(store)) == Counter([*kept, WEB])
+
+    async def test_journal_keeps_every_field_of_an_entry(self, store: Store) -> None:
+        full = Entry(
+            n=3,
+            at=datetime(2026, 3, 1, 13, 5, 6, 789_012, tzinfo=timezone(timedelta(hours=1))),
+            did=Did.IMPACT_FAILED,
+            by="platform",
+            why="no answer — “timeout”",
+            event="602D9444-D2CD-49C7-8624-8643E7171297",
+            vms=("web-0", "web-1"),
+            incarnation=12,
+            facts={"host": "hv-0", "after": "30s"},
+        )
+        await store.save(WEB, b"value", [full], expected=None)
+        assert [(row.key, row.entry) for row in await store.journal(JournalQuery())] == [(WEB, full)]
+
+    async def test_entry_without_a_time_zone_is_refused(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="time zone"):
+            await store.save(WEB, b"value", [entry(1, at=NOON.replace(tzinfo=None))], expected=None)
+        assert await store.load(WEB) is None
+
+    async def test_journal_is_in_order_of_saving_whatever_the_times(self, store: Store) -> None:
+        revision = await store.save(WEB, b"1", [entry(1), entry(2, at=NOON - timedelta(hours=1))], expected=None)
+        await store.save(BATCH, b"1", [entry(1, at=NOON - timedelta(days=1))], expected=None)
+        await store.save(WEB, b"2", [entry(3, at=NOON - timedelta(minutes=1))], expected=revision)
+        rows = await store.journal(JournalQuery())
+        assert [(row.key, row.entry.n) for row in rows] == [(WEB, 1), (WEB, 2), (BATCH, 1), (WEB, 3)]
+        positions = [row.position for row in rows]
+        assert positions == sorted(set(positions))
+        assert positions[0] > 0
+
+    async def test_deletion_carries_entries(self, store: Store) -> None:
+        revision = await store.save(WEB, b"value", [entry(1, did=Did.SCOPE_CREATED)], expected=None)
+        await store.save(WEB, None, [entry(2, did=Did.SCOPE_REMOVED)], expected=revision)
+        assert [row.entry.did for row in await store.journal(JournalQuery(key=WEB))] == [
+            Did.SCOPE_CREATED,
+            Did.SCOPE_REMOVED,
+        ]
+
+    async def test_journal_by_key_gives_that_record_alone(self, store: Store) -> None:
+        await store.save(WEB, b"value", entries(3), expected=None)
+        await store.save(BATCH, b"value", entries(2), expected=None)
+        await store.save(Key(Kind.CAMPAIGN, "web"), b"value", entries(1), expected=None)
+        rows = await store.journal(JournalQuery(key=WEB))
+        assert [(row.key, row.entry) for row in rows] == [(WEB, each) for each in entries(3)]
+
+    async def test_time_range_includes_its_beginning_but_not_its_end(self, store: Store) -> None:
+        minutes = [entry(n, at=NOON + timedelta(minutes=n)) for n in range(1, 6)]
+        await store.save(WEB, b"value", minutes, expected=None)
+        since, until = minutes[1].at, minutes[3].at
+
+        async def found(query: JournalQuery) -> list[int]:
+            return [row.entry.n for row in await store.journal(query)]
+
+        assert await found(JournalQuery(since=since)) == [2, 3, 4, 5]
+        assert await found(JournalQuery(until=until)) == [1, 2, 3]
+        assert await found(JournalQuery(since=since, until=until)) == [2, 3]
+        assert await found(JournalQuery(key=WEB, since=since, until=until)) == [2, 3]
+        assert await found(JournalQuery(key=BATCH, since=since, until=until)) == []
+        assert await found(JournalQuery(since=until, until=since)) == []
+
+    @pytest.mark.parametrize("key", [None, WEB], ids=["all", "by key"])
+    @pytest.mark.parametrize("since", [None, NOON - timedelta(days=1)], ids=["always", "by time"])
+    async def test_pages_follow_each_other_without_gap_or_repetition(
+        self, store: Store, key: Key | None, since: datetime | None
+    ) -> None:
+        await store.save(WEB, b"value", entries(10), expected=None)
+        query = JournalQuery(key=key, since=since)
+        whole = await store.journal(query)
+        assert len(whole) == 10
+        after, pages = 0, []
+        while page := await store.journal(JournalQuery(key=key, since=since, after=after, limit=4)):
+            pages.append(page)
+            after = page[-1].position
+        assert [len(page) for page in pages] == [4, 4, 2]
+        assert [row for page in pages for row in page] == whole
+
+    async def test_page_begins_after_the_given_position(self, store: Store) -> None:
+        await store.save(WEB, b"value", entries(3), expected=None)
+        rows = await store.journal(JournalQuery())
+        assert await store.journal(JournalQuery(after=rows[0].position)) == rows[1:]
+        assert await store.journal(JournalQuery(after=rows[2].position)) == []
+
+    async def test_prune_removes_what_is_older_than_the_age(self, store: Store) -> None:
+        hours = [entry(n, at=NOON - timedelta(hours=n)) for n in range(1, 6)]
+        revision = await store.save(WEB, b"value", hours, expected=None)
+        retention = Retention(age=timedelta(hours=3))
+        assert await store.prune(retention, now=NOON) == 2
+        assert await store.prune(retention, now=NOON) == 0
+        assert [row.entry for row in await store.journal(JournalQuery())] == hours[:3]
+        assert await store.load(WEB) == Record(WEB, b"value", revision)
+
+    async def test_prune_removes_the_first_rows_beyond_the_number(self, store: Store) -> None:
+        await store.save(WEB, b"value", entries(6), expected=None)
+        await store.save(BATCH, b"value", entries(4), expected=None)
+        retention = Retention(rows=5)
+        assert await store.prune(retention, now=NOON) == 5
+        assert await store.prune(retention, now=NOON) == 0
+        rows = await store.journal(JournalQuery())
+        assert [(row.key, row.entry.n) for row in rows] == [(WEB, 6), (BATCH, 1), (BATCH, 2), (BATCH, 3), (BATCH, 4)]
+
+    async def test_prune_by_age_and_number_keeps_what_both_allow(self, store: Store) -> None:
+        hours = [entry(n, at=NOON - timedelta(hours=6 - n)) for n in range(1, 6)]
+        await store.save(WEB, b"value", hours, expected=None)
+        while await store.prune(Retention(age=timedelta(hours=4), rows=3), now=NOON):
+            pass
+        assert [row.entry for row in await store.journal(JournalQuery())] == hours[2:]
+
+    async def test_prune_without_bounds_removes_nothing(self, store: Store) -> None:
+        await store.save(WEB, b"value", entries(3), expected=None)
+        assert await store.prune(Retention(), now=NOON + timedelta(days=10_000)) == 0
+        assert len(await store.journal(JournalQuery())) == 3
+
+    @pytest.mark.parametrize("retention", [Retention(rows=0), Retention(age=timedelta(0))], ids=["number", "age"])
+    async def test_prune_works_in_small_batches(self, store: Store, retention: Retention) -> None:
+        await store.save(WEB, b"value", entries(2 * PRUNE_BATCH + 100), expected=None)
+        later = NOON + timedelta(hours=1)
+        assert [await store.prune(retention, now=later) for _ in range(4)] == [PRUNE_BATCH, PRUNE_BATCH, 100, 0]
+        assert await store.journal(JournalQuery()) == []
+
+    async def test_position_is_never_reused_after_pruning(self, store: Store) -> None:
+        revision = await store.save(WEB, b"1", entries(3), expected=None)
+        last = (await store.journal(JournalQuery()))[-1].position
+        await store.prune(Retention(rows=0), now=NOON)
+        await store.save(WEB, b"2", entries(1, first=4), expected=revision)
+        assert [row.entry.n for row in await store.journal(JournalQuery(after=last))] == [4]
+
+    async def test_watch_of_an_empty_store_begins_with_the_end_of_the_snapshot(self, store: Store) -> None:
+        async with store.watch() as changes:
+            assert await take(changes, 1) == [SnapshotEnd()]
+
+    async def test_watch_gives_what_exists_then_what_changes(self, store: Store) -> None:
+        web = await store.save(WEB, b"web 1", [], expected=None)
+        gone = await store.save(Key(Kind.SCOPE, "gone"), b"gone", [], expected=None)
+        await store.save(Key(Kind.SCOPE, "gone"), None, [], expected=gone)
+        batch = await store.save(BATCH, b"batch 1", [], expected=None)
+        async with store.watch() as changes:
+            snapshot = await take_snapshot(changes)
+            assert sorted(snapshot, key=str) == sorted(
+                [Record(WEB, b"web 1", web), Record(BATCH, b"batch 1", batch)], key=str
+            )
+            changed = await store.save(WEB, b"web 2", [], expected=web)
+            assert await take(changes, 1) == [Record(WEB, b"web 2", changed)]
+            deleted = await store.save(BATCH, None, [], expected=batch)
+            assert await take(changes, 1) == [Deleted(BATCH, deleted)]
+            recreated = await store.save(BATCH, b"batch 2", [], expected=None)
+            assert await take(changes, 1) == [Record(BATCH, b"batch 2", recreated)]
+
+    async def test_paused_watcher_gets_the_newest_of_each_key_only(self, store: Store) -> None:
+        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(5)]
+        newest: dict[Key, Record] = {}
+        async with store.watch() as changes:
+            await take_snapshot(changes)
+            for step in range(20):
+                for key in keys:
+                    value = f"{key} {step}".encode()
+                    expected = newest[key].revision if key in newest else None
+                    newest[key] = Record(key, value, await store.save(key, value, [], expected=expected))
+            items = await take_until(changes, {key: record.revision for key, record in newest.items()})
+        assert sorted(items, key=str) == sorted(newest.values(), key=str)
+
+    async def test_paused_watcher_gets_the_newest_life_of_a_record(self, store: Store) -> None:
+        first = await store.save(WEB, b"first life", [], expected=None)
+        async with store.watch() as changes:
+            await take_snapshot(changes)
+            await store.save(WEB, None, [], expected=first)
+            second = await store.save(WEB, b"second life", [], expected=None)
+            assert await take(changes, 1) == [Record(WEB, b"second life", second)]
+
+    async def test_paused_watcher_gets_the_deletion_of_what_came_and_went(self, store: Store) -> None:
+        async with store.watch() as changes:
+            await take_snapshot(changes)
+            revision = await store.save(WEB, b"value", [], expected=None)
+            deleted = await store.save(WEB, None, [], expected=revision)
+            assert (await take_until(changes, {WEB: deleted}))[-1] == Deleted(WEB, deleted)
+
+    async def test_changes_during_the_snapshot_are_given_and_never_before_older_ones(self, store: Store) -> None:
+        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(12)]
+        large = bytes(RECORD_BYTES // 2)
+        revisions = {key: await store.save(key, large, [], expected=None) for key in keys}
+        async with store.watch() as changes:
+            given = await take(changes, 3)
+            for key in keys[::2]:
+                revisions[key] = await store.save(key, b"changed", [], expected=revisions[key])
+            deleted = keys[-1]
+            revisions[deleted] = await store.save(deleted, None, [], expected=revisions[deleted])
+            created = Key(Kind.SCOPE, "created")
+            revisions[created] = await store.save(created, b"new", [], expected=None)
+            given += await take_snapshot(changes)
+            assert {item.key for item in given if not isinstance(item, SnapshotEnd)} >= set(keys[:-1])
+            behind = {key: revision for key, revision in revisions.items() if _newest(given).get(key, 0) < revision}
+            given += await take_until(changes, behind)
+        assert_never_older_after_newer(given)
+        assert _newest(given) == revisions
+
+    async def test_watcher_beside_busy_writers_ends_with_the_newest(self, store: Store) -> None:
+        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(6)]
+        given: list[Watched] = []
+
+        async def write(key: Key) -> None:
+            revision = None
+            for life in range(4):
+                for value in (b"born", b"changed", b"changed again", None):
+                    revision = await store.save(key, value, [], expected=revision)
+                revision = None
+                await store.prune(Retention(rows=life), now=NOON)
+            await store.save(key, b"last", [], expected=None)
+
+        async def read() -> None:
+            unfinished = set(keys)
+            async with store.watch() as changes:
+                while unfinished:
+                    given.append(item := await anext(changes))
+                    if isinstance(item, Record) and item.value == b"last":
+                        unfinished.remove(item.key)
+
+        async with asyncio.timeout(GUARD_SECONDS), asyncio.TaskGroup() as group:
+            group.create_task(read())
+            for key in keys:
+                group.create_task(write(key))
+        assert_never_older_after_newer(given)
+        assert given.count(SnapshotEnd()) == 1
+
+    async def test_watchers_do_not_take_from_each_other(self, store: Store) -> None:
+        async with store.watch() as one, store.watch() as other:
+            await take_snapshot(one)
+            await take_snapshot(other)
+            revision = await store.save(WEB, b"value", [], expected=None)
+            assert await take(one, 1) == [Record(WEB, b"value", revision)]
+            assert await take(other, 1) == [Record(WEB, b"value", revision)]
+
+    async def test_what_a_watch_gives_can_be_loaded(self, store: Store) -> None:
+        async with store.watch() as changes:
+            await take_snapshot(changes)
+            saving = asyncio.create_task(store.save(WEB, b"value", [], expected=None))
+            [item] = await take(changes, 1)
+            assert await store.load(WEB) == item
+            assert await saving == (await store.load(WEB) or Record(WEB, b"", 0)).revision
+
+    async def test_cancelled_wait_loses_no_change(self, store: Store) -> None:
+        async with store.watch() as changes:
+            await take_snapshot(changes)
+            waiting = asyncio.ensure_future(anext(changes))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            revision = await store.save(WEB, b"value", [], expected=None)
+            assert await take(changes, 1) == [Record(WEB, b"value", revision)]
+
+    async def test_watch_that_was_left_ends(self, store: Store) -> None:
+        async with store.watch() as changes:
+            await take_snapshot(changes)
+            waiting = asyncio.ensure_future(anext(changes, "ended"))
+            await asyncio.sleep(0)
+        async with asyncio.timeout(GUARD_SECONDS):
+            assert await waiting == "ended"
+        await store.save(WEB, b"value", [], expected=None)
+        assert await anext(changes, "ended") == "ended"
+
+    async def test_closing_ends_a_watch_after_what_is_pending(self, store: Store) -> None:
+        async with store.watch() as changes:
+            await take_snapshot(changes)
+            revision = await store.save(WEB, b"value", [], expected=None)
+            await store.aclose()
+            assert await take(changes, 1) == [Record(WEB, b"value", revision)]
+            with pytest.raises(StoreClosed):
+                await take(changes, 1)
+
+    async def test_closing_ends_a_watch_that_waits(self, store: Store) -> None:
+        async with store.watch() as changes:
+            await take_snapshot(changes)
+            waiting = asyncio.ensure_future(anext(changes))
+            await asyncio.sleep(0)
+            await store.aclose()
+            with pytest.raises(StoreClosed):
+                await waiting
+
+    async def test_closing_again_does_nothing(self, store: Store) -> None:
+        await asyncio.gather(store.aclose(), store.aclose())
+        await store.aclose()
+
+    async def test_closed_store_refuses_everything(self, store: Store) -> None:
+        revision = await store.save(WEB, b"value", [], expected=None)
+        await store.aclose()
+        with pytest.raises(StoreClosed):
+            await store.load(WEB)
+        with pytest.raises(StoreClosed):
+            await store.save(WEB, b"late", [], expected=revision)
+        with pytest.raises(StoreClosed):
+            await store.journal(JournalQuery())
+        with pytest.raises(StoreClosed):
+            await store.prune(Retention(rows=0), now=NOON)
+        with pytest.raises(StoreClosed):
+            async with store.watch() as changes:
+                await take(changes, 1)
+
+
+class DurableStoreContract(StoreContract):
+    """What a store promises beyond that, if it keeps its data when it is closed."""
+
+    async def test_everything_is_there_after_a_restart(self, open_store: OpenStore) -> None:
+        store = await open_store()
+        web = await store.save(WEB, b"web", entries(2), expected=None)
+        batch = await store.save(BATCH, b"batch", entries(1), expected=None)
+        await store.save(BATCH, None, entries(1, first=2), expected=batch)
+        rows = await store.journal(JournalQuery())
+        await store.aclose()
+
+        store = await open_store()
+        assert await store.load(WEB) == Record(WEB, b"web", web)
+        assert await store.load(BATCH) is None
+        assert await store.journal(JournalQuery()) == rows
+        async with store.watch() as changes:
+            assert await take(changes, 2) == [Record(WEB, b"web", web), SnapshotEnd()]
+        await store.aclose()
+
+    async def test_save_that_was_accepted_before_closing_is_kept(self, open_store: OpenStore) -> None:
+        store = await open_store()
+        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(30)]
+        saves = [asyncio.create_task(store.save(key, b"value", entries(1), expected=None)) for key in keys]
+        await asyncio.sleep(0)
+        await store.aclose()
+        revisions = await asyncio.gather(*saves)
+
+        store = await open_store()
+        assert [await store.load(key) for key in keys] == [
+            Record(key, b"value", revision) for key, revision in zip(keys, revisions, strict=True)
+        ]
+        await store.aclose()
+
+    async def test_neither_revision_nor_position_is_reused_after_a_restart(self, open_store: OpenStore) -> None:
+        store = await open_store()
+        first = await store.save(WEB, b"first life", entries(1), expected=None)
+        deleted = await store.save(WEB, None, entries(1, first=2), expected=first)
+        last = (await store.journal(JournalQuery()))[-1].position
+        while await store.prune(Retention(rows=0), now=NOON):
+            pass
+        await store.aclose()
+
+        store = await open_store()
+        second = await store.save(WEB, b"second life", entries(1), expected=None)
+        assert second > deleted
+        assert [row.entry.n for row in await store.journal(JournalQuery(after=last))] == [1]
+        with pytest.raises(Conflict):
+            await store.save(WEB, b"late", [], expected=first)
+        await store.aclose()
+
+    async def test_pruning_by_number_goes_on_after_a_restart(self, open_store: OpenStore) -> None:
+        store = await open_store()
+        await store.save(WEB, b"value", entries(10), expected=None)
+        assert await store.prune(Retention(rows=8), now=NOON) == 2
+        await store.aclose()
+
+        store = await open_store()
+        assert await store.prune(Retention(rows=5), now=NOON) == 3
+        assert [row.entry.n for row in await store.journal(JournalQuery())] == [6, 7, 8, 9, 10]
+        await store.aclose()
+
+
+def _newest(items: Sequence[Watched]) -> dict[Key, int]:
+    return {item.key: item.revision for item in items if not isinstance(item, SnapshotEnd)}
