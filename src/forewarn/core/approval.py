@@ -9,9 +9,10 @@ from forewarn.core.change import Change, Draft
 from forewarn.core.conditions import Conditions
 from forewarn.core.errors import UnknownEvent
 from forewarn.core.event import Approval, Event, Move, State
-from forewarn.core.explain import missing_approvals
-from forewarn.core.progress import start_what_may
+from forewarn.core.explain import explain, missing_approvals
+from forewarn.core.progress import start_what_may, turn
 from forewarn.core.scope import Scope
+from forewarn.core.text import shortened
 
 
 def approve(
@@ -22,15 +23,21 @@ def approve(
     `by` names who spoke for the VM, where it was not the VM itself.
     """
     approver = scope.vm(vm).name
-    events = _known(scope, ids)
     draft = Draft(scope, now)
-    for event in events:
-        if event.state is State.SCHEDULED and approver in missing_approvals(scope, event):
-            approval = Approval(vm=approver, at=draft.now)
-            approved = msgspec.structs.replace(event, approvals=(*event.approvals, approval))
-            draft.move(approved, Move.APPROVE, by=by or f"vm:{approver}")
-    start_what_may(draft, conditions)
+    start_what_may(draft, conditions)  # what is due by now needs nobody's approval
+    for event in sorted(_known(draft.scope, ids), key=turn):
+        if event.state is State.SCHEDULED and approver in missing_approvals(draft.scope, event):
+            _approve(draft, event, approver, conditions, by=by or f"vm:{approver}")
     return draft.finish(None)
+
+
+def _approve(draft: Draft, event: Event, approver: str, conditions: Conditions, *, by: str) -> None:
+    """Note the approval and what holds the event all the same, then start it if nothing does."""
+    approval = Approval(vm=approver, at=draft.now)
+    approved = msgspec.structs.replace(event, approvals=(*event.approvals, approval))
+    holds = "; ".join(str(hold) for hold in explain(draft.scope, approved, conditions, now=draft.now))
+    draft.move(approved, Move.APPROVE, by=by, **({"held_by": shortened(holds)} if holds else {}))
+    start_what_may(draft, conditions)
 
 
 def _known(scope: Scope, ids: Iterable[str]) -> list[Event]:

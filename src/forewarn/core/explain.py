@@ -74,7 +74,10 @@ def explain(scope: Scope, event: Event, conditions: Conditions, *, now: datetime
             for impact in event.impacts
             if impact.state in STUCK
         )
-    return (*waits_for_its_time(scope, event, now=now), *waits_for_others(scope, event, conditions))
+    return (
+        *waits_for_its_time(scope, event, now=max(now, scope.changed_at)),
+        *waits_for_others(scope, event, conditions),
+    )
 
 
 def waits_for_its_time(scope: Scope, event: Event, *, now: datetime) -> tuple[Hold, ...]:

@@ -38,11 +38,16 @@ def _waits_only_for_time(scope: Scope, event: Event, conditions: Conditions) -> 
 def start_what_may(draft: Draft, conditions: Conditions) -> None:
     """Start every event that nothing holds, the longest due first."""
     waiting = [event for event in draft.scope.events if event.state is State.SCHEDULED]
-    for event in sorted(waiting, key=lambda event: (event.not_before, event.made_at, event.id)):
+    for event in sorted(waiting, key=turn):
         if not waits_for_its_time(draft.scope, event, now=draft.now) and not waits_for_others(
             draft.scope, event, conditions
         ):
             _start(draft, event)
+
+
+def turn(event: Event) -> tuple[datetime, datetime, int, str]:
+    """Return the key that puts events into the order in which they get their turn."""
+    return event.not_before, event.made_at, event.update_domain, event.id
 
 
 def _start(draft: Draft, event: Event) -> None:
