@@ -1,0 +1,117 @@
+"""A watch is right in whatever order the snapshot's pages and the news of changes reach it."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from forewarn.store.port import Deleted, Key, Kind, Record, SnapshotEnd, Watched
+from forewarn.store.watching import Page, Watcher, Watchers
+
+A, B, C = (Key(Kind.SCOPE, name) for name in "abc")
+
+
+def at(key: Key, revision: int) -> Record:
+    return Record(key, f"{key} {revision}".encode(), revision)
+
+
+class Pages:
+    """Pages that a test lays out, with what is published while each is being read."""
+
+    def __init__(self, watchers: Watchers, *steps: tuple[Sequence[Record | Deleted], Page]) -> None:
+        self._watchers = watchers
+        self._steps: Iterator[tuple[Sequence[Record | Deleted], Page]] = iter(steps)
+
+    async def read(self, _: int) -> Page:
+        published, page = next(self._steps)
+        for change in published:
+            self._watchers.publish(change)
+        return page
+
+
+async def take(watcher: Watcher, count: int) -> list[Watched]:
+    async with asyncio.timeout(60):
+        return [await anext(watcher) for _ in range(count)]
+
+
+@pytest.fixture
+def watchers() -> Watchers:
+    return Watchers()
+
+
+async def test_change_heard_before_its_page_is_given_once(watchers: Watchers) -> None:
+    pages = Pages(watchers, ([at(A, 7)], Page([at(A, 7), at(B, 2)], as_of=7, next=None)))
+    with watchers.join(pages.read) as watcher:
+        assert await take(watcher, 3) == [at(A, 7), at(B, 2), SnapshotEnd()]
+
+
+async def test_news_that_the_page_already_had_is_not_given_late(watchers: Watchers) -> None:
+    """The reader sees a commit before the writer's thread has told the loop of it."""
+    pages = Pages(watchers, ([], Page([at(A, 9)], as_of=9, next=None)))
+    with watchers.join(pages.read) as watcher:
+        assert await take(watcher, 1) == [at(A, 9)]
+        watchers.publish(at(A, 7))
+        watchers.publish(at(A, 9))
+        watchers.publish(at(B, 10))
+        assert await take(watcher, 2) == [SnapshotEnd(), at(B, 10)]
+
+
+async def test_news_that_the_page_already_had_is_not_given_after_the_snapshot(watchers: Watchers) -> None:
+    pages = Pages(watchers, ([], Page([at(A, 9)], as_of=9, next=None)))
+    with watchers.join(pages.read) as watcher:
+        assert await take(watcher, 2) == [at(A, 9), SnapshotEnd()]
+        watchers.publish(at(A, 7))
+        watchers.publish(at(A, 9))
+        watchers.publish(at(A, 11))
+        assert await take(watcher, 1) == [at(A, 11)]
+
+
+async def test_older_page_does_not_undo_a_change_that_was_given(watchers: Watchers) -> None:
+    pages = Pages(
+        watchers,
+        ([Deleted(B, 5)], Page([at(A, 1)], as_of=4, next=1)),
+        ([], Page([at(B, 3), at(C, 2)], as_of=4, next=None)),
+    )
+    with watchers.join(pages.read) as watcher:
+        assert await take(watcher, 4) == [Deleted(B, 5), at(A, 1), at(C, 2), SnapshotEnd()]
+
+
+async def test_busy_writer_does_not_put_off_the_end_of_the_snapshot(watchers: Watchers) -> None:
+    pages = Pages(watchers, ([], Page([at(A, 1)], as_of=1, next=1)), ([], Page([at(B, 2)], as_of=100, next=None)))
+    with watchers.join(pages.read) as watcher:
+        given: list[Watched] = []
+        for revision in range(3, 9):
+            watchers.publish(at(C, revision))
+            given += await take(watcher, 1)
+    assert SnapshotEnd() in given
+
+
+async def test_waiting_change_keeps_its_place_and_takes_the_newer_value(watchers: Watchers) -> None:
+    pages = Pages(watchers, ([], Page([], as_of=0, next=None)))
+    with watchers.join(pages.read) as watcher:
+        await take(watcher, 1)
+        for change in (at(A, 1), at(B, 2), at(A, 3), Deleted(A, 4), at(C, 5), at(A, 6)):
+            watchers.publish(change)
+        assert await take(watcher, 3) == [at(A, 6), at(B, 2), at(C, 5)]
+
+
+async def test_watcher_remembers_nothing_of_the_snapshot_once_it_is_past(watchers: Watchers) -> None:
+    pages = Pages(watchers, ([], Page([at(A, 1), at(B, 2)], as_of=2, next=None)))
+    with watchers.join(pages.read) as watcher:
+        await take(watcher, 3)
+        watchers.publish(at(C, 3))
+        assert watcher._heard == {}
+
+
+async def test_page_that_arrives_after_the_watch_was_left_is_dropped(watchers: Watchers) -> None:
+    read = asyncio.Event()
+
+    async def read_slowly(_: int) -> Page:
+        await read.wait()
+        return Page([at(A, 1)], as_of=1, next=None)
+
+    with watchers.join(read_slowly) as watcher:
+        waiting = asyncio.ensure_future(anext(watcher, "ended"))
+        await asyncio.sleep(0)
+    read.set()
+    assert await waiting == "ended"
