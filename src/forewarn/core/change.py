@@ -43,8 +43,8 @@ class Draft:
 
     def __init__(self, scope: Scope, now: datetime) -> None:
         self.before = scope
-        self.scope = scope
         self.now = max(now, scope.changed_at)
+        self.scope = self._untouched = _forget(scope, self.now)
         self.entries: list[Entry] = []
 
     def set(self, **fields: object) -> None:
@@ -133,20 +133,29 @@ class Draft:
 
     def finish(self, result: R) -> Change[R]:
         """Close the draft. A draft in which nothing happened gives the scope itself, unchanged."""
-        if self.scope is self.before and not self.entries:
+        if self.scope is self._untouched and not self.entries:
             return Change(self.before, (), result)
-        since = self.now - RECENT_AGE
         self.set(
             changed_at=self.now,
             entries=self.scope.entries + len(self.entries),
-            ended=tuple(item for item in self.scope.ended if item.at > since)[-RECENT_ITEMS:],
-            answered=tuple(item for item in self.scope.answered if item.at > since)[-RECENT_ITEMS:],
+            ended=self.scope.ended[-RECENT_ITEMS:],
+            answered=self.scope.answered[-RECENT_ITEMS:],
         )
         return Change(self.scope, tuple(self.entries), result)
 
     def remove(self, result: R) -> Change[R]:
         """Close the draft of a scope that is no more."""
         return Change(None, tuple(self.entries), result)
+
+
+def _forget(scope: Scope, now: datetime) -> Scope:
+    """Return the scope without what it remembers no longer; the scope itself where that is nothing."""
+    since = now - RECENT_AGE
+    ended = tuple(item for item in scope.ended if item.at > since)
+    answered = tuple(item for item in scope.answered if item.at > since)
+    if len(ended) == len(scope.ended) and len(answered) == len(scope.answered):
+        return scope
+    return msgspec.structs.replace(scope, ended=ended, answered=answered)
 
 
 def reserve(scope: Scope, event: Event) -> int:

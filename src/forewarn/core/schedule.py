@@ -9,10 +9,9 @@ from forewarn.core.change import Change, Draft, derived_id
 from forewarn.core.conditions import Announce, Conditions
 from forewarn.core.errors import Invalid, NotEvictable, NoticeTooShort, SourceNotAllowed, TooManyOperations
 from forewarn.core.event import Cause, Event, EventType, Move, Source, State
-from forewarn.core.limits import KEY_LENGTH
 from forewarn.core.progress import start_what_may
 from forewarn.core.scope import Scope
-from forewarn.core.text import is_guid
+from forewarn.core.text import check_key, is_guid
 from forewarn.core.vm import Vm
 
 LONGEST_NOTICE = timedelta(days=366)
@@ -65,8 +64,13 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"notice is 0 to {LONGEST_NOTICE.days} days, not {self.notice}")
         if self.failure and self.type not in (EventType.REBOOT, EventType.REDEPLOY):
             raise Invalid(f"a hardware failure is a Redeploy or a Reboot, not a {self.type.value}")
-        if self.key is not None and not 1 <= len(self.key) <= KEY_LENGTH:
-            raise Invalid(f"a request key has 1 to {KEY_LENGTH} characters")
+        if self.key is not None:
+            check_key(self.key)
+
+    @property
+    def request(self) -> str:
+        """The id as it is kept: case does not tell requests apart."""
+        return self.id.upper()
 
     @property
     def cause(self) -> Cause:
@@ -81,15 +85,18 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def schedule(scope: Scope, ask: Ask, conditions: Conditions, *, now: datetime) -> Change[tuple[str, ...]]:
-    """Make the events of a request and return their ids; those that exist or existed already are left as they are."""
+    """Make the events of a request and return their ids; a request that was made before makes nothing.
+
+    That is decided by the request and not by the ids of the events: its VMs may have been moved by it since.
+    """
     draft = Draft(scope, now)
-    if (known := _answered(scope, ask.key)) is not None:
-        return draft.finish(events_of(scope, known))
-    vms = [scope.vm(name) for name in dict.fromkeys(ask.vms)]
+    if (request := _made_before(draft.scope, ask)) is not None:
+        return draft.finish(events_of(draft.scope, request))
+    vms = scope.vms(ask.vms)
     _check(scope, ask, vms, conditions)
     ids = [_make(draft, ask, group, conditions) for group in grouped(vms)]
     if ask.key is not None:
-        draft.remember(ask.key, ask.id)
+        draft.remember(ask.key, ask.request)
     draft.check_room()
     start_what_may(draft, conditions)
     return draft.finish(tuple(ids))
@@ -110,10 +117,13 @@ def grouped(vms: Iterable[Vm]) -> list[tuple[Vm, ...]]:
     return list(groups.values())
 
 
-def _answered(scope: Scope, key: str | None) -> str | None:
-    if key is None:
-        return None
-    return next((item.request for item in scope.answered if item.key == key), None)
+def _made_before(scope: Scope, ask: Ask) -> str | None:
+    """Return the request that this one repeats, if it does: one with its key, or itself."""
+    if ask.key is not None:
+        for answered in scope.answered:
+            if answered.key == ask.key:
+                return answered.request
+    return ask.request if events_of(scope, ask.request) else None
 
 
 def _check(scope: Scope, ask: Ask, vms: Iterable[Vm], conditions: Conditions) -> None:
@@ -124,25 +134,22 @@ def _check(scope: Scope, ask: Ask, vms: Iterable[Vm], conditions: Conditions) ->
             if not scope.is_low_priority(vm):
                 raise NotEvictable(vm.name)
     if ask.source is Source.USER:
-        _check_operations(scope, ask, conditions.policy.user_operations)
+        _check_operations(scope, conditions.policy.user_operations)
 
 
-def _check_operations(scope: Scope, ask: Ask, limit: int) -> None:
+def _check_operations(scope: Scope, limit: int) -> None:
     operations = {event.request for event in scope.events if event.source is Source.USER}
-    if len(operations - {ask.id}) >= limit:
+    if len(operations) >= limit:
         raise TooManyOperations(scope.id, limit)
 
 
 def _make(draft: Draft, ask: Ask, vms: tuple[Vm, ...], conditions: Conditions) -> str:
     scope, place = draft.scope, vms[0]
-    id_ = derived_id(ask.id, scope.id, place.update_domain, place.host or "")
-    if scope.find_event(id_) is not None or scope.remembers(id_):
-        return id_
     announced = scope.enabled or conditions.policy.announce is Announce.ALWAYS
     at_once = ask.failure or (ask.source is Source.USER and ask.type in scope.auto_approve)
     event = Event(
-        id=id_,
-        request=ask.id,
+        id=derived_id(ask.id, scope.id, place.update_domain, place.host or ""),
+        request=ask.request,
         type=ask.type,
         state=State.SCHEDULED,
         source=ask.source,
@@ -159,7 +166,7 @@ def _make(draft: Draft, ask: Ask, vms: tuple[Vm, ...], conditions: Conditions) -
         announced=announced,
     )
     _announce(draft, event, ask, at_once=at_once)
-    return id_
+    return event.id
 
 
 def _announce(draft: Draft, event: Event, ask: Ask, *, at_once: bool) -> None:

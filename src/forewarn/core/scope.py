@@ -1,5 +1,6 @@
 """The aggregate: a scope with its VMs, its open events, its incarnation, its enablement and what it remembers."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 
@@ -105,6 +106,17 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if found is None:
             raise UnknownVm(name, self.id)
         return found
+
+    def vms(self, names: Iterable[str]) -> tuple[Vm, ...]:
+        """Return the VMs of these names, in any case, each once."""
+        known = {vm.name.casefold(): vm for vm in self.roster}
+        found: dict[str, Vm] = {}
+        for name in names:
+            vm = known.get(name.casefold())
+            if vm is None:
+                raise UnknownVm(name, self.id)
+            found[vm.name] = vm
+        return tuple(found.values())
 
     def event(self, id_: str) -> Event:
         """Return the open event of that id, in any case."""

@@ -3,9 +3,10 @@
 import re
 
 from forewarn.core.errors import Invalid
-from forewarn.core.limits import NAME_LENGTH, TEXT_LENGTH
+from forewarn.core.limits import KEY_LENGTH, NAME_LENGTH, TEXT_LENGTH
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
+_KEY = re.compile(rf"[!#-\[\]-~]{{1,{KEY_LENGTH}}}")
 _GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
@@ -18,9 +19,17 @@ def check_name(name: str, what: str) -> None:
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuse a text that is too long to be kept in a record."""
+    """Refuse a text that is too long to be kept in a record, or that no record can hold."""
     if len(text) > TEXT_LENGTH:
         raise Invalid(f"{what} has {len(text)} characters: at most {TEXT_LENGTH} are kept")
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        raise Invalid(f"{what} is not valid Unicode: a half of a surrogate pair stands alone in it")
+
+
+def check_key(key: str) -> None:
+    """Refuse a request key that could need more room in a record than is kept free for it."""
+    if not _KEY.fullmatch(key):
+        raise Invalid(f"a request key is 1 to {KEY_LENGTH} printable ASCII characters without spaces, quotes or '\\'")
 
 
 def is_guid(text: str) -> bool:
