@@ -157,7 +157,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     impacts: tuple[Impact, ...] = ()
 
     def __post_init__(self) -> None:
-        if not (is_guid(self.id) and self.id.isupper()):
+        if not is_guid(self.id) or self.id != self.id.upper():
             raise Invalid(f"event id {self.id!r} is not an upper-case GUID")
         if not self.vms:
             raise Invalid("an event affects at least one VM")
