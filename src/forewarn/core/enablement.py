@@ -30,17 +30,16 @@ def seen(scope: Scope, *, now: datetime, epoch: str) -> Change[None]:
 
 
 def _switch_on(draft: Draft, epoch: str) -> None:
+    """Announce what waits unannounced; then, if this is not the first time, begin a new epoch, which has it all."""
     again = draft.scope.was_enabled
     draft.set(enabled=True, was_enabled=True, seen_at=draft.now)
-    if again:
-        draft.set(epoch=epoch, incarnation=1)
-    draft.note(Did.ENABLED, by="guest", epoch=draft.scope.epoch)
     for event in draft.scope.events:
         if event.state is State.SCHEDULED and not event.announced:
             announced = msgspec.structs.replace(event, announced=True)
             draft.move(announced, Move.ANNOUNCE, by="guest", why="the scope is enabled")
     if again:
-        draft.set(incarnation=1)
+        draft.set(epoch=epoch, incarnation=1)
+    draft.note(Did.ENABLED, by="guest", epoch=draft.scope.epoch)
 
 
 def switch_off_if_idle(draft: Draft, conditions: Conditions, seen_at: datetime | None) -> None:
