@@ -9,18 +9,21 @@ import msgspec
 
 from forewarn.core.errors import ScopeFull
 from forewarn.core.event import Event, Impact, Move, State, step
+from forewarn.core.explain import missing_approvals
 from forewarn.core.journal import Did, Entry
-from forewarn.core.limits import IMPACT_TEXT_BYTES, RECENT_AGE, RECENT_ITEMS, RECORD_BYTES
+from forewarn.core.limits import IMPACT_TEXT_BYTES, NAME_LENGTH, RECENT_AGE, RECENT_ITEMS, RECORD_BYTES
 from forewarn.core.scope import Answered, ApprovalRule, Ended, Outcome, Scope
 from forewarn.core.text import shortened
 
 R = TypeVar("R")
 
-RECENT_RESERVE = 88 * 1024
+SCOPE_RESERVE = 88 * 1024
+EVENT_RESERVE = 64 + NAME_LENGTH
 IMPACT_RESERVE = 160 + IMPACT_TEXT_BYTES
-APPROVAL_RESERVE = 100
-"""Room that is kept free, so that what was once accepted can always be approved, started, failed and ended:
-for a full `recent`; per affected VM for its impact and, where all must approve, its approval (names come on top)."""
+APPROVAL_RESERVE = 64
+"""Room that is kept free, so that what was once accepted can always be approved, held, started, failed and ended:
+per scope for a full `recent` and a hold; per event for its start and a host's name; per affected VM for its impact and,
+once that is done, the name of another host; per approval that is missing (the names of the VMs come on top)."""
 
 ENDINGS = {Did.COMPLETED: Outcome.COMPLETED, Did.CANCELED: Outcome.CANCELED, Did.FAILED: Outcome.FAILED}
 
@@ -124,12 +127,20 @@ class Draft:
         """Remember that a request key has been answered."""
         self.set(answered=(*self.scope.answered, Answered(key=key, request=request, at=self.now)))
 
+    @property
+    def has_room(self) -> bool:
+        """Whether there is room for everything that must be possible later."""
+        return self._bytes_needed() <= RECORD_BYTES
+
     def check_room(self) -> None:
         """Refuse what would not leave room for everything that must be possible later."""
-        scope = msgspec.structs.replace(self.scope, ended=(), answered=())
-        size = len(_encode(scope)) + RECENT_RESERVE + sum(reserve(scope, event) for event in scope.events)
-        if size > RECORD_BYTES:
-            raise ScopeFull(scope.id, f"with this it could need {size // 1024} KiB of {RECORD_BYTES // 1024}")
+        if (needed := self._bytes_needed()) > RECORD_BYTES:
+            raise ScopeFull(self.scope.id, f"with this it could need {needed // 1024} KiB of {RECORD_BYTES // 1024}")
+
+    def _bytes_needed(self) -> int:
+        events = tuple(msgspec.structs.replace(event, impacts=(), started_at=None) for event in self.scope.events)
+        scope = msgspec.structs.replace(self.scope, ended=(), answered=(), held=None, events=events)
+        return len(_encode(scope)) + SCOPE_RESERVE + sum(reserve(scope, event) for event in events)
 
     def finish(self, result: R) -> Change[R]:
         """Close the draft. A draft in which nothing happened gives the scope itself, unchanged."""
@@ -159,11 +170,14 @@ def _forget(scope: Scope, now: datetime) -> Scope:
 
 
 def reserve(scope: Scope, event: Event) -> int:
-    """Return how many bytes the event may still come to need in the record, at the most."""
-    names = sum(len(vm) for vm in event.vms)
-    impacts = names + IMPACT_RESERVE * len(event.vms)
-    approvers = len(event.vms) if scope.approval is ApprovalRule.ALL else 1
-    return impacts + names + APPROVAL_RESERVE * approvers + 64
+    """Return how many bytes the event may come to need in the record for its start, impacts and approvals."""
+    impacts = sum(len(vm) + IMPACT_RESERVE for vm in event.vms)
+    missing = missing_approvals(scope, event)
+    if scope.approval is ApprovalRule.ANY:
+        approvals = APPROVAL_RESERVE + NAME_LENGTH if missing else 0
+    else:
+        approvals = sum(len(vm) + APPROVAL_RESERVE for vm in missing)
+    return EVENT_RESERVE + impacts + approvals
 
 
 def derived_id(parent: str, *names: object) -> str:

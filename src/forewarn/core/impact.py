@@ -4,11 +4,17 @@ from datetime import timedelta
 
 import msgspec
 
+from forewarn.core.text import check_name
+
 
 class Done(msgspec.Struct, frozen=True):
     """The work is done; `host` says where the VM runs now, where that may have changed."""
 
     host: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.host is not None:
+            check_name(self.host, "host")
 
 
 class Failed(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """Scopes and VMs coming, changing and going. Addresses are unique over all scopes: the fleet sees to that."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
@@ -9,7 +10,7 @@ from forewarn.core.conditions import Conditions
 from forewarn.core.errors import Busy, Invalid
 from forewarn.core.event import EventType, Move, State
 from forewarn.core.journal import Did
-from forewarn.core.leaving import leave, relocate
+from forewarn.core.leaving import finish_or_remove, leave, relocate
 from forewarn.core.progress import start_what_may
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Traits, Vm
@@ -19,6 +20,7 @@ def create(scope: Scope, *, by: str, now: datetime) -> Change[None]:
     """Bring a scope, with the VMs it has from the start, into being."""
     if scope.events or scope.entries:
         raise Invalid("a new scope has no events and no journal")
+    _check_traits(scope, scope.roster)
     draft = Draft(scope, now)
     draft.note(Did.SCOPE_CREATED, by=by, vms=(vm.name for vm in scope.roster), kind=scope.kind.value)
     draft.check_room()
@@ -41,16 +43,24 @@ def change_scope(
     draft = Draft(scope, now)
     if changed:
         draft.set(**changed)
+        _check_traits(draft.scope, draft.scope.roster)
         draft.check_room()
         draft.note(Did.SCOPE_CHANGED, by=by, why=", ".join(changed))
     start_what_may(draft, conditions)
     return draft.finish(None)
 
 
+def _check_traits(scope: Scope, vms: Iterable[Vm]) -> None:
+    """Refuse tags that are too many only together: a VM's own and its scope's."""
+    for vm in vms:
+        scope.traits_of(vm)
+
+
 def add_vm(scope: Scope, vm: Vm, *, by: str, now: datetime) -> Change[None]:
     """Add a VM."""
     draft = Draft(scope, now)
     draft.set(roster=scope.roster.with_vm(vm))
+    _check_traits(scope, [vm])
     draft.check_room()
     draft.note(Did.VM_ADDED, by=by, vms=(vm.name,))
     return draft.finish(None)
@@ -68,6 +78,7 @@ def change_vm(scope: Scope, vm: Vm, conditions: Conditions, *, by: str, now: dat
     settled = msgspec.structs.replace(vm, name=old.name, host=old.host)
     if settled != old:
         draft.set(roster=scope.roster.with_changed(settled))
+        _check_traits(scope, [settled])
         draft.note(Did.VM_CHANGED, by=by, vms=(old.name,))
     if vm.host != old.host:
         relocate(draft, settled, vm.host, by=by)
@@ -87,7 +98,7 @@ def remove_vm(
     draft = Draft(scope, now)
     leave(draft, vm, by=by, why=why)
     start_what_may(draft, conditions)
-    return draft.finish(None)
+    return finish_or_remove(draft, by=by)
 
 
 def remove_scope(scope: Scope, *, by: str, now: datetime, why: str = "", force: bool = False) -> Change[None]:

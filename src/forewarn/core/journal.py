@@ -38,6 +38,7 @@ class Did(StrEnum):
     IMPACT_FAILED = "impact-failed"
     IMPACT_UNKNOWN = "impact-unknown"
     IMPACT_RETRIED = "impact-retried"
+    IMPACT_GIVEN_UP = "impact-given-up"
     CLOCK_MOVED = "clock-moved"
 
 

@@ -2,10 +2,11 @@
 
 import msgspec
 
-from forewarn.core.change import Draft, derived_id
-from forewarn.core.event import SETTLED, Event, ImpactState, Move, State
+from forewarn.core.change import Change, Draft, derived_id
+from forewarn.core.event import SETTLED, STUCK, Event, ImpactState, Move, State
 from forewarn.core.journal import Did
 from forewarn.core.progress import end_if_settled
+from forewarn.core.scope import ScopeKind
 from forewarn.core.vm import Vm
 
 
@@ -24,28 +25,31 @@ def _settle_gone(draft: Draft, event: Event, vm: str, *, by: str) -> None:
     impact = event.impact(vm)
     if impact is None or impact.state in SETTLED:
         return
-    draft.put_impact(event, impact.turned(ImpactState.GONE))
-    end_if_settled(draft, event.id, by=by, why=f"{vm} has left the scope")
+    why = f"{vm} has left the scope"
+    draft.put_impact(event, impact.turned(ImpactState.GIVEN_UP if impact.state in STUCK else ImpactState.GONE, why=why))
+    end_if_settled(draft, event.id, by=by, why=why)
 
 
 def drop(draft: Draft, event: Event, vm: str, *, by: str, why: str) -> None:
-    """Take a VM out of a Scheduled event; an event without VMs is cancelled."""
+    """Take a VM out of a Scheduled event; an event without VMs is cancelled. What the VM approved stays approved."""
     rest = tuple(name for name in event.vms if name != vm)
     if not rest:
         draft.move(event, Move.CANCEL, by=by, why=why)
         return
-    approvals = tuple(approval for approval in event.approvals if approval.vm != vm)
-    draft.move(msgspec.structs.replace(event, vms=rest, approvals=approvals), Move.SHRINK, by=by, why=why)
+    draft.move(msgspec.structs.replace(event, vms=rest), Move.SHRINK, by=by, why=why)
 
 
 def relocate(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
-    """Put a VM on another host. Maintenance of the old host stays behind; what is meant for the VM goes along."""
+    """Put a VM on another host. Maintenance of the old host stays behind; what is meant for the VM goes along.
+
+    Where the old host was not known, nobody can tell that the maintenance was for another one: it goes along, too.
+    """
     draft.set(roster=draft.scope.roster.with_changed(msgspec.structs.replace(vm, host=host)))
     draft.note(Did.VM_MOVED, by=by, why=f"from {vm.host} to {host}", vms=(vm.name,))
     for event in draft.scope.events_naming(vm.name):
         if event.state is not State.SCHEDULED or event.host == host:
             continue
-        if event.is_planned:
+        if event.is_planned and event.host is not None:
             drop(draft, event, vm.name, by=by, why=f"{vm.name} is no longer on {event.host}")
         elif len(event.vms) == 1:
             draft.put(msgspec.structs.replace(event, host=host))
@@ -61,3 +65,13 @@ def _split_off(draft: Draft, event: Event, vm: str, host: str | None, *, by: str
     )
     drop(draft, event, vm, by=by, why=why)
     draft.move(own, Move.SCHEDULE, by=by, why=why)
+    if not draft.has_room:
+        draft.move(own, Move.CANCEL, by=by, why="the scope is full")
+
+
+def finish_or_remove(draft: Draft, *, by: str) -> Change[None]:
+    """Close the draft. A standalone scope is its VM: it goes with it."""
+    if draft.scope.kind is ScopeKind.STANDALONE and draft.before.roster and not draft.scope.roster:
+        draft.note(Did.SCOPE_REMOVED, by=by, why="its VM is gone")
+        return draft.remove(None)
+    return draft.finish(None)

@@ -26,13 +26,24 @@ def tick(scope: Scope, conditions: Conditions, *, now: datetime, seen_at: dateti
 def wake_at(scope: Scope, conditions: Conditions, *, seen_at: datetime | None = None) -> datetime | None:
     """Return the next moment at which time itself may change something; None: only a command can."""
     moments = [event.not_before for event in scope.events if _waits_only_for_time(scope, event, conditions)]
-    moments += [impact.retry_at for event in scope.events for impact in event.impacts if impact.retry_at is not None]
+    under_way = vms_under_way(scope)
+    moments += [
+        impact.retry_at
+        for event in scope.events
+        for impact in event.impacts
+        if impact.retry_at is not None and impact.vm not in under_way
+    ]
     silent_at = idle_at(scope, conditions, seen_at)
     return min([*moments, silent_at] if silent_at else moments, default=None)
 
 
 def _waits_only_for_time(scope: Scope, event: Event, conditions: Conditions) -> bool:
     return event.state is State.SCHEDULED and not waits_for_others(scope, event, conditions)
+
+
+def vms_under_way(scope: Scope) -> set[str]:
+    """Return the VMs that the platform works on now: two impacts never run on one VM at a time."""
+    return {impact.vm for event in scope.events for impact in event.impacts if impact.state is ImpactState.BEGUN}
 
 
 def start_what_may(draft: Draft, conditions: Conditions) -> None:
@@ -70,7 +81,7 @@ def end_if_settled(draft: Draft, event_id: str, *, by: str, why: str = "") -> No
     if event is None or event.state is not State.STARTED or any(i.state not in SETTLED for i in event.impacts):
         return
     took = seconds(draft.now - (event.started_at or draft.now))
-    if any(impact.state is ImpactState.GIVEN_UP for impact in event.impacts):
-        draft.move(event, Move.GIVE_UP, by=by, why=why, took=took)
+    if given_up := [impact for impact in event.impacts if impact.state is ImpactState.GIVEN_UP]:
+        draft.move(event, Move.GIVE_UP, by=by, why=why or given_up[-1].why, took=took)
     else:
         draft.move(event, Move.COMPLETE, by=by, why=why, took=took)

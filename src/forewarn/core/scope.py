@@ -61,6 +61,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
     def __post_init__(self) -> None:
+        check_text(self.by, "by")
         check_text(self.reason, "reason")
 
 

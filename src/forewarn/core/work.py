@@ -8,16 +8,16 @@ from forewarn.core.errors import IllegalMove, UnknownVm
 from forewarn.core.event import STUCK, Event, Impact, ImpactState
 from forewarn.core.impact import Done, Failed, Outcome, Retry, Unknown
 from forewarn.core.journal import Did
-from forewarn.core.leaving import leave, relocate
-from forewarn.core.progress import end_if_settled, seconds, start_what_may
-from forewarn.core.scope import Scope, ScopeKind
+from forewarn.core.leaving import finish_or_remove, leave, relocate
+from forewarn.core.progress import end_if_settled, seconds, start_what_may, vms_under_way
+from forewarn.core.scope import Scope
 
 PLATFORM = "platform"
 
 
 def to_begin(scope: Scope, *, now: datetime) -> tuple[tuple[Event, Impact], ...]:
     """Return the work that the platform should be given now. Two impacts never run on one VM at a time."""
-    under_way = {impact.vm for event in scope.events for impact in event.impacts if impact.state is ImpactState.BEGUN}
+    under_way = vms_under_way(scope)
     found: list[tuple[Event, Impact]] = []
     for event in scope.events:
         for impact in event.impacts:
@@ -40,9 +40,13 @@ def begin(scope: Scope, event_id: str, vm: str, *, now: datetime, again: bool = 
     """
     draft = Draft(scope, now)
     event, impact = _find(scope, event_id, vm)
-    if not (_may_begin(impact, draft.now) or (again and impact.state is ImpactState.BEGUN)):
-        raise IllegalMove(event.id, f"{impact.state.value} on {vm}", "begin work on it")
-    begun = Impact(vm=vm, state=ImpactState.BEGUN, attempt=impact.attempt + 1, begun_at=draft.now)
+    if again:
+        may_begin = impact.state is ImpactState.BEGUN
+    else:
+        may_begin = _may_begin(impact, draft.now) and impact.vm not in vms_under_way(scope)
+    if not may_begin:
+        raise IllegalMove(event.id, f"{impact.state.value} on {vm}", "begin work on it now")
+    begun = Impact(vm=impact.vm, state=ImpactState.BEGUN, attempt=impact.attempt + 1, begun_at=draft.now)
     draft.put_impact(event, begun)
     draft.note(Did.IMPACT_BEGUN, by=PLATFORM, event=event, vms=(vm,), attempt=str(begun.attempt))
     return draft.finish(begun)
@@ -101,17 +105,15 @@ def resolve(
         if done:
             _note_done(draft, current, impact, Done(), by=by, why=why)
         else:
-            draft.put_impact(current, impact.turned(ImpactState.GIVEN_UP, why=why))
+            draft.put_impact(current, impact.turned(ImpactState.GIVEN_UP, why=f"given up by {by}: {why}"))
+            draft.note(Did.IMPACT_GIVEN_UP, by=by, why=why, event=current, vms=(impact.vm,))
     return _close(draft, event.id, conditions, by=by, why=why)
 
 
 def _close(draft: Draft, event_id: str, conditions: Conditions, *, by: str, why: str = "") -> Change[None]:
     end_if_settled(draft, event_id, by=by, why=why)
     start_what_may(draft, conditions)
-    if draft.scope.kind is ScopeKind.STANDALONE and not draft.scope.roster and not draft.scope.events:
-        draft.note(Did.SCOPE_REMOVED, by=by, why="its VM is gone")
-        return draft.remove(None)
-    return draft.finish(None)
+    return finish_or_remove(draft, by=by)
 
 
 def _note_done(draft: Draft, event: Event, impact: Impact, outcome: Done, *, by: str, why: str = "") -> None:
