@@ -13,7 +13,7 @@ TEXT = "text/plain; charset=utf-8"
 ECHO = 64
 """How many bytes of a caller's own text an answer repeats."""
 
-NEWEST_FIRST = VERSIONS[:-4:-1]
+NEWEST_FIRST = VERSIONS[::-1][:3]
 
 REASON_PHRASES: dict[int, str] = {
     100: "Continue",

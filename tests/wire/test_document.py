@@ -1,0 +1,197 @@
+"""PROTOCOL §3: the document, field by field, made and read back."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from forewarn.core.event import Cause, EventType, Source, State
+from forewarn.core.scope import Scope
+from forewarn.wire.document import document, etag, etag_matches
+from forewarn.wire.reading import Document, DocumentEvent, read_document
+from forewarn.wire.versions import NEWEST, VERSIONS
+from tests.wire.samples import EVENT_ID, NOT_BEFORE, event, numbered_id, scope
+
+ONE = (
+    scope(event(description="…")),
+    (
+        b'{"DocumentIncarnation":2,"Events":[{"EventId":"602D9444-D2CD-49C7-8624-8643E7171297","EventStatus":"Scheduled",'
+        b'"EventType":"Reboot","ResourceType":"VirtualMachine","Resources":["web_0"],'
+        b'"NotBefore":"Mon, 19 Sep 2016 18:29:47 GMT","Description":"\xe2\x80\xa6","EventSource":"User",'
+        b'"DurationInSeconds":-1}]}'
+    ),
+    Document(
+        incarnation=2,
+        events=(
+            DocumentEvent(
+                id=EVENT_ID,
+                status=State.SCHEDULED,
+                type=EventType.REBOOT,
+                resource_type="VirtualMachine",
+                resources=("web_0",),
+                not_before=NOT_BEFORE,
+                description="…",
+                source=Source.USER,
+                duration=None,
+            ),
+        ),
+    ),
+)
+STARTED = (
+    scope(
+        event(
+            state=State.STARTED,
+            type=EventType.FREEZE,
+            source=Source.PLATFORM,
+            cause=Cause.MAINTENANCE,
+            vms=("web_0", "web_1"),
+            duration=timedelta(seconds=9),
+            description="",
+        ),
+        incarnation=12,
+    ),
+    (
+        b'{"DocumentIncarnation":12,"Events":[{"EventId":"602D9444-D2CD-49C7-8624-8643E7171297","EventStatus":"Started",'
+        b'"EventType":"Freeze","ResourceType":"VirtualMachine","Resources":["web_0","web_1"],"NotBefore":"",'
+        b'"Description":"","EventSource":"Platform","DurationInSeconds":9}]}'
+    ),
+    Document(
+        incarnation=12,
+        events=(
+            DocumentEvent(
+                id=EVENT_ID,
+                status=State.STARTED,
+                type=EventType.FREEZE,
+                resource_type="VirtualMachine",
+                resources=("web_0", "web_1"),
+                not_before=None,
+                description="",
+                source=Source.PLATFORM,
+                duration=timedelta(seconds=9),
+            ),
+        ),
+    ),
+)
+QUIET = (
+    scope(incarnation=1),
+    b'{"DocumentIncarnation":1,"Events":[]}',
+    Document(incarnation=1, events=()),
+)
+
+BOTH_WAYS = pytest.mark.parametrize(
+    ("of", "body", "read"), [ONE, STARTED, QUIET], ids=["the page's example", "started", "quiet"]
+)
+
+
+@BOTH_WAYS
+def test_document_is_made(of: Scope, body: bytes, read: Document) -> None:
+    assert document(of, NEWEST) == body
+
+
+@BOTH_WAYS
+def test_document_is_read_back(of: Scope, body: bytes, read: Document) -> None:
+    assert read_document(body) == read
+
+
+def shown(**fields: Any) -> dict[str, Any]:
+    """The one event of a document, made from an event with these fields."""
+    (entry,) = json.loads(document(scope(event(**fields)), NEWEST))["Events"]
+    assert isinstance(entry, dict)
+    return entry
+
+
+def test_document_incarnation_is_the_scopes() -> None:
+    assert json.loads(document(scope(incarnation=77), NEWEST)) == {"DocumentIncarnation": 77, "Events": []}
+
+
+def test_event_id_is_an_upper_case_guid() -> None:
+    assert shown()["EventId"] == EVENT_ID == EVENT_ID.upper()
+
+
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.STARTED])
+def test_event_status_is_scheduled_or_started(state: State) -> None:
+    assert shown(state=state)["EventStatus"] == {State.SCHEDULED: "Scheduled", State.STARTED: "Started"}[state]
+
+
+@pytest.mark.parametrize("name", ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"])
+def test_event_type_is_one_of_five(name: str) -> None:
+    assert shown(type=EventType(name))["EventType"] == name
+
+
+def test_resource_type_is_always_virtual_machine() -> None:
+    assert shown()["ResourceType"] == "VirtualMachine"
+
+
+def test_resources_are_the_names_of_the_affected_vms_in_their_order() -> None:
+    assert shown(vms=("web_1", "web_0"))["Resources"] == ["web_1", "web_0"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [(State.SCHEDULED, "Mon, 19 Sep 2016 18:29:47 GMT"), (State.STARTED, "")],
+    ids=["before", "once Started"],
+)
+def test_not_before_is_rfc_1123_and_empty_once_started(state: State, text: str, version: str) -> None:
+    (entry,) = json.loads(document(scope(event(state=state)), version))["Events"]
+    assert entry["NotBefore"] == text
+
+
+@pytest.mark.parametrize("text", ["", "Host maintenance.", 'ünï "quoted" \\ \n 再'])
+def test_description_is_free_text(text: str) -> None:
+    assert shown(description=text)["Description"] == text
+
+
+@pytest.mark.parametrize(("source", "name"), [(Source.PLATFORM, "Platform"), (Source.USER, "User")])
+def test_event_source_is_platform_or_user(source: Source, name: str) -> None:
+    assert shown(source=source)["EventSource"] == name
+
+
+@pytest.mark.parametrize(
+    ("duration", "seconds"),
+    [
+        pytest.param(None, -1, id="not known"),
+        pytest.param(timedelta(0), 0, id="none"),
+        pytest.param(timedelta(seconds=9), 9, id="whole"),
+        pytest.param(timedelta(microseconds=1), 1, id="rounded up from nearly nothing"),
+        pytest.param(timedelta(seconds=9, microseconds=1), 10, id="rounded up"),
+        pytest.param(timedelta(days=400), 34_560_000, id="long"),
+    ],
+)
+def test_duration_in_seconds_is_whole(duration: timedelta | None, seconds: int) -> None:
+    value = shown(duration=duration)["DurationInSeconds"]
+    assert (value, type(value)) == (seconds, int)
+
+
+def test_events_keep_their_order() -> None:
+    ids = [numbered_id(n) for n in (3, 1, 2)]
+    entries = json.loads(document(scope(*(event(id=id_) for id_ in ids)), NEWEST))["Events"]
+    assert [entry["EventId"] for entry in entries] == ids
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_unannounced_event_is_in_no_document(version: str) -> None:
+    assert document(scope(event(announced=False)), version) == b'{"DocumentIncarnation":2,"Events":[]}'
+
+
+def test_etags_differ_by_epoch_incarnation_and_version() -> None:
+    scopes = [scope(), scope(epoch="other"), scope(incarnation=3)]
+    assert len({etag(one, version) for one in scopes for version in VERSIONS}) == 3 * len(VERSIONS)
+
+
+CURRENT = etag(scope(), NEWEST)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [CURRENT, f"W/{CURRENT}", f'"old", {CURRENT}', f" {CURRENT} ", "*"],
+    ids=["same", "weak", "list", "space", "any"],
+)
+def test_etag_matches(field: str) -> None:
+    assert etag_matches(field, CURRENT)
+
+
+@pytest.mark.parametrize("field", ["", '""', "k3Jx9.2.2020-07-01", etag(scope(), "2019-08-01"), '"old", "older"', "**"])
+def test_etag_does_not_match(field: str) -> None:
+    assert not etag_matches(field, CURRENT)

@@ -1,0 +1,172 @@
+"""Every kind of answer, byte for byte, in files to read. `pytest tests/wire --rewrite-golden` writes them anew."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from forewarn.core.event import Cause, EventType, Source, State
+from forewarn.core.scope import Scope, ScopeKind
+from forewarn.core.vm import Address, Os, Priority, Roster, Traits
+from forewarn.wire import answers
+from forewarn.wire.answers import Refusal, status_line
+from forewarn.wire.document import document
+from forewarn.wire.instance import instance, versions
+from forewarn.wire.request import Head, Instance, route, start_requests
+from forewarn.wire.versions import VERSIONS
+from tests.wire.samples import EVENTS, METADATA, event, get, numbered_id, scope, vm
+
+Golden = Callable[[str, bytes], None]
+
+PLATFORM = {"source": Source.PLATFORM, "cause": Cause.MAINTENANCE, "description": "The host is maintained."}
+
+SCOPES: dict[str, Scope] = {
+    "quiet": scope(incarnation=1),
+    "restart-by-user": scope(event()),
+    "every-type": scope(
+        *(event(id=numbered_id(n), type=type_, **PLATFORM) for n, type_ in enumerate(EventType, start=1)), incarnation=6
+    ),
+    "started-and-scheduled": scope(
+        event(id=numbered_id(1), state=State.STARTED, vms=("web_0", "web_1")),
+        event(id=numbered_id(2), type=EventType.REDEPLOY, vms=("web_1",)),
+        incarnation=4,
+    ),
+    "cloud-service": scope(
+        event(vms=("FrontEnd_IN_0", "classic-0", "BackEnd_IN_0"), **PLATFORM),
+        kind=ScopeKind.CLOUD_SERVICE,
+        roster=Roster(
+            (
+                vm("FrontEnd_IN_0", role_instance=True),
+                vm("BackEnd_IN_0", role_instance=True),
+                vm("classic-0"),
+            )
+        ),
+    ),
+    "unannounced": scope(event(id=numbered_id(1), announced=False), event(id=numbered_id(2)), incarnation=2),
+    "durations": scope(
+        *(
+            event(id=numbered_id(n), type=EventType.FREEZE, duration=duration, **PLATFORM)
+            for n, duration in enumerate((None, timedelta(0), timedelta(seconds=5), timedelta(milliseconds=8001)))
+        ),
+        incarnation=5,
+    ),
+    "texts": scope(
+        event(id=numbered_id(1), description=""),
+        event(id=numbered_id(2), description='Umzug nach Köln: "sofort" \\ 再起動 \t <b>&amp;'),
+        incarnation=3,
+    ),
+}
+
+MACHINE = scope(
+    id="batch",
+    kind=ScopeKind.PLACEMENT_GROUP,
+    scale_set="batch",
+    placement_group="F67C14AB-E92C-408C-AE2D-DA15866EC79A",
+    roster=Roster(
+        (
+            vm(
+                "batch_0",
+                update_domain=4,
+                fault_domain=2,
+                addresses=(
+                    Address(ip="10.0.0.4", mac="00:0d:3a:f8:06:ec"),
+                    Address(ip="10.0.0.5", mac="00-0D-3A-F8-06-EC"),
+                    Address(ip="fd00::4", mac="000d3af806ec"),
+                    Address(ip="192.168.7.4", network="storage"),
+                ),
+                traits=Traits(priority=Priority.LOW, tags={"role": "worker", "team": "render"}),
+            ),
+        )
+    ),
+    traits=Traits(
+        location="home", zone="1", resource_group="lab", subscription="s-1", os=Os.WINDOWS, tags={"env": "t:e;st"}
+    ),
+)
+NOBODY = scope(id="db-0", kind=ScopeKind.STANDALONE, roster=Roster((vm("db-0"),)))
+
+PARTS: dict[str, tuple[Scope, Instance]] = {
+    "whole.json": (MACHINE, Instance("2021-02-01")),
+    "nothing-known.json": (NOBODY, Instance("2021-02-01")),
+    "compute.json": (MACHINE, Instance("2021-02-01", ("compute",))),
+    "tagsList.json": (MACHINE, Instance("2021-02-01", ("compute", "tagsList"))),
+    "network.json": (MACHINE, Instance("2021-02-01", ("network",))),
+    "name.json": (MACHINE, Instance("2021-02-01", ("compute", "name"))),
+    "whole.txt": (MACHINE, Instance("2021-02-01", (), "text")),
+    "compute.txt": (MACHINE, Instance("2021-02-01", ("compute",), "text")),
+    "interface.txt": (MACHINE, Instance("2021-02-01", ("network", "interface"), "text")),
+    "interface-0.txt": (MACHINE, Instance("2021-02-01", ("network", "interface", "0"), "text")),
+    "name.txt": (MACHINE, Instance("2021-02-01", ("compute", "name"), "text")),
+}
+
+REFUSALS: dict[str, object] = {
+    "unknown-caller": answers.UNKNOWN_CALLER,
+    "rate": answers.TOO_MANY_REQUESTS,
+    "unknown-path": route(get("/metadata/identity?api-version=2020-07-01")),
+    "unknown-instance-path": instance(NOBODY, vm("db-0"), Instance("2021-02-01", ("compute", "colour"))),
+    "method": route(Head("DELETE", f"{EVENTS}?api-version=2020-07-01", [METADATA])),
+    "method-of-instance": route(Head("POST", "/metadata/instance?api-version=2021-02-01", [METADATA])),
+    "forwarded": route(get(f"{EVENTS}?api-version=2020-07-01", ("X-Forwarded-For", "10.0.0.1"))),
+    "no-metadata-header": route(Head("GET", f"{EVENTS}?api-version=2020-07-01")),
+    "version-missing": route(get(EVENTS)),
+    "version-twice": route(get(f"{EVENTS}?api-version=2020-07-01&api-version=2017-08-01")),
+    "version-unsupported": route(get(f"{EVENTS}?api-version=latest")),
+    "version-of-instance": route(get("/metadata/instance?api-version=latest")),
+    "wait": route(get(f"{EVENTS}?api-version=2020-07-01&wait=61")),
+    "format": route(get("/metadata/instance?api-version=2021-02-01&format=xml")),
+    "body-is-no-json": start_requests(b"StartRequests"),
+    "body-is-no-object": start_requests(b"[]"),
+    "body-has-no-start-requests": start_requests(b"{}"),
+    "start-requests-is-no-list": start_requests(b'{"StartRequests":{}}'),
+    "entry-has-no-event-id": start_requests(b'{"StartRequests":[{"EventId":7}]}'),
+    "event-id-is-no-guid": start_requests(b'{"StartRequests":[{"EventId":"all"}]}'),
+    "unknown-event": answers.unknown_event(numbered_id(9)),
+    "body-too-large": answers.BODY_TOO_LARGE,
+    "header-too-large": answers.HEADER_TOO_LARGE,
+    "malformed-http": answers.malformed_http("invalid HTTP version"),
+    "unknown-expectation": answers.UNKNOWN_EXPECTATION,
+    "too-slow": answers.TOO_SLOW,
+    "too-many-connections": answers.TOO_MANY_CONNECTIONS,
+    "not-saved": answers.NOT_SAVED,
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("case", SCOPES)
+def test_document(case: str, version: str, golden: Golden) -> None:
+    golden(f"{version}/{case}.json", document(SCOPES[case], version))
+
+
+@pytest.mark.parametrize("case", PARTS)
+def test_instance(case: str, golden: Golden) -> None:
+    of, request = PARTS[case]
+    answer = instance(of, of.roster.vms[0], request)
+    assert isinstance(answer, tuple)
+    body, content_type = answer
+    golden(f"instance/{case}", body)
+    assert content_type == {"json": answers.JSON, "text": answers.TEXT}[request.format]
+
+
+def test_versions(golden: Golden) -> None:
+    golden("versions.json", versions())
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refusal(case: str, golden: Golden) -> None:
+    refusal = REFUSALS[case]
+    assert isinstance(refusal, Refusal)
+    fields = [("Content-Type", refusal.content_type), *refusal.headers, *[("Connection", "close")] * refusal.close]
+    head = b"".join(f"{name}: {value}\n".encode() for name, value in fields)
+    golden(f"refusals/{case}.http", status_line(refusal.status).replace(b"\r\n", b"\n") + head + b"\n" + refusal.body)
+
+
+def test_no_golden_file_is_left_over() -> None:
+    root = Path(__file__).parent / "golden"
+    there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+    documents = {f"{version}/{case}.json" for version in VERSIONS for case in SCOPES}
+    others = {f"instance/{case}" for case in PARTS} | {f"refusals/{case}.http" for case in REFUSALS}
+    assert there == documents | others | {"versions.json"}
+
+
+def test_every_reason_has_its_golden_refusal() -> None:
+    assert {refusal.reason for refusal in REFUSALS.values() if isinstance(refusal, Refusal)} == set(answers.Reason)

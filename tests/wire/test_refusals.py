@@ -1,0 +1,171 @@
+"""PROTOCOL §5: every refusal, and which comes first."""
+
+import json
+
+import pytest
+
+from forewarn.wire import answers
+from forewarn.wire.answers import JSON, REASON_PHRASES, TEXT, Reason, Refusal, refuse, status_line
+from forewarn.wire.request import Head, Query, route
+from tests.wire.samples import EVENTS, METADATA, get
+
+ASK = f"{EVENTS}?api-version=2020-07-01"
+FORWARDED = ("X-Forwarded-For", "10.1.2.3")
+
+# One fault is mended from each row to the next: the refusals appear in the order of the page.
+IN_ORDER = [
+    ("path", "PUT", "/metadata/elsewhere", [FORWARDED]),
+    ("method", "PUT", EVENTS, [FORWARDED]),
+    ("forwarded", "GET", EVENTS, [FORWARDED]),
+    ("metadata-header", "GET", EVENTS, []),
+    ("version-missing", "GET", f"{EVENTS}?wait=0", [METADATA]),
+    ("version-twice", "GET", f"{EVENTS}?wait=0&api-version=latest&api-version=latest", [METADATA]),
+    ("version-unsupported", "GET", f"{EVENTS}?wait=0&api-version=latest", [METADATA]),
+    ("wait", "GET", f"{EVENTS}?wait=0&api-version=2020-07-01", [METADATA]),
+]
+
+
+def refused(head: Head, *, unsupported_version_status: int = 404) -> Refusal:
+    answer = route(head, unsupported_version_status=unsupported_version_status)
+    assert isinstance(answer, Refusal)
+    return answer
+
+
+@pytest.mark.parametrize(("reason", "method", "target", "headers"), IN_ORDER, ids=[row[0] for row in IN_ORDER])
+def test_refusals_come_in_order(reason: str, method: str, target: str, headers: list[tuple[str, str]]) -> None:
+    assert refused(Head(method, target, headers)).reason == reason
+
+
+def test_nothing_is_left_to_refuse_in_the_end() -> None:
+    assert route(Head("GET", f"{EVENTS}?wait=1&api-version=2020-07-01", [METADATA])) == Query("2020-07-01")
+
+
+NEWEST_VERSIONS = b'"newest-versions":["2020-07-01","2019-08-01","2019-04-01"]}'
+
+
+def test_no_metadata_header_is_400_with_exactly_this_body() -> None:
+    assert refused(Head("GET", ASK)) == Refusal(
+        400, b'{ "error": "Bad request: . Required metadata header not specified" }', Reason.METADATA_HEADER, JSON
+    )
+
+
+@pytest.mark.parametrize("value", ["10.0.0.1", ""])
+@pytest.mark.parametrize("path", [ASK, "/metadata/instance?api-version=2021-02-01", "/metadata/versions"])
+def test_x_forwarded_for_is_400(path: str, value: str) -> None:
+    answer = refused(get(path, ("x-forwarded-FOR", value)))
+    assert (answer.status, answer.reason) == (400, Reason.FORWARDED)
+
+
+@pytest.mark.parametrize("query", ["", "?", "?api-version", "?api-version=", "?version=2020-07-01"])
+def test_api_version_missing_is_400_with_exactly_this_body(query: str) -> None:
+    assert refused(get(EVENTS + query)) == Refusal(
+        400,
+        b'{"error":"Bad request. api-version was not specified in the request. '
+        b'For more information refer to aka.ms/azureimds",' + NEWEST_VERSIONS,
+        Reason.VERSION_MISSING,
+        JSON,
+    )
+
+
+@pytest.mark.parametrize("version", ["latest", "2020-07-02", "2099-01-01", "x", " 2020-07-01", "2020-07-01/"])
+def test_api_version_not_supported_is_404_with_the_same_shape_of_body(version: str) -> None:
+    answer = refused(get(f"{EVENTS}?api-version={version}"))
+    body = json.loads(answer.body)
+    assert (answer.status, answer.reason, list(body)) == (404, Reason.VERSION_UNSUPPORTED, ["error", "newest-versions"])
+    assert answer.body.endswith(NEWEST_VERSIONS)
+
+
+def test_status_of_an_unsupported_version_is_a_setting() -> None:
+    assert refused(get(f"{EVENTS}?api-version=latest"), unsupported_version_status=400).status == 400
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "api-version=2020-07-01&api-version=2020-07-01",
+        "api-version=2020-07-01&api-version=2017-03-01",
+        "api-version=2020-07-01&Api-Version=2020-07-01",
+        "api-version=&api-version=2020-07-01",
+    ],
+    ids=["the same", "different", "in another case", "one of them empty"],
+)
+def test_api_version_twice_is_400(query: str) -> None:
+    answer = refused(get(f"{EVENTS}?{query}"))
+    assert (answer.status, answer.reason) == (400, Reason.VERSION_TWICE)
+
+
+def test_preview_version_twice_does_not_waive_the_header() -> None:
+    twice = f"{EVENTS}?api-version=2017-03-01&api-version=2017-03-01"
+    assert refused(Head("POST", twice)) == answers.NO_METADATA_HEADER
+
+
+@pytest.mark.parametrize("path", ["/", "/metadata/identity", "/metadata/attested", "/latest/meta-data", "/favicon.ico"])
+def test_unknown_path_is_404_with_an_error(path: str) -> None:
+    answer = refused(get(path))
+    assert (answer.status, answer.reason, list(json.loads(answer.body))) == (404, Reason.PATH, ["error"])
+
+
+@pytest.mark.parametrize("method", ["HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", ""])
+@pytest.mark.parametrize(
+    ("path", "allow"),
+    [(ASK, "GET, POST"), ("/metadata/instance?api-version=2021-02-01", "GET"), ("/metadata/versions", "GET")],
+    ids=["scheduledevents", "instance", "versions"],
+)
+def test_other_method_is_405_with_allow(method: str, path: str, allow: str) -> None:
+    answer = refused(Head(method, path, [METADATA]))
+    assert (answer.status, answer.reason, answer.headers) == (405, Reason.METHOD, (("Allow", allow),))
+
+
+@pytest.mark.parametrize("path", ["/metadata/instance?api-version=2021-02-01", "/metadata/versions"])
+def test_post_is_405_where_nothing_is_approved(path: str) -> None:
+    assert refused(Head("POST", path, [METADATA])).headers == (("Allow", "GET"),)
+
+
+def test_too_many_requests_is_429_as_text_with_retry_after() -> None:
+    answer = answers.TOO_MANY_REQUESTS
+    assert answer == Refusal(429, b"Too Many Requests", Reason.RATE, TEXT, (("Retry-After", "1"),), close=False)
+
+
+def test_unknown_caller_is_403_and_told_so() -> None:
+    answer = answers.UNKNOWN_CALLER
+    assert (answer.status, answer.reason, b"no known VM" in answer.body) == (403, Reason.UNKNOWN_CALLER, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "reason"),
+    [
+        pytest.param(answers.BODY_TOO_LARGE, 413, Reason.TOO_LARGE, id="body too large"),
+        pytest.param(answers.HEADER_TOO_LARGE, 431, Reason.HEADER_TOO_LARGE, id="header too large"),
+        pytest.param(answers.malformed_http("x"), 400, Reason.MALFORMED, id="malformed HTTP"),
+    ],
+)
+def test_connection_is_closed_after(answer: Refusal, status: int, reason: Reason) -> None:
+    assert (answer.status, answer.reason, answer.close) == (status, reason, True)
+
+
+def test_unknown_event_is_400_and_named() -> None:
+    answer = answers.unknown_event("602D9444-D2CD-49C7-8624-8643E7171297")
+    assert (answer.status, answer.reason) == (400, Reason.UNKNOWN_EVENT)
+    assert b"602D9444-D2CD-49C7-8624-8643E7171297" in answer.body
+
+
+@pytest.mark.parametrize("status", REASON_PHRASES)
+def test_status_line_has_status_and_phrase(status: int) -> None:
+    assert status_line(status) == f"HTTP/1.1 {status} {REASON_PHRASES[status]}\r\n".encode()
+
+
+def test_status_line_of_an_uncommon_status_has_no_phrase() -> None:
+    assert status_line(599) == b"HTTP/1.1 599 \r\n"
+
+
+def test_refusal_says_why_as_json() -> None:
+    assert refuse(503, Reason.UNAVAILABLE, 'a "reason"') == Refusal(
+        503, b'{"error":"a \\"reason\\""}', Reason.UNAVAILABLE, JSON
+    )
+
+
+@pytest.mark.parametrize("text", ["\ud800\x00\r\n", "x" * 60_000], ids=["control characters", "long"])
+def test_refusals_repeat_only_what_is_short_and_printable(text: str) -> None:
+    for answer in (answers.version_unsupported(text, 404), answers.method_not_allowed(text, ("GET",))):
+        assert len(answer.body) < 400
+        assert json.loads(answer.body)["error"].isprintable()
