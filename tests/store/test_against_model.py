@@ -1,0 +1,211 @@
+"""Random histories: every store does what a dictionary and a list would do."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from forewarn.core.journal import Entry
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import Conflict, Deleted, JournalQuery, Key, Kind, Record, Retention, Store, Watched
+from forewarn.store.sqlite import SqliteStore
+from forewarn.testing.store_contract import NOON, OpenStore, entry, take_snapshot, take_until, whole_journal
+
+T = TypeVar("T")
+
+KEYS = [Key(Kind.SCOPE, "web"), Key(Kind.SCOPE, "batch"), Key(Kind.CAMPAIGN, "web"), Key(Kind.LEASE, "clock")]
+keys = st.sampled_from(KEYS)
+values = st.binary(max_size=20) | st.integers(4_000, 9_000).map(bytes)
+moments = st.integers(-120, 120).map(lambda minutes: NOON + timedelta(minutes=minutes))
+journals = st.lists(moments, max_size=4)
+
+
+class History(RuleBasedStateMachine):
+    """One store beside its model, and a watcher that is read only now and then."""
+
+    durable = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.directory = Path(tempfile.mkdtemp(prefix="forewarn-"))
+        self.records: dict[Key, Record] = {}
+        self.used: dict[Key, list[int]] = {key: [0] for key in KEYS}
+        self.rows: list[tuple[Key, Entry]] = []
+        self.seen: dict[Key, bytes] = {}
+        self.unread: dict[Key, int] = {}
+
+    def open_store(self) -> OpenStore:
+        raise NotImplementedError
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    @initialize()
+    def begin(self) -> None:
+        self.run(self.open())
+
+    async def open(self) -> None:
+        self.store: Store = await self.open_store()()
+        self.watching = AsyncExitStack()
+        self.changes: AsyncIterator[Watched] = await self.watching.enter_async_context(self.store.watch())
+        snapshot = await take_snapshot(self.changes)
+        self.seen = {item.key: item.value for item in snapshot if isinstance(item, Record)}
+        self.unread = {}
+
+    @rule(key=keys, value=values, ats=journals)
+    def save(self, key: Key, value: bytes, ats: list[datetime]) -> None:
+        current = self.records.get(key)
+        written = self.entries(key, ats)
+        revision = self.run(
+            self.store.save(key, value, written, expected=current.revision if current else None),
+        )
+        self.records[key] = Record(key, value, revision)
+        self.note(key, revision, written)
+
+    @precondition(lambda self: self.records)
+    @rule(data=st.data(), ats=journals)
+    def delete(self, data: st.DataObject, ats: list[datetime]) -> None:
+        key = data.draw(st.sampled_from(sorted(self.records)))
+        written = self.entries(key, ats)
+        revision = self.run(self.store.save(key, None, written, expected=self.records.pop(key).revision))
+        self.note(key, revision, written)
+
+    @rule(key=keys, value=values | st.none(), data=st.data())
+    def save_at_a_stale_revision(self, key: Key, value: bytes | None, data: st.DataObject) -> None:
+        actual = self.records[key].revision if key in self.records else None
+        stale: list[int | None] = [revision for revision in self.used[key] if revision != actual]
+        if value is not None and actual is not None:
+            stale.append(None)
+        expected = data.draw(st.sampled_from(stale))
+        with pytest.raises(Conflict) as conflict:
+            self.run(self.store.save(key, value, self.entries(key, [NOON]), expected=expected))
+        assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (key, expected, actual)
+
+    @rule(ats=st.lists(moments, min_size=2, max_size=4))
+    def save_all_at_once(self, ats: list[datetime]) -> None:
+        async def save_all() -> list[int]:
+            return await asyncio.gather(
+                *(
+                    self.store.save(key, b"together", written[key], expected=revision)
+                    for key, revision in expected.items()
+                )
+            )
+
+        expected = {key: self.records[key].revision if key in self.records else None for key in KEYS}
+        written = {key: self.entries(key, ats) for key in KEYS}
+        for key, revision in zip(KEYS, self.run(save_all()), strict=True):
+            self.records[key] = Record(key, b"together", revision)
+            self.note(key, revision, written[key])
+
+    @rule()
+    def read_the_watch(self) -> None:
+        for item in self.run(take_until(self.changes, self.unread)):
+            match item:
+                case Record(key, value, _):
+                    self.seen[key] = value
+                case Deleted(key, _):
+                    self.seen.pop(key, None)
+        self.unread = {}
+        assert self.seen == {key: record.value for key, record in self.records.items()}
+
+    @rule(key=st.none() | keys, since=st.none() | moments, until=st.none() | moments, limit=st.integers(1, 5))
+    def query_the_journal(self, key: Key | None, since: datetime | None, until: datetime | None, limit: int) -> None:
+        found = self.run(whole_journal(self.store, JournalQuery(key=key, since=since, until=until, limit=limit)))
+        assert [(row.key, row.entry) for row in found] == [
+            (where, each)
+            for where, each in self.rows
+            if (key is None or where == key)
+            and (since is None or each.at >= since)
+            and (until is None or each.at < until)
+        ]
+
+    @rule(age=st.none() | st.integers(0, 240), rows=st.none() | st.integers(0, 20), now=moments)
+    def prune(self, age: int | None, rows: int | None, now: datetime) -> None:
+        retention = Retention(age=None if age is None else timedelta(minutes=age), rows=rows)
+        kept = [row for row in self.rows if age is None or row[1].at >= now - timedelta(minutes=age)]
+        if rows is not None:
+            kept = kept[max(0, len(kept) - rows) :]
+        assert self.run(self.store.prune(retention, now=now)) == len(self.rows) - len(kept)
+        self.rows = kept
+
+    @precondition(lambda self: self.durable)
+    @rule()
+    def restart(self) -> None:
+        self.run(self.close())
+        self.run(self.open())
+        assert self.seen == {key: record.value for key, record in self.records.items()}
+
+    @invariant()
+    def records_are_as_saved(self) -> None:
+        if hasattr(self, "store"):
+            assert {key: self.run(self.store.load(key)) for key in KEYS} == {key: self.records.get(key) for key in KEYS}
+
+    @invariant()
+    def journal_is_as_saved(self) -> None:
+        if hasattr(self, "store"):
+            found = self.run(self.store.journal(JournalQuery()))
+            assert [(row.key, row.entry) for row in found] == self.rows
+            assert [row.position for row in found] == sorted({row.position for row in found})
+
+    def entries(self, key: Key, ats: list[datetime]) -> list[Entry]:
+        first = 1 + sum(where == key for where, _ in self.rows)
+        return [entry(n, at=at) for n, at in enumerate(ats, first)]
+
+    def note(self, key: Key, revision: int, written: list[Entry]) -> None:
+        assert revision > max(self.used[key])
+        self.used[key].append(revision)
+        self.rows += [(key, each) for each in written]
+        self.unread[key] = revision
+
+    async def close(self) -> None:
+        await self.watching.aclose()
+        await self.store.aclose()
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.run(self.close())
+        self.run(self.loop.shutdown_default_executor())
+        self.loop.close()
+        shutil.rmtree(self.directory)
+
+
+class MemoryHistory(History):
+    def open_store(self) -> OpenStore:
+        async def open_empty() -> MemoryStore:
+            return MemoryStore()
+
+        return open_empty
+
+
+class SqliteHistory(History):
+    durable = True
+
+    def open_store(self) -> OpenStore:
+        return lambda: SqliteStore.open(self.directory)
+
+
+@pytest.mark.parametrize("history", [MemoryHistory, SqliteHistory], ids=["memory", "sqlite"])
+def test_store_does_what_its_model_does(history: type[History]) -> None:
+    run_state_machine_as_test(
+        history,
+        settings=settings(
+            max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
