@@ -42,6 +42,9 @@ R = TypeVar("R")
 HEARTBEAT = 300.0
 """How often, in seconds, a service that counts silence saves that it is alive."""
 
+LAST_SAVE = 5.0
+"""How long, in seconds, the end of the service waits to save when that was."""
+
 RETRY_TICK = 1.0
 """How soon, in seconds, a scope is looked at again whose due change could not be saved."""
 
@@ -91,10 +94,13 @@ class Fleet:
             fleet._go_live()
             if policy.idle_after is not None:
                 tasks.create_task(fleet._heartbeat(), name="heartbeat")
-            yield fleet
-            fleet._clockwork.stop()
-            with suppress(NotSaved):
-                await fleet._ledgers.apply(LEDGER.id, partial(book.alive, now=clock.now()))
+            try:
+                yield fleet
+            finally:
+                fleet._clockwork.stop()
+            with suppress(NotSaved, TimeoutError):
+                async with asyncio.timeout(LAST_SAVE):
+                    await fleet._ledgers.apply(LEDGER.id, partial(book.alive, now=clock.now()))
 
     # Reading the store into the replica.
 

@@ -1,0 +1,64 @@
+"""The clockwork wakes scopes at their moments and costs nothing while nothing is due."""
+
+from datetime import timedelta
+
+from forewarn.clock import ManualClock
+from forewarn.fleet.clockwork import Clockwork
+from tests.fleet.stage import TEN
+
+MINUTE = timedelta(minutes=1)
+
+
+def test_scopes_are_woken_in_order_of_their_moments() -> None:
+    """The earliest comes first, each once."""
+    clock = ManualClock(TEN)
+    woken: list[str] = []
+    clockwork = Clockwork(clock, woken.append)
+    clockwork.set("late", TEN + 3 * MINUTE)
+    clockwork.set("early", TEN + MINUTE)
+    clockwork.set("later", TEN + 9 * MINUTE)
+    clock.set(TEN + 5 * MINUTE)
+    assert woken == ["early", "late"]
+    assert clock.next_moment == TEN + 9 * MINUTE
+
+
+def test_new_moment_of_a_scope_replaces_the_old_one() -> None:
+    """A moment that was moved or taken back wakes nobody."""
+    clock = ManualClock(TEN)
+    woken: list[str] = []
+    clockwork = Clockwork(clock, woken.append)
+    clockwork.set("moved", TEN + MINUTE)
+    clockwork.set("moved", TEN + 4 * MINUTE)
+    clockwork.set("taken-back", TEN + MINUTE)
+    clockwork.set("taken-back", None)
+    clock.set(TEN + 3 * MINUTE)
+    assert woken == []
+    clock.set(TEN + 4 * MINUTE)
+    assert woken == ["moved"]
+
+
+def test_thousands_of_waiting_scopes_need_one_timer() -> None:
+    """Nothing is polled: the clock knows of the earliest moment only."""
+    clock = ManualClock(TEN)
+    clockwork = Clockwork(clock, lambda _: None)
+    for n in range(5_000):
+        clockwork.set(f"scope-{n}", TEN + n * MINUTE + MINUTE)
+    assert (clock.waiting, clock.next_moment) == (1, TEN + MINUTE)
+    clockwork.stop()
+    assert clock.waiting == 0
+
+
+def test_scope_may_set_its_next_moment_while_it_is_woken() -> None:
+    """Waking and setting go hand in hand."""
+    clock, woken = ManualClock(TEN), []
+
+    def wake(scope: str) -> None:
+        woken.append((scope, clock.now()))
+        if len(woken) < 3:
+            clockwork.set(scope, clock.now() + MINUTE)
+
+    clockwork = Clockwork(clock, wake)
+    clockwork.set("again", TEN + MINUTE)
+    for n in range(1, 6):
+        clock.set(TEN + n * MINUTE)
+    assert woken == [("again", TEN + n * MINUTE) for n in (1, 2, 3)]

@@ -1,0 +1,329 @@
+"""Carrying out: begun is saved before the platform is asked, the outcome after, and a crash loses and doubles nothing."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from forewarn.clock import ManualClock
+from forewarn.core.event import EventType, ImpactState, State
+from forewarn.core.impact import Done, Failed, NotBegun, Retry, Unknown
+from forewarn.core.journal import Did, Entry
+from forewarn.core.scope import Scope, ScopeKind
+from forewarn.core.work import resolve, retry
+from forewarn.platform.port import Work
+from forewarn.platform.simulated import SimulatedPlatform
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import JournalQuery, Key, Kind
+from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, until, vm, web
+
+MINUTE = timedelta(minutes=1)
+WEB = Key(Kind.SCOPE, "web")
+
+
+def batch() -> Scope:
+    """Low-priority VMs."""
+    return scope("batch", *(vm(f"batch_{n}", host=f"hv-{n}") for n in range(3)), low_priority=True)
+
+
+LIFE = [
+    pytest.param(EventType.FREEZE, 15 * MINUTE, timedelta(seconds=9), id="Freeze"),
+    pytest.param(EventType.REBOOT, 15 * MINUTE, timedelta(seconds=60), id="Reboot"),
+    pytest.param(EventType.REDEPLOY, 10 * MINUTE, timedelta(seconds=120), id="Redeploy"),
+    pytest.param(EventType.PREEMPT, timedelta(seconds=30), timedelta(seconds=10), id="Preempt"),
+    pytest.param(EventType.TERMINATE, 5 * MINUTE, timedelta(seconds=10), id="Terminate"),
+]
+
+
+@pytest.mark.parametrize(("type_", "notice", "duration"), LIFE)
+async def test_event_lives_from_notice_to_end(type_: EventType, notice: timedelta, duration: timedelta) -> None:
+    """It is Scheduled for its notice, Started for as long as the work takes, and then gone."""
+    clock = ManualClock(TEN)
+    async with running(batch(), clock=clock) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(type_, "batch_0"))
+        await fleet.advance(notice - timedelta(seconds=1))
+        assert fleet.find_event(id_)[1].state is State.SCHEDULED
+        await fleet.advance(timedelta(seconds=1))
+        assert fleet.find_event(id_)[1].state is State.STARTED
+        await fleet.advance(duration - timedelta(seconds=1))
+        assert fleet.find_event(id_)[1].state is State.STARTED
+        await fleet.advance(timedelta(seconds=1))
+        assert fleet.replica.scope("batch").events == ()
+        left = [vm.name for vm in fleet.replica.scope("batch").roster]
+        assert left == (["batch_1", "batch_2"] if type_.takes_away else ["batch_0", "batch_1", "batch_2"])
+
+
+async def test_freeze_lasts_as_long_as_its_event_says() -> None:
+    """The duration that the guests were told is the one that happens."""
+    async with running(web()) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.FREEZE, "web-0", duration=timedelta(seconds=3)))
+        await fleet.approve("web", "web-0", [id_])
+        await fleet.advance(timedelta(seconds=2))
+        assert fleet.find_event(id_)[1].state is State.STARTED
+        await fleet.advance(timedelta(seconds=1))
+        assert fleet.replica.scope("web").events == ()
+
+
+async def test_redeployed_vm_is_on_another_host_of_the_fleet() -> None:
+    """Redeploy moves, as the platform's outcome says."""
+    clock = ManualClock(TEN)
+    platform = SimulatedPlatform(clock, hosts=lambda: ("hv-0", "hv-1", "hv-2"))
+    async with running(web(), clock=clock, platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REDEPLOY, "web-2"))
+        await fleet.approve("web", "web-5", [id_])
+        await fleet.advance(2 * MINUTE)
+        assert fleet.replica.scope("web").vm("web-2").host == "hv-0"
+
+
+async def test_scope_of_a_standalone_vm_goes_with_it() -> None:
+    """Nothing is left of a standalone VM that was taken away."""
+    alone = scope("alone", vm("alone"), kind=ScopeKind.STANDALONE)
+    store = MemoryStore()
+    async with running(alone, store=store) as fleet:
+        await fleet.schedule(ask(EventType.TERMINATE, "alone"))
+        await fleet.advance(6 * MINUTE)
+        assert list(fleet.replica.views()) == []
+        assert [row.entry.did for row in await journal(store, Key(Kind.SCOPE, "alone"))][-4:] == [
+            Did.IMPACT_DONE,
+            Did.VM_REMOVED,
+            Did.COMPLETED,
+            Did.SCOPE_REMOVED,
+        ]
+
+
+async def test_platform_is_asked_only_after_begun_is_saved() -> None:
+    """Effects follow facts: when the platform hears of work, the store has it as begun."""
+    store, seen = MemoryStore(), []
+
+    class Watching(SimulatedPlatform):
+        async def carry_out(self, work: Work) -> Done | Failed | Retry:
+            rows = await store.journal(JournalQuery(key=WEB, limit=10_000))
+            seen.append((work.vm, [row.entry.did for row in rows if work.vm in row.entry.vms][-1]))
+            return Done()
+
+    async with running(web(), store=store, platform=Watching(ManualClock(TEN))) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", "web-3"))
+        await fleet.approve("web", "web-0", [id_])
+        await until(lambda: fleet.replica.scope("web").events == ())
+    assert seen == [("web-0", Did.IMPACT_BEGUN), ("web-3", Did.IMPACT_BEGUN)]
+
+
+async def test_work_that_is_put_off_is_tried_again_when_its_time_has_come() -> None:
+    """Retry says when; each attempt is counted."""
+    clock = ManualClock(TEN)
+    platform = SimulatedPlatform(clock)
+    platform.tell("web/web-0", Retry(after=5 * MINUTE, why="host is busy"))
+    async with running(web(), clock=clock, platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        await fleet.approve("web", "web-0", [id_])
+        await fleet.advance(MINUTE)
+        assert fleet.find_event(id_)[1].impacts[0].state is ImpactState.RETRY
+        await fleet.advance(5 * MINUTE)
+        assert fleet.find_event(id_)[1].impacts[0].state is ImpactState.BEGUN
+        await fleet.advance(MINUTE)
+        assert fleet.replica.scope("web").events == ()
+    assert [ran.work.attempt for ran in platform.ledger] == [1, 2]
+
+
+async def test_failed_work_waits_for_a_person_who_has_it_done_again() -> None:
+    """The event stays Started until somebody decides."""
+    clock = ManualClock(TEN)
+    platform = SimulatedPlatform(clock)
+    platform.tell("web/web-0", Failed("no such domain"))
+    async with running(web(), clock=clock, platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        await fleet.approve("web", "web-0", [id_])
+        await fleet.advance(timedelta(days=3))
+        failed = fleet.find_event(id_)[1]
+        assert (failed.state, failed.impacts[0].why) == (State.STARTED, "no such domain")
+        await fleet.apply("web", lambda value: retry(value, id_, "web-0", by="operator:test", now=clock.now()))
+        await fleet.advance(MINUTE)
+        assert fleet.replica.scope("web").events == ()
+
+
+async def test_platform_that_breaks_has_failed() -> None:
+    """An exception of the platform is an outcome like any other, and nothing else suffers."""
+
+    class Broken(SimulatedPlatform):
+        async def carry_out(self, work: Work) -> Done | Failed | Retry:
+            raise OSError("no route to the hypervisor")
+
+    async with running(web(), platform=Broken(ManualClock(TEN))) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        await fleet.approve("web", "web-0", [id_])
+        await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.FAILED)
+        assert "no route to the hypervisor" in fleet.find_event(id_)[1].impacts[0].why
+
+
+async def test_outcome_is_saved_once_the_disk_has_room_again() -> None:
+    """What the platform did is not forgotten because the disk was full for a while."""
+    store, clock = FailingStore(), ManualClock(TEN)
+    release = asyncio.Event()
+
+    class Slow(SimulatedPlatform):
+        async def carry_out(self, work: Work) -> Done | Failed | Retry:
+            await release.wait()
+            return await super().carry_out(work)
+
+    platform = Slow(clock, durations=dict.fromkeys(EventType, timedelta(0)))
+    async with running(web(), store=store, clock=clock, platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        await fleet.approve("web", "web-0", [id_])
+        await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.BEGUN)
+        store.full = True
+        release.set()
+        await until(lambda: len(platform.ledger) == 1)
+        assert fleet.find_event(id_)[1].state is State.STARTED
+        store.full = False
+        await until(lambda: fleet.replica.scope("web").events == ())
+    assert len(platform.ledger) == 1
+
+
+class Forgetful:
+    """A platform that cannot tell what it did, and on which doing twice would do harm."""
+
+    repeatable = False
+
+    def __init__(self, answer: Done | NotBegun | Unknown) -> None:
+        self.answer = answer
+        self.given: list[Work] = []
+        self.hang = True
+
+    async def carry_out(self, work: Work) -> Done:
+        self.given.append(work)
+        if self.hang:
+            await asyncio.Event().wait()
+        return Done()
+
+    async def probe(self, work: Work) -> Done | NotBegun | Unknown:
+        return self.answer
+
+
+async def crashed_while_begun(store: MemoryStore, platform: Forgetful) -> str:
+    """Bring an event to where its work has begun, and end the process."""
+    async with running(web(), store=store, platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        await fleet.approve("web", "web-0", [id_])
+        await until(lambda: len(platform.given) == 1)
+    platform.hang = False
+    return id_
+
+
+@pytest.mark.parametrize(
+    ("answer", "given"), [pytest.param(Done(), 1, id="done"), pytest.param(NotBegun(), 2, id="not-begun")]
+)
+async def test_after_a_crash_the_platform_is_asked_what_became_of_begun_work(
+    answer: Done | NotBegun, given: int
+) -> None:
+    """Done is recorded, not repeated; what had not begun is carried out."""
+    store, platform = MemoryStore(), Forgetful(answer)
+    await crashed_while_begun(store, platform)
+    async with running(store=store, platform=platform) as fleet:
+        await until(lambda: fleet.replica.scope("web").events == ())
+    assert len(platform.given) == given
+    assert len({work.id for work in platform.given}) == 1
+
+
+async def test_after_a_crash_unknown_work_is_not_repeated_but_shown_and_resolved_by_a_person() -> None:
+    """The event stays Started with its impact unknown until somebody decides."""
+    store, platform = MemoryStore(), Forgetful(Unknown("no record of it"))
+    id_ = await crashed_while_begun(store, platform)
+    async with running(store=store, platform=platform) as fleet:
+        await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.UNKNOWN)
+        assert fleet.find_event(id_)[1].state is State.STARTED
+        await fleet.apply(
+            "web",
+            lambda value: resolve(value, id_, fleet.conditions, by="operator:test", why="looked at it", now=TEN),
+        )
+        assert fleet.replica.scope("web").events == ()
+    assert len(platform.given) == 1
+    assert (await journal(store, WEB))[-1].entry.did is Did.FAILED
+
+
+async def test_after_a_crash_unknown_work_is_repeated_on_a_repeatable_platform() -> None:
+    """A platform that says that repeating does no harm is given the work again."""
+    store, platform = MemoryStore(), Forgetful(Unknown())
+    await crashed_while_begun(store, platform)
+    platform.repeatable = True
+    async with running(store=store, platform=platform) as fleet:
+        await until(lambda: fleet.replica.scope("web").events == ())
+    assert [work.attempt for work in platform.given] == [1, 2]
+
+
+class MortalStore(MemoryStore):
+    """A store whose process dies right before or right after its n-th save."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lives: int | None = None
+        self.before = False
+        self.dead = asyncio.Event()
+
+    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if self.lives is None:
+            return await super().save(key, value, entries, expected=expected)
+        if self.lives == 0 and self.before:
+            await self._die()
+        revision = await super().save(key, value, entries, expected=expected)
+        self.lives -= 1
+        if self.lives < 0:
+            await self._die()
+        return revision
+
+    async def _die(self) -> None:
+        self.dead.set()
+        await asyncio.Event().wait()
+
+
+async def rollout(store: MortalStore, platform: SimulatedPlatform, clock: ManualClock) -> None:
+    """Ask for a reboot of all VMs (asking twice does nothing twice) and let everything happen."""
+    async with running(web(), store=store, platform=platform, clock=clock) as fleet:
+        await fleet.schedule(ask(EventType.REBOOT, *(f"web-{n}" for n in range(6))))
+        await fleet.advance(timedelta(hours=1))
+
+
+async def lived_through(store: MortalStore, platform: SimulatedPlatform, clock: ManualClock) -> bool:
+    """Run the rollout until it is done or the process dies; tell which."""
+    work = asyncio.ensure_future(rollout(store, platform, clock))
+    death = asyncio.ensure_future(store.dead.wait())
+    done, _ = await asyncio.wait((work, death), return_when=asyncio.FIRST_COMPLETED)
+    for task in (work, death):
+        task.cancel()
+    await asyncio.gather(work, death, return_exceptions=True)
+    store.lives = None
+    return work in done
+
+
+@pytest.mark.parametrize("before", [pytest.param(True, id="before-it"), pytest.param(False, id="after-it")])
+async def test_crash_at_any_save_leaves_a_state_from_which_it_goes_on(before: bool) -> None:
+    """The process dies at each single save of a rollout, before it or after it, and another one finishes it."""
+    crashes = 0
+    for lives in range(200):
+        store, clock = MortalStore(), ManualClock(TEN)
+        platform = SimulatedPlatform(clock)
+        store.lives, store.before = lives, before
+        if await lived_through(store, platform, clock):
+            break
+        crashes += 1
+        store.dead.clear()
+        assert await lived_through(store, platform, clock)
+        await assert_rolled_out(store, platform)
+    assert crashes >= 10
+
+
+async def assert_rolled_out(store: MortalStore, platform: SimulatedPlatform) -> None:
+    """Every event ended once, every VM was rebooted once, and no two update domains overlapped."""
+    rows = [row.entry for row in await journal(store, WEB)]
+    assert Counter(entry.did for entry in rows if entry.did in (Did.SCHEDULED, Did.STARTED, Did.COMPLETED)) == {
+        Did.SCHEDULED: 3,
+        Did.STARTED: 3,
+        Did.COMPLETED: 3,
+    }
+    assert [entry.did for entry in rows if entry.did in (Did.STARTED, Did.COMPLETED)] == [
+        Did.STARTED,
+        Did.COMPLETED,
+    ] * 3
+    assert [entry.n for entry in rows] == list(range(1, len(rows) + 1))
+    assert Counter(ran.work.vm for ran in platform.ledger) == dict.fromkeys((f"web-{n}" for n in range(6)), 1)

@@ -1,0 +1,173 @@
+"""One queue per record: all that wait are saved at once, each gets its own answer, and conflicts are decided again."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from forewarn.core.approval import approve
+from forewarn.core.change import Change
+from forewarn.core.errors import UnknownEvent, UnknownVm
+from forewarn.core.event import EventType, State
+from forewarn.core.inventory import add_vm, change_scope, remove_scope
+from forewarn.core.journal import Did
+from forewarn.core.scope import ApprovalRule, Scope
+from forewarn.fleet.errors import NoSuchScope, NotSaved, ScopeExists
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import Key, Kind
+from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, vm, web
+
+WEB = Key(Kind.SCOPE, "web")
+
+
+async def test_commands_that_wait_together_are_saved_together() -> None:
+    """Two hundred approvals at once need no more than a few saves, and every one of them counts."""
+    store = FailingStore()
+    crowd = scope("crowd", *(vm(f"vm-{n}") for n in range(200)), approval=ApprovalRule.ALL)
+    async with running(crowd, store=store) as fleet:
+        ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, *(f"vm-{n}" for n in range(200))))
+        before = store.saves
+        await asyncio.gather(*(fleet.approve("crowd", f"vm-{n}", [event]) for n in range(199)))
+        assert store.saves - before <= 3
+        _, scheduled = fleet.find_event(event)
+        assert (scheduled.state, len(scheduled.approvals)) == (State.SCHEDULED, 199)
+        await fleet.approve("crowd", "vm-199", [event])
+        assert fleet.find_event(event)[1].state is State.STARTED
+
+
+async def test_each_caller_gets_its_own_answer_or_refusal() -> None:
+    """A refused command neither spoils nor hides those beside it."""
+    async with running(web()) as fleet:
+        ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        stranger = "FFFFFFFF-0000-4000-8000-000000000000"
+        answers = await asyncio.gather(
+            fleet.approve("web", "web-1", [stranger]),
+            fleet.approve("web", "nobody", [event]),
+            fleet.approve("web", "web-2", [event]),
+            return_exceptions=True,
+        )
+        assert [type(answer) for answer in answers] == [UnknownEvent, UnknownVm, type(None)]
+        assert [approval.vm for approval in fleet.find_event(event)[1].approvals] == ["web-2"]
+
+
+async def test_mistake_in_one_command_reaches_its_caller_alone() -> None:
+    """A bug in one rule is that caller's error; the record and its neighbours go on."""
+
+    def broken(value: Scope) -> Change[None]:
+        raise ZeroDivisionError(value.id)
+
+    async with running(web()) as fleet:
+        answers = await asyncio.gather(
+            fleet.apply("web", broken),
+            fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=TEN)),
+            return_exceptions=True,
+        )
+        assert [type(answer) for answer in answers] == [ZeroDivisionError, type(None)]
+        assert fleet.replica.scope("web").vm("web-6")
+
+
+async def test_you_read_your_own_writes() -> None:
+    """When a command returns, the replica has its outcome."""
+    async with running(web()) as fleet:
+        await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        assert [event.vms for event in fleet.replica.scope("web").events] == [("web-0",)]
+
+
+async def test_conflict_with_another_process_is_decided_again_on_the_newer_value() -> None:
+    """What somebody else saved in between is kept, and our command applies to it."""
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet:
+        record = await store.load(WEB)
+        assert record is not None
+        theirs = change_scope(
+            msgspec.json.decode(record.value, type=Scope),
+            fleet.conditions,
+            by="other",
+            now=TEN,
+            approval=ApprovalRule.ALL,
+        )
+        saving = fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=TEN))
+        await asyncio.gather(
+            store.save(WEB, msgspec.json.encode(theirs.scope), theirs.entries, expected=record.revision), saving
+        )
+        saved = fleet.replica.scope("web")
+        assert (saved.approval, saved.vm("web-6").name) == (ApprovalRule.ALL, "web-6")
+        assert [row.entry.n for row in await journal(store, WEB)] == [1, 2, 3]
+
+
+async def test_nothing_changes_when_the_store_cannot_save() -> None:
+    """A full disk refuses the command; the replica still shows what is saved, and it works again later."""
+    store = FailingStore()
+    async with running(web(), store=store) as fleet:
+        store.full = True
+        with pytest.raises(NotSaved, match="no room left"):
+            await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        assert fleet.replica.scope("web").events == ()
+        store.full = False
+        await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        assert len(fleet.replica.scope("web").events) == 1
+
+
+async def test_command_that_changes_nothing_is_not_saved() -> None:
+    """A repeated approval costs no write."""
+    store = FailingStore()
+    async with running(web(), store=store) as fleet:
+        ((_, event),) = await fleet.schedule(ask(EventType.FREEZE, "web-0"))
+        await fleet.hold(by="test", reason="so that it stays Scheduled")
+        await fleet.approve("web", "web-0", [event])
+        before = store.saves
+        await fleet.approve("web", "web-1", [event])
+        assert store.saves == before
+
+
+async def test_caller_who_gives_up_does_not_disturb_the_others() -> None:
+    """A cancelled caller leaves the queue in order."""
+    async with running(web()) as fleet:
+        gone = asyncio.ensure_future(fleet.apply("web", lambda value: approve_nothing(value)))
+        stays = asyncio.ensure_future(fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="t", now=TEN)))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await stays
+        assert gone.cancelled()
+        assert fleet.replica.scope("web").vm("web-6").name == "web-6"
+
+
+def approve_nothing(value: Scope) -> Change[None]:
+    """A command without effect."""
+    return Change(value, (), None)
+
+
+async def test_scope_is_made_once_and_can_be_made_again_after_removal() -> None:
+    """Creating needs absence; a removed scope is gone from the replica and its name is free."""
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet:
+        with pytest.raises(ScopeExists):
+            await fleet.create_scope(web(), by="test")
+        await fleet.apply("web", lambda value: remove_scope(value, by="test", now=TEN))
+        with pytest.raises(NoSuchScope):
+            await fleet.approve("web", "web-0", [])
+        await fleet.create_scope(web(), by="test")
+        assert [row.entry.did for row in await journal(store, WEB)] == [
+            Did.SCOPE_CREATED,
+            Did.SCOPE_REMOVED,
+            Did.SCOPE_CREATED,
+        ]
+        assert len(fleet.replica.scope("web").roster) == 6
+
+
+async def test_request_over_several_scopes_changes_none_if_one_refuses() -> None:
+    """All scopes are asked before the first is changed."""
+    spare = scope("spare", vm("spare-0"), low_priority=True)
+    async with running(web(), spare) as fleet:
+        with pytest.raises(Exception, match="regular priority"):
+            await fleet.schedule(ask(EventType.PREEMPT, "spare-0", "web-0"))
+        assert [view.scope.events for view in fleet.replica.views() if view.scope] == [(), ()]
+
+
+async def test_approval_reaches_its_own_scope_only() -> None:
+    """A VM cannot approve another scope's event."""
+    async with running(web(), scope("other", vm("other-0"))) as fleet:
+        ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        with pytest.raises(UnknownEvent):
+            await fleet.apply("other", lambda value: approve(value, "other-0", [event], fleet.conditions, now=TEN))
+        assert fleet.find_event(event)[1].state is State.SCHEDULED

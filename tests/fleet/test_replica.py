@@ -1,0 +1,116 @@
+"""The replica finds scopes, VMs and callers, and never goes back to an older value."""
+
+import msgspec
+import pytest
+
+from forewarn.core.scope import Scope
+from forewarn.core.vm import Roster
+from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
+from forewarn.fleet.replica import Replica, View
+from tests.fleet.stage import scope, vm, web
+
+
+def replica_of(*scopes: Scope) -> Replica:
+    """Make a replica that has taken these scopes."""
+    replica = Replica()
+    for revision, value in enumerate(scopes, start=1):
+        replica.take(value.id, value, revision)
+    return replica
+
+
+def test_vm_is_found_by_its_full_name_and_by_its_bare_name_where_that_is_unambiguous() -> None:
+    """`FrontEnd_IN_0` exists in every cloud service, so the scope's name can be put before it."""
+    replica = replica_of(scope("shop", vm("FrontEnd_IN_0"), vm("Only_IN_0")), scope("bank", vm("FrontEnd_IN_0")))
+    view, found = replica.find("bank/FrontEnd_IN_0")
+    assert (view.id, found.name) == ("bank", "FrontEnd_IN_0")
+    assert replica.find("only_in_0")[0].id == "shop"
+    with pytest.raises(AmbiguousVm, match="shop/FrontEnd_IN_0 or bank/FrontEnd_IN_0"):
+        replica.find("FrontEnd_IN_0")
+    with pytest.raises(NoSuchVm):
+        replica.find("shop/nobody")
+    with pytest.raises(NoSuchScope):
+        replica.find("nowhere/FrontEnd_IN_0")
+
+
+def test_caller_is_known_by_network_and_address() -> None:
+    """The same address in another network is another VM."""
+    replica = replica_of(
+        scope("blue", vm("b", ip="10.0.0.1", network="blue")), scope("red", vm("r", ip="10.0.0.1", network="red"))
+    )
+    found = replica.at("red", "10.0.0.1")
+    assert found is not None
+    assert found[1].name == "r"
+    assert replica.at("red", "10.0.0.2") is None
+    assert replica.at("green", "10.0.0.1") is None
+
+
+def test_address_that_two_records_claim_belongs_to_neither() -> None:
+    """As soon as one of them lets go, the other is served."""
+    replica = replica_of(scope("one", vm("a", ip="10.0.0.1")), scope("two", vm("b", ip="10.0.0.1")))
+    assert replica.at("default", "10.0.0.1") is None
+    assert [found.name for _, found in replica.claims("default", "10.0.0.1")] == ["a", "b"]
+    replica.take("one", scope("one", vm("a", ip="10.0.0.9")), 7)
+    found = replica.at("default", "10.0.0.1")
+    assert found is not None
+    assert found[1].name == "b"
+
+
+def test_older_revision_is_ignored() -> None:
+    """Own saves and the watch may bring the same value twice, or an old one late."""
+    replica = replica_of(web())
+    newer = msgspec.structs.replace(web(), incarnation=5)
+    assert replica.take("web", newer, 9) is not None
+    assert replica.take("web", web(), 9) is None
+    assert replica.take("web", web(), 8) is None
+    assert replica.newest("web") == (newer, 9)
+
+
+def test_removed_scope_leaves_no_name_and_no_address_behind() -> None:
+    """The indexes follow."""
+    replica = replica_of(web())
+    assert replica.vms == 6
+    replica.take("web", None, 2)
+    assert replica.vms == 0
+    assert replica.at("default", "10.0.0.1") is None
+    assert replica.newest("web") == (None, None)
+    with pytest.raises(NoSuchVm):
+        replica.find("web-0")
+
+
+def test_vm_that_comes_changes_or_goes_is_found_as_it_is_now() -> None:
+    """Only the VMs that differ are indexed anew."""
+    replica = replica_of(web())
+    first, *rest = web().roster.vms
+    moved = msgspec.structs.replace(first, addresses=vm("x", ip="10.0.9.9").addresses)
+    changed = msgspec.structs.replace(web(), roster=Roster((moved, *rest[:-1], vm("web-9", ip="10.0.0.99"))))
+    replica.take("web", changed, 2)
+    names = [(ip, found[1].name if (found := replica.at("default", ip)) else None) for ip in ADDRESSES]
+    assert names == [("10.0.0.1", None), ("10.0.9.9", "web-0"), ("10.0.0.6", None), ("10.0.0.99", "web-9")]
+
+
+ADDRESSES = ("10.0.0.1", "10.0.9.9", "10.0.0.6", "10.0.0.99")
+
+
+def test_waiters_are_called_once_when_the_document_changes_and_not_before() -> None:
+    """What changes neither epoch nor incarnation changes no document."""
+    view, called = View("web"), []
+    view.take(web(), 1)
+    view.wait_for_change(lambda: called.append("waited"))
+    dropped = lambda: called.append("dropped")  # noqa: E731 - the same object is forgotten again
+    view.wait_for_change(dropped)
+    view.forget(dropped)
+    view.prepared["2020-07-01"] = b"..."
+    view.take(msgspec.structs.replace(web(), entries=3), 2)
+    assert (called, view.prepared) == ([], {"2020-07-01": b"..."})
+    view.take(msgspec.structs.replace(web(), incarnation=2), 3)
+    view.take(msgspec.structs.replace(web(), incarnation=3), 4)
+    assert (called, view.prepared) == (["waited"], {})
+
+
+def test_waiters_are_called_when_the_scope_goes() -> None:
+    """Nobody waits for a scope that is no more."""
+    view, called = View("web"), []
+    view.take(web(), 1)
+    view.wait_for_change(lambda: called.append("gone"))
+    view.take(None, 2)
+    assert called == ["gone"]

@@ -1,0 +1,259 @@
+"""The fleet as a whole: enablement, holds, manual time, ports, and going on after a restart."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from forewarn.clock import ManualClock, SystemClock
+from forewarn.core.conditions import PRODUCTION, Policy
+from forewarn.core.errors import Invalid
+from forewarn.core.event import EventType, State
+from forewarn.core.journal import Did
+from forewarn.fleet.errors import AddressTaken, NoSuchEvent, TimeIsReal
+from forewarn.fleet.ledger import LEDGER, manual_start
+from forewarn.fleet.service import Fleet
+from forewarn.store.memory import MemoryStore
+from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, until, vm, web
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+async def asked(fleet: Fleet, scope_id: str = "web") -> None:
+    """Let a guest of the scope ask, as the endpoint does."""
+    noted = fleet.note_request(fleet.replica.view(scope_id))
+    if noted is not None:
+        await noted
+
+
+async def test_first_request_enables_and_the_next_ones_save_nothing() -> None:
+    """A scope that asks once a second costs one save an hour."""
+    store = FailingStore()
+    async with running(web(), store=store, policy=PRODUCTION) as fleet:
+        await asyncio.gather(*(asked(fleet) for _ in range(50)))
+        assert fleet.replica.scope("web").enabled
+        before = store.saves
+        for _ in range(59):
+            await fleet.advance(MINUTE)
+            await asked(fleet)
+        moved = store.saves - before
+        assert fleet.replica.scope("web").seen_at == TEN
+        assert moved == 59  # the manual clock's own position, and nothing else
+        await fleet.advance(2 * MINUTE)
+        await asked(fleet)
+        await until(lambda: fleet.replica.scope("web").seen_at == TEN + 61 * MINUTE)
+
+
+async def test_silence_of_a_day_switches_off_and_requests_that_were_not_saved_count() -> None:
+    """The clockwork looks at the newest request, not at the saved one."""
+    async with running(web(), policy=PRODUCTION) as fleet:
+        await asked(fleet)
+        await fleet.advance(30 * MINUTE)
+        await asked(fleet)
+        await fleet.advance(24 * HOUR - timedelta(seconds=1))
+        assert fleet.replica.scope("web").enabled
+        await fleet.advance(timedelta(seconds=1))
+        assert not fleet.replica.scope("web").enabled
+        epoch = fleet.replica.scope("web").epoch
+        await asked(fleet)
+        again = fleet.replica.scope("web")
+        assert (again.enabled, again.incarnation) == (True, 1)
+        assert again.epoch != epoch
+
+
+async def test_time_without_the_service_does_not_count_as_silence() -> None:
+    """Twenty hours of service, three days of outage, and four hours of service are one day of silence."""
+    store, clock = MemoryStore(), ManualClock(TEN)
+    async with running(web(), store=store, clock=clock, policy=PRODUCTION) as fleet:
+        await asked(fleet)
+        await fleet.advance(20 * HOUR)
+    clock.set(clock.now() + timedelta(days=3))
+    async with running(store=store, clock=clock, policy=PRODUCTION) as fleet:
+        await fleet.advance(4 * HOUR - MINUTE)
+        assert fleet.replica.scope("web").enabled
+        await fleet.advance(MINUTE)
+        assert not fleet.replica.scope("web").enabled
+
+
+async def test_guests_are_answered_although_nothing_can_be_saved() -> None:
+    """A full disk does not blind the guests; the next request tries again."""
+    store = FailingStore()
+    async with running(web(), store=store, policy=PRODUCTION) as fleet:
+        store.full = True
+        await asked(fleet)
+        assert not fleet.replica.scope("web").enabled
+        store.full = False
+        await asked(fleet)
+        assert fleet.replica.scope("web").enabled
+
+
+async def test_due_event_starts_when_the_disk_has_room_again() -> None:
+    """What became due while nothing could be saved is not forgotten."""
+    store, clock = FailingStore(), ManualClock(TEN)
+    async with running(web(), store=store, clock=clock) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        store.full = True
+        clock.set(TEN + HOUR)
+        await asyncio.sleep(0)
+        assert fleet.find_event(id_)[1].state is State.SCHEDULED
+        store.full = False
+        await until(lambda: fleet.find_event(id_)[1].state is State.STARTED)
+
+
+async def test_hold_on_the_whole_fleet_stops_what_is_planned_and_release_lets_it_go() -> None:
+    """Everything that became due meanwhile starts on release."""
+    async with running(web(), scope("other", vm("other-0"))) as fleet:
+        await fleet.hold(by="operator:test", reason="storm")
+        pairs = await fleet.schedule(ask(EventType.REBOOT, "web-0", "other-0"))
+        ((_, restart),) = await fleet.schedule(ask(EventType.REBOOT, "web-1", number=2, failure=True))
+        await fleet.advance(HOUR)
+        assert [fleet.find_event(id_)[1].state for _, id_ in pairs] == [State.SCHEDULED, State.SCHEDULED]
+        with pytest.raises(NoSuchEvent):
+            fleet.find_event(restart)
+        await fleet.release(by="operator:test")
+        await until(lambda: all(fleet.find_event(id_)[1].state is State.STARTED for _, id_ in pairs))
+
+
+async def test_hold_survives_a_restart() -> None:
+    """The ledger is a record like any other."""
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet:
+        await fleet.hold(by="operator:test", reason="storm")
+    async with running(store=store) as fleet:
+        assert fleet.conditions.held is not None
+        assert fleet.conditions.held.reason == "storm"
+
+
+async def test_advance_runs_everything_on_the_way_at_its_own_moment() -> None:
+    """One leap of an hour gives the same journal as many small steps."""
+
+    async def story(*steps: timedelta) -> list[tuple[datetime, Did, tuple[str, ...]]]:
+        store = MemoryStore()
+        async with running(web(), store=store) as fleet:
+            await fleet.schedule(ask(EventType.REBOOT, *(f"web-{n}" for n in range(6))))
+            for step in steps:
+                await fleet.advance(step)
+        return [(row.entry.at, row.entry.did, row.entry.vms) for row in await journal(store) if row.key != LEDGER]
+
+    leap = await story(HOUR)
+    assert leap == await story(*[timedelta(seconds=30)] * 120)
+    ended = [(at - TEN, vms) for at, did, vms in leap if did is Did.COMPLETED]
+    assert ended == [
+        (16 * MINUTE, ("web-0", "web-3")),
+        (17 * MINUTE, ("web-1", "web-4")),
+        (18 * MINUTE, ("web-2", "web-5")),
+    ]
+
+
+async def test_advance_to_next_stops_at_each_change_and_stays_where_nothing_is_left() -> None:
+    """It goes from moment to moment."""
+    async with running(web()) as fleet:
+        await fleet.schedule(ask(EventType.FREEZE, "web-0"))
+        moments = [await fleet.advance_to_next() for _ in range(3)]
+        assert [moment - TEN for moment in moments] == [
+            15 * MINUTE,
+            15 * MINUTE + timedelta(seconds=9),
+            15 * MINUTE + timedelta(seconds=9),
+        ]
+
+
+async def test_manual_clock_goes_on_where_it_was() -> None:
+    """Its position is saved before anything happens there, so it never goes back."""
+    store = MemoryStore()
+    assert await manual_start(store, now=TEN) == TEN
+    async with running(web(), store=store) as fleet:
+        await fleet.advance(90 * MINUTE)
+    assert await manual_start(store, now=TEN + MINUTE) == TEN + 90 * MINUTE
+
+
+async def test_real_time_cannot_be_moved() -> None:
+    """The refusal says how to get a clock that can."""
+    async with running(web(), clock=SystemClock()) as fleet:
+        with pytest.raises(TimeIsReal, match="--manual-time"):
+            await fleet.advance(MINUTE)
+
+
+async def test_event_that_became_due_while_the_service_was_down_starts_at_once() -> None:
+    """After a restart the clockwork goes on with what is due."""
+    store, clock = MemoryStore(), ManualClock(TEN)
+    async with running(web(), store=store, clock=clock) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+    clock.set(TEN + HOUR)
+    async with running(store=store, clock=clock) as fleet:
+        await until(lambda: fleet.find_event(id_)[1].state is State.STARTED)
+
+
+async def test_clock_step_back_delays_and_never_reorders() -> None:
+    """The journal's times never go back within a scope."""
+    store = MemoryStore()
+    async with running(web(), store=store, clock=ManualClock(TEN)) as fleet:
+        await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        await fleet.advance(20 * MINUTE)
+    async with running(store=store, clock=ManualClock(TEN - HOUR)) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-1", number=2))
+        assert fleet.find_event(id_)[1].not_before == TEN + 31 * MINUTE
+    times = [row.entry.at for row in await journal(store) if row.key != LEDGER]
+    assert times == sorted(times)
+
+
+async def test_port_is_given_once_and_never_to_another() -> None:
+    """Even a VM that is gone keeps its port, so that no handler ever talks to a stranger."""
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet:
+        await fleet.give_ports({"web/web-0": 8180, "web/web-1": 8181})
+        await fleet.give_ports({"web/web-0": 8180})
+        with pytest.raises(Invalid, match="given to web/web-1"):
+            await fleet.give_ports({"web/web-2": 8181})
+        with pytest.raises(Invalid, match="keeps it"):
+            await fleet.give_ports({"web/web-0": 9000})
+    async with running(store=store) as fleet:
+        assert fleet.ports == {"web/web-0": 8180, "web/web-1": 8181}
+
+
+async def test_taken_address_is_refused() -> None:
+    """Addresses are unique per network."""
+    async with running(web()) as fleet:
+        with pytest.raises(AddressTaken, match="belongs to web/web-0"):
+            await fleet.create_scope(scope("thief", vm("thief", ip="10.0.0.1")), by="test")
+        await fleet.create_scope(scope("other-net", vm("twin", ip="10.0.0.1", network="blue")), by="test")
+
+
+async def test_asking_again_after_a_lost_answer_makes_nothing_twice() -> None:
+    """A request key and a request id each stand for one request."""
+    async with running(web()) as fleet:
+        first = await fleet.schedule(ask(EventType.REBOOT, "web-0", key="k1"))
+        again = await fleet.schedule(ask(EventType.REBOOT, "web-0", number=2, key="k1"))
+        same_id = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        assert first == again == same_id
+        assert len(fleet.replica.scope("web").events) == 1
+
+
+async def test_emptiness_is_known_until_the_first_scope_or_the_end_of_the_first_fleet_file() -> None:
+    """A fleet file fills an empty data directory only."""
+    store = MemoryStore()
+    async with running(store=store) as fleet:
+        assert fleet.is_empty
+        await fleet.mark_filled()
+        assert (fleet.is_empty, fleet.is_filled) == (False, True)
+    async with running(web(), store=MemoryStore()) as fleet:
+        assert (fleet.is_empty, fleet.is_filled) == (False, False)
+
+
+async def test_speed_divides_notice_and_duration_and_leaves_the_clock_alone() -> None:
+    """Dates never lie: it is the policy that is quicker."""
+    quick = msgspec.structs.replace(Policy(enforce_notice=False, idle_after=None), speed=60.0)
+    async with running(web(), policy=quick) as fleet:
+        await asked(fleet)
+        ((_, id_),) = await fleet.schedule(ask(EventType.FREEZE, "web-0", duration=timedelta(seconds=30)))
+        event = fleet.find_event(id_)[1]
+        assert (event.not_before - TEN, event.duration) == (timedelta(seconds=15), timedelta(seconds=0.5))
+
+
+async def test_task_of_the_fleet_that_breaks_ends_the_service_loudly() -> None:
+    """Nothing fails in silence."""
+    with pytest.raises(ZeroDivisionError):
+        async with running(web()) as fleet:
+            fleet.on_change(lambda view: 1 // 0)
+            await fleet.schedule(ask(EventType.REBOOT, "web-0"))
