@@ -1,4 +1,4 @@
-"""Carrying out: begun is saved before the platform is asked, the outcome after, and a crash loses and doubles nothing."""
+"""Carrying out: begun is saved before the platform is asked, the outcome after; a crash loses and doubles nothing."""
 
 import asyncio
 from collections import Counter

@@ -63,7 +63,7 @@ async def test_mistake_in_one_command_reaches_its_caller_alone() -> None:
             return_exceptions=True,
         )
         assert [type(answer) for answer in answers] == [ZeroDivisionError, type(None)]
-        assert fleet.replica.scope("web").vm("web-6")
+        assert fleet.replica.scope("web").vm("web-6").name == "web-6"
 
 
 async def test_you_read_your_own_writes() -> None:
@@ -123,7 +123,7 @@ async def test_command_that_changes_nothing_is_not_saved() -> None:
 async def test_caller_who_gives_up_does_not_disturb_the_others() -> None:
     """A cancelled caller leaves the queue in order."""
     async with running(web()) as fleet:
-        gone = asyncio.ensure_future(fleet.apply("web", lambda value: approve_nothing(value)))
+        gone = asyncio.ensure_future(fleet.apply("web", approve_nothing))
         stays = asyncio.ensure_future(fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="t", now=TEN)))
         await asyncio.sleep(0)
         gone.cancel()

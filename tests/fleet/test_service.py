@@ -13,6 +13,7 @@ from forewarn.core.event import EventType, State
 from forewarn.core.journal import Did
 from forewarn.fleet.errors import AddressTaken, NoSuchEvent, TimeIsReal
 from forewarn.fleet.ledger import LEDGER, manual_start
+from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
 from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, until, vm, web
@@ -253,7 +254,14 @@ async def test_speed_divides_notice_and_duration_and_leaves_the_clock_alone() ->
 
 async def test_task_of_the_fleet_that_breaks_ends_the_service_loudly() -> None:
     """Nothing fails in silence."""
-    with pytest.raises(ZeroDivisionError):
+
+    def broken(view: View) -> None:
+        raise ZeroDivisionError(view.id)
+
+    async def run() -> None:
         async with running(web()) as fleet:
-            fleet.on_change(lambda view: 1 // 0)
+            fleet.on_change(broken)
             await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+
+    with pytest.raises(ZeroDivisionError):
+        await run()
