@@ -42,3 +42,8 @@ def shortened(text: str, limit: int = TEXT_LENGTH) -> str:
     printable = "".join(char if char.isprintable() and char not in '"\\' else " " for char in text[:limit])
     encoded = printable.encode()
     return printable if len(encoded) <= limit else encoded[: limit - 3].decode(errors="ignore") + "…"
+
+
+def counting_order(name: str) -> tuple[list[str | int], str]:
+    """Return a key that sorts names as people count: web-2 before web-10."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name.casefold())], name

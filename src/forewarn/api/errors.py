@@ -1,0 +1,70 @@
+"""Why a request to the service brought no answer, or a refusal.
+
+ApiError
+├── CannotReach     nobody answers at the URL
+├── NotForewarn     somebody answers, but not as this API does
+├── NoService       no URL was given, and no running service was found on this machine
+├── SeveralServices no URL was given, and more than one service runs on this machine
+├── UnusableToken   the token file is there, but it has no token, or may not be read
+└── Refusal         the service said no
+    └── NotFound    what was named does not exist
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class ApiError(Exception):
+    """The request was not done."""
+
+
+class CannotReach(ApiError):
+    """Nobody answers at the URL."""
+
+    def __init__(self, url: str, why: str) -> None:
+        self.url, self.why = url, why
+        super().__init__(f"cannot reach {url}: {why}")
+
+
+class NotForewarn(ApiError):
+    """Somebody answers at the URL, but not as this API does."""
+
+    def __init__(self, url: str, why: str) -> None:
+        self.url, self.why = url, why
+        super().__init__(f"{url} does not answer as Forewarn's operator API: {why}")
+
+
+class NoService(ApiError):
+    """No service was found on this machine."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"{why}: start one with `forewarn up`, or say where it is with --url or --data")
+
+
+class SeveralServices(ApiError):
+    """More than one service was found on this machine."""
+
+    def __init__(self, directories: tuple[str, ...]) -> None:
+        self.directories = directories
+        super().__init__(f"several services run here: say which with --data, {' or '.join(directories)}")
+
+
+class UnusableToken(ApiError):
+    """The token file is there, but it has no token, or may not be read."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        self.path, self.why = path, why
+        super().__init__(f"no token in {path}: {why}")
+
+
+class Refusal(ApiError):
+    """The service said no. `code` is stable; the message is the service's own sentence."""
+
+    def __init__(self, status: int, code: str, message: str, details: Mapping[str, object]) -> None:
+        self.status, self.code, self.details = status, code, details
+        super().__init__(message)
+
+
+class NotFound(Refusal):
+    """What was named does not exist."""

@@ -1,0 +1,319 @@
+"""The fleet file: a fleet as a person writes it down in TOML, read into the scopes of the rules.
+
+docs/reference/fleet-file.md describes every key.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from importlib.resources import files
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+from uuid import UUID, uuid5
+
+import msgspec
+
+from forewarn.api.written import FleetFileError, Table, Written
+from forewarn.core.event import EventType
+from forewarn.core.limits import VMS_PER_SCOPE
+from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
+from forewarn.core.text import check_name, is_guid
+from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
+
+DEMONSTRATION = "the demonstration fleet"
+DOMAINS = 20
+ADDRESSES = 16
+
+IDS = UUID("5b1f3c0e-6a52-4c07-9f0b-0d1e9f5a2c44")
+"""The namespace of ids that the file does not give: the same names give the same ids, everywhere and always."""
+
+
+class AutoApproved(StrEnum):
+    """The types of events that a scope can approve in advance."""
+
+    REBOOT = EventType.REBOOT.value
+    REDEPLOY = EventType.REDEPLOY.value
+
+
+class Birth(NamedTuple):
+    """What a new scope needs besides the file: the time, and chance."""
+
+    at: datetime
+    new_epoch: Callable[[], str]
+
+
+class Claims:
+    """Names, ids and addresses that stand for one thing each."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, Written] = {}
+
+    def claim(self, what: str, written: Written) -> None:
+        """Refuse what was claimed before. Case makes no difference."""
+        owner = self._owners.setdefault(what.casefold(), written)
+        if owner is not written:
+            raise written.wrong(f"{what} is there already, at {owner.key}")
+
+
+class Home(NamedTuple):
+    """What the VMs of a scope need to know of it, and over what they are spread by their position in it."""
+
+    scope: str
+    kind: ScopeKind
+    scale_set: str | None
+    update_domains: int
+    fault_domains: int
+    hosts: tuple[str, ...]
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of `vms`: it stands for `count` VMs, numbered from 0."""
+
+    name: str
+    count: int
+    vm_id: str | None
+    role_instance: bool
+    update_domain: int | None
+    fault_domain: int | None
+    host: str | None
+    addresses: tuple[Address, ...]
+    first_address: Address | None
+    traits: Traits
+
+
+def read_fleet_file(text: str, *, file: str, birth: Birth) -> tuple[Scope, ...]:
+    """Read the scopes of a fleet file. What is wrong with it is raised as FleetFileError."""
+    try:
+        content = tomllib.loads(text)
+    except ValueError as error:
+        raise FleetFileError(file, "", f"this is not TOML: {error}") from error
+    return read_fleet(content, file=file, birth=birth)
+
+
+def read_fleet(content: Mapping[str, object], *, file: str, birth: Birth) -> tuple[Scope, ...]:
+    """Read the scopes of a fleet that is parsed already."""
+    top = Written(file, "", content).table()
+    defaults = top.get("defaults", _defaults, Traits())
+    written = top.need("scopes", Written.items, "[[scopes]], each with a name and a kind")
+    top.end()
+    claims = Claims()
+    return tuple(_scope(item, defaults, birth, claims) for item in written)
+
+
+def demonstration_fleet(birth: Birth) -> tuple[Scope, ...]:
+    """Return the fleet that comes with Forewarn: a scope of each kind."""
+    text = files("forewarn.api").joinpath("demonstration.toml").read_text(encoding="utf-8")
+    return read_fleet_file(text, file=DEMONSTRATION, birth=birth)
+
+
+def _scope(written: Written, defaults: Traits, birth: Birth, claims: Claims) -> Scope:
+    table = written.table()
+    home = _home(table)
+    claims.claim(f"scope {home.scope}", table.at("name"))
+    traits = _traits(table).over(defaults)
+    placement_group = table.get("placement_group", _guid, _usual_placement_group(home))
+    approval = table.get("approval", lambda rule: rule.choice(ApprovalRule), ApprovalRule.ANY)
+    auto_approve = table.get("auto_approve", _auto_approve, ())
+    vms = _vms(table, home, claims)
+    table.end()
+    with written.checked():
+        return Scope(
+            id=home.scope,
+            kind=home.kind,
+            epoch=birth.new_epoch(),
+            changed_at=birth.at,
+            roster=Roster(vms),
+            traits=traits,
+            scale_set=home.scale_set,
+            placement_group=placement_group,
+            approval=approval,
+            auto_approve=auto_approve,
+        )
+
+
+def _home(table: Table) -> Home:
+    return Home(
+        scope=table.need("name", Written.name, "a name that no other scope has"),
+        kind=table.need("kind", lambda kind: kind.choice(ScopeKind), _kinds()),
+        scale_set=table.get("scale_set", Written.name, None),
+        update_domains=table.get("update_domains", lambda number: number.number(1, DOMAINS), 1),
+        fault_domains=table.get("fault_domains", lambda number: number.number(1, DOMAINS), 1),
+        hosts=table.get("hosts", lambda hosts: tuple(host.name() for host in hosts.items()), ()),
+    )
+
+
+def _kinds() -> str:
+    return ", ".join(f'"{kind.value}"' for kind in ScopeKind)
+
+
+def _usual_placement_group(home: Home) -> str | None:
+    return _derived_id("placement-group", home.scope) if home.kind is ScopeKind.PLACEMENT_GROUP else None
+
+
+def _auto_approve(written: Written) -> tuple[EventType, ...]:
+    return tuple(EventType(item.choice(AutoApproved).value) for item in written.items())
+
+
+TRAITS: dict[str, Callable[[Written], Any]] = {
+    "priority": lambda written: written.choice(Priority),
+    "terminate_notice": Written.duration,
+    "location": Written.text,
+    "zone": Written.text,
+    "resource_group": Written.text,
+    "subscription": Written.text,
+    "os": lambda written: written.choice(Os),
+    "tags": lambda written: {key: tag.text() for key, tag in written.table().entries()},
+}
+"""What a VM can say itself, or take from its scope, or its scope from the fleet."""
+
+
+def _defaults(written: Written) -> Traits:
+    table = written.table()
+    traits = _traits(table)
+    table.end()
+    return traits
+
+
+def _traits(table: Table) -> Traits:
+    return Traits(**{trait: table.get(trait, partial(_trait, trait), None) for trait in TRAITS})
+
+
+def _trait(trait: str, written: Written) -> Any:
+    value = TRAITS[trait](written)
+    with written.checked():
+        Traits(**{trait: value})
+    return value
+
+
+def _vms(table: Table, home: Home, claims: Claims) -> tuple[Vm, ...]:
+    written = table.at("vms")
+    if home.kind is ScopeKind.STANDALONE and not table.has("vms"):
+        written = Written(written.file, written.key, [{}])
+    elif not table.has("vms"):
+        raise written.wrong("this is missing: list the VMs, each with a name, or some with { count = … }")
+    vms: list[Vm] = []
+    for item in written.items():
+        vms += _numbered(item, home, claims, first=len(vms))
+    return tuple(vms)
+
+
+def _numbered(written: Written, home: Home, claims: Claims, *, first: int) -> Iterator[Vm]:
+    table = written.table()
+    entry = _entry(table, home)
+    table.end()
+    for n in range(entry.count):
+        with written.checked():
+            vm = _vm(entry, home, n, position=first + n)
+        claims.claim(f"VM {home.scope}/{vm.name}", table.at("name"))
+        claims.claim(f"vm_id {vm.vm_id}", table.at("vm_id"))
+        for address in vm.addresses:
+            key = "first_address" if entry.first_address else "addresses"
+            claims.claim(f"address {address.ip} in network {address.network}", table.at(key))
+        yield vm
+
+
+def _entry(table: Table, home: Home) -> Entry:
+    is_template = table.has("count")
+    if is_template:
+        for key in ("vm_id", "addresses"):
+            table.refuse(key, "an entry with count stands for several VMs: use first_address, or list them one by one")
+    else:
+        table.refuse("first_address", "this goes with count: use addresses")
+    return Entry(
+        count=table.get("count", lambda count: count.number(1, VMS_PER_SCOPE), 1),
+        name=_template(table, home) if is_template else _single_name(table, home),
+        vm_id=table.get("vm_id", _guid, None),
+        role_instance=table.get("role_instance", Written.flag, home.kind is ScopeKind.CLOUD_SERVICE),
+        update_domain=table.get("update_domain", lambda number: number.number(0, DOMAINS - 1), None),
+        fault_domain=table.get("fault_domain", lambda number: number.number(0, DOMAINS - 1), None),
+        host=table.get("host", Written.name, None),
+        addresses=table.get("addresses", _addresses, ()),
+        first_address=table.get("first_address", _address, None),
+        traits=_traits(table),
+    )
+
+
+def _single_name(table: Table, home: Home) -> str:
+    if home.kind is ScopeKind.STANDALONE:
+        return table.get("name", Written.name, home.scope)
+    return table.need("name", Written.name, "a name that no other VM of the scope has")
+
+
+def _template(table: Table, home: Home) -> str:
+    """Read a name with places for the VM's number, its scale set and its scope."""
+    usual = "{set}_{n}" if home.scale_set is not None else None
+    if usual is not None and not table.has("name"):
+        return table.get("name", Written.text, usual)
+    return table.need("name", partial(_checked_template, home), 'a name with a place for the number, such as "web-{n}"')
+
+
+def _checked_template(home: Home, written: Written) -> str:
+    template = written.text()
+    if "{n}" not in template:
+        raise written.wrong(f'"{template}" has no place for the number: use a name such as "web-{{n}}"')
+    if "{set}" in template and home.scale_set is None:
+        raise written.wrong("{set} stands for scale_set, which this scope does not have")
+    with written.checked():
+        check_name(_filled(template, home, 0), "VM name")
+    return template
+
+
+def _filled(template: str, home: Home, n: int) -> str:
+    places = {"{n}": str(n), "{set}": home.scale_set or "", "{scope}": home.scope}
+    for place, value in places.items():
+        template = template.replace(place, value)
+    return template
+
+
+def _vm(entry: Entry, home: Home, n: int, *, position: int) -> Vm:
+    name = _filled(entry.name, home, n)
+    host = entry.host or (home.hosts[position % len(home.hosts)] if home.hosts else None)
+    addresses = (_later(entry.first_address, n),) if entry.first_address else entry.addresses
+    return Vm(
+        name=name,
+        vm_id=entry.vm_id or _derived_id("vm", home.scope, name),
+        role_instance=entry.role_instance,
+        update_domain=position % home.update_domains if entry.update_domain is None else entry.update_domain,
+        fault_domain=position % home.fault_domains if entry.fault_domain is None else entry.fault_domain,
+        host=host,
+        addresses=addresses,
+        traits=entry.traits,
+    )
+
+
+def _addresses(written: Written) -> tuple[Address, ...]:
+    return tuple(_address(item) for item in written.items())
+
+
+def _address(written: Written) -> Address:
+    """Read an address: the IP alone, or a table that also says its network and MAC."""
+    if isinstance(written.value, str):
+        return _checked_address(written, ip=written.value)
+    table = written.table()
+    ip = table.need("ip", lambda ip: _checked_address(ip, ip=ip.text()).ip, "an IPv4 or IPv6 address")
+    network = table.get("network", Written.name, "default")
+    mac = table.get("mac", Written.text, "")
+    table.end()
+    return _checked_address(written, ip=ip, network=network, mac=mac)
+
+
+def _checked_address(written: Written, **fields: str) -> Address:
+    with written.checked():
+        return Address(**fields)
+
+
+def _later(first: Address, n: int) -> Address:
+    return Address(ip=str(ip_address(first.ip) + n), network=first.network)
+
+
+def _guid(written: Written) -> str:
+    text = written.text()
+    if not is_guid(text):
+        raise written.wrong(f'"{text}" is not allowed: use a GUID such as "{_derived_id("example")}"')
+    return text
+
+
+def _derived_id(*names: str) -> str:
+    return str(uuid5(IDS, "/".join(names)))

@@ -1,0 +1,157 @@
+"""A service on this machine: what it leaves in its data directory, so that programs of the same user find it.
+
+`token` is there for as long as the data; `service.json` only while the service runs. A service that keeps nothing
+(`--ephemeral`) has a directory all the same, below `ephemeral_root`, that goes when the service does.
+"""
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from forewarn.api.errors import NoService, SeveralServices, UnusableToken
+
+SERVICE_FILE = "service.json"
+TOKEN_FILE = "token"  # noqa: S105 - the name of the file, not what is in it
+
+
+class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a running service says of itself in `service.json`."""
+
+    pid: int
+    started_at: datetime
+    version: str
+    operator_url: str
+    link_local_url: str | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process still exists; one that was killed cannot take its file away."""
+        if sys.platform == "win32":  # there is no signal there that only asks
+            return True
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except OSError:
+            return True
+        return True
+
+
+def write_service(directory: Path, service: Service) -> None:
+    """Say that the service runs: the file is there in full, or not at all."""
+    _replace(directory / SERVICE_FILE, msgspec.json.format(msgspec.json.encode(service)) + b"\n")
+
+
+def remove_service(directory: Path) -> None:
+    """Say that the service has ended."""
+    (directory / SERVICE_FILE).unlink(missing_ok=True)
+
+
+def read_service(directory: Path) -> Service | None:
+    """Return the service that runs on this data directory, or None."""
+    with suppress(OSError, msgspec.MsgspecError):
+        service = msgspec.json.decode((directory / SERVICE_FILE).read_bytes(), type=Service)
+        return service if service.is_alive else None
+    return None
+
+
+def ensure_token(directory: Path) -> str:
+    """Return the token of this data directory; make it, readable by its owner only, where there is none.
+
+    To be called by the owner of the directory's lock, so that nobody makes another one at the same time.
+    """
+    path = directory / TOKEN_FILE
+    if not path.exists():
+        _replace(path, f"{secrets.token_urlsafe(32)}\n".encode())
+    return read_token(path)
+
+
+def read_token(path: Path) -> str:
+    """Read a token from a file."""
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise UnusableToken(path, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise UnusableToken(path, "this is not a token") from error
+    if not token or not token.isprintable() or " " in token:
+        raise UnusableToken(path, "this is not a token")
+    return token
+
+
+def is_readable_by_others(path: Path) -> bool:
+    """Tell whether other users of the machine can read the file."""
+    return sys.platform != "win32" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+def ephemeral_root(environ: Mapping[str, str]) -> Path:
+    """Return the directory below which services that keep nothing have theirs."""
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir():
+        return Path(runtime) / "forewarn"
+    user = os.getuid() if sys.platform != "win32" else environ.get("USERNAME", "")
+    return Path(tempfile.gettempdir()) / f"forewarn-{user}"
+
+
+def make_ephemeral(root: Path) -> Path:
+    """Make a directory for a service that keeps nothing; take away what killed ones have left behind."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not is_private(root):
+        raise PermissionError(errno.EPERM, "others can write there, so it is not safe to use", str(root))
+    for left in root.iterdir():
+        if (left / SERVICE_FILE).exists() and read_service(left) is None:
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix="up-", dir=root))
+
+
+def is_private(root: Path) -> bool:
+    """Tell whether a directory is the user's own. In a place that all share, anybody could have made it first."""
+    if sys.platform == "win32":
+        return root.is_dir()
+    with suppress(OSError):
+        found = root.lstat()
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return False
+
+
+def ephemeral_services(root: Path) -> Iterator[tuple[Path, Service]]:
+    """Give the running services that keep nothing, with their directories."""
+    if not is_private(root):
+        return
+    for directory in sorted(root.iterdir()):
+        if (service := read_service(directory)) is not None:
+            yield directory, service
+
+
+def find_service(directory: Path, *, root: Path | None) -> tuple[Path, Service]:
+    """Find the running service of a data directory; below `root` too, if one is given and there is exactly one."""
+    if (service := read_service(directory)) is not None:
+        return directory, service
+    found = list(ephemeral_services(root)) if root is not None else []
+    if len(found) > 1:
+        raise SeveralServices(tuple(str(path) for path, _ in found))
+    if not found:
+        raise NoService(f"no service runs on {directory}")
+    return found[0]
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, so that it is there in full or not at all, even after a crash."""
+    new = path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+    new.replace(path)

@@ -1,0 +1,36 @@
+"""Durations as people write them: "90s", "15m", "1h30m", "2d"."""
+
+import re
+from datetime import timedelta
+
+from forewarn.core.errors import Invalid
+
+DURATION_PATTERN = r"^([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}(\.[0-9]{1,6})?s)?$"
+"""Days, hours, minutes and seconds, in this order; at least one of them, so at least two characters."""
+
+LONGEST_DURATION = timedelta(days=36_500)
+
+_PARTS = re.compile(
+    r"(?:(?P<days>[0-9]{1,6})d)?(?:(?P<hours>[0-9]{1,6})h)?(?:(?P<minutes>[0-9]{1,6})m)?"
+    r"(?:(?P<seconds>[0-9]{1,6}(?:\.[0-9]{1,6})?)s)?"
+)
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration."""
+    parts = _PARTS.fullmatch(text)
+    if not text or parts is None:
+        raise Invalid(f'{text!r} is not a duration: write it like "90s", "15m", "1h30m" or "2d"')
+    duration = timedelta(**{unit: float(number) for unit, number in parts.groupdict().items() if number is not None})
+    if duration > LONGEST_DURATION:
+        raise Invalid(f"{text!r} is too long: a duration is at most {LONGEST_DURATION.days}d")
+    return duration
+
+
+def duration_text(duration: timedelta) -> str:
+    """Write a duration, so that `parse_duration` gives it back."""
+    minutes, seconds = divmod(duration - timedelta(days=duration.days), timedelta(minutes=1))
+    hours, minutes = divmod(minutes, 60)
+    amount = f"{seconds / timedelta(seconds=1):.6f}".rstrip("0").rstrip(".")
+    parts = ((duration.days, "d"), (hours, "h"), (minutes, "m"), (amount if seconds else 0, "s"))
+    return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"

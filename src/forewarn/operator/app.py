@@ -1,0 +1,226 @@
+"""The operator API as an application: its paths, and what each asks of the fleet."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC
+from typing import Annotated, Any
+
+from litestar import Controller, Litestar, MediaType, Request, get, post
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException, ValidationException
+from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, SecurityScheme
+from litestar.params import Parameter
+from litestar.types import ASGIApp
+
+from forewarn import __version__
+from forewarn.api import v1
+from forewarn.clock import ManualClock
+from forewarn.core.duration import parse_duration
+from forewarn.core.errors import CoreError, Invalid
+from forewarn.core.schedule import Ask
+from forewarn.fleet.errors import FleetError, NoSuchScope
+from forewarn.fleet.service import Fleet
+from forewarn.operator.access import TokenGate
+from forewarn.operator.refusals import answer_failure, answer_malformed, answer_refusal
+from forewarn.operator.showing import GuestUrl, show_event, show_events, show_vms
+
+BODY_BYTES = 1024 * 1024
+OPERATOR = "operator"
+"""Who the journal names for what is asked here."""
+
+Limit = Annotated[int, Parameter(ge=1, le=v1.LARGEST_PAGE, description="How many at most.")]
+After = Annotated[str, Parameter(max_length=512, description="`next` of the page before.")]
+OnlyScope = Annotated[str | None, Parameter(max_length=128, description="Of this scope only.")]
+OnlyVm = Annotated[str | None, Parameter(max_length=257, description="Only events that affect this VM.")]
+Key = Annotated[
+    str | None,
+    Parameter(
+        header="Idempotency-Key",
+        min_length=1,
+        max_length=64,
+        pattern="^[!-~]+$",
+        description="The same key again makes nothing twice and gives the same answer.",
+    ),
+]
+
+
+class Backstage(State):
+    """What the handlers work on."""
+
+    fleet: Fleet
+    guest_url: GuestUrl
+
+
+def _refusals(**meanings: str) -> Mapping[int, ResponseSpec]:
+    described = {"_400": "The request is malformed.", "_401": "The token is missing or wrong."} | meanings
+    return {
+        int(status[1:]): ResponseSpec(data_container=v1.Error, description=text, generate_examples=False)
+        for status, text in described.items()
+    }
+
+
+class VmController(Controller):
+    """The inventory."""
+
+    path = "/v1/vms"
+    tags = ("inventory",)
+
+    @get(operation_id="listVms", summary="List VMs", responses=_refusals(_404="There is no such scope."))
+    async def list_vms(
+        self, state: Backstage, scope: OnlyScope = None, after: After = "", limit: Limit = v1.PAGE
+    ) -> v1.VmPage:
+        """List VMs by scope and name."""
+        return show_vms(state.fleet, state.guest_url, scope=scope, after=after, limit=limit)
+
+
+class EventController(Controller):
+    """Events that are open."""
+
+    path = "/v1/events"
+    tags = ("events",)
+
+    @get(operation_id="listEvents", summary="List open events", responses=_refusals(_404="No such scope or VM."))
+    async def list_events(
+        self,
+        state: Backstage,
+        scope: OnlyScope = None,
+        vm: OnlyVm = None,
+        after: After = "",
+        limit: Limit = v1.PAGE,
+    ) -> v1.EventPage:
+        """List open events by scope, in the order in which they were made."""
+        return show_events(state.fleet, scope=scope, vm=vm, after=after, limit=limit)
+
+    @post(
+        operation_id="scheduleEvents",
+        summary="Make events",
+        responses=_refusals(
+            _404="A VM does not exist.",
+            _409="The rules do not allow it.",
+            _422="A value breaks its own rules.",
+            _503="It could not be saved; nothing has changed.",
+        ),
+    )
+    async def schedule(self, state: Backstage, data: v1.ScheduleEvents, key: Key = None) -> v1.Scheduled:
+        """Make events for VMs: one per scope, update domain and host; in all of the scopes or in none."""
+        fleet = state.fleet
+        made = await fleet.schedule(_ask(data, id_=fleet.new_id(), key=key))
+        return v1.Scheduled(
+            made=tuple(v1.Made(id=event, scope=scope) for scope, event in made), events=tuple(_open_events(fleet, made))
+        )
+
+
+def _ask(data: v1.ScheduleEvents, *, id_: str, key: str | None) -> Ask:
+    return Ask(
+        id=id_,
+        type=data.type,
+        vms=data.vms,
+        by=OPERATOR,
+        source=data.source,
+        not_before=None if data.not_before is None else data.not_before.astimezone(UTC),
+        notice=None if data.notice is None else parse_duration(data.notice),
+        duration=None if data.duration is None else parse_duration(data.duration),
+        description=data.description,
+        why=data.why,
+        failure=data.failure,
+        key=key,
+    )
+
+
+def _open_events(fleet: Fleet, made: tuple[tuple[str, str], ...]) -> Iterator[v1.Event]:
+    """Show those that are still open: what was made long ago, or takes no time, has gone again."""
+    now = fleet.clock.now()
+    for scope_id, event_id in made:
+        with suppress(NoSuchScope):
+            scope = fleet.replica.scope(scope_id)
+            if (event := scope.find_event(event_id)) is not None:
+                yield show_event(fleet, scope, event, now=now)
+
+
+class ClockController(Controller):
+    """The service's time."""
+
+    path = "/v1/clock"
+    tags = ("clock",)
+
+    @get(operation_id="showClock", summary="Show the time", responses=_refusals())
+    async def show(self, state: Backstage) -> v1.Clock:
+        """Tell what time it is for the service."""
+        return _show_clock(state.fleet)
+
+    @post(
+        "/advance",
+        operation_id="advanceClock",
+        summary="Move a manual clock",
+        status_code=200,
+        responses=_refusals(
+            _409="The service runs in real time.",
+            _422="Neither or both of by and to_next are given.",
+            _503="It could not be saved; nothing has changed.",
+        ),
+    )
+    async def advance(self, state: Backstage, data: v1.AdvanceClock) -> v1.Clock:
+        """Move a manual clock; everything that is due on the way has happened when the answer comes."""
+        if (data.by is None) is not data.to_next:
+            raise Invalid('say by how much ({"by": "15m"}), or to the next moment ({"to_next": true})')
+        if data.by is None:
+            await state.fleet.advance_to_next()
+        else:
+            await state.fleet.advance(parse_duration(data.by))
+        return _show_clock(state.fleet)
+
+
+def _show_clock(fleet: Fleet) -> v1.Clock:
+    clock = fleet.clock
+    next_at = clock.next_moment if isinstance(clock, ManualClock) else None
+    return v1.Clock(now=clock.now(), manual=isinstance(clock, ManualClock), next_at=next_at)
+
+
+@get("/healthz", operation_id="health", summary="Tell that the service is there", security=[{}], tags=("service",))
+async def health() -> v1.Health:
+    """Tell that the service is there; the only path that needs no token."""
+    return v1.Health(status="ok", version=__version__)
+
+
+def operator_app(fleet: Fleet, *, token: str, guest_url: GuestUrl) -> ASGIApp:
+    """Make the application that answers operators who have the token."""
+    app = Litestar(
+        [VmController, EventController, ClockController, health],
+        before_request=_refuse_unknown_query,
+        exception_handlers={
+            CoreError: answer_refusal,
+            FleetError: answer_refusal,
+            HTTPException: answer_malformed,
+            Exception: answer_failure,
+        },
+        logging_config=None,
+        openapi_config=_described(),
+        request_max_body_size=BODY_BYTES,
+        state=Backstage({"fleet": fleet, "guest_url": guest_url}, deep_copy=False),
+    )
+    return TokenGate(app, token)
+
+
+def _refuse_unknown_query(request: Request[Any, Any, Any]) -> None:
+    """A misspelt filter must not list everything."""
+    known = request.route_handler.parsed_fn_signature.parameters
+    for name in request.query_params:
+        if name not in known:
+            raise ValidationException(f"there is no parameter {name} here")
+
+
+def _described() -> OpenAPIConfig:
+    """Describe the API. The description is served as JSON; no page here loads anything from elsewhere."""
+    return OpenAPIConfig(
+        title="Forewarn operator API",
+        version="1",
+        summary="What the people who run a fleet ask of Forewarn.",
+        path="/",
+        render_plugins=[JsonRenderPlugin(path="/openapi.json", media_type=MediaType.JSON)],
+        components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
+        security=[{"token": []}],
+        use_handler_docstrings=True,
+    )

@@ -1,0 +1,96 @@
+"""Which answer each error becomes. A test fails on an error without a row."""
+
+import logging
+from datetime import datetime, timedelta
+from typing import Any
+
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, MethodNotAllowedException, ValidationException
+
+from forewarn.api import v1
+from forewarn.core import errors as core
+from forewarn.core.duration import duration_text
+from forewarn.fleet import errors as fleet
+
+AnyRequest = Request[Any, Any, Any]
+
+log = logging.getLogger(__name__)
+
+STATUS: dict[type[core.CoreError] | type[fleet.FleetError], int] = {
+    core.CoreError: 409,
+    core.Invalid: 422,
+    core.NotFound: 404,
+    core.UnknownVm: 404,
+    core.UnknownEvent: 404,
+    core.Refused: 409,
+    core.IllegalMove: 409,
+    core.NoticeTooShort: 409,
+    core.NotEvictable: 409,
+    core.SourceNotAllowed: 409,
+    core.TooManyOperations: 409,
+    core.Busy: 409,
+    core.AlreadyThere: 409,
+    core.ScopeFull: 409,
+    fleet.FleetError: 409,
+    fleet.NoSuchScope: 404,
+    fleet.NoSuchVm: 404,
+    fleet.NoSuchEvent: 404,
+    fleet.AmbiguousVm: 409,
+    fleet.ScopeExists: 409,
+    fleet.AddressTaken: 409,
+    fleet.TimeIsReal: 409,
+    fleet.NotSaved: 503,
+}
+
+HTTP_CODES = {
+    400: "malformed",
+    401: "no-token",
+    404: "no-such-path",
+    405: "no-such-method",
+    413: "too-large",
+}
+
+
+def error_body(code: str, message: str, **details: str | list[str]) -> v1.Error:
+    """Make the body that every refusal has."""
+    return v1.Error(error=v1.ErrorBody(code=code, message=message, details=details))
+
+
+def answer_refusal(_: AnyRequest, error: core.CoreError | fleet.FleetError) -> Response[v1.Error]:
+    """The rules or the fleet said no."""
+    details = {name: _detail(value) for name, value in vars(error).items()}
+    return Response(error_body(error.code, str(error), **details), status_code=STATUS[type(error)])
+
+
+def answer_malformed(_: AnyRequest, error: HTTPException) -> Response[v1.Error]:
+    """The request did not get as far as the fleet."""
+    code = HTTP_CODES.get(error.status_code, "malformed")
+    return Response(error_body(code, _sentence(error)), status_code=error.status_code, headers=error.headers)
+
+
+def answer_failure(request: AnyRequest, error: Exception) -> Response[v1.Error]:
+    """Something is wrong with the service itself."""
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    body = error_body("internal", "the service has failed to answer this; its log says more")
+    return Response(body, status_code=500)
+
+
+def _sentence(error: HTTPException) -> str:
+    if isinstance(error, ValidationException) and isinstance(error.extra, list):
+        found = (f"{item.get('key', '')}: {item.get('message', '')}".strip(": ") for item in error.extra)
+        return "; ".join(found)
+    if isinstance(error, MethodNotAllowedException):
+        return "this path does not take this method"
+    return error.detail
+
+
+def _detail(value: object) -> str | list[str]:
+    match value:
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case timedelta():
+            return duration_text(value)
+        case tuple() | list():
+            return [str(item) for item in value]
+        case _:
+            return str(value)
