@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from forewarn.clock import ManualClock, SystemClock
-from forewarn.core.conditions import PRODUCTION, Policy
+from forewarn.core.conditions import EMULATOR, PRODUCTION, Policy
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType, State
 from forewarn.core.journal import Did
@@ -15,7 +15,9 @@ from forewarn.fleet.errors import AddressTaken, NoSuchEvent, TimeIsReal
 from forewarn.fleet.ledger import LEDGER, manual_start
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
+from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
+from forewarn.store.port import Retention
 from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, until, vm, web
 
 MINUTE = timedelta(minutes=1)
@@ -229,6 +231,20 @@ async def test_asking_again_after_a_lost_answer_makes_nothing_twice() -> None:
         same_id = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
         assert first == again == same_id
         assert len(fleet.replica.scope("web").events) == 1
+
+
+async def test_journal_is_pruned_to_what_is_to_be_kept() -> None:
+    """A service that has just started brings the journal within its bounds."""
+    store, clock = MemoryStore(), ManualClock(TEN)
+    async with running(web(), store=store, clock=clock) as fleet:
+        for number in range(20):
+            await fleet.schedule(ask(EventType.REBOOT, "web-0", number=number))
+    keep = Retention(rows=5)
+    async with Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR, retention=keep):
+        async with asyncio.timeout(60):
+            while len(rows := await journal(store)) > 5:
+                await asyncio.sleep(0)
+    assert [row.entry.did for row in rows] == [Did.SCHEDULED] * 5
 
 
 async def test_emptiness_is_known_until_the_first_scope_or_the_end_of_the_first_fleet_file() -> None:

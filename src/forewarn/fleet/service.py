@@ -34,10 +34,16 @@ from forewarn.fleet.queue import Decision, Queues, Shelf
 from forewarn.fleet.replica import Replica, View
 from forewarn.fleet.tasks import tasks_until_exit
 from forewarn.platform.port import Platform
-from forewarn.store.port import Kind, Record, SnapshotEnd, Store, Watched
+from forewarn.store.port import Kind, Record, Retention, SnapshotEnd, Store, StoreError, Watched
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
+
+RETENTION = Retention(age=timedelta(days=400), rows=1_000_000)
+"""How much of the journal is kept unless a setting says otherwise."""
+
+PRUNE = 3600.0
+"""How often, in seconds, the journal is pruned."""
 
 HEARTBEAT = 300.0
 """How often, in seconds, a service that counts silence saves that it is alive."""
@@ -84,7 +90,15 @@ class Fleet:
 
     @classmethod
     @asynccontextmanager
-    async def run(cls, *, store: Store, platform: Platform, clock: Clock, policy: Policy) -> AsyncIterator["Fleet"]:
+    async def run(
+        cls,
+        *,
+        store: Store,
+        platform: Platform,
+        clock: Clock,
+        policy: Policy,
+        retention: Retention = RETENTION,
+    ) -> AsyncIterator["Fleet"]:
         """Fill the replica from the store, go on with what is due, begun or half done, and keep the clock going."""
         async with store.watch() as changes, tasks_until_exit() as tasks:
             fleet = cls(store, platform, clock, policy, tasks)
@@ -92,6 +106,7 @@ class Fleet:
             await fleet._ledgers.apply(LEDGER.id, partial(book.began, now=clock.now()))
             tasks.create_task(fleet._follow(changes), name="follow the store")
             fleet._go_live()
+            tasks.create_task(fleet._prune(retention), name="prune the journal")
             if policy.idle_after is not None:
                 tasks.create_task(fleet._heartbeat(), name="heartbeat")
             try:
@@ -264,6 +279,16 @@ class Fleet:
             await asyncio.sleep(HEARTBEAT)
             with suppress(NotSaved):
                 await self._ledgers.apply(LEDGER.id, partial(book.alive, now=self.clock.now()))
+
+    async def _prune(self, retention: Retention) -> None:
+        """Keep the journal within its bounds, a small batch at a time."""
+        while True:
+            try:
+                while await self._store.prune(retention, now=self.clock.now()):
+                    await asyncio.sleep(0)
+            except StoreError as error:
+                log.warning("the journal was not pruned: %s", error)
+            await asyncio.sleep(PRUNE)
 
     # Time.
 
