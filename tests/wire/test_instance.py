@@ -20,7 +20,7 @@ ME = vm(
         Address(ip="fd00::7", mac="00:0d:3a:f8:06:ec"),
         Address(ip="10.9.0.7", network="storage", mac="00:0d:3a:f8:06:ed"),
     ),
-    traits=Traits(priority=Priority.LOW, zone="2", tags={"team": "render", "env": "prod"}),
+    traits=Traits(priority=Priority.LOW, zone="2", tags={"team": "render", "env": "prod", "app": "blur"}),
 )
 SCOPE = scope(
     id="batch",
@@ -62,7 +62,7 @@ def body_of(path: str, format_: Format = "json") -> bytes:
         ("resourceGroupName", "lab"),
         ("subscriptionId", "s-1"),
         ("osType", "Linux"),
-        ("tags", "env:prod;team:render"),
+        ("tags", "app:blur;env:prod;team:render"),
     ],
 )
 def test_compute_field(field: str, value: str) -> None:
@@ -71,8 +71,9 @@ def test_compute_field(field: str, value: str) -> None:
     assert json.loads(body_of(f"compute/{field}")) == value
 
 
-def test_tags_list_has_the_tags_one_by_one() -> None:
+def test_tags_list_has_the_tags_one_by_one_in_order_of_their_names() -> None:
     assert json.loads(body_of("compute/tagsList")) == [
+        {"name": "app", "value": "blur"},
         {"name": "env", "value": "prod"},
         {"name": "team", "value": "render"},
     ]
@@ -112,7 +113,7 @@ def test_whole_document_is_compute_and_network() -> None:
         pytest.param("network/interface/1/ipv6/ipAddress", "", id="empty list"),
         pytest.param("network/interface/0/ipv4/ipAddress/0/privateIpAddress", "10.0.0.7", id="leaf"),
         pytest.param("network/interface/0/ipv4/ipAddress/0/publicIpAddress", "", id="empty leaf"),
-        pytest.param("compute/tagsList/1/value", "render", id="leaf in a list"),
+        pytest.param("compute/tagsList/2/value", "render", id="leaf in a list"),
     ],
 )
 def test_text_is_the_leaf_or_the_names_below(path: str, text: str) -> None:
