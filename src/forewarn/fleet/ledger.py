@@ -46,48 +46,46 @@ async def manual_start(store: Store, *, now: datetime) -> datetime:
     return max(known, default=now)
 
 
-def began(ledger: Ledger | None, *, now: datetime) -> Decision[Ledger, None]:
+def began(ledger: Ledger, *, now: datetime) -> Decision[Ledger, None]:
     """The service has started: the time since it was last alive was an outage."""
-    ledger = ledger or Ledger()
     outages = ledger.outages
     if ledger.alive_at is not None and now - ledger.alive_at > SHORTEST_OUTAGE:
         outages = (*outages, Outage(began_at=ledger.alive_at, ended_at=now))[-OUTAGES:]
     return Decision(msgspec.structs.replace(ledger, outages=outages, alive_at=now), (), None)
 
 
-def alive(ledger: Ledger | None, *, now: datetime) -> Decision[Ledger, None]:
+def alive(ledger: Ledger, *, now: datetime) -> Decision[Ledger, None]:
     """The service is alive."""
-    return Decision(msgspec.structs.replace(ledger or Ledger(), alive_at=now), (), None)
+    return Decision(msgspec.structs.replace(ledger, alive_at=now), (), None)
 
 
-def filled(ledger: Ledger | None) -> Decision[Ledger, None]:
+def filled(ledger: Ledger) -> Decision[Ledger, None]:
     """Everything of the first fleet file is saved."""
-    return Decision(msgspec.structs.replace(ledger or Ledger(), filled=True), (), None)
+    return Decision(msgspec.structs.replace(ledger, filled=True), (), None)
 
 
-def hold(ledger: Ledger | None, *, by: str, reason: str, now: datetime) -> Decision[Ledger, None]:
+def hold(ledger: Ledger, *, by: str, reason: str, now: datetime) -> Decision[Ledger, None]:
     """Let nothing planned start anywhere."""
     if not reason.strip():
         raise Invalid("a hold needs a reason: whoever finds it must know why")
     held = Held(by=by, at=now, reason=reason)
-    return _noted(msgspec.structs.replace(ledger or Ledger(), held=held), Did.HELD, by=by, why=reason, now=now)
+    return _noted(msgspec.structs.replace(ledger, held=held), Did.HELD, by=by, why=reason, now=now)
 
 
-def release(ledger: Ledger | None, *, by: str, why: str, now: datetime) -> Decision[Ledger, None]:
+def release(ledger: Ledger, *, by: str, why: str, now: datetime) -> Decision[Ledger, None]:
     """End the hold on the whole fleet."""
-    if ledger is None or ledger.held is None:
+    if ledger.held is None:
         return Decision(ledger, (), None)
     return _noted(msgspec.structs.replace(ledger, held=None), Did.RELEASED, by=by, why=why, now=now)
 
 
-def clock_moved(ledger: Ledger | None, *, to: datetime, by: str) -> Decision[Ledger, None]:
+def clock_moved(ledger: Ledger, *, to: datetime, by: str) -> Decision[Ledger, None]:
     """The manual clock goes to this moment."""
-    return _noted(msgspec.structs.replace(ledger or Ledger(), clock_at=to), Did.CLOCK_MOVED, by=by, why="", now=to)
+    return _noted(msgspec.structs.replace(ledger, clock_at=to), Did.CLOCK_MOVED, by=by, why="", now=to)
 
 
-def ports_given(ledger: Ledger | None, ports: Mapping[str, int]) -> Decision[Ledger, None]:
+def ports_given(ledger: Ledger, ports: Mapping[str, int]) -> Decision[Ledger, None]:
     """Give ports to VMs, each for ever."""
-    ledger = ledger or Ledger()
     owners = {port: vm for vm, port in ledger.ports.items()}
     for vm, port in ports.items():
         if owners.setdefault(port, vm) != vm:

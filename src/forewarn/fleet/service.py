@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import secrets
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,8 +15,6 @@ from forewarn.clock import Clock
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
 from forewarn.core.conditions import Conditions, Policy
-from forewarn.core.enablement import seen
-from forewarn.core.errors import CoreError
 from forewarn.core.event import Event
 from forewarn.core.inventory import create
 from forewarn.core.operations import cancel
@@ -26,9 +23,11 @@ from forewarn.core.schedule import Ask, schedule
 from forewarn.core.scope import Scope
 from forewarn.fleet import ledger as book
 from forewarn.fleet.clockwork import Clockwork
-from forewarn.fleet.errors import AddressTaken, FleetError, NoSuchEvent, NoSuchScope, NotSaved, ScopeExists
+from forewarn.fleet.enabling import Enabling, new_epoch
+from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchScope, NotSaved, ScopeExists
 from forewarn.fleet.impacts import Impacts
-from forewarn.fleet.ledger import LEDGER, Ledger
+from forewarn.fleet.keeper import LedgerKeeper
+from forewarn.fleet.ledger import LEDGER
 from forewarn.fleet.manual import ManualTime
 from forewarn.fleet.queue import Decision, Queues, Shelf
 from forewarn.fleet.replica import Replica, View
@@ -66,27 +65,19 @@ class Fleet:
     ) -> None:
         self.replica = Replica()
         self.clock = clock
-        self._policy = policy
         self._store = store
         self._tasks = tasks
-        self._ledger: Ledger | None = None
-        self._ledger_revision = 0
-        self.conditions = Conditions(policy=policy)
+        self._keeper = LedgerKeeper(store, tasks, policy, on_hold=self._wake_all)
         self._scopes = Queues(
-            store,
-            tasks,
-            Shelf(Kind.SCOPE, self._newest_scope, self._take_scope, _encode_scope, _decode_scope),
-        )
-        self._ledgers = Queues(
-            store, tasks, Shelf(Kind.FLEET, self._newest_ledger, self._take_ledger, book.encode, book.decode)
+            store, tasks, Shelf(Kind.SCOPE, self.replica.newest, self._take_scope, _encode_scope, _decode_scope)
         )
         self._clockwork = Clockwork(clock, self._wake)
         self._impacts = Impacts(platform, self, tasks)
-        self._noting: dict[str, asyncio.Task[None]] = {}
+        self._enabling = Enabling(clock, tasks, self.apply)
+        self._time = ManualTime(clock, save=self._save_clock, waiting=self._waits_for_clock)
         self._listeners: list[Callable[[View], None]] = []
         self._ticking = 0
         self._is_live = False
-        self._time = ManualTime(clock, save=self._save_clock, waiting=self._waits_for_clock)
 
     @classmethod
     @asynccontextmanager
@@ -103,7 +94,7 @@ class Fleet:
         async with store.watch() as changes, tasks_until_exit() as tasks:
             fleet = cls(store, platform, clock, policy, tasks)
             await fleet._fill(changes)
-            await fleet._ledgers.apply(LEDGER.id, partial(book.began, now=clock.now()))
+            await fleet._keeper.apply(partial(book.began, now=clock.now()))
             tasks.create_task(fleet._follow(changes), name="follow the store")
             fleet._go_live()
             tasks.create_task(fleet._prune(retention), name="prune the journal")
@@ -115,7 +106,7 @@ class Fleet:
                 fleet._clockwork.stop()
             with suppress(NotSaved, TimeoutError):
                 async with asyncio.timeout(LAST_SAVE):
-                    await fleet._ledgers.apply(LEDGER.id, partial(book.alive, now=clock.now()))
+                    await fleet._keeper.apply(partial(book.alive, now=clock.now()))
 
     # Reading the store into the replica.
 
@@ -137,30 +128,12 @@ class Fleet:
         if kind is Kind.SCOPE and self.replica.is_newer(id_, change.revision):
             self._take_scope(id_, _decode_scope(change.value) if isinstance(change, Record) else None, change.revision)
         elif change.key == LEDGER and isinstance(change, Record):
-            self._take_ledger(id_, book.decode(change.value), change.revision)
-
-    def _newest_scope(self, id_: str) -> tuple[Scope | None, int | None]:
-        return self.replica.newest(id_)
+            self._keeper.take(change)
 
     def _take_scope(self, id_: str, scope: Scope | None, revision: int) -> None:
         view = self.replica.take(id_, scope, revision)
         if view is not None and self._is_live:
             self._look(view)
-
-    def _newest_ledger(self, _: str) -> tuple[Ledger | None, int | None]:
-        return self._ledger, self._ledger_revision if self._ledger is not None else None
-
-    def _take_ledger(self, _: str, ledger: Ledger | None, revision: int) -> None:
-        if revision <= self._ledger_revision or ledger is None:
-            return
-        self._ledger, self._ledger_revision = ledger, revision
-        old, self.conditions = (
-            self.conditions,
-            Conditions(policy=self._policy, held=ledger.held, outages=ledger.outages),
-        )
-        if self._is_live and old.held != ledger.held:
-            for view in self.replica.views():
-                self._wake(view.id)
 
     def _go_live(self) -> None:
         self._is_live = True
@@ -179,6 +152,11 @@ class Fleet:
         self._impacts.look(view)
         for listener in self._listeners:
             listener(view)
+
+    @property
+    def conditions(self) -> Conditions:
+        """What holds outside the scopes: the policy, a hold on the whole fleet, the outages."""
+        return self._keeper.conditions
 
     def on_change(self, listener: Callable[[View], None]) -> None:
         """Call the listener with the view of every scope that has changed, after the replica has taken it."""
@@ -252,45 +230,32 @@ class Fleet:
                 return view, event
         raise NoSuchEvent(id_)
 
-    # Enablement: every request counts, few are saved.
-
     def note_request(self, view: View) -> Awaitable[None] | None:
         """Take note of a valid request from a scope. What is returned, if anything, is awaited before the answer."""
-        view.seen_at = now = self.clock.now()
-        if now < view.fresh_until:
-            return None
-        noting = self._noting.get(view.id)
-        if noting is None:
-            noting = self._noting[view.id] = self._tasks.create_task(self._note(view), name=f"seen {view.id}")
-        is_enabled = view.scope is not None and view.scope.enabled
-        return None if is_enabled else asyncio.shield(noting)
+        return self._enabling.note(view)
 
-    async def _note(self, view: View) -> None:
-        """Save that the scope was seen. Guests are answered even if that fails; the next request tries again."""
-        try:
-            await self.apply(view.id, lambda scope: seen(scope, now=self.clock.now(), epoch=self.new_epoch()))
-        except (CoreError, FleetError) as error:
-            log.warning("scope %s was seen, but that is not saved: %s", view.id, error)
-        finally:
-            del self._noting[view.id]
+    # What goes on by itself.
 
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT)
             with suppress(NotSaved):
-                await self._ledgers.apply(LEDGER.id, partial(book.alive, now=self.clock.now()))
+                await self._keeper.apply(partial(book.alive, now=self.clock.now()))
 
     async def _prune(self, retention: Retention) -> None:
         """Keep the journal within its bounds, a small batch at a time."""
         while True:
             try:
-                while await self._store.prune(retention, now=self.clock.now()):
+                while await self._store.prune(retention, now=self.clock.now()):  # noqa: ASYNC110 - batch by batch
                     await asyncio.sleep(0)
             except StoreError as error:
                 log.warning("the journal was not pruned: %s", error)
             await asyncio.sleep(PRUNE)
 
-    # Time.
+    def _wake_all(self) -> None:
+        if self._is_live:
+            for view in self.replica.views():
+                self._wake(view.id)
 
     def _wake(self, id_: str) -> None:
         self._ticking += 1
@@ -317,6 +282,8 @@ class Fleet:
         self._look(view, ticked_at=now)
         return True
 
+    # Manual time.
+
     async def advance(self, by: timedelta) -> datetime:
         """Move the manual clock; everything that is due on the way happens in order, and is over on return."""
         return await self._time.advance(by)
@@ -326,11 +293,11 @@ class Fleet:
         return await self._time.advance_to_next()
 
     async def _save_clock(self, moment: datetime) -> None:
-        await self._ledgers.apply(LEDGER.id, partial(book.clock_moved, to=moment, by="operator"))
+        await self._keeper.apply(partial(book.clock_moved, to=moment, by="operator"))
 
     def _waits_for_clock(self) -> int | None:
         """Return how many of our tasks wait for the clock if all of them do, None if something else is under way."""
-        if self._scopes.busy or self._ledgers.busy or self._ticking or self._noting:
+        if self._scopes.busy or self._keeper.busy or self._ticking or self._enabling.busy:
             return None
         return self._impacts.under_way + self._clockwork.is_armed
 
@@ -344,28 +311,28 @@ class Fleet:
     @property
     def is_filled(self) -> bool:
         """Whether a first fleet file has been taken to its end."""
-        return self._ledger is not None and self._ledger.filled
+        return self._keeper.ledger.filled
 
     async def mark_filled(self) -> None:
         """Remember that the first fleet file has been taken to its end."""
-        await self._ledgers.apply(LEDGER.id, book.filled)
+        await self._keeper.apply(book.filled)
 
     @property
     def ports(self) -> Mapping[str, int]:
         """The guest ports of the VMs, given once and for ever."""
-        return self._ledger.ports if self._ledger is not None else {}
+        return self._keeper.ledger.ports
 
     async def give_ports(self, ports: Mapping[str, int]) -> None:
         """Give ports to VMs; one that belongs or belonged to another VM is refused."""
-        await self._ledgers.apply(LEDGER.id, partial(book.ports_given, ports=ports))
+        await self._keeper.apply(partial(book.ports_given, ports=ports))
 
     async def hold(self, *, by: str, reason: str) -> None:
         """Let nothing planned start anywhere until `release`."""
-        await self._ledgers.apply(LEDGER.id, partial(book.hold, by=by, reason=reason, now=self.clock.now()))
+        await self._keeper.apply(partial(book.hold, by=by, reason=reason, now=self.clock.now()))
 
     async def release(self, *, by: str, why: str = "") -> None:
         """End the hold on the whole fleet; what has become due meanwhile starts."""
-        await self._ledgers.apply(LEDGER.id, partial(book.release, by=by, why=why, now=self.clock.now()))
+        await self._keeper.apply(partial(book.release, by=by, why=why, now=self.clock.now()))
 
     # Chance.
 
@@ -374,5 +341,5 @@ class Fleet:
         return str(uuid.uuid4()).upper()
 
     def new_epoch(self) -> str:
-        """Return a new random epoch."""
-        return secrets.token_hex(6)
+        """Return a new random epoch for a scope."""
+        return new_epoch()
