@@ -90,8 +90,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         check_name(self.id, "scope")
-        if not 1 <= len(self.epoch) <= 32 or not self.epoch.isalnum():
-            raise Invalid("an epoch is 1 to 32 letters or digits")
+        if not 1 <= len(self.epoch) <= 32 or not (self.epoch.isascii() and self.epoch.isalnum()):
+            raise Invalid("an epoch is 1 to 32 ASCII letters or digits")
         if self.kind is ScopeKind.STANDALONE and len(self.roster) > 1:
             raise Invalid(f"scope {self.id} is standalone: it has one VM")
         if self.scale_set is not None:

@@ -1,5 +1,6 @@
 """A virtual machine as the rules see it: its name, its place, and what it has of its own or takes from its scope."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
@@ -12,6 +13,7 @@ from forewarn.core.limits import VMS_PER_SCOPE
 from forewarn.core.text import check_name, check_text, is_guid
 
 TAGS = 50
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 TERMINATE_NOTICE = (timedelta(minutes=5), timedelta(minutes=15))
 """PROTOCOL §6: 5 to 15 minutes, 5 unless said otherwise."""
 
@@ -45,6 +47,8 @@ class Address(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
             raise Invalid(f"address {self.ip!r} is neither IPv4 nor IPv6") from None
         if canonical != self.ip:
             raise Invalid(f"address {self.ip!r}: write it as {canonical}")
+        if self.mac and not _MAC.fullmatch(self.mac):
+            raise Invalid(f"MAC address {self.mac!r}: write it as six pairs of hex digits, 00:0d:3a:12:34:56")
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
