@@ -284,3 +284,17 @@ async def test_directory_may_have_any_name(tmp_path: Path, path: str) -> None:
     await store.save(WEB, b"value", entries(1), expected=None)
     await store.aclose()
     assert_sound(tmp_path / path)
+
+
+async def test_backup_of_a_running_store_is_a_store(store: SqliteStore, tmp_path: Path) -> None:
+    """The command of docs/reference/data-directory.md."""
+    revision = await store.save(WEB, b"value", entries(2), expected=None)
+    rows = await store.journal(JournalQuery())
+    with closing(sqlite3.connect(tmp_path / "data" / "forewarn.db")) as other:
+        other.execute("VACUUM INTO ?", (str(tmp_path / "forewarn.db"),))
+    await store.save(WEB, b"later", entries(1, first=3), expected=revision)
+
+    backup = await SqliteStore.open(tmp_path)
+    assert await backup.load(WEB) == Record(WEB, b"value", revision)
+    assert await backup.journal(JournalQuery()) == rows
+    await backup.aclose()
