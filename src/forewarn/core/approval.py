@@ -27,16 +27,20 @@ def approve(
     start_what_may(draft, conditions)  # what is due by now needs nobody's approval
     for event in sorted(_known(draft.scope, ids), key=turn):
         if event.state is State.SCHEDULED and approver in missing_approvals(draft.scope, event):
-            _approve(draft, event, approver, conditions, by=by or f"vm:{approver}")
+            _approve(draft, event, approver, conditions, by)
     return draft.finish(None)
 
 
-def _approve(draft: Draft, event: Event, approver: str, conditions: Conditions, *, by: str) -> None:
+def _approve(draft: Draft, event: Event, approver: str, conditions: Conditions, by: str | None) -> None:
     """Note the approval and what holds the event all the same, then start it if nothing does."""
     approval = Approval(vm=approver, at=draft.now)
     approved = msgspec.structs.replace(event, approvals=(*event.approvals, approval))
     holds = "; ".join(str(hold) for hold in explain(draft.scope, approved, conditions, now=draft.now))
-    draft.move(approved, Move.APPROVE, by=by, **({"held_by": shortened(holds)} if holds else {}))
+    facts = {"held_by": shortened(holds)} if holds else {}
+    if by is None:
+        draft.move(approved, Move.APPROVE, by=f"vm:{approver}", **facts)
+    else:
+        draft.move(approved, Move.APPROVE, by=by, why=f"in the name of {approver}", **facts)
     start_what_may(draft, conditions)
 
 

@@ -180,6 +180,11 @@ def reserve(scope: Scope, event: Event) -> int:
     return EVENT_RESERVE + impacts + approvals
 
 
+def stamp(moment: datetime) -> str:
+    """Write a moment for the journal's facts."""
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
 def derived_id(parent: str, *names: object) -> str:
     """Compute the id of an event from the id of what asked for it: the same question gives the same id."""
     return str(uuid5(UUID(parent), "/".join(str(name) for name in names))).upper()

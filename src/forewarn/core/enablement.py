@@ -6,6 +6,7 @@ import msgspec
 
 from forewarn.core.change import Change, Draft
 from forewarn.core.conditions import Conditions, Outage
+from forewarn.core.duration import duration_text
 from forewarn.core.event import Move, State
 from forewarn.core.journal import Did
 from forewarn.core.scope import Scope
@@ -47,7 +48,8 @@ def switch_off_if_idle(draft: Draft, conditions: Conditions, seen_at: datetime |
     silent_at = idle_at(draft.scope, conditions, seen_at)
     if silent_at is not None and draft.now >= silent_at:
         draft.set(enabled=False, seen_at=max(filter(None, (seen_at, draft.scope.seen_at)), default=None))
-        draft.note(Did.DISABLED, by="clock", why=f"no request for {conditions.policy.idle_after} (h:mm:ss)")
+        silence = duration_text(conditions.policy.idle_after or timedelta(0))
+        draft.note(Did.DISABLED, by="clock", why=f"no request for {silence}")
 
 
 def idle_at(scope: Scope, conditions: Conditions, seen_at: datetime | None) -> datetime | None:

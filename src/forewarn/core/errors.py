@@ -79,9 +79,14 @@ class NoticeTooShort(Refused):
     def __init__(self, type_: str, minimum: timedelta, earliest: datetime, asked: datetime) -> None:
         self.type, self.minimum, self.earliest, self.asked = type_, minimum, earliest, asked
         super().__init__(
-            f"{type_} needs {minimum} (h:mm:ss) of notice: the earliest start is {earliest:%Y-%m-%d %H:%M:%SZ}; "
+            f"{type_} needs {_amount(minimum)} of notice: the earliest start is {earliest:%Y-%m-%d %H:%M:%SZ}; "
             f"asked for {asked:%Y-%m-%d %H:%M:%SZ}"
         )
+
+
+def _amount(time: timedelta) -> str:
+    seconds = time.total_seconds()
+    return f"{seconds:g} s" if seconds < 60 else f"{seconds / 60:g} min"
 
 
 class NotEvictable(Refused):

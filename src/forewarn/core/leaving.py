@@ -2,10 +2,11 @@
 
 import msgspec
 
-from forewarn.core.change import Change, Draft, derived_id
+from forewarn.core.change import Change, Draft, derived_id, stamp
 from forewarn.core.event import SETTLED, STUCK, Event, ImpactState, Move, State
 from forewarn.core.journal import Did
 from forewarn.core.progress import end_if_settled
+from forewarn.core.schedule import told
 from forewarn.core.scope import ScopeKind
 from forewarn.core.vm import Vm
 
@@ -26,7 +27,8 @@ def _settle_gone(draft: Draft, event: Event, vm: str, *, by: str) -> None:
     if impact is None or impact.state in SETTLED:
         return
     why = f"{vm} has left the scope"
-    draft.put_impact(event, impact.turned(ImpactState.GIVEN_UP if impact.state in STUCK else ImpactState.GONE, why=why))
+    given_up = impact.state in STUCK and not event.type.takes_away
+    draft.put_impact(event, impact.turned(ImpactState.GIVEN_UP if given_up else ImpactState.GONE, why=why))
     end_if_settled(draft, event.id, by=by, why=why)
 
 
@@ -45,7 +47,7 @@ def relocate(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
     Where the old host was not known, nobody can tell that the maintenance was for another one: it goes along, too.
     """
     draft.set(roster=draft.scope.roster.with_changed(msgspec.structs.replace(vm, host=host)))
-    draft.note(Did.VM_MOVED, by=by, why=f"from {vm.host} to {host}", vms=(vm.name,))
+    draft.note(Did.VM_MOVED, by=by, why=f"from {_place(vm.host)} to {_place(host)}", vms=(vm.name,))
     for event in draft.scope.events_naming(vm.name):
         if event.state is not State.SCHEDULED or event.host == host:
             continue
@@ -59,14 +61,18 @@ def relocate(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
 
 def _split_off(draft: Draft, event: Event, vm: str, host: str | None, *, by: str) -> None:
     """Give the VM an event of its own: the VMs of one event share a host."""
-    why = f"{vm} is no longer on {event.host}"
+    why = f"{vm} is now on {_place(host)}"
     own = msgspec.structs.replace(
         event, id=derived_id(event.id, vm, host), vms=(vm,), host=host, approvals=(), made_at=draft.now
     )
     drop(draft, event, vm, by=by, why=why)
-    draft.move(own, Move.SCHEDULE, by=by, why=why)
+    draft.move(own, Move.SCHEDULE, by=by, why=why, not_before=stamp(own.not_before), **told(own))
     if not draft.has_room:
         draft.move(own, Move.CANCEL, by=by, why="the scope is full")
+
+
+def _place(host: str | None) -> str:
+    return host or "an unknown host"
 
 
 def finish_or_remove(draft: Draft, *, by: str) -> Change[None]:

@@ -56,9 +56,9 @@ def start_what_may(draft: Draft, conditions: Conditions) -> None:
             _start(draft, event)
 
 
-def turn(event: Event) -> tuple[datetime, datetime, int, str]:
-    """Return the key that puts events into the order in which they get their turn."""
-    return event.not_before, event.made_at, event.update_domain, event.id
+def turn(event: Event) -> tuple[datetime, datetime, int]:
+    """Return the key that puts events, in the order of their making, into the order of their turns."""
+    return event.not_before, event.made_at, event.update_domain
 
 
 def _start(draft: Draft, event: Event) -> None:
@@ -71,7 +71,7 @@ def _start(draft: Draft, event: Event) -> None:
 
 
 def seconds(time: timedelta) -> str:
-    """Write a time for the journal's facts."""
+    """Write an amount of time for the journal's facts."""
     return f"{time.total_seconds():.3f}s"
 
 
@@ -81,7 +81,13 @@ def end_if_settled(draft: Draft, event_id: str, *, by: str, why: str = "") -> No
     if event is None or event.state is not State.STARTED or any(i.state not in SETTLED for i in event.impacts):
         return
     took = seconds(draft.now - (event.started_at or draft.now))
-    if given_up := [impact for impact in event.impacts if impact.state is ImpactState.GIVEN_UP]:
+    given_up = [impact for impact in event.impacts if impact.state is ImpactState.GIVEN_UP]
+    if given_up or not _has_achieved_something(event):
         draft.move(event, Move.GIVE_UP, by=by, why=why or given_up[-1].why, took=took)
     else:
         draft.move(event, Move.COMPLETE, by=by, why=why, took=took)
+
+
+def _has_achieved_something(event: Event) -> bool:
+    """Tell whether work was done, or VMs that were to be taken away have gone in some other way."""
+    return event.type.takes_away or any(impact.state is ImpactState.DONE for impact in event.impacts)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from forewarn.core.change import Change, Draft, derived_id
+from forewarn.core.change import Change, Draft, derived_id, stamp
 from forewarn.core.conditions import Announce, Conditions
 from forewarn.core.errors import Invalid, NotEvictable, NoticeTooShort, SourceNotAllowed, TooManyOperations
 from forewarn.core.event import Cause, Event, EventType, Move, Source, State
@@ -170,14 +170,19 @@ def _make(draft: Draft, ask: Ask, vms: tuple[Vm, ...], conditions: Conditions) -
 
 
 def _announce(draft: Draft, event: Event, ask: Ask, *, at_once: bool) -> None:
+    if at_once:
+        reason = event.cause.value if ask.failure else "auto-approved"
+        draft.move(event, Move.START_AT_ONCE, by=ask.by, why=ask.why or reason, **told(event))
+    else:
+        draft.move(event, Move.SCHEDULE, by=ask.by, why=ask.why, not_before=stamp(event.not_before), **told(event))
+
+
+def told(event: Event) -> dict[str, str]:
+    """Return what the journal keeps of every new event, besides its VMs."""
     facts = {"type": event.type.value, "source": event.source.value}
     if not event.announced:
         facts["unannounced"] = "the scope is not enabled"
-    if at_once:
-        draft.move(event, Move.START_AT_ONCE, by=ask.by, why=ask.why or event.cause.value, **facts)
-    else:
-        facts["not_before"] = f"{event.not_before:%Y-%m-%dT%H:%M:%SZ}"
-        draft.move(event, Move.SCHEDULE, by=ask.by, why=ask.why, **facts)
+    return facts
 
 
 def _not_before(draft: Draft, ask: Ask, vms: tuple[Vm, ...], conditions: Conditions, *, announced: bool) -> datetime:

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from forewarn.core.change import Change, Draft
+from forewarn.core.change import Change, Draft, stamp
 from forewarn.core.conditions import Conditions
 from forewarn.core.errors import IllegalMove, UnknownVm
-from forewarn.core.event import STUCK, Event, Impact, ImpactState
+from forewarn.core.event import STUCK, Event, Impact, ImpactState, State
 from forewarn.core.impact import Done, Failed, Outcome, Retry, Unknown
 from forewarn.core.journal import Did
 from forewarn.core.leaving import finish_or_remove, leave, relocate
@@ -45,7 +45,7 @@ def begin(scope: Scope, event_id: str, vm: str, *, now: datetime, again: bool = 
     else:
         may_begin = _may_begin(impact, draft.now) and impact.vm not in vms_under_way(scope)
     if not may_begin:
-        raise IllegalMove(event.id, f"{impact.state.value} on {vm}", "begin work on it now")
+        raise IllegalMove(event.id, _stand(impact), "be begun there now")
     begun = Impact(vm=impact.vm, state=ImpactState.BEGUN, attempt=impact.attempt + 1, begun_at=draft.now)
     draft.put_impact(event, begun)
     draft.note(Did.IMPACT_BEGUN, by=PLATFORM, event=event, vms=(vm,), attempt=str(begun.attempt))
@@ -59,13 +59,14 @@ def settle(
     draft = Draft(scope, now)
     event, impact = _find(scope, event_id, vm)
     if impact.state is not ImpactState.BEGUN:
-        raise IllegalMove(event.id, f"{impact.state.value} on {vm}", "take an outcome")
+        raise IllegalMove(event.id, _stand(impact), "take an outcome")
     match outcome:
         case Done():
             _note_done(draft, event, impact, outcome, by=PLATFORM)
         case Retry(after=after, why=why):
-            again = impact.turned(ImpactState.RETRY, retry_at=draft.now + after, why=why)
-            _note_impact(draft, event, again, Did.IMPACT_RETRY, why)
+            retry_at = draft.now + after
+            again = impact.turned(ImpactState.RETRY, retry_at=retry_at, why=why)
+            _note_impact(draft, event, again, Did.IMPACT_RETRY, why, retry_at=stamp(retry_at))
         case Failed(why=why):
             _note_impact(draft, event, impact.turned(ImpactState.FAILED, why=why), Did.IMPACT_FAILED, why)
         case Unknown(why=why):
@@ -129,13 +130,15 @@ def _note_done(draft: Draft, event: Event, impact: Impact, outcome: Done, *, by:
         relocate(draft, vm, outcome.host, by=by)
 
 
-def _note_impact(draft: Draft, event: Event, impact: Impact, did: Did, why: str) -> None:
+def _note_impact(draft: Draft, event: Event, impact: Impact, did: Did, why: str, **facts: str) -> None:
     draft.put_impact(event, impact)
-    draft.note(did, by=PLATFORM, why=why, event=event, vms=(impact.vm,), attempt=str(impact.attempt))
+    draft.note(did, by=PLATFORM, why=why, event=event, vms=(impact.vm,), attempt=str(impact.attempt), **facts)
 
 
 def _find(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:
     event = scope.event(event_id)
+    if event.state is not State.STARTED:
+        raise IllegalMove(event.id, event.state.value, "be worked on")
     impact = event.impact(vm)
     if impact is None:
         raise UnknownVm(vm, f"{scope.id}, event {event.id},")
@@ -145,5 +148,9 @@ def _find(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:
 def _find_stuck(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:
     event, impact = _find(scope, event_id, vm)
     if impact.state not in STUCK:
-        raise IllegalMove(event.id, f"{impact.state.value} on {vm}", "be retried")
+        raise IllegalMove(event.id, _stand(impact), "be retried")
     return event, impact
+
+
+def _stand(impact: Impact) -> str:
+    return f"at '{impact.state.value}' on {impact.vm}"
