@@ -1,7 +1,22 @@
 """What every test shares."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A busy machine must not fail a test: no deadlines, and no complaint about slow drawing.
 settings.register_profile("forewarn", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("forewarn")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="write what the code says into scenario files and generated documentation; then review the difference",
+    )
+
+
+@pytest.fixture(scope="session")
+def rewrite(pytestconfig: pytest.Config) -> bool:
+    """Whether expectations that are kept in files are to be written anew."""
+    return bool(pytestconfig.getoption("rewrite"))

@@ -1,0 +1,312 @@
+"""What can be said in a story, as values. How it is spelt stands in `grammar`, what it does in a stage.
+
+Events are named by their labels (E1, E2, …), VMs by `name` or `scope/name`, times as in `words`.
+"""
+
+from datetime import timedelta
+from enum import StrEnum
+
+import msgspec
+
+from forewarn.core.conditions import Announce
+from forewarn.core.event import EventType
+from forewarn.core.scope import ApprovalRule, ScopeKind
+from forewarn.core.vm import Priority
+
+OPERATOR = "operator"
+USER = "user"
+"""Who asks, where a story does not say it."""
+
+EVERYTHING = "all"
+"""What is held or released, where it is not one scope."""
+
+
+class Preset(StrEnum):
+    """The policies that have a name."""
+
+    EMULATOR = "emulator"
+    PRODUCTION = "production"
+
+
+class NoticeRule(StrEnum):
+    """Whether the minimum notice is enforced."""
+
+    ENFORCED = "enforced"
+    ANY = "any"
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a line of a story says."""
+
+
+class SetPolicy(Said, frozen=True):
+    """Choose how the service is run; what is left out stays."""
+
+    preset: Preset | None = None
+    announce: Announce | None = None
+    notice: NoticeRule | None = None
+    speed: float | None = None
+    idle: timedelta | msgspec.UnsetType | None = msgspec.UNSET
+    operations: int | None = None
+
+
+class AddScope(Said, frozen=True):
+    """A scope comes into being, without VMs."""
+
+    scope: str
+    kind: ScopeKind
+    approval: ApprovalRule = ApprovalRule.ANY
+    auto_approve: tuple[EventType, ...] = ()
+    priority: Priority | None = None
+    terminate_notice: timedelta | None = None
+
+
+class ChangeScope(Said, frozen=True):
+    """A scope asks something else of its VMs; what is left out stays."""
+
+    scope: str
+    approval: ApprovalRule | None = None
+    auto_approve: tuple[EventType, ...] | None = None
+    priority: Priority | None = None
+    terminate_notice: timedelta | None = None
+
+
+class RemoveScope(Said, frozen=True):
+    """A scope goes."""
+
+    scope: str
+    force: bool = False
+    by: str = OPERATOR
+    why: str = ""
+
+
+class AddVms(Said, frozen=True):
+    """VMs come to a scope: the one named, else the one that came last."""
+
+    names: tuple[str, ...]
+    scope: str | None = None
+    domain: int = 0
+    host: str | None = None
+    priority: Priority | None = None
+    terminate_notice: timedelta | None = None
+
+
+class ChangeVm(Said, frozen=True):
+    """A VM changes; what is left out stays."""
+
+    vm: str
+    domain: int | None = None
+    host: str | msgspec.UnsetType | None = msgspec.UNSET
+    priority: Priority | None = None
+    terminate_notice: timedelta | None = None
+    by: str = OPERATOR
+
+
+class RemoveVm(Said, frozen=True):
+    """A VM goes."""
+
+    vm: str
+    force: bool = False
+    by: str = OPERATOR
+    why: str = ""
+
+
+class Tick(Said, frozen=True):
+    """The clock is set to a time, forwards or back, and time may act."""
+
+    time: timedelta | None = None
+
+
+class Outage(Said, frozen=True):
+    """The service is down from now on, for that long."""
+
+    time: timedelta
+
+
+class Query(Said, frozen=True):
+    """A VM asks for its document."""
+
+    vm: str
+
+
+class Approve(Said, frozen=True):
+    """A VM approves events, none to many in one request."""
+
+    events: tuple[str, ...]
+    vm: str
+    through: str | None = None
+
+
+class Schedule(Said, frozen=True):
+    """Somebody asks for events."""
+
+    type: EventType
+    vms: tuple[str, ...]
+    notice: timedelta | None = None
+    not_before: timedelta | None = None
+    duration: timedelta | None = None
+    by: str = OPERATOR
+    why: str = ""
+    request: str | None = None
+    key: str | None = None
+
+
+class Restart(Said, frozen=True):
+    """The owner of a VM restarts it."""
+
+    vm: str
+    request: str | None = None
+
+
+class Redeploy(Said, frozen=True):
+    """The owner of a VM has it moved to another host."""
+
+    vm: str
+    request: str | None = None
+
+
+class Delete(Said, frozen=True):
+    """The owner of a VM deletes it."""
+
+    vm: str
+    request: str | None = None
+
+
+class Evict(Said, frozen=True):
+    """The platform takes a low-priority VM away."""
+
+    vm: str
+    notice: timedelta | None = None
+    request: str | None = None
+
+
+class Fail(Said, frozen=True):
+    """The hardware under some VMs has failed."""
+
+    vms: tuple[str, ...]
+    type: EventType = EventType.REDEPLOY
+    request: str | None = None
+
+
+class Predict(Said, frozen=True):
+    """The hardware under some VMs is expected to fail."""
+
+    vms: tuple[str, ...]
+    ahead: timedelta
+    request: str | None = None
+
+
+class Cancel(Said, frozen=True):
+    """A Scheduled event is taken back."""
+
+    event: str
+    by: str = OPERATOR
+    why: str = ""
+
+
+class Hold(Said, frozen=True):
+    """Nothing planned starts, in one scope or at all."""
+
+    what: str
+    reason: str
+    by: str = OPERATOR
+
+
+class Release(Said, frozen=True):
+    """A hold ends."""
+
+    what: str
+    by: str = OPERATOR
+    why: str = ""
+
+
+class Begin(Said, frozen=True):
+    """The platform begins an event's work: on the VMs named, else on all of the event."""
+
+    event: str
+    vms: tuple[str, ...] = ()
+    again: bool = False
+
+
+class Done(Said, frozen=True):
+    """The platform has done an event's work."""
+
+    event: str
+    vms: tuple[str, ...] = ()
+    host: str | None = None
+
+
+class Failed(Said, frozen=True):
+    """The platform has failed at an event's work."""
+
+    event: str
+    vms: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Later(Said, frozen=True):
+    """The platform cannot do an event's work now, and wants to be asked again."""
+
+    event: str
+    after: timedelta
+    vms: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Unknown(Said, frozen=True):
+    """The platform cannot tell whether an event's work was done."""
+
+    event: str
+    vms: tuple[str, ...] = ()
+    why: str = ""
+
+
+class Retry(Said, frozen=True):
+    """An operator has work that failed, or whose outcome is unknown, done once more."""
+
+    event: str
+    vms: tuple[str, ...] = ()
+    by: str = OPERATOR
+    why: str = ""
+
+
+class Resolve(Said, frozen=True):
+    """An operator ends what failed or is unknown of an event: given up, or done after all."""
+
+    event: str
+    done: bool = False
+    by: str = OPERATOR
+    why: str = ""
+
+
+class Explain(Said, frozen=True):
+    """Why does an event wait?"""
+
+    event: str
+
+
+class Document(Said, frozen=True):
+    """What would a VM see, if it asked?"""
+
+    vm: str
+
+
+class State(Said, frozen=True):
+    """What is kept of a scope?"""
+
+    scope: str
+
+
+class Wake(Said, frozen=True):
+    """When will time itself change something next?"""
+
+    scope: str
+
+
+Command = (
+    SetPolicy | AddScope | ChangeScope | RemoveScope | AddVms | ChangeVm | RemoveVm
+    | Tick | Outage | Query | Approve
+    | Schedule | Restart | Redeploy | Delete | Evict | Fail | Predict | Cancel | Hold | Release
+    | Begin | Done | Failed | Later | Unknown | Retry | Resolve
+    | Explain | Document | State | Wake
+)  # fmt: skip

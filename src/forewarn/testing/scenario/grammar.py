@@ -1,0 +1,242 @@
+"""How each command of a story is spelt. A line is `verb words… [option value]…`, and the table below says which.
+
+A word that is an option of the verb ends a list of words before it.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import NamedTuple, cast
+
+import msgspec
+
+from forewarn.core.conditions import Announce
+from forewarn.core.errors import CoreError
+from forewarn.core.event import EventType
+from forewarn.core.scope import ApprovalRule, ScopeKind
+from forewarn.core.vm import Priority
+from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario.words import (
+    DURATION,
+    DURATION_OR_NEVER,
+    EVENT,
+    EVENT_TYPE,
+    HOST,
+    NAME,
+    NUMBER,
+    TEXT,
+    TIME,
+    VM,
+    WHOLE_NUMBER,
+    Kind,
+    ScenarioError,
+    Word,
+    listed,
+    one_of,
+)
+
+
+class Slot(NamedTuple):
+    """A place for one word, or for as many as come, and the field of the command that takes it."""
+
+    field: str
+    kind: Kind
+    at_least: int = 1
+    many: bool = False
+
+
+class Flag(NamedTuple):
+    """An option that is there or not."""
+
+    field: str
+
+
+class Form(msgspec.Struct, frozen=True):
+    """How one command is spelt: the words after the verb, then options in any order; some of them must be there."""
+
+    command: type[say.Said]
+    words: tuple[Slot, ...] = ()
+    options: dict[str, Slot | Flag] = {}
+    required: dict[str, Slot] = {}
+
+
+def _optional(field: str, kind: Kind) -> Slot:
+    return Slot(field, kind, at_least=0)
+
+
+def _many(field: str, kind: Kind, at_least: int = 1) -> Slot:
+    return Slot(field, kind, at_least=at_least, many=True)
+
+
+_AUTO_APPROVED = one_of("an event type", (EventType.REBOOT, EventType.REDEPLOY))
+_PRIORITY = one_of("a priority", Priority)
+_APPROVAL = one_of("an approval rule", ApprovalRule)
+
+_BY: dict[str, Slot | Flag] = {"by": Slot("by", NAME)}
+_WHY: dict[str, Slot | Flag] = {"why": Slot("why", TEXT)}
+_REQUEST: dict[str, Slot | Flag] = {"request": Slot("request", NAME)}
+_TRAITS: dict[str, Slot | Flag] = {
+    "priority": Slot("priority", _PRIORITY),
+    "terminate-notice": Slot("terminate_notice", DURATION),
+}
+_SCOPE_OPTIONS: dict[str, Slot | Flag] = {
+    "approval": Slot("approval", _APPROVAL),
+    "auto-approve": _many("auto_approve", _AUTO_APPROVED, at_least=0),
+    **_TRAITS,
+}
+_IMPACTS = (Slot("event", EVENT), _many("vms", VM, at_least=0))
+
+FORMS: dict[str, Form] = {
+    "policy": Form(
+        say.SetPolicy,
+        (_optional("preset", one_of("a preset", say.Preset)),),
+        {
+            "announce": Slot("announce", one_of("a rule for announcing", Announce)),
+            "notice": Slot("notice", one_of("a rule for notices", say.NoticeRule)),
+            "speed": Slot("speed", NUMBER),
+            "idle": Slot("idle", DURATION_OR_NEVER),
+            "operations": Slot("operations", WHOLE_NUMBER),
+        },
+    ),
+    "scope": Form(say.AddScope, (Slot("scope", NAME), Slot("kind", one_of("a kind", ScopeKind))), _SCOPE_OPTIONS),
+    "change scope": Form(say.ChangeScope, (Slot("scope", NAME),), _SCOPE_OPTIONS),
+    "remove scope": Form(say.RemoveScope, (Slot("scope", NAME),), {"force": Flag("force"), **_BY, **_WHY}),
+    "vm": Form(
+        say.AddVms,
+        (_many("names", NAME),),
+        {"of": Slot("scope", NAME), "domain": Slot("domain", WHOLE_NUMBER), "host": Slot("host", HOST), **_TRAITS},
+    ),
+    "change vm": Form(
+        say.ChangeVm,
+        (Slot("vm", VM),),
+        {"domain": Slot("domain", WHOLE_NUMBER), "host": Slot("host", HOST), **_TRAITS, **_BY},
+    ),
+    "move": Form(say.ChangeVm, (Slot("vm", VM),), _BY, required={"to": Slot("host", HOST)}),
+    "remove vm": Form(say.RemoveVm, (Slot("vm", VM),), {"force": Flag("force"), **_BY, **_WHY}),
+    "tick": Form(say.Tick, (_optional("time", TIME),)),
+    "outage": Form(say.Outage, (Slot("time", DURATION),)),
+    "query": Form(say.Query, (Slot("vm", VM),)),
+    "approve": Form(
+        say.Approve,
+        (_many("events", EVENT, at_least=0),),
+        {"through": Slot("through", NAME)},
+        required={"by": Slot("vm", VM)},
+    ),
+    "schedule": Form(
+        say.Schedule,
+        (Slot("type", EVENT_TYPE), _many("vms", VM)),
+        {
+            "in": Slot("notice", DURATION),
+            "not_before": Slot("not_before", TIME),
+            "lasting": Slot("duration", DURATION),
+            "key": Slot("key", TEXT),
+            **_BY,
+            **_WHY,
+            **_REQUEST,
+        },
+    ),
+    "restart": Form(say.Restart, (Slot("vm", VM),), _REQUEST),
+    "redeploy": Form(say.Redeploy, (Slot("vm", VM),), _REQUEST),
+    "delete": Form(say.Delete, (Slot("vm", VM),), _REQUEST),
+    "evict": Form(say.Evict, (Slot("vm", VM),), {"in": Slot("notice", DURATION), **_REQUEST}),
+    "fail": Form(say.Fail, (_many("vms", VM),), {"with": Slot("type", EVENT_TYPE), **_REQUEST}),
+    "predict": Form(say.Predict, (_many("vms", VM),), _REQUEST, required={"in": Slot("ahead", DURATION)}),
+    "cancel": Form(say.Cancel, (Slot("event", EVENT),), {**_BY, **_WHY}),
+    "hold": Form(say.Hold, (Slot("what", NAME), Slot("reason", TEXT)), _BY),
+    "release": Form(say.Release, (Slot("what", NAME),), {**_BY, **_WHY}),
+    "begin": Form(say.Begin, _IMPACTS, {"again": Flag("again")}),
+    "done": Form(say.Done, _IMPACTS, {"on": Slot("host", HOST)}),
+    "failed": Form(say.Failed, _IMPACTS, _WHY),
+    "later": Form(say.Later, _IMPACTS, _WHY, required={"in": Slot("after", DURATION)}),
+    "unknown": Form(say.Unknown, _IMPACTS, _WHY),
+    "retry": Form(say.Retry, _IMPACTS, {**_BY, **_WHY}),
+    "resolve": Form(say.Resolve, (Slot("event", EVENT),), {"done": Flag("done"), **_BY, **_WHY}),
+    "explain": Form(say.Explain, (Slot("event", EVENT),)),
+    "document": Form(say.Document, (Slot("vm", VM),)),
+    "state": Form(say.State, (Slot("scope", NAME),)),
+    "wake": Form(say.Wake, (Slot("scope", NAME),)),
+}
+
+AT = Slot("at", TIME)
+"""Every command may say when it is said: `… at 10:00` sets the clock to that time first."""
+
+
+def read_command(words: Sequence[Word], line: int) -> tuple[say.Command, timedelta | None]:
+    """Read a command and the time at which it is said."""
+    missing = Word("", words[-1].end + 1, words[-1].end + 1)
+    verb, rest = _verb(words, line, missing)
+    return _Reading(verb, rest, line, missing).read()
+
+
+def _verb(words: Sequence[Word], line: int, missing: Word) -> tuple[str, Sequence[Word]]:
+    first = words[0]
+    if first.text in FORMS and not first.quoted:
+        return first.text, words[1:]
+    seconds = [verb.partition(" ")[2] for verb in FORMS if verb.startswith(f"{first.text} ")]
+    if not seconds:
+        verbs = dict.fromkeys(verb.partition(" ")[0] for verb in FORMS)
+        raise ScenarioError(f"no such command: {listed(verbs)}", line=line, column=first.column, word=first.text)
+    if len(words) < 2 or words[1].text not in seconds:
+        second = words[1] if len(words) > 1 else missing
+        problem = f"{first.text} what? {listed(seconds)}"
+        raise ScenarioError(problem, line=line, column=second.column, word=second.text)
+    return f"{first.text} {words[1].text}", words[2:]
+
+
+class _Reading:
+    """One line while it is read from left to right."""
+
+    def __init__(self, verb: str, words: Sequence[Word], line: int, missing: Word) -> None:
+        self.verb = verb
+        self.form = FORMS[verb]
+        self.options: dict[str, Slot | Flag] = {**self.form.required, **self.form.options, "at": AT}
+        self.left = list(words)
+        self.line, self.missing = line, missing
+        self.fields: dict[str, object] = {}
+
+    def read(self) -> tuple[say.Command, timedelta | None]:
+        for slot in self.form.words:
+            self._fill(slot)
+        while self.left:
+            self._option()
+        for option, slot in self.form.required.items():
+            if slot.field not in self.fields:
+                raise self._error(f"{self.verb} needs `{option}` and {slot.kind.what}: {slot.kind.allowed}")
+        at = cast("timedelta | None", self.fields.pop("at", None))
+        return cast("say.Command", self.form.command(**self.fields)), at
+
+    def _option(self) -> None:
+        word = self.left.pop(0)
+        if not self._is_option(word):
+            raise self._error(f"nothing more is expected here but {listed(self.options)}", word)
+        option = self.options[word.text]
+        if option.field in self.fields:
+            raise self._error("it is said twice", word)
+        if isinstance(option, Flag):
+            self.fields[option.field] = True
+        else:
+            self._fill(option)
+
+    def _fill(self, slot: Slot) -> None:
+        values: list[object] = []
+        while self.left and not self._is_option(self.left[0]) and (slot.many or not values):
+            values.append(self._value(slot))
+        if len(values) < slot.at_least:
+            raise self._error(f"{slot.kind.what} is missing: {slot.kind.allowed}", self.left[0] if self.left else None)
+        if slot.many:
+            self.fields[slot.field] = tuple(values)
+        elif values:
+            self.fields[slot.field] = values[0]
+
+    def _value(self, slot: Slot) -> object:
+        word = self.left.pop(0)
+        try:
+            return slot.kind.read(word)
+        except CoreError:
+            raise self._error(f"{slot.kind.what} is expected here: {slot.kind.allowed}", word) from None
+
+    def _is_option(self, word: Word) -> bool:
+        return word.text in self.options and not word.quoted
+
+    def _error(self, problem: str, word: Word | None = None) -> ScenarioError:
+        at = word or self.missing
+        return ScenarioError(problem, line=self.line, column=at.column, word=at.text)

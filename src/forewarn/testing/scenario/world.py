@@ -1,0 +1,132 @@
+"""The world of a story that is played on the pure core: its scopes, the conditions they are under, and its time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+from uuid import NAMESPACE_DNS, uuid5
+
+from forewarn.core.change import Change
+from forewarn.core.conditions import EMULATOR, Conditions
+from forewarn.core.errors import UnknownVm
+from forewarn.core.event import Event, Impact
+from forewarn.core.scope import Scope
+from forewarn.core.work import to_begin
+from forewarn.testing.scenario.stage import Unplayable
+from forewarn.testing.scenario.telling import Names, Teller
+from forewarn.testing.scenario.words import is_label
+
+R = TypeVar("R")
+Rule = Callable[[Scope], Change[R]]
+
+BEGINNING = timedelta(hours=10)
+"""When a story begins that does not say it."""
+
+
+class World:
+    """What is so, and what has been told of it. Rules are applied to it; nothing happens by itself."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.now = self.names.moment(BEGINNING)
+        self.conditions = Conditions(policy=EMULATOR)
+        self.scopes: dict[str, Scope] = {}
+        self.seen_at: dict[str, datetime] = {}
+        self.facts: list[str] = []
+        self._tellers: dict[str, Teller] = {}
+        self._homes: dict[str, str] = {}
+        self._offered: set[tuple[str, str]] = set()
+        self._requests = 0
+        self._epochs = 0
+
+    def set_clock(self, time: timedelta) -> None:
+        """Make it that time of the story, be it forwards or back."""
+        self.now = self.names.moment(time)
+
+    def apply(self, scope: str, rule: Rule[R], named: Sequence[str] = ()) -> R:
+        """Apply a rule to a scope, keep what it gives, and tell it."""
+        return self.apply_all({scope: rule}, named)[scope]
+
+    def apply_all(self, rules: Mapping[str, Rule[R]], named: Sequence[str] = ()) -> dict[str, R]:
+        """Apply rules to scopes: to all of them, or, if one refuses, to none."""
+        changes = {scope: rule(self.scopes[scope]) for scope, rule in rules.items()}
+        for scope, change in changes.items():
+            self.keep(scope, change, named)
+        return {scope: change.result for scope, change in changes.items()}
+
+    def keep(self, id_: str, change: Change[R], named: Sequence[str] = ()) -> None:
+        """Keep a changed scope and tell what its journal says."""
+        teller = self._tellers.setdefault(id_, Teller(id_, self.names))
+        for entry in change.entries:
+            if entry.event is not None:
+                self._homes[entry.event] = id_
+        self.facts += teller.tell(change.entries, named)
+        if change.scope is not None:
+            self.scopes[id_] = change.scope
+            self.names.epoch(id_, change.scope.epoch)
+        else:
+            del self.scopes[id_], self._tellers[id_]
+
+    def tell_new_work(self) -> None:
+        """Tell which work the platform could begin now and could not before."""
+        offered = {(event.id, impact.vm): event for event, impact in self._work()}
+        new: dict[str, list[str]] = {}
+        for event, vm in offered:
+            if (event, vm) not in self._offered:
+                new.setdefault(event, []).append(vm)
+        self.facts += [f"impact {self.names.label(event)} {' '.join(vms)}" for event, vms in new.items()]
+        self._offered = set(offered)
+
+    def _work(self) -> list[tuple[Event, Impact]]:
+        return [item for scope in self.scopes.values() for item in to_begin(scope, now=max(self.now, scope.changed_at))]
+
+    def scope(self, name: str) -> str:
+        """Return the id of a scope that there is."""
+        if name not in self.scopes:
+            raise Unplayable("there is no such scope", name)
+        return name
+
+    def newest_scope(self) -> str:
+        """Return the id of the scope that came last."""
+        if not self.scopes:
+            raise Unplayable("there is no scope yet: begin with `scope NAME KIND`", "")
+        return list(self.scopes)[-1]
+
+    def find(self, name: str) -> tuple[str, str]:
+        """Return the scope and the name of a VM, named as `scope/name` or, where that is unambiguous, as `name`."""
+        scope, slash, bare = name.rpartition("/")
+        candidates = [self.scope(scope)] if slash else list(self.scopes) or [self.newest_scope()]
+        found = [(id_, vm.name) for id_ in candidates if (vm := self.scopes[id_].roster.find(bare)) is not None]
+        if len(found) > 1:
+            raise Unplayable("several scopes have such a VM, write scope/name", name)
+        if not found:
+            raise UnknownVm(bare, candidates[-1])
+        return found[0]
+
+    def event(self, name: str) -> str:
+        """Return the id of an event, given by its label or in full."""
+        if not is_label(name):
+            return name
+        id_ = self.names.event(name)
+        if id_ is None:
+            raise Unplayable("no such event has appeared", name)
+        return id_
+
+    def home(self, event: str) -> str:
+        """Return the scope of an event; for one that never was, the newest."""
+        home = self._homes.get(event)
+        return home if home in self.scopes else self.newest_scope()
+
+    def request(self, name: str | None) -> str:
+        """Return the id of a request: the same for the same name, a new one where it has none."""
+        self._requests += 1
+        return guid("request", name or str(self._requests))
+
+    def new_epoch(self) -> str:
+        """Return a token that no epoch had."""
+        self._epochs += 1
+        return f"epoch{self._epochs}"
+
+
+def guid(*names: str) -> str:
+    """Return an id that is the same in every telling of a story."""
+    return str(uuid5(NAMESPACE_DNS, "/".join(names))).upper()
