@@ -3,7 +3,7 @@
 All reading goes here and never waits. Only saved values come in, so nobody sees what could still be lost.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from forewarn.core.enablement import SAVE_SEEN_AFTER
@@ -135,6 +135,10 @@ class Replica:
         """Return every VM that claims this address: more than one is an error of the inventory."""
         views = _several(self._addresses.get(network, {}).get(ip))
         return [(view, vm) for view in views for vm in view.roster or () if _has(vm, network, ip)]
+
+    def owners(self, network: str) -> Mapping[str, View | list[View]]:
+        """Return who claims each address of a network, kept up to date: a quick look tells whether that has changed."""
+        return self._addresses.setdefault(network, {})
 
     def _index(self, view: View, old: Roster | None, new: Roster | None) -> None:
         before = {vm.name: vm for vm in old or ()}

@@ -1,0 +1,213 @@
+"""What one peer asks and is answered, in order: bytes in, bytes out. Sockets and all waiting: see `connection`."""
+
+from forewarn.guest.answers import CONTINUE, Answer, refused
+from forewarn.guest.callers import CONTESTED, Caller, Visitor
+from forewarn.guest.desk import Desk
+from forewarn.guest.endpoint import Later, Reply
+from forewarn.guest.reading import CLOSED, KEPT_OPEN, Reader, Stage, Unreadable
+from forewarn.wire.answers import TOO_MANY_REQUESTS, Refusal
+from forewarn.wire.request import Query, Question, Versions
+
+
+class Conversation:
+    """One request after the other. While `later` is set, the answer is not known yet and nothing may be read."""
+
+    __slots__ = (
+        "_asked",
+        "_began_at",
+        "_caller",
+        "_connection_line",
+        "_desk",
+        "_is_to_head",
+        "_known_question",
+        "_noted_at",
+        "_reader",
+        "_ready",
+        "answers",
+        "answers_size",
+        "is_over",
+        "known",
+        "later",
+        "lingers",
+        "visitor",
+    )
+
+    _caller: Caller
+
+    def __init__(self, desk: Desk, visitor: Visitor) -> None:
+        self._desk = desk
+        self.visitor = visitor
+        self._reader = Reader(head_limit=desk.limits.header_bytes, body_limit=desk.limits.body_bytes)
+        self._began_at: int | None = None
+        self._asked: Question | Refusal | None = None
+        """What the present request asks for; None: its head has not come to its end."""
+        self._connection_line = KEPT_OPEN
+        self._is_to_head = False
+        self.answers: list[bytes] = []
+        """What is to be sent."""
+        self.answers_size = 0
+        self.later: Later | None = None
+        self.is_over = False
+        """Whether the last answer has been given: it says `Connection: close`."""
+        self.lingers = False
+        """Whether the peer may still be sending what nobody will read."""
+        self.known = b""
+        """The bytes of the last question without a body: when they come again, they need not be read again."""
+        self._known_question: Question = Versions()
+        self._ready: Answer | None = None
+        """What `_caller` was answered to it, where that holds for as long as its scope stays the same."""
+        self._noted_at = 0
+        """The second in which the fleet was last told that the known question was asked."""
+
+    def repeat(self) -> bytes | None:
+        """Answer the known question once more as before; None, and nothing done, if anything has changed since.
+
+        This is the hot path: every VM asks every second, and hardly ever is there anything new.
+        """
+        ready = self._ready
+        if ready is None:
+            return None
+        desk, visitor, caller = self._desk, self.visitor, self._caller
+        view, beats, tally = caller.view, desk.beats, visitor.tally
+        if view.scope is not caller.scope or visitor.owners.get(visitor.address) is not view:
+            return None
+        if not tally.has_room(beats, desk.rate):
+            return None
+        if self._noted_at != beats:
+            if desk.note_request(view) is not None:
+                return None
+            self._noted_at = beats if desk.is_time_real else 0
+        tally.requests += 1
+        desk.counters.answers[ready.status] += 1
+        return ready.render(desk.letterhead, KEPT_OPEN)
+
+    @property
+    def stage(self) -> Stage | None:
+        """How far the present request has come; None: it has not begun."""
+        return None if self._reader.is_at_start else self._reader.stage
+
+    def begin(self) -> None:
+        """Take note that the bytes to come are not those at hand before."""
+        self._began_at = None
+
+    def read(self, data: bytes, at: int) -> int:
+        """Read on from there, as far as something can be done, do it, and return how far that is."""
+        try:
+            return self._read(data, at)
+        except Unreadable as error:
+            self.end(error.refusal)
+            return len(data)
+
+    def end(self, refusal: Refusal, *, lingers: bool = True) -> None:
+        """Refuse, and let that be the last answer. The peer may not have sent yet all that it wants to send."""
+        self._connection_line, self._is_to_head = CLOSED, False
+        self.reply(refusal)
+        self.lingers = lingers
+
+    def reply(self, reply: Reply) -> None:
+        """Answer the present request."""
+        answer = self._refused(reply) if isinstance(reply, Refusal) else reply
+        if self._desk.is_closing:
+            self._connection_line = CLOSED
+        self.is_over = self._connection_line is CLOSED
+        self._desk.counters.answers[answer.status] += 1
+        self._send(answer.render(self._desk.letterhead, self._connection_line))
+
+    def take_answers(self) -> bytes:
+        """Give what is to be sent, once."""
+        sent = self.answers[0] if len(self.answers) == 1 else b"".join(self.answers)
+        self.answers.clear()
+        self.answers_size = 0
+        return sent
+
+    def take_later(self) -> Later:
+        """Give what has to happen before the present request can be answered, once."""
+        later, self.later = self.later, None
+        if later is None:
+            raise LookupError("the answer is not to come later")
+        return later
+
+    def close(self) -> None:
+        """Say goodbye."""
+        self.is_over = True
+        self.visitor.leave()
+        self._reader.close()
+
+    def _send(self, answer: bytes) -> None:
+        self.answers.append(answer)
+        self.answers_size += len(answer)
+
+    def _refused(self, refusal: Refusal) -> Answer:
+        self._desk.counters.refusals[refusal.reason] += 1
+        if refusal is CONTESTED:
+            self._desk.counters.contested += 1
+        if refusal.close:
+            self._connection_line = CLOSED
+            self.lingers = True
+        return refused(refusal, to_head=self._is_to_head)
+
+    def _read(self, data: bytes, at: int) -> int:
+        reader = self._reader
+        if reader.is_at_start:
+            if self.known and data.startswith(self.known, at):
+                self._ask_again()
+                return at + len(self.known)
+            self._began_at = at
+        end = reader.read(data, at)
+        if reader.stage is not Stage.HEAD and self._asked is None:
+            self._take_head()
+        if reader.stage is Stage.DONE and self._asked is not None and not self.is_over:
+            self._take_request(self._asked, b"" if self._began_at is None else data[self._began_at : end])
+        return end
+
+    def _ask_again(self) -> None:
+        self._connection_line, self._is_to_head = KEPT_OPEN, False
+        self._answer(self._admit() or self._known_question, b"")
+
+    def _take_head(self) -> None:
+        """See who asks for what as soon as that can be told: the peer may wait for it before it sends the body."""
+        reader = self._reader
+        self._connection_line, self._is_to_head = reader.connection_line, reader.head.method == "HEAD"
+        self._asked = self._admit() or self._desk.endpoint.route(reader.head)
+        if reader.is_expecting and isinstance(self._asked, Refusal):
+            self.end(self._asked)
+        elif reader.is_expecting:
+            self._send(CONTINUE)
+
+    def _take_request(self, asked: Question | Refusal, whole: bytes) -> None:
+        """Answer a request that has come to its end; `whole` are its bytes, where all of them are at hand."""
+        reader = self._reader
+        if whole and isinstance(asked, Question) and reader.connection_line is KEPT_OPEN and not reader.has_body:
+            self.known, self._known_question, self._ready = whole, asked, None
+        body = reader.body
+        reader.next()
+        self._asked = None
+        self._answer(asked, body)
+
+    def _admit(self) -> Refusal | None:
+        """Count a request of a known caller, or refuse it."""
+        caller = self.visitor.recognise()
+        if isinstance(caller, Refusal):
+            return caller
+        tally = self.visitor.tally
+        if not tally.has_room(self._desk.beats, self._desk.rate):
+            return TOO_MANY_REQUESTS
+        tally.requests += 1
+        return None
+
+    def _answer(self, asked: Question | Refusal, body: bytes) -> None:
+        reply = asked if isinstance(asked, Refusal) else self._respond(asked, body)
+        if isinstance(reply, Reply):
+            self.reply(reply)
+        else:
+            self.later = reply
+
+    def _respond(self, question: Question, body: bytes) -> Reply | Later:
+        caller = self.visitor.recognise()
+        if isinstance(caller, Refusal):
+            return caller
+        reply = self._desk.endpoint.respond(question, body, self.visitor, caller)
+        if question is self._known_question:
+            self._caller = caller
+            self._ready = reply if isinstance(question, Query) and isinstance(reply, Answer) else None
+        return reply

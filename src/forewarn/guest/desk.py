@@ -1,0 +1,124 @@
+"""What all connections of a server share: the limits, the counters, the letterhead, and the second that it is."""
+
+import asyncio
+import sys
+from contextlib import suppress
+from datetime import timedelta
+from typing import Protocol
+
+from forewarn.clock import SystemClock
+from forewarn.fleet.service import Fleet
+from forewarn.guest.answers import Letterhead
+from forewarn.guest.callers import Tallies
+from forewarn.guest.counters import Counters
+from forewarn.guest.enabling import Enabling
+from forewarn.guest.endpoint import Endpoint
+from forewarn.guest.held import HeldRequests
+from forewarn.guest.limits import Limits, affordable_connections
+from forewarn.guest.phases import patience
+
+NOTE_HELD_EVERY = 60
+"""How often, in seconds, a held request counts as one that has just been made."""
+
+
+class Impatient(Protocol):
+    """A connection, as far as the desk knows it."""
+
+    since: int
+    """The second in which it began to wait."""
+    patience: int
+    """How many seconds it may wait."""
+
+    def expire(self) -> None:
+        """Wait no longer."""
+        ...
+
+    def finish(self) -> None:
+        """Close as soon as everything that was asked is answered."""
+        ...
+
+    def abort(self) -> None:
+        """Close now."""
+        ...
+
+
+class Desk:
+    """The one place that connections turn to. It counts the seconds, by the monotonic clock, in `beats`."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        limits: Limits,
+        counters: Counters,
+        *,
+        unsupported_version_status: int,
+        enable_delay: timedelta,
+    ) -> None:
+        self._clock = fleet.clock
+        self.note_request = fleet.note_request
+        self.is_time_real = isinstance(fleet.clock, SystemClock)
+        """Whether to note a request once a second is enough: a manual clock can move by days between two beats."""
+        self.limits = limits
+        self.counters = counters
+        self.letterhead = Letterhead(fleet.clock.now())
+        self.tallies = Tallies()
+        self.held = HeldRequests(fleet, counters, per_vm=limits.held_per_vm)
+        self.enabling = Enabling(fleet, enable_delay)
+        self.endpoint = Endpoint(fleet, self.held, self.enabling, unsupported_version_status=unsupported_version_status)
+        self.rate = sys.maxsize if limits.requests_per_second is None else limits.requests_per_second
+        self.patience = patience(limits)
+        self.connections: set[Impatient] = set()
+        self._connection_limit = affordable_connections(limits.connections)
+        self.beats = 1
+        self.is_closing = False
+        self._is_empty = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are more connections than there may be."""
+        return len(self.connections) > self._connection_limit
+
+    def enter(self, connection: Impatient) -> None:
+        """Count a connection."""
+        self.connections.add(connection)
+        self._is_empty.clear()
+        self.counters.accepted += 1
+        self.counters.connections = len(self.connections)
+
+    def leave(self, connection: Impatient) -> None:
+        """Count a connection no more."""
+        self.connections.discard(connection)
+        self.counters.connections = len(self.connections)
+        if not self.connections:
+            self._is_empty.set()
+
+    def beat(self) -> None:
+        """Let a second pass: renew the date, and see to those who have waited too long."""
+        self.beats += 1
+        self.letterhead.renew(self._clock.now())
+        self.tallies.forget(self.beats)
+        if self.beats % NOTE_HELD_EVERY == 0:
+            self.held.note()
+        for connection in [one for one in self.connections if self.beats - one.since > one.patience]:
+            connection.expire()
+
+    def close(self) -> None:
+        """Answer what is held or delayed, and let every connection end with its present answer."""
+        self.is_closing = True
+        self.held.close()
+        self.enabling.close()
+        for connection in tuple(self.connections):
+            connection.finish()
+
+    async def wait_until_empty(self) -> None:
+        """Wait until every connection has ended; those that take too long are cut off."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.shutdown_timeout.total_seconds()):
+                await self._emptied()
+        for connection in tuple(self.connections):
+            connection.abort()
+        await self._emptied()
+
+    async def _emptied(self) -> None:
+        if self.connections:
+            await self._is_empty.wait()

@@ -1,0 +1,58 @@
+"""How much a guest may ask for. Everything that a guest can make grow has its bound here."""
+
+import resource
+from datetime import timedelta
+
+import msgspec
+
+from forewarn.core.errors import Invalid
+
+SPARE_FILES = 128
+"""Open files that are left for all that is not a guest's connection: the store, the operator side, the logs."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The bounds of the endpoint. Times are real ones; each is kept to within a second, and never cut short."""
+
+    header_bytes: int = 16 * 1024
+    body_bytes: int = 64 * 1024
+    requests_per_second: int | None = 5
+    """Per VM, over all its connections; None: as many as it likes."""
+
+    connections: int = 32_768
+    connections_per_vm: int = 64
+    held_per_vm: int = 4
+    pipelined_bytes: int = 64 * 1024
+    """Requests behind one that has no answer yet; beyond this nothing more is read."""
+
+    unread_bytes: int = 64 * 1024
+    """Answers that the peer has not read yet; beyond this no further request is looked at."""
+
+    header_timeout: timedelta = timedelta(seconds=10)
+    """From the first byte of a request to the end of its head."""
+
+    body_timeout: timedelta = timedelta(seconds=10)
+    idle_timeout: timedelta = timedelta(minutes=2)
+    unread_timeout: timedelta = timedelta(seconds=30)
+    """For how long a peer may leave more than `unread_bytes` unread."""
+
+    linger_timeout: timedelta = timedelta(seconds=2)
+    """For how long a peer that was refused may go on sending, so that it gets to read why."""
+
+    shutdown_timeout: timedelta = timedelta(seconds=5)
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, timedelta) and value <= timedelta(0):
+                raise Invalid(f"{name} is longer than nothing, not {value}")
+            if isinstance(value, int) and value < 1:
+                raise Invalid(f"{name} is at least 1, not {value}")
+
+
+def affordable_connections(asked: int) -> int:
+    """Return how many connections the process can have open, at the most `asked`."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return asked
+    return max(1, min(asked, files - SPARE_FILES))

@@ -1,0 +1,216 @@
+"""Bytes become requests, one at a time, without a byte beyond its end. llhttp reads; how much is bounded here."""
+
+from enum import Enum
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from forewarn.wire import answers
+from forewarn.wire.answers import Refusal, malformed_http
+from forewarn.wire.request import Head
+
+BLANK_LINE = b"\r\n\r\n"
+"""Heads end with one, and so do chunked bodies."""
+
+FRAMING = ("content-length", "transfer-encoding")
+
+KEPT_OPEN = b""
+KEPT_OPEN_FOR_HTTP_1_0 = b"Connection: keep-alive\r\n"
+CLOSED = b"Connection: close\r\n"
+"""What an answer says about the connection; an HTTP/1.1 client expects it to stay open."""
+
+
+class Unreadable(Exception):
+    """What came is not a request, or too large to be one. After this the connection can only be closed."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        super().__init__(refusal.reason.value)
+
+
+class Stage(Enum):
+    """How far the present request has been read."""
+
+    HEAD = "head"
+    BODY = "body"
+    DONE = "done"
+
+
+class Reader:
+    """Reads the requests of one connection. `next` begins a new one; until then it is the present one that it tells of.
+
+    Methods named `on_…` are called by the parser and must not raise.
+    """
+
+    __slots__ = (
+        "_body",
+        "_body_bytes",
+        "_body_limit",
+        "_head_bytes",
+        "_head_limit",
+        "_headers",
+        "_left",
+        "_parser",
+        "_tail",
+        "_url",
+        "connection_line",
+        "head",
+        "is_expecting",
+        "stage",
+    )
+
+    def __init__(self, *, head_limit: int, body_limit: int) -> None:
+        self._head_limit = head_limit
+        self._body_limit = body_limit
+        self._parser = HttpRequestParser(self)
+        self.next()
+
+    def next(self) -> None:
+        """Begin with another request."""
+        self.stage = Stage.HEAD
+        self.head = Head("", "")
+        self.connection_line = KEPT_OPEN
+        """The line to say to the peer when this request is answered."""
+        self.is_expecting = False
+        """Whether the peer waits for `100 Continue` before it sends the body."""
+        self._url = b""
+        self._headers: list[tuple[str, str]] = []
+        self._head_bytes = 0
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._left: int | None = None
+        self._tail = b""
+
+    @property
+    def is_at_start(self) -> bool:
+        """Whether nothing of the present request has come yet."""
+        return self._head_bytes == 0
+
+    @property
+    def has_body(self) -> bool:
+        """Whether the request came with a body."""
+        return self._body_bytes > 0 or self._left is not None
+
+    @property
+    def body(self) -> bytes:
+        """The body as far as it has come, decoded from its chunks."""
+        return b"".join(self._body)
+
+    def read(self, data: bytes, start: int) -> int:
+        """Read on from `start` to the end of the head, of the body, or of the data; return where that is."""
+        if self.is_at_start:
+            start = _skip_empty_lines(data, start)
+        end = self._end(data, start)
+        if self.stage is Stage.HEAD:
+            self._head_bytes += end - start
+            if self._head_bytes > self._head_limit:
+                raise Unreadable(answers.HEADER_TOO_LARGE)
+        self._tail = (self._tail + data[max(start, end - 3) : end])[-3:]
+        self._feed(data if end - start == len(data) else memoryview(data)[start:end])
+        return end
+
+    def close(self) -> None:
+        """Read no more. Reader and parser know each other: to part them spares the garbage collector the work."""
+        del self._parser
+
+    def _end(self, data: bytes, start: int) -> int:
+        """Return how far the parser may be fed without the danger that it reads into the next request."""
+        if self._left is not None:
+            end = min(start + self._left, len(data))
+            self._left -= end - start
+            return end
+        seam = (self._tail + data[start : start + 3]).find(BLANK_LINE)
+        if seam >= 0:
+            return start + seam + len(BLANK_LINE) - len(self._tail)
+        found = data.find(BLANK_LINE, start)
+        return found + len(BLANK_LINE) if found >= 0 else len(data)
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            self._decline_upgrade()
+        except HttpParserError as error:
+            raise Unreadable(malformed_http(str(error))) from None
+        if self._body_bytes > self._body_limit:
+            raise Unreadable(answers.BODY_TOO_LARGE)
+        if self.stage is not Stage.HEAD and not self.head.method:
+            self._take_head()
+
+    def _take_head(self) -> None:
+        version = self._parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            raise Unreadable(malformed_http("HTTP/1.0 and HTTP/1.1 are spoken here"))
+        self.head = Head(self._parser.get_method().decode("latin-1"), self._url.decode("latin-1"), self._headers)
+        self.connection_line = self._connection_line(version)
+        self._tail = b""
+        if version == "1.1":
+            self._take_expectation()
+        if self.stage is Stage.BODY:
+            self._take_framing(version)
+
+    def _connection_line(self, version: str) -> bytes:
+        if not self._parser.should_keep_alive() or self.head.method == "CONNECT":
+            return CLOSED
+        return KEPT_OPEN if version == "1.1" else KEPT_OPEN_FOR_HTTP_1_0
+
+    def _take_expectation(self) -> None:
+        expected = {value.lower() for value in self.head.values("expect")}
+        if expected - {"100-continue"}:
+            raise Unreadable(answers.UNKNOWN_EXPECTATION)
+        self.is_expecting = bool(expected) and self.stage is Stage.BODY
+
+    def _take_framing(self, version: str) -> None:
+        """Find out how the body ends. The parser has refused what is in conflict; what it tolerates is refused here."""
+        codings = self.head.values("transfer-encoding")
+        if not codings:
+            self._left = int(self.head.values("content-length")[0])
+            if self._left > self._body_limit:
+                raise Unreadable(answers.BODY_TOO_LARGE)
+        elif [coding.lower() for coding in codings] != ["chunked"] or version == "1.0":
+            raise Unreadable(malformed_http("of all transfer encodings only chunked is understood, in HTTP/1.1"))
+
+    def _decline_upgrade(self) -> None:
+        """Go on in HTTP/1.1, as if no upgrade had been offered.
+
+        The parser would leave the body to the other protocol. A fresh one, told of the body alone, reads it.
+        """
+        framing = [(name, value) for name, value in self._headers if name.lower() in FRAMING]
+        if self._parser.get_method() == b"CONNECT" or not framing:
+            return
+        self.stage = Stage.BODY
+        self._take_head()
+        self._parser = HttpRequestParser(self)
+        lines = "".join(f"{name}: {value}\r\n" for name, value in framing)
+        self._feed(f"POST / HTTP/1.1\r\n{lines}\r\n".encode("latin-1"))
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the target."""
+        if self.stage is Stage.HEAD:
+            self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; those that follow a chunked body tell nothing that we want to know."""
+        if self.stage is Stage.HEAD:
+            self._headers.append((name.decode("latin-1"), value.decode("latin-1")))
+
+    def on_headers_complete(self) -> None:
+        """Take note that the head is complete."""
+        self.stage = Stage.BODY
+
+    def on_body(self, piece: bytes) -> None:
+        """Take a piece of the body, unless it is too much already."""
+        self._body_bytes += len(piece)
+        if self._body_bytes <= self._body_limit:
+            self._body.append(piece)
+
+    def on_message_complete(self) -> None:
+        """Take note that the request is complete."""
+        self.stage = Stage.DONE
+
+
+def _skip_empty_lines(data: bytes, start: int) -> int:
+    """Return where the request line begins: some clients end a body with an empty line too many."""
+    end = len(data)
+    while start < end and data[start] in b"\r\n":
+        start += 1
+    return start

@@ -1,0 +1,95 @@
+"""The endpoint as a server: its listeners, its heartbeat, its end."""
+
+import asyncio
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from forewarn.fleet.service import Fleet
+from forewarn.guest.callers import ByAddress, Door, OneVm
+from forewarn.guest.connection import Connection
+from forewarn.guest.counters import Counters
+from forewarn.guest.desk import Desk
+from forewarn.guest.limits import Limits
+
+ACCEPT_QUEUE = 1024
+HEARTBEAT = 1.0
+"""Seconds from one look at the clock and at slow peers to the next. One timer serves all connections."""
+
+
+class GuestServer:
+    """Serves guests on any number of listeners. What they may ask for together is bounded once for all of them."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        *,
+        limits: Limits,
+        unsupported_version_status: int = 404,
+        enable_delay: timedelta = timedelta(0),
+        counters: Counters | None = None,
+    ) -> None:
+        self.counters = counters if counters is not None else Counters()
+        self._replica = fleet.replica
+        self._desk = Desk(
+            fleet,
+            limits,
+            self.counters,
+            unsupported_version_status=unsupported_version_status,
+            enable_delay=enable_delay,
+        )
+        self._listeners: list[asyncio.AbstractServer] = []
+        self._sockets: list[Path] = []
+        self._heart: asyncio.TimerHandle | None = None
+
+    async def listen_as(self, vm: str, host: str, port: int) -> int:
+        """Listen for one VM, `scope/name`; return the port, which the system chooses if it is given as 0."""
+        return await self._listen(self._door_of(vm), host, port)
+
+    async def listen_as_unix(self, vm: str, path: Path) -> None:
+        """Listen for one VM on a unix socket; it is removed at the end."""
+        loop = asyncio.get_running_loop()
+        factory = partial(Connection, self._desk, self._door_of(vm))
+        self._listeners.append(await loop.create_unix_server(factory, str(path), backlog=ACCEPT_QUEUE))
+        self._sockets.append(path)
+        self._begin_to_beat()
+
+    async def listen_by_address(self, network: str, host: str, port: int) -> int:
+        """Listen for all VMs of a network, who are known by their source address; return the port."""
+        return await self._listen(ByAddress(self._replica, network), host, port)
+
+    async def aclose(self) -> None:
+        """Accept nobody any more, answer what has been asked, then close; who does not read in time is cut off."""
+        for listener in self._listeners:
+            listener.close()
+        self._desk.close()
+        await self._desk.wait_until_empty()
+        if self._heart is not None:
+            self._heart.cancel()
+        for listener in self._listeners:
+            await listener.wait_closed()
+        for path in self._sockets:
+            path.unlink(missing_ok=True)
+        self._listeners.clear()
+        self._sockets.clear()
+
+    def _door_of(self, vm: str) -> Door:
+        view, found = self._replica.find(vm)
+        return OneVm(view, found.name)
+
+    async def _listen(self, door: Door, host: str, port: int) -> int:
+        loop = asyncio.get_running_loop()
+        factory = partial(Connection, self._desk, door)
+        listener = await loop.create_server(factory, host, port, backlog=ACCEPT_QUEUE)
+        self._listeners.append(listener)
+        self._begin_to_beat()
+        bound: int = listener.sockets[0].getsockname()[1]
+        return bound
+
+    def _begin_to_beat(self) -> None:
+        if self._heart is None:
+            self._heart = asyncio.get_running_loop().call_later(HEARTBEAT, self._beat)
+
+    def _beat(self) -> None:
+        self._heart = asyncio.get_running_loop().call_later(HEARTBEAT, self._beat)
+        self._desk.beat()
