@@ -423,3 +423,11 @@ def user_data_directory(environ: Mapping[str, str], *, system: str = sys.platfor
         return Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local") / "forewarn"
     given = Path(environ.get("XDG_DATA_HOME") or "")
     return (given if given.is_absolute() else home / ".local" / "share") / "forewarn"
+
+
+def data_directory(given: str | None, environ: Mapping[str, str], file: Path | None) -> Path | None:
+    """Return the data directory that is said anywhere, without looking at any other setting; None: nowhere."""
+    flags = {} if given is None else {"data": given}
+    said = [(value, place) for key, place, value in _all_said(flags, environ, file) if key == "data"]
+    path = _parsed("data", *said[-1]) if said else None
+    return path if isinstance(path, Path) else None

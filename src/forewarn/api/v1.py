@@ -1,5 +1,6 @@
 """The operator API, version 1, as types: what is asked and what is answered. Durations are texts such as "20m"."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -7,7 +8,7 @@ import msgspec
 
 from forewarn.core.duration import DURATION_PATTERN
 from forewarn.core.event import Cause, EventType, ImpactState, Source
-from forewarn.core.limits import KEY_LENGTH, NAME_LENGTH, TEXT_LENGTH
+from forewarn.core.limits import TEXT_LENGTH
 from forewarn.core.scope import ScopeKind
 from forewarn.core.vm import Os, Priority
 
@@ -18,10 +19,6 @@ VMS_PER_REQUEST = 1_000
 Duration = Annotated[str, msgspec.Meta(pattern=DURATION_PATTERN, min_length=2, max_length=35)]
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_LENGTH)]
-VmName = Annotated[str, msgspec.Meta(min_length=1, max_length=2 * NAME_LENGTH + 1)]
-"""`scope/name`, or the bare name where it is unambiguous."""
-
-IdempotencyKey = Annotated[str, msgspec.Meta(min_length=1, max_length=KEY_LENGTH, pattern="^[!-~]+$")]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +50,7 @@ class Vm(Answer, frozen=True):
     fault_domain: int
     priority: Priority
     role_instance: bool
-    addresses: tuple[Address, ...]
+    addresses: Sequence[Address]
     tags: dict[str, str]
     terminate_notice: str | None
     location: str | None
@@ -67,7 +64,7 @@ class Vm(Answer, frozen=True):
 class VmPage(Answer, frozen=True):
     """Some VMs, by scope and name; `next` asks for those after them."""
 
-    vms: tuple[Vm, ...]
+    vms: Sequence[Vm]
     next: str | None
 
 
@@ -98,7 +95,7 @@ class Event(Answer, frozen=True):
     status: Literal["Scheduled", "Started"]
     source: Source
     cause: Cause
-    vms: tuple[str, ...]
+    vms: Sequence[str]
     update_domain: int
     host: str | None
     made_at: datetime
@@ -109,23 +106,26 @@ class Event(Answer, frozen=True):
     by: str
     why: str
     announced: bool
-    approvals: tuple[Approval, ...]
-    impacts: tuple[Impact, ...]
-    explain: tuple[str, ...]
+    approvals: Sequence[Approval]
+    impacts: Sequence[Impact]
+    explain: Sequence[str]
 
 
 class EventPage(Answer, frozen=True):
     """Some open events, by scope and in the order in which they were made; `next` asks for those after them."""
 
-    events: tuple[Event, ...]
+    events: Sequence[Event]
     next: str | None
 
 
 class ScheduleEvents(Request, frozen=True):
-    """Make events for VMs: one per scope, update domain and host. `notice` counts from now; it or `not_before`."""
+    """Make events for VMs: one per scope, update domain and host. `notice` counts from now; it or `not_before`.
+
+    A VM is named as `scope/name`, or by its bare name where that is unambiguous.
+    """
 
     type: EventType
-    vms: Annotated[tuple[VmName, ...], msgspec.Meta(min_length=1, max_length=VMS_PER_REQUEST)]
+    vms: Annotated[Sequence[str], msgspec.Meta(min_length=1, max_length=VMS_PER_REQUEST)]
     notice: Duration | None = None
     not_before: Moment | None = None
     duration: Duration | None = None
@@ -145,8 +145,8 @@ class Made(Answer, frozen=True):
 class Scheduled(Answer, frozen=True):
     """The events of a request, and those of them that are still open."""
 
-    made: tuple[Made, ...]
-    events: tuple[Event, ...]
+    made: Sequence[Made]
+    events: Sequence[Event]
 
 
 class Clock(Answer, frozen=True):

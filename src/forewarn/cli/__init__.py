@@ -1,1 +1,5 @@
 """One command, `forewarn`."""
+
+from forewarn.cli.app import main
+
+__all__ = ["main"]

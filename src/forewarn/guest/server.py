@@ -1,6 +1,8 @@
 """The endpoint as a server: its listeners, its heartbeat, its end."""
 
 import asyncio
+import socket
+from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -54,9 +56,12 @@ class GuestServer:
         self._sockets.append(path)
         self._begin_to_beat()
 
-    async def listen_by_address(self, network: str, host: str, port: int) -> int:
-        """Listen for all VMs of a network, who are known by their source address; return the port."""
-        return await self._listen(ByAddress(self._replica, network), host, port)
+    async def listen_by_address(self, network: str, host: str, port: int, *, interface: str | None = None) -> int:
+        """Listen for all VMs of a network, who are known by their source address; return the port.
+
+        With `interface`, only who comes in there is heard: nobody on another network can pass for one of them.
+        """
+        return await self._listen(ByAddress(self._replica, network), host, port, interface)
 
     async def aclose(self) -> None:
         """Accept nobody any more, answer what has been asked, then close; who does not read in time is cut off."""
@@ -77,10 +82,14 @@ class GuestServer:
         view, found = self._replica.find(vm)
         return OneVm(view, found.name)
 
-    async def _listen(self, door: Door, host: str, port: int) -> int:
+    async def _listen(self, door: Door, host: str, port: int, interface: str | None = None) -> int:
         loop = asyncio.get_running_loop()
         factory = partial(Connection, self._desk, door)
-        listener = await loop.create_server(factory, host, port, backlog=ACCEPT_QUEUE)
+        if interface is None:
+            listener = await loop.create_server(factory, host, port, backlog=ACCEPT_QUEUE)
+        else:
+            bound_there = _bound_to(interface, host, port)
+            listener = await loop.create_server(factory, sock=bound_there, backlog=ACCEPT_QUEUE)
         self._listeners.append(listener)
         self._begin_to_beat()
         bound: int = listener.sockets[0].getsockname()[1]
@@ -93,3 +102,15 @@ class GuestServer:
     def _beat(self) -> None:
         self._heart = asyncio.get_running_loop().call_later(HEARTBEAT, self._beat)
         self._desk.beat()
+
+
+def _bound_to(interface: str, host: str, port: int) -> socket.socket:
+    """Bind to an address of one interface alone; Linux would otherwise answer for it on every interface."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with ExitStack() as undo:
+        listener = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        listener.bind((host, port))
+        undo.pop_all()
+        return listener

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from litestar import Controller, Litestar, MediaType, Request, get, post
@@ -12,7 +12,7 @@ from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
-from litestar.params import Parameter
+from litestar.params import Parameter, ParameterKwarg
 from litestar.types import ASGIApp
 
 from forewarn import __version__
@@ -31,10 +31,13 @@ BODY_BYTES = 1024 * 1024
 OPERATOR = "operator"
 """Who the journal names for what is asked here."""
 
+LAST_MOMENT = datetime(9000, 1, 1, tzinfo=UTC)
+"""Beyond this a manual clock is not moved: far enough for anybody, and no sum of times can fall off the calendar."""
+
 Limit = Annotated[int, Parameter(ge=1, le=v1.LARGEST_PAGE, description="How many at most.")]
 After = Annotated[str, Parameter(max_length=512, description="`next` of the page before.")]
-OnlyScope = Annotated[str | None, Parameter(max_length=128, description="Of this scope only.")]
-OnlyVm = Annotated[str | None, Parameter(max_length=257, description="Only events that affect this VM.")]
+OnlyScope = Annotated[str | None, Parameter(query="scope", max_length=128, description="Of this scope only.")]
+OnlyVm = Annotated[str | None, Parameter(query="vm", max_length=257, description="Only events that affect this VM.")]
 Key = Annotated[
     str | None,
     Parameter(
@@ -70,10 +73,10 @@ class VmController(Controller):
 
     @get(operation_id="listVms", summary="List VMs", responses=_refusals(_404="There is no such scope."))
     async def list_vms(
-        self, state: Backstage, scope: OnlyScope = None, after: After = "", limit: Limit = v1.PAGE
+        self, state: Backstage, only_scope: OnlyScope = None, after: After = "", limit: Limit = v1.PAGE
     ) -> v1.VmPage:
         """List VMs by scope and name."""
-        return show_vms(state.fleet, state.guest_url, scope=scope, after=after, limit=limit)
+        return show_vms(state.fleet, state.guest_url, scope=only_scope, after=after, limit=limit)
 
 
 class EventController(Controller):
@@ -86,13 +89,13 @@ class EventController(Controller):
     async def list_events(
         self,
         state: Backstage,
-        scope: OnlyScope = None,
-        vm: OnlyVm = None,
+        only_scope: OnlyScope = None,
+        only_vm: OnlyVm = None,
         after: After = "",
         limit: Limit = v1.PAGE,
     ) -> v1.EventPage:
         """List open events by scope, in the order in which they were made."""
-        return show_events(state.fleet, scope=scope, vm=vm, after=after, limit=limit)
+        return show_events(state.fleet, scope=only_scope, vm=only_vm, after=after, limit=limit)
 
     @post(
         operation_id="scheduleEvents",
@@ -117,10 +120,10 @@ def _ask(data: v1.ScheduleEvents, *, id_: str, key: str | None) -> Ask:
     return Ask(
         id=id_,
         type=data.type,
-        vms=data.vms,
+        vms=tuple(data.vms),
         by=OPERATOR,
         source=data.source,
-        not_before=None if data.not_before is None else data.not_before.astimezone(UTC),
+        not_before=None if data.not_before is None else _utc(data.not_before),
         notice=None if data.notice is None else parse_duration(data.notice),
         duration=None if data.duration is None else parse_duration(data.duration),
         description=data.description,
@@ -128,6 +131,13 @@ def _ask(data: v1.ScheduleEvents, *, id_: str, key: str | None) -> Ask:
         failure=data.failure,
         key=key,
     )
+
+
+def _utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise Invalid(f"not_before {moment.isoformat()} is no moment of UTC") from None
 
 
 def _open_events(fleet: Fleet, made: tuple[tuple[str, str], ...]) -> Iterator[v1.Event]:
@@ -169,8 +179,14 @@ class ClockController(Controller):
         if data.by is None:
             await state.fleet.advance_to_next()
         else:
-            await state.fleet.advance(parse_duration(data.by))
+            await state.fleet.advance(_within_reach(state.fleet.clock.now(), parse_duration(data.by)))
         return _show_clock(state.fleet)
+
+
+def _within_reach(now: datetime, by: timedelta) -> timedelta:
+    if by > LAST_MOMENT - now:
+        raise Invalid(f"the clock goes no further than {LAST_MOMENT:%Y}")
+    return by
 
 
 def _show_clock(fleet: Fleet) -> v1.Clock:
@@ -201,12 +217,22 @@ def operator_app(fleet: Fleet, *, token: str, guest_url: GuestUrl) -> ASGIApp:
         request_max_body_size=BODY_BYTES,
         state=Backstage({"fleet": fleet, "guest_url": guest_url}, deep_copy=False),
     )
+    _close_requests(app)
     return TokenGate(app, token)
+
+
+def _close_requests(app: Litestar) -> None:
+    """Say in the description, too, that requests take no unknown fields."""
+    schemas = app.openapi_schema.components.schemas or {}
+    for request in v1.Request.__subclasses__():
+        schemas[request.__name__].additional_properties = False
 
 
 def _refuse_unknown_query(request: Request[Any, Any, Any]) -> None:
     """A misspelt filter must not list everything."""
-    known = request.route_handler.parsed_fn_signature.parameters
+    parameters = request.route_handler.parsed_fn_signature.parameters.items()
+    fields = ((name, field.kwarg_definition) for name, field in parameters)
+    known = {field.query or name for name, field in fields if isinstance(field, ParameterKwarg) and not field.header}
     for name in request.query_params:
         if name not in known:
             raise ValidationException(f"there is no parameter {name} here")
@@ -218,8 +244,8 @@ def _described() -> OpenAPIConfig:
         title="Forewarn operator API",
         version="1",
         summary="What the people who run a fleet ask of Forewarn.",
-        path="/",
-        render_plugins=[JsonRenderPlugin(path="/openapi.json", media_type=MediaType.JSON)],
+        path="/openapi.json",
+        render_plugins=[JsonRenderPlugin(path="/", media_type=MediaType.JSON)],
         components=Components(security_schemes={"token": SecurityScheme(type="http", scheme="bearer")}),
         security=[{"token": []}],
         use_handler_docstrings=True,

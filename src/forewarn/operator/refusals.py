@@ -2,10 +2,10 @@
 
 import logging
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from litestar import Request, Response
-from litestar.exceptions import HTTPException, MethodNotAllowedException, ValidationException
+from litestar.exceptions import HTTPException, ValidationException
 
 from forewarn.api import v1
 from forewarn.core import errors as core
@@ -42,12 +42,18 @@ STATUS: dict[type[core.CoreError] | type[fleet.FleetError], int] = {
     fleet.NotSaved: 503,
 }
 
-HTTP_CODES = {
-    400: "malformed",
-    401: "no-token",
-    404: "no-such-path",
-    405: "no-such-method",
-    413: "too-large",
+
+class Malformed(NamedTuple):
+    """What a request is called that does not get as far as the fleet."""
+
+    code: str
+    sentence: str
+
+
+MALFORMED = {
+    404: Malformed("no-such-path", "there is no such path (what there is: /openapi.json)"),
+    405: Malformed("no-such-method", "this path does not take this method (what there is: /openapi.json)"),
+    413: Malformed("too-large", "the body is too large: send less at a time"),
 }
 
 
@@ -64,7 +70,7 @@ def answer_refusal(_: AnyRequest, error: core.CoreError | fleet.FleetError) -> R
 
 def answer_malformed(_: AnyRequest, error: HTTPException) -> Response[v1.Error]:
     """The request did not get as far as the fleet."""
-    code = HTTP_CODES.get(error.status_code, "malformed")
+    code = MALFORMED[error.status_code].code if error.status_code in MALFORMED else "malformed"
     return Response(error_body(code, _sentence(error)), status_code=error.status_code, headers=error.headers)
 
 
@@ -77,11 +83,11 @@ def answer_failure(request: AnyRequest, error: Exception) -> Response[v1.Error]:
 
 def _sentence(error: HTTPException) -> str:
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
-        found = (f"{item.get('key', '')}: {item.get('message', '')}".strip(": ") for item in error.extra)
-        return "; ".join(found)
-    if isinstance(error, MethodNotAllowedException):
-        return "this path does not take this method"
-    return error.detail
+        wrong = (f"{item.get('key', '')}: {item.get('message', '')}".strip(": ") for item in error.extra)
+        return f"{'; '.join(wrong)} (what is allowed: /openapi.json)"
+    if error.status_code in MALFORMED:
+        return MALFORMED[error.status_code].sentence
+    return error.detail if isinstance(error, ValidationException) else f"this cannot be read: {error.detail}"
 
 
 def _detail(value: object) -> str | list[str]:

@@ -45,10 +45,10 @@ async def serving(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
         ws="none",
     )
     server = _Server(config)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(server.serve([listener]), name="operator API")
+    task = asyncio.create_task(server.serve([listener]), name="operator API")
+    try:
         await server.is_up.wait()
-        try:
-            yield
-        finally:
-            server.should_exit = True
+        yield
+    finally:
+        server.should_exit = True
+        await task

@@ -1,0 +1,5 @@
+"""`python -m forewarn.cli` is `forewarn`."""
+
+from forewarn.cli.app import main
+
+main()

@@ -1,0 +1,55 @@
+"""The program: its commands, and how it ends."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from forewarn import __version__
+from forewarn.cli import clock, event, up, vm
+from forewarn.cli.exits import EXPECTED, Exit, exit_code
+from forewarn.cli.output import say, write
+
+app = typer.Typer(
+    name="forewarn",
+    context_settings={"auto_envvar_prefix": "FOREWARN"},
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Tell every machine before you touch it: Azure's Scheduled Events as software that anyone can run.",
+)
+app.command("up")(up.up)
+app.add_typer(vm.app, name="vm")
+app.add_typer(event.app, name="event")
+app.add_typer(clock.app, name="clock")
+
+
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        write(f"forewarn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def forewarn(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before any command."""
+
+
+def main() -> None:
+    """Run the program."""
+    try:
+        app()
+    except EXPECTED as error:
+        say(f"forewarn: {error}")
+        sys.exit(exit_code(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has had enough; the interpreter must not complain about it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(Exit.FAILED)

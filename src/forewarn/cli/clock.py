@@ -1,0 +1,47 @@
+"""`forewarn clock …`: the service's time."""
+
+from typing import Annotated
+
+import typer
+
+from forewarn.api import v1
+from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.output import Output, moment_text, write, write_json
+from forewarn.cli.reaching import Asked, asks_service
+from forewarn.core.duration import duration_text, parse_duration
+from forewarn.core.errors import Invalid
+
+app = typer.Typer(no_args_is_help=True, help="The service's time.")
+
+
+@app.command("show")
+@asks_service
+def show(asked: Asked) -> None:
+    """Show what time it is for the service."""
+    _write_clock(asked.api.clock(), asked.output)
+
+
+@app.command("advance")
+@asks_service
+def advance(
+    asked: Asked,
+    by: Annotated[str | None, typer.Argument(metavar="[DURATION]", help="How far: 15m.")] = None,
+    to_next: Annotated[bool, typer.Option("--to-next", help="To the next moment at which something happens.")] = False,
+) -> None:
+    """Move the clock of a service that was started with --manual-time; what is due on the way happens."""
+    if (by is None) is not to_next:
+        raise Stop(Exit.USAGE, "say how far, like `forewarn clock advance 15m`, or --to-next")
+    try:
+        duration = None if by is None else duration_text(parse_duration(by))
+    except Invalid as error:
+        raise Stop(Exit.USAGE, str(error)) from None
+    _write_clock(asked.api.advance(duration), asked.output)
+
+
+def _write_clock(clock: v1.Clock, output: Output) -> None:
+    if output is Output.JSON:
+        write_json(clock)
+        return
+    write(moment_text(clock.now))
+    if clock.next_at is not None:
+        write(f"next: {moment_text(clock.next_at)}")

@@ -1,0 +1,122 @@
+"""`forewarn event …`: maintenance, from its announcement on."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from forewarn.api import v1
+from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.output import Output, moment_text, say, write_json, write_table
+from forewarn.cli.reaching import Asked, asks_service, complete_vms
+from forewarn.core.duration import duration_text, parse_duration
+from forewarn.core.errors import Invalid
+from forewarn.core.event import EventType, Source
+
+app = typer.Typer(no_args_is_help=True, help="Events.")
+
+Vms = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="VM…",
+        help="Names of VMs, as scope/name where the name alone is ambiguous.",
+        autocompletion=complete_vms,
+    ),
+]
+
+
+@app.command("schedule")
+@asks_service
+def schedule(
+    asked: Asked,
+    type_: Annotated[EventType, typer.Argument(metavar="TYPE", case_sensitive=False, help="What happens to the VMs.")],
+    vms: Vms,
+    notice: Annotated[str | None, typer.Option("--in", metavar="DURATION", help="Start after this time: 20m.")] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="Start at this time: 2026-01-31T10:15Z.")] = None,
+    duration: Annotated[str | None, typer.Option(help="For how long the VMs are interrupted: 9s.")] = None,
+    description: Annotated[str, typer.Option(help="What the VMs are told.")] = "",
+    source: Annotated[Source, typer.Option(case_sensitive=False, help="Who wants it.")] = Source.PLATFORM,
+    user: Annotated[bool, typer.Option("--user", help="The same as --source User.")] = False,
+    failure: Annotated[bool, typer.Option("--failure", help="The hardware has failed: start at once.")] = False,
+    why: Annotated[str, typer.Option(help="What the journal says about the reason.")] = "",
+) -> None:
+    """Announce maintenance of VMs. They get at least the usual notice of its type, unless you say when."""
+    scheduled = asked.api.schedule(
+        v1.ScheduleEvents(
+            type=type_,
+            vms=vms,
+            notice=_duration(notice, "--in"),
+            not_before=_moment(at),
+            duration=_duration(duration, "--duration"),
+            description=description,
+            source=Source.USER if user else source,
+            failure=failure,
+            why=why,
+        )
+    )
+    if asked.output is Output.JSON:
+        write_json(scheduled)
+        return
+    _write_events(scheduled.events)
+    for made in scheduled.made:
+        if made.id not in {event.id for event in scheduled.events}:
+            say(f"Event {made.id} in scope {made.scope} has ended already.")
+
+
+@app.command("list")
+@asks_service
+def list_events(
+    asked: Asked,
+    scope: Annotated[str | None, typer.Option(help="Only those of this scope.")] = None,
+    vm: Annotated[str | None, typer.Option(help="Only those that affect this VM.", autocompletion=complete_vms)] = None,
+) -> None:
+    """List the open events, and why each of them waits."""
+    events = list(asked.api.events(scope=scope, vm=vm))
+    if asked.output is Output.JSON:
+        write_json(events)
+    else:
+        _write_events(events)
+
+
+def _write_events(events: Iterable[v1.Event]) -> None:
+    write_table(
+        ("EVENT", "STATUS", "TYPE", "SCOPE", "VMS", "NOT BEFORE", "WAITS FOR"),
+        (
+            (
+                event.id,
+                event.status,
+                event.type.value,
+                event.scope,
+                ", ".join(event.vms),
+                moment_text(event.not_before),
+                "; ".join(event.explain) or _progress(event),
+            )
+            for event in events
+        ),
+    )
+
+
+def _progress(event: v1.Event) -> str:
+    return ", ".join(f"{impact.vm} {impact.state.value}" for impact in event.impacts)
+
+
+def _duration(text: str | None, option: str) -> str | None:
+    if text is None:
+        return None
+    try:
+        return duration_text(parse_duration(text))
+    except Invalid as error:
+        raise Stop(Exit.USAGE, f"{option}: {error}") from None
+
+
+def _moment(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise Stop(Exit.USAGE, f"--at: {text!r} is no time: write it with its zone, like 2026-01-31T10:15Z")
+    return moment

@@ -1,0 +1,47 @@
+"""How the program ends. The numbers are documented in docs/reference/cli.md and do not change."""
+
+from enum import IntEnum
+
+from forewarn.api.errors import ApiError, NotFound, Refusal, SeveralServices
+from forewarn.api.written import FleetFileError
+from forewarn.settings import SettingsError
+
+
+class Exit(IntEnum):
+    """What the exit code says."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    REFUSED = 3
+    NOT_FOUND = 4
+    UNREACHABLE = 5
+
+
+class Stop(Exception):
+    """The command ends here, with a sentence for the user and a code for programs."""
+
+    def __init__(self, code: Exit, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+EXPECTED = (Stop, ApiError, SettingsError, FleetFileError)
+"""What a command may raise: the sentence is shown, not the trace."""
+
+
+def exit_code(error: Exception) -> Exit:
+    """Tell how the program ends after an expected error."""
+    match error:
+        case Stop():
+            return error.code
+        case SettingsError() | FleetFileError() | SeveralServices():
+            return Exit.USAGE
+        case NotFound():
+            return Exit.NOT_FOUND
+        case Refusal():
+            return Exit.REFUSED
+        case ApiError():
+            return Exit.UNREACHABLE
+        case _:
+            return Exit.FAILED

@@ -1,0 +1,107 @@
+"""Running the service from a terminal: how it starts and how it is ended. Needs the extra `[server]`."""
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import sys
+
+import uvloop
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress
+
+from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.output import Output, say
+from forewarn.cli.welcome import show_welcome
+from forewarn.compose import AlreadyRuns, running_service
+from forewarn.core.errors import CoreError
+from forewarn.fleet.errors import FleetError
+from forewarn.guest.link_local import LinkLocalError
+from forewarn.guest.ports import CannotListen, NoPortLeft
+from forewarn.settings import Settings
+from forewarn.store.port import StoreError
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+CANNOT_START = (AlreadyRuns, CannotListen, CoreError, FleetError, LinkLocalError, NoPortLeft, OSError, StoreError)
+"""What can keep a service with good settings from starting."""
+
+WORTH_A_BAR = 100
+"""Fewer scopes than this are saved before anybody could look at a progress bar."""
+
+
+def run(settings: Settings, output: Output) -> None:
+    """Run the service until it is told to end."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(_serve(settings, output))
+        except CANNOT_START as error:
+            raise Stop(Exit.REFUSED, str(error)) from error
+
+
+async def _serve(settings: Settings, output: Output) -> None:
+    ending = _Ending()
+    try:
+        async with running_service(settings, environ=os.environ, talk=_Talk()) as running:
+            ending.is_started = True
+            show_welcome(running, output)
+            await ending.asked.wait()
+            say("Ending.")
+    except asyncio.CancelledError:
+        if not ending.asked.is_set():
+            raise
+    say("Ended.")
+
+
+class _Ending:
+    """The first signal ends the service in order, even while it starts. From then on Ctrl-C kills it."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.is_started = False
+        self._loop = asyncio.get_running_loop()
+        self._main = asyncio.current_task()
+        for number in ENDING:
+            self._loop.add_signal_handler(number, self._ask)
+
+    def _ask(self) -> None:
+        if self.asked.is_set():
+            return
+        self.asked.set()
+        if not self.is_started and self._main is not None:
+            self._main.cancel()
+        self._loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+class _Talk:
+    """Says on stderr what happens while the service starts."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+
+    def say(self, sentence: str) -> None:
+        """Say something that the user should know."""
+        say(sentence)
+
+    def filling(self, done: int, total: int) -> None:
+        """Show how many scopes of the fleet file are saved."""
+        if total < WORTH_A_BAR:
+            return
+        if self._bar is None:
+            columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True))
+            self._bar.add_task("Filling the fleet", total=total)
+            self._bar.start()
+        self._bar.update(self._bar.task_ids[0], completed=done)
+        if done >= total:
+            self._bar.stop()
+
+
+def _raise_file_limit() -> None:
+    """Ask for as many open files as the system allows: every VM has a listener, and every guest a connection."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,0 +1,40 @@
+"""`forewarn vm …`: the inventory."""
+
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.output import Output, write_json, write_table
+from forewarn.cli.reaching import Asked, asks_service
+
+app = typer.Typer(no_args_is_help=True, help="Virtual machines.")
+
+
+@app.command("list")
+@asks_service
+def list_vms(
+    asked: Asked,
+    scope: Annotated[str | None, typer.Option(help="Only those of this scope.")] = None,
+) -> None:
+    """List the VMs, with the URL at which each finds its endpoint."""
+    vms = asked.api.vms(scope=scope)
+    if asked.output is Output.JSON:
+        write_json(list(vms))
+        return
+    write_table(
+        ("VM", "SCOPE", "KIND", "HOST", "UPDATE DOMAIN", "FAULT DOMAIN", "PRIORITY", "ADDRESS", "GUEST URL"),
+        (
+            (
+                vm.name,
+                vm.scope,
+                vm.kind.value,
+                vm.host or "",
+                str(vm.update_domain),
+                str(vm.fault_domain),
+                vm.priority.value,
+                ", ".join(address.ip for address in vm.addresses),
+                vm.guest_url or "",
+            )
+            for vm in vms
+        ),
+    )

@@ -1,0 +1,120 @@
+"""What `forewarn up` shows when it is ready: the VMs, their URLs, lines to paste. Needs the extra `[server]`."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from forewarn.api.local import TOKEN_FILE
+from forewarn.api.v1 import LARGEST_PAGE, Vm
+from forewarn.cli.output import Output, say, write, write_table
+from forewarn.compose import Running
+from forewarn.core.scope import ScopeKind
+from forewarn.fleet.errors import AmbiguousVm
+from forewarn.operator.showing import show_vms
+from forewarn.settings import user_data_directory
+from forewarn.wire.versions import NEWEST
+
+LONGEST_TABLE = 40
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """What programs are told when the service is ready, in one line of JSON."""
+
+    pid: int
+    operator_url: str
+    link_local_url: str | None
+    data: str
+    token_file: str
+    ephemeral: bool
+    guest_urls: dict[str, str]
+    try_this: tuple[str, ...]
+
+
+def show_welcome(running: Running, output: Output) -> None:
+    """Say that the service is ready, and what to try."""
+    vms = list(_vms(running))
+    lines = tuple(lines_to_paste(running, vms))
+    if output is Output.JSON:
+        write(msgspec.json.encode(_ready(running, vms, lines)).decode())
+    else:
+        _write_vms(vms)
+        _write_lines(lines)
+    kept = "in memory only" if running.is_ephemeral else f"in {running.directory}"
+    say(f"Forewarn serves {len(vms)} VMs, operators at {running.operator_url}; data are kept {kept}. Ctrl-C ends it.")
+
+
+def _vms(running: Running) -> Iterator[Vm]:
+    after: str | None = ""
+    while after is not None:
+        page = show_vms(running.fleet, running.guest_url, scope=None, after=after, limit=LARGEST_PAGE)
+        yield from page.vms
+        after = page.next
+
+
+def _ready(running: Running, vms: Sequence[Vm], lines: tuple[str, ...]) -> Ready:
+    return Ready(
+        pid=os.getpid(),
+        operator_url=running.operator_url,
+        link_local_url=running.link_local_url,
+        data=str(running.directory),
+        token_file=str(running.directory / TOKEN_FILE),
+        ephemeral=running.is_ephemeral,
+        guest_urls={f"{vm.scope}/{vm.name}": vm.guest_url for vm in vms if vm.guest_url is not None},
+        try_this=lines,
+    )
+
+
+def _write_vms(vms: Sequence[Vm]) -> None:
+    write_table(
+        ("VM", "SCOPE", "KIND", "HOST", "UPDATE DOMAIN", "GUEST URL"),
+        (
+            (vm.name, vm.scope, vm.kind.value, vm.host or "", str(vm.update_domain), vm.guest_url or "")
+            for vm in vms[:LONGEST_TABLE]
+        ),
+    )
+    if len(vms) > LONGEST_TABLE:
+        write(f"… and {len(vms) - LONGEST_TABLE} more: forewarn vm list")
+
+
+def _write_lines(lines: Sequence[str]) -> None:
+    if not lines:
+        return
+    write("\nPaste into another terminal, to schedule an event, to see what the VM sees, and to approve it:\n")
+    for line in lines:
+        write(line)
+    write("")
+
+
+def lines_to_paste(running: Running, vms: Sequence[Vm]) -> Iterator[str]:
+    """Give the lines that show what Forewarn does: schedule, ask, approve. They work as they are, in any shell."""
+    if not vms:
+        return
+    vm = min(vms, key=lambda vm: vm.kind is not ScopeKind.AVAILABILITY_SET)
+    where = () if running.directory == user_data_directory(os.environ) else ("--data", str(running.directory))
+    yield shlex.join((*program(), "event", "schedule", "Reboot", _shortest_name(running, vm), "--in", "15m", *where))
+    if vm.guest_url is not None:
+        url = f"'{vm.guest_url}/metadata/scheduledevents?api-version={NEWEST}'"
+        yield f"curl -H Metadata:true {url}"
+        # The id is in the answer: it is cut out of it, and sent back as an approval.
+        approval = r"""sed 's/.*"EventId":"\([^"]*\)".*/{"StartRequests":[{"EventId":"\1"}]}/'"""
+        yield f"curl -s -H Metadata:true {url} | {approval} | curl -i -H Metadata:true -d @- {url}"
+
+
+def program() -> tuple[str, ...]:
+    """Return how this program is started from anywhere, whatever environment is active there."""
+    started = Path(sys.argv[0])
+    if started.name == "__main__.py":
+        return (sys.executable, "-m", "forewarn.cli")
+    return (str(started.absolute()),)
+
+
+def _shortest_name(running: Running, vm: Vm) -> str:
+    try:
+        running.fleet.replica.find(vm.name)
+    except AmbiguousVm:
+        return f"{vm.scope}/{vm.name}"
+    return vm.name

@@ -1,0 +1,59 @@
+"""The address 169.254.169.254 on an interface of this machine, for as long as the service runs. Needs root."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+ADDRESS = "169.254.169.254"
+PORT = 80
+
+
+class LinkLocalError(Exception):
+    """The address cannot be put on the interface."""
+
+    def __init__(self, interface: str, why: str) -> None:
+        self.interface, self.why = interface, why
+        super().__init__(f"cannot put {ADDRESS} on interface {interface}: {why}")
+
+
+@asynccontextmanager
+async def link_local_address(interface: str) -> AsyncIterator[None]:
+    """Put the address on the interface, unless it is there already; take it away again only if it was not."""
+    if ADDRESS in await _addresses(interface):
+        yield
+        return
+    await _ip(interface, "address", "add", f"{ADDRESS}/32", "dev", interface)
+    try:
+        yield
+    finally:
+        await _ip(interface, "address", "delete", f"{ADDRESS}/32", "dev", interface)
+
+
+class _AddressInfo(msgspec.Struct):
+    local: str = ""
+
+
+class _Interface(msgspec.Struct):
+    addr_info: list[_AddressInfo] = []
+
+
+async def _addresses(interface: str) -> set[str]:
+    shown = await _ip(interface, "-json", "-4", "address", "show", "dev", interface)
+    found = msgspec.json.decode(shown or b"[]", type=list[_Interface])
+    return {info.local for each in found for info in each.addr_info}
+
+
+async def _ip(interface: str, *arguments: str) -> bytes:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "ip", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+    except FileNotFoundError:
+        raise LinkLocalError(interface, "the program ip is missing: install iproute2") from None
+    said, complaint = await process.communicate()
+    if process.returncode != 0:
+        why = complaint.decode(errors="replace").strip()
+        raise LinkLocalError(interface, f"{why}; this needs root" if "permitted" in why else why)
+    return said
