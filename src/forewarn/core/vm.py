@@ -13,7 +13,7 @@ from forewarn.core.limits import VMS_PER_SCOPE
 from forewarn.core.text import check_name, check_text, is_guid
 
 TAGS = 50
-_MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
+_MAC = re.compile(r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}")
 TERMINATE_NOTICE = (timedelta(minutes=5), timedelta(minutes=15))
 """PROTOCOL §6: 5 to 15 minutes, 5 unless said otherwise."""
 
