@@ -74,17 +74,20 @@ class GroupCommit:
             for waiting in batch:
                 _refuse(waiting, unforeseen)
         else:
+            # First those who saved, then those who watch: whoever does both knows the value before it is told again.
             for waiting, outcome in zip(batch, committing.result(), strict=True):
-                self._tell(waiting, outcome)
+                _answer(waiting, outcome)
+            for outcome in committing.result():
+                if not isinstance(outcome, StoreError):
+                    self._publish(outcome)
         self._loop.call_soon(self._begin)  # after those who were just answered: they may have more to save
 
-    def _tell(self, waiting: _Waiting, outcome: Outcome) -> None:
-        if isinstance(outcome, StoreError):
-            _refuse(waiting, outcome)
-            return
-        self._publish(outcome)
-        if not waiting.answer.done():
-            waiting.answer.set_result(outcome.revision)
+
+def _answer(waiting: _Waiting, outcome: Outcome) -> None:
+    if isinstance(outcome, StoreError):
+        _refuse(waiting, outcome)
+    elif not waiting.answer.done():
+        waiting.answer.set_result(outcome.revision)
 
 
 def _refuse(waiting: _Waiting, error: BaseException) -> None:
