@@ -1,0 +1,45 @@
+"""`python -m bench`: measure, print the table, write the JSON."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.finding import print_table, write_json
+from bench.machine import Machine
+from bench.measurements import MEASUREMENTS
+from bench.runs import run_all
+from bench.workplace import workplace
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return 0 if everything could be measured, whether the targets are met or not: the table says that."""
+    asked = _parser().parse_args(arguments)
+    machine = Machine.look()
+    with workplace(asked.data, say=_say) as place:
+        findings, broken = run_all(asked.only or list(MEASUREMENTS), place, quick=asked.quick)
+    print_table(findings, broken, machine)
+    write_json(asked.json, findings, broken, machine, quick=asked.quick)
+    _say(f"written to {asked.json}")
+    return 1 if broken else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="measure this alone (repeatable)")
+    parser.add_argument("--quick", action="store_true", help="short runs and small fleets: to see that it works")
+    parser.add_argument("--json", type=Path, default=RESULTS / "latest.json", help="where to write the figures")
+    parser.add_argument(
+        "--data", type=Path, default=RESULTS, help="where data directories are made: the disk that is measured"
+    )
+    return parser
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

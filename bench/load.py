@@ -1,0 +1,111 @@
+"""A load generator that can choose its source addresses, which wrk cannot: GETs in a closed loop, by epoll.
+
+`python -m bench.load` says `Began` and `Done`. It is a process of its own, and as bare as Python can be: the measuring
+must not wait for it.
+"""
+
+import resource
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from bench.guest import QUERY, ROOM, ask, connect
+from bench.process import allow_open_files, read_task, say
+
+AT_ONCE = 256
+"""How many answers are taken from epoll at a time."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One connection per source address; `in_flight` of them wait for an answer at any moment, all take turns."""
+
+    port: int
+    sources: tuple[str, ...]
+    in_flight: int
+    seconds: float
+
+
+class Began(msgspec.Struct, frozen=True):
+    """Every caller is connected and has had an answer: from now on it counts."""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked and how it went. Wrong is every answer that is not a 200 of the size of the first."""
+
+    answers: int
+    wrong: int
+    seconds: float
+    processor_seconds: float
+    answer_bytes: int
+
+    @property
+    def per_second(self) -> float:
+        """How many answers came per second."""
+        return self.answers / self.seconds
+
+
+def run(task: Task) -> Done:
+    """Ask for as long as the task says."""
+    connections = [connect(task.port, source) for source in task.sources]
+    try:
+        size = {ask(connection).size for connection in connections}
+        if len(size) > 1:
+            raise ValueError(f"the callers get answers of different sizes: {sorted(size)}")
+        say(Began())
+        return _drive(connections, task, size.pop())
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def _drive(connections: Sequence[socket.socket], task: Task, size: int) -> Done:
+    for connection in connections:
+        connection.setblocking(False)
+    used, began_at = _processor_seconds(), time.monotonic()
+    answers, wrong = _loop(connections, task.in_flight, size, began_at + task.seconds)
+    return Done(
+        answers=answers,
+        wrong=wrong,
+        seconds=time.monotonic() - began_at,
+        processor_seconds=_processor_seconds() - used,
+        answer_bytes=size,
+    )
+
+
+def _loop(connections: Sequence[socket.socket], in_flight: int, size: int, until: float) -> tuple[int, int]:
+    """Take an answer, let the connection that has rested longest ask: the loop whose speed counts."""
+    receive: dict[int, Callable[[int], bytes]] = {each.fileno(): each.recv for each in connections}
+    send: dict[int, Callable[[bytes], int]] = {each.fileno(): each.send for each in connections}
+    resting = deque(send.values())
+    rest, next_to_ask, now = resting.append, resting.popleft, time.monotonic
+    answers = wrong = 0
+    with select.epoll() as epoll:
+        for each in connections:
+            epoll.register(each.fileno(), select.EPOLLIN)
+        for _ in range(in_flight):
+            next_to_ask()(QUERY)
+        while now() < until:
+            for number, _ in epoll.poll(1.0, AT_ONCE):
+                answer = receive[number](ROOM)
+                answers += 1
+                if len(answer) != size or not answer.startswith(b"HTTP/1.1 200 "):
+                    wrong += 1
+                    if not answer:
+                        raise ConnectionError("the server has closed a connection")
+                rest(send[number])
+                next_to_ask()(QUERY)
+    return answers, wrong
+
+
+def _processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    allow_open_files(16_384)
+    say(run(read_task(Task)))

@@ -1,0 +1,28 @@
+"""Everything that is measured, in the order of the table."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from bench.finding import Finding
+from bench.measurements import approvals, callers, lateness, memory, saves, startup, throughput, waits
+from bench.workplace import Workplace
+
+
+class Measurement(NamedTuple):
+    """One row of the table, measured in earnest or only to see that it works."""
+
+    full: Callable[[Workplace], Finding]
+    quick: Callable[[Workplace], Finding]
+
+
+MEASUREMENTS: dict[str, Measurement] = {
+    "throughput": Measurement(throughput.measure, partial(throughput.measure, size=throughput.QUICK)),
+    "callers": Measurement(callers.measure, partial(callers.measure, size=callers.QUICK)),
+    "memory": Measurement(memory.measure, partial(memory.measure, size=memory.QUICK)),
+    "startup": Measurement(startup.measure, partial(startup.measure, size=startup.QUICK)),
+    "saves": Measurement(saves.measure, partial(saves.measure, size=saves.QUICK)),
+    "approvals": Measurement(approvals.measure, partial(approvals.measure, size=approvals.QUICK)),
+    "lateness": Measurement(lateness.measure, partial(lateness.measure, size=lateness.QUICK)),
+    "waits": Measurement(waits.measure, partial(waits.measure, size=waits.QUICK)),
+}

@@ -1,0 +1,62 @@
+"""Many approvals at once on one large scope, each over its own connection: how long until all are answered."""
+
+from statistics import median
+
+import msgspec
+
+from bench import burst
+from bench.finding import Finding
+from bench.fleets import UPDATE_DOMAINS, Shape, address_of, vm_name
+from bench.process import talking
+from bench.served import Served, serving
+from bench.service import Task
+from bench.workplace import Workplace
+from forewarn.core.scope import ApprovalRule
+from forewarn.wire.request import approval
+
+TARGET_SECONDS = 1.0
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """How large the scope is, and how often its VMs approve."""
+
+    vms: int = 1_000
+    rounds: int = 5
+
+
+FULL = Size()
+QUICK = Size(vms=100, rounds=1)
+
+
+def measure(place: Workplace, size: Size = FULL) -> Finding:
+    """Let all VMs of an update domain approve their event in the same moment, where all of them have to."""
+    fleet = Shape(scopes=size.rounds, vms_each=size.vms, approval=ApprovalRule.ALL)
+    approvers = range(0, size.vms, UPDATE_DOMAINS)
+    seconds: list[float] = []
+    with serving(Task(data=str(place.fleet(fleet)))) as served:
+        for scope in range(size.rounds):
+            seconds.append(_approve(served, fleet, scope, approvers))
+            place.say(f"    round {scope + 1} of {size.rounds}: {seconds[-1]:.3f} s")
+    return Finding(
+        what=f"{len(approvers)} approvals at once on a {size.vms:,}-VM scope, all answered",
+        measured=f"{median(seconds):.3f} s (worst of {size.rounds}: {max(seconds):.3f} s)",
+        target=f"≤ {TARGET_SECONDS:.0f} s",
+        met=max(seconds) <= TARGET_SECONDS,
+        figures={"seconds": [round(each, 4) for each in seconds]},
+        note=(
+            "over HTTP on SQLite, a connection and a source address each; every affected VM has to approve, so that "
+            "every approval changes the record; from the first request sent to the last answer; production limits"
+        ),
+    )
+
+
+def _approve(served: Served, fleet: Shape, scope: int, approvers: range) -> float:
+    ((_, event),) = served.schedule(tuple(vm_name(scope, vm) for vm in approvers))
+    sources = tuple(address_of(fleet, scope, vm) for vm in approvers)
+    task = burst.Task(port=served.port, sources=sources, body=approval([event]).decode())
+    with talking("bench.burst", task) as talk:
+        talk.hear(burst.Asked)
+        answered = talk.hear(burst.Answered)
+    if answered.wrong:
+        raise ValueError(f"{answered.wrong} of {len(approvers)} approvals were refused")
+    return max(answered.answered_at) - answered.began_at

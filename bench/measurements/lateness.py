@@ -1,0 +1,99 @@
+"""Many events in as many scopes, all due in the same second: how late each is Started, and seen to be."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import uvloop
+
+from bench import burst
+from bench.figures import percentile
+from bench.finding import Finding
+from bench.fleets import Shape, address_of, vm_name
+from bench.process import talking
+from bench.served import serving
+from bench.service import Task
+from bench.workplace import Workplace
+from forewarn.core.journal import Did
+from forewarn.store.port import JournalQuery
+from forewarn.store.sqlite import SqliteStore
+
+TARGET_SECONDS = 0.5
+NOTICE = timedelta(seconds=15)
+"""Long enough to make all events, and to let one VM of each scope wait for its own to start."""
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """How many scopes there are, and how long before they are due the events are made."""
+
+    events: int = 1_000
+    notice: timedelta = NOTICE
+
+
+FULL = Size()
+QUICK = Size(events=50, notice=timedelta(seconds=5))
+
+
+def measure(place: Workplace, size: Size = FULL) -> Finding:
+    """Make the events, let guests wait for them, and hold what they saw beside what the journal says."""
+    fleet = Shape(scopes=size.events, vms_each=5)
+    data = place.fleet(fleet)
+    with serving(Task(data=str(data))) as served:
+        not_before = (datetime.now(UTC) + size.notice).replace(microsecond=0)
+        served.schedule(tuple(vm_name(scope, 0) for scope in range(size.events)), not_before=not_before)
+        sources = tuple(address_of(fleet, scope) for scope in range(size.events))
+        task = burst.Task(port=served.port, sources=sources, contains='"EventStatus":"Started"')
+        with talking("bench.burst", task) as talk:
+            talk.hear(burst.Asked)
+            served.wait_until_held(size.events)
+            if datetime.now(UTC) >= not_before:
+                raise TimeoutError(f"the events were not all made and waited for within {size.notice}")
+            place.say(f"    {size.events:,} events made; they are due at {not_before:%H:%M:%SZ}")
+            answered = talk.hear(burst.Answered)
+    if answered.wrong:
+        raise ValueError(f"{answered.wrong} guests were told something else")
+    seen = [at + answered.wall_offset - not_before.timestamp() for at in answered.answered_at]
+    return _finding(size, seen, uvloop.run(_journal(data)))
+
+
+async def _journal(data: Path) -> list[float]:
+    """Read how late each event was when it was decided that it starts."""
+    store = await SqliteStore.open(data)
+    try:
+        late: list[float] = []
+        position = 0
+        while rows := await store.journal(JournalQuery(after=position, limit=1_000)):
+            late += [read_late(row.entry.facts["late"]) for row in rows if row.entry.did is Did.STARTED]
+            position = rows[-1].position
+        return late
+    finally:
+        await store.aclose()
+
+
+def read_late(fact: str) -> float:
+    """Read the journal's `late`: seconds with an s."""
+    return float(fact.removesuffix("s"))
+
+
+def _finding(size: Size, seen: list[float], decided: list[float]) -> Finding:
+    if len(decided) != size.events:
+        raise ValueError(f"the journal has {len(decided)} starts of {size.events}")
+    late = percentile(seen, 99)
+    return Finding(
+        what=f"{size.events:,} events in as many scopes due in the same second: lateness of Started",
+        measured=f"p99 {late:.3f} s as guests see it (median {median(seen):.3f} s, worst {max(seen):.3f} s)",
+        target=f"p99 ≤ {TARGET_SECONDS} s",
+        met=late <= TARGET_SECONDS,
+        figures={
+            "seen_p99_seconds": round(late, 4),
+            "seen_median_seconds": round(median(seen), 4),
+            "seen_worst_seconds": round(max(seen), 4),
+            "journal_p99_seconds": percentile(decided, 99),
+            "journal_worst_seconds": max(decided),
+        },
+        note=(
+            f"real clock, SQLite; seen: from NotBefore to the end of the answer to a held request, one per scope; "
+            f"in the journal, which says when it was decided: p99 {percentile(decided, 99):.3f} s"
+        ),
+    )

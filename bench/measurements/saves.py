@@ -1,0 +1,118 @@
+"""Durable saves per second with many writers at once, against the same saves with a commit each."""
+
+import asyncio
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import uvloop
+
+from bench.figures import thousands
+from bench.finding import Finding, per_second
+from bench.fleets import Shape, encode, make_scope
+from bench.workplace import Workplace
+from forewarn.core.journal import Did, Entry
+from forewarn.store.database import DATABASE_FILE, prepare_database
+from forewarn.store.port import Key, Kind, Record
+from forewarn.store.sqlite import SqliteStore
+from forewarn.store.writing import Save, Writer, prepare_lines
+
+TARGET_RATIO = 5.0
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """How many writers there are and how long to measure."""
+
+    writers: int = 64
+    vms_each: int = 20
+    rounds: int = 5
+    seconds: float = 2.0
+
+
+FULL = Size()
+QUICK = Size(rounds=1, seconds=0.5)
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """What is saved again and again: a scope, and one line in its journal."""
+
+    value: bytes
+    entry: Entry
+
+
+def measure(place: Workplace, size: Size = FULL) -> Finding:
+    """Let both write in turn, on the same disk."""
+    now = datetime.now(UTC)
+    scope = make_scope(Shape(scopes=1, vms_each=size.vms_each), 0, now=now)
+    payload = Payload(encode(scope), Entry(n=1, at=now, did=Did.SCHEDULED, by="bench"))
+    together: list[float] = []
+    each: list[float] = []
+    for number in range(1, size.rounds + 1):
+        each.append(_commit_each(place.empty_directory(), payload, size))
+        together.append(uvloop.run(_save_together(place.empty_directory(), payload, size)))
+        place.say(
+            f"    round {number} of {size.rounds}: a commit each {thousands(each[-1])}/s, "
+            f"{size.writers} writers {thousands(together[-1])}/s"
+        )
+    ratio = median(together) / median(each)
+    return Finding(
+        what=f"durable saves per second, {size.writers} writers at once, against a commit each",
+        measured=f"{ratio:.1f} × ({thousands(median(together))}/s : {thousands(median(each))}/s)",
+        target=f"≥ {TARGET_RATIO:.0f} ×",
+        met=ratio >= TARGET_RATIO,
+        figures={
+            "ratio": round(ratio, 2),
+            "together_per_second": per_second(together),
+            "each_per_second": per_second(each),
+            "value_bytes": len(payload.value),
+        },
+        note=(
+            f"records of {len(payload.value):,} bytes and one journal line; a commit each: the store's own writer in a "
+            f"bare loop, without event loop or threads; both wait for the disk (synchronous=FULL)"
+        ),
+    )
+
+
+def _commit_each(directory: Path, payload: Payload, size: Size) -> float:
+    """Save the writers' records in turn, each in a transaction of its own, as fast as it can be done."""
+    path = directory / DATABASE_FILE
+    prepare_database(path)
+    revisions: dict[Key, int | None] = dict.fromkeys(_keys(size))
+    saved = 0
+    with closing(Writer(path)) as writer:
+        began_at = time.monotonic()
+        while time.monotonic() - began_at < size.seconds:
+            for key, expected in revisions.items():
+                (outcome,) = writer.commit([Save(key, payload.value, prepare_lines([payload.entry]), expected)])
+                assert isinstance(outcome, Record)
+                revisions[key] = outcome.revision
+            saved += len(revisions)
+        return saved / (time.monotonic() - began_at)
+
+
+async def _save_together(directory: Path, payload: Payload, size: Size) -> float:
+    """Let each writer save its own record again as soon as the last save is durable."""
+    store = await SqliteStore.open(directory)
+    try:
+        began_at = time.monotonic()
+        until = began_at + size.seconds
+        saved = sum(await asyncio.gather(*(_write(store, key, payload, until) for key in _keys(size))))
+        return saved / (time.monotonic() - began_at)
+    finally:
+        await store.aclose()
+
+
+async def _write(store: SqliteStore, key: Key, payload: Payload, until: float) -> int:
+    revision: int | None = None
+    saved = 0
+    while time.monotonic() < until:
+        revision = await store.save(key, payload.value, [payload.entry], expected=revision)
+        saved += 1
+    return saved
+
+
+def _keys(size: Size) -> list[Key]:
+    return [Key(Kind.SCOPE, f"writer-{number}") for number in range(size.writers)]

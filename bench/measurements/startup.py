@@ -1,0 +1,62 @@
+"""How long a new process needs with a large fleet in SQLite until its first answer."""
+
+import time
+from statistics import median
+
+import msgspec
+
+from bench.finding import Finding
+from bench.fleets import Shape, address_of
+from bench.guest import ask, connect
+from bench.measurements.callers import LARGE
+from bench.process import free_port, talking, wait_for
+from bench.service import Task
+from bench.workplace import Workplace
+
+TARGET_SECONDS = 5.0
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """How large the fleet is, and how often it starts."""
+
+    fleet: Shape = LARGE
+    rounds: int = 5
+
+
+FULL = Size()
+QUICK = Size(fleet=Shape(scopes=200, vms_each=20), rounds=1)
+
+
+def measure(place: Workplace, size: Size = FULL) -> Finding:
+    """Start it again and again, and knock until it answers."""
+    data = place.kept_fleet(size.fleet)
+    last_vm = address_of(size.fleet, size.fleet.scopes - 1, size.fleet.vms_each - 1)
+    seconds: list[float] = []
+    for number in range(1, size.rounds + 1):
+        seconds.append(_start(Task(data=str(data), port=free_port()), last_vm))
+        place.say(f"    start {number} of {size.rounds}: {seconds[-1]:.2f} s")
+    return Finding(
+        what=f"start with {size.fleet.vms:,} VMs in SQLite until the first answer",
+        measured=f"{median(seconds):.2f} s (worst of {size.rounds}: {max(seconds):.2f} s)",
+        target=f"≤ {TARGET_SECONDS:.0f} s",
+        met=max(seconds) <= TARGET_SECONDS,
+        figures={"seconds": [round(each, 3) for each in seconds]},
+        note="from the start of the Python process to the last VM's first 200; the file was in the page cache",
+    )
+
+
+def _start(task: Task, source: str) -> float:
+    with talking("bench.service", task) as talk:
+        wait_for(lambda: _is_answered(task.port, source), "the first answer", every=0.002)
+        return time.monotonic() - talk.began_at
+
+
+def _is_answered(port: int, source: str) -> bool:
+    try:
+        with connect(port, source) as connection:
+            answer = ask(connection)
+    except ConnectionRefusedError:
+        return False
+    if answer.status != 200:
+        raise ValueError(f"the first answer is {answer.status}: {answer.body!r}")
+    return True

@@ -1,0 +1,89 @@
+"""nginx with a constant answer, the yardstick: one worker, no access log, an answer of the same size as ours."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from bench.guest import HOST, Answer, ask, connect
+from bench.machine import find_program
+from bench.process import PATIENCE, free_port, wait_for
+
+OWN_HEADERS = ("Server", "Date", "Content-Type", "Content-Length", "Connection")
+"""What nginx itself puts into every such answer."""
+
+
+def configuration(directory: Path, port: int, answer: Answer, *, padding: int = 0) -> str:
+    """Write a configuration whose answer has as many headers and the same body as the given one."""
+    fillers = range(len(answer.headers) - len(OWN_HEADERS))
+    headers = [f'add_header X-Filler-{number} "{"x" * (padding if number == 0 else 1)}";' for number in fillers]
+    temporary = [
+        f'{name}_temp_path "{directory / name}";' for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    ]
+    return "\n".join(
+        [
+            "daemon off;",
+            "worker_processes 1;",
+            f'pid "{directory / "nginx.pid"}";',
+            f'error_log "{directory / "error.log"}";',
+            "events { worker_connections 4096; }",
+            "http {",
+            *temporary,
+            "access_log off;",
+            "server_tokens off;",
+            "keepalive_requests 1000000000;",
+            f'default_type "{answer.header("content-type")}";',
+            f"server {{ listen {HOST}:{port}; location / {{",
+            *headers,
+            f"return 200 '{answer.body.decode()}';",
+            "} } }",
+            "",
+        ]
+    )
+
+
+@contextmanager
+def serving(directory: Path, answer: Answer) -> Iterator[int]:
+    """Serve an answer like the given one on a port of its own for a while."""
+    plain = _served_size(directory, answer, padding=1)
+    padding = max(1, 1 + answer.size - plain)
+    with _running(directory, answer, padding=padding) as port:
+        yield port
+
+
+def _served_size(directory: Path, answer: Answer, *, padding: int) -> int:
+    with _running(directory, answer, padding=padding) as port:
+        return sample(port).size
+
+
+def sample(port: int) -> Answer:
+    """Ask once."""
+    with connect(port, HOST) as connection:
+        return ask(connection)
+
+
+@contextmanager
+def _running(directory: Path, answer: Answer, *, padding: int) -> Iterator[int]:
+    port = free_port()
+    file = directory / "nginx.conf"
+    file.write_text(configuration(directory, port, answer, padding=padding), encoding="utf-8")
+    # Started as root, the worker is another user, who has to get into the directory.
+    if os.geteuid() == 0:
+        directory.chmod(0o755)
+    process = subprocess.Popen([find_program("nginx"), "-p", directory, "-c", file], stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: process.poll() is not None or _listens(port), "nginx")
+        if process.poll() is not None:
+            raise RuntimeError(f"nginx does not start: {(directory / 'error.log').read_text(encoding='utf-8')}")
+        yield port
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection((HOST, port)):
+        return True
+    return False

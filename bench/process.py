@@ -1,0 +1,133 @@
+"""Programs that the measuring starts, and what the system knows about them."""
+
+import os
+import re
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+ROOT = Path(__file__).parents[1]
+TICKS = os.sysconf("SC_CLK_TCK")
+PATIENCE = 60.0
+"""How long, in seconds, anything may take that is not what is being measured."""
+
+
+class Talk:
+    """A program of ours: its first line of input is its task, and it answers lines of JSON with lines of JSON."""
+
+    def __init__(self, module: str, task: msgspec.Struct) -> None:
+        self.began_at = time.monotonic()
+        self._module = module
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._in, self._out = self._process.stdin, self._process.stdout
+        self.pid = self._process.pid
+        self.tell(task)
+
+    def tell(self, what: msgspec.Struct) -> None:
+        """Write a line to the program."""
+        self._in.write(msgspec.json.encode(what) + b"\n")
+        self._in.flush()
+
+    def hear(self, answer: type[T]) -> T:
+        """Read the program's next line."""
+        line = self._out.readline()
+        if not line:
+            raise RuntimeError(f"{self._module} ended with status {self._process.wait()} before it had answered")
+        return msgspec.json.decode(line, type=answer)
+
+    def end(self) -> None:
+        """Close the program's input, which ends it, and wait; kill it if it does not end."""
+        self._in.close()
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._out.close()
+
+
+@contextmanager
+def talking(module: str, task: msgspec.Struct) -> Iterator[Talk]:
+    """Run a program of ours for a while."""
+    talk = Talk(module, task)
+    try:
+        yield talk
+    finally:
+        talk.end()
+
+
+def read_task(task: type[T]) -> T:
+    """Read what this program has to do."""
+    return msgspec.json.decode(sys.stdin.buffer.readline(), type=task)
+
+
+def say(what: msgspec.Struct) -> None:
+    """Write a line to whoever runs this program."""
+    sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def resident_bytes(pid: int) -> int:
+    """Return how much memory a process occupies."""
+    return read_resident(Path(f"/proc/{pid}/status").read_text(encoding="utf-8"))
+
+
+def read_resident(status: str) -> int:
+    """Read the resident size out of /proc/PID/status."""
+    found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+    if found is None:
+        raise ValueError("no VmRSS in the process's status")
+    return int(found[1]) * 1024
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return how much processor time a process has used."""
+    return read_cpu(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")) / TICKS
+
+
+def read_cpu(stat: str) -> int:
+    """Read the ticks in user and system mode out of /proc/PID/stat; a program's name there may hold anything."""
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def allow_open_files(number: int) -> None:
+    """Let this process have so many files and sockets open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < number:
+        ceiling = number if hard == resource.RLIM_INFINITY else max(hard, number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number, ceiling))
+
+
+def free_port() -> int:
+    """Return a port on which nobody listens at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(is_so: Callable[[], bool], what: str, *, every: float = 0.01) -> None:
+    """Look again and again until it is so."""
+    give_up_at = time.monotonic() + PATIENCE
+    while not is_so():
+        if time.monotonic() > give_up_at:
+            raise TimeoutError(f"waited {PATIENCE:.0f} s for {what}")
+        time.sleep(every)

@@ -1,0 +1,129 @@
+"""The process under test: a fleet on SQLite and its guest endpoint, wired as in production, with nothing left out.
+
+`python -m bench.service` says `Ready`, then does what it is told, a line of JSON each, until its input ends.
+"""
+
+import asyncio
+import resource
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from bench.fleets import NETWORK
+from bench.guest import HOST
+from bench.process import allow_open_files, say
+from forewarn.clock import SystemClock
+from forewarn.core.conditions import PRODUCTION
+from forewarn.core.event import EventType
+from forewarn.core.schedule import Ask
+from forewarn.fleet.service import Fleet
+from forewarn.guest.limits import Limits
+from forewarn.guest.server import GuestServer
+from forewarn.platform.simulated import SimulatedPlatform
+from forewarn.store.sqlite import SqliteStore
+
+POLICY = msgspec.structs.replace(PRODUCTION, enforce_notice=False)
+"""The production preset, except that a measurement need not wait for a quarter of an hour."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What to serve and how. What is None is as in production."""
+
+    data: str
+    port: int = 0
+    requests_per_second: int | None = None
+    connections: int | None = None
+    connections_per_vm: int | None = None
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """It listens."""
+
+    port: int
+
+
+class Look(msgspec.Struct, frozen=True, tag=True):
+    """Tell what you have counted."""
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The endpoint's own counters."""
+
+    answers: dict[int, int]
+    held: int
+    processor_seconds: float
+
+
+class Schedule(msgspec.Struct, frozen=True, tag=True):
+    """Make a Freeze for these VMs."""
+
+    vms: tuple[str, ...]
+    not_before: datetime | None = None
+
+
+class Made(msgspec.Struct, frozen=True):
+    """Pairs of scope and event."""
+
+    events: tuple[tuple[str, str], ...]
+
+
+async def main() -> None:
+    """Serve until the input ends."""
+    lines = await _input()
+    task = msgspec.json.decode(await lines.readline(), type=Task)
+    async with _served(task) as (fleet, server, port):
+        say(Ready(port))
+        async for line in lines:
+            order: Look | Schedule = msgspec.json.decode(line, type=Look | Schedule)
+            match order:
+                case Look():
+                    say(_counted(server))
+                case Schedule(vms, not_before):
+                    ask = Ask(id=fleet.new_id(), type=EventType.FREEZE, vms=vms, by="bench", not_before=not_before)
+                    say(Made(await fleet.schedule(ask)))
+
+
+@asynccontextmanager
+async def _served(task: Task) -> AsyncIterator[tuple[Fleet, GuestServer, int]]:
+    clock = SystemClock()
+    store = await SqliteStore.open(Path(task.data))
+    try:
+        async with Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=POLICY) as fleet:
+            server = GuestServer(fleet, limits=_limits(task))
+            try:
+                yield fleet, server, await server.listen_by_address(NETWORK, HOST, task.port)
+            finally:
+                await server.aclose()
+    finally:
+        await store.aclose()
+
+
+def _limits(task: Task) -> Limits:
+    names = ("requests_per_second", "connections", "connections_per_vm")
+    changed = {name: value for name in names if (value := getattr(task, name)) is not None}
+    return msgspec.structs.replace(Limits(), **changed)
+
+
+def _counted(server: GuestServer) -> Counted:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return Counted(
+        answers=dict(server.counters.answers),
+        held=server.counters.held,
+        processor_seconds=used.ru_utime + used.ru_stime,
+    )
+
+
+async def _input() -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit=1 << 24)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+
+
+if __name__ == "__main__":
+    allow_open_files(16_384)
+    uvloop.run(main())

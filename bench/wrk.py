@@ -1,0 +1,71 @@
+"""wrk, the load generator of the comparison with nginx: it runs with the same arguments against both."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from bench.machine import find_program
+
+SCRIPT = Path(__file__).with_name("wrk_summary.lua")
+
+
+class Errors(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong; `status` counts answers of 400 and above."""
+
+    connect: int
+    read: int
+    write: int
+    status: int
+    timeout: int
+
+    @property
+    def total(self) -> int:
+        """How many there were."""
+        return self.connect + self.read + self.write + self.status + self.timeout
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What wrk counted, exactly."""
+
+    requests: int
+    bytes: int
+    microseconds: int
+    errors: Errors
+
+    @property
+    def per_second(self) -> float:
+        """How many requests were answered per second."""
+        return self.requests / self.microseconds * 1e6
+
+
+def command(port: int, *, connections: int, seconds: int, target: str) -> list[str]:
+    """Return what is typed, but for the path of wrk."""
+    arguments = ["-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(SCRIPT), "-H", "Metadata: true"]
+    return ["wrk", *arguments, f"http://127.0.0.1:{port}{target}"]
+
+
+def run(typed: Sequence[str]) -> Summary:
+    """Run wrk and return its summary."""
+    program, *arguments = typed
+    ended = subprocess.run([find_program(program), *arguments], capture_output=True, text=True, check=True)
+    return read_summary(ended.stdout)
+
+
+def read_summary(printed: str) -> Summary:
+    """Read the line that our script adds to what wrk prints for people."""
+    line = next((line for line in printed.splitlines() if line.startswith("{")), None)
+    if line is None:
+        raise ValueError(f"wrk has printed no summary: {printed}")
+    return msgspec.convert(json.loads(line), Summary)
+
+
+def check(summary: Summary, *, answer_bytes: int, connections: int) -> None:
+    """Refuse a run whose answers were not all 200s of that size; the last one of each connection may be cut off."""
+    if summary.errors.total:
+        raise ValueError(f"not every request had a good answer: {summary.errors}")
+    least, most = summary.requests * answer_bytes, (summary.requests + connections) * answer_bytes
+    if not least <= summary.bytes <= most:
+        raise ValueError(f"{summary.requests} answers of {answer_bytes} bytes cannot be {summary.bytes} bytes")
