@@ -240,6 +240,12 @@ def check_save(key: Key, value: bytes | None, entries: Sequence[Entry], *, expec
     """Refuse what no store may keep: every store asks this before it saves."""
     if value is None and expected is None:
         raise ValueError(f"{key} cannot be deleted: a deletion must say which revision it deletes")
+    if expected is not None and not 0 <= expected < 1 << 63:
+        raise ValueError(f"{expected} cannot be a revision of {key}")
+    try:
+        key.id.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{key!r} has an id that is not text") from error
     if value is not None and len(value) > RECORD_BYTES:
         raise RecordTooLarge(key, len(value))
     for entry in entries:

@@ -11,7 +11,7 @@ import msgspec
 from forewarn.core.journal import Entry
 from forewarn.store.database import errors_named, name_error, open_for_writing
 from forewarn.store.port import PRUNE_BATCH, Conflict, Deleted, Key, Record, Retention, StoreError
-from forewarn.store.schema import microseconds
+from forewarn.store.schema import microseconds, transaction
 
 
 class Line(NamedTuple):
@@ -61,36 +61,25 @@ class Writer:
 
     def commit(self, saves: Sequence[Save]) -> list[Outcome]:
         """Write the saves in one transaction, in turn; each has its own outcome. On return all of it is durable."""
+        outcomes: list[Outcome] = []
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            outcomes, counters = self._apply(saves)
+            with transaction(self._connection):
+                outcomes, counters = self._apply(saves)
         except sqlite3.Error as error:
-            self._roll_back()
-            if len(saves) == 1:
-                return [self._failure(error)]
+            if outcomes or len(saves) == 1:  # all was written but could not be committed, or there is only one to blame
+                return [self._failure(error) for _ in saves]
             # One of them may be the reason, such as a large one on a disk that is nearly full: let it fail alone.
             return [outcome for save in saves for outcome in self.commit([save])]
-        try:
-            self._connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            self._roll_back()
-            return [self._failure(error) for _ in saves]
         self._counters = counters
         return outcomes
 
     def prune(self, retention: Retention, now: datetime) -> int:
         """Remove one batch of journal rows beyond the retention, in a transaction of its own."""
-        with errors_named(self._path):
-            try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                removed = self._remove_expired(retention, now)
-                removed += self._remove_surplus(retention, already_removed=removed)
-                counters = self._counters._replace(journal_rows=self._counters.journal_rows - removed)
-                self._keep_counters(counters)
-                self._connection.execute("COMMIT")
-            except BaseException:
-                self._roll_back()
-                raise
+        with errors_named(self._path), transaction(self._connection):
+            removed = self._remove_expired(retention, now)
+            removed += self._remove_surplus(retention, already_removed=removed)
+            counters = self._counters._replace(journal_rows=self._counters.journal_rows - removed)
+            self._keep_counters(counters)
         self._counters = counters
         return removed
 
@@ -163,10 +152,6 @@ class Writer:
     def _keep_counters(self, counters: _Counters) -> None:
         if counters != self._counters:
             self._connection.execute("UPDATE counters SET revision = ?, position = ?, journal_rows = ?", counters)
-
-    def _roll_back(self) -> None:
-        if self._connection.in_transaction:  # SQLite ends the transaction by itself after some errors
-            self._connection.execute("ROLLBACK")
 
     def _failure(self, error: sqlite3.Error) -> StoreError:
         failure = name_error(error, self._path)

@@ -253,6 +253,15 @@ class StoreContract:
             await store.save(WEB, None, entries(1), expected=None)
         assert await whole_journal(store) == []
 
+    @pytest.mark.parametrize("revision", [-1, 1 << 63])
+    async def test_what_cannot_be_a_revision_is_refused(self, store: Store, revision: int) -> None:
+        with pytest.raises(ValueError, match="cannot be a revision of scope/web"):
+            await store.save(WEB, b"value", [], expected=revision)
+
+    async def test_id_that_is_not_text_is_refused(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="not text"):
+            await store.save(Key(Kind.SCOPE, "\ud800"), b"value", [], expected=None)
+
     async def test_record_of_exactly_the_limit_fits(self, store: Store) -> None:
         value = bytes(range(256)) * (RECORD_BYTES // 256)
         assert len(value) == RECORD_BYTES
