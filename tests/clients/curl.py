@@ -11,13 +11,16 @@ from tests.clients.service import GUARD, plain_environment
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """An answer, its header names in lower case. `connects`: how many connections had to be opened for it."""
+    """An answer, its header names in lower case."""
 
     status: int
     headers: dict[str, str]
     body: bytes
-    connects: int = 0
-    seconds: float = 0.0
+    continued: bool
+    """Whether the server first asked for the body."""
+    connects: int
+    """How many connections had to be opened for it."""
+    seconds: float
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -51,11 +54,12 @@ class Running:
 
 
 def _answer(head: Path, body: Path, figures: Figures) -> Answer:
-    *_, last = head.read_bytes().strip().split(b"\r\n\r\n")
-    _, _, lines = last.partition(b"\r\n")
+    *interim, final = head.read_bytes().strip().split(b"\r\n\r\n")
+    _, _, lines = final.partition(b"\r\n")
     headers = {name.lower(): value for name, value in BytesHeaderParser().parsebytes(lines).items()}
     content = body.read_bytes() if body.exists() else b""
-    return Answer(figures.http_code, headers, content, figures.num_connects, figures.time_total)
+    continued = interim == [b"HTTP/1.1 100 Continue"]
+    return Answer(figures.http_code, headers, content, continued, figures.num_connects, figures.time_total)
 
 
 class Curl:

@@ -1,0 +1,87 @@
+"""A host with two bridges, five VMs on them, and those who run the fleet at the host."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from tests.clients.service import FOREWARN, Started
+from tests.namespaces.network import Machine, network
+
+FLEET = """
+[[scopes]]
+name = "left"
+kind = "standalone"
+vms = [{ name = "left-0", addresses = ["10.99.0.11"] }]
+
+[[scopes]]
+name = "right"
+kind = "standalone"
+vms = [{ name = "right-0", addresses = ["10.99.0.12"] }]
+
+[[scopes]]
+name = "spot"
+kind = "placement-group"
+priority = "low"
+vms = [{ name = "spot-0", addresses = ["10.99.0.13"] }]
+
+# Known by an address in the network of the endpoint; but whoever has that address is in another one.
+[[scopes]]
+name = "absent"
+kind = "standalone"
+vms = [{ name = "absent-0", addresses = ["10.98.0.14"] }]
+"""
+
+
+class Lab(msgspec.Struct, frozen=True):
+    """The machines. Those that the fleet file does not name are the stranger and the outsider."""
+
+    host: Machine
+    left: Machine
+    right: Machine
+    spot: Machine
+    stranger: Machine
+    outsider: Machine
+
+
+@contextmanager
+def making_lab() -> Iterator[Lab]:
+    """Make the machines. One VM knows the way to the endpoint alone, the others send everything to their host."""
+    with network() as made:
+        made.add_bridge("guests", "10.99.0.1")
+        made.add_bridge("others", "10.98.0.1")
+        yield Lab(
+            host=made.host,
+            left=made.add_vm("left", "guests", "10.99.0.11", "169.254.169.254 dev eth0"),
+            right=made.add_vm("right", "guests", "10.99.0.12", "default via 10.99.0.1"),
+            spot=made.add_vm("spot", "guests", "10.99.0.13", "default via 10.99.0.1"),
+            stranger=made.add_vm("stranger", "guests", "10.99.0.99", "default via 10.99.0.1"),
+            outsider=made.add_vm("outsider", "others", "10.98.0.14", "default via 10.98.0.1"),
+        )
+
+
+class Operator:
+    """Those who run the fleet: at the host, with the command line."""
+
+    def __init__(self, host: Machine, started: Started) -> None:
+        self._host = host
+        self.started = started
+
+    def schedule(self, type_: str, vm: str) -> str:
+        """Make an event, an hour ahead; return its id."""
+        (made,) = self._forewarn("event", "schedule", type_, vm, "--in", "1h")["made"]
+        return str(made["id"])
+
+    def advance(self, by: str) -> None:
+        """Let time pass."""
+        self._forewarn("clock", "advance", by)
+
+    def status(self, event: str) -> str | None:
+        """Return the status of an event, if it is there."""
+        statuses = {each["id"]: each["status"] for each in self._forewarn("event", "list")}
+        return statuses.get(event)
+
+    def _forewarn(self, *arguments: str) -> Any:
+        return json.loads(self._host.run(*FOREWARN, *arguments, "--data", self.started.data, "--output", "json"))

@@ -1,0 +1,90 @@
+"""Network namespaces as machines: a host with bridges, and VMs with an address each. Nothing of it leaves them."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import msgspec
+
+from tests.clients.service import GUARD
+
+
+def why_not() -> str | None:
+    """Tell what is missing to make namespaces here, and how to get it."""
+    if shutil.which("ip") is None:
+        return "the program ip is missing: install iproute2"
+    if os.geteuid() != 0:
+        return "network namespaces need root: sudo make test ARGS=tests/namespaces"
+    probe = f"forewarn-{os.getpid()}-probe"
+    made = subprocess.run(["ip", "netns", "add", probe], check=False, capture_output=True, text=True)
+    if made.returncode != 0:
+        return f"this system lets not even root make a network namespace: {made.stderr.strip()}"
+    subprocess.run(["ip", "netns", "delete", probe], check=True)
+    return None
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """A network namespace."""
+
+    name: str
+
+    @property
+    def within(self) -> tuple[str, ...]:
+        """The command that runs another one there."""
+        return ("ip", "netns", "exec", self.name)
+
+    def run(self, *command: str) -> str:
+        """Run a program there, and return what it printed."""
+        done = subprocess.run([*self.within, *command], check=False, capture_output=True, text=True, timeout=GUARD)
+        assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stderr}"
+        return done.stdout
+
+    def ip(self, line: str) -> str:
+        """Call ip there."""
+        return self.run("ip", *line.split())
+
+
+@contextmanager
+def machine(name: str) -> Iterator[Machine]:
+    """Make a namespace that no other process has."""
+    full_name = f"forewarn-{os.getpid()}-{name}"
+    subprocess.run(["ip", "netns", "add", full_name], check=True)
+    try:
+        made = Machine(full_name)
+        made.ip("link set lo up")
+        yield made
+    finally:
+        subprocess.run(["ip", "netns", "delete", full_name], check=True)
+
+
+class Network:
+    """A host, and the VMs on its bridges."""
+
+    def __init__(self, host: Machine, stack: ExitStack) -> None:
+        self.host = host
+        self._stack = stack
+
+    def add_bridge(self, bridge: str, address: str) -> None:
+        """Give the host a bridge, and its address in that network."""
+        self.host.ip(f"link add {bridge} type bridge")
+        self.host.ip(f"address add {address}/24 dev {bridge}")
+        self.host.ip(f"link set {bridge} up")
+
+    def add_vm(self, name: str, bridge: str, address: str, route: str) -> Machine:
+        """Make a VM with an address on a bridge, and a route to everywhere else or to the endpoint alone."""
+        vm = self._stack.enter_context(machine(name))
+        self.host.ip(f"link add to-{name} type veth peer name eth0 netns {vm.name}")
+        self.host.ip(f"link set to-{name} master {bridge} up")
+        vm.ip(f"address add {address}/24 dev eth0")
+        vm.ip("link set eth0 up")
+        vm.ip(f"route add {route}")
+        return vm
+
+
+@contextmanager
+def network() -> Iterator[Network]:
+    """Make a host without any VM; at the end take everything away."""
+    with ExitStack() as stack:
+        yield Network(stack.enter_context(machine("host")), stack)

@@ -1,0 +1,153 @@
+"""VMs with addresses of their own ask 169.254.169.254, as they do on Azure, with clients that know nothing else."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.curl import Answer, Curl
+from tests.clients.service import FOREWARN, GUARD, events_path, forewarn_up, plain_environment
+from tests.namespaces.lab import FLEET, Lab, Operator
+from tests.namespaces.network import Machine
+
+ENDPOINT = "http://169.254.169.254"
+EVENTS = ENDPOINT + events_path()
+METADATA = ("--header", "Metadata: true")
+PROGRAMS = Path(__file__).parents[1] / "clients" / "programs"
+
+COULD_NOT_CONNECT = 7
+TIMED_OUT = 28
+
+
+def approving(event: str) -> tuple[str, ...]:
+    return (*METADATA, "--data", json.dumps({"StartRequests": [{"EventId": event}]}))
+
+
+def events_in(answer: Answer) -> dict[str, Any]:
+    assert answer.status == 200
+    return {event["EventId"]: event["Resources"] for event in json.loads(answer.body)["Events"]}
+
+
+def exit_status(curl: Curl, *arguments: str) -> int:
+    status, _ = curl.start(arguments).finish()
+    return status
+
+
+@pytest.mark.parametrize(("vm", "name"), [("left", b"left-0"), ("right", b"right-0")])
+def test_a_vm_is_known_by_its_address(request: pytest.FixtureRequest, vm: str, name: bytes) -> None:
+    curl = request.getfixturevalue(vm)
+    told = curl(*METADATA, f"{ENDPOINT}/metadata/instance/compute/name?api-version=2020-07-01&format=text")
+    assert (told.status, told.body) == (200, name)
+
+
+def test_each_vm_sees_the_events_of_its_own_scope_only(operator: Operator, left: Curl, right: Curl) -> None:
+    of_left, of_right = operator.schedule("Reboot", "left-0"), operator.schedule("Freeze", "right-0")
+    assert events_in(left(*METADATA, EVENTS)) == {of_left: ["left-0"]}
+    assert events_in(right(*METADATA, EVENTS)) == {of_right: ["right-0"]}
+
+
+def test_a_vm_approves_its_own_event_and_never_the_other_ones(operator: Operator, left: Curl, right: Curl) -> None:
+    event = operator.schedule("Reboot", "left-0")
+    refused = right(*approving(event), EVENTS)
+    assert (refused.status, json.loads(refused.body)) == (400, {"error": f"Bad request: there is no event {event}"})
+    assert operator.status(event) == "Scheduled"
+    assert left(*approving(event), EVENTS).status == 200
+    assert operator.status(event) == "Started"
+
+
+@pytest.mark.parametrize("question", [METADATA, (*METADATA, "--data", '{"StartRequests":[]}')], ids=["GET", "POST"])
+def test_an_address_that_is_no_vms_is_refused(
+    lab: Lab, operator: Operator, tmp_path: Path, question: tuple[str, ...]
+) -> None:
+    told = Curl(tmp_path, *lab.stranger.within)(*question, EVENTS)
+    refusal = {"error": "Forbidden: the address of this request belongs to no known VM"}
+    assert (told.status, json.loads(told.body)) == (403, refusal)
+
+
+def test_a_vm_in_another_network_is_not_served_whatever_its_address(
+    lab: Lab, operator: Operator, tmp_path: Path
+) -> None:
+    """The endpoint is on one interface; addresses that come in by another one say nothing about who calls."""
+    assert exit_status(Curl(tmp_path, *lab.outsider.within), *METADATA, EVENTS) == COULD_NOT_CONNECT
+
+
+def test_a_borrowed_address_gets_no_answer(lab: Lab, operator: Operator, left: Curl, right: Curl) -> None:
+    """Where the host knows which port of its bridge an address is at, answers go there and not to the borrower."""
+    operator.schedule("Reboot", "left-0")
+    hardware = json.loads(lab.left.ip("-json link show eth0"))[0]["address"]
+    lab.host.ip(f"neighbour replace 10.99.0.11 lladdr {hardware} dev guests nud permanent")
+    lab.right.ip("address add 10.99.0.11/32 dev lo")
+    try:
+        borrowing = ("--interface", "10.99.0.11", "--connect-timeout", "2")
+        assert exit_status(right, *METADATA, *borrowing, EVENTS) == TIMED_OUT
+    finally:
+        lab.right.ip("address delete 10.99.0.11/32 dev lo")
+        lab.host.ip("neighbour delete 10.99.0.11 dev guests")
+    assert len(events_in(left(*METADATA, EVENTS))) == 1
+
+
+@pytest.mark.parametrize("vm", ["left", "right"])
+def test_no_vm_reaches_the_operators_or_another_vms_port(lab: Lab, operator: Operator, tmp_path: Path, vm: str) -> None:
+    machine: Machine = getattr(lab, vm)
+    at_host, at_vm = Curl(tmp_path, *lab.host.within), Curl(tmp_path, *machine.within)
+    urls = {"/healthz": operator.started.operator_url} | {
+        f"/metadata/versions?{name}": url for name, url in operator.started.guest_urls.items()
+    }
+    assert len(urls) == 5
+    for path, url in urls.items():
+        assert at_host(*METADATA, url + path).status == 200
+        port = url.rpartition(":")[2]
+        for address in ("127.0.0.1", "10.99.0.1", "169.254.169.254"):
+            reached = exit_status(at_vm, *METADATA, f"http://{address}:{port}{path}")
+            assert reached == COULD_NOT_CONNECT, (address, port)
+
+
+def test_the_operators_are_not_at_the_address_of_the_guests(left: Curl) -> None:
+    assert left(*METADATA, f"{ENDPOINT}/v1/vms").status == 404
+
+
+def test_the_python_program_of_2017_runs_unmodified(lab: Lab, operator: Operator) -> None:
+    event = operator.schedule("Reboot", "left-0")
+    url = ENDPOINT + events_path("2017-03-01")
+    told = lab.left.run(sys.executable, str(PROGRAMS / "python_of_2017.py"), url, "_left-0")
+    assert json.loads(told) == {"seen": 1, "mine": [event], "answers": [200]}
+    assert operator.status(event) == "Started"
+
+
+def test_the_preemption_plug_in_of_dask_runs_as_it_comes(lab: Lab, operator: Operator, tmp_path: Path) -> None:
+    command = [*lab.spot.within, sys.executable, str(PROGRAMS / "dask_worker.py"), str(tmp_path)]
+    with subprocess.Popen(command, env=plain_environment(), stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "running\n"
+            operator.schedule("Preempt", "spot-0")
+            operator.advance("3601s")
+            assert process.stdout.readline() == "closed\n"
+            assert process.wait(GUARD) == 0
+        finally:
+            process.kill()
+
+
+def test_the_address_is_there_only_while_the_service_runs(lab: Lab, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(FLEET, encoding="utf-8")
+    with forewarn_up(tmp_path, "--fleet", str(fleet), "--listen-link-local", "guests", within=lab.host.within):
+        assert "inet 169.254.169.254/32" in lab.host.ip("address show dev guests")
+    assert "169.254.169.254" not in lab.host.ip("address show")
+
+
+def test_an_interface_that_is_not_there_is_named(lab: Lab, tmp_path: Path) -> None:
+    command = [*lab.host.within, *FOREWARN, "up", "--ephemeral", "--operator", "127.0.0.1:0", "--listen", "none"]
+    done = subprocess.run(
+        [*command, "--listen-link-local", "nowhere"],
+        env=plain_environment(XDG_RUNTIME_DIR=str(tmp_path)),
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+    )
+    assert done.returncode != 0
+    assert "cannot put 169.254.169.254 on interface nowhere" in done.stderr
