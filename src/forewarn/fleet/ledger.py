@@ -37,10 +37,13 @@ decode = msgspec.json.Decoder(Ledger).decode
 
 
 async def manual_start(store: Store, *, now: datetime) -> datetime:
-    """Return where a manual clock goes on: where it was, and never before what the service has lived through."""
+    """Return where a manual clock goes on: where it was, and never before what the service has lived through.
+
+    A new one begins with a whole second, as notices do: after the whole of its notice an event is due.
+    """
     record = await store.load(LEDGER)
     if record is None:
-        return now
+        return now.replace(microsecond=0)
     ledger = decode(record.value)
     known = [moment for moment in (ledger.clock_at, ledger.alive_at) if moment is not None]
     return max(known, default=now)
