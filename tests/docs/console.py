@@ -1,0 +1,39 @@
+"""Documents as programs: what a page shows after `$` is typed into a real shell, and what it prints is compared."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+VARIABLE = [
+    (re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"), "<guid>"),
+    (re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"), "<date>"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "<time>"),
+    (re.compile(r"\r"), ""),
+    (re.compile(r"[ \t]+$", re.MULTILINE), ""),
+]
+
+
+class Step(NamedTuple):
+    """A command and what the page says that it prints."""
+
+    command: str
+    prints: str
+
+
+def steps(page: Path) -> list[Step]:
+    """Return what the page has its reader type, in order."""
+    found: list[Step] = []
+    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append(Step(command, output))
+    return found
+
+
+def normal(text: str) -> str:
+    """Return the text with ids and times replaced: they are others in every run."""
+    for pattern, name in VARIABLE:
+        text = pattern.sub(name, text)
+    return text.strip()

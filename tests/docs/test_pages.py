@@ -1,0 +1,99 @@
+"""The README and every lesson do what they say: their commands run against a real service, and print what is shown."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.docs.console import normal, steps
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("[!R]*.md"))]
+FIRST_PORT = 8180
+EXECUTABLE = Path(sys.executable).parent / "forewarn"
+GUID = re.compile(r'"EventId":"([0-9A-F-]{36})"')
+
+
+class Reader:
+    """Somebody who types what the page shows, on a machine where other ports are free and ids come out differently."""
+
+    def __init__(self, environ: dict[str, str]) -> None:
+        self._environ = environ
+        self._ports: dict[str, str] = {}
+        self._event = ""
+
+    def learn_ports(self) -> None:
+        """Find out which ports stand for those of the page: they are given in the order of the table."""
+        vms = json.loads(self.run(".venv/bin/forewarn vm list -o json"))
+        for shown, vm in enumerate(vms, start=FIRST_PORT):
+            self._ports[f"127.0.0.1:{shown}"] = vm["guest_url"].removeprefix("http://")
+
+    def run(self, command: str) -> str:
+        """Type a command."""
+        for shown, real in self._ports.items():
+            command = command.replace(shown, real)
+        command = command.replace(".venv/bin/forewarn", shlex.quote(str(EXECUTABLE)))
+        command = re.sub(r'(?<="EventId":")[0-9A-F-]{36}', self._event, command)
+        done = subprocess.run(
+            ["bash", "-c", command], env=self._environ, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        if seen := GUID.search(done.stdout):
+            self._event = seen.group(1)
+        return self.shown(done.stdout)
+
+    def shown(self, output: str) -> str:
+        """Return the output as the page would show it."""
+        for shown, real in self._ports.items():
+            output = re.sub(rf"{re.escape(real)}\b", shown, output)
+        return output
+
+
+@contextmanager
+def service(command: str, tmp_path: Path) -> Iterator[tuple[Reader, str]]:
+    """Start what `make run` starts, on free ports; give the reader and everything that start-up prints."""
+    arguments = shlex.split(command.removeprefix("make run").strip().removeprefix("ARGS=") or "''")
+    options = shlex.split(arguments[0]) if arguments else []
+    environ = {**os.environ, "FOREWARN_DATA": str(tmp_path / "data")}
+    if "--ephemeral" in options:
+        environ = {**os.environ, "XDG_DATA_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    ports = ["--listen", "127.0.0.1:0", "--operator", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [EXECUTABLE, "up", *options, *ports], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        ready = next((line for line in lines if line.startswith("Forewarn serves")), None)
+        assert ready is not None, "the service has ended before it served"
+        reader = Reader(environ)
+        reader.learn_ports()
+        yield reader, "".join(iter(process.stdout.readline, "\n"))
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    """The first command starts the service; every other one prints what the page shows."""
+    first, *rest = steps(page)
+    assert first.command.startswith("make run")
+    assert rest, "a page without steps teaches nothing"
+    with service(first.command, tmp_path) as (reader, table):
+        if first.prints:
+            assert normal(reader.shown(table)) == normal(first.prints)
+        for step in rest:
+            assert normal(reader.run(step.command)) == normal(step.prints), step.command
