@@ -221,8 +221,9 @@ def _entry(table: Table, home: Home) -> Entry:
             table.refuse(key, "an entry with count stands for several VMs: use first_address, or list them one by one")
     else:
         table.refuse("first_address", "this goes with count: use addresses")
+    count = table.get("count", lambda count: count.number(1, VMS_PER_SCOPE), 1)
     return Entry(
-        count=table.get("count", lambda count: count.number(1, VMS_PER_SCOPE), 1),
+        count=count,
         name=_template(table, home) if is_template else _single_name(table, home),
         vm_id=table.get("vm_id", _guid, None),
         role_instance=table.get("role_instance", Written.flag, home.kind is ScopeKind.CLOUD_SERVICE),
@@ -230,7 +231,7 @@ def _entry(table: Table, home: Home) -> Entry:
         fault_domain=table.get("fault_domain", lambda number: number.number(0, DOMAINS - 1), None),
         host=table.get("host", Written.name, None),
         addresses=table.get("addresses", _addresses, ()),
-        first_address=table.get("first_address", _address, None),
+        first_address=table.get("first_address", partial(_first_address, count), None),
         traits=_traits(table),
     )
 
@@ -291,7 +292,7 @@ def _address(written: Written) -> Address:
     """Read an address: the IP alone, or a table that also says its network and MAC."""
     if isinstance(written.value, str):
         return _checked_address(written, ip=written.value)
-    table = written.table()
+    table = written.table('an address in quotes, or a table such as { ip = "10.0.0.4", network = "blue" }')
     ip = table.need("ip", lambda ip: _checked_address(ip, ip=ip.text()).ip, "an IPv4 or IPv6 address")
     network = table.get("network", Written.name, "default")
     mac = table.get("mac", Written.text, "")
@@ -302,6 +303,17 @@ def _address(written: Written) -> Address:
 def _checked_address(written: Written, **fields: str) -> Address:
     with written.checked():
         return Address(**fields)
+
+
+def _first_address(count: int, written: Written) -> Address:
+    first = _address(written)
+    if first.mac:
+        raise written.wrong("several VMs cannot have one MAC address: leave it out, or list the VMs one by one")
+    try:
+        _later(first, count - 1)
+    except ValueError:
+        raise written.wrong(f"there are no {count} addresses from {first.ip} on") from None
+    return first
 
 
 def _later(first: Address, n: int) -> Address:

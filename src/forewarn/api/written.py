@@ -79,9 +79,9 @@ class Written:
         items = self.read(_list, "a list")
         return [Written(self.file, f"{self.key}[{n}]", item) for n, item in enumerate(items)]
 
-    def table(self) -> "Table":
+    def table(self, allowed: str = "a table") -> "Table":
         """Read a table."""
-        return Table(self, self.read(_mapping, "a table"))
+        return Table(self, self.read(_mapping, allowed))
 
 
 class Table:

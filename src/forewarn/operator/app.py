@@ -5,14 +5,14 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from litestar import Controller, Litestar, MediaType, Request, get, post
+from litestar import Controller, Litestar, MediaType, Request, Response, get, post, route
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException, ValidationException
 from litestar.openapi.config import OpenAPIConfig
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.plugins import JsonRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
-from litestar.params import Parameter, ParameterKwarg
+from litestar.params import HeaderParameter, JSONBody, QueryParameter
 from litestar.types import ASGIApp
 
 from forewarn import __version__
@@ -20,10 +20,12 @@ from forewarn.api import v1
 from forewarn.clock import ManualClock
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import CoreError, Invalid
+from forewarn.core.limits import KEY_LENGTH
 from forewarn.core.schedule import Ask
 from forewarn.fleet.errors import FleetError, NoSuchScope
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import TokenGate
+from forewarn.operator.reading import StrictRequest
 from forewarn.operator.refusals import answer_failure, answer_malformed, answer_refusal
 from forewarn.operator.showing import GuestUrl, show_event, show_events, show_vms
 
@@ -34,16 +36,16 @@ OPERATOR = "operator"
 LAST_MOMENT = datetime(9000, 1, 1, tzinfo=UTC)
 """Beyond this a manual clock is not moved: far enough for anybody, and no sum of times can fall off the calendar."""
 
-Limit = Annotated[int, Parameter(ge=1, le=v1.LARGEST_PAGE, description="How many at most.")]
-After = Annotated[str, Parameter(max_length=512, description="`next` of the page before.")]
-OnlyScope = Annotated[str | None, Parameter(query="scope", max_length=128, description="Of this scope only.")]
-OnlyVm = Annotated[str | None, Parameter(query="vm", max_length=257, description="Only events that affect this VM.")]
+Limit = Annotated[int, QueryParameter(ge=1, le=v1.LARGEST_PAGE, description="How many at most.")]
+After = Annotated[str, QueryParameter(max_length=512, description="`next` of the page before.")]
+OnlyScope = Annotated[str | None, QueryParameter(name="scope", max_length=128, description="Of this scope only.")]
+OnlyVm = Annotated[str | None, QueryParameter(name="vm", max_length=257, description="Only those that affect this VM.")]
 Key = Annotated[
     str | None,
-    Parameter(
-        header="Idempotency-Key",
+    HeaderParameter(
+        name="Idempotency-Key",
         min_length=1,
-        max_length=64,
+        max_length=KEY_LENGTH,
         pattern="^[!-~]+$",
         description="The same key again makes nothing twice and gives the same answer.",
     ),
@@ -107,7 +109,7 @@ class EventController(Controller):
             _503="It could not be saved; nothing has changed.",
         ),
     )
-    async def schedule(self, state: Backstage, data: v1.ScheduleEvents, key: Key = None) -> v1.Scheduled:
+    async def schedule(self, state: Backstage, data: JSONBody[v1.ScheduleEvents], key: Key = None) -> v1.Scheduled:
         """Make events for VMs: one per scope, update domain and host; in all of the scopes or in none."""
         fleet = state.fleet
         made = await fleet.schedule(_ask(data, id_=fleet.new_id(), key=key))
@@ -115,8 +117,13 @@ class EventController(Controller):
             made=tuple(v1.Made(id=event, scope=scope) for scope, event in made), events=tuple(_open_events(fleet, made))
         )
 
+    @route(http_method="OPTIONS", status_code=204, include_in_schema=False)
+    async def allow(self) -> Response[None]:
+        """Tell the methods: where a path has two, the framework's own answer knows but the first."""
+        return Response(None, headers={"Allow": "GET, OPTIONS, POST"})
 
-def _ask(data: v1.ScheduleEvents, *, id_: str, key: str | None) -> Ask:
+
+def _ask(data: JSONBody[v1.ScheduleEvents], *, id_: str, key: str | None) -> Ask:
     return Ask(
         id=id_,
         type=data.type,
@@ -172,7 +179,7 @@ class ClockController(Controller):
             _503="It could not be saved; nothing has changed.",
         ),
     )
-    async def advance(self, state: Backstage, data: v1.AdvanceClock) -> v1.Clock:
+    async def advance(self, state: Backstage, data: JSONBody[v1.AdvanceClock]) -> v1.Clock:
         """Move a manual clock; everything that is due on the way has happened when the answer comes."""
         if (data.by is None) is not data.to_next:
             raise Invalid('say by how much ({"by": "15m"}), or to the next moment ({"to_next": true})')
@@ -214,6 +221,7 @@ def operator_app(fleet: Fleet, *, token: str, guest_url: GuestUrl) -> ASGIApp:
         },
         logging_config=None,
         openapi_config=_described(),
+        request_class=StrictRequest,
         request_max_body_size=BODY_BYTES,
         state=Backstage({"fleet": fleet, "guest_url": guest_url}, deep_copy=False),
     )
@@ -232,7 +240,7 @@ def _refuse_unknown_query(request: Request[Any, Any, Any]) -> None:
     """A misspelt filter must not list everything."""
     parameters = request.route_handler.parsed_fn_signature.parameters.items()
     fields = ((name, field.kwarg_definition) for name, field in parameters)
-    known = {field.query or name for name, field in fields if isinstance(field, ParameterKwarg) and not field.header}
+    known = {field.name or name for name, field in fields if isinstance(field, QueryParameter)}
     for name in request.query_params:
         if name not in known:
             raise ValidationException(f"there is no parameter {name} here")

@@ -115,9 +115,9 @@ def show_events(fleet: Fleet, *, scope: str | None, vm: str | None, after: str, 
 
     def rest() -> Iterator[tuple[Scope, Event]]:
         for each in _scopes(fleet.replica, scope, last_scope):
-            for event in sorted(each.events, key=_place):
-                is_after = each.id != last_scope or _place(event) > last_place
-                if is_after and (name is None or name in event.vms):
+            events = each.events if each.id != last_scope else _made_after(each.events, last_place)
+            for event in events:
+                if name is None or name in event.vms:
                     yield each, event
 
     found, more = _page(rest(), limit)
@@ -142,5 +142,14 @@ def _page(rest: Iterable[T], limit: int) -> tuple[list[T], bool]:
 
 
 def _place(event: Event) -> str:
-    """Where an event stands among its scope's, also after it has gone."""
+    """Where an event stands among its scope's; the time is for when it has gone."""
     return f"{event.made_at.isoformat(timespec='microseconds')}/{event.id}"
+
+
+def _made_after(events: tuple[Event, ...], place: str) -> tuple[Event, ...]:
+    """Return the events after a place; if its event has gone, rather one too many than one too few."""
+    places = [_place(event) for event in events]
+    if place in places:
+        return events[places.index(place) + 1 :]
+    made_at = place.partition("/")[0]
+    return tuple(event for event in events if _place(event) >= made_at)

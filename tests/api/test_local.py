@@ -1,0 +1,128 @@
+"""What a service leaves in its data directory, and how others find it there."""
+
+import os
+import stat
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from forewarn.api.errors import NoService, SeveralServices, UnusableToken
+from forewarn.api.local import (
+    SERVICE_FILE,
+    TOKEN_FILE,
+    Service,
+    ensure_token,
+    ephemeral_root,
+    find_service,
+    make_ephemeral,
+    read_service,
+    read_token,
+    remove_service,
+    write_service,
+)
+
+TEN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
+
+
+def service(pid: int) -> Service:
+    return Service(pid=pid, started_at=TEN, version="1", operator_url="http://127.0.0.1:8170")
+
+
+@pytest.fixture
+def dead() -> int:
+    """The id of a process that is no more."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+def test_running_service_is_found_until_it_ends(tmp_path: Path) -> None:
+    write_service(tmp_path, service(os.getpid()))
+    assert find_service(tmp_path, root=None) == (tmp_path, service(os.getpid()))
+    remove_service(tmp_path)
+    with pytest.raises(NoService):
+        find_service(tmp_path, root=None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_file_of_a_killed_service_is_stale(tmp_path: Path, dead: int) -> None:
+    write_service(tmp_path, service(dead))
+    assert read_service(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"pid": "x"}', b"\xff"], ids=["empty", "object", "type", "bytes"])
+def test_damaged_file_says_that_nothing_runs(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / SERVICE_FILE).write_bytes(content)
+    assert read_service(tmp_path) is None
+
+
+def test_token_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    token = ensure_token(tmp_path)
+    assert len(token) >= 32
+    assert stat.S_IMODE((tmp_path / TOKEN_FILE).stat().st_mode) == 0o600
+    assert ensure_token(tmp_path) == token == read_token(tmp_path / TOKEN_FILE)
+    assert [path.name for path in tmp_path.iterdir()] == [TOKEN_FILE]
+
+
+def test_each_data_directory_has_its_own_token(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    assert ensure_token(tmp_path / "a") != ensure_token(tmp_path / "b")
+
+
+def test_what_a_crash_left_half_written_is_no_token(tmp_path: Path) -> None:
+    (tmp_path / f"{TOKEN_FILE}.new").write_text("half")
+    assert ensure_token(tmp_path) != "half"
+    assert [path.name for path in tmp_path.iterdir()] == [TOKEN_FILE]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"two words\n", b"\xff"], ids=["empty", "blank", "words", "bytes"])
+def test_file_without_a_token_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / TOKEN_FILE
+    path.write_bytes(content)
+    with pytest.raises(UnusableToken, match=f"no token in {path}"):
+        ensure_token(tmp_path)
+    assert path.read_bytes() == content
+
+
+def test_one_service_that_keeps_nothing_is_found_by_itself(tmp_path: Path, dead: int) -> None:
+    first, second = make_ephemeral(tmp_path / "root"), make_ephemeral(tmp_path / "root")
+    write_service(first, service(os.getpid()))
+    write_service(second, service(dead))
+    assert find_service(tmp_path, root=tmp_path / "root") == (first, service(os.getpid()))
+    write_service(second, service(os.getpid()))
+    with pytest.raises(SeveralServices) as refused:
+        find_service(tmp_path, root=tmp_path / "root")
+    assert set(refused.value.directories) == {str(first), str(second)}
+
+
+def test_service_of_the_data_directory_comes_first(tmp_path: Path) -> None:
+    write_service(make_ephemeral(tmp_path / "root"), service(os.getpid()))
+    write_service(tmp_path, service(os.getpid()))
+    assert find_service(tmp_path, root=tmp_path / "root") == (tmp_path, service(os.getpid()))
+
+
+def test_what_killed_services_left_is_taken_away_by_the_next(tmp_path: Path, dead: int) -> None:
+    left, alive, starting = (make_ephemeral(tmp_path / "root") for _ in range(3))
+    write_service(left, service(dead))
+    write_service(alive, service(os.getpid()))
+    new = make_ephemeral(tmp_path / "root")
+    assert set((tmp_path / "root").iterdir()) == {alive, starting, new}
+
+
+def test_directory_that_others_can_write_is_neither_used_nor_believed(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write_service(make_ephemeral(root), service(os.getpid()))
+    root.chmod(0o777)
+    with pytest.raises(PermissionError):
+        make_ephemeral(root)
+    with pytest.raises(NoService):
+        find_service(tmp_path, root=root)
+
+
+def test_runtime_directory_of_the_user_is_preferred(tmp_path: Path) -> None:
+    assert ephemeral_root({"XDG_RUNTIME_DIR": str(tmp_path)}) == tmp_path / "forewarn"
+    assert ephemeral_root({"XDG_RUNTIME_DIR": str(tmp_path / "gone")}) == ephemeral_root({})

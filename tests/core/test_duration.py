@@ -1,0 +1,39 @@
+"""Durations as people write them."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forewarn.core.duration import LONGEST_DURATION, duration_text, parse_duration
+from forewarn.core.errors import Invalid
+
+WRITTEN = {
+    "90s": timedelta(seconds=90),
+    "15m": timedelta(minutes=15),
+    "1h30m": timedelta(hours=1, minutes=30),
+    "2d": timedelta(days=2),
+    "1d1h1m1.5s": timedelta(days=1, hours=1, minutes=1, seconds=1.5),
+    "0s": timedelta(0),
+    "36500d": LONGEST_DURATION,
+}
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_duration_is_read(text: str) -> None:
+    assert parse_duration(text) == WRITTEN[text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "15", "m", "15 m", "-1m", "+1m", "1m1h", "1m1m", "1.5m", "1e3s", "١m", "1M", "15m\n", "1234567s", "36501d"],
+)
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(Invalid):
+        parse_duration(text)
+
+
+@given(st.timedeltas(min_value=timedelta(0), max_value=LONGEST_DURATION))
+def test_what_is_written_is_read_back(duration: timedelta) -> None:
+    assert parse_duration(duration_text(duration)) == duration

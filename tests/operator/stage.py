@@ -1,0 +1,114 @@
+"""The operator API on a real socket, over the demonstration fleet on manual time."""
+
+import asyncio
+import http.client
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from forewarn.api.client import ApiClient
+from forewarn.api.fleet_file import Birth, demonstration_fleet, read_fleet_file
+from forewarn.clock import Clock, ManualClock
+from forewarn.core.conditions import EMULATOR, Policy
+from forewarn.fleet.filling import fill
+from forewarn.fleet.service import Fleet
+from forewarn.operator.app import operator_app
+from forewarn.operator.server import serving
+from forewarn.platform.simulated import SimulatedPlatform
+from forewarn.store.memory import MemoryStore
+
+TEN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
+TOKEN = "a-token-for-tests"
+GUARD = 60
+
+T = TypeVar("T")
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An answer as it came."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, parsed."""
+        return msgspec.json.decode(self.body)
+
+    @property
+    def code(self) -> str:
+        """The stable code of a refusal."""
+        code: str = self.json["error"]["code"]
+        return code
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """A running operator API."""
+
+    fleet: Fleet
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def client(self, use: Callable[[ApiClient], T]) -> T:
+        """Use the client, which blocks, in a thread."""
+        return await asyncio.to_thread(use, ApiClient(self.url, TOKEN))
+
+    async def ask(
+        self, method: str, path: str, body: object = None, *, token: str | None = TOKEN, **headers: str
+    ) -> Reply:
+        """Send a request; bytes are sent as they are, anything else as JSON."""
+        content = body if isinstance(body, bytes | None) else msgspec.json.encode(body)
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token}"
+        return await asyncio.to_thread(self._ask, method, path, content, sent)
+
+    async def raw(self, request: bytes) -> bytes:
+        """Send bytes, and return what comes until the service closes or has answered."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(request)
+        async with asyncio.timeout(GUARD):
+            head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+        return head
+
+    def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Reply:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=GUARD)
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            names = {name.lower(): value for name, value in answer.getheaders()}
+            return Reply(answer.status, names, answer.read())
+        finally:
+            connection.close()
+
+
+@asynccontextmanager
+async def stage(
+    *,
+    fleet_file: str | None = None,
+    clock: Clock | None = None,
+    policy: Policy = EMULATOR,
+    store: MemoryStore | None = None,
+) -> AsyncIterator[Stage]:
+    """Serve the operator API as long as the context lasts."""
+    clock = clock or ManualClock(TEN)
+    platform = SimulatedPlatform(clock)
+    birth = Birth(clock.now(), lambda: "e1")
+    scopes = demonstration_fleet(birth) if fleet_file is None else read_fleet_file(fleet_file, file="", birth=birth)
+    async with Fleet.run(store=store or MemoryStore(), platform=platform, clock=clock, policy=policy) as fleet:
+        await fill(fleet, scopes, by="test", on_saved=lambda _: None)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            app = operator_app(fleet, token=TOKEN, guest_url=lambda scope, vm: f"http://{scope}.{vm.name}")
+            async with serving(app, listener):
+                yield Stage(fleet, listener.getsockname()[1])
