@@ -100,6 +100,15 @@ class TestAsking:
         told = curl("--header", "Connection: close", *METADATA, vm.events())
         assert (told.status, told.headers["connection"]) == (200, "close")
 
+    def test_who_offers_http_2_is_answered_in_http_1_1(self, vm: Vm, curl: Curl) -> None:
+        """Java's client makes this offer with every first request."""
+        offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__")
+        headers = [option for line in offer for option in ("--header", line)]
+        offered, plain = curl.start((*METADATA, *headers, vm.events()), (*METADATA, vm.events())).answers()
+        assert [offered.status, plain.status] == [200, 200]
+        assert offered.body == plain.body
+        assert plain.connects == 0
+
     def test_a_proxy_setting_that_names_the_endpoint_is_served(self, service: Service, vm: Vm, curl: Curl) -> None:
         (event,) = service.schedule(EventType.REBOOT, vm)
         url = "http://169.254.169.254" + events_path()

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.curl import Curl
-from tests.clients.service import forewarn_up
-from tests.namespaces.lab import FLEET, Lab, Operator, making_lab
+from tests.namespaces.lab import Lab, Operator, link_local_service, making_lab
 from tests.namespaces.network import why_not
 
 
@@ -22,11 +21,8 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def operator(lab: Lab, tmp_path: Path) -> Iterator[Operator]:
-    """A service at 169.254.169.254 on the bridge `guests`, with a port per VM on the host's loopback as well."""
-    fleet = tmp_path / "fleet.toml"
-    fleet.write_text(FLEET, encoding="utf-8")
-    options = ("--fleet", str(fleet), "--listen-link-local", "guests")
-    with forewarn_up(tmp_path, *options, within=lab.host.within) as started:
+    """Those who run a service that the VMs can ask."""
+    with link_local_service(lab, tmp_path) as started:
         yield Operator(lab.host, started)
 
 

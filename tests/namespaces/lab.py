@@ -3,11 +3,12 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tests.clients.service import FOREWARN, Started
+from tests.clients.service import FOREWARN, Started, forewarn_up
 from tests.namespaces.network import Machine, network
 
 FLEET = """
@@ -36,7 +37,7 @@ vms = [{ name = "absent-0", addresses = ["10.98.0.14"] }]
 
 
 class Lab(msgspec.Struct, frozen=True):
-    """The machines. Those that the fleet file does not name are the stranger and the outsider."""
+    """The machines. The fleet file knows left, right and spot; the outsider has the address of one that is absent."""
 
     host: Machine
     left: Machine
@@ -60,6 +61,16 @@ def making_lab() -> Iterator[Lab]:
             stranger=made.add_vm("stranger", "guests", "10.99.0.99", "default via 10.99.0.1"),
             outsider=made.add_vm("outsider", "others", "10.98.0.14", "default via 10.98.0.1"),
         )
+
+
+@contextmanager
+def link_local_service(lab: Lab, directory: Path, *options: str) -> Iterator[Started]:
+    """Run the service at 169.254.169.254 on the bridge `guests`, with a port per VM on the host's loopback as well."""
+    fleet = directory / "fleet.toml"
+    fleet.write_text(FLEET, encoding="utf-8")
+    where = ("--fleet", str(fleet), "--listen-link-local", "guests")
+    with forewarn_up(directory, *where, *options, within=lab.host.within) as started:
+        yield started
 
 
 class Operator:

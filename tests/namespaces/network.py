@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 import msgspec
 
-from tests.clients.service import GUARD
+from tests.clients.service import GUARD, plain_environment
 
 
 def why_not() -> str | None:
@@ -37,7 +37,14 @@ class Machine(msgspec.Struct, frozen=True):
 
     def run(self, *command: str) -> str:
         """Run a program there, and return what it printed."""
-        done = subprocess.run([*self.within, *command], check=False, capture_output=True, text=True, timeout=GUARD)
+        done = subprocess.run(
+            [*self.within, *command],
+            env=plain_environment(),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=GUARD,
+        )
         assert done.returncode == 0, f"{command} ended with {done.returncode}: {done.stderr}"
         return done.stdout
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.clients.curl import Answer, Curl
-from tests.clients.service import FOREWARN, GUARD, events_path, forewarn_up, plain_environment
-from tests.namespaces.lab import FLEET, Lab, Operator
+from tests.clients.service import FOREWARN, GUARD, events_path, plain_environment
+from tests.namespaces.lab import Lab, Operator, link_local_service
 from tests.namespaces.network import Machine
 
 ENDPOINT = "http://169.254.169.254"
@@ -74,6 +74,12 @@ def test_a_vm_in_another_network_is_not_served_whatever_its_address(
     assert exit_status(Curl(tmp_path, *lab.outsider.within), *METADATA, EVENTS) == COULD_NOT_CONNECT
 
 
+def test_an_address_of_another_network_is_no_vms(lab: Lab, tmp_path: Path) -> None:
+    """The same address can be another VM's in each network, so it counts in its own only."""
+    with link_local_service(lab, tmp_path, "--network", "elsewhere"):
+        assert Curl(tmp_path, *lab.left.within)(*METADATA, EVENTS).status == 403
+
+
 def test_a_borrowed_address_gets_no_answer(lab: Lab, operator: Operator, left: Curl, right: Curl) -> None:
     """Where the host knows which port of its bridge an address is at, answers go there and not to the borrower."""
     operator.schedule("Reboot", "left-0")
@@ -132,9 +138,7 @@ def test_the_preemption_plug_in_of_dask_runs_as_it_comes(lab: Lab, operator: Ope
 
 
 def test_the_address_is_there_only_while_the_service_runs(lab: Lab, tmp_path: Path) -> None:
-    fleet = tmp_path / "fleet.toml"
-    fleet.write_text(FLEET, encoding="utf-8")
-    with forewarn_up(tmp_path, "--fleet", str(fleet), "--listen-link-local", "guests", within=lab.host.within):
+    with link_local_service(lab, tmp_path):
         assert "inet 169.254.169.254/32" in lab.host.ip("address show dev guests")
     assert "169.254.169.254" not in lab.host.ip("address show")
 
