@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import cast
 
 from forewarn.guest.answers import FAILED
@@ -198,14 +199,19 @@ class Connection(asyncio.Protocol):
             self.since = self._desk.beats
             self._transport.write(answer)
         self._turn_to(self._next_phase())
-        if self._phase is Phase.CLOSED:
-            self._transport.close()
+        if self._phase is Phase.CLOSED or self._transport.is_closing():
+            self._close()
         elif self._phase is Phase.LINGERING:
-            self._transport.write_eof()
+            self._half_close()
         elif self._phase not in BUSY:
             self._transport.resume_reading()
         elif self._backlog and self._is_free():
             asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _half_close(self) -> None:
+        """Say that nothing more will come. The peer, if it is still there, closes when it has read the answer."""
+        with suppress(OSError):
+            self._transport.write_eof()
 
     def _next_phase(self) -> Phase:
         conversation = self._conversation

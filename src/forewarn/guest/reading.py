@@ -48,6 +48,7 @@ class Reader:
         "_head_bytes",
         "_head_limit",
         "_headers",
+        "_keeps_alive",
         "_left",
         "_parser",
         "_tail",
@@ -75,6 +76,7 @@ class Reader:
         self._url = b""
         self._headers: list[tuple[str, str]] = []
         self._head_bytes = 0
+        self._keeps_alive = True
         self._body: list[bytes] = []
         self._body_bytes = 0
         self._left: int | None = None
@@ -149,7 +151,7 @@ class Reader:
             self._take_framing(version)
 
     def _connection_line(self, version: str) -> bytes:
-        if not self._parser.should_keep_alive() or self.head.method == "CONNECT":
+        if not self._keeps_alive or self.head.method == "CONNECT":
             return CLOSED
         return KEPT_OPEN if version == "1.1" else KEPT_OPEN_FOR_HTTP_1_0
 
@@ -194,7 +196,8 @@ class Reader:
             self._headers.append((name.decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
-        """Take note that the head is complete."""
+        """Take note that the head is complete, and of what the parser will have forgotten when the request is."""
+        self._keeps_alive = self._parser.should_keep_alive()
         self.stage = Stage.BODY
 
     def on_body(self, piece: bytes) -> None:

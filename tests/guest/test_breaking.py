@@ -1,0 +1,177 @@
+"""Attempts to break it: garbage, mutations, half-open connections, errors of our own. The server lives on."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import msgspec
+import pytest
+
+from forewarn.core.event import EventType
+from forewarn.fleet.replica import View
+from forewarn.guest.phases import Phase
+from forewarn.wire.answers import REASON_PHRASES
+from tests.fleet.stage import ask, until
+from tests.guest.house import EVENTS, GET, UNLIMITED, House, Peer, approval, request, serving
+from tests.guest.test_approving import SlowStore
+from tests.guest.test_reading import EVERY
+
+EMPTY = b'{"DocumentIncarnation":1,"Events":[]}'
+
+
+async def is_well(house: House) -> bool:
+    """Tell whether the server serves as if nothing had happened."""
+    answer = await (await house.connect("web/web-1")).ask()
+    return answer.status == 200 and answer.body == EMPTY
+
+
+def mutated(chance: random.Random) -> bytes:
+    """Take a request that is right, or several, and spoil it."""
+    samples = [GET, request("POST", body=approval()), *(raw for raw, _ in EVERY.values())]
+    raw = bytearray(b"".join(chance.choice(samples) for _ in range(chance.randint(1, 4))))
+    for _ in range(chance.randint(1, 5)):
+        at = chance.randrange(len(raw))
+        raw[at : at + chance.randint(0, 4)] = chance.randbytes(chance.randint(0, 4))
+        if not raw:
+            break
+    return bytes(raw)
+
+
+def garbage(chance: random.Random) -> bytes:
+    return chance.randbytes(chance.randint(1, 2000))
+
+
+@pytest.mark.parametrize("make", [garbage, mutated])
+@pytest.mark.parametrize("seed", range(4))
+async def test_garbage_never_breaks_the_server(make: Callable[[random.Random], bytes], seed: int) -> None:
+    """Whatever comes back is HTTP with one of our statuses, and never a 500; the seed is in the name."""
+    chance = random.Random(seed)
+    async with serving() as house:
+        for _ in range(60):
+            peer = await house.connect()
+            raw = make(chance)
+            while raw and not peer.writer.is_closing():
+                size = chance.randint(1, len(raw))
+                peer.send(raw[:size])
+                raw = raw[size:]
+                await asyncio.sleep(0)
+            if not peer.writer.is_closing():
+                with suppress(OSError):
+                    peer.writer.write_eof()
+            answers = await peer.rest()
+            assert answers == b"" or answers.startswith(b"HTTP/1.1 ")
+        assert house.counters.answers[500] == house.counters.failures == 0
+        assert set(house.counters.answers) == set(REASON_PHRASES)
+        assert await is_well(house)
+
+
+async def test_half_open_connections_keep_nobody_out_for_long() -> None:
+    """Thousands that send nothing, or half a head, from a VM that is up to no good."""
+    limits = msgspec.structs.replace(UNLIMITED, connections_per_vm=1500)
+    async with serving(limits=limits) as house:
+        await house.connect()
+        port = house.ports["web/web-0"]
+        peers = [await house.connect_to(port) for _ in range(1600)]
+        for peer in peers[::2]:
+            peer.send(b"GET /meta")
+        await until(lambda: house.counters.connections == 1500)
+        await until(lambda: house.phases().count(Phase.HEAD) > 600)
+        assert await is_well(house)
+        house.pass_seconds(11)
+        await until(lambda: Phase.HEAD not in house.phases())
+        house.pass_seconds(3)
+        await until(lambda: house.counters.connections < 800)
+        house.pass_seconds(121)
+        await until(lambda: house.counters.connections == 0)
+        assert await is_well(house)
+
+
+async def test_error_of_our_own_is_500_logged_and_closed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At once, later, or on the fast way; the answers before it are given, and others go on."""
+    async with serving() as house:
+        peer, other = await house.connect(), await house.connect("web/web-1")
+        for _ in range(2):
+            await peer.ask()
+            await other.ask()
+
+        def broken(_: View) -> Awaitable[None] | None:
+            raise ZeroDivisionError("the test's own")
+
+        with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+            patch.setattr(house.server._desk, "note_request", broken)
+            await fails(peer, GET)
+            patch.setattr(house.fleet, "note_request", broken)
+            peer = await house.connect()
+            peer.send(request("GET", "/metadata/versions"))
+            await fails(peer, GET, before=1)
+        assert [record.message for record in caplog.records] == ["a request failed"] * 2
+        assert "the test's own" in caplog.text
+        assert house.counters.failures == 2
+        assert (await other.ask()).status == 200
+
+
+async def fails(peer: Peer, raw: bytes, *, before: int = 0) -> None:
+    """Expect answers before it, a 500, and the end."""
+    peer.send(raw)
+    assert [(await peer.answer()).status for _ in range(before)] == [200] * before
+    answer = await peer.answer()
+    assert (answer.status, answer.headers["connection"]) == (500, "close")
+    assert "logged" in answer.document["error"]
+    assert await peer.is_closed()
+
+
+async def test_error_within_an_approval_is_500(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What happens later is guarded like what happens at once."""
+
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    async with serving() as house:
+        monkeypatch.setattr(house.fleet, "approve", broken)
+        peer = await house.connect()
+        with caplog.at_level(logging.ERROR):
+            await fails(peer, request("POST", body=approval()))
+        assert house.counters.failures == 1
+        assert await is_well(house)
+
+
+async def test_fleet_that_ends_first_leaves_no_request_without_an_answer() -> None:
+    """An approval that can no longer be saved is 503."""
+    store = SlowStore()
+    async with serving(store=store) as house:
+        ((_, event),) = await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
+        peer = await house.connect()
+        await peer.ask()
+        store.may_save.clear()
+        peer.send(request("POST", body=approval(event)))
+        await until(lambda: house.phases() == [Phase.ANSWERING])
+        (connection,) = house.connections()
+        assert connection._pending is not None
+        connection._pending.cancel()
+        assert (await peer.answer()).status == 503
+        store.may_save.set()
+        assert (await peer.get(target=EVENTS)).status == 200
+
+
+async def test_resets_in_every_phase_leave_nothing_behind() -> None:
+    """No connection, no slot, no tally, no task."""
+    held = request("GET", f"{EVENTS}&wait=60", ("If-None-Match", '"e1.1.2020-07-01"'))
+    stages = [b"", GET, GET[:30], request("POST", EVENTS, ("Content-Length", "9")), held, b"nonsense\r\n", GET * 300]
+    async with serving() as house:
+        before = len(asyncio.all_tasks())
+        for raw in stages * 5:
+            peer = await house.connect()
+            peer.send(raw)
+            await until(lambda: house.counters.accepted == len(house.peers))
+            peer.reset()
+        await until(lambda: house.counters.connections == 0 and house.counters.held == 0)
+        house.pass_seconds(2)
+        assert house.server._desk.tallies._tallies == {}
+        await until(lambda: len(asyncio.all_tasks()) <= before)
+        assert await is_well(house)

@@ -1,0 +1,328 @@
+"""Nothing that a guest does, or does not do, takes more than its share."""
+
+import asyncio
+import re
+import resource
+import socket
+from contextlib import suppress
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from forewarn.core.errors import Invalid
+from forewarn.core.event import EventType
+from forewarn.guest.limits import Limits, affordable_connections
+from forewarn.guest.phases import Phase
+from forewarn.wire.answers import Reason
+from tests.fleet.stage import ask, scope, until, vm
+from tests.guest.house import EVENTS, GET, UNLIMITED, House, approval, request, serving
+
+READ_AT_ONCE = 256 * 1024
+"""What an event loop reads from a socket in one go."""
+
+SMALL = msgspec.structs.replace(UNLIMITED, unread_bytes=4096, pipelined_bytes=4096)
+
+
+# Size.
+
+
+async def test_head_over_16_kib_is_431_then_closed() -> None:
+    """Even while the peer is still sending."""
+    async with serving() as house:
+        peer = await house.connect()
+        peer.send(GET + b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 100_000)
+        assert (await peer.answer()).status == 200
+        answer = await peer.answer()
+        assert (answer.status, answer.headers["connection"]) == (431, "close")
+        assert await peer.is_closed()
+        assert house.counters.refusals[Reason.HEADER_TOO_LARGE] == 1
+
+
+async def test_body_over_64_kib_is_413_before_it_is_sent() -> None:
+    """By what it says of its length; with `Expect` too, in place of `100 Continue`."""
+    async with serving() as house:
+        for headers in ([], [("Expect", "100-continue")]):
+            peer = await house.connect()
+            answer = await peer.ask(request("POST", EVENTS, *headers, ("Content-Length", str(64 * 1024 + 1))))
+            assert (answer.status, answer.headers["connection"]) == (413, "close")
+            assert await peer.is_closed()
+
+
+async def test_chunked_body_that_grows_over_64_kib_is_413_and_the_peer_gets_to_read_it() -> None:
+    """It is still sending when it is refused: closing at once would destroy the answer on its way."""
+    async with serving() as house:
+        peer = await house.connect()
+        peer.send(request("POST", EVENTS, ("Transfer-Encoding", "chunked")))
+        for _ in range(1000):
+            peer.send(b"1000\r\n" + b"x" * 0x1000 + b"\r\n")
+        answer = await peer.answer()
+        assert (answer.status, answer.headers["connection"]) == (413, "close")
+        assert await peer.is_closed()
+
+
+async def test_body_of_64_kib_is_read() -> None:
+    """It fails for what it says, not for its size."""
+    async with serving() as house:
+        peer = await house.connect()
+        answer = await peer.post(approval() + b" " * (64 * 1024 - len(approval())))
+        assert answer.status == 200
+        assert (await peer.ask()).status == 200
+
+
+# Requests per second.
+
+
+async def test_sixth_request_within_a_second_is_429() -> None:
+    """PROTOCOL §5: text, Retry-After, and the connection stays."""
+    async with serving(limits=Limits()) as house:
+        peer = await house.connect()
+        assert [(await peer.ask()).status for _ in range(5)] == [200] * 5
+        answer = await peer.ask()
+        assert (answer.status, answer.body, answer.headers["retry-after"]) == (429, b"Too Many Requests", "1")
+        assert answer.headers["content-type"].startswith("text/plain")
+        house.pass_seconds(1)
+        assert [(await peer.ask()).status for _ in range(6)] == [*[200] * 5, 429]
+        assert house.counters.refusals[Reason.RATE] == 2
+
+
+async def test_rate_is_counted_per_vm_over_all_its_connections() -> None:
+    """Hanging up and calling again does not help, and nobody pays for another."""
+    async with serving(limits=Limits()) as house:
+        for _ in range(5):
+            peer = await house.connect("web/web-0")
+            assert (await peer.ask()).status == 200
+            await peer.close()
+        await until(lambda: house.counters.connections == 0)
+        assert (await (await house.connect("web/web-0")).ask()).status == 429
+        assert (await (await house.connect("web/web-1")).ask()).status == 200
+
+
+async def test_every_kind_of_request_counts_and_rate_comes_before_path() -> None:
+    """PROTOCOL §5, the order of refusals. Pipelining gains nothing."""
+    async with serving(limits=Limits()) as house:
+        peer = await house.connect()
+        wrong = [request("GET", "/nowhere"), request("PUT"), request(metadata=False), request("POST", body=b"[]")]
+        peer.send(b"".join(wrong) + GET + request("GET", "/nowhere") + request("POST", body=approval()))
+        statuses = [(await peer.answer()).status for _ in range(7)]
+        assert statuses == [404, 405, 400, 400, 200, 429, 429]
+
+
+async def test_tallies_are_forgotten_when_they_do_not_matter_any_more() -> None:
+    """Callers who have left cost nothing."""
+    async with serving() as house:
+        peer = await house.connect()
+        await peer.ask()
+        await peer.close()
+        await until(lambda: house.counters.connections == 0)
+        assert len(house.server._desk.tallies._tallies) == 1
+        house.pass_seconds(2)
+        assert house.server._desk.tallies._tallies == {}
+
+
+# Connections.
+
+
+async def test_one_connection_too_many_of_a_vm_is_503() -> None:
+    """It is told so and closed; those that it has go on, and another VM is served."""
+    async with serving(limits=msgspec.structs.replace(UNLIMITED, connections_per_vm=3)) as house:
+        peers = [await house.connect("web/web-0") for _ in range(3)]
+        surplus = await house.connect("web/web-0")
+        answer = await surplus.answer()
+        assert (answer.status, answer.headers["connection"]) == (503, "close")
+        assert await surplus.is_closed()
+        assert [(await peer.ask()).status for peer in peers] == [200] * 3
+        assert (await (await house.connect("web/web-1")).ask()).status == 200
+        await peers[0].close()
+        await until(lambda: house.counters.connections == 3)
+        assert (await (await house.connect("web/web-0")).ask()).status == 200
+        assert house.counters.refusals[Reason.CONNECTIONS] == 1
+
+
+async def test_one_connection_too_many_in_all_is_503() -> None:
+    """Whoever it is."""
+    async with serving(limits=msgspec.structs.replace(UNLIMITED, connections=2)) as house:
+        peers = [await house.connect("web/web-0"), await house.connect("web/web-1")]
+        assert (await (await house.connect("web/web-1")).answer()).status == 503
+        assert [(await peer.ask()).status for peer in peers] == [200] * 2
+
+
+def test_connections_are_bounded_by_the_open_files_that_the_process_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some are left for everything else."""
+    unlimited = resource.RLIM_INFINITY
+    for files, asked, expected in [(1024, 32_768, 896), (1024, 10, 10), (64, 10, 1), (unlimited, 32_768, 32_768)]:
+        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
+        assert affordable_connections(asked) == expected
+
+
+# Time.
+
+
+async def seen(house: House, phase: Phase) -> None:
+    """Wait until the only connection is in that phase."""
+    await until(lambda: house.phases() == [phase])
+
+
+async def test_head_that_does_not_come_to_its_end_is_408() -> None:
+    """Slowloris: each byte comes, but the head takes too long. The time counts from its first byte."""
+    async with serving() as house:
+        peer = await house.connect()
+        await peer.ask()
+        house.pass_seconds(100)
+        peer.send(b"GET")
+        await seen(house, Phase.HEAD)
+        for byte in b" /metad":
+            house.pass_seconds(1)
+            peer.send(bytes([byte]))
+        house.pass_seconds(3)
+        await seen(house, Phase.HEAD)
+        house.pass_seconds(1)
+        answer = await peer.answer()
+        assert (answer.status, answer.headers["connection"]) == (408, "close")
+        assert await peer.is_closed()
+        assert house.counters.cut_off == 1
+
+
+async def test_next_head_has_its_own_time() -> None:
+    """A peer that always has the beginning of a request under way is not slow."""
+    async with serving() as house:
+        peer = await house.connect()
+        for _ in range(10):
+            peer.send(GET[:10])
+            await seen(house, Phase.HEAD)
+            house.pass_seconds(6)
+            peer.send(GET[10:] + GET[:10])
+            assert (await peer.answer()).status == 200
+            house.pass_seconds(6)
+            peer.send(GET[10:])
+            assert (await peer.answer()).status == 200
+
+
+async def test_body_that_does_not_come_to_its_end_is_408() -> None:
+    """However it is sent."""
+    async with serving() as house:
+        peer = await house.connect()
+        peer.send(request("POST", EVENTS, ("Content-Length", "10")) + b"123")
+        await seen(house, Phase.BODY)
+        house.pass_seconds(10)
+        await seen(house, Phase.BODY)
+        house.pass_seconds(1)
+        assert (await peer.answer()).status == 408
+        assert await peer.is_closed()
+
+
+async def test_idle_connections_are_closed_without_a_word() -> None:
+    """Those that never asked, and those that have not asked for a while; asking makes it begin anew."""
+    async with serving() as house:
+        silent, talking = await house.connect(), await house.connect()
+        await talking.ask()
+        house.pass_seconds(100)
+        await talking.ask()
+        house.pass_seconds(21)
+        assert await silent.is_closed()
+        assert (await talking.ask()).status == 200
+        house.pass_seconds(121)
+        assert await talking.is_closed()
+        assert house.counters.cut_off == 0
+
+
+async def test_refused_peer_that_goes_on_sending_is_cut_off() -> None:
+    """It had the time to read why."""
+    async with serving() as house:
+        peer = await house.connect()
+        peer.send(b"nonsense\r\n")
+        assert (await peer.answer()).status == 400
+        await seen(house, Phase.LINGERING)
+        peer.send(b"more")
+        house.pass_seconds(3)
+        await until(lambda: house.counters.connections == 0)
+
+
+# Peers that do not read.
+
+
+async def deaf(house: House) -> socket.socket:
+    """Connect a peer that does not read, with small buffers on the way."""
+    await (await house.connect()).close()
+    await until(lambda: house.counters.connections == 0)
+    peer = socket.socket()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    peer.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(peer, ("127.0.0.1", house.ports["web/web-0"]))
+    await until(lambda: house.counters.connections == 1)
+    (connection,) = house.connections()
+    connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    return peer
+
+
+async def flood(peer: socket.socket, house: House) -> int:
+    """Ask and ask without reading, until the server does not listen any more; return how many requests were sent."""
+    sent = 0
+    (connection,) = house.connections()
+    while connection._transport.is_reading():
+        with suppress(BlockingIOError):
+            sent += peer.send((GET * 100)[sent % len(GET) :])
+        await asyncio.sleep(0)
+    return sent // len(GET)
+
+
+async def test_peer_that_does_not_read_is_not_served_further_and_then_cut_off() -> None:
+    """Its requests stay in the kernel's buffers, and what we keep for it stays bounded."""
+    async with serving(limits=SMALL) as house:
+        peer = await deaf(house)
+        with peer:
+            await flood(peer, house)
+            await seen(house, Phase.UNREAD)
+            (connection,) = house.connections()
+            answered = house.counters.answers[200]
+            assert connection._transport.get_write_buffer_size() <= 2 * SMALL.unread_bytes + 1024
+            assert len(connection._backlog) <= SMALL.pipelined_bytes + READ_AT_ONCE
+            house.pass_seconds(30)
+            await seen(house, Phase.UNREAD)
+            assert house.counters.answers[200] == answered
+            house.pass_seconds(1)
+            await until(lambda: house.counters.connections == 0)
+            assert house.counters.cut_off == 1
+
+
+async def test_peer_that_reads_late_gets_everything() -> None:
+    """In order and complete."""
+    loop = asyncio.get_running_loop()
+    async with serving(limits=SMALL) as house:
+        peer = await deaf(house)
+        with peer:
+            asked = await flood(peer, house)
+            await seen(house, Phase.UNREAD)
+            received = b""
+            while received.count(b'"Events":[]}') < asked:
+                received += await loop.sock_recv(peer, 65536)
+            numbers = re.findall(rb"x-ms-request-id: [0-9a-f-]+-([0-9a-f]{12})\r\n", received)
+            assert [int(number, 16) for number in numbers] == list(range(1, asked + 1))
+            assert house.counters.answers[200] == asked
+
+
+async def test_last_answer_that_is_not_read_does_not_keep_the_connection_for_ever() -> None:
+    """`Connection: close` and then silence."""
+    many = ("web-0", *(f"web-{n:060d}" for n in range(900)))
+    async with serving(scope("web", *(vm(name, host="hv") for name in many)), limits=SMALL) as house:
+        await house.fleet.schedule(ask(EventType.REBOOT, *(f"web/{name}" for name in many)))
+        peer = await deaf(house)
+        with peer:
+            peer.send(request("GET", EVENTS, ("Connection", "close")))
+            await seen(house, Phase.CLOSED)
+            house.pass_seconds(30)
+            await seen(house, Phase.CLOSED)
+            house.pass_seconds(1)
+            await until(lambda: house.counters.connections == 0)
+            assert house.counters.cut_off == 1
+
+
+# The limits themselves.
+
+
+@pytest.mark.parametrize("wrong", [{"header_bytes": 0}, {"requests_per_second": 0}, {"idle_timeout": timedelta(0)}])
+def test_limits_of_nothing_are_refused(wrong: dict[str, object]) -> None:
+    """They would serve nobody."""
+    with pytest.raises(Invalid, match=next(iter(wrong))):
+        Limits(**wrong)  # type: ignore[arg-type] # the point

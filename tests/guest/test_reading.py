@@ -1,0 +1,235 @@
+"""The reader: bytes become the same requests however they are cut, and never a byte beyond a request's end is read."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forewarn.guest.reading import CLOSED, KEPT_OPEN, KEPT_OPEN_FOR_HTTP_1_0, Reader, Stage, Unreadable
+from forewarn.wire.answers import Reason
+
+HEAD_LIMIT = 1024
+BODY_LIMIT = 256
+
+
+class Read(NamedTuple):
+    """A request as read."""
+
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    connection_line: bytes
+    is_expecting: bool
+    has_body: bool
+
+
+def read_all(*pieces: bytes) -> list[Read | Reason]:
+    """Read pieces one after the other, request by request; what cannot be read ends it."""
+    reader = Reader(head_limit=HEAD_LIMIT, body_limit=BODY_LIMIT)
+    found: list[Read | Reason] = []
+    try:
+        for piece in pieces:
+            at = 0
+            while at < len(piece):
+                at = reader.read(piece, at)
+                if reader.stage is Stage.DONE:
+                    found.append(taken(reader))
+                    reader.next()
+    except Unreadable as error:
+        found.append(error.refusal.reason)
+    return found
+
+
+def taken(reader: Reader) -> Read:
+    head = reader.head
+    headers = tuple(head.headers)
+    return Read(
+        head.method,
+        head.target,
+        headers,
+        reader.body,
+        reader.connection_line,
+        reader.is_expecting,
+        reader.has_body,
+    )
+
+
+def plain(method: str = "GET", target: str = "/", *headers: tuple[str, str]) -> Read:
+    return Read(method, target, headers, b"", KEPT_OPEN, is_expecting=False, has_body=False)
+
+
+CHUNKED = ("Transfer-Encoding", "chunked")
+UPGRADE = (("Connection", "Upgrade"), ("Upgrade", "h2c"))
+
+REQUESTS: dict[str, tuple[bytes, Read]] = {
+    "GET": (b"GET /a?b=c HTTP/1.1\r\nA: b\r\n\r\n", plain("GET", "/a?b=c", ("A", "b"))),
+    "no headers": (b"GET / HTTP/1.1\r\n\r\n", plain()),
+    "empty lines before": (b"\r\n\r\n\r\nGET / HTTP/1.1\r\n\r\n", plain()),
+    "header twice": (b"GET / HTTP/1.1\r\nA: b\r\na: c\r\n\r\n", plain("GET", "/", ("A", "b"), ("a", "c"))),
+    "POST": (
+        b"POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\n\r\n\r\n",
+        plain("POST", "/", ("Content-Length", "4"))._replace(body=b"\r\n\r\n", has_body=True),
+    ),
+    "empty POST": (b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", plain("POST", "/", ("Content-Length", "0"))),
+    "chunks": (
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n\r\n\r\n4;x=y\r\n\r\n\r\n\r\n0\r\n\r\n",
+        plain("POST", "/", CHUNKED)._replace(body=b"\r\n\r\n\r\n", has_body=True),
+    ),
+    "trailers": (
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nMetadata: true\r\n\r\n",
+        plain("POST", "/", CHUNKED)._replace(body=b"x", has_body=True),
+    ),
+    "upgrade": (
+        b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+        plain("GET", "/", *UPGRADE),
+    ),
+    "upgrade with length": (
+        b"POST / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc",
+        plain("POST", "/", *UPGRADE, ("Content-Length", "3"))._replace(body=b"abc", has_body=True),
+    ),
+    "upgrade with chunks": (
+        b"POST / HTTP/1.1\r\n%b\r\n3\r\nabc\r\n0\r\n\r\n"
+        % b"Connection: Upgrade\r\nUpgrade: h2c\r\nTransfer-Encoding: chunked\r\n",
+        plain("POST", "/", *UPGRADE, CHUNKED)._replace(body=b"abc", has_body=True),
+    ),
+    "expectation": (
+        b"POST / HTTP/1.1\r\nExpect: 100-Continue\r\nContent-Length: 1\r\n\r\nx",
+        plain("POST", "/", ("Expect", "100-Continue"), ("Content-Length", "1"))._replace(
+            body=b"x", has_body=True, is_expecting=True
+        ),
+    ),
+    "HTTP/1.0 kept open": (
+        b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+        plain("GET", "/", ("Connection", "keep-alive"))._replace(connection_line=KEPT_OPEN_FOR_HTTP_1_0),
+    ),
+}
+
+LAST_REQUESTS: dict[str, tuple[bytes, Read]] = {
+    "close": (
+        b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
+        plain("GET", "/", ("Connection", "close"))._replace(connection_line=CLOSED),
+    ),
+    "close among others": (
+        b"GET / HTTP/1.1\r\nConnection: Foo, Close\r\n\r\n",
+        plain("GET", "/", ("Connection", "Foo, Close"))._replace(connection_line=CLOSED),
+    ),
+    "HTTP/1.0": (b"GET / HTTP/1.0\r\n\r\n", plain()._replace(connection_line=CLOSED)),
+    "CONNECT": (b"CONNECT h:1 HTTP/1.1\r\n\r\n", plain("CONNECT", "h:1")._replace(connection_line=CLOSED)),
+    "expectation in HTTP/1.0": (
+        b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nx",
+        plain("POST", "/", ("Expect", "100-continue"), ("Content-Length", "1"))._replace(
+            body=b"x", has_body=True, connection_line=CLOSED
+        ),
+    ),
+}
+
+EVERY = REQUESTS | LAST_REQUESTS
+
+
+@pytest.mark.parametrize(("raw", "expected"), EVERY.values(), ids=EVERY)
+def test_request_is_read_whole_and_byte_by_byte(raw: bytes, expected: Read) -> None:
+    """The same request comes out."""
+    assert read_all(raw) == [expected]
+    assert read_all(*(raw[at : at + 1] for at in range(len(raw)))) == [expected]
+
+
+@given(st.lists(st.sampled_from(sorted(REQUESTS)), min_size=1, max_size=6), st.data())
+def test_requests_in_a_row_are_the_same_however_they_are_cut(names: list[str], data: st.DataObject) -> None:
+    """Pipelined and in pieces of any size."""
+    raw = b"".join(REQUESTS[name][0] for name in names)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=8)))
+    pieces = [raw[start:end] for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+    assert read_all(*pieces) == [REQUESTS[name][1] for name in names]
+
+
+@pytest.mark.parametrize(("raw", "_"), EVERY.values(), ids=EVERY)
+def test_nothing_is_read_beyond_the_end_of_a_request(raw: bytes, _: Read) -> None:
+    """What follows may be for later, or for nobody."""
+    reader = Reader(head_limit=HEAD_LIMIT, body_limit=BODY_LIMIT)
+    data = raw + b"GET /behind HTTP/1.1\r\n\r\n"
+    at = 0
+    while reader.stage is not Stage.DONE:
+        at = reader.read(data, at)
+    assert at == len(raw)
+
+
+def padded(size: int) -> bytes:
+    """Make a head of exactly that size."""
+    bare = b"GET / HTTP/1.1\r\nA: \r\n\r\n"
+    return bare.replace(b"A: ", b"A: " + b"x" * (size - len(bare)))
+
+
+def test_head_may_be_as_large_as_the_limit_and_no_larger() -> None:
+    """In one piece, in many, and without an end."""
+    fits, over = padded(HEAD_LIMIT), padded(HEAD_LIMIT + 1)
+    assert len(fits) == HEAD_LIMIT
+    for size in (1, 7, 5000):
+        (found,) = read_all(*(fits[at : at + size] for at in range(0, len(fits), size)))
+        assert isinstance(found, Read)
+        assert read_all(*(over[at : at + size] for at in range(0, len(over), size))) == [Reason.HEADER_TOO_LARGE]
+        assert read_all(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000) == [Reason.HEADER_TOO_LARGE]
+
+
+def test_limit_of_the_head_holds_for_each_request_alone() -> None:
+    """A long connection is not a long head."""
+    assert len(read_all(padded(HEAD_LIMIT) * 5)) == 5
+
+
+def with_length(size: int) -> bytes:
+    return b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size
+
+
+def in_chunks(size: int, chunk: int) -> bytes:
+    chunks = [b"%x\r\n%b\r\n" % (length, b"x" * length) for length in _lengths(size, chunk)]
+    return b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"".join(chunks) + b"0\r\n\r\n"
+
+
+def _lengths(size: int, chunk: int) -> list[int]:
+    return [min(chunk, size - start) for start in range(0, size, chunk)]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        with_length,
+        lambda size: in_chunks(size, size),
+        lambda size: in_chunks(size, 1),
+        lambda size: in_chunks(size, 100),
+    ],
+    ids=["length", "one chunk", "chunks of one", "chunks"],
+)
+def test_body_may_be_as_large_as_the_limit_and_no_larger(make: object) -> None:
+    """Whether it tells its length before or not."""
+    assert callable(make)
+    (found,) = read_all(make(BODY_LIMIT))
+    assert isinstance(found, Read)
+    assert found.body == b"x" * BODY_LIMIT
+    assert read_all(make(BODY_LIMIT + 1)) == [Reason.TOO_LARGE]
+
+
+def test_length_over_the_limit_is_refused_before_the_body_comes() -> None:
+    """Nobody has to send it first."""
+    assert read_all(b"POST / HTTP/1.1\r\nContent-Length: 257\r\n\r\n") == [Reason.TOO_LARGE]
+
+
+@given(st.binary(max_size=300))
+def test_garbage_is_refused_or_waited_for(garbage: bytes) -> None:
+    """Never anything but requests and refusals."""
+    for found in read_all(garbage, garbage):
+        assert isinstance(found, Read | Reason)
+
+
+@given(st.sampled_from(sorted(EVERY)), st.data())
+def test_mutations_never_raise_and_cutting_never_matters(name: str, data: st.DataObject) -> None:
+    """A byte changed, put in or taken out; read whole or byte by byte, the outcome is the same."""
+    raw = bytearray(EVERY[name][0])
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        with_ = data.draw(st.binary(max_size=3))
+        raw[at : at + data.draw(st.integers(0, 2))] = with_
+        if not raw:
+            return
+    whole = bytes(raw)
+    assert read_all(whole) == read_all(*(whole[at : at + 1] for at in range(len(whole))))

@@ -1,0 +1,185 @@
+"""Held requests (PROTOCOL §9)."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from forewarn.core.conditions import PRODUCTION
+from forewarn.core.event import EventType
+from forewarn.guest.desk import NOTE_HELD_EVERY
+from forewarn.guest.limits import Limits
+from tests.fleet.stage import ask, scope, until, vm
+from tests.guest.house import EVENTS, GET, House, Peer, request, serving
+
+CURRENT = '"e1.1.2020-07-01"'
+
+
+def held(seconds: int = 60, etag: str = CURRENT) -> bytes:
+    return request("GET", f"{EVENTS}&wait={seconds}", ("If-None-Match", etag))
+
+
+async def hold(house: House, vm_: str = "web/web-0", seconds: int = 60) -> Peer:
+    """Connect and let a request be held."""
+    peer = await house.connect(vm_)
+    before = house.counters.held
+    peer.send(held(seconds))
+    await until(lambda: house.counters.held == before + 1)
+    return peer
+
+
+async def test_answer_comes_when_the_document_changes() -> None:
+    """As a 200 with the new document, to every VM of the scope and to no other."""
+    async with serving(scope("a", vm("a0"), vm("a1")), scope("b", vm("b0"))) as house:
+        peers = [await hold(house, name) for name in ("a/a0", "a/a1", "b/b0")]
+        await house.fleet.schedule(ask(EventType.REBOOT, "a/a0"))
+        for peer in peers[:2]:
+            answer = await peer.answer()
+            assert (answer.status, answer.headers["etag"]) == (200, '"e1.2.2020-07-01"')
+            assert answer.document["Events"][0]["Resources"] == ["a0"]
+        assert house.counters.held == 1
+        assert house.server._desk.held._held.keys() == {house_visitor(house, "b0")}
+
+
+def house_visitor(house: House, name: str) -> object:
+    visitors = [connection._conversation.visitor for connection in house.connections()]
+    return next(visitor for visitor in visitors if visitor.tally.key[1] == name)
+
+
+async def test_answer_is_304_when_the_time_is_over() -> None:
+    """Real time: one second is the shortest there is."""
+    async with serving() as house:
+        peer = await hold(house, seconds=1)
+        answer = await peer.answer()
+        assert (answer.status, answer.headers["etag"], answer.headers["forewarn-wait"]) == (304, CURRENT, "60")
+        assert house.counters.held == 0
+        assert (await peer.ask()).status == 200
+
+
+@pytest.mark.parametrize("headers", [(), (("If-None-Match", '"other"'),)], ids=["no ETag", "another ETag"])
+async def test_answer_comes_at_once_to_whoever_does_not_have_the_document(headers: tuple[tuple[str, str], ...]) -> None:
+    """There is something new to say already."""
+    async with serving() as house:
+        answer = await (await house.connect()).get(*headers, target=f"{EVENTS}&wait=60")
+        assert (answer.status, answer.headers["etag"]) == (200, CURRENT)
+
+
+@pytest.mark.parametrize("wait", ["0", "61", "-1", "1.5", "", "x", "5&wait=5"])
+async def test_wait_that_is_no_number_from_1_to_60_is_400(wait: str) -> None:
+    """Even without an ETag."""
+    async with serving() as house:
+        assert (await (await house.connect()).get(target=f"{EVENTS}&wait={wait}")).status == 400
+
+
+async def test_fifth_held_request_of_a_vm_is_304_at_once() -> None:
+    """Four are held per VM, over all its connections; another VM has four of its own."""
+    async with serving() as house:
+        peers = [await hold(house) for _ in range(4)]
+        fifth = await house.connect()
+        assert (await fifth.ask(held())).status == 304
+        await hold(house, "web/web-1")
+        await peers[0].close()
+        await until(lambda: house.counters.held == 4)
+        fifth.send(held())
+        await until(lambda: house.counters.held == 5)
+
+
+async def test_peer_that_goes_away_gives_its_slot_back() -> None:
+    """Whether it closes or aborts."""
+    async with serving() as house:
+        for _ in range(3):
+            peers = [await hold(house) for _ in range(4)]
+            for peer in peers[:2]:
+                peer.writer.transport.abort()
+            for peer in peers[2:]:
+                await peer.close()
+            await until(lambda: house.counters.held == 0)
+        await until(lambda: house.counters.connections == 0)
+        view = house.fleet.replica.view("web")
+        assert not view._waiters
+
+
+async def test_half_closed_peer_is_told_that_nothing_has_changed() -> None:
+    """It may have gone away altogether, and must not keep a slot; if it has not, 304 is a right answer."""
+    async with serving() as house:
+        peer = await hold(house)
+        peer.writer.write_eof()
+        assert (await peer.answer()).status == 304
+        assert await peer.is_closed()
+
+
+async def test_requests_behind_a_held_one_are_answered_after_it_in_order() -> None:
+    """However many there are, only so much is read."""
+    limits = Limits(requests_per_second=None, pipelined_bytes=4096)
+    async with serving(limits=limits) as house:
+        peer = await house.connect()
+        count = 3000
+        peer.send(held() + GET * count + request("GET", "/nowhere"))
+        (connection,) = house.connections()
+        await until(lambda: not connection._transport.is_reading())
+        assert house.counters.answers[200] == 0
+        assert len(connection._backlog) <= 4096 + 256 * 1024
+        await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
+        answers = [await peer.answer() for _ in range(count + 2)]
+        assert [answer.status for answer in answers] == [*[200] * (count + 1), 404]
+        assert {answer.document["DocumentIncarnation"] for answer in answers[:-1]} == {2}
+        assert (await peer.ask()).status == 200
+
+
+async def test_held_request_is_never_idle() -> None:
+    """No time-out of the connection ends it early."""
+    async with serving() as house:
+        peer = await hold(house)
+        house.pass_seconds(1000)
+        assert house.counters.held == 1
+        await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
+        assert (await peer.answer()).status == 200
+
+
+async def test_held_request_counts_once_for_the_rate() -> None:
+    """Not again when it is answered."""
+    async with serving(limits=Limits(requests_per_second=2)) as house:
+        peer = await hold(house)
+        await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
+        assert (await peer.answer()).status == 200
+        assert (await peer.ask()).status == 200
+        assert (await peer.ask()).status == 429
+
+
+async def test_held_request_counts_continuously_for_enablement() -> None:
+    """A VM that only ever waits is there: its scope is not switched off."""
+    async with serving(policy=PRODUCTION) as house:
+        peer = await house.connect()
+        await peer.ask()
+        peer.send(held())
+        await until(lambda: house.counters.held == 1)
+        for _ in range(5):
+            await house.fleet.advance(timedelta(hours=23))
+            house.pass_seconds(NOTE_HELD_EVERY)
+        assert house.fleet.replica.scope("web").enabled
+        assert house.counters.held == 1
+
+
+async def test_vm_that_leaves_while_held_is_refused_and_learns_nothing() -> None:
+    """Who it was is gone; what its scope does now is no longer its business."""
+    async with serving() as house:
+        peer = await hold(house, "web/web-1")
+        await house.change_roster("web", [vm("web-0")])
+        await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
+        assert (await peer.answer()).status == 403
+        assert house.counters.held == 0
+
+
+async def test_hundreds_of_held_requests_are_answered_in_turns() -> None:
+    """A change wakes them in batches, and whoever made it is not kept waiting for them."""
+    names = [f"v{n}" for n in range(200)]
+    async with serving(scope("web", *(vm(name) for name in names))) as house:
+        peers = [await hold(house, f"web/{name}") for name in names for _ in range(3)]
+        woken: list[int] = []
+        view = house.fleet.replica.view("web")
+        view.wait_for_change(lambda: woken.append(house.counters.held))
+        await house.fleet.schedule(ask(EventType.FREEZE, "web/v0"))
+        assert woken == [600]
+        answers = await asyncio.gather(*(peer.answer() for peer in peers))
+        assert {answer.headers["etag"] for answer in answers} == {'"e1.2.2020-07-01"'}
+        assert house.counters.held == 0
