@@ -1,0 +1,289 @@
+"""The language of stories: how it is read, what it says to a writer who errs, and how it is written down anew."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forewarn.core.conditions import Announce
+from forewarn.core.event import EventType
+from forewarn.core.journal import Did
+from forewarn.core.scope import ApprovalRule, ScopeKind
+from forewarn.core.vm import Priority
+from forewarn.testing.scenario import CoreStage, ScenarioError, play, read, retold
+from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario.core_stage import act
+from forewarn.testing.scenario.grammar import FORMS
+from forewarn.testing.scenario.telling import VERBS
+from forewarn.testing.scenario.words import TIME, Word, time_text
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+GUID = "01234567-89AB-CDEF-0123-456789ABCDEF"
+
+SPELT: dict[str, say.Said] = {
+    "policy production announce always notice any speed 60 idle never operations 3": say.SetPolicy(
+        preset=say.Preset.PRODUCTION,
+        announce=Announce.ALWAYS,
+        notice=say.NoticeRule.ANY,
+        speed=60.0,
+        idle=None,
+        operations=3,
+    ),
+    "policy idle 2d": say.SetPolicy(idle=48 * HOUR),
+    "scope web availability-set approval all auto-approve Reboot Redeploy priority low": say.AddScope(
+        scope="web",
+        kind=ScopeKind.AVAILABILITY_SET,
+        approval=ApprovalRule.ALL,
+        auto_approve=(EventType.REBOOT, EventType.REDEPLOY),
+        priority=Priority.LOW,
+    ),
+    "change scope web auto-approve terminate-notice 6m": say.ChangeScope(
+        scope="web", auto_approve=(), terminate_notice=6 * MINUTE
+    ),
+    'remove scope web force by alice why "no more"': say.RemoveScope(
+        scope="web", force=True, by="alice", why="no more"
+    ),
+    "vm web_0 web_1 of web domain 2 host hv-1": say.AddVms(
+        names=("web_0", "web_1"), scope="web", domain=2, host="hv-1"
+    ),
+    "change vm web/web_0 host unknown domain 1 by alice": say.ChangeVm(vm="web/web_0", host=None, domain=1, by="alice"),
+    "move web_0 to hv-2": say.ChangeVm(vm="web_0", host="hv-2"),
+    "remove vm web_0": say.RemoveVm(vm="web_0"),
+    "tick": say.Tick(),
+    "tick -1d 10:15:30.25": say.Tick(time=timedelta(days=-1, hours=10, minutes=15, seconds=30.25)),
+    "outage 90s": say.Outage(time=1.5 * MINUTE),
+    "query web_0": say.Query(vm="web_0"),
+    f'approve E1 {GUID} "no id" by web_0 through alice': say.Approve(
+        events=("E1", GUID, "no id"), vm="web_0", through="alice"
+    ),
+    "approve by web_0": say.Approve(events=(), vm="web_0"),
+    "schedule Freeze web_0 web_1 in 20m lasting 5s by user why drill request r key k": say.Schedule(
+        type=EventType.FREEZE,
+        vms=("web_0", "web_1"),
+        notice=20 * MINUTE,
+        duration=timedelta(seconds=5),
+        by="user",
+        why="drill",
+        request="r",
+        key="k",
+    ),
+    "schedule Reboot web_0 not_before +1d 10:00": say.Schedule(
+        type=EventType.REBOOT, vms=("web_0",), not_before=34 * HOUR
+    ),
+    "restart web_0 request r": say.Restart(vm="web_0", request="r"),
+    "redeploy web_0": say.Redeploy(vm="web_0"),
+    "delete web_0": say.Delete(vm="web_0"),
+    "evict web_0 in 8s": say.Evict(vm="web_0", notice=timedelta(seconds=8)),
+    "fail web_0 web_1 with Reboot": say.Fail(vms=("web_0", "web_1"), type=EventType.REBOOT),
+    "predict web_0 in 3d": say.Predict(vms=("web_0",), ahead=72 * HOUR),
+    "cancel E2 why done": say.Cancel(event="E2", why="done"),
+    'hold all "moving house" by alice': say.Hold(what="all", reason="moving house", by="alice"),
+    "release web why done": say.Release(what="web", why="done"),
+    "begin E1 again": say.Begin(event="E1", again=True),
+    "done E1 web_0 on hv-2": say.Done(event="E1", vms=("web_0",), host="hv-2"),
+    "failed E1 web_0 why broken": say.Failed(event="E1", vms=("web_0",), why="broken"),
+    "later E1 in 5m": say.Later(event="E1", after=5 * MINUTE),
+    "unknown E1 why crash": say.Unknown(event="E1", why="crash"),
+    "retry E1 web_0 by alice": say.Retry(event="E1", vms=("web_0",), by="alice"),
+    "resolve E1 done by alice why seen": say.Resolve(event="E1", done=True, by="alice", why="seen"),
+    "explain E1": say.Explain(event="E1"),
+    "document web_0": say.Document(vm="web_0"),
+    "state web": say.State(scope="web"),
+    "wake web": say.Wake(scope="web"),
+}
+
+# Line, column, word, and what is said about it.
+ERRORS: dict[str, tuple[str, int, int, str, str]] = {
+    "no such command": ("\nreboot web_0", 2, 1, "reboot", "no such command: policy, scope, change, remove, vm"),
+    "half a command": ("remove", 1, 8, "", "remove what? scope or vm"),
+    "wrong second word": ("change host h", 1, 8, "host", "change what? scope or vm"),
+    "no such type": (
+        "schedule Rebot web_0",
+        1,
+        10,
+        "Rebot",
+        "an event type is expected here: Freeze, Reboot, Redeploy, Preempt or Terminate",
+    ),
+    "no VM": ("schedule Reboot", 1, 17, "", "a VM is missing: the name of a VM, or scope/name"),
+    "option in place of a VM": (
+        "schedule Reboot in 5m",
+        1,
+        17,
+        "in",
+        "a VM is missing: the name of a VM, or scope/name",
+    ),
+    "no duration": (
+        "schedule Reboot web_0 in soon",
+        1,
+        26,
+        "soon",
+        "a duration is expected here: a duration such as 90s, 15m, 1h30m or 2d",
+    ),
+    "no such time": (
+        "tick 25:00",
+        1,
+        6,
+        "25:00",
+        "a time is expected here: a time of day such as 10:15 or 10:15:30, on a later day +1d 10:15",
+    ),
+    "not an event": (
+        "cancel web_0",
+        1,
+        8,
+        "web_0",
+        "an event is expected here: E1, E2, … in order of appearance, an id, or a quoted text",
+    ),
+    "option twice": ("cancel E1 by a by b", 1, 16, "by", "it is said twice"),
+    "too much": ("query web_0 web_1", 1, 13, "web_1", "nothing more is expected here but at"),
+    "required option": ("approve E1", 1, 12, "", "approve needs `by` and a VM: the name of a VM, or scope/name"),
+    "open quotation": ('hold web "moving house', 1, 10, '"moving house', "the quotation mark is not closed"),
+    "bad choice": (
+        "scope web set",
+        1,
+        11,
+        "set",
+        "a kind is expected here: standalone, cloud-service, availability-set or placement-group",
+    ),
+    "quoted option is no option": ('query web_0 "at" 10:00', 1, 13, "at", "nothing more is expected here but at"),
+    "arrow alone": ("  → nothing", 1, 3, "", "an arrow needs a command before it"),
+    "arrow after a gap": ("tick → nothing\n\n→ nothing", 3, 1, "", "an arrow needs a command before it"),
+    "label that has not appeared": ("scope web standalone\ncancel E7", 2, 8, "E7", "no such event has appeared"),
+    "scope that is not there": ("state web", 1, 7, "web", "there is no such scope"),
+    "VM before any scope": ("vm web_0", 1, 1, "vm", "there is no scope yet: begin with `scope NAME KIND`"),
+    "VM of two scopes": (
+        "scope a standalone\nvm x\nscope b standalone\nvm x\nquery x",
+        5,
+        7,
+        "x",
+        "several scopes have such a VM, write scope/name",
+    ),
+    "refused without an arrow": (
+        "scope a standalone\nrestart x",
+        2,
+        1,
+        "restart",
+        "refused unknown-vm: scope a has no VM x (a line without an arrow must not be refused)",
+    ),
+}
+
+
+def tell(text: str) -> str:
+    """Play a story on the core, and write it down as it went."""
+    story = read(text)
+    return retold(story, {played.step.line: played.facts for played in play(story, CoreStage())})
+
+
+@pytest.mark.parametrize(("line", "command"), SPELT.items(), ids=list(SPELT))
+def test_line_says(line: str, command: say.Said) -> None:
+    assert [step.command for step in read(line).steps] == [command]
+
+
+def test_every_command_is_spelt_in_this_test() -> None:
+    assert {type(command) for command in SPELT.values()} == {form.command for form in FORMS.values()}
+
+
+def test_every_command_is_played_by_the_core() -> None:
+    base = act.dispatch(object)
+    assert [form.command for form in FORMS.values() if act.dispatch(form.command) is base] == []
+
+
+def test_everything_a_journal_says_can_be_told() -> None:
+    assert set(VERBS) == set(Did)
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_error_names_line_column_and_word_and_what_is_allowed(case: str) -> None:
+    text, line, column, word, problem = ERRORS[case]
+    with pytest.raises(ScenarioError) as caught:
+        tell(text)
+    error = caught.value
+    assert (error.line, error.column, error.word) == (line, column, word)
+    assert error.problem.startswith(problem)
+
+
+def test_error_message_is_for_people() -> None:
+    with pytest.raises(ScenarioError, match=r"^line 1, column 8, at 'web_0': an event is expected here: E1, E2, …"):
+        read("cancel web_0")
+
+
+def test_story_that_is_too_long_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="line 10001, column 1: a story has at most 10000 lines"):
+        read("tick\n" * 10_001)
+
+
+def test_command_may_say_when_it_is_said() -> None:
+    (step,) = read("query web_0 at +1d  10:30").steps
+    assert (step.at, step.command) == (34.5 * HOUR, say.Query(vm="web_0"))
+
+
+def test_facts_are_parted_by_semicolons_or_lines() -> None:
+    one, other = read("tick → a; b ;c\ntick -> a\n   → b\n -> c").steps
+    assert one.expected == other.expected == ("a", "b", "c")
+
+
+def test_arrow_in_quotation_marks_is_text() -> None:
+    (step,) = read('hold web "a → b; c" → nothing').steps
+    assert (step.command, step.expected) == (say.Hold(what="web", reason="a → b; c"), ("nothing",))
+
+
+def test_header_comment_is_the_fact() -> None:
+    assert read("# An event\n# starts.\n\n# Not this.\ntick").fact == "An event starts."
+
+
+def test_retelling_changes_nothing_but_what_follows_arrows() -> None:
+    text = (
+        "# A comment; → stays.\n"
+        "scope web   availability-set\n"
+        "vm web_0 web_1 domain 0\n"
+        "\n"
+        "schedule Reboot web_0   at 10:00 -> wrong\n"
+        "   → and wrong again\n"
+        "tick 10:14 →\n"
+        "\n"
+        "tick 10:15  →\n"
+    )
+    told = (
+        "# A comment; → stays.\n"
+        "scope web   availability-set\n"
+        "vm web_0 web_1 domain 0\n"
+        "\n"
+        "schedule Reboot web_0   at 10:00  →  E1 Scheduled not_before 10:15, incarnation 2\n"
+        "tick 10:14                        →  nothing\n"
+        "\n"
+        "tick 10:15  →  E1 Started (due), incarnation 3; impact E1 web_0\n"
+    )
+    assert tell(text) == told
+    assert tell(told) == told
+
+
+def test_long_outcome_is_written_fact_by_fact() -> None:
+    text = (
+        "scope web availability-set\nvm web_0 domain 0\nvm web_1 domain 1\n\nschedule Reboot web_0 web_1 at 10:00 →\n"
+    )
+    told = tell(text)
+    assert told.splitlines()[4:] == [
+        "schedule Reboot web_0 web_1 at 10:00  →  E1 Scheduled web_0 not_before 10:15, incarnation 2",
+        "                                      →  E2 Scheduled web_1 not_before 10:15, incarnation 3",
+    ]
+    assert tell(told) == told
+
+
+def test_playing_tells_where_a_story_is_wrong() -> None:
+    story = read("scope web availability-set\nvm web_0\nrestart web_0 → E1 Started\ntick → nothing\n")
+    assert [played.step.line for played in play(story, CoreStage()) if not played.is_as_told] == [3]
+
+
+def test_fact_with_a_semicolon_can_be_expected() -> None:
+    text = 'scope web availability-set\nvm web_0\nhold web "wait; then go" → web held (wait; then go)\n'
+    assert all(played.is_as_told for played in play(read(text), CoreStage()))
+
+
+@given(st.timedeltas(min_value=timedelta(days=-9999), max_value=timedelta(days=9999)))
+def test_times_are_read_as_they_are_written(time: timedelta) -> None:
+    text = time_text(time)
+    assert TIME.read(Word(text, 1, 1 + len(text))) == time
+    step: Any = read(f"tick {text}").steps[0]
+    assert step.command == say.Tick(time=time)

@@ -1,0 +1,273 @@
+"""Everything has a limit, and what was accepted within it can always go on."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from forewarn.core.approval import approve
+from forewarn.core.change import SCOPE_RESERVE, Draft, derived_id
+from forewarn.core.conditions import EMULATOR, Conditions
+from forewarn.core.errors import Invalid, Refused, ScopeFull, UnknownEvent
+from forewarn.core.event import EventType, ImpactState, Source, State
+from forewarn.core.impact import Done, Failed, Retry
+from forewarn.core.inventory import add_vm, change_vm
+from forewarn.core.limits import KEY_LENGTH, RECENT_ITEMS, RECORD_BYTES, TEXT_LENGTH, VMS_PER_SCOPE
+from forewarn.core.operations import cancel, hold
+from forewarn.core.progress import tick
+from forewarn.core.schedule import events_of, schedule
+from forewarn.core.scope import Answered, ApprovalRule, Ended, Held, Outcome, Scope
+from forewarn.core.text import shortened
+from forewarn.core.vm import Address, Traits, Vm
+from forewarn.core.work import begin, resolve, settle
+from tests.core.making import NOW, a_scope, a_vm, an_ask, guid, kept
+
+ALWAYS = Conditions(policy=EMULATOR)
+LONGEST_NAME = "n" * 124
+
+
+def size(scope: Scope) -> int:
+    return len(msgspec.json.encode(scope))
+
+
+def realistic_vms(number: int) -> list[Vm]:
+    return [
+        a_vm(
+            f"batch-{index:04}",
+            host="hv-17",
+            addresses=(Address(ip=f"10.1.{index // 250}.{index % 250}", mac="00:0d:3a:12:34:56"),),
+            traits=Traits(tags={"service": "batch"}),
+        )
+        for index in range(number)
+    ]
+
+
+def test_one_event_over_all_vms_of_the_largest_scope_lives_its_whole_life() -> None:
+    """1,000 VMs on one host, each approves, each fails with a long text, each is put off, tried again, and moved."""
+    vms = realistic_vms(VMS_PER_SCOPE)
+    scope = a_scope(vms, approval=ApprovalRule.ALL)
+    names = [vm.name for vm in vms]
+    change = schedule(scope, an_ask(*names, description="d" * TEXT_LENGTH), ALWAYS, now=NOW)
+    (event,) = change.result
+    scope = kept(change)
+    for name in names:
+        scope = kept(approve(scope, name, [event], ALWAYS, now=NOW))
+    assert scope.event(event).state is State.STARTED
+    for name in names:
+        scope = kept(begin(scope, event, name, now=NOW))
+        scope = kept(settle(scope, event, name, Retry(timedelta(minutes=1), "w" * 2000), ALWAYS, now=NOW))
+    largest = size(scope)
+    for name in names:
+        scope = kept(begin(scope, event, name, now=NOW + timedelta(minutes=1)))
+        outcome = Done(LONGEST_NAME) if name != names[0] else Failed("ü" * 2000)
+        scope = kept(settle(scope, event, name, outcome, ALWAYS, now=NOW + timedelta(minutes=1)))
+        largest = max(largest, size(scope))
+    scope = kept(resolve(scope, event, ALWAYS, by="test", why="w" * 2000, now=NOW + timedelta(minutes=2)))
+    assert scope.events == ()
+    assert largest <= RECORD_BYTES
+
+
+def test_one_vm_more_than_a_scope_holds_is_refused() -> None:
+    scope = a_scope([a_vm(f"v{index}") for index in range(VMS_PER_SCOPE)])
+    with pytest.raises(Invalid, match="1001 VMs: a scope holds at most 1000"):
+        add_vm(scope, a_vm("one-more"), by="test", now=NOW)
+
+
+def filled(scope: Scope) -> Scope:
+    """Return the scope with events of long texts over many, then few, then single VMs, until no more is accepted."""
+    names = [vm.name for vm in scope.roster]
+    number = 0
+    for width in (100, 10, 1):
+        while True:
+            number += 1
+            ask = an_ask(*names[:width], id=guid(number), key="k" * 60 + f"{number:04}", why="\x01" * TEXT_LENGTH)
+            try:
+                scope = kept(schedule(scope, ask, ALWAYS, now=NOW))
+            except ScopeFull:
+                break
+    return scope
+
+
+def full_scope(rule: ApprovalRule) -> Scope:
+    return filled(a_scope([a_vm(f"{index:04}{LONGEST_NAME}") for index in range(100)], approval=rule))
+
+
+def test_full_scope_says_what_to_do() -> None:
+    ask = an_ask(*(f"{index:04}{LONGEST_NAME}" for index in range(100)))
+    with pytest.raises(ScopeFull, match=r"it could need \d+ KiB of 768; spread the VMs over more scopes"):
+        schedule(full_scope(ApprovalRule.ANY), ask, ALWAYS, now=NOW)
+
+
+@pytest.mark.parametrize("rule", ApprovalRule)
+def test_full_scope_can_still_do_all_that_was_accepted(rule: ApprovalRule) -> None:
+    """Its events are held, approved, started, begun, put off and failed, all within the size of a record."""
+    scope = full_scope(rule)
+    ids = [event.id for event in scope.events]
+    scope = kept(hold(scope, by="\x01" * TEXT_LENGTH, reason="\x01" * TEXT_LENGTH, now=NOW))
+    largest = size(scope)
+    for vm in scope.roster:
+        scope = kept(approve(scope, vm.name, ids, ALWAYS, now=NOW.replace(microsecond=1)))
+        largest = max(largest, size(scope))
+    scope = msgspec.structs.replace(scope, held=None)
+    scope = kept(tick(scope, ALWAYS, now=NOW + timedelta(hours=1, microseconds=1)))
+    assert {event.state for event in scope.events} == {State.STARTED}
+    for event in scope.events:
+        for name in event.vms:
+            scope = kept(begin(scope, event.id, name, now=NOW))
+            scope = kept(settle(scope, event.id, name, Retry(timedelta(seconds=1), "ü" * 2000), ALWAYS, now=NOW))
+        largest = max(largest, size(scope))
+    assert {impact.state for event in scope.events for impact in event.impacts} == {ImpactState.RETRY}
+    # The room kept free is for this and for a full `recent`, and for little else.
+    assert RECORD_BYTES - SCOPE_RESERVE - 64 * 1024 < largest <= RECORD_BYTES
+
+
+def test_full_recent_and_a_hold_need_no_more_than_is_kept_free_for_them() -> None:
+    ended = tuple(
+        Ended(id=guid(n), request=guid(n), at=NOW.replace(microsecond=999_999), outcome=Outcome.COMPLETED)
+        for n in range(RECENT_ITEMS)
+    )
+    answered = tuple(
+        Answered(key="k" * KEY_LENGTH, request=guid(n), at=NOW.replace(microsecond=999_999))
+        for n in range(RECENT_ITEMS)
+    )
+    held = Held(by="\x01" * TEXT_LENGTH, at=NOW.replace(microsecond=999_999), reason="\x01" * TEXT_LENGTH)
+    scope = a_scope([a_vm("v0")])
+    full = msgspec.structs.replace(
+        scope,
+        ended=ended,
+        answered=answered,
+        held=held,
+        enabled=True,
+        was_enabled=True,
+        seen_at=NOW.replace(microsecond=999_999),
+        changed_at=NOW.replace(microsecond=999_999),
+        epoch="e" * 32,
+        incarnation=10**12,
+        entries=10**12,
+    )
+    assert size(full) - size(scope) <= SCOPE_RESERVE
+
+
+def test_vm_that_would_not_leave_room_is_refused() -> None:
+    fat = a_vm("fat", traits=Traits(tags={f"t{index}": "v" * TEXT_LENGTH for index in range(50)}))
+    with pytest.raises(ScopeFull):
+        add_vm(full_scope(ApprovalRule.ANY), fat, by="test", now=NOW)
+
+
+def test_vm_that_moves_in_a_full_scope_loses_the_event_for_which_there_is_no_room() -> None:
+    """A VM that moves gets an event of its own; where there is no room for that, the journal says so."""
+    scope = a_scope([a_vm("u0"), a_vm("u1"), *(a_vm(f"{index:04}{LONGEST_NAME}") for index in range(100))])
+    scope = kept(schedule(scope, an_ask("u0", failure=True), ALWAYS, now=NOW))
+    repair = scope.events[0].id
+    users = an_ask("u0", "u1", id=guid("users"), source=Source.USER, why="\x01" * TEXT_LENGTH)
+    scope = kept(schedule(scope, users, ALWAYS, now=NOW))
+    shared = scope.events[1].id
+    scope = kept(begin(filled(scope), repair, "u0", now=NOW))
+    change = settle(scope, repair, "u0", Done("hv-9"), ALWAYS, now=NOW)
+    own = derived_id(shared, "u0", "hv-9")
+    assert [(entry.did.value, entry.why) for entry in change.entries if entry.event == own] == [
+        ("scheduled", "u0 is now on hv-9"),
+        ("canceled", "the scope is full"),
+    ]
+    assert kept(change).event(shared).vms == ("u1",)
+    assert size(kept(change)) <= RECORD_BYTES
+
+
+def test_recent_holds_256_ended_events_and_as_many_keys() -> None:
+    scope = a_scope([a_vm("v0")])
+    ids: list[str] = []
+    for number in range(RECENT_ITEMS + 1):
+        ask = an_ask("v0", id=guid(number), key="k" * 60 + f"{number:04}")
+        change = schedule(scope, ask, ALWAYS, now=NOW + timedelta(microseconds=number))
+        ids += change.result
+        scope = kept(cancel(kept(change), ids[-1], ALWAYS, by="test", now=NOW + timedelta(microseconds=number)))
+    assert [ended.id for ended in scope.ended] == ids[1:]
+    assert len(scope.answered) == RECENT_ITEMS
+    approve(scope, "v0", ids[1:], ALWAYS, now=NOW)
+    with pytest.raises(UnknownEvent):
+        approve(scope, "v0", ids[:1], ALWAYS, now=NOW)
+
+
+def test_key_is_remembered_even_when_its_events_are_forgotten() -> None:
+    """An old key whose event has dropped out of `recent` must not make the event again."""
+    scope = a_scope([a_vm("v0")])
+    scope = kept(schedule(scope, an_ask("v0", key="first"), ALWAYS, now=NOW))
+    scope = kept(cancel(scope, scope.events[0].id, ALWAYS, by="test", now=NOW))
+    for number in range(RECENT_ITEMS):
+        scope = kept(schedule(scope, an_ask("v0", id=guid(number)), ALWAYS, now=NOW))
+        scope = kept(cancel(scope, scope.events[0].id, ALWAYS, by="test", now=NOW))
+    change = schedule(scope, an_ask("v0", id=guid("other"), key="first"), ALWAYS, now=NOW)
+    assert (change.scope, change.entries, change.result) == (scope, (), ())
+
+
+def test_request_is_the_same_in_any_case() -> None:
+    scope = kept(schedule(a_scope([a_vm("v0")]), an_ask("v0", id=guid(1).lower()), ALWAYS, now=NOW))
+    assert schedule(scope, an_ask("v0", id=guid(1)), ALWAYS, now=NOW).result == events_of(scope, guid(1))
+
+
+def test_ids_of_events_are_derived_as_they_always_were() -> None:
+    """A golden value: campaigns and repeated requests find their events by these ids after an upgrade, too."""
+    assert derived_id("01234567-89ab-cdef-0123-456789abcdef", "web", 1, "hv-0") == GOLDEN_ID
+    assert derived_id("01234567-89AB-CDEF-0123-456789ABCDEF", "web", 1, "hv-0") == GOLDEN_ID
+
+
+GOLDEN_ID = "E8AB0993-AAA2-5EA2-BC5B-386ADE008861"
+
+
+@pytest.mark.parametrize("field", ["description", "why", "by"])
+def test_texts_of_an_event_have_a_limit(field: str) -> None:
+    scope = a_scope([a_vm("v0")])
+    schedule(scope, an_ask("v0", **{field: "x" * TEXT_LENGTH}), ALWAYS, now=NOW)
+    with pytest.raises(Invalid, match="has 513 characters: at most 512 are kept"):
+        schedule(scope, an_ask("v0", **{field: "x" * (TEXT_LENGTH + 1)}), ALWAYS, now=NOW)
+
+
+def test_text_that_no_record_can_hold_is_refused() -> None:
+    with pytest.raises(Invalid, match="reason is not valid Unicode"):
+        Held(by="alice", at=NOW, reason="half a pair: \ud83d")
+
+
+def test_who_holds_has_a_limit() -> None:
+    with pytest.raises(Invalid, match="by has 513 characters"):
+        hold(a_scope(), by="x" * (TEXT_LENGTH + 1), reason="wait", now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [("plain", "plain"), ('a "b"\n\\c', "a  b   c"), ("x" * 20, "x" * 10), ("ü" * 10, "üüü…")],
+    ids=["plain", "unprintable", "long", "many bytes"],
+)
+def test_texts_from_outside_are_shortened_to_printable_bytes(text: str, short: str) -> None:
+    assert shortened(text, 10) == short
+
+
+@pytest.mark.parametrize("key", ["", "k" * 65, "a b", "ü", 'a"b', "a\\b", "a\n"])
+def test_request_key_is_short_and_plain(key: str) -> None:
+    with pytest.raises(Invalid, match="a request key is 1 to 64 printable ASCII characters"):
+        an_ask("v0", key=key)
+
+
+def test_tags_of_vm_and_scope_are_limited_together() -> None:
+    tags = {f"t{index}": "v" for index in range(40)}
+    more = {f"s{index}": "v" for index in range(11)}
+    scope = a_scope([a_vm("v0")], traits=Traits(tags=tags))
+    with pytest.raises(Invalid, match="51 tags: at most 50 are kept"):
+        add_vm(scope, a_vm("v1", traits=Traits(tags=more)), by="test", now=NOW)
+    with pytest.raises(Invalid, match="51 tags: at most 50 are kept"):
+        change_vm(scope, a_vm("v0", traits=Traits(tags=more)), ALWAYS, by="test", now=NOW)
+    with pytest.raises(Invalid, match="51 tags: at most 50 are kept"):
+        a_scope([a_vm("v0", traits=Traits(tags=more))], traits=Traits(tags=tags))
+
+
+def test_refusal_changes_nothing() -> None:
+    """A draft that is refused leaves no trace: the scope is a value."""
+    scope = a_scope([a_vm("v0")])
+    before = msgspec.json.encode(scope)
+    with pytest.raises(Refused):
+        schedule(scope, an_ask("v0", type=EventType.PREEMPT), ALWAYS, now=NOW)
+    assert msgspec.json.encode(scope) == before
+
+
+def test_draft_in_which_nothing_happened_gives_the_scope_itself() -> None:
+    scope = a_scope([a_vm("v0")])
+    assert Draft(scope, NOW + timedelta(days=2)).finish(None).scope is scope

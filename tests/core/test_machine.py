@@ -1,0 +1,506 @@
+"""Random lives of scopes: commands, ticks, steps of the clock and changes of VMs, with a witness for each scope.
+
+Whatever is drawn is done if the rules allow it; the witness then checks the journal and the record against the table.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from forewarn.core import inventory, operations, work
+from forewarn.core.approval import approve
+from forewarn.core.change import Change
+from forewarn.core.conditions import EMULATOR, PRODUCTION, Announce, Conditions, Outage, Policy
+from forewarn.core.enablement import needs_saving, seen
+from forewarn.core.errors import CoreError
+from forewarn.core.event import STUCK, Event, EventType, ImpactState, Source, State
+from forewarn.core.explain import explain
+from forewarn.core.impact import Done, Failed, Outcome, Retry, Unknown
+from forewarn.core.limits import RECENT_AGE
+from forewarn.core.progress import tick, wake_at
+from forewarn.core.schedule import Ask, schedule
+from forewarn.core.scope import ApprovalRule, Held, Scope, ScopeKind
+from forewarn.core.vm import Priority, Roster, Traits, Vm
+from tests.core.making import NOW, guid
+from tests.core.witness import Witness, latest
+
+T = TypeVar("T")
+
+POLICIES = (
+    EMULATOR,
+    PRODUCTION,
+    Policy(announce=Announce.ALWAYS, idle_after=timedelta(hours=1), user_operations=2),
+    Policy(announce=Announce.WHEN_ENABLED, enforce_notice=False, speed=60.0, idle_after=timedelta(hours=2)),
+)
+HOSTS = st.sampled_from([None, "hv-0", "hv-1"])
+PICK = st.integers(0, 11)
+STEPS = st.one_of(
+    st.timedeltas(timedelta(0), timedelta(hours=1)),
+    st.timedeltas(timedelta(hours=-2), timedelta(days=2)),
+    st.sampled_from([timedelta(0), timedelta(minutes=15), timedelta(hours=1), timedelta(days=1)]),
+)
+NOTICES = st.one_of(st.none(), st.timedeltas(timedelta(0), timedelta(hours=1)))
+OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
+    st.builds(Done, HOSTS),
+    st.just(Failed("it broke")),
+    st.builds(Retry, st.timedeltas(timedelta(0), timedelta(minutes=10))),
+    st.just(Unknown()),
+)
+TRAITS = st.builds(
+    Traits,
+    priority=st.sampled_from([None, Priority.LOW, Priority.LOW, Priority.REGULAR]),
+    terminate_notice=st.sampled_from([None, timedelta(minutes=5)]),
+)
+VMS = st.lists(st.tuples(st.integers(0, 2), HOSTS, TRAITS), min_size=1, max_size=6)
+SCOPES = st.tuples(
+    st.sampled_from([ScopeKind.AVAILABILITY_SET, ScopeKind.PLACEMENT_GROUP]),
+    st.sampled_from(ApprovalRule),
+    st.sampled_from([(), (EventType.REBOOT,), (EventType.REBOOT, EventType.REDEPLOY)]),
+    VMS,
+)
+
+
+class Lives(RuleBasedStateMachine):
+    """Two or three scopes, a policy, a clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = NOW
+        self.conditions = Conditions()
+        self.scopes: dict[str, Scope] = {}
+        self.witnesses: dict[str, Witness] = {}
+        self.seen_at: dict[str, datetime] = {}
+        self.requests: list[str] = []
+        self.known: dict[str, list[str]] = {}
+        self.made: dict[str, set[str]] = {}
+        self.count = 0
+        self.is_sound = True
+
+    @initialize(
+        policy=st.sampled_from(POLICIES),
+        scopes=st.lists(SCOPES, min_size=1, max_size=2),
+        lone=st.tuples(TRAITS, HOSTS),
+    )
+    def begin_life(
+        self,
+        policy: Policy,
+        scopes: list[tuple[ScopeKind, ApprovalRule, tuple[EventType, ...], list[tuple[int, str | None, Traits]]]],
+        lone: tuple[Traits, str | None],
+    ) -> None:
+        self.conditions = Conditions(policy=policy)
+        self.make(ScopeKind.STANDALONE, ApprovalRule.ANY, (), [(0, lone[1], lone[0])])
+        for kind, approval, auto_approve, vms in scopes:
+            self.make(kind, approval, auto_approve, vms)
+
+    def make(
+        self,
+        kind: ScopeKind,
+        approval: ApprovalRule,
+        auto_approve: tuple[EventType, ...],
+        vms: list[tuple[int, str | None, Traits]],
+    ) -> None:
+        id_ = f"s{self.new_number()}"
+        roster = Roster(tuple(self.vm(domain, host, traits) for domain, host, traits in vms))
+        blank = Scope(
+            id=id_,
+            kind=kind,
+            epoch=self.new_epoch(),
+            changed_at=self.now,
+            roster=roster,
+            approval=approval,
+            auto_approve=auto_approve,
+        )
+        change = inventory.create(blank, by="test", now=self.now)
+        assert change.scope is not None
+        self.scopes[id_] = change.scope
+        self.witnesses[id_] = Witness(change.scope)
+        self.known[id_] = []
+        self.made[id_] = set()
+
+    def vm(self, domain: int, host: str | None, traits: Traits) -> Vm:
+        name = f"v{self.new_number()}"
+        return Vm(name=name, vm_id=guid(name), update_domain=domain, host=host, traits=traits)
+
+    def new_number(self) -> int:
+        self.count += 1
+        return self.count
+
+    def new_epoch(self) -> str:
+        return f"e{self.new_number()}"
+
+    def new_request(self) -> str:
+        self.requests.append(str(UUID(int=self.new_number())).upper())
+        return self.requests[-1]
+
+    def apply(self, id_: str, command: Callable[[Scope], Change[Any]]) -> bool:
+        """Keep what the command gives, and have the witness check it. A refusal changes nothing."""
+        try:
+            change = command(self.scopes[id_])
+        except CoreError:
+            return False
+        self.is_sound = False
+        self.witnesses[id_].take(change, self.conditions)
+        self.is_sound = True
+        self.known[id_] += [entry.event for entry in change.entries if entry.event is not None]
+        if change.scope is None:
+            del self.scopes[id_]
+        else:
+            self.scopes[id_] = change.scope
+        return True
+
+    def ask(self, id_: str, ask: Ask) -> None:
+        if self.apply(id_, lambda scope: schedule(scope, ask, self.conditions, now=self.now)):
+            self.made[id_].add(ask.request)
+
+    def scope(self, pick: int) -> Scope:
+        return one_of(self.scopes.values(), pick)
+
+    def some_vms(self, scope: Scope, picks: Iterable[int]) -> tuple[str, ...]:
+        names = [vm.name for vm in scope.roster]
+        return tuple(names[pick % len(names)] for pick in picks) if names else ("nobody",)
+
+    def tick_all(self) -> None:
+        for id_ in list(self.scopes):
+            self.tick_one(id_)
+
+    def tick_one(self, id_: str) -> Change[None]:
+        """Let time act; afterwards nothing waits that nothing holds."""
+        change = tick(self.scopes[id_], self.conditions, now=self.now, seen_at=self.seen_at.get(id_))
+        self.apply(id_, lambda _: change)
+        scope = self.scopes[id_]
+        for event in scope.events:
+            if event.state is State.SCHEDULED:
+                assert explain(scope, event, self.conditions, now=self.now), "what nothing holds has started"
+        return change
+
+    # Time.
+
+    @precondition(lambda self: self.scopes)
+    @rule(step=STEPS)
+    def step_the_clock(self, step: timedelta) -> None:
+        self.now += step
+        self.tick_all()
+
+    @precondition(lambda self: self.scopes)
+    @rule(pick=PICK, share=st.integers(0, 999))
+    def wait_for_the_alarm(self, pick: int, share: int) -> None:
+        """Before the alarm time changes nothing; when it rings, something happens."""
+        scope = self.scope(pick)
+        self.tick_one(scope.id)
+        scope = self.scopes[scope.id]
+        alarm = wake_at(scope, self.conditions, seen_at=self.seen_at.get(scope.id))
+        since = latest(scope, self.now)
+        if alarm is None or work.to_begin(scope, now=since):
+            return
+        assert alarm > since, "what was due is dealt with"
+        self.now = since + (alarm - since) * share // 1000
+        assert self.tick_one(scope.id).scope is scope, "no alarm comes too late"
+        assert not work.to_begin(scope, now=self.now)
+        self.now = alarm
+        assert self.tick_one(scope.id).entries or work.to_begin(self.scopes[scope.id], now=self.now), "no false alarm"
+
+    @precondition(lambda self: self.scopes)
+    @rule(time=st.timedeltas(timedelta(seconds=1), timedelta(hours=30)))
+    def break_down(self, time: timedelta) -> None:
+        outage = Outage(began_at=self.now, ended_at=self.now + time)
+        self.now += time
+        self.conditions = msgspec.structs.replace(self.conditions, outages=(*self.conditions.outages, outage))
+        self.seen_at = {}
+        self.tick_all()
+
+    # Guests.
+
+    @precondition(lambda self: self.scopes)
+    @rule(pick=PICK)
+    def ask_for_the_document(self, pick: int) -> None:
+        scope = self.scope(pick)
+        self.seen_at[scope.id] = self.now
+        if needs_saving(scope, now=self.now):
+            self.apply(scope.id, lambda value: seen(value, now=self.now, epoch=self.new_epoch()))
+
+    @precondition(lambda self: any(self.known.values()))
+    @rule(pick=PICK, who=PICK, which=st.lists(PICK, max_size=4))
+    def approve_some(self, pick: int, who: int, which: list[int]) -> None:
+        scope = self.scope(pick) if self.scopes else None
+        if scope is None:
+            return
+        ids = [one_of(self.known[scope.id], index) for index in which if self.known[scope.id]]
+        (vm,) = self.some_vms(scope, [who])
+        self.apply(scope.id, lambda value: approve(value, vm, ids, self.conditions, now=self.now))
+
+    @precondition(lambda self: any(scope.events for scope in self.scopes.values()))
+    @rule(which=PICK, everybody=st.booleans())
+    def approve_everything(self, which: int, everybody: bool) -> None:
+        id_, _ = one_of(self.open_events(), which)
+        ids = [event.id for event in self.scopes[id_].events if event.announced]
+        for vm in list(self.scopes[id_].roster)[: None if everybody else 1]:
+            approved = self.apply(
+                id_,
+                lambda value, vm=vm: approve(  # type: ignore[misc]  # a lambda's defaults are untyped
+                    value, vm.name, ids, self.conditions, now=self.now
+                ),
+            )
+            assert approved, "an approval of known events is never refused"
+
+    # Owners and operators.
+
+    @precondition(lambda self: self.scopes)
+    @rule(
+        pick=PICK,
+        vms=st.lists(PICK, min_size=1, max_size=6),
+        type_=st.sampled_from(EventType),
+        source=st.sampled_from(Source),
+        notice=NOTICES,
+        failure=st.booleans(),
+    )
+    def schedule_some(
+        self, pick: int, vms: list[int], type_: EventType, source: Source, notice: timedelta | None, failure: bool
+    ) -> None:
+        scope = self.scope(pick)
+        failure = failure and type_ in (EventType.REBOOT, EventType.REDEPLOY) and source is Source.PLATFORM
+        ask = Ask(
+            id=self.new_request(),
+            type=type_,
+            vms=self.some_vms(scope, vms),
+            by="test",
+            source=source,
+            notice=notice,
+            failure=failure,
+            key=f"key{len(self.requests)}",
+        )
+        self.ask(scope.id, ask)
+
+    @precondition(lambda self: self.scopes)
+    @rule(pick=PICK, vms=st.lists(PICK, min_size=3, max_size=6), step=st.integers(0, 20))
+    def maintain_and_wait(self, pick: int, vms: list[int], step: int) -> None:
+        """What happens most: planned maintenance of several VMs, and some time passing."""
+        scope = self.scope(pick)
+        ask = Ask(id=self.new_request(), type=EventType.REBOOT, vms=self.some_vms(scope, vms), by="test")
+        self.ask(scope.id, ask)
+        self.now += timedelta(minutes=step)
+        self.tick_all()
+
+    @precondition(lambda self: self.requests)
+    @rule(pick=PICK, vms=st.lists(PICK, min_size=1, max_size=6), which=PICK)
+    def ask_again(self, pick: int, vms: list[int], which: int) -> None:
+        if not self.scopes:
+            return
+        scope = self.scope(pick)
+        request = one_of(self.requests, which)
+        ask = Ask(id=request, type=EventType.REDEPLOY, vms=self.some_vms(scope, vms), by="test")
+        since = latest(scope, self.now) - RECENT_AGE
+        known = {event.request for event in scope.events} | {e.request for e in scope.ended if e.at > since}
+        if request in self.made[scope.id] - known:
+            return  # it is forgotten: asking anew would bring back the ids it had
+        self.ask(scope.id, ask)
+        if request in known:
+            assert self.scopes[scope.id] is scope, "asking twice makes nothing twice"
+
+    @precondition(lambda self: self.scopes)
+    @rule(pick=PICK, vm=PICK)
+    def delete_one(self, pick: int, vm: int) -> None:
+        scope = self.scope(pick)
+        (name,) = self.some_vms(scope, [vm])
+        request = self.new_request()
+        self.made[scope.id].add(request)
+        self.apply(
+            scope.id,
+            lambda value: operations.delete(value, name, self.conditions, request=request, by="test", now=self.now),
+        )
+
+    @precondition(lambda self: any(scope.events for scope in self.scopes.values()))
+    @rule(which=PICK)
+    def cancel_one(self, which: int) -> None:
+        id_, event = one_of(self.open_events(), which)
+        self.apply(id_, lambda value: operations.cancel(value, event.id, self.conditions, by="test", now=self.now))
+
+    @precondition(lambda self: self.scopes)
+    @rule(pick=PICK)
+    def hold_one(self, pick: int) -> None:
+        self.apply(self.scope(pick).id, lambda value: operations.hold(value, by="test", reason="why", now=self.now))
+
+    @precondition(lambda self: self.scopes)
+    @rule(pick=PICK)
+    def release_one(self, pick: int) -> None:
+        self.apply(
+            self.scope(pick).id, lambda value: operations.release(value, self.conditions, by="test", now=self.now)
+        )
+
+    @rule(held=st.booleans())
+    def hold_or_release_everything(self, held: bool) -> None:
+        hold = Held(by="test", at=self.now, reason="why") if held else None
+        self.conditions = msgspec.structs.replace(self.conditions, held=hold)
+        self.tick_all()
+
+    # The platform.
+
+    @precondition(lambda self: any(scope.events for scope in self.scopes.values()))
+    @rule()
+    def begin_everything(self) -> None:
+        for scope in list(self.scopes.values()):
+            for event, impact in work.to_begin(scope, now=latest(scope, self.now)):
+                began = self.apply(
+                    scope.id,
+                    lambda value, event=event, impact=impact: work.begin(  # type: ignore[misc]  # a lambda's defaults are untyped
+                        value, event.id, impact.vm, now=self.now
+                    ),
+                )
+                assert began, "what is offered can be begun"
+
+    @precondition(lambda self: self.impacts(ImpactState.BEGUN))
+    @rule(which=PICK, outcome=OUTCOMES)
+    def settle_one(self, which: int, outcome: Outcome) -> None:
+        id_, event, vm = one_of(self.impacts(ImpactState.BEGUN), which)
+        settled = self.apply(id_, lambda value: work.settle(value, event, vm, outcome, self.conditions, now=self.now))
+        assert settled, "an outcome is never refused"
+
+    @precondition(lambda self: self.impacts(ImpactState.BEGUN))
+    @rule(host=HOSTS)
+    def settle_everything(self, host: str | None) -> None:
+        for id_, event, vm in self.impacts(ImpactState.BEGUN):
+            if id_ in self.scopes and self.scopes[id_].find_event(event) is not None:
+                self.apply(
+                    id_,
+                    lambda value, event=event, vm=vm: work.settle(  # type: ignore[misc]  # a lambda's defaults are untyped
+                        value, event, vm, Done(host), self.conditions, now=self.now
+                    ),
+                )
+
+    @precondition(lambda self: self.impacts(ImpactState.BEGUN))
+    @rule(which=PICK)
+    def begin_again_after_a_crash(self, which: int) -> None:
+        id_, event, vm = one_of(self.impacts(ImpactState.BEGUN), which)
+        self.apply(id_, lambda value: work.begin(value, event, vm, now=self.now, again=True))
+
+    @precondition(lambda self: self.impacts(*STUCK))
+    @rule(which=PICK, retry=st.booleans(), done=st.booleans())
+    def decide_about_what_is_stuck(self, which: int, retry: bool, done: bool) -> None:
+        id_, event, vm = one_of(self.impacts(*STUCK), which)
+        if retry:
+            decided = self.apply(id_, lambda value: work.retry(value, event, vm, by="test", now=self.now))
+        else:
+            decided = self.apply(
+                id_,
+                lambda value: work.resolve(
+                    value, event, self.conditions, by="test", why="why", now=self.now, done=done
+                ),
+            )
+        assert decided
+
+    # The inventory.
+
+    @precondition(lambda self: self.scopes)
+    @rule(pick=PICK, domain=st.integers(0, 2), host=HOSTS, traits=TRAITS)
+    def add_a_vm(self, pick: int, domain: int, host: str | None, traits: Traits) -> None:
+        vm = self.vm(domain, host, traits)
+        self.apply(self.scope(pick).id, lambda value: inventory.add_vm(value, vm, by="test", now=self.now))
+
+    @precondition(lambda self: self.scopes)
+    @rule(pick=PICK, which=PICK, domain=st.integers(0, 2), host=HOSTS, stay=st.booleans())
+    def change_or_move_a_vm(self, pick: int, which: int, domain: int, host: str | None, stay: bool) -> None:
+        scope = self.scope(pick)
+        if not scope.roster:
+            return
+        old = one_of(scope.roster, which)
+        vm = msgspec.structs.replace(old, update_domain=old.update_domain if stay else domain, host=host)
+        self.apply(scope.id, lambda value: inventory.change_vm(value, vm, self.conditions, by="test", now=self.now))
+
+    @precondition(lambda self: self.scopes)
+    @rule(pick=PICK, which=PICK, force=st.booleans())
+    def remove_a_vm(self, pick: int, which: int, force: bool) -> None:
+        scope = self.scope(pick)
+        (name,) = self.some_vms(scope, [which])
+        self.apply(
+            scope.id,
+            lambda value: inventory.remove_vm(value, name, self.conditions, by="test", now=self.now, force=force),
+        )
+
+    @precondition(lambda self: self.scopes)
+    @rule(
+        pick=PICK,
+        approval=st.sampled_from(ApprovalRule),
+        auto_approve=st.sampled_from([(), (EventType.REBOOT,), (EventType.REDEPLOY,)]),
+    )
+    def change_a_scope(self, pick: int, approval: ApprovalRule, auto_approve: tuple[EventType, ...]) -> None:
+        self.apply(
+            self.scope(pick).id,
+            lambda value: inventory.change_scope(
+                value, self.conditions, by="test", now=self.now, approval=approval, auto_approve=auto_approve
+            ),
+        )
+
+    @precondition(lambda self: len(self.scopes) > 1)
+    @rule(pick=PICK, force=st.booleans())
+    def remove_a_scope(self, pick: int, force: bool) -> None:
+        self.apply(
+            self.scope(pick).id, lambda value: inventory.remove_scope(value, by="test", now=self.now, force=force)
+        )
+
+    # The end: whatever is open can be brought to its end.
+
+    def teardown(self) -> None:
+        if not self.is_sound:
+            return  # a rule has been broken already: let that be what is reported
+        self.conditions = msgspec.structs.replace(self.conditions, held=None)
+        for id_ in list(self.scopes):
+            self.apply(id_, lambda value: operations.release(value, self.conditions, by="test", now=self.now))
+        for _ in range(200):
+            if not any(scope.events for scope in self.scopes.values()):
+                break
+            self.now += timedelta(hours=1)
+            self.tick_all()
+            self.begin_everything()
+            self.settle_everything(None)
+            for id_, event, _vm in self.impacts(*STUCK):
+                if self.scopes[id_].find_event(event):
+                    self.apply(
+                        id_,
+                        lambda value, event=event: work.resolve(  # type: ignore[misc]  # a lambda's defaults are untyped
+                            value, event, self.conditions, by="test", why="why", now=self.now
+                        ),
+                    )
+        for witness in self.witnesses.values():
+            witness.check_all_ended()
+
+    # Looking around.
+
+    def open_events(self) -> list[tuple[str, Event]]:
+        return [(scope.id, event) for scope in self.scopes.values() for event in scope.events]
+
+    def impacts(self, *states: ImpactState) -> list[tuple[str, str, str]]:
+        return [
+            (id_, event.id, impact.vm)
+            for id_, event in self.open_events()
+            for impact in event.impacts
+            if impact.state in states
+        ]
+
+
+def one_of(items: Iterable[T], pick: int) -> T:
+    listed = list(items)
+    return listed[pick % len(listed)]
+
+
+def test_no_random_life_breaks_a_rule() -> None:
+    run_state_machine_as_test(Lives, settings=settings(max_examples=150, stateful_step_count=50, print_blob=True))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_no_long_random_life_breaks_a_rule() -> None:
+    run_state_machine_as_test(
+        Lives,
+        settings=settings(
+            max_examples=2000,
+            stateful_step_count=100,
+            print_blob=True,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        ),
+    )

@@ -1,0 +1,157 @@
+"""A witness of one scope: follows its journal with the table of moves in hand, and objects to whatever breaks a rule.
+
+It decides nothing from the scope that the journal should say, and shares with the rules only the table itself.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from forewarn.core.change import Change
+from forewarn.core.conditions import Conditions
+from forewarn.core.event import MOVES, SETTLED, Cause, Event, ImpactState, Move, Source, State, Step
+from forewarn.core.journal import Did, Entry
+from forewarn.core.limits import RECENT_AGE, RECENT_ITEMS, RECORD_BYTES
+from forewarn.core.scope import ApprovalRule, Outcome, Scope
+
+ENDS = {Did.COMPLETED: Outcome.COMPLETED, Did.CANCELED: Outcome.CANCELED, Did.FAILED: Outcome.FAILED}
+OF_MOVES = {step.did for step in MOVES.values()}
+ALL_CAUSES = frozenset(Cause)
+
+
+class Witness:
+    """What a careful reader of the journal knows about a scope."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope: Scope | None = scope
+        self.entries = scope.entries
+        self.incarnation = scope.incarnation
+        self.epoch = scope.epoch
+        self.epochs = {scope.epoch}
+        self.states: dict[str, State] = {}
+        self.announced: dict[str, bool] = {}
+        self.approvals: dict[str, set[str]] = {}
+        self.outcomes: dict[str, Outcome] = {}
+
+    def take(self, change: Change[Any], conditions: Conditions) -> None:
+        """Take a change that was kept, and check everything that must hold of it."""
+        before, after = self.scope, change.scope
+        assert before is not None, "nothing happens to a scope that is gone"
+        if not change.entries and after is before:
+            return
+        for entry in change.entries:
+            self._read(entry, before, after, conditions)
+        self.scope = after
+        if after is None:
+            assert {self.states[event] for event in self.states} <= {State.GONE}
+            return
+        assert after.changed_at >= before.changed_at
+        assert all(entry.at == after.changed_at for entry in change.entries)
+        self._compare(after)
+        check(after)
+
+    def _read(self, entry: Entry, before: Scope, after: Scope | None, conditions: Conditions) -> None:
+        assert entry.n == self.entries + 1, "entries are counted without gaps"
+        self.entries = entry.n
+        if entry.did is Did.ENABLED and entry.facts["epoch"] != self.epoch:
+            self.epoch, self.incarnation = entry.facts["epoch"], 1
+            assert self.epoch not in self.epochs, "an epoch never comes back"
+            self.epochs.add(self.epoch)
+        if entry.did in OF_MOVES:
+            assert entry.event is not None
+            self._move(entry, entry.event, before, after, conditions)
+        elif entry.event is not None:
+            assert self.states[entry.event] is State.STARTED, "work is done on Started events only"
+        assert entry.incarnation == self.incarnation, f"the table says {self.incarnation}: {entry}"
+
+    def _move(self, entry: Entry, id_: str, before: Scope, after: Scope | None, conditions: Conditions) -> None:
+        known = self.states.get(id_, State.NONE)
+        steps = {step for (state, _), step in MOVES.items() if state is known and step.did is entry.did}
+        assert len(steps) == 1, f"no event that is {known.value} can be {entry.did.value}"
+        (step,) = steps
+        if known is State.NONE:
+            self.announced[id_] = "unannounced" not in entry.facts
+            self.approvals[id_] = set()
+        if entry.did is Did.ANNOUNCED:
+            self.announced[id_] = True
+        if entry.did is Did.APPROVED:
+            self.approvals[id_].add(entry.by.removeprefix("vm:"))
+        if step.to is State.STARTED:
+            self._check_start(entry, id_, known, before, after, conditions)
+        self._step(id_, step)
+
+    def _step(self, id_: str, step: Step) -> None:
+        if self.announced[id_]:
+            self.incarnation += step.incarnation
+        self.states[id_] = step.to
+        if step.to is State.GONE:
+            self.outcomes[id_] = ENDS[step.did]
+
+    def _check_start(
+        self, entry: Entry, id_: str, known: State, before: Scope, after: Scope | None, conditions: Conditions
+    ) -> None:
+        assert after is not None
+        event = after.find_event(id_) or before.event(id_)
+        if known is State.NONE:
+            auto_approved = event.source is Source.USER and event.type in after.auto_approve
+            assert event.cause is Cause.FAILURE or auto_approved, (
+                "only failures and what is auto-approved start at once"
+            )
+            return
+        approved = bool(self.approvals[id_])
+        if after.approval is ApprovalRule.ALL:
+            approved = set(entry.vms) <= self.approvals[id_]
+        assert entry.at >= event.not_before or approved, "nothing starts early without approval"
+        if event.cause is Cause.MAINTENANCE:
+            assert after.held is None, "nothing planned starts while its scope is held"
+            assert conditions.held is None, "nothing planned starts while everything is held"
+
+    def _compare(self, scope: Scope) -> None:
+        """The journal and the record tell the same story."""
+        still_open = {id_: state for id_, state in self.states.items() if state is not State.GONE}
+        assert {event.id: event.state for event in scope.events} == still_open
+        assert {event.id: event.announced for event in scope.events} == {id_: self.announced[id_] for id_ in still_open}
+        assert (scope.incarnation, scope.epoch, scope.entries) == (self.incarnation, self.epoch, self.entries)
+        assert {ended.id: ended.outcome for ended in scope.ended}.items() <= self.outcomes.items()
+
+    def check_all_ended(self) -> None:
+        """Every event that ever was has ended in exactly one way."""
+        assert set(self.states.values()) <= {State.GONE}
+        assert self.outcomes.keys() == self.states.keys()
+
+
+def check(scope: Scope) -> None:
+    """Check what must hold of every scope at every moment."""
+    planned = [event for event in scope.events if event.cause is Cause.MAINTENANCE and event.state is State.STARTED]
+    assert len({event.update_domain for event in planned}) <= 1, "one update domain at a time"
+    for event in scope.events:
+        _check_event(scope, event)
+    begun = [i.vm for event in scope.events for i in event.impacts if i.state is ImpactState.BEGUN]
+    assert len(begun) == len(set(begun)), "one piece of work per VM at a time"
+    assert len(scope.ended) <= RECENT_ITEMS
+    assert all(scope.changed_at - ended.at < RECENT_AGE + timedelta(seconds=1) for ended in scope.ended)
+    encoded = msgspec.json.encode(scope)
+    assert len(encoded) <= RECORD_BYTES
+    assert msgspec.json.decode(encoded, type=Scope) == scope
+
+
+def _check_event(scope: Scope, event: Event) -> None:
+    assert len(set(event.vms)) == len(event.vms)
+    if event.state is State.SCHEDULED:
+        places = {(scope.vm(vm).update_domain, scope.vm(vm).host) for vm in event.vms}
+        assert places == {(event.update_domain, event.host)}, "an event's VMs share update domain and host"
+        assert event.impacts == ()
+        assert event.not_before == event.not_before.replace(microsecond=0)
+    else:
+        assert tuple(impact.vm for impact in event.impacts) == event.vms
+        assert any(impact.state not in SETTLED for impact in event.impacts), "an event without work left is over"
+
+
+def is_legal(state: State, move: Move) -> bool:
+    return (state, move) in MOVES
+
+
+def latest(scope: Scope, now: datetime) -> datetime:
+    """Return the time by which rules go: a clock that steps back does not take it along."""
+    return max(now, scope.changed_at)
