@@ -112,7 +112,7 @@ async def _storage(settings: Settings, environ: Mapping[str, str]) -> AsyncItera
         finally:
             shutil.rmtree(directory)
         return
-    directory = settings.data or user_data_directory(environ)
+    directory = (settings.data or user_data_directory(environ)).absolute()
     try:
         store = await SqliteStore.open(directory)
     except StoreInUse as error:

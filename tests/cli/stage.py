@@ -1,0 +1,109 @@
+"""The real program in processes of its own, each with a home of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PROGRAM = Path(sys.executable).parent / "forewarn"
+GUARD = 120.0
+"""For how many seconds a program may take before it counts as hanging."""
+
+FREE_PORTS = ("--listen", "127.0.0.1:0", "--operator", "127.0.0.1:0")
+
+
+class Machine:
+    """A user's machine: a home directory, an environment without settings, and the program."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.runtime = home / "run"
+        self.runtime.mkdir(mode=0o700)
+        self.environment = {
+            "HOME": str(home),
+            "PATH": os.environ["PATH"],
+            "XDG_RUNTIME_DIR": str(self.runtime),
+            "LANG": "C.UTF-8",
+        }
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [PROGRAM, *arguments],
+            cwd=self.home,
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            timeout=GUARD,
+            check=False,
+        )
+
+    def told(self, *arguments: str, **environment: str) -> Any:
+        """Run a command that must succeed, and return what it says as JSON."""
+        ended = self.run(*arguments, "-o", "json", **environment)
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout)
+
+    def start(self, *arguments: str, **environment: str) -> "Up":
+        """Start `forewarn up`."""
+        return Up(
+            subprocess.Popen(
+                [PROGRAM, "up", *arguments],
+                cwd=self.home,
+                env=self.environment | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+
+    @contextmanager
+    def up(self, *arguments: str, **environment: str) -> Iterator["Up"]:
+        """Have `forewarn up` run on free ports for a while; it must end in order."""
+        service = self.start("-o", "json", *FREE_PORTS, *arguments, **environment)
+        try:
+            service.wait_until_ready()
+            yield service
+        except BaseException:
+            service.process.kill()
+            service.end()
+            raise
+        if service.process.poll() is None:
+            assert service.end(signal.SIGINT) == 0, service.complaints
+
+
+class Up:
+    """A service that was started."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.ready: dict[str, Any] = {}
+        self.complaints = ""
+
+    def wait_until_ready(self) -> None:
+        """Take the line that it says when it is ready; if there is none, it has ended."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            self.end()
+            raise AssertionError(f"it did not start: {self.complaints}")
+        self.ready = json.loads(line)
+
+    @property
+    def guest_urls(self) -> dict[str, str]:
+        """The URLs of the VMs, by scope/name."""
+        urls: dict[str, str] = self.ready["guest_urls"]
+        return urls
+
+    def end(self, number: int | None = None) -> int:
+        """Send a signal, wait for the end, and return the exit status."""
+        if number is not None:
+            self.process.send_signal(number)
+        _, self.complaints = self.process.communicate(timeout=GUARD)
+        return self.process.returncode

@@ -1,0 +1,291 @@
+"""The commands that ask a running service: what they say, where they look for it, and how they end."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.stage import GUARD, PROGRAM, Machine, Up
+
+FLEET = """
+[[scopes]]
+name = "web"
+kind = "availability-set"
+update_domains = 2
+hosts = ["hv-0", "hv-1"]
+vms = [{ name = "web-{n}", count = 2, first_address = "10.0.0.1" }]
+
+[[scopes]]
+name = "shop-1"
+kind = "cloud-service"
+vms = [{ name = "FrontEnd_IN_0" }]
+
+[[scopes]]
+name = "shop-2"
+kind = "cloud-service"
+vms = [{ name = "FrontEnd_IN_0" }]
+
+[[scopes]]
+name = "batch"
+kind = "placement-group"
+scale_set = "batch"
+priority = "low"
+vms = [{ count = 40 }]
+"""
+
+GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}")
+
+
+class Shop(Machine):
+    """A machine on which a service runs that keeps nothing and whose time stands still."""
+
+    service: Up
+
+    def taken(self) -> str:
+        """Return a VM that no other test uses."""
+        self.used = getattr(self, "used", -1) + 1
+        return f"batch_{self.used}"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    machine = Shop(tmp_path_factory.mktemp("shop"))
+    fleet = machine.home / "fleet.toml"
+    fleet.write_text(FLEET)
+    with machine.up("--ephemeral", "--manual-time", "--fleet", str(fleet)) as machine.service:
+        yield machine
+
+
+def test_vms_are_listed_as_a_table(shop: Shop) -> None:
+    lines = shop.run("vm", "list", "--scope", "web").stdout.splitlines()
+    urls = shop.service.guest_urls
+    columns = ["VM", "SCOPE", "KIND", "HOST", "UPDATE DOMAIN", "FAULT DOMAIN", "PRIORITY", "ADDRESS", "GUEST URL"]
+    assert [re.split(r"  +", line) for line in lines] == [
+        columns,
+        ["web-0", "web", "availability-set", "hv-0", "0", "0", "regular", "10.0.0.1", urls["web/web-0"]],
+        ["web-1", "web", "availability-set", "hv-1", "1", "0", "regular", "10.0.0.2", urls["web/web-1"]],
+    ]
+
+
+def test_vms_are_listed_as_json(shop: Shop) -> None:
+    vms = shop.told("vm", "list")
+    assert {f"{vm['scope']}/{vm['name']}": vm["guest_url"] for vm in vms} == shop.service.guest_urls
+    assert [vm["name"] for vm in vms if vm["scope"] == "batch"] == [f"batch_{n}" for n in range(40)]
+
+
+def test_event_is_scheduled_listed_and_runs_its_course(shop: Shop) -> None:
+    vm = shop.taken()
+    made = shop.run("event", "schedule", "reboot", vm, "--in", "20m", "--duration", "90s", "--description", "kernel")
+    header, line = (re.split(r"  +", line) for line in made.stdout.splitlines())
+    assert (made.returncode, made.stderr) == (0, "")
+    assert header == ["EVENT", "STATUS", "TYPE", "SCOPE", "VMS", "NOT BEFORE", "WAITS FOR"]
+    assert GUID.fullmatch(line[0])
+    assert line[1:5] == ["Scheduled", "Reboot", "batch", vm]
+    assert line[6] == f"not before {line[5]}; needs the approval of any VM of the scope"
+    listed = shop.run("event", "list", "--vm", vm).stdout.splitlines()
+    assert [re.split(r"  +", each) for each in listed] == [header, line]
+    (event,) = shop.told("event", "list", "--vm", vm)
+    assert (event["id"], event["duration"], event["description"]) == (line[0], "1m30s", "kernel")
+    shop.told("clock", "advance", "20m")
+    assert shop.run("event", "list", "--vm", vm).stdout.splitlines()[1].endswith(f"{vm} begun")
+    shop.told("clock", "advance", "1m")
+    assert shop.told("event", "list", "--vm", vm) == []
+
+
+@pytest.mark.parametrize("type_", ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"])
+def test_every_type_can_be_scheduled(shop: Shop, type_: str) -> None:
+    (event,) = shop.told("event", "schedule", type_, shop.taken())["events"]
+    assert (event["type"], event["status"], event["source"]) == (type_, "Scheduled", "Platform")
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        (("--user",), "source", "User"),
+        (("--source", "user"), "source", "User"),
+        (("--failure",), "status", "Started"),
+        (("--at", "2100-01-31T12:15+02:00"), None, 3),
+        (("--why", "ticket 7"), "why", "ticket 7"),
+    ],
+    ids=["user", "source", "failure", "at", "why"],
+)
+def test_options_have_their_effect(shop: Shop, options: tuple[str, ...], field: str | None, value: str | int) -> None:
+    ended = shop.run("event", "schedule", "Reboot", shop.taken(), *options, "-o", "json")
+    if field is None:
+        assert (ended.returncode, "not_before is at most" in ended.stderr) == (value, True)
+    else:
+        assert json.loads(ended.stdout)["events"][0][field] == value
+
+
+def test_time_can_be_said_in_any_zone(shop: Shop) -> None:
+    now = shop.told("clock", "show")["now"]
+    day = now[:10]
+    (event,) = shop.told("event", "schedule", "Freeze", shop.taken(), "--at", f"{day}T23:59:59-01:00")["events"]
+    assert event["not_before"].endswith("T00:59:59Z")
+
+
+def test_request_over_several_hosts_shows_each_event(shop: Shop) -> None:
+    lines = shop.run("event", "schedule", "Freeze", "web-0", "web-1", "shop-1/FrontEnd_IN_0").stdout.splitlines()
+    assert [re.split(r"  +", line)[3:5] for line in lines[1:]] == [
+        ["web", "web-0"],
+        ["web", "web-1"],
+        ["shop-1", "FrontEnd_IN_0"],
+    ]
+
+
+def test_clock_is_shown_and_moved(shop: Shop) -> None:
+    shop.told("event", "schedule", "Preempt", shop.taken(), "--in", "3m")
+    before = shop.told("clock", "show")
+    assert before["manual"]
+    moved = shop.run("clock", "advance", "--to-next")
+    now, following = moved.stdout.splitlines()
+    assert now == before["next_at"].replace("T", " ")
+    assert following.startswith("next: ")
+
+
+def test_everything_can_be_said_in_the_environment(shop: Shop) -> None:
+    token = Path(shop.service.ready["token_file"]).read_text().strip()
+    reached = {"FOREWARN_URL": shop.service.ready["operator_url"], "FOREWARN_TOKEN": token, "FOREWARN_OUTPUT": "json"}
+    ended = shop.run("vm", "list", HOME="/nowhere", XDG_RUNTIME_DIR="/nowhere", FOREWARN_VM_LIST_SCOPE="web", **reached)
+    assert [vm["name"] for vm in json.loads(ended.stdout)] == ["web-0", "web-1"]
+
+
+def test_token_can_be_in_a_file_of_its_own(shop: Shop, tmp_path: Path) -> None:
+    ready = shop.service.ready
+    reached = ("--url", ready["operator_url"], "--token-file", ready["token_file"])
+    assert shop.told("clock", "show", *reached)["manual"]
+    assert shop.told("clock", "show", *reached[:2], FOREWARN_TOKEN_FILE=ready["token_file"])["manual"]
+    flag = Path(ready["token_file"]).read_text().strip()
+    assert shop.told("clock", "show", *reached[:2], "--token", flag)["manual"]
+
+
+EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "done": (("clock", "show"), 0, ""),
+    "version": (("--version",), 0, ""),
+    "unknown command": (("vm", "launch"), 2, "launch"),
+    "unknown option": (("vm", "list", "--all"), 2, "--all"),
+    "missing argument": (("event", "schedule", "Reboot"), 2, "VM"),
+    "unknown type": (("event", "schedule", "Explode", "web-0"), 2, "Explode"),
+    "unknown output": (("vm", "list", "-o", "xml"), 2, "xml"),
+    "no duration": (("event", "schedule", "Reboot", "web-0", "--in", "soon"), 2, "--in: 'soon' is not a duration"),
+    "no duration of work": (("event", "schedule", "Reboot", "web-0", "--duration", "9"), 2, "--duration: '9' is not"),
+    "no time": (("event", "schedule", "Reboot", "web-0", "--at", "tomorrow"), 2, "--at: 'tomorrow' is no time"),
+    "time without zone": (("event", "schedule", "Reboot", "web-0", "--at", "2026-01-31T10:15"), 2, "with its zone"),
+    "no distance": (("clock", "advance"), 2, "say how far, like `forewarn clock advance 15m`, or --to-next"),
+    "two distances": (("clock", "advance", "5m", "--to-next"), 2, "say how far"),
+    "wrong distance": (("clock", "advance", "far"), 2, "'far' is not a duration"),
+    "URL without token": (("clock", "show", "--url", "http://127.0.0.1:1"), 2, "--url needs a token"),
+    "refused by the rules": (("event", "schedule", "Preempt", "web-0"), 3, "web-0 has regular priority"),
+    "ambiguous": (("event", "schedule", "Reboot", "FrontEnd_IN_0"), 3, "say which, shop-1/FrontEnd_IN_0 or shop-2/Fr"),
+    "in and at": (("event", "schedule", "Reboot", "web-0", "--in", "1m", "--at", "2026-01-31T10:15Z"), 3, "not both"),
+    "unknown VM": (("event", "schedule", "Reboot", "nothing"), 4, "there is no VM nothing"),
+    "unknown scope": (("vm", "list", "--scope", "nothing"), 4, "there is no scope nothing"),
+    "no service there": (("clock", "show", "--data", "/nowhere"), 5, "no service runs on /nowhere"),
+    "no URL": (("clock", "show", "--url", "localhost", "--token", "x"), 5, "this is no URL of a service"),
+    "no token file": (("clock", "show", "--url", "http://127.0.0.1:1", "--token-file", "/no"), 5, "no token in /no"),
+}
+
+
+@pytest.mark.parametrize("case", EXITS)
+def test_exit_code_says_how_it_ended(shop: Shop, case: str) -> None:
+    arguments, code, said = EXITS[case]
+    ended = shop.run(*arguments)
+    assert (ended.returncode, said in ended.stderr) == (code, True), ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert bool(ended.stdout) is (code == 0)
+
+
+def test_wrong_token_is_refused(shop: Shop) -> None:
+    ended = shop.run("clock", "show", "--url", shop.service.ready["operator_url"], FOREWARN_TOKEN="wrong")
+    assert (ended.returncode, "Authorization: Bearer TOKEN" in ended.stderr) == (3, True)
+
+
+def test_url_without_a_service_is_unreachable(shop: Shop) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        ended = shop.run("clock", "show", "--url", url, FOREWARN_TOKEN="x")
+    assert (ended.returncode, ended.stderr) == (5, f"forewarn: cannot reach {url}: Connection refused\n")
+
+
+def test_time_that_is_real_is_not_moved(machine: Machine) -> None:
+    with machine.up("--ephemeral"):
+        assert machine.told("clock", "show")["manual"] is False
+        refused = machine.run("clock", "advance", "15m")
+    assert (refused.returncode, refused.stderr) == (
+        3,
+        "forewarn: the service runs in real time: start it with --manual-time to move its clock\n",
+    )
+
+
+def test_reader_that_has_had_enough_is_no_error(shop: Shop) -> None:
+    line = f"'{PROGRAM}' vm list | head -n 1"
+    ended = subprocess.run(
+        ["bash", "-c", line], env=shop.environment, capture_output=True, text=True, timeout=GUARD, check=False
+    )
+    assert (ended.stdout.split()[:2], ended.stderr) == (["VM", "SCOPE"], "")
+
+
+COMMANDS = ["up", "vm list", "event schedule", "event list", "clock show", "clock advance"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_has_its_variable(machine: Machine, command: str) -> None:
+    page = machine.run(*command.split(), "--help").stdout
+    options = re.split(r"\n  (?=-)", page.partition("Options:")[2])[1:]
+    assert len(options) >= 6
+    without = [text for text in options if not re.search(r"\[env\s+var:\s+FOREWARN_", text)]
+    assert [text.split()[0] for text in without] == ["--help"]
+
+
+def test_program_without_a_command_explains_itself(machine: Machine) -> None:
+    page = machine.run()
+    said = page.stdout + page.stderr
+    assert all(command.split()[0] in said for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("typed", "completions"),
+    [
+        (("web-",), ["web-0", "web-1"]),
+        (("web/",), ["web/web-0", "web/web-1"]),
+        (("web-0", "batch_1"), ["batch_1", *(f"batch_{n}" for n in range(10, 20))]),
+        (("nothing",), []),
+    ],
+    ids=["name", "with scope", "second", "none"],
+)
+def test_names_of_vms_complete_in_the_shell(shop: Shop, typed: tuple[str, ...], completions: list[str]) -> None:
+    words = ("forewarn", "event", "schedule", "Freeze", *typed)
+    completing = {
+        "_FOREWARN_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    assert sorted(shop.run(**completing).stdout.split()) == sorted(completions)
+
+
+def test_completion_without_a_service_stays_silent(machine: Machine) -> None:
+    completing = {"_FOREWARN_COMPLETE": "complete_bash", "COMP_WORDS": "forewarn event list --vm w", "COMP_CWORD": "4"}
+    ended = machine.run(**completing)
+    assert (ended.stdout.split(), ended.stderr) == ([], "")
+
+
+def test_reference_names_every_command_option_and_exit_code(machine: Machine) -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
+    for command in COMMANDS:
+        help_page = machine.run(*command.split(), "--help").stdout
+        assert f"forewarn {command}" in page
+        options = set(re.findall(r"--[a-z][a-z-]+", help_page)) - {"--help"}
+        assert {option for option in options if option not in page and not option.startswith("--no-")} == set(), command
+    assert [code for code in range(6) if f"| {code} |" not in page] == []
+
+
+def test_home_is_all_that_is_written_to(machine: Machine) -> None:
+    assert machine.run("vm", "list").returncode == 5
+    assert [path.name for path in machine.home.iterdir()] == ["run"]
+    assert os.listdir(machine.runtime) == []
