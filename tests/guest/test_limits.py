@@ -108,6 +108,30 @@ async def test_every_kind_of_request_counts_and_rate_comes_before_path() -> None
         assert statuses == [404, 405, 400, 400, 200, 429, 429]
 
 
+@pytest.mark.parametrize("caller", ["a VM", "a stranger"])
+async def test_caller_that_asks_far_too_often_is_not_listened_to_until_the_next_second(caller: str) -> None:
+    """Fifty are told that it is too much, over all its connections; the others wait, and nobody waits with them."""
+    async with serving(limits=Limits(pipelined_bytes=4096)) as house:
+        port = await house.server.listen_by_address("default", "127.0.0.1", 0)
+        house.hold_still()
+        source = "127.0.0.1" if caller == "a VM" else "127.0.0.99"
+        first, second = await house.connect_to(port, source), await house.connect_to(port, source)
+        count = 5000
+        first.send(GET * count)
+        await until(lambda: house.phases().count(Phase.RESTRAINED) == 1)
+        second.send(GET)
+        await until(lambda: house.phases() == [Phase.RESTRAINED] * 2)
+        admitted, refused = (5, 429) if caller == "a VM" else (0, 403)
+        statuses = [(await first.answer()).status for _ in range(admitted + 50)]
+        assert statuses == [*[200] * admitted, *[refused] * 50]
+        assert not all(connection._transport.is_reading() for connection in house.connections())
+        assert (await (await house.connect("web/web-1")).ask()).status == 200
+        house.pass_seconds(1)
+        assert (await first.answer()).status == (200 if caller == "a VM" else refused)
+        assert Phase.RESTRAINED in house.phases()
+        assert house.counters.answers[refused] == 100
+
+
 async def test_tallies_are_forgotten_when_they_do_not_matter_any_more() -> None:
     """Callers who have left cost nothing."""
     async with serving() as house:

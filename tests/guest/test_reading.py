@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forewarn.guest.limits import Limits
 from forewarn.guest.reading import CLOSED, KEPT_OPEN, KEPT_OPEN_FOR_HTTP_1_0, Reader, Stage, Unreadable
 from forewarn.wire.answers import Reason
 
 HEAD_LIMIT = 1024
 BODY_LIMIT = 256
+LIMITS = Limits(header_bytes=HEAD_LIMIT, header_fields=20, body_bytes=BODY_LIMIT)
 
 
 class Read(NamedTuple):
@@ -27,7 +29,7 @@ class Read(NamedTuple):
 
 def read_all(*pieces: bytes) -> list[Read | Reason]:
     """Read pieces one after the other, request by request; what cannot be read ends it."""
-    reader = Reader(head_limit=HEAD_LIMIT, body_limit=BODY_LIMIT)
+    reader = Reader(LIMITS)
     found: list[Read | Reason] = []
     try:
         for piece in pieces:
@@ -147,7 +149,7 @@ def test_requests_in_a_row_are_the_same_however_they_are_cut(names: list[str], d
 @pytest.mark.parametrize(("raw", "_"), EVERY.values(), ids=EVERY)
 def test_nothing_is_read_beyond_the_end_of_a_request(raw: bytes, _: Read) -> None:
     """What follows may be for later, or for nobody."""
-    reader = Reader(head_limit=HEAD_LIMIT, body_limit=BODY_LIMIT)
+    reader = Reader(LIMITS)
     data = raw + b"GET /behind HTTP/1.1\r\n\r\n"
     at = 0
     while reader.stage is not Stage.DONE:
@@ -175,6 +177,13 @@ def test_head_may_be_as_large_as_the_limit_and_no_larger() -> None:
 def test_limit_of_the_head_holds_for_each_request_alone() -> None:
     """A long connection is not a long head."""
     assert len(read_all(padded(HEAD_LIMIT) * 5)) == 5
+
+
+def test_head_may_have_as_many_fields_as_the_limit_and_no_more() -> None:
+    """Small ones take as much time as large ones."""
+    (found,) = read_all(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20 + b"\r\n")
+    assert isinstance(found, Read)
+    assert read_all(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 21 + b"\r\n") == [Reason.HEADER_TOO_LARGE]
 
 
 def with_length(size: int) -> bytes:

@@ -96,7 +96,7 @@ class ByAddress:
 class Tally:
     """What one VM has asked for, over all its connections; or one address that is no VM's."""
 
-    __slots__ = ("beat", "connections", "held", "key", "requests")
+    __slots__ = ("beat", "connections", "held", "key", "refusals", "requests")
 
     def __init__(self, key: tuple[str, str]) -> None:
         self.key = key
@@ -104,14 +104,20 @@ class Tally:
         self.held = 0
         self.beat = 0
         self.requests = 0
-        """Within the second that `beat` counts."""
+        """Admitted within the second that `beat` counts."""
+        self.refusals = 0
+        """Not admitted within it."""
 
     def has_room(self, beat: int, limit: int) -> bool:
         """Tell whether one request more is within the limit of this second."""
         if self.beat != beat:
             self.beat = beat
-            self.requests = 0
+            self.requests = self.refusals = 0
         return self.requests < limit
+
+    def is_restrained(self, beat: int, limit: int) -> bool:
+        """Tell whether nothing more is listened to in this second."""
+        return self.beat == beat and self.refusals >= limit
 
 
 class Tallies:

@@ -17,7 +17,7 @@ from forewarn.wire.answers import NOT_SAVED, TOO_MANY_CONNECTIONS, TOO_SLOW
 log = logging.getLogger(__name__)
 
 IDLE = Phase.IDLE
-BUSY = (Phase.ANSWERING, Phase.UNREAD)
+BUSY = (Phase.ANSWERING, Phase.RESTRAINED, Phase.UNREAD)
 READING = (Phase.HEAD, Phase.BODY)
 OVER = (Phase.LINGERING, Phase.CLOSED)
 PHASES = {None: IDLE, Stage.HEAD: Phase.HEAD, Stage.BODY: Phase.BODY}
@@ -62,7 +62,9 @@ class Connection(asyncio.Protocol):
         visitor = Visitor(self._door, transport.get_extra_info("peername"), desk.tallies)
         self._conversation = Conversation(desk, visitor)
         desk.enter(self)
-        if desk.is_full or visitor.tally.connections > desk.limits.connections_per_vm:
+        if desk.is_closing:
+            self._close()
+        elif desk.is_full or visitor.tally.connections > desk.limits.connections_per_vm:
             self._conversation.end(TOO_MANY_CONNECTIONS, lingers=False)
             self._settle()
 
@@ -108,6 +110,8 @@ class Connection(asyncio.Protocol):
             self._desk.counters.cut_off += 1
             self._conversation.end(TOO_SLOW)
             self._settle()
+        elif self._phase is Phase.RESTRAINED:
+            self._go_on()
         elif self._phase is IDLE and not self._transport.get_write_buffer_size():
             self._close()
         else:
@@ -153,8 +157,9 @@ class Connection(asyncio.Protocol):
 
     def _is_free(self) -> bool:
         conversation = self._conversation
-        has_room = conversation.answers_size < self._desk.limits.unread_bytes and not self._is_peer_behind
-        return has_room and self._pending is None and not conversation.is_over
+        if self._pending is not None or self._is_peer_behind or conversation.is_over:
+            return False
+        return conversation.answers_size < self._desk.limits.unread_bytes and not conversation.is_restrained
 
     def _answer_later(self) -> None:
         later = self._conversation.take_later()
@@ -219,8 +224,10 @@ class Connection(asyncio.Protocol):
             return Phase.LINGERING if conversation.lingers and not self._has_peer_ended else Phase.CLOSED
         if self._is_peer_behind and self._pending is None:
             return Phase.UNREAD
-        if self._pending is not None or self._backlog:
+        if self._pending is not None:
             return Phase.ANSWERING
+        if self._backlog:
+            return Phase.RESTRAINED if conversation.is_restrained else Phase.ANSWERING
         if self._has_peer_ended:
             return Phase.CLOSED
         return PHASES[conversation.stage]

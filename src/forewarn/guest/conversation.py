@@ -8,6 +8,9 @@ from forewarn.guest.reading import CLOSED, KEPT_OPEN, Reader, Stage, Unreadable
 from forewarn.wire.answers import TOO_MANY_REQUESTS, Refusal
 from forewarn.wire.request import Query, Question, Versions
 
+KNOWN_BYTES = 2048
+"""No client that asks every second sends more; a larger question is read anew each time."""
+
 
 class Conversation:
     """One request after the other. While `later` is set, the answer is not known yet and nothing may be read."""
@@ -37,7 +40,7 @@ class Conversation:
     def __init__(self, desk: Desk, visitor: Visitor) -> None:
         self._desk = desk
         self.visitor = visitor
-        self._reader = Reader(head_limit=desk.limits.header_bytes, body_limit=desk.limits.body_bytes)
+        self._reader = Reader(desk.limits)
         self._began_at: int | None = None
         self._asked: Question | Refusal | None = None
         """What the present request asks for; None: its head has not come to its end."""
@@ -80,6 +83,11 @@ class Conversation:
         tally.requests += 1
         desk.counters.answers[ready.status] += 1
         return ready.render(desk.letterhead, KEPT_OPEN)
+
+    @property
+    def is_restrained(self) -> bool:
+        """Whether the peer has been refused so often in this second that it is not listened to until the next."""
+        return self.visitor.tally.is_restrained(self._desk.beats, self._desk.limits.refusals_per_second)
 
     @property
     def stage(self) -> Stage | None:
@@ -177,7 +185,8 @@ class Conversation:
     def _take_request(self, asked: Question | Refusal, whole: bytes) -> None:
         """Answer a request that has come to its end; `whole` are its bytes, where all of them are at hand."""
         reader = self._reader
-        if whole and isinstance(asked, Question) and reader.connection_line is KEPT_OPEN and not reader.has_body:
+        is_plain = reader.connection_line is KEPT_OPEN and not reader.has_body
+        if is_plain and 0 < len(whole) <= KNOWN_BYTES and isinstance(asked, Question):
             self.known, self._known_question, self._ready = whole, asked, None
         body = reader.body
         reader.next()
@@ -186,14 +195,13 @@ class Conversation:
 
     def _admit(self) -> Refusal | None:
         """Count a request of a known caller, or refuse it."""
-        caller = self.visitor.recognise()
-        if isinstance(caller, Refusal):
-            return caller
-        tally = self.visitor.tally
-        if not tally.has_room(self._desk.beats, self._desk.rate):
-            return TOO_MANY_REQUESTS
-        tally.requests += 1
-        return None
+        caller, tally = self.visitor.recognise(), self.visitor.tally
+        has_room = tally.has_room(self._desk.beats, self._desk.rate)
+        if has_room and isinstance(caller, Caller):
+            tally.requests += 1
+            return None
+        tally.refusals += 1
+        return caller if isinstance(caller, Refusal) else TOO_MANY_REQUESTS
 
     def _answer(self, asked: Question | Refusal, body: bytes) -> None:
         reply = asked if isinstance(asked, Refusal) else self._respond(asked, body)

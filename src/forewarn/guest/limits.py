@@ -15,9 +15,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds of the endpoint. Times are real ones; each is kept to within a second, and never cut short."""
 
     header_bytes: int = 16 * 1024
+    header_fields: int = 128
     body_bytes: int = 64 * 1024
     requests_per_second: int | None = 5
     """Per VM, over all its connections; None: as many as it likes."""
+
+    refusals_per_second: int = 50
+    """How many requests beyond those, or of a caller that is no VM, are told so; then the caller is not listened to
+    until the next second, because to read what it sends takes time from others."""
 
     connections: int = 32_768
     connections_per_vm: int = 64

@@ -2,6 +2,7 @@
 
 import math
 import sys
+from datetime import timedelta
 from enum import Enum
 
 from forewarn.guest.limits import Limits
@@ -14,6 +15,7 @@ class Phase(Enum):
     HEAD = "the rest of a request's head"
     BODY = "the rest of a request's body"
     ANSWERING = "our own answer"
+    RESTRAINED = "the next second, because the peer has asked far too often in this one"
     UNREAD = "the peer, to read its answers"
     LINGERING = "the peer, to read why it was refused"
     CLOSED = "the peer, to read its last answer"
@@ -25,6 +27,7 @@ FOR_EVER = sys.maxsize
 def patience(limits: Limits) -> dict[Phase, int]:
     """Return for how many seconds a connection may stay in each phase."""
     times = {
+        Phase.RESTRAINED: timedelta(0),
         Phase.IDLE: limits.idle_timeout,
         Phase.HEAD: limits.header_timeout,
         Phase.BODY: limits.body_timeout,

@@ -4,6 +4,7 @@ from enum import Enum
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from forewarn.guest.limits import Limits
 from forewarn.wire import answers
 from forewarn.wire.answers import Refusal, malformed_http
 from forewarn.wire.request import Head
@@ -44,12 +45,11 @@ class Reader:
     __slots__ = (
         "_body",
         "_body_bytes",
-        "_body_limit",
         "_head_bytes",
-        "_head_limit",
         "_headers",
         "_keeps_alive",
         "_left",
+        "_limits",
         "_parser",
         "_tail",
         "_url",
@@ -59,9 +59,8 @@ class Reader:
         "stage",
     )
 
-    def __init__(self, *, head_limit: int, body_limit: int) -> None:
-        self._head_limit = head_limit
-        self._body_limit = body_limit
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._parser = HttpRequestParser(self)
         self.next()
 
@@ -104,7 +103,7 @@ class Reader:
         end = self._end(data, start)
         if self.stage is Stage.HEAD:
             self._head_bytes += end - start
-            if self._head_bytes > self._head_limit:
+            if self._head_bytes > self._limits.header_bytes:
                 raise Unreadable(answers.HEADER_TOO_LARGE)
         self._tail = (self._tail + data[max(start, end - 3) : end])[-3:]
         self._feed(data if end - start == len(data) else memoryview(data)[start:end])
@@ -133,7 +132,9 @@ class Reader:
             self._decline_upgrade()
         except HttpParserError as error:
             raise Unreadable(malformed_http(str(error))) from None
-        if self._body_bytes > self._body_limit:
+        if len(self._headers) > self._limits.header_fields:
+            raise Unreadable(answers.HEADER_TOO_LARGE)
+        if self._body_bytes > self._limits.body_bytes:
             raise Unreadable(answers.BODY_TOO_LARGE)
         if self.stage is not Stage.HEAD and not self.head.method:
             self._take_head()
@@ -166,7 +167,7 @@ class Reader:
         codings = self.head.values("transfer-encoding")
         if not codings:
             self._left = int(self.head.values("content-length")[0])
-            if self._left > self._body_limit:
+            if self._left > self._limits.body_bytes:
                 raise Unreadable(answers.BODY_TOO_LARGE)
         elif [coding.lower() for coding in codings] != ["chunked"] or version == "1.0":
             raise Unreadable(malformed_http("of all transfer encodings only chunked is understood, in HTTP/1.1"))
@@ -191,8 +192,8 @@ class Reader:
             self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; those that follow a chunked body tell nothing that we want to know."""
-        if self.stage is Stage.HEAD:
+        """Take a header, unless there are too many; those behind a chunked body tell nothing that we want to know."""
+        if self.stage is Stage.HEAD and len(self._headers) <= self._limits.header_fields:
             self._headers.append((name.decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
@@ -203,7 +204,7 @@ class Reader:
     def on_body(self, piece: bytes) -> None:
         """Take a piece of the body, unless it is too much already."""
         self._body_bytes += len(piece)
-        if self._body_bytes <= self._body_limit:
+        if self._body_bytes <= self._limits.body_bytes:
             self._body.append(piece)
 
     def on_message_complete(self) -> None:
