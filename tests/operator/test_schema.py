@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from forewarn.operator.refusals import MALFORMED, STATUS
 from tests.operator.stage import TOKEN, stage
 
 SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
@@ -62,8 +63,10 @@ async def test_description_is_of_openapi_3_1_and_names_every_path() -> None:
     assert description["paths"]["/healthz"]["get"]["security"] == [{}]
 
 
-async def test_reference_names_every_path_and_code() -> None:
+async def test_reference_names_every_path_and_every_code() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/operator-api.md").read_text()
     async with stage() as service:
         description = (await service.ask("GET", "/openapi.json")).json
+    codes = {error.code for error in STATUS} | {malformed.code for malformed in MALFORMED.values()}
     assert [path for path in description["paths"] if path not in page] == []
+    assert {code for code in codes | {"malformed", "no-token", "internal"} if f"`{code}`" not in page} == set()

@@ -270,3 +270,9 @@ def test_data_directory_is_found_whatever_else_is_set(tmp_path: Path) -> None:
 )
 def test_data_of_the_user_are_where_the_system_wants_them(system: str, environ: dict[str, str], directory: str) -> None:
     assert user_data_directory(environ, system=system) == Path(directory)
+
+
+def test_reference_names_every_key_with_its_variable_and_presets() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
+    rows = dict(re.findall(r"^\| `([a-z_.]+)` \| `(FOREWARN_[A-Z_]+)` \|", page, re.MULTILINE))
+    assert rows == {key: variable(key) for key in KEYS}
