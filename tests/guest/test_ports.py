@@ -1,0 +1,142 @@
+"""A port of its own for every VM: given once, kept, never given to another."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from forewarn.core.change import Change
+from forewarn.core.inventory import add_vm, remove_vm
+from forewarn.core.scope import Scope
+from forewarn.fleet.service import Fleet
+from forewarn.guest.limits import Limits
+from forewarn.guest.ports import CannotListen, NoPortLeft, PortPerVm
+from forewarn.guest.server import GuestServer
+from forewarn.store.memory import MemoryStore
+from tests.fleet.stage import running, scope, until, vm, web
+
+HOST = "127.0.0.1"
+ASK = b"GET /metadata/instance/compute/name?api-version=2021-02-01&format=text HTTP/1.0\r\nMetadata: true\r\n\r\n"
+
+
+@asynccontextmanager
+async def ports(fleet: Fleet, first: int = 0) -> AsyncIterator[PortPerVm]:
+    server = GuestServer(fleet, limits=Limits())
+    given = PortPerVm(fleet, server, HOST, first)
+    try:
+        async with given.listening():
+            yield given
+    finally:
+        await server.aclose()
+
+
+async def answer_at(url: str | None) -> tuple[bytes, bytes]:
+    """Ask for the name of the VM; return the status line and the body."""
+    assert url is not None
+    reader, writer = await asyncio.open_connection(HOST, int(url.rpartition(":")[2]))
+    writer.write(ASK)
+    async with asyncio.timeout(60):
+        answer = await reader.read()
+    writer.close()
+    return answer.partition(b"\r\n")[0], answer.partition(b"\r\n\r\n")[2]
+
+
+async def test_every_vm_answers_at_a_port_of_its_own() -> None:
+    async with running(web(), scope("db", vm("db"))) as fleet, ports(fleet) as given:
+        urls = {
+            (view.id, each.name): given.url(view.id, each.name)
+            for view in fleet.replica.views()
+            for each in view.roster or ()
+        }
+        assert len(set(urls.values())) == 7
+        for (_, name), url in urls.items():
+            assert await answer_at(url) == (b"HTTP/1.1 200 OK", name.encode())
+
+
+async def test_ports_begin_where_they_are_told_to_and_follow_the_count() -> None:
+    many = scope("s", *(vm(f"vm-{n}") for n in (0, 10, 2)))
+    async with running(many) as fleet:
+        first = await free_row(3)
+        async with ports(fleet, first):
+            assert fleet.ports == {"s/vm-0": first, "s/vm-2": first + 1, "s/vm-10": first + 2}
+
+
+async def free_row(length: int) -> int:
+    """Return the first of some ports in a row that nobody uses."""
+    for first in range(30_000, 32_000, length):
+        try:
+            for port in range(first, first + length):
+                with socket.create_server((HOST, port)):
+                    pass
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no ports are free")
+
+
+async def test_vm_that_comes_later_gets_a_port_too() -> None:
+    async with running(web()) as fleet, ports(fleet) as given:
+        await fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=fleet.clock.now()))
+        await fleet.create_scope(scope("db", vm("db")), by="test")
+        await until(lambda: None not in (given.url("web", "web-6"), given.url("db", "db")))
+        assert await answer_at(given.url("web", "web-6")) == (b"HTTP/1.1 200 OK", b"web-6")
+        assert await answer_at(given.url("db", "db")) == (b"HTTP/1.1 200 OK", b"db")
+        assert len(set(fleet.ports.values())) == 8
+
+
+async def test_vm_that_has_left_is_refused_at_its_port_which_nobody_else_gets() -> None:
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet, ports(fleet) as given:
+        url, port = given.url("web", "web-0"), fleet.ports["web/web-0"]
+        await fleet.apply("web", lambda value: without(value, "web-0", fleet))
+        status, _ = await answer_at(url)
+        assert status == b"HTTP/1.1 403 Forbidden"
+        await fleet.create_scope(scope("db", vm("db")), by="test")
+        await until(lambda: given.url("db", "db") is not None)
+        before = dict(fleet.ports)
+    async with running(store=store) as fleet, ports(fleet) as given:
+        await fleet.apply("web", lambda value: add_vm(value, vm("new"), by="test", now=fleet.clock.now()))
+        await until(lambda: given.url("web", "new") is not None)
+        assert fleet.ports["web/new"] not in before.values()
+        assert {name: fleet.ports[name] for name in before} == before
+        assert before["web/web-0"] == port
+
+
+def without(value: Scope, name: str, fleet: Fleet) -> Change[None]:
+    return remove_vm(value, name, fleet.conditions, by="test", now=fleet.clock.now())
+
+
+async def test_ports_are_the_same_after_a_restart_wherever_others_begin() -> None:
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet, ports(fleet):
+        before = dict(fleet.ports)
+    async with running(store=store) as fleet, ports(fleet, 8180):
+        assert fleet.ports == before
+
+
+async def test_busy_port_is_refused_by_name_and_nothing_is_kept() -> None:
+    with socket.create_server((HOST, 0)) as other:
+        port = other.getsockname()[1]
+        async with running(web()) as fleet:
+            with pytest.raises(CannotListen, match=f"port {port} of {HOST} for VM web/web-0, another program does"):
+                async with ports(fleet, port):
+                    pass
+            assert fleet.ports == {}
+
+
+async def test_free_ports_are_found_around_busy_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await free_row(8)
+    monkeypatch.setattr("forewarn.guest.ports.ANY_PORT", range(first, first + 1))
+    with socket.create_server((HOST, first + 1)), socket.create_server((HOST, first + 3)):
+        async with running(web()) as fleet, ports(fleet):
+            assert list(fleet.ports.values()) == [first, first + 2, *range(first + 4, first + 8)]
+
+
+async def test_more_vms_than_ports_is_said() -> None:
+    async with running(web()) as fleet:
+        with pytest.raises(NoPortLeft, match="not every VM can have a port of its own from 65534 on"):
+            async with ports(fleet, 65_534):
+                pass
+        assert fleet.ports == {}
