@@ -225,6 +225,23 @@ async def test_saves_asked_for_at_once_are_one_transaction(store: SqliteStore, m
     assert batches == [64] * 5
 
 
+async def test_writers_out_of_step_fall_into_step(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = count_batches(store, monkeypatch)
+
+    async def write(key: Key, times: int) -> None:
+        revision = None
+        for step in range(times):
+            revision = await store.save(key, f"{step}".encode(), entries(1), expected=revision)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(write(WEB, 4))
+        await asyncio.sleep(0)  # it asks …
+        await asyncio.sleep(0)  # … and its transaction begins
+        for n in range(63):
+            group.create_task(write(Key(Kind.SCOPE, f"scope-{n}"), 3))
+    assert batches == [1, 64, 64, 64]
+
+
 def count_batches(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     commit = store._group._commit

@@ -66,6 +66,16 @@ async def test_news_that_the_page_already_had_is_not_given_after_the_snapshot(wa
         assert await take(watcher, 1) == [at(A, 11)]
 
 
+async def test_late_news_of_one_key_does_not_let_through_late_news_of_another(watchers: Watchers) -> None:
+    pages = Pages(watchers, ([], Page([at(B, 2)], as_of=2, next=1)), ([], Page([at(A, 9)], as_of=9, next=None)))
+    with watchers.join(pages.read) as watcher:
+        assert await take(watcher, 3) == [at(B, 2), at(A, 9), SnapshotEnd()]
+        watchers.publish(at(B, 8))
+        watchers.publish(at(A, 9))
+        watchers.publish(at(C, 10))
+        assert await take(watcher, 2) == [at(B, 8), at(C, 10)]
+
+
 async def test_older_page_does_not_undo_a_change_that_was_given(watchers: Watchers) -> None:
     pages = Pages(
         watchers,
