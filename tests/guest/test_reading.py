@@ -218,6 +218,18 @@ def test_body_may_be_as_large_as_the_limit_and_no_larger(make: object) -> None:
     assert read_all(make(BODY_LIMIT + 1)) == [Reason.TOO_LARGE]
 
 
+@pytest.mark.parametrize(
+    "endless",
+    [b"1;" + b"x" * 5000, b"0\r\n" + b"A: b\r\n" * 5000, b"0\r\nA: " + b"x" * 5000],
+    ids=["extension", "trailers", "trailer"],
+)
+def test_what_surrounds_a_chunked_body_is_bounded_too(endless: bytes) -> None:
+    """Whatever is not body must not grow for ever either."""
+    head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert read_all(head + endless) == [Reason.TOO_LARGE]
+    assert read_all(head, *(endless[at : at + 1] for at in range(len(endless)))) == [Reason.TOO_LARGE]
+
+
 def test_length_over_the_limit_is_refused_before_the_body_comes() -> None:
     """Nobody has to send it first."""
     assert read_all(b"POST / HTTP/1.1\r\nContent-Length: 257\r\n\r\n") == [Reason.TOO_LARGE]

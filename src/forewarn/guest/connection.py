@@ -2,14 +2,16 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 from forewarn.guest.answers import FAILED
 from forewarn.guest.callers import Door, Visitor
 from forewarn.guest.conversation import Conversation
 from forewarn.guest.desk import Desk
-from forewarn.guest.endpoint import Reply
+from forewarn.guest.endpoint import Later, Reply
 from forewarn.guest.phases import Phase
 from forewarn.guest.reading import Stage
 from forewarn.wire.answers import NOT_SAVED, TOO_MANY_CONNECTIONS, TOO_SLOW
@@ -94,7 +96,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Go on: the peer has read."""
         self._is_peer_behind = False
-        self._go_on()
+        self._safely(self._go_on)
 
     def connection_lost(self, _: Exception | None) -> None:
         """Forget everything; there is nobody any more to be told what is under way."""
@@ -106,6 +108,9 @@ class Connection(asyncio.Protocol):
 
     def expire(self) -> None:
         """End what has taken too long."""
+        self._safely(self._expire)
+
+    def _expire(self) -> None:
         if self._phase in READING:
             self._desk.counters.cut_off += 1
             self._conversation.end(TOO_SLOW)
@@ -137,11 +142,8 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _go_on(self) -> None:
-        try:
-            if self._phase not in OVER:
-                self._serve()
-        except Exception as error:  # noqa: BLE001 - as in data_received
-            self._fail(error)
+        if self._phase not in OVER:
+            self._serve()
 
     def _serve(self) -> None:
         """Serve what has come, until an answer has to wait, the peer has to read first, or nothing is left."""
@@ -150,8 +152,8 @@ class Connection(asyncio.Protocol):
         data, at = self._backlog, 0
         while at < len(data) and self._is_free():
             at = conversation.read(data, at)
-            if conversation.later is not None:
-                self._answer_later()
+            if (later := conversation.take_later()) is not None:
+                self._answer_later(later)
         self._backlog = data[at:]
         self._settle()
 
@@ -161,20 +163,18 @@ class Connection(asyncio.Protocol):
             return False
         return conversation.answers_size < self._desk.limits.unread_bytes and not conversation.is_restrained
 
-    def _answer_later(self) -> None:
-        later = self._conversation.take_later()
+    def _answer_later(self, later: Later) -> None:
         self._pending = asyncio.get_running_loop().create_task(later)
         self._pending.add_done_callback(self._answered)
 
     def _answered(self, task: asyncio.Task[Reply]) -> None:
         self._pending = None
-        reply = self._outcome(task)
-        try:
-            if self._phase is not Phase.CLOSED:
-                self._conversation.reply(reply)
-                self._serve()
-        except Exception as error:  # noqa: BLE001 - as in data_received
-            self._fail(error)
+        self._safely(partial(self._reply, self._outcome(task)))
+
+    def _reply(self, reply: Reply) -> None:
+        if self._phase is not Phase.CLOSED:
+            self._conversation.reply(reply)
+            self._serve()
 
     def _outcome(self, task: asyncio.Task[Reply]) -> Reply:
         if task.cancelled():
@@ -187,6 +187,12 @@ class Connection(asyncio.Protocol):
     def _report(self, error: BaseException) -> None:
         log.error("a request failed", exc_info=error)
         self._desk.counters.failures += 1
+
+    def _safely(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - as in data_received
+            self._fail(error)
 
     def _fail(self, error: Exception) -> None:
         """Answer an error of our own with 500; it costs no more than this connection."""
@@ -211,7 +217,7 @@ class Connection(asyncio.Protocol):
         elif self._phase not in BUSY:
             self._transport.resume_reading()
         elif self._backlog and self._is_free():
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._safely, self._go_on)
 
     def _half_close(self) -> None:
         """Say that nothing more will come. The peer, if it is still there, closes when it has read the answer."""

@@ -13,7 +13,7 @@ KNOWN_BYTES = 2048
 
 
 class Conversation:
-    """One request after the other. While `later` is set, the answer is not known yet and nothing may be read."""
+    """One request after the other: from when `take_later` gives something until `reply`, nothing may be read."""
 
     __slots__ = (
         "_asked",
@@ -23,6 +23,7 @@ class Conversation:
         "_desk",
         "_is_to_head",
         "_known_question",
+        "_later",
         "_noted_at",
         "_reader",
         "_ready",
@@ -30,7 +31,6 @@ class Conversation:
         "answers_size",
         "is_over",
         "known",
-        "later",
         "lingers",
         "visitor",
     )
@@ -49,7 +49,7 @@ class Conversation:
         self.answers: list[bytes] = []
         """What is to be sent."""
         self.answers_size = 0
-        self.later: Later | None = None
+        self._later: Later | None = None
         self.is_over = False
         """Whether the last answer has been given: it says `Connection: close`."""
         self.lingers = False
@@ -128,11 +128,9 @@ class Conversation:
         self.answers_size = 0
         return sent
 
-    def take_later(self) -> Later:
-        """Give what has to happen before the present request can be answered, once."""
-        later, self.later = self.later, None
-        if later is None:
-            raise LookupError("the answer is not to come later")
+    def take_later(self) -> Later | None:
+        """Give what has to happen before the present request can be answered, if anything has to, once."""
+        later, self._later = self._later, None
         return later
 
     def close(self) -> None:
@@ -208,7 +206,7 @@ class Conversation:
         if isinstance(reply, Reply):
             self.reply(reply)
         else:
-            self.later = reply
+            self._later = reply
 
     def _respond(self, question: Question, body: bytes) -> Reply | Later:
         caller = self.visitor.recognise()

@@ -1,5 +1,7 @@
 """What the endpoint counts: plain integers, because they are counted on the hot path. Whoever collects them reads."""
 
+from collections import defaultdict
+
 from forewarn.wire.answers import REASON_PHRASES, Reason
 
 
@@ -9,7 +11,7 @@ class Counters:
     __slots__ = ("accepted", "answers", "connections", "contested", "cut_off", "failures", "held", "refusals")
 
     def __init__(self) -> None:
-        self.answers: dict[int, int] = dict.fromkeys(REASON_PHRASES, 0)
+        self.answers: dict[int, int] = defaultdict(int, dict.fromkeys(REASON_PHRASES, 0))
         """By status."""
         self.refusals: dict[Reason, int] = dict.fromkeys(Reason, 0)
         self.contested = 0

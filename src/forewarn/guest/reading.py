@@ -14,6 +14,9 @@ BLANK_LINE = b"\r\n\r\n"
 
 FRAMING = ("content-length", "transfer-encoding")
 
+CHUNK_OVERHEAD = 6
+"""How many bytes a body's byte takes on the wire at the most, unless there are extensions: in a chunk of its own."""
+
 KEPT_OPEN = b""
 KEPT_OPEN_FOR_HTTP_1_0 = b"Connection: keep-alive\r\n"
 CLOSED = b"Connection: close\r\n"
@@ -53,6 +56,7 @@ class Reader:
         "_parser",
         "_tail",
         "_url",
+        "_wire_bytes",
         "connection_line",
         "head",
         "is_expecting",
@@ -78,6 +82,7 @@ class Reader:
         self._keeps_alive = True
         self._body: list[bytes] = []
         self._body_bytes = 0
+        self._wire_bytes = 0
         self._left: int | None = None
         self._tail = b""
 
@@ -98,13 +103,10 @@ class Reader:
 
     def read(self, data: bytes, start: int) -> int:
         """Read on from `start` to the end of the head, of the body, or of the data; return where that is."""
-        if self.is_at_start:
-            start = _skip_empty_lines(data, start)
+        if self.is_at_start and (start := _skip_empty_lines(data, start)) == len(data):
+            return start
         end = self._end(data, start)
-        if self.stage is Stage.HEAD:
-            self._head_bytes += end - start
-            if self._head_bytes > self._limits.header_bytes:
-                raise Unreadable(answers.HEADER_TOO_LARGE)
+        self._count(end - start)
         self._tail = (self._tail + data[max(start, end - 3) : end])[-3:]
         self._feed(data if end - start == len(data) else memoryview(data)[start:end])
         return end
@@ -112,6 +114,17 @@ class Reader:
     def close(self) -> None:
         """Read no more. Reader and parser know each other: to part them spares the garbage collector the work."""
         del self._parser
+
+    def _count(self, size: int) -> None:
+        """Bound what is read of a head, and of a body in chunks: most of it may be anything but the body."""
+        if self.stage is Stage.HEAD:
+            self._head_bytes += size
+            if self._head_bytes > self._limits.header_bytes:
+                raise Unreadable(answers.HEADER_TOO_LARGE)
+        else:
+            self._wire_bytes += size
+            if self._wire_bytes > CHUNK_OVERHEAD * self._limits.body_bytes + self._limits.header_bytes:
+                raise Unreadable(answers.BODY_TOO_LARGE)
 
     def _end(self, data: bytes, start: int) -> int:
         """Return how far the parser may be fed without the danger that it reads into the next request."""
