@@ -24,6 +24,10 @@ R = TypeVar("R")
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Between attempts to save what must not be lost, in seconds of real time."""
 
+BEGINNING = 64
+"""How many impacts are saved as begun at the same time. When a thousand events start in one second, the guests who
+wait for them hear of it first: nothing is late about work that begins a moment later."""
+
 
 class Scopes(Protocol):
     """What carrying out needs of the fleet."""
@@ -48,6 +52,7 @@ class Impacts:
         self._scopes = scopes
         self._tasks = tasks
         self._under_way: set[tuple[str, str]] = set()
+        self._beginning = asyncio.Semaphore(BEGINNING)
 
     @property
     def under_way(self) -> int:
@@ -82,9 +87,10 @@ class Impacts:
         self.look(view)
 
     async def _begin_and_carry_out(self, scope: str, event: str, vm: str, *, again: bool = False) -> None:
-        work = await self._surely(
-            scope, lambda value: _begun(value, event, vm, again=again, now=self._scopes.clock.now())
-        )
+        async with self._beginning:
+            work = await self._surely(
+                scope, lambda value: _begun(value, event, vm, again=again, now=self._scopes.clock.now())
+            )
         await self._settle(work, await self._carried_out(work))
 
     async def _recover(self, scope: str, event: str, vm: str) -> None:
