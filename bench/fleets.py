@@ -14,6 +14,7 @@ from forewarn.core.change import Change
 from forewarn.core.inventory import create
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Roster, Traits, Vm
+from forewarn.fleet.ledger import LEDGER, Ledger
 from forewarn.store.port import Key, Kind
 from forewarn.store.sqlite import SqliteStore
 
@@ -87,7 +88,7 @@ def _vm(shape: Shape, scope: int, vm: int) -> Vm:
 
 
 def fill(directory: Path, shape: Shape) -> None:
-    """Save the fleet in a new data directory."""
+    """Save the fleet in a new data directory, as if it came from a fleet file."""
     asyncio.run(_fill(directory, shape))
 
 
@@ -97,6 +98,7 @@ async def _fill(directory: Path, shape: Shape) -> None:
         changes = _changes(shape, now=datetime.now(UTC))
         while some := list(islice(changes, FILL_AT_ONCE)):
             await asyncio.gather(*(_save(store, change) for change in some))
+        await store.save(LEDGER, encode(Ledger(filled=True)), (), expected=None)
     finally:
         await store.aclose()
 

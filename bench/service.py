@@ -1,9 +1,12 @@
-"""The process under test: a fleet on SQLite and its guest endpoint, wired as in production, with nothing left out.
+"""The process under test: the whole service as `forewarn` composes it, with a guest endpoint on loopback.
+
+Callers are known by their source address, as in production; only that they find it at 169.254.169.254 is left out.
 
 `python -m bench.service` says `Ready`, then does what it is told, a line of JSON each, until its input ends.
 """
 
 import asyncio
+import os
 import resource
 import sys
 from collections.abc import AsyncIterator
@@ -17,17 +20,18 @@ import uvloop
 from bench.fleets import NETWORK
 from bench.guest import HOST
 from bench.process import allow_open_files, say
-from forewarn.clock import SystemClock
-from forewarn.core.conditions import PRODUCTION
+from forewarn.cli.starting import exempt_from_collection
+from forewarn.compose import running_service
 from forewarn.core.event import EventType
 from forewarn.core.schedule import Ask
 from forewarn.fleet.service import Fleet
 from forewarn.guest.limits import Limits
 from forewarn.guest.server import GuestServer
-from forewarn.platform.simulated import SimulatedPlatform
-from forewarn.store.sqlite import SqliteStore
+from forewarn.settings import PRODUCTION, Endpoint, PolicySettings
 
-POLICY = msgspec.structs.replace(PRODUCTION, enforce_notice=False)
+SETTINGS = msgspec.structs.replace(
+    PRODUCTION.settings, operator=Endpoint(HOST, 0), policy=PolicySettings(enforce_notice=False)
+)
 """The production preset, except that a measurement need not wait for a quarter of an hour."""
 
 
@@ -37,7 +41,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     data: str
     port: int = 0
     requests_per_second: int | None = None
-    connections: int | None = None
     connections_per_vm: int | None = None
 
 
@@ -90,23 +93,31 @@ async def main() -> None:
 
 @asynccontextmanager
 async def _served(task: Task) -> AsyncIterator[tuple[Fleet, GuestServer, int]]:
-    clock = SystemClock()
-    store = await SqliteStore.open(Path(task.data))
-    try:
-        async with Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=POLICY) as fleet:
-            server = GuestServer(fleet, limits=_limits(task))
-            try:
-                yield fleet, server, await server.listen_by_address(NETWORK, HOST, task.port)
-            finally:
-                await server.aclose()
-    finally:
-        await store.aclose()
+    settings = msgspec.structs.replace(SETTINGS, data=Path(task.data))
+    async with running_service(settings, environ=os.environ, talk=_Silence()) as running:
+        server = GuestServer(running.fleet, limits=_limits(task))
+        try:
+            port = await server.listen_by_address(NETWORK, HOST, task.port)
+            exempt_from_collection()
+            yield running.fleet, server, port
+        finally:
+            await server.aclose()
 
 
 def _limits(task: Task) -> Limits:
-    names = ("requests_per_second", "connections", "connections_per_vm")
+    names = ("requests_per_second", "connections_per_vm")
     changed = {name: value for name in names if (value := getattr(task, name)) is not None}
     return msgspec.structs.replace(Limits(), **changed)
+
+
+class _Silence:
+    """Whoever measures knows what is going on."""
+
+    def say(self, sentence: str) -> None:
+        """Say nothing."""
+
+    def filling(self, done: int, total: int) -> None:
+        """Show nothing."""
 
 
 def _counted(server: GuestServer) -> Counted:

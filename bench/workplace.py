@@ -23,7 +23,8 @@ class Workplace:
 
     def fleet(self, shape: Shape) -> Path:
         """Make a data directory with a fleet in it, to be changed at will."""
-        self.say(f"    making {shape.vms:,} VMs in {shape.scopes:,} scopes")
+        if shape.vms > 1:
+            self.say(f"    making {shape.vms:,} VMs in {shape.scopes:,} scopes")
         directory = self.empty_directory()
         fill(directory, shape)
         return directory

@@ -11,6 +11,7 @@ from bench.service import Task
 from bench.workplace import Workplace
 
 TARGET_BYTES = 2048
+EMPTY = Shape(scopes=0, vms_each=0)
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +28,7 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
     """Weigh both processes: when they have started, and when every VM has asked once."""
     fleet = size.fleet
     data = place.kept_fleet(fleet)
-    with serving(Task(data=str(place.empty_directory()))) as served:
+    with serving(Task(data=str(place.fleet(EMPTY)))) as served:
         empty = served.resident_bytes()
     with serving(Task(data=str(data))) as served:
         started = served.resident_bytes()
