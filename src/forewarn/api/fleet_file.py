@@ -4,7 +4,7 @@ docs/reference/fleet-file.md describes every key.
 """
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -48,13 +48,14 @@ class Claims:
     """Names, ids and addresses that stand for one thing each."""
 
     def __init__(self) -> None:
-        self._owners: dict[str, Written] = {}
+        self._owners: dict[str, str] = {}
 
     def claim(self, what: str, written: Written) -> None:
         """Refuse what was claimed before. Case makes no difference."""
-        owner = self._owners.setdefault(what.casefold(), written)
-        if owner is not written:
-            raise written.wrong(f"{what} is there already, at {owner.key}")
+        claim = what.casefold()
+        if claim in self._owners:
+            raise written.wrong(f"{what} is there already, at {self._owners[claim]}")
+        self._owners[claim] = written.key
 
 
 class Home(NamedTuple):
@@ -199,19 +200,20 @@ def _vms(table: Table, home: Home, claims: Claims) -> tuple[Vm, ...]:
     return tuple(vms)
 
 
-def _numbered(written: Written, home: Home, claims: Claims, *, first: int) -> Iterator[Vm]:
+def _numbered(written: Written, home: Home, claims: Claims, *, first: int) -> list[Vm]:
     table = written.table()
     entry = _entry(table, home)
     table.end()
-    for n in range(entry.count):
-        with written.checked():
-            vm = _vm(entry, home, n, position=first + n)
-        claims.claim(f"VM {home.scope}/{vm.name}", table.at("name"))
-        claims.claim(f"vm_id {vm.vm_id}", table.at("vm_id"))
+    with written.checked():
+        vms = [_vm(entry, home, n, position=first + n) for n in range(entry.count)]
+    name, vm_id = table.at("name"), table.at("vm_id")
+    addresses = table.at("first_address" if entry.first_address else "addresses")
+    for vm in vms:
+        claims.claim(f"VM {home.scope}/{vm.name}", name)
+        claims.claim(f"vm_id {vm.vm_id}", vm_id)
         for address in vm.addresses:
-            key = "first_address" if entry.first_address else "addresses"
-            claims.claim(f"address {address.ip} in network {address.network}", table.at(key))
-        yield vm
+            claims.claim(f"address {address.ip} in network {address.network}", addresses)
+    return vms
 
 
 def _entry(table: Table, home: Home) -> Entry:

@@ -12,6 +12,7 @@ import uvloop
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
+from forewarn.api.errors import ApiError
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.output import Output, say
 from forewarn.cli.welcome import show_welcome
@@ -19,13 +20,24 @@ from forewarn.compose import AlreadyRuns, running_service
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.guest.link_local import LinkLocalError
-from forewarn.guest.ports import CannotListen, NoPortLeft
+from forewarn.guest.ports import CannotListen, NoPortLeft, TooFewFiles
 from forewarn.settings import Settings
 from forewarn.store.port import StoreError
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-CANNOT_START = (AlreadyRuns, CannotListen, CoreError, FleetError, LinkLocalError, NoPortLeft, OSError, StoreError)
+CANNOT_START = (
+    AlreadyRuns,
+    ApiError,
+    CannotListen,
+    CoreError,
+    FleetError,
+    LinkLocalError,
+    NoPortLeft,
+    OSError,
+    StoreError,
+    TooFewFiles,
+)
 """What can keep a service with good settings from starting."""
 
 WORTH_A_BAR = 100

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from forewarn.api.local import TOKEN_FILE
-from forewarn.api.v1 import LARGEST_PAGE, Vm
+from forewarn.api.v1 import Vm
 from forewarn.cli.output import Output, say, write, write_table
 from forewarn.compose import Running
 from forewarn.core.scope import ScopeKind
@@ -36,26 +36,24 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 def show_welcome(running: Running, output: Output) -> None:
     """Say that the service is ready, and what to try."""
-    vms = list(_vms(running))
-    lines = tuple(lines_to_paste(running, vms))
+    page = show_vms(running.fleet, running.guest_url, scope=None, after="", limit=LONGEST_TABLE)
+    lines = tuple(lines_to_paste(running, page.vms))
+    count = running.fleet.replica.vms
     if output is Output.JSON:
-        write(msgspec.json.encode(_ready(running, vms, lines)).decode())
+        write(msgspec.json.encode(_ready(running, lines)).decode())
     else:
-        _write_vms(vms)
+        _write_vms(page.vms, count)
         _write_lines(lines)
     kept = "in memory only" if running.is_ephemeral else f"in {running.directory}"
-    say(f"Forewarn serves {len(vms)} VMs, operators at {running.operator_url}; data are kept {kept}. Ctrl-C ends it.")
+    say(f"Forewarn serves {count} VMs, operators at {running.operator_url}; data are kept {kept}. Ctrl-C ends it.")
 
 
-def _vms(running: Running) -> Iterator[Vm]:
-    after: str | None = ""
-    while after is not None:
-        page = show_vms(running.fleet, running.guest_url, scope=None, after=after, limit=LARGEST_PAGE)
-        yield from page.vms
-        after = page.next
-
-
-def _ready(running: Running, vms: Sequence[Vm], lines: tuple[str, ...]) -> Ready:
+def _ready(running: Running, lines: tuple[str, ...]) -> Ready:
+    found = (
+        (f"{view.id}/{vm.name}", running.guest_url(view.id, vm))
+        for view in running.fleet.replica.views()
+        for vm in view.roster or ()
+    )
     return Ready(
         pid=os.getpid(),
         operator_url=running.operator_url,
@@ -63,21 +61,18 @@ def _ready(running: Running, vms: Sequence[Vm], lines: tuple[str, ...]) -> Ready
         data=str(running.directory),
         token_file=str(running.directory / TOKEN_FILE),
         ephemeral=running.is_ephemeral,
-        guest_urls={f"{vm.scope}/{vm.name}": vm.guest_url for vm in vms if vm.guest_url is not None},
+        guest_urls={vm: url for vm, url in found if url is not None},
         try_this=lines,
     )
 
 
-def _write_vms(vms: Sequence[Vm]) -> None:
+def _write_vms(vms: Sequence[Vm], count: int) -> None:
     write_table(
         ("VM", "SCOPE", "KIND", "HOST", "UPDATE DOMAIN", "GUEST URL"),
-        (
-            (vm.name, vm.scope, vm.kind.value, vm.host or "", str(vm.update_domain), vm.guest_url or "")
-            for vm in vms[:LONGEST_TABLE]
-        ),
+        ((vm.name, vm.scope, vm.kind.value, vm.host or "", str(vm.update_domain), vm.guest_url or "") for vm in vms),
     )
-    if len(vms) > LONGEST_TABLE:
-        write(f"… and {len(vms) - LONGEST_TABLE} more: forewarn vm list")
+    if count > len(vms):
+        write(f"… and {count - len(vms)} more: forewarn vm list")
 
 
 def _write_lines(lines: Sequence[str]) -> None:

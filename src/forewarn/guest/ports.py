@@ -3,13 +3,16 @@
 import asyncio
 import errno
 import logging
+import resource
 import secrets
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 
 from forewarn.core.text import counting_order
+from forewarn.core.vm import Vm
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
+from forewarn.guest.limits import SPARE_FILES
 from forewarn.guest.server import GuestServer
 
 log = logging.getLogger(__name__)
@@ -40,6 +43,17 @@ class NoPortLeft(Exception):
         self.first = first
         super().__init__(
             f"not every VM can have a port of its own from {first} on: begin at a lower one, "
+            "or use no ports (--listen none) and let the endpoint know its callers by address"
+        )
+
+
+class TooFewFiles(Exception):
+    """The process may not have a listener open for every VM."""
+
+    def __init__(self, vms: int, files: int) -> None:
+        self.vms, self.files = vms, files
+        super().__init__(
+            f"{vms} VMs need a listener each, but the system allows {files} open files: raise that limit (ulimit -n), "
             "or use no ports (--listen none) and let the endpoint know its callers by address"
         )
 
@@ -88,16 +102,16 @@ class PortPerVm:
             views = (view for view in self._fleet.replica.views() if view.id in changed)
             try:
                 await self._open_all(_names(views), skip_busy=True)
-            except (CannotListen, NoPortLeft) as error:
+            except (CannotListen, NoPortLeft, TooFewFiles) as error:
                 log.error("a new VM has no guest port: %s", error)  # noqa: TRY400 - the trace says nothing more
 
     async def _open_all(self, names: Iterable[str], *, skip_busy: bool) -> None:
         """Listen first, save then: a port that turns out to be busy must not be kept for ever."""
         given: dict[str, int] = {}
         free = self._free_ports()
-        for name in names:
-            if name in self._open:
-                continue
+        new = [name for name in names if name not in self._open]
+        self._check_files(len(self._open) + len(new))
+        for name in new:
             if name in self._fleet.ports:
                 given[name] = await self._listen(name, [self._fleet.ports[name]], KEPT)
             else:
@@ -105,6 +119,13 @@ class PortPerVm:
         if given:
             await self._fleet.give_ports(given)
         self._open.update(given)
+
+    @staticmethod
+    def _check_files(listeners: int) -> None:
+        """A VM needs its listener and at least one connection."""
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if files != resource.RLIM_INFINITY and 2 * listeners + SPARE_FILES > files:
+            raise TooFewFiles(listeners, files)
 
     async def _listen(self, name: str, ports: Iterable[int], advice: str, *, skip_busy: bool = False) -> int:
         for port in ports:
@@ -123,5 +144,10 @@ class PortPerVm:
 
 
 def _names(views: Iterable[View]) -> list[str]:
-    """Return the VMs of these scopes, as `scope/name`, in the order in which people count."""
-    return sorted((f"{view.id}/{vm.name}" for view in views for vm in view.roster or ()), key=counting_order)
+    """Return the VMs of these scopes, as `scope/name`, by scope and in the order in which people count."""
+    ordered = sorted(views, key=lambda view: view.id)
+    return [f"{view.id}/{vm.name}" for view in ordered for vm in sorted(view.roster or (), key=_count)]
+
+
+def _count(vm: Vm) -> tuple[list[str | int], str]:
+    return counting_order(vm.name)

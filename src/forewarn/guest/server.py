@@ -1,6 +1,8 @@
 """The endpoint as a server: its listeners, its heartbeat, its end."""
 
 import asyncio
+import errno
+import os
 import socket
 from contextlib import ExitStack
 from datetime import timedelta
@@ -90,6 +92,8 @@ class GuestServer:
         else:
             bound_there = _bound_to(interface, host, port)
             listener = await loop.create_server(factory, sock=bound_there, backlog=ACCEPT_QUEUE)
+        if not listener.sockets:  # what a loop makes of a system that has no more of them to give
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         self._listeners.append(listener)
         self._begin_to_beat()
         bound: int = listener.sockets[0].getsockname()[1]

@@ -131,8 +131,8 @@ def _scopes(replica: Replica, only: str | None, first: str) -> Iterator[Scope]:
     if only is not None:
         yield replica.scope(only)
         return
-    ids = sorted((view.id for view in replica.views()), key=counting_order)
-    for id_ in ids[bisect_left(ids, counting_order(first), key=counting_order) :]:
+    ids = sorted(view.id for view in replica.views())
+    for id_ in ids[bisect_left(ids, first) :]:
         yield replica.scope(id_)
 
 
