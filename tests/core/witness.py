@@ -10,14 +10,13 @@ import msgspec
 
 from forewarn.core.change import Change
 from forewarn.core.conditions import Conditions
-from forewarn.core.event import MOVES, SETTLED, Cause, Event, ImpactState, Move, Source, State, Step
+from forewarn.core.event import MOVES, SETTLED, Cause, Event, EventType, ImpactState, Source, State, Step
 from forewarn.core.journal import Did, Entry
 from forewarn.core.limits import RECENT_AGE, RECENT_ITEMS, RECORD_BYTES
 from forewarn.core.scope import ApprovalRule, Outcome, Scope
 
 ENDS = {Did.COMPLETED: Outcome.COMPLETED, Did.CANCELED: Outcome.CANCELED, Did.FAILED: Outcome.FAILED}
 OF_MOVES = {step.did for step in MOVES.values()}
-ALL_CAUSES = frozenset(Cause)
 
 
 class Witness:
@@ -31,6 +30,7 @@ class Witness:
         self.epochs = {scope.epoch}
         self.states: dict[str, State] = {}
         self.announced: dict[str, bool] = {}
+        self.types: dict[str, EventType] = {}
         self.approvals: dict[str, set[str]] = {}
         self.outcomes: dict[str, Outcome] = {}
 
@@ -72,11 +72,14 @@ class Witness:
         (step,) = steps
         if known is State.NONE:
             self.announced[id_] = "unannounced" not in entry.facts
+            self.types[id_] = EventType(entry.facts["type"])
             self.approvals[id_] = set()
         if entry.did is Did.ANNOUNCED:
             self.announced[id_] = True
         if entry.did is Did.APPROVED:
             self.approvals[id_].add(entry.by.removeprefix("vm:"))
+        if entry.did is Did.COMPLETED and after is not None and self.types[id_].takes_away:
+            assert not set(entry.vms) & {vm.name for vm in after.roster}, "what is taken away has left"
         if step.to is State.STARTED:
             self._check_start(entry, id_, known, before, after, conditions)
         self._step(id_, step)
@@ -146,10 +149,6 @@ def _check_event(scope: Scope, event: Event) -> None:
     else:
         assert tuple(impact.vm for impact in event.impacts) == event.vms
         assert any(impact.state not in SETTLED for impact in event.impacts), "an event without work left is over"
-
-
-def is_legal(state: State, move: Move) -> bool:
-    return (state, move) in MOVES
 
 
 def latest(scope: Scope, now: datetime) -> datetime:
