@@ -82,6 +82,8 @@ async def running_service(settings: Settings, *, environ: Mapping[str, str], tal
     async with AsyncExitStack() as stack:
         directory, store = await stack.enter_async_context(_storage(settings, environ))
         token = local.ensure_token(directory)
+        if local.is_readable_by_others(directory / local.TOKEN_FILE):
+            talk.say(f"Others can read {directory / local.TOKEN_FILE}: close it with chmod 600.")
         listener = stack.enter_context(_bound(settings.operator))
         clock = await _clock(settings, store)
         fleet = await stack.enter_async_context(_fleet(settings, store, clock))

@@ -77,6 +77,17 @@ def test_token_is_for_the_owner_alone_and_nowhere_else(machine: Machine, tmp_pat
     assert not any(token.encode() in content for content in seen)
 
 
+def test_token_that_others_can_read_is_pointed_out(machine: Machine, tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    with machine.up(*data) as first:
+        pass
+    (tmp_path / "data/token").chmod(0o644)
+    with machine.up(*data) as second:
+        pass
+    warning = f"Others can read {tmp_path / 'data/token'}: close it with chmod 600.\n"
+    assert (warning in first.complaints, warning in second.complaints) == (False, True)
+
+
 def test_second_start_goes_on_where_the_first_was(machine: Machine, tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     with machine.up(*data) as first:
