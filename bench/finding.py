@@ -1,6 +1,6 @@
 """What a measurement found, and how people and programs get to read it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -52,11 +52,6 @@ def write_json(
     path.parent.mkdir(parents=True, exist_ok=True)
     written = _Written(quick=quick, machine=machine, findings=findings, broken=broken)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n")
-
-
-def per_second(rates: Sequence[float]) -> list[float]:
-    """Round rates to what is worth reading."""
-    return [round(rate) for rate in rates]
 
 
 def _yes_or_no(met: bool) -> str:

@@ -88,7 +88,7 @@ def _loop(connections: Sequence[socket.socket], in_flight: int, size: int, until
             epoll.register(each.fileno(), select.EPOLLIN)
         for _ in range(in_flight):
             next_to_ask()(QUERY)
-        while now() < until:
+        while not answers or now() < until:
             for number, _ in epoll.poll(1.0, AT_ONCE):
                 answer = receive[number](ROOM)
                 answers += 1

@@ -1,11 +1,11 @@
-"""nginx with a constant answer, the yardstick: one worker, no access log, an answer of the same size as ours."""
+"""nginx with a constant answer, the yardstick: one process, no access log, an answer of the same size as ours."""
 
-import os
 import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.guest import HOST, Answer, ask, connect
 from bench.machine import find_program
@@ -25,7 +25,7 @@ def configuration(directory: Path, port: int, answer: Answer, *, padding: int = 
     return "\n".join(
         [
             "daemon off;",
-            "worker_processes 1;",
+            "master_process off;",
             f'pid "{directory / "nginx.pid"}";',
             f'error_log "{directory / "error.log"}";',
             "events { worker_connections 4096; }",
@@ -44,18 +44,26 @@ def configuration(directory: Path, port: int, answer: Answer, *, padding: int = 
     )
 
 
+class Nginx(NamedTuple):
+    """A running nginx."""
+
+    pid: int
+    port: int
+
+
 @contextmanager
-def serving(directory: Path, answer: Answer) -> Iterator[int]:
-    """Serve an answer like the given one on a port of its own for a while."""
-    plain = _served_size(directory, answer, padding=1)
-    padding = max(1, 1 + answer.size - plain)
-    with _running(directory, answer, padding=padding) as port:
-        yield port
-
-
-def _served_size(directory: Path, answer: Answer, *, padding: int) -> int:
-    with _running(directory, answer, padding=padding) as port:
-        return sample(port).size
+def serving(directory: Path, answer: Answer) -> Iterator[Nginx]:
+    """Serve an answer like the given one, of the same size and with as many headers, on a port of its own."""
+    with _running(directory, answer, padding=1) as draft:
+        lacking = answer.size - sample(draft.port).size
+    with _running(directory, answer, padding=1 + lacking) as nginx:
+        served = sample(nginx.port)
+        if (served.size, len(served.headers)) != (answer.size, len(answer.headers)):
+            raise ValueError(
+                f"nginx answers {served.size} bytes with {len(served.headers)} headers, "
+                f"not {answer.size} with {len(answer.headers)}"
+            )
+        yield nginx
 
 
 def sample(port: int) -> Answer:
@@ -65,19 +73,16 @@ def sample(port: int) -> Answer:
 
 
 @contextmanager
-def _running(directory: Path, answer: Answer, *, padding: int) -> Iterator[int]:
+def _running(directory: Path, answer: Answer, *, padding: int) -> Iterator[Nginx]:
     port = free_port()
     file = directory / "nginx.conf"
     file.write_text(configuration(directory, port, answer, padding=padding), encoding="utf-8")
-    # Started as root, the worker is another user, who has to get into the directory.
-    if os.geteuid() == 0:
-        directory.chmod(0o755)
     process = subprocess.Popen([find_program("nginx"), "-p", directory, "-c", file], stderr=subprocess.DEVNULL)
     try:
         wait_for(lambda: process.poll() is not None or _listens(port), "nginx")
         if process.poll() is not None:
             raise RuntimeError(f"nginx does not start: {(directory / 'error.log').read_text(encoding='utf-8')}")
-        yield port
+        yield Nginx(process.pid, port)
     finally:
         process.terminate()
         process.wait(PATIENCE)

@@ -58,9 +58,13 @@ class Talk:
         try:
             self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
         self._out.close()
+
+    def kill(self) -> None:
+        """End the program at once: nobody wants its answers any more."""
+        self._process.kill()
+        self._process.wait()
 
 
 @contextmanager
@@ -69,6 +73,9 @@ def talking(module: str, task: msgspec.Struct) -> Iterator[Talk]:
     talk = Talk(module, task)
     try:
         yield talk
+    except BaseException:
+        talk.kill()
+        raise
     finally:
         talk.end()
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from bench.process import Talk, cpu_seconds, resident_bytes, talking, wait_for
+from bench.process import Talk, talking, wait_for
 from bench.service import Counted, Look, Made, Ready, Schedule, Task
 
 UNREACHED = 1_000_000_000
@@ -16,6 +16,7 @@ class Served:
 
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
+        self.pid = talk.pid
         self.port = talk.hear(Ready).port
 
     def look(self) -> Counted:
@@ -31,14 +32,6 @@ class Served:
     def wait_until_held(self, number: int) -> None:
         """Return as soon as so many requests are held."""
         wait_for(lambda: self.look().held == number, f"{number} held requests")
-
-    def resident_bytes(self) -> int:
-        """Return how much memory it occupies."""
-        return resident_bytes(self._talk.pid)
-
-    def cpu_seconds(self) -> float:
-        """Return how much processor time it has used."""
-        return cpu_seconds(self._talk.pid)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from statistics import median
 import msgspec
 
 from bench import burst
+from bench.figures import rounded
 from bench.finding import Finding
 from bench.fleets import UPDATE_DOMAINS, Shape, address_of, vm_name
 from bench.process import talking
@@ -42,7 +43,7 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
         measured=f"{median(seconds):.3f} s (worst of {size.rounds}: {max(seconds):.3f} s)",
         target=f"≤ {TARGET_SECONDS:.0f} s",
         met=max(seconds) <= TARGET_SECONDS,
-        figures={"seconds": [round(each, 4) for each in seconds]},
+        figures={"seconds": rounded(seconds, 3)},
         note=(
             "over HTTP on SQLite, a connection and a source address each; every affected VM has to approve, so that "
             "every approval changes the record; from the first request sent to the last answer; production limits"

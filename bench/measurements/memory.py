@@ -6,6 +6,7 @@ from bench.finding import Finding
 from bench.fleets import Shape, address_of
 from bench.guest import ask, connect
 from bench.measurements.callers import LARGE
+from bench.process import resident_bytes
 from bench.served import serving
 from bench.service import Task
 from bench.workplace import Workplace
@@ -29,12 +30,12 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
     fleet = size.fleet
     data = place.kept_fleet(fleet)
     with serving(Task(data=str(place.fleet(EMPTY)))) as served:
-        empty = served.resident_bytes()
+        empty = resident_bytes(served.pid)
     with serving(Task(data=str(data))) as served:
-        started = served.resident_bytes()
+        started = resident_bytes(served.pid)
         place.say(f"    started with {started / 2**20:.0f} MiB, empty {empty / 2**20:.0f} MiB; now every VM asks")
         _let_everyone_ask(served.port, fleet)
-        asked = served.resident_bytes()
+        asked = resident_bytes(served.pid)
         if (answered := served.look().answers[200]) != fleet.vms:
             raise ValueError(f"{answered} of {fleet.vms} VMs were answered")
     each_started, each_asked = ((all_ - empty) / fleet.vms for all_ in (started, asked))

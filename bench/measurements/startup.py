@@ -5,6 +5,7 @@ from statistics import median
 
 import msgspec
 
+from bench.figures import rounded
 from bench.finding import Finding
 from bench.fleets import Shape, address_of
 from bench.guest import ask, connect
@@ -40,7 +41,7 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
         measured=f"{median(seconds):.2f} s (worst of {size.rounds}: {max(seconds):.2f} s)",
         target=f"≤ {TARGET_SECONDS:.0f} s",
         met=max(seconds) <= TARGET_SECONDS,
-        figures={"seconds": [round(each, 3) for each in seconds]},
+        figures={"seconds": rounded(seconds, 3)},
         note="from the start of the Python process to the last VM's first 200; the file was in the page cache",
     )
 

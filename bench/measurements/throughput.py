@@ -5,10 +5,11 @@ from statistics import median
 import msgspec
 
 from bench import nginx, wrk
-from bench.figures import thousands
-from bench.finding import Finding, per_second
+from bench.figures import ratio_of_rounds, rounded, thousands
+from bench.finding import Finding
 from bench.fleets import Shape
-from bench.guest import TARGET
+from bench.guest import TARGET, Answer
+from bench.process import cpu_seconds
 from bench.served import UNREACHED, Served, serving
 from bench.service import Task
 from bench.workplace import Workplace
@@ -29,16 +30,21 @@ FULL = Size()
 QUICK = Size(rounds=1, seconds=1)
 
 
-class Rates(msgspec.Struct):
-    """Answers per second, round by round."""
+class Run(msgspec.Struct, frozen=True):
+    """One run of wrk, and the processor time that the server under test has used meanwhile."""
 
-    ours: list[float] = []
-    theirs: list[float] = []
+    summary: wrk.Summary
+    processor_seconds: float
 
     @property
-    def ratio(self) -> float:
-        """Our median in terms of theirs."""
-        return median(self.ours) / median(self.theirs)
+    def per_second(self) -> float:
+        """Answers per second."""
+        return self.summary.per_second
+
+    @property
+    def microseconds_each(self) -> float:
+        """Processor time per answer in the server."""
+        return self.processor_seconds / self.summary.requests * 1e6
 
 
 def measure(place: Workplace, size: Size = FULL) -> Finding:
@@ -46,50 +52,58 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
     task = Task(data=str(place.fleet(ONE_VM)), requests_per_second=UNREACHED)
     with serving(task) as served:
         answer = nginx.sample(served.port)
-        with nginx.serving(place.empty_directory(), answer) as nginx_port:
-            theirs = nginx.sample(nginx_port)
-            if (theirs.size, len(theirs.headers)) != (answer.size, len(answer.headers)):
-                raise ValueError(f"nginx answers {theirs.size} bytes, Forewarn {answer.size}")
-            rates = _alternate(place, size, served, nginx_port, answer.size)
+        with nginx.serving(place.empty_directory(), answer) as constant:
+            theirs, ours = _alternate(place, size, constant, served, answer.size)
+    return _finding(size, answer, theirs, ours)
+
+
+def _alternate(
+    place: Workplace, size: Size, constant: nginx.Nginx, served: Served, answer_bytes: int
+) -> tuple[list[Run], list[Run]]:
+    theirs: list[Run] = []
+    ours: list[Run] = []
+    before = served.look().answers[200]
+    for number in range(1, size.rounds + 1):
+        theirs.append(_ask(constant.port, constant.pid, size, answer_bytes))
+        ours.append(_ask(served.port, served.pid, size, answer_bytes))
+        place.say(
+            f"    round {number} of {size.rounds}: nginx {thousands(theirs[-1].per_second)}/s, "
+            f"Forewarn {thousands(ours[-1].per_second)}/s"
+        )
+    if served.look().answers[200] - before < sum(run.summary.requests for run in ours):
+        raise ValueError("Forewarn has counted fewer answers than wrk")
+    return theirs, ours
+
+
+def _ask(port: int, pid: int, size: Size, answer_bytes: int) -> Run:
+    before = cpu_seconds(pid)
+    summary = wrk.run(wrk.command(port, connections=size.connections, seconds=size.seconds, target=TARGET))
+    used = cpu_seconds(pid) - before
+    wrk.check(summary, answer_bytes=answer_bytes, connections=size.connections)
+    return Run(summary, used)
+
+
+def _finding(size: Size, answer: Answer, theirs: list[Run], ours: list[Run]) -> Finding:
+    their_rates, our_rates = ([run.per_second for run in runs] for runs in (theirs, ours))
+    their_costs, our_costs = ([run.microseconds_each for run in runs] for runs in (theirs, ours))
+    ratio = ratio_of_rounds(our_rates, their_rates)
     return Finding(
         what="GET/s, one process, one VM, against nginx",
-        measured=f"{rates.ratio:.2f} × nginx ({thousands(median(rates.ours))}/s : {thousands(median(rates.theirs))}/s)",
+        measured=f"{ratio:.2f} × nginx ({thousands(median(our_rates))}/s : {thousands(median(their_rates))}/s)",
         target=f"≥ {TARGET_RATIO} × nginx",
-        met=rates.ratio >= TARGET_RATIO,
+        met=ratio >= TARGET_RATIO,
         figures={
-            "ratio": round(rates.ratio, 3),
-            "forewarn_per_second": per_second(rates.ours),
-            "nginx_per_second": per_second(rates.theirs),
+            "ratio": round(ratio, 3),
+            "forewarn_per_second": rounded(our_rates),
+            "nginx_per_second": rounded(their_rates),
+            "forewarn_processor_microseconds": rounded(our_costs, 2),
+            "nginx_processor_microseconds": rounded(their_costs, 2),
             "answer_bytes": answer.size,
         },
         note=(
-            f"wrk -t1 -c{size.connections} -d{size.seconds}s against both in turn, median of {size.rounds}; answers of "
-            f"{answer.size} bytes with {len(answer.headers)} headers; production limits, but for a rate limit "
-            f"that is on and set so high that it refuses nothing"
+            f"wrk -t1 -c{size.connections} -d{size.seconds}s against both in turn, median of {size.rounds} rounds' "
+            f"ratios; every answer a 200 of {answer.size} bytes with {len(answer.headers)} headers; production limits, "
+            f"the rate limit on but so high that it refuses nothing; processor time per answer: Forewarn "
+            f"{median(our_costs):.1f} µs, nginx {median(their_costs):.1f} µs"
         ),
     )
-
-
-def _alternate(place: Workplace, size: Size, served: Served, nginx_port: int, answer_bytes: int) -> Rates:
-    rates = Rates()
-    before = served.look().answers[200]
-    counted = 0
-    for number in range(1, size.rounds + 1):
-        theirs = _ask(nginx_port, size, answer_bytes)
-        ours = _ask(served.port, size, answer_bytes)
-        rates.theirs.append(theirs.per_second)
-        rates.ours.append(ours.per_second)
-        counted += ours.requests
-        place.say(
-            f"    round {number} of {size.rounds}: nginx {thousands(theirs.per_second)}/s, "
-            f"Forewarn {thousands(ours.per_second)}/s"
-        )
-    if served.look().answers[200] - before < counted:
-        raise ValueError("Forewarn has counted fewer answers than wrk")
-    return rates
-
-
-def _ask(port: int, size: Size, answer_bytes: int) -> wrk.Summary:
-    summary = wrk.run(wrk.command(port, connections=size.connections, seconds=size.seconds, target=TARGET))
-    wrk.check(summary, answer_bytes=answer_bytes, connections=size.connections)
-    return summary

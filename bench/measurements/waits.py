@@ -6,6 +6,7 @@ from statistics import median
 import msgspec
 
 from bench import burst
+from bench.figures import rounded
 from bench.finding import Finding
 from bench.fleets import Shape, address_of, vm_name
 from bench.process import talking
@@ -40,7 +41,7 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
         measured=f"{median(seconds):.3f} s (worst of {size.rounds}: {max(seconds):.3f} s)",
         target=f"≤ {TARGET_SECONDS:.0f} s",
         met=max(seconds) <= TARGET_SECONDS,
-        figures={"seconds": [round(each, 4) for each in seconds]},
+        figures={"seconds": rounded(seconds, 3)},
         note=(
             f"{fleet.scopes} scopes of {fleet.vms_each:,} VMs, one request held per VM; the change is one operator's "
             f"request that makes an event in every scope, saved in SQLite; from that request to the last answer read"

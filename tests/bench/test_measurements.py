@@ -1,0 +1,127 @@
+"""Every measurement runs, on the smallest scale, and the table tells what it found; nothing here looks at speed."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bench import __main__ as command
+from bench import runs
+from bench.finding import Finding
+from bench.fleets import Shape
+from bench.machine import find_program
+from bench.measurements import (
+    MEASUREMENTS,
+    Measurement,
+    approvals,
+    callers,
+    lateness,
+    memory,
+    saves,
+    startup,
+    throughput,
+    waits,
+)
+from bench.workplace import Workplace, workplace
+
+SMALL = Shape(scopes=3, vms_each=2)
+
+TINY: dict[str, Callable[[Workplace], Finding]] = {
+    "throughput": partial(throughput.measure, size=throughput.Size(rounds=1, seconds=1, connections=2)),
+    "callers": partial(callers.measure, size=callers.Size(fleet=SMALL, callers=3, in_flight=2, rounds=1, seconds=0.1)),
+    "memory": partial(memory.measure, size=memory.Size(fleet=SMALL)),
+    "startup": partial(startup.measure, size=startup.Size(fleet=SMALL, rounds=1)),
+    "saves": partial(saves.measure, size=saves.Size(writers=2, vms_each=1, rounds=1, seconds=0.05)),
+    "approvals": partial(approvals.measure, size=approvals.Size(vms=10, rounds=2)),
+    "lateness": partial(lateness.measure, size=lateness.Size(events=2, notice=timedelta(seconds=4))),
+    "waits": partial(waits.measure, size=waits.Size(fleet=SMALL, rounds=1)),
+}
+
+FIGURES: dict[str, set[str]] = {
+    "throughput": {"ratio", "forewarn_per_second", "nginx_per_second", "answer_bytes"},
+    "callers": {"ratio", "ratio_to_few_connections", "many_per_second", "one_per_second", "few_per_second"},
+    "memory": {"bytes_per_vm_started", "bytes_per_vm_asked", "empty_bytes"},
+    "startup": {"seconds"},
+    "saves": {"ratio", "together_per_second", "each_per_second"},
+    "approvals": {"seconds"},
+    "lateness": {"seen_p99_seconds", "journal_p99_seconds"},
+    "waits": {"seconds"},
+}
+
+# Six VMs are lost in the noise of a process's memory, and an event may start within the same millisecond.
+CAN_BE_NOTHING = {"bytes_per_vm_started", "bytes_per_vm_asked", "journal_p99_seconds"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Workplace]:
+    with workplace(tmp_path, say=print) as made:
+        yield made
+
+
+def need(name: str) -> None:
+    """Skip what compares with nginx where it is not installed; `make bench` installs it."""
+    for program in ("nginx", "wrk") if name == "throughput" else ():
+        try:
+            find_program(program)
+        except FileNotFoundError as error:
+            pytest.skip(str(error))
+
+
+def test_every_measurement_is_tried_here() -> None:
+    assert TINY.keys() == FIGURES.keys() == MEASUREMENTS.keys()
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_measurement_finds_its_figures(name: str, place: Workplace) -> None:
+    need(name)
+    finding = TINY[name](place)
+    assert FIGURES[name] <= finding.figures.keys()
+    for figure in FIGURES[name] - CAN_BE_NOTHING:
+        value = finding.figures[figure]
+        assert not isinstance(value, str)
+        assert min(value if isinstance(value, list) else [value]) > 0, figure
+
+
+def finding(what: str) -> Finding:
+    return Finding(what=what, measured="1 s", target="≤ 2 s", met=True, figures={"seconds": [1.0]}, note="as seen")
+
+
+def breaks(_: Workplace) -> Finding:
+    raise ValueError("no such luck")
+
+
+@pytest.fixture
+def two_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {
+        "broken": Measurement(breaks, breaks),
+        "good": Measurement(lambda _: finding("in earnest"), lambda _: finding("quickly")),
+    }
+    for module in (runs, command):
+        monkeypatch.setattr(module, "MEASUREMENTS", made)
+
+
+@pytest.mark.usefixtures("two_measurements")
+def test_one_that_breaks_does_not_stop_the_others(place: Workplace) -> None:
+    found, broken = runs.run_all(["broken", "good"], place)
+    assert (found, broken) == ({"good": finding("in earnest")}, {"broken": "ValueError: no such luck"})
+
+
+@pytest.mark.usefixtures("two_measurements")
+def test_command_writes_what_it_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "some" / "figures.json"
+    status = command.main(["--quick", "--only", "good", "--json", str(path), "--data", str(tmp_path)])
+    written = msgspec.json.decode(path.read_bytes())
+    assert (status, written["quick"], written["broken"]) == (0, True, {})
+    assert written["findings"] == {"good": msgspec.to_builtins(finding("quickly"))}
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in ("quickly", "1 s", "≤ 2 s", "yes", "as seen"))
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "some"]
+
+
+@pytest.mark.usefixtures("two_measurements")
+def test_command_fails_when_something_could_not_be_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status = command.main(["--json", str(tmp_path / "figures.json"), "--data", str(tmp_path)])
+    assert (status, "no such luck" in capsys.readouterr().out) == (1, True)
