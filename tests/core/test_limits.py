@@ -6,13 +6,20 @@ import msgspec
 import pytest
 
 from forewarn.core.approval import approve
-from forewarn.core.change import SCOPE_RESERVE, Draft, derived_id
+from forewarn.core.change import (
+    APPROVAL_RESERVE,
+    EVENT_RESERVE,
+    IMPACT_RESERVE,
+    SCOPE_RESERVE,
+    Draft,
+    derived_id,
+)
 from forewarn.core.conditions import EMULATOR, Conditions
 from forewarn.core.errors import Invalid, Refused, ScopeFull, UnknownEvent
-from forewarn.core.event import EventType, ImpactState, Source, State
+from forewarn.core.event import Approval, EventType, Impact, ImpactState, Source, State
 from forewarn.core.impact import Done, Failed, Retry
 from forewarn.core.inventory import add_vm, change_vm
-from forewarn.core.limits import KEY_LENGTH, RECENT_ITEMS, RECORD_BYTES, TEXT_LENGTH, VMS_PER_SCOPE
+from forewarn.core.limits import KEY_LENGTH, NAME_LENGTH, RECENT_ITEMS, RECORD_BYTES, TEXT_LENGTH, VMS_PER_SCOPE
 from forewarn.core.operations import cancel, hold, release
 from forewarn.core.schedule import events_of, schedule
 from forewarn.core.scope import Answered, ApprovalRule, Ended, Held, Outcome, Scope
@@ -142,6 +149,23 @@ def test_full_recent_and_a_hold_need_no_more_than_is_kept_free_for_them() -> Non
         entries=10**12,
     )
     assert size(full) - size(scope) <= SCOPE_RESERVE
+
+
+def growth(value: msgspec.Struct, **fields: object) -> int:
+    """Return how many bytes a value grows by with these fields."""
+    return len(msgspec.json.encode(msgspec.structs.replace(value, **fields))) - len(msgspec.json.encode(value))
+
+
+def test_each_reserve_holds_what_it_is_for() -> None:
+    vm = a_vm(LONGEST_NAME)
+    event = kept(schedule(a_scope([vm]), an_ask(vm.name), ALWAYS, now=NOW)).events[0]
+    approvals = (Approval(vm=vm.name, at=LATE),) * 10
+    worst = Impact(vm=vm.name, state=ImpactState.UNKNOWN, attempt=99_999, begun_at=LATE, retry_at=LATE, why="w" * 96)
+    done = Impact(vm=vm.name, state=ImpactState.DONE, attempt=99_999, begun_at=LATE)
+    assert growth(event, approvals=approvals) <= 10 * (APPROVAL_RESERVE + len(vm.name))
+    assert growth(event, impacts=(worst,) * 10) <= 10 * (IMPACT_RESERVE + len(vm.name))
+    assert growth(event, impacts=(done,)) + growth(vm, host="h" * NAME_LENGTH) <= IMPACT_RESERVE + len(vm.name)
+    assert growth(event, started_at=LATE, host="h" * NAME_LENGTH) <= EVENT_RESERVE
 
 
 def test_vm_that_would_not_leave_room_is_refused() -> None:
