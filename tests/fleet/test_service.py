@@ -11,7 +11,7 @@ from forewarn.core.conditions import EMULATOR, PRODUCTION, Policy
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType, State
 from forewarn.core.journal import Did
-from forewarn.fleet.errors import AddressTaken, NoSuchEvent, TimeIsReal
+from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchVm, TimeIsReal
 from forewarn.fleet.ledger import LEDGER, manual_start
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
@@ -231,6 +231,30 @@ async def test_asking_again_after_a_lost_answer_makes_nothing_twice() -> None:
         same_id = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
         assert first == again == same_id
         assert len(fleet.replica.scope("web").events) == 1
+
+
+async def test_request_is_answered_again_though_its_vm_has_left() -> None:
+    """The answer to an eviction may be lost, and asked for again when the VM is gone."""
+    spare = scope("spare", vm("spare-0"), vm("spare-1"), low_priority=True)
+    async with running(spare) as fleet:
+        first = await fleet.schedule(ask(EventType.PREEMPT, "spare-0", key="k1"))
+        await fleet.advance(HOUR)
+        assert await fleet.schedule(ask(EventType.PREEMPT, "spare-0", number=2, key="k1")) == first
+        with pytest.raises(NoSuchVm):
+            await fleet.schedule(ask(EventType.PREEMPT, "spare-0", number=3, key="k2"))
+
+
+async def test_scope_for_whose_news_somebody_waits_is_not_silent() -> None:
+    """A held request counts as one that is being made all the time."""
+    async with running(web(), policy=PRODUCTION) as fleet:
+        await asked(fleet)
+        view, news = fleet.replica.view("web"), asyncio.Event()
+        view.wait_for_change(news.set)
+        await fleet.advance(timedelta(days=3))
+        assert fleet.replica.scope("web").enabled
+        view.forget(news.set)
+        await fleet.advance(timedelta(days=3))
+        assert not fleet.replica.scope("web").enabled
 
 
 async def test_journal_is_pruned_to_what_is_to_be_kept() -> None:

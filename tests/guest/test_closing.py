@@ -1,6 +1,7 @@
 """The end: what was asked is answered, then everything is closed."""
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -76,9 +77,7 @@ async def test_nobody_is_let_in_any_more(tmp_path: Path) -> None:
 async def test_whoever_takes_too_long_is_cut_off() -> None:
     """An answer that never comes does not keep the service from ending."""
     store = SlowStore()
-    limits = msgspec.structs.replace(
-        UNLIMITED, shutdown_timeout=msgspec.convert("PT0.1S", type=__import__("datetime").timedelta)
-    )
+    limits = msgspec.structs.replace(UNLIMITED, shutdown_timeout=timedelta(seconds=0.1))
     async with serving(store=store, limits=limits) as house:
         peer = await house.connect()
         await peer.ask()

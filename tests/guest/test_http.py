@@ -2,10 +2,12 @@
 
 import asyncio
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from forewarn.clock import SystemClock
 from forewarn.core.event import EventType
 from forewarn.guest.phases import Phase
 from tests.fleet.stage import ask, until
@@ -47,17 +49,32 @@ async def test_connection_stays_open_and_no_request_id_repeats() -> None:
     assert house.counters.accepted == 1
 
 
-async def test_date_is_renewed_every_second() -> None:
-    """By the fleet's clock, which a test can move."""
+OLDER = request("GET", EVENTS.replace("2020-07-01", "2019-08-01"))
+
+
+@pytest.mark.parametrize("again", [pytest.param(GET, id="repeated"), pytest.param(OLDER, id="another")])
+async def test_date_is_that_of_the_fleets_clock(again: bytes) -> None:
+    """A manual clock has moved as soon as it is told to; whoever asks next reads it."""
     async with serving() as house:
         peer = await house.connect()
-        first = await peer.ask()
+        first = await peer.ask(GET)
         house.fleet.clock.set(house.fleet.clock.now().replace(minute=7))  # type: ignore[attr-defined] # it is manual
-        second = await peer.ask()
+        second = await peer.ask(again)
+    dates = [answer.headers["date"] for answer in (first, second)]
+    assert dates == ["Mon, 02 Mar 2026 10:00:00 GMT", "Mon, 02 Mar 2026 10:07:00 GMT"]
+
+
+async def test_date_of_real_time_is_renewed_as_the_second_begins() -> None:
+    """By the beat of the server, and not for every request."""
+    async with serving(clock=SystemClock()) as house:
+        peer = await house.connect()
+        await peer.ask()
+        house.server._desk.letterhead.renew(datetime(2020, 1, 1, tzinfo=UTC))
+        stale = await peer.ask()
         house.pass_seconds(1)
-        third = await peer.ask()
-    dates = [answer.headers["date"] for answer in (first, second, third)]
-    assert dates == [*["Mon, 02 Mar 2026 10:00:00 GMT"] * 2, "Mon, 02 Mar 2026 10:07:00 GMT"]
+        renewed = await peer.ask()
+    assert stale.headers["date"] == "Wed, 01 Jan 2020 00:00:00 GMT"
+    assert renewed.headers["date"] != stale.headers["date"]
 
 
 async def test_connection_close_is_answered_with_the_same() -> None:

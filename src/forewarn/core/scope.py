@@ -136,6 +136,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         wanted = id_.upper()
         return any(ended.id == wanted for ended in self.ended)
 
+    def has_answered(self, key: str) -> bool:
+        """Tell whether a request of this key was answered and is still known."""
+        return any(answered.key == key for answered in self.answered)
+
     def traits_of(self, vm: Vm) -> Traits:
         """Return what holds for the VM: its own, else its scope's."""
         return vm.traits.over(self.traits)

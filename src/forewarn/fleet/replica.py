@@ -43,6 +43,11 @@ class View:
             self._waiters = {}
         self._waiters[callback] = None
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anybody waits for the next document: a VM of the scope is there and listens."""
+        return bool(self._waiters)
+
     def forget(self, callback: Callable[[], None]) -> None:
         """Do not call back after all."""
         if self._waiters is not None:

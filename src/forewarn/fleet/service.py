@@ -24,7 +24,7 @@ from forewarn.core.scope import Scope
 from forewarn.fleet import ledger as book
 from forewarn.fleet.clockwork import Clockwork
 from forewarn.fleet.enabling import Enabling, new_epoch
-from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchScope, NotSaved, ScopeExists
+from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchScope, NoSuchVm, NotSaved, ScopeExists
 from forewarn.fleet.impacts import Impacts
 from forewarn.fleet.keeper import LedgerKeeper
 from forewarn.fleet.ledger import LEDGER
@@ -200,7 +200,7 @@ class Fleet:
 
     async def schedule(self, ask: Ask) -> tuple[tuple[str, str], ...]:
         """Make the events of a request, in all scopes of its VMs or in none. Returns pairs of scope and event."""
-        asks = self._by_scope(ask)
+        asks = self._by_scope(ask) | self._answered(ask)
         for scope, part in asks.items():
             schedule(self.replica.scope(scope), part, self.conditions, now=self.clock.now())
         made = await asyncio.gather(*(self._schedule(scope, part) for scope, part in asks.items()))
@@ -209,9 +209,20 @@ class Fleet:
     def _by_scope(self, ask: Ask) -> dict[str, Ask]:
         names: dict[str, list[str]] = {}
         for name in ask.vms:
-            view, vm = self.replica.find(name)
-            names.setdefault(view.id, []).append(vm.name)
+            try:
+                view, vm = self.replica.find(name)
+            except NoSuchVm:
+                if not self._answered(ask):
+                    raise
+            else:
+                names.setdefault(view.id, []).append(vm.name)
         return {scope: msgspec.structs.replace(ask, vms=tuple(vms)) for scope, vms in names.items()}
+
+    def _answered(self, ask: Ask) -> dict[str, Ask]:
+        """Return the scopes that have answered a request of this key; its VMs may have left them since."""
+        if ask.key is None:
+            return {}
+        return {view.id: ask for view in self.replica.views() if view.scope and view.scope.has_answered(ask.key)}
 
     async def _schedule(self, scope: str, ask: Ask) -> tuple[str, ...]:
         return await self.apply(scope, lambda value: schedule(value, ask, self.conditions, now=self.clock.now()))
@@ -272,6 +283,8 @@ class Fleet:
     async def _ticked(self, id_: str) -> bool:
         view = self.replica.view_ever(id_)
         now = self.clock.now()
+        if view.is_awaited:
+            view.seen_at = now
         try:
             await self.apply(id_, lambda scope: tick(scope, self.conditions, now=now, seen_at=view.seen_at))
         except NoSuchScope:

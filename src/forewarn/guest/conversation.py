@@ -79,7 +79,10 @@ class Conversation:
         if self._noted_at != beats:
             if desk.note_request(view) is not None:
                 return None
-            self._noted_at = beats if desk.is_time_real else 0
+            self._noted_at = beats
+            if not desk.is_time_real:
+                self._noted_at = 0
+                desk.renew_date()
         tally.requests += 1
         desk.counters.answers[ready.status] += 1
         return ready.render(desk.letterhead, KEPT_OPEN)
@@ -117,6 +120,8 @@ class Conversation:
         answer = self._refused(reply) if isinstance(reply, Refusal) else reply
         if self._desk.is_closing:
             self._connection_line = CLOSED
+        if not self._desk.is_time_real:
+            self._desk.renew_date()
         self.is_over = self._connection_line is CLOSED
         self._desk.counters.answers[answer.status] += 1
         self._send(answer.render(self._desk.letterhead, self._connection_line))

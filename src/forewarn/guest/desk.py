@@ -57,7 +57,7 @@ class Desk:
         self._clock = fleet.clock
         self.note_request = fleet.note_request
         self.is_time_real = isinstance(fleet.clock, SystemClock)
-        """Whether to note a request once a second is enough: a manual clock can move by days between two beats."""
+        """Whether to look at the clock once a second is enough: a manual one can move by days between two beats."""
         self.limits = limits
         self.counters = counters
         self.letterhead = Letterhead(fleet.clock.now())
@@ -95,12 +95,16 @@ class Desk:
     def beat(self) -> None:
         """Let a second pass: renew the date, and see to those who have waited too long."""
         self.beats += 1
-        self.letterhead.renew(self._clock.now())
+        self.renew_date()
         self.tallies.forget(self.beats)
         if self.beats % NOTE_HELD_EVERY == 0:
             self.held.note()
         for connection in [one for one in self.connections if self.beats - one.since > one.patience]:
             connection.expire()
+
+    def renew_date(self) -> None:
+        """Have the answers to come bear the present date."""
+        self.letterhead.renew(self._clock.now())
 
     def close(self) -> None:
         """Answer what is held or delayed, and let every connection end with its present answer."""

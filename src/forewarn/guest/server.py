@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+from forewarn.clock import SystemClock
 from forewarn.fleet.service import Fleet
 from forewarn.guest.callers import ByAddress, Door, OneVm
 from forewarn.guest.connection import Connection
@@ -17,8 +18,8 @@ from forewarn.guest.desk import Desk
 from forewarn.guest.limits import Limits
 
 ACCEPT_QUEUE = 1024
-HEARTBEAT = 1.0
-"""Seconds from one look at the clock and at slow peers to the next. One timer serves all connections."""
+SHORTEST_BEAT = 0.5
+"""A timer that rings a little early must not make two beats of one, in seconds."""
 
 
 class GuestServer:
@@ -101,11 +102,17 @@ class GuestServer:
 
     def _begin_to_beat(self) -> None:
         if self._heart is None:
-            self._heart = asyncio.get_running_loop().call_later(HEARTBEAT, self._beat)
+            self._set_heart()
 
     def _beat(self) -> None:
-        self._heart = asyncio.get_running_loop().call_later(HEARTBEAT, self._beat)
+        self._set_heart()
         self._desk.beat()
+
+    def _set_heart(self) -> None:
+        """Look at the clock and at slow peers once a second, for all connections together, as the second begins."""
+        left = 1 - SystemClock().now().microsecond / 1_000_000
+        delay = left if left >= SHORTEST_BEAT else left + 1
+        self._heart = asyncio.get_running_loop().call_later(delay, self._beat)
 
 
 def _bound_to(interface: str, host: str, port: int) -> socket.socket:
