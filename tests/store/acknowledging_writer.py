@@ -6,12 +6,15 @@ Arguments: directory, how many saves, `one-by-one` or `at-once`, and the value o
 import asyncio
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
+from forewarn.core.journal import Did, Entry
 from forewarn.store import database
 from forewarn.store.port import Key, Kind, Store
 from forewarn.store.sqlite import SqliteStore
-from forewarn.testing.store_contract import entries
+
+ENTRY = Entry(n=1, at=datetime(2026, 3, 1, 12, 0, tzinfo=UTC), did=Did.SCHEDULED, by="operator")
 
 
 def value_of(number: int) -> str:
@@ -26,7 +29,7 @@ def acknowledgement_of(number: int) -> str:
 
 async def save(store: Store, number: int) -> None:
     key = Key(Kind.SCOPE, f"scope-{number}")
-    await store.save(key, value_of(number).encode(), entries(2), expected=None)
+    await store.save(key, value_of(number).encode(), [ENTRY], expected=None)
     os.write(sys.stdout.fileno(), f"{acknowledgement_of(number)}\n".encode())
 
 

@@ -7,14 +7,14 @@ journal entries, from which anyone can tell which number was the last to be save
 import asyncio
 import os
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from forewarn.core.journal import Entry
+from forewarn.core.journal import Did, Entry
 from forewarn.store.port import JournalQuery, Key, Kind, Store
 from forewarn.store.sqlite import SqliteStore
-from forewarn.testing.store_contract import NOON, entry, whole_journal
 
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 KEYS = [Key(Kind.SCOPE, f"scope-{n}") for n in range(6)]
 
 
@@ -25,12 +25,16 @@ def value_of(key: Key, number: int) -> bytes | None:
 
 def entries_of(number: int) -> list[Entry]:
     """Return the entries that the save with this number brings."""
-    return [entry(n, at=NOON + timedelta(seconds=number)) for n in (2 * number - 1, 2 * number)]
+    at = NOON + timedelta(seconds=number)
+    return [Entry(n=n, at=at, did=Did.SCHEDULED, by="operator") for n in (2 * number - 1, 2 * number)]
 
 
 async def last_number(store: Store, key: Key) -> int:
     """Return the number of the last save of a key, as the journal tells it."""
-    return len(await whole_journal(store, JournalQuery(key=key))) // 2
+    last = after = 0
+    while rows := await store.journal(JournalQuery(key=key, after=after)):
+        last, after = rows[-1].entry.n // 2, rows[-1].position
+    return last
 
 
 async def write_for_ever(store: Store, key: Key) -> None:

@@ -4,13 +4,14 @@ import asyncio
 import resource
 import sqlite3
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from forewarn.store import database
+from forewarn.store import database, sqlite
 from forewarn.store.port import JournalQuery, Key, Kind, Record, StoreFailed, StoreFull, StoreInUse
 from forewarn.store.sqlite import SqliteStore
 from forewarn.store.writing import Outcome, Save
@@ -168,19 +169,40 @@ async def test_full_disk_refuses_a_new_store_and_leaves_room_for_a_later_one(tmp
         await store.aclose()
 
 
+@contextmanager
+def files_limited_to(size: int) -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 async def test_refusal_of_the_system_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     revision = await store.save(WEB, b"before", entries(1), expected=None)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    try:
-        with pytest.raises(StoreFailed) as refusal:
-            await store.save(WEB, bytes(300_000), entries(1, first=2), expected=revision)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with files_limited_to(100_000), pytest.raises(StoreFailed) as refusal:
+        await store.save(WEB, bytes(300_000), entries(1, first=2), expected=revision)
     assert (refusal.value.path, refusal.value.reason) == (tmp_path / "forewarn.db", "disk I/O error")
     assert await store.load(WEB) == Record(WEB, b"before", revision)
     await store.save(WEB, bytes(300_000), entries(1, first=2), expected=revision)
+    await store.aclose()
+    assert_sound(tmp_path)
+
+
+async def test_commit_that_fails_saves_nothing_of_its_group(tmp_path: Path) -> None:
+    """The first few would have fitted alone; but what the disk has of a failed commit, nobody knows."""
+    store = await SqliteStore.open(tmp_path)
+    keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(10)]
+    with files_limited_to(300_000):
+        results = await asyncio.gather(
+            *(store.save(key, bytes(50_000), entries(1), expected=None) for key in keys), return_exceptions=True
+        )
+    assert [type(result) for result in results] == [StoreFailed] * 10
+    assert [await store.load(key) for key in keys] == [None] * 10
+    assert await whole_journal(store) == []
+    await asyncio.gather(*(store.save(key, bytes(50_000), entries(1), expected=None) for key in keys))
     await store.aclose()
     assert_sound(tmp_path)
 
@@ -261,6 +283,27 @@ async def test_large_saves_are_not_gathered_without_bound(store: SqliteStore, mo
     assert batches == [24, 16]
 
 
+async def test_closing_waits_for_saves_whose_transaction_has_not_begun(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path)
+    keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(10)]
+    with closing(sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        saves: list[asyncio.Task[int]] = []
+        for wave in (keys[:1], keys[1:]):
+            saves += [asyncio.create_task(store.save(key, b"value", entries(1), expected=None)) for key in wave]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        ending = asyncio.create_task(store.aclose())
+        for _ in range(20):
+            await asyncio.to_thread(lambda: None)
+        assert not ending.done()
+        other.execute("ROLLBACK")
+    async with asyncio.timeout(GUARD_SECONDS):
+        await asyncio.gather(*saves)
+        await ending
+    assert_sound(tmp_path)
+
+
 async def test_unforeseen_error_reaches_every_caller_and_the_store_goes_on(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,12 +319,25 @@ async def test_unforeseen_error_reaches_every_caller_and_the_store_goes_on(
     await store.save(WEB, b"value", [], expected=None)
 
 
-async def test_opening_that_was_given_up_leaves_the_directory_free(tmp_path: Path) -> None:
+async def test_opening_that_was_given_up_leaves_the_directory_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = threading.Event()
+    open_parts = sqlite._Parts.open
+
+    def open_and_tell(directory: Path) -> sqlite._Parts:
+        try:
+            return open_parts(directory)
+        finally:
+            opened.set()
+
+    monkeypatch.setattr(sqlite._Parts, "open", open_and_tell)
     opening = asyncio.create_task(SqliteStore.open(tmp_path))
     await asyncio.sleep(0)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
+    await asyncio.to_thread(opened.wait)
     async with asyncio.timeout(GUARD_SECONDS):
         store = await open_when_free(tmp_path)
     await store.aclose()
