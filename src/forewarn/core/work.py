@@ -100,9 +100,7 @@ def resolve(
     if not stuck:
         raise IllegalMove(event.id, f"{event.state.value} with nothing failed or unknown", "be resolved")
     for impact in stuck:
-        current = draft.scope.find_event(event.id)
-        if current is None:
-            break
+        current = draft.scope.event(event.id)
         if done:
             _note_done(draft, current, impact, Done(), by=by, why=why)
         else:
@@ -121,9 +119,7 @@ def _note_done(draft: Draft, event: Event, impact: Impact, outcome: Done, *, by:
     draft.put_impact(event, impact.turned(ImpactState.DONE))
     took = seconds(draft.now - (impact.begun_at or draft.now))
     draft.note(Did.IMPACT_DONE, by=by, why=why, event=event, vms=(impact.vm,), took=took)
-    vm = draft.scope.roster.find(impact.vm)
-    if vm is None:
-        return
+    vm = draft.scope.vm(impact.vm)
     if event.type.takes_away:
         leave(draft, vm, by=by, why=f"{event.type.value} {event.id}")
     elif outcome.host is not None and outcome.host != vm.host:
