@@ -1,9 +1,12 @@
 """The memory store keeps the contract."""
 
+import asyncio
+
 import pytest
 
 from forewarn.store.memory import MemoryStore
-from forewarn.testing.store_contract import OpenStore, StoreContract
+from forewarn.store.port import Record
+from forewarn.testing.store_contract import WEB, OpenStore, StoreContract
 
 
 class TestMemoryStore(StoreContract):
@@ -13,3 +16,13 @@ class TestMemoryStore(StoreContract):
             return MemoryStore()
 
         return open_empty
+
+
+async def test_others_run_while_the_memory_store_is_asked() -> None:
+    """As with a store that really stores: code that forgets this must not pass its tests here."""
+    store = MemoryStore()
+    saving = asyncio.create_task(store.save(WEB, b"value", [], expected=None))
+    loading = asyncio.create_task(store.load(WEB))
+    await asyncio.sleep(0)
+    assert (saving.done(), loading.done()) == (False, False)
+    assert await loading == Record(WEB, b"value", await saving)
