@@ -489,6 +489,7 @@ def one_of(items: Iterable[T], pick: int) -> T:
     return listed[pick % len(listed)]
 
 
+@pytest.mark.timeout(900)  # a failure takes minutes to be made small
 def test_no_random_life_breaks_a_rule() -> None:
     run_state_machine_as_test(Lives, settings=settings(max_examples=100, stateful_step_count=50, print_blob=True))
 
