@@ -30,18 +30,19 @@ class NeedsApproval(Hold, frozen=True, tag="needs-approval"):
 
     def __str__(self) -> str:
         if self.rule is ApprovalRule.ANY:
-            return "needs the approval of any VM of the scope"
-        return f"needs the approval of {', '.join(self.vms)}"
+            return "or earlier, if any VM of the scope approves"
+        return f"or earlier, if {', '.join(self.vms)} approve{'s' if len(self.vms) == 1 else ''}"
 
 
 class DomainBusy(Hold, frozen=True, tag="domain-busy"):
     """Another update domain of the scope has its turn."""
 
     update_domain: int
-    event: str
+    events: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"update domain {self.update_domain} has its turn: event {self.event}"
+        which = "event" if len(self.events) == 1 else "events"
+        return f"update domain {self.update_domain} has its turn: {which} {', '.join(self.events)}"
 
 
 class HeldByOperator(Hold, frozen=True, tag="held"):
@@ -93,11 +94,15 @@ def waits_for_others(scope: Scope, event: Event, conditions: Conditions) -> tupl
     """Return what other events and operators say. Only planned maintenance waits for these."""
     if not event.is_planned:
         return ()
-    busy = tuple(
-        DomainBusy(update_domain=other.update_domain, event=other.id)
+    ahead = [
+        other
         for other in scope.events
         if other.state is State.STARTED and other.is_planned and other.update_domain != event.update_domain
-    )
+    ]
+    busy = [
+        DomainBusy(update_domain=domain, events=tuple(other.id for other in ahead if other.update_domain == domain))
+        for domain in sorted({other.update_domain for other in ahead})
+    ]
     held = tuple(
         HeldByOperator(held=held, whole_fleet=whole)
         for held, whole in ((conditions.held, True), (scope.held, False))
