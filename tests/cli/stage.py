@@ -2,11 +2,13 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,22 @@ class Machine:
             timeout=GUARD,
             check=False,
         )
+
+    def run_on_terminal(self, *arguments: str, columns: int) -> list[str]:
+        """Run a command that must succeed on a terminal of this width; return the lines that are seen there."""
+        main, other = pty.openpty()
+        termios.tcsetwinsize(other, (24, columns))
+        process = subprocess.Popen(
+            [PROGRAM, *arguments], cwd=self.home, env=self.environment, stdin=other, stdout=other, stderr=other
+        )
+        os.close(other)
+        seen = b""
+        # A terminal whose last program has gone is an error to read from.
+        with os.fdopen(main, "rb", buffering=0) as terminal, suppress(OSError):
+            while said := terminal.read(65_536):
+                seen += said
+        assert process.wait(GUARD) == 0, seen
+        return seen.decode().splitlines()
 
     def told(self, *arguments: str, **environment: str) -> Any:
         """Run a command that must succeed, and return what it says as JSON."""

@@ -86,7 +86,7 @@ def test_event_is_scheduled_listed_and_runs_its_course(shop: Shop) -> None:
     assert header == ["EVENT", "STATUS", "TYPE", "SCOPE", "VMS", "NOT BEFORE", "WAITS FOR"]
     assert GUID.fullmatch(line[0])
     assert line[1:5] == ["Scheduled", "Reboot", "batch", vm]
-    assert line[6] == f"not before {line[5]}; needs the approval of any VM of the scope"
+    assert line[6] == f"not before {line[5]}; or earlier, if any VM of the scope approves"
     listed = shop.run("event", "list", "--vm", vm).stdout.splitlines()
     assert [re.split(r"  +", each) for each in listed] == [header, line]
     (event,) = shop.told("event", "list", "--vm", vm)
@@ -95,6 +95,28 @@ def test_event_is_scheduled_listed_and_runs_its_course(shop: Shop) -> None:
     assert shop.run("event", "list", "--vm", vm).stdout.splitlines()[1].endswith(f"{vm} begun")
     shop.told("clock", "advance", "1m")
     assert shop.told("event", "list", "--vm", vm) == []
+
+
+@pytest.mark.parametrize("columns", [40, 80, 100, 120, 200])
+def test_narrow_terminal_cuts_no_id_and_no_url(shop: Shop, columns: int) -> None:
+    (made,) = shop.told("event", "schedule", "Reboot", "web-1", "--in", "20m")["made"]
+    events = shop.run_on_terminal("event", "list", "--scope", "web", columns=columns)
+    (event,) = (line for line in events if made["id"] in line)
+    (explanation,) = {"; ".join(event["explain"]) for event in shop.told("event", "list") if event["id"] == made["id"]}
+    assert "web-1" in event
+    below = "" if columns == 200 else " ".join(events[events.index(event) + 1 :])
+    assert explanation in " ".join(f"{event} {below}".split())
+    vms = shop.run_on_terminal("vm", "list", "--scope", "web", columns=columns)
+    for vm in ("web-0", "web-1"):
+        assert [line.split()[-1] for line in vms if line.startswith(vm)] == [shop.service.guest_urls[f"web/{vm}"]]
+    if columns >= 80:
+        assert max(map(len, events + vms)) <= columns
+
+
+def test_columns_that_a_narrow_terminal_leaves_out_are_named(shop: Shop) -> None:
+    vms = shop.run_on_terminal("vm", "list", "--scope", "web", columns=80)
+    assert vms[0].split() == ["VM", "SCOPE", "HOST", "UPDATE", "DOMAIN", "ADDRESS", "GUEST", "URL"]
+    assert vms[-1] == "Too narrow for KIND, FAULT DOMAIN, PRIORITY: -o json shows everything."
 
 
 @pytest.mark.parametrize("type_", ["Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"])

@@ -8,8 +8,9 @@ import typer
 
 from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
-from forewarn.cli.output import Output, moment_text, say, write_json, write_table
+from forewarn.cli.output import Output, moment_text, say, write_json
 from forewarn.cli.reaching import Asked, asks_service, complete_vms
+from forewarn.cli.tables import Column, write_table
 from forewarn.core.duration import duration_text, parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType, Source
@@ -81,7 +82,15 @@ def list_events(
 
 def _write_events(events: Iterable[v1.Event]) -> None:
     write_table(
-        ("EVENT", "STATUS", "TYPE", "SCOPE", "VMS", "NOT BEFORE", "WAITS FOR"),
+        (
+            Column("EVENT"),
+            Column("STATUS"),
+            Column("TYPE"),
+            Column("SCOPE", spare=1),
+            Column("VMS", most=32),
+            Column("NOT BEFORE", spare=2),
+            Column("WAITS FOR", goes_below=True),
+        ),
         (
             (
                 event.id,

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
-from forewarn.cli.output import Output, write_json, write_table
+from forewarn.cli.output import Output, write_json
 from forewarn.cli.reaching import Asked, asks_service
+from forewarn.cli.tables import Column, write_table
 
 app = typer.Typer(no_args_is_help=True, help="Virtual machines.")
 
@@ -22,7 +23,17 @@ def list_vms(
         write_json(list(vms))
         return
     write_table(
-        ("VM", "SCOPE", "KIND", "HOST", "UPDATE DOMAIN", "FAULT DOMAIN", "PRIORITY", "ADDRESS", "GUEST URL"),
+        (
+            Column("VM"),
+            Column("SCOPE"),
+            Column("KIND", spare=4),
+            Column("HOST", spare=1),
+            Column("UPDATE DOMAIN", spare=2),
+            Column("FAULT DOMAIN", spare=6),
+            Column("PRIORITY", spare=5),
+            Column("ADDRESS", spare=3),
+            Column("GUEST URL"),
+        ),
         (
             (
                 vm.name,

@@ -10,7 +10,8 @@ import msgspec
 
 from forewarn.api.local import TOKEN_FILE
 from forewarn.api.v1 import Vm
-from forewarn.cli.output import Output, say, write, write_table
+from forewarn.cli.output import Output, say, write
+from forewarn.cli.tables import Column, write_table
 from forewarn.compose import Running
 from forewarn.core.scope import ScopeKind
 from forewarn.fleet.errors import AmbiguousVm
@@ -68,7 +69,14 @@ def _ready(running: Running, lines: tuple[str, ...]) -> Ready:
 
 def _write_vms(vms: Sequence[Vm], count: int) -> None:
     write_table(
-        ("VM", "SCOPE", "KIND", "HOST", "UPDATE DOMAIN", "GUEST URL"),
+        (
+            Column("VM"),
+            Column("SCOPE"),
+            Column("KIND", spare=3),
+            Column("HOST", spare=1),
+            Column("UPDATE DOMAIN", spare=2),
+            Column("GUEST URL"),
+        ),
         ((vm.name, vm.scope, vm.kind.value, vm.host or "", str(vm.update_domain), vm.guest_url or "") for vm in vms),
     )
     if count > len(vms):

@@ -1,0 +1,92 @@
+"""Tables for people. What is to be copied, an id or a URL, is never cut: a narrow terminal gets fewer columns."""
+
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
+from typing import NamedTuple
+
+from forewarn.cli.output import say, write
+
+GAP = "  "
+LEAST_LEFT = 40
+"""A column that can go below does so rather than be narrower than this."""
+
+
+class Column(NamedTuple):
+    """A column, and what may happen to it where the terminal is narrow. If nothing is said here, nothing happens."""
+
+    title: str
+    spare: int = 0
+    """It can be left out; the column with the highest number goes first."""
+    most: int | None = None
+    """A longer cell goes on in the next line."""
+    goes_below: bool = False
+    """Its cells fold into the width that is left, or each has indented lines of its own. One column can, the last."""
+
+
+Row = Sequence[str]
+
+
+def write_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
+    """Write the result for people: fitted on a terminal, every row whole in one line where a program may read it."""
+    if sys.stdout.isatty():
+        _write_fitted(columns, list(rows), shutil.get_terminal_size().columns)
+        return
+    lines = [[column.title for column in columns], *rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    for line in lines:
+        write(_joined(line, widths))
+
+
+def _write_fitted(columns: Sequence[Column], rows: list[Row], width: int) -> None:
+    shown = list(range(len(columns)))
+    below: int | None = None
+    while _width(columns, rows, shown) > width:
+        if below is None and columns[shown[-1]].goes_below:
+            below = shown.pop()
+        elif any(columns[n].spare for n in shown):
+            shown.remove(max(shown, key=lambda n: columns[n].spare))
+        else:
+            break
+    for line in _lines(columns, rows, shown, below, width):
+        write(line)
+    if missing := [column.title for n, column in enumerate(columns) if n not in shown and n != below]:
+        say(f"Too narrow for {', '.join(missing)}: -o json shows everything.")
+
+
+def _lines(
+    columns: Sequence[Column], rows: list[Row], shown: list[int], below: int | None, width: int
+) -> Iterator[str]:
+    widths = [_cell_width(columns[n], [row[n] for row in rows]) for n in shown]
+    if columns[shown[-1]].goes_below:
+        longest = max(len(row[shown[-1]]) for row in [*rows, [column.title for column in columns]])
+        widths[-1] = min(longest, width - sum(widths[:-1]) - len(GAP) * len(widths[:-1]))
+    yield _joined([columns[n].title for n in shown], widths)
+    yield _joined(["─" * each for each in widths], widths)
+    for row in rows:
+        folded = [wrap(row[n], each) if _folds(columns[n]) else [row[n]] for n, each in zip(shown, widths, strict=True)]
+        for number in range(max(map(len, folded))):
+            yield _joined([cell[number] if number < len(cell) else "" for cell in folded], widths)
+        if below is not None:
+            yield from wrap(row[below], max(width, LEAST_LEFT), initial_indent=GAP, subsequent_indent=GAP)
+
+
+def _width(columns: Sequence[Column], rows: list[Row], shown: list[int]) -> int:
+    """Return the width without which something would be cut, or squeezed."""
+    widths = [_cell_width(columns[n], [row[n] for row in rows]) for n in shown]
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _cell_width(column: Column, cells: list[str]) -> int:
+    natural = max(map(len, [column.title, *cells]))
+    most = LEAST_LEFT if column.goes_below else column.most
+    return natural if most is None else min(natural, most)
+
+
+def _folds(column: Column) -> bool:
+    return column.goes_below or column.most is not None
+
+
+def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return GAP.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
