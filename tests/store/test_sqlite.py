@@ -234,6 +234,24 @@ async def test_another_program_that_keeps_the_file_is_reported(tmp_path: Path, m
     await store.aclose()
 
 
+async def test_batch_waits_once_for_a_program_that_keeps_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no save's fault, so none is tried again alone: 64 of them would keep the writer busy for minutes."""
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)
+    store = await SqliteStore.open(tmp_path)
+    statements: list[str] = []
+    store._parts.writer._connection.set_trace_callback(statements.append)
+    saves = [Save(Key(Kind.SCOPE, f"scope-{n}"), b"value", (), None) for n in range(64)]
+    with closing(sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        outcomes = store._parts.writer.commit(saves)
+        other.execute("ROLLBACK")
+    assert [getattr(outcome, "reason", None) for outcome in outcomes] == ["database is locked"] * 64
+    assert len(statements) <= 1, statements
+    await store.aclose()
+
+
 async def test_saves_asked_for_at_once_are_one_transaction(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = count_batches(store, monkeypatch)
     keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(64)]

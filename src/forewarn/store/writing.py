@@ -41,6 +41,10 @@ def prepare_lines(entries: Sequence[Entry]) -> tuple[Line, ...]:
 
 Outcome = Record | Deleted | StoreError
 
+FAULTS_OF_A_SAVE = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_NOMEM})
+"""Errors that come of what one save holds. Any other would meet each of them again, and a foreign lock only after its
+whole time of waiting."""
+
 
 class _Counters(NamedTuple):
     revision: int
@@ -66,7 +70,8 @@ class Writer:
             with transaction(self._connection):
                 outcomes, counters = self._apply(saves)
         except sqlite3.Error as error:
-            if outcomes or len(saves) == 1:  # all was written but could not be committed, or there is only one to blame
+            # All was written but could not be committed, or there is only one to blame, or it is nobody's fault.
+            if outcomes or len(saves) == 1 or getattr(error, "sqlite_errorcode", None) not in FAULTS_OF_A_SAVE:
                 return [self._failure(error) for _ in saves]
             # One of them may be the reason, such as a large one on a disk that is nearly full: let it fail alone.
             return [outcome for save in saves for outcome in self.commit([save])]
