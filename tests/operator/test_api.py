@@ -69,6 +69,34 @@ async def test_vms_come_in_pages_and_in_the_order_in_which_people_count() -> Non
             assert seen == expected
 
 
+async def test_time_that_has_passed_is_refused() -> None:
+    async with stage() as service:
+        body = {"type": "Freeze", "vms": ["db-0"], "not_before": "2026-03-02T09:58:59Z"}
+        refused = await service.ask("POST", "/v1/events", body)
+        open_events = await service.client(lambda api: list(api.events()))
+    assert (refused.status, refused.code, open_events) == (422, "invalid", [])
+    assert refused.json["error"]["message"] == (
+        "not_before 2026-03-02 09:58:59Z is in the past: the service's clock says 2026-03-02 10:00:00Z; "
+        "to start at once, give a notice of 0s"
+    )
+
+
+async def test_time_that_has_just_passed_means_at_once() -> None:
+    async with stage() as service:
+        body = {"type": "Freeze", "vms": ["db-0"], "not_before": "2026-03-02T09:59:00Z"}
+        made = (await service.ask("POST", "/v1/events", body)).json
+    assert [(event["not_before"], event["status"]) for event in made["events"]] == [("2026-03-02T10:00:00Z", "Started")]
+
+
+async def test_repeated_request_is_answered_when_its_time_has_passed() -> None:
+    async with stage() as service:
+        body = {"type": "Freeze", "vms": ["db-0"], "not_before": "2026-03-02T10:20:00Z"}
+        first = await service.ask("POST", "/v1/events", body, Idempotency_Key="k1")
+        await service.client(lambda api: api.advance("3h"))
+        again = await service.ask("POST", "/v1/events", body, Idempotency_Key="k1")
+    assert (again.status, again.json["made"]) == (201, first.json["made"])
+
+
 async def test_page_goes_on_behind_a_vm_that_has_gone() -> None:
     async with stage(fleet_file=MANY) as service:
         page = (await service.ask("GET", "/v1/vms?after=s10/vm-4x&limit=2")).json

@@ -36,6 +36,9 @@ OPERATOR = "operator"
 LAST_MOMENT = datetime(9000, 1, 1, tzinfo=UTC)
 """Beyond this a manual clock is not moved: far enough for anybody, and no sum of times can fall off the calendar."""
 
+JUST_NOW = timedelta(seconds=60)
+"""A time that has passed by no more than this was the present when it was said, and means at once."""
+
 Limit = Annotated[int, QueryParameter(ge=1, le=v1.LARGEST_PAGE, description="How many at most.")]
 After = Annotated[str, QueryParameter(max_length=512, description="`next` of the page before.")]
 OnlyScope = Annotated[str | None, QueryParameter(name="scope", max_length=128, description="Of this scope only.")]
@@ -112,7 +115,9 @@ class EventController(Controller):
     async def schedule(self, state: Backstage, data: JSONBody[v1.ScheduleEvents], key: Key = None) -> v1.Scheduled:
         """Make events for VMs: one per scope, update domain and host; in all of the scopes or in none."""
         fleet = state.fleet
-        made = await fleet.schedule(_ask(data, id_=fleet.new_id(), key=key))
+        ask = _ask(data, id_=fleet.new_id(), key=key)
+        _check_future(fleet, ask)
+        made = await fleet.schedule(ask)
         return v1.Scheduled(
             made=tuple(v1.Made(id=event, scope=scope) for scope, event in made), events=tuple(_open_events(fleet, made))
         )
@@ -145,6 +150,19 @@ def _utc(moment: datetime) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError:
         raise Invalid(f"not_before {moment.isoformat()} is no moment of UTC") from None
+
+
+def _check_future(fleet: Fleet, ask: Ask) -> None:
+    """Refuse a time that has passed, which is hardly meant; but a repeated request is answered as it was then."""
+    now = fleet.clock.now()
+    if ask.not_before is None or ask.not_before >= now - JUST_NOW:
+        return
+    if ask.key is not None and any(view.scope and view.scope.has_answered(ask.key) for view in fleet.replica.views()):
+        return
+    raise Invalid(
+        f"not_before {ask.not_before:%Y-%m-%d %H:%M:%SZ} is in the past: the service's clock says "
+        f"{now:%Y-%m-%d %H:%M:%SZ}; to start at once, give a notice of 0s"
+    )
 
 
 def _open_events(fleet: Fleet, made: tuple[tuple[str, str], ...]) -> Iterator[v1.Event]:
