@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from forewarn.core.event import EventType
+from forewarn.core.event import EventType, State
 from forewarn.fleet.replica import View
 from forewarn.guest.phases import Phase
 from forewarn.wire.answers import REASON_PHRASES
@@ -143,7 +143,7 @@ async def test_error_within_an_approval_is_500(
 
 
 async def test_fleet_that_ends_first_leaves_no_request_without_an_answer() -> None:
-    """An approval that can no longer be saved is 503."""
+    """An approval that was abandoned is 500, never 503: nobody knows that it has had no effect, and indeed it has."""
     store = SlowStore()
     async with serving(store=store) as house:
         ((_, event),) = await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
@@ -155,9 +155,14 @@ async def test_fleet_that_ends_first_leaves_no_request_without_an_answer() -> No
         (connection,) = house.connections()
         assert connection._pending is not None
         connection._pending.cancel()
-        assert (await peer.answer()).status == 503
+        answer = await peer.answer()
+        assert (answer.status, answer.headers["connection"]) == (500, "close")
+        assert b"no effect" not in answer.body
+        assert house.counters.failures == 1
         store.may_save.set()
-        assert (await peer.get(target=EVENTS)).status == 200
+        again = await house.connect()
+        await until(lambda: house.fleet.replica.scope("web").events[0].state is State.STARTED)
+        assert (await again.get(target=EVENTS)).document["Events"][0]["EventStatus"] == "Started"
 
 
 async def test_resets_in_every_phase_leave_nothing_behind() -> None:

@@ -14,7 +14,7 @@ from forewarn.guest.desk import Desk
 from forewarn.guest.endpoint import Later, Reply
 from forewarn.guest.phases import Phase
 from forewarn.guest.reading import Stage
-from forewarn.wire.answers import NOT_SAVED, TOO_MANY_CONNECTIONS, TOO_SLOW
+from forewarn.wire.answers import TOO_MANY_CONNECTIONS, TOO_SLOW
 
 log = logging.getLogger(__name__)
 
@@ -177,11 +177,10 @@ class Connection(asyncio.Protocol):
             self._serve()
 
     def _outcome(self, task: asyncio.Task[Reply]) -> Reply:
-        if task.cancelled():
-            return NOT_SAVED
-        if (error := task.exception()) is None:
+        error = asyncio.CancelledError("before it was answered") if task.cancelled() else task.exception()
+        if error is None:
             return task.result()
-        self._report(error)
+        self._report(error)  # what was asked for may have happened or not: neither can be promised
         return FAILED
 
     def _report(self, error: BaseException) -> None:
