@@ -72,6 +72,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     directory: Path
     operator_url: str
     link_local_url: str | None
+    link_local_interface: str | None
     guest_url: GuestUrl
     is_ephemeral: bool
 
@@ -87,8 +88,8 @@ async def running_service(settings: Settings, *, environ: Mapping[str, str], tal
         listener = stack.enter_context(_bound(settings.operator))
         clock = await _clock(settings, store)
         fleet = await stack.enter_async_context(_fleet(settings, store, clock))
-        await _fill(fleet, settings, talk)
-        guests = await stack.enter_async_context(_guests(settings, fleet))
+        await _fill(fleet, settings, directory, talk)
+        guests = await stack.enter_async_context(_guests(settings, fleet, talk))
         app = operator_app(fleet, token=token, guest_url=guests.url)
         await stack.enter_async_context(serving(app, listener))
         running = Running(
@@ -96,6 +97,7 @@ async def running_service(settings: Settings, *, environ: Mapping[str, str], tal
             directory=directory,
             operator_url=_url(listener),
             link_local_url=guests.link_local_url,
+            link_local_interface=settings.listen_link_local,
             guest_url=guests.url,
             is_ephemeral=settings.ephemeral,
         )
@@ -177,11 +179,14 @@ def _policy(settings: Settings) -> Policy:
     )
 
 
-async def _fill(fleet: Fleet, settings: Settings, talk: Talk) -> None:
+async def _fill(fleet: Fleet, settings: Settings, directory: Path, talk: Talk) -> None:
     """Take the fleet file if there is no fleet yet, or go on with it where a crash has interrupted that."""
     if fleet.is_filled:
         if settings.fleet is not None:
-            talk.say(f"There is a fleet already: {settings.fleet} is not read.")
+            talk.say(
+                f"There is a fleet already: {settings.fleet} is not read. To begin with it, use another --data DIR, "
+                f"or --ephemeral, or remove {directory} while no service runs on it."
+            )
         return
     birth = Birth(fleet.clock.now(), fleet.new_epoch)
     scopes = await asyncio.to_thread(_read_fleet, settings.fleet, birth)
@@ -219,7 +224,7 @@ class _Guests(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def _guests(settings: Settings, fleet: Fleet) -> AsyncIterator[_Guests]:
+async def _guests(settings: Settings, fleet: Fleet, talk: Talk) -> AsyncIterator[_Guests]:
     server = GuestServer(
         fleet,
         limits=Limits(requests_per_second=settings.guest.requests_per_second),
@@ -230,6 +235,7 @@ async def _guests(settings: Settings, fleet: Fleet) -> AsyncIterator[_Guests]:
         stack.push_async_callback(server.aclose)
         ports = link_local_url = None
         if settings.listen is not None:
+            _say_kept_ports(fleet, settings.listen, talk)
             ports = PortPerVm(fleet, server, settings.listen.host, settings.listen.port)
             await stack.enter_async_context(ports.listening())
         if settings.listen_link_local is not None:
@@ -237,6 +243,12 @@ async def _guests(settings: Settings, fleet: Fleet) -> AsyncIterator[_Guests]:
             await _listen_link_local(server, settings.network, settings.listen_link_local)
             link_local_url = f"http://{ADDRESS}"
         yield _Guests(ports=ports, network=settings.network, link_local_url=link_local_url)
+
+
+def _say_kept_ports(fleet: Fleet, listen: Endpoint, talk: Talk) -> None:
+    first = min(fleet.ports.values(), default=0)
+    if first and listen.port not in (0, first):
+        talk.say(f"VMs keep the ports that they were given, from {first} on; {listen} is for new ones.")
 
 
 async def _listen_link_local(server: GuestServer, network: str, interface: str) -> None:

@@ -98,6 +98,19 @@ def test_second_start_goes_on_where_the_first_was(machine: Machine, tmp_path: Pa
         assert get(second.guest_urls["web/web-5"], EVENTS)[1]["Events"][0]["EventId"] == scheduled["made"][0]["id"]
 
 
+def test_second_start_says_what_stays_as_it_was(machine: Machine, tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    with machine.up(*data) as first:
+        machine.told("event", "schedule", "Reboot", "web-0", "web-1", "--in", "20m", *data)
+        ports = [urlsplit(url).port or 0 for url in first.guest_urls.values()]
+    with machine.up(*data, "--listen", "127.0.0.1:1024") as second:
+        assert second.guest_urls == first.guest_urls
+    kept = f"VMs keep the ports that they were given, from {min(ports)} on; 127.0.0.1:1024 is for new ones.\n"
+    open_events = "It goes on with 2 open events (`forewarn event list`).\n"
+    assert ("VMs keep" in first.complaints, "It goes on" in first.complaints) == (False, False)
+    assert (kept in second.complaints, open_events in second.complaints) == (True, True), second.complaints
+
+
 def test_killed_service_goes_on_too(machine: Machine, tmp_path: Path) -> None:
     data = ("--data", str(tmp_path / "data"))
     with machine.up(*data) as first:
@@ -150,7 +163,10 @@ def test_fleet_file_fills_an_empty_directory_only(machine: Machine, tmp_path: Pa
     assert "is not read" not in first.complaints
     with machine.up("--fleet", str(other), *data) as second:
         assert set(second.guest_urls) == {"db/db"}
-    assert f"There is a fleet already: {other} is not read.\n" in second.complaints
+    assert (
+        f"There is a fleet already: {other} is not read. To begin with it, use another --data DIR, or --ephemeral, "
+        f"or remove {tmp_path / 'data'} while no service runs on it.\n"
+    ) in second.complaints
     with machine.up(*data) as third:
         assert set(third.guest_urls) == {"db/db"}
     assert "is not read" not in third.complaints

@@ -46,7 +46,18 @@ def show_welcome(running: Running, output: Output) -> None:
         _write_vms(page.vms, count)
         _write_lines(lines)
     kept = "in memory only" if running.is_ephemeral else f"in {running.directory}"
-    say(f"Forewarn serves {count} VMs, operators at {running.operator_url}; data are kept {kept}. Ctrl-C ends it.")
+    if open_events := sum(len(view.scope.events) for view in running.fleet.replica.views() if view.scope is not None):
+        say(f"It goes on with {open_events} open {'event' if open_events == 1 else 'events'} (`forewarn event list`).")
+    say(
+        f"Forewarn serves {count} VMs{_at_link_local(running)}, operators at {running.operator_url}; "
+        f"data are kept {kept}. Ctrl-C ends it."
+    )
+
+
+def _at_link_local(running: Running) -> str:
+    if running.link_local_url is None:
+        return ""
+    return f", also at {running.link_local_url} on {running.link_local_interface}"
 
 
 def _ready(running: Running, lines: tuple[str, ...]) -> Ready:
