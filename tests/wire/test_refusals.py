@@ -75,8 +75,10 @@ def test_api_version_not_supported_is_404_with_the_same_shape_of_body(version: s
     assert answer.body.endswith(NEWEST_VERSIONS)
 
 
-def test_status_of_an_unsupported_version_is_a_setting() -> None:
-    assert refused(get(f"{EVENTS}?api-version=latest"), unsupported_version_status=400).status == 400
+@pytest.mark.parametrize("path", [EVENTS, "/metadata/instance"])
+def test_status_of_an_unsupported_version_is_a_setting(path: str) -> None:
+    assert refused(get(f"{path}?api-version=latest"), unsupported_version_status=400).status == 400
+    assert refused(get(f"{path}?api-version=latest")).status == 404
 
 
 @pytest.mark.parametrize(

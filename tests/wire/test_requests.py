@@ -164,7 +164,7 @@ def test_instance_takes_every_day_since_2017_03_01_as_version(version: str) -> N
 )
 def test_instance_refuses_every_other_version(version: str) -> None:
     answer = route(get(f"/metadata/instance?api-version={version}"))
-    assert answer == answers.version_unsupported(version, 400)
+    assert answer == answers.version_unsupported(version, 404)
 
 
 @pytest.mark.parametrize("query", ["format=xml", "format=", "format=json&format=text"])

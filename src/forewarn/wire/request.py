@@ -74,7 +74,7 @@ def route(head: Head, *, unsupported_version_status: int = 404) -> Question | Re
         case ["metadata", "scheduledevents"]:
             return _refused(head, target, ("GET", "POST")) or _events(head, target, unsupported_version_status)
         case ["metadata", "instance", *_]:
-            return _refused(head, target, ("GET",)) or _instance(target)
+            return _refused(head, target, ("GET",)) or _instance(target, unsupported_version_status)
         case ["metadata", "versions"]:
             return _refused(head, target, ("GET",)) or Versions()
         case _:
@@ -122,12 +122,12 @@ def _is_wait(text: str) -> bool:
     return len(text) <= 2 and text.isascii() and text.isdigit() and 1 <= int(text) <= LONGEST_WAIT
 
 
-def _instance(target: Target) -> Instance | Refusal:
+def _instance(target: Target, unsupported_version_status: int) -> Instance | Refusal:
     version = _version(target)
     if isinstance(version, Refusal):
         return version
     if not _is_instance_version(version):
-        return answers.version_unsupported(version, 400)
+        return answers.version_unsupported(version, unsupported_version_status)
     match [value.lower() for value in target.values("format")]:
         case [] | ["json"]:
             return Instance(version, target.path[2:], "json")
