@@ -404,6 +404,7 @@ class TestPastedLines:
             ended = self.paste(machine, schedule, tmp_path, shell)
             assert (ended.returncode, "Scheduled" in ended.stdout) == (0, True), ended.stderr
             shown = self.paste(machine, ask, tmp_path, shell)
+            assert shown.stdout.endswith("}\n")
             (event,) = json.loads(shown.stdout)["Events"]
             assert (event["EventStatus"], event["Resources"]) == ("Scheduled", ["web-0"])
             assert self.paste(machine, approve, tmp_path, shell).stdout.startswith("HTTP/1.1 200 OK\n")
@@ -412,11 +413,26 @@ class TestPastedLines:
         finally:
             assert service.end(signal.SIGINT) == 0
 
+    @pytest.mark.parametrize("shell", ["sh", "bash"])
+    def test_third_line_approves_the_first_of_several_events(
+        self, machine: Machine, tmp_path: Path, shell: str
+    ) -> None:
+        with machine.up("--ephemeral") as service:
+            schedule, ask, approve = service.ready["try_this"]
+            machine.told("event", "schedule", "Freeze", "web-0", "--in", "20m")
+            assert self.paste(machine, schedule, tmp_path, shell).returncode == 0
+            assert self.paste(machine, approve, tmp_path, shell).stdout.startswith("HTTP/1.1 200 OK\n")
+            events = json.loads(self.paste(machine, ask, tmp_path, shell).stdout)["Events"]
+        assert [(event["EventType"], event["EventStatus"]) for event in events] == [
+            ("Freeze", "Started"),
+            ("Reboot", "Scheduled"),
+        ]
+
     @staticmethod
     def printed(service: Up) -> list[str]:
         assert service.process.stdout is not None
         lines: list[str] = []
-        while not lines or not lines[-1].startswith("curl -s"):
+        while not lines or "| curl" not in lines[-1]:
             lines.append(service.process.stdout.readline().rstrip("\n"))
             assert service.process.poll() is None
         return lines

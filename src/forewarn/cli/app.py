@@ -13,7 +13,6 @@ from forewarn.cli.output import say, write
 
 app = typer.Typer(
     name="forewarn",
-    context_settings={"auto_envvar_prefix": "FOREWARN"},
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

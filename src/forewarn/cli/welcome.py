@@ -112,9 +112,9 @@ def lines_to_paste(running: Running, vms: Sequence[Vm]) -> Iterator[str]:
     yield shlex.join((*program(), "event", "schedule", "Reboot", _shortest_name(running, vm), "--in", "15m", *where))
     if vm.guest_url is not None:
         url = f"'{vm.guest_url}/metadata/scheduledevents?api-version={NEWEST}'"
-        yield f"curl -H Metadata:true {url}"
-        # The id is in the answer: it is cut out of it, and sent back as an approval.
-        approval = r"""sed 's/.*"EventId":"\([^"]*\)".*/{"StartRequests":[{"EventId":"\1"}]}/'"""
+        yield rf"curl -s -H Metadata:true {url} -w '\n'"
+        # The id of the first event is cut out of the answer, and sent back as an approval.
+        approval = r"""sed 's/^[^[]*\[{"EventId":"\([^"]*\)".*/{"StartRequests":[{"EventId":"\1"}]}/'"""
         yield f"curl -s -H Metadata:true {url} | {approval} | curl -i -H Metadata:true -d @- {url}"
 
 
