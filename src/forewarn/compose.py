@@ -53,6 +53,14 @@ class AlreadyRuns(Exception):
         )
 
 
+class NotADirectory(Exception):
+    """What was given as data directory is none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(f"{path} is a file, not a directory: choose another --data")
+
+
 class Talk(Protocol):
     """Where the service says what it does while it starts."""
 
@@ -117,6 +125,8 @@ async def _storage(settings: Settings, environ: Mapping[str, str]) -> AsyncItera
             shutil.rmtree(directory)
         return
     directory = (settings.data or user_data_directory(environ)).absolute()
+    if directory.is_file():
+        raise NotADirectory(directory)
     try:
         store = await SqliteStore.open(directory)
     except StoreInUse as error:

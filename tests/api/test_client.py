@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import ApiError, CannotReach, NotForewarn, NotFound, Refusal
+from forewarn.api.errors import ApiError, CannotReach, NotForewarn, NotFound, NoUrl, Refusal
 
 
 @contextmanager
@@ -75,5 +75,5 @@ def test_nobody_at_the_url() -> None:
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8170", "ftp://x", "http://", "http://x:99999", "http://x:y"])
 def test_url_that_is_none_is_said_at_once(url: str) -> None:
-    with pytest.raises(CannotReach, match="this is no URL of a service"):
+    with pytest.raises(NoUrl, match="is no URL of a service"):
         ApiClient(url, "token")

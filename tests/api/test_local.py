@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.api.errors import NoService, SeveralServices, UnusableToken
+from forewarn.api.errors import NoService, NotAllowed, SeveralServices, UnusableToken
 from forewarn.api.local import (
     SERVICE_FILE,
     TOKEN_FILE,
@@ -37,6 +37,21 @@ def dead() -> int:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     return process.pid
+
+
+def test_directory_of_another_user_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    write_service(tmp_path, service(os.getpid()))
+    tmp_path.chmod(0)
+    me = os.geteuid()
+    nobody = 65_534
+    try:
+        if me == 0:  # whom no mode keeps out
+            os.seteuid(nobody)
+        with pytest.raises(NotAllowed, match=r"service\.json \(Permission denied\): are you the user who started"):
+            find_service(tmp_path, root=None)
+    finally:
+        os.seteuid(me)
+        tmp_path.chmod(0o700)
 
 
 def test_running_service_is_found_until_it_ends(tmp_path: Path) -> None:

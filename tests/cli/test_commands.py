@@ -209,12 +209,24 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "URL without token": (("clock", "show", "--url", "http://127.0.0.1:1"), 2, "--url needs a token"),
     "refused by the rules": (("event", "schedule", "Preempt", "web-0"), 3, "web-0 has regular priority"),
     "ambiguous": (("event", "schedule", "Reboot", "FrontEnd_IN_0"), 3, "say which, shop-1/FrontEnd_IN_0 or shop-2/Fr"),
-    "in and at": (("event", "schedule", "Reboot", "web-0", "--in", "1m", "--at", "2026-01-31T10:15Z"), 3, "not both"),
-    "unknown VM": (("event", "schedule", "Reboot", "nothing"), 4, "there is no VM nothing"),
+    "in and at": (
+        ("event", "schedule", "Reboot", "web-0", "--in", "1m", "--at", "2026-01-31T10:15Z"),
+        2,
+        "--in and --at: say",
+    ),
+    "unknown VM": (
+        ("event", "schedule", "Reboot", "nothing"),
+        4,
+        "there is no VM nothing; `forewarn vm list` shows them",
+    ),
     "unknown scope": (("vm", "list", "--scope", "nothing"), 4, "there is no scope nothing"),
     "no service there": (("clock", "show", "--data", "/nowhere"), 5, "no service runs on /nowhere"),
-    "no URL": (("clock", "show", "--url", "localhost", "--token", "x"), 5, "this is no URL of a service"),
-    "no token file": (("clock", "show", "--url", "http://127.0.0.1:1", "--token-file", "/no"), 5, "no token in /no"),
+    "no URL": (("clock", "show", "--url", "localhost", "--token", "x"), 2, "localhost is no URL of a service"),
+    "no token file": (
+        ("clock", "show", "--url", "http://127.0.0.1:1", "--token-file", "/no"),
+        2,
+        "--token-file: no token",
+    ),
 }
 
 
@@ -229,7 +241,20 @@ def test_exit_code_says_how_it_ended(shop: Shop, case: str) -> None:
 
 def test_wrong_token_is_refused(shop: Shop) -> None:
     ended = shop.run("clock", "show", "--url", shop.service.ready["operator_url"], FOREWARN_TOKEN="wrong")
-    assert (ended.returncode, "Authorization: Bearer TOKEN" in ended.stderr) == (3, True)
+    assert (ended.returncode, "the token is wrong" in ended.stderr) == (3, True)
+
+
+def test_port_of_a_vm_is_not_taken_for_that_of_operators(shop: Shop) -> None:
+    ended = shop.run("clock", "show", "--url", shop.service.guest_urls["web/web-0"], FOREWARN_TOKEN="x")
+    assert (ended.returncode, "is this a VM's port?" in ended.stderr) == (5, True)
+
+
+def test_nothing_to_show_is_said(machine: Machine) -> None:
+    with machine.up("--ephemeral", "--manual-time"):
+        events = machine.run("event", "list")
+        moved = machine.run("clock", "advance", "--to-next")
+    assert (events.returncode, events.stdout, events.stderr) == (0, "", "No open events.\n")
+    assert (moved.returncode, moved.stderr) == (0, "Nothing is to come: the clock stays where it is.\n")
 
 
 def test_url_without_a_service_is_unreachable(shop: Shop) -> None:
@@ -237,7 +262,10 @@ def test_url_without_a_service_is_unreachable(shop: Shop) -> None:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         ended = shop.run("clock", "show", "--url", url, FOREWARN_TOKEN="x")
-    assert (ended.returncode, ended.stderr) == (5, f"forewarn: cannot reach {url}: Connection refused\n")
+    assert (ended.returncode, ended.stderr) == (
+        5,
+        f"forewarn: cannot reach {url}: Connection refused; is it running?\n",
+    )
 
 
 def test_time_that_is_real_is_not_moved(machine: Machine) -> None:

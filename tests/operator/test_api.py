@@ -278,7 +278,16 @@ async def test_without_the_token_there_is_no_answer(headers: dict[str, str]) -> 
             "/healthz/..",
         ):
             reply = await service.ask("GET", path, token=None, **headers)
-            assert (reply.status, reply.code, reply.headers["www-authenticate"]) == (401, "no-token", "Bearer"), path
+            code = "wrong-token" if headers.get("Authorization", "").lower().startswith("bearer ") else "no-token"
+            assert (reply.status, reply.code, reply.headers["www-authenticate"]) == (401, code, "Bearer"), path
+
+
+@pytest.mark.parametrize("wrong", ["5", "soon", "", "m5"])
+async def test_wrong_duration_is_called_so(wrong: str) -> None:
+    async with stage() as service:
+        reply = await service.ask("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": wrong})
+    said = f'notice: {wrong!r} is not a duration: write it like "90s", "15m", "1h30m" or "2d"'
+    assert (reply.status, reply.json["error"]["message"]) == (400, said)
 
 
 async def test_two_tokens_are_none() -> None:

@@ -69,4 +69,6 @@ async def test_reference_names_every_path_and_every_code() -> None:
         description = (await service.ask("GET", "/openapi.json")).json
     codes = {error.code for error in STATUS} | {malformed.code for malformed in MALFORMED.values()}
     assert [path for path in description["paths"] if path not in page] == []
-    assert {code for code in codes | {"malformed", "no-token", "internal"} if f"`{code}`" not in page} == set()
+    assert {
+        code for code in codes | {"malformed", "no-token", "wrong-token", "internal"} if f"`{code}`" not in page
+    } == set()

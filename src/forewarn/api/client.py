@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlencode, urlsplit
 
 import msgspec
 
-from forewarn.api.errors import CannotReach, NotForewarn, NotFound, Refusal
+from forewarn.api.errors import CannotReach, NotForewarn, NotFound, NoUrl, Refusal
 from forewarn.api.v1 import AdvanceClock, Clock, Error, Event, EventPage, Health, Scheduled, ScheduleEvents, Vm, VmPage
 
 T = TypeVar("T")
@@ -79,6 +79,8 @@ class ApiClient:
             connection.request(method, target, body, headers)
             response = connection.getresponse()
             return response.status, response.read(LARGEST_ANSWER)
+        except ConnectionRefusedError as error:
+            raise CannotReach(self.url, f"{error.strerror}; is it running?") from error
         except OSError as error:
             raise CannotReach(self.url, error.strerror or str(error) or type(error).__name__) from error
         except http.client.HTTPException as error:
@@ -102,7 +104,7 @@ def _parts_of(url: str) -> SplitResult:
         parts = urlsplit(url)
         if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
             return parts
-    raise CannotReach(url, "this is no URL of a service: write it like http://127.0.0.1:8170")
+    raise NoUrl(url)
 
 
 def _query(**asked: str | None) -> str:

@@ -1,9 +1,11 @@
 """Why a request to the service brought no answer, or a refusal.
 
 ApiError
+├── NoUrl           what was given as URL is none
 ├── CannotReach     nobody answers at the URL
 ├── NotForewarn     somebody answers, but not as this API does
 ├── NoService       no URL was given, and no running service was found on this machine
+├── NotAllowed      no URL was given, and the data directory belongs to another user
 ├── SeveralServices no URL was given, and more than one service runs on this machine
 ├── UnusableToken   the token file is there, but it has no token, or may not be read
 └── Refusal         the service said no
@@ -16,6 +18,14 @@ from pathlib import Path
 
 class ApiError(Exception):
     """The request was not done."""
+
+
+class NoUrl(ApiError):
+    """What was given as URL is none."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        super().__init__(f"{url} is no URL of a service: write it like http://127.0.0.1:8170")
 
 
 class CannotReach(ApiError):
@@ -31,7 +41,10 @@ class NotForewarn(ApiError):
 
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
-        super().__init__(f"{url} does not answer as Forewarn's operator API: {why}")
+        super().__init__(
+            f"{url} does not answer as Forewarn's operator API: {why} "
+            "(is this a VM's port? `forewarn up` says at its end where operators are served)"
+        )
 
 
 class NoService(ApiError):
@@ -40,6 +53,16 @@ class NoService(ApiError):
     def __init__(self, why: str) -> None:
         self.why = why
         super().__init__(f"{why}: start one with `forewarn up`, or say where it is with --url or --data")
+
+
+class NotAllowed(ApiError):
+    """The data directory belongs to another user."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        self.path, self.why = path, why
+        super().__init__(
+            f"cannot read {path} ({why}): are you the user who started the service? Use sudo, or another --data"
+        )
 
 
 class SeveralServices(ApiError):

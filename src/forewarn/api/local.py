@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.api.errors import NoService, SeveralServices, UnusableToken
+from forewarn.api.errors import NoService, NotAllowed, SeveralServices, UnusableToken
 
 SERVICE_FILE = "service.json"
 TOKEN_FILE = "token"  # noqa: S105 - the name of the file, not what is in it
@@ -59,10 +59,14 @@ def remove_service(directory: Path) -> None:
 
 def read_service(directory: Path) -> Service | None:
     """Return the service that runs on this data directory, or None."""
-    with suppress(OSError, msgspec.MsgspecError):
-        service = msgspec.json.decode((directory / SERVICE_FILE).read_bytes(), type=Service)
-        return service if service.is_alive else None
-    return None
+    path = directory / SERVICE_FILE
+    try:
+        service = msgspec.json.decode(path.read_bytes(), type=Service)
+    except PermissionError as error:
+        raise NotAllowed(path, error.strerror or str(error)) from error
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return service if service.is_alive else None
 
 
 def ensure_token(directory: Path) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from forewarn import __version__
 from forewarn.cli import clock, event, up, vm
-from forewarn.cli.exits import EXPECTED, Exit, exit_code
+from forewarn.cli.exits import EXPECTED, Exit, exit_code, sentence
 from forewarn.cli.output import say, write
 
 app = typer.Typer(
@@ -44,7 +44,7 @@ def main() -> None:
     try:
         app()
     except EXPECTED as error:
-        say(f"forewarn: {error}")
+        say(f"forewarn: {sentence(error)}")
         sys.exit(exit_code(error))
     except KeyboardInterrupt:
         sys.exit(130)

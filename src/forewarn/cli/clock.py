@@ -6,7 +6,7 @@ import typer
 
 from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
-from forewarn.cli.output import Output, moment_text, write, write_json
+from forewarn.cli.output import Output, moment_text, say, write, write_json
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.core.duration import duration_text, parse_duration
 from forewarn.core.errors import Invalid
@@ -35,6 +35,9 @@ def advance(
         duration = None if by is None else duration_text(parse_duration(by))
     except Invalid as error:
         raise Stop(Exit.USAGE, str(error)) from None
+    before = asked.api.clock()
+    if to_next and before.manual and before.next_at is None:
+        say("Nothing is to come: the clock stays where it is.")
     _write_clock(asked.api.advance(duration), asked.output)
 
 

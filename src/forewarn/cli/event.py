@@ -42,7 +42,12 @@ def schedule(
     failure: Annotated[bool, typer.Option("--failure", help="The hardware has failed: start at once.")] = False,
     why: Annotated[str, typer.Option(help="What the journal says about the reason.")] = "",
 ) -> None:
-    """Announce maintenance of VMs. They get at least the usual notice of its type, unless you say when."""
+    """Announce maintenance of VMs. They get at least the usual notice of its type, unless you say when.
+
+    Example: forewarn event schedule Reboot web-0 web-1 --in 20m --why "new kernel"
+    """
+    if notice is not None and at is not None:
+        raise Stop(Exit.USAGE, "--in and --at: say one of them")
     scheduled = asked.api.schedule(
         v1.ScheduleEvents(
             type=type_,
@@ -76,8 +81,10 @@ def list_events(
     events = list(asked.api.events(scope=scope, vm=vm))
     if asked.output is Output.JSON:
         write_json(events)
-    else:
+    elif events:
         _write_events(events)
+    else:
+        say("No open events.")
 
 
 def _write_events(events: Iterable[v1.Event]) -> None:

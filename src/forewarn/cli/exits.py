@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from forewarn.api.errors import ApiError, NotFound, Refusal, SeveralServices
+from forewarn.api.errors import ApiError, NotFound, NoUrl, Refusal, SeveralServices
 from forewarn.api.written import FleetFileError
 from forewarn.settings import SettingsError
 
@@ -30,12 +30,24 @@ EXPECTED = (Stop, ApiError, SettingsError, FleetFileError)
 """What a command may raise: the sentence is shown, not the trace."""
 
 
+HINTS = {
+    "unknown-vm": "; `forewarn vm list` shows them",
+    "unknown-scope": "; `forewarn vm list` shows them",
+}
+"""What a person at a terminal can do about a refusal, by its code."""
+
+
+def sentence(error: Exception) -> str:
+    """Say what happened, and what to do next."""
+    return f"{error}{HINTS.get(error.code, '')}" if isinstance(error, Refusal) else str(error)
+
+
 def exit_code(error: Exception) -> Exit:
     """Tell how the program ends after an expected error."""
     match error:
         case Stop():
             return error.code
-        case SettingsError() | FleetFileError() | SeveralServices():
+        case SettingsError() | FleetFileError() | SeveralServices() | NoUrl():
             return Exit.USAGE
         case NotFound():
             return Exit.NOT_FOUND

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 import typer
 
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import ApiError
+from forewarn.api.errors import ApiError, UnusableToken
 from forewarn.api.local import TOKEN_FILE, ephemeral_root, find_service, read_token
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.options import Config, Data, Shown, Token, TokenFile, Url, option, with_options
@@ -57,7 +57,7 @@ def connect(
 ) -> ApiClient:
     """Make a client of the service that the options name, else of the one that runs on this machine."""
     if token is None and token_file is not None:
-        token = read_token(token_file)
+        token = _token_in(token_file)
     if url is not None:
         if token is None:
             raise Stop(Exit.USAGE, "--url needs a token: set FOREWARN_TOKEN, or say --token-file")
@@ -66,6 +66,13 @@ def connect(
     root = ephemeral_root(os.environ) if directory is None else None
     found, service = find_service(directory or user_data_directory(os.environ), root=root)
     return ApiClient(service.operator_url, token or read_token(found / TOKEN_FILE))
+
+
+def _token_in(file: Path) -> str:
+    try:
+        return read_token(file)
+    except UnusableToken as error:
+        raise Stop(Exit.USAGE, f"--token-file: {error}") from None
 
 
 def complete_vms(ctx: typer.Context, incomplete: str) -> list[str]:

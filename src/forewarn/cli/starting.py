@@ -16,7 +16,7 @@ from forewarn.api.errors import ApiError
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.output import Output, say
 from forewarn.cli.welcome import show_welcome
-from forewarn.compose import AlreadyRuns, running_service
+from forewarn.compose import AlreadyRuns, NotADirectory, running_service
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.guest.link_local import LinkLocalError
@@ -34,6 +34,7 @@ CANNOT_START = (
     FleetError,
     LinkLocalError,
     NoPortLeft,
+    NotADirectory,
     OSError,
     StoreError,
     TooFewFiles,

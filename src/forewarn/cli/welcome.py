@@ -46,6 +46,8 @@ def show_welcome(running: Running, output: Output) -> None:
         _write_vms(page.vms, count)
         _write_lines(lines)
     kept = "in memory only" if running.is_ephemeral else f"in {running.directory}"
+    if not count:
+        say("The fleet has no VMs: its file lists none.")
     if open_events := sum(len(view.scope.events) for view in running.fleet.replica.views() if view.scope is not None):
         say(f"It goes on with {open_events} open {'event' if open_events == 1 else 'events'} (`forewarn event list`).")
     say(

@@ -26,13 +26,18 @@ KEPT = "use another data directory, because a VM keeps its port"
 CHOOSE = "choose with --listen HOST:PORT where the ports of VMs begin (port 0: wherever some are free)"
 
 
+WHY_NOT = {
+    errno.EADDRINUSE: "another program does already: stop that one, or",
+    errno.EACCES: "ports below 1024 need root:",
+}
+
+
 class CannotListen(Exception):
     """The system does not let us listen there; mostly because another program does."""
 
     def __init__(self, host: str, port: int, what: str, error: OSError, advice: str) -> None:
         self.host, self.port, self.what = host, port, what
-        is_busy = error.errno == errno.EADDRINUSE
-        why = "another program does already: stop that one, or" if is_busy else f"{error.strerror}:"
+        why = WHY_NOT.get(error.errno or 0, f"{error.strerror}:")
         super().__init__(f"cannot listen on port {port} of {host} for {what}, {why} {advice}")
 
 

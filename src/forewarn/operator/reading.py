@@ -1,10 +1,17 @@
 """Reading what operators send: exactly what is described, without the conversions that query texts need."""
 
+import re
 from typing import Any
 
 import msgspec
 from litestar import Request
 from litestar.exceptions import ValidationException
+
+from forewarn.core.duration import parse_duration
+from forewarn.core.errors import Invalid
+
+DURATION_AT = re.compile(r"Expected `str` .* - at `\$\.(?P<field>notice|duration|by)`$")
+"""How a text is refused that is in the place of a duration."""
 
 
 class StrictRequest(Request[Any, Any, Any]):
@@ -16,4 +23,18 @@ class StrictRequest(Request[Any, Any, Any]):
         try:
             return msgspec.json.decode(await self.body(), type=Any if field is None else field.annotation)
         except msgspec.MsgspecError as error:
-            raise ValidationException(f"{error} (what is allowed: /openapi.json)") from error
+            sentence = _about_duration(error, await self.body()) or f"{error} (what is allowed: /openapi.json)"
+            raise ValidationException(sentence) from error
+
+
+def _about_duration(error: msgspec.MsgspecError, body: bytes) -> str | None:
+    """Say what is wrong with a duration as the rules say it: the pattern that it breaks tells people nothing."""
+    found = DURATION_AT.search(str(error))
+    if found is None:
+        return None
+    field = found["field"]
+    try:
+        parse_duration(str(msgspec.json.decode(body)[field]))
+    except Invalid as invalid:
+        return f"{field}: {invalid}"
+    return None
