@@ -132,6 +132,44 @@ async def test_caller_that_asks_far_too_often_is_not_listened_to_until_the_next_
         assert house.counters.answers[refused] == 100
 
 
+UNREADABLE = {
+    "too large": (request("POST", EVENTS, ("Content-Length", "99999999")), 413),
+    "unknown expectation": (request("POST", EVENTS, ("Expect", "a miracle"), ("Content-Length", "2")), 417),
+    "no HTTP": (b"nonsense\r\n\r\n", 400),
+}
+
+
+@pytest.mark.parametrize(("raw", "status"), UNREADABLE.values(), ids=UNREADABLE)
+async def test_who_calls_and_how_often_comes_before_what_cannot_be_read(raw: bytes, status: int) -> None:
+    """A stranger is told that it is one, and counted as such; a VM that asks too often is told that."""
+    limits = Limits(requests_per_second=2, refusals_per_second=3)
+    async with serving(limits=limits) as house:
+        port = await house.server.listen_by_address("default", "127.0.0.1", 0)
+        house.hold_still()
+
+        async def refusals(source: str, times: int) -> list[int]:
+            peers = [await house.connect_to(port, source) for _ in range(times)]
+            return [(await peer.ask(raw)).status for peer in peers]
+
+        assert await refusals("127.0.0.1", 4) == [status, status, 429, 429]
+        assert await refusals("127.0.0.9", 3) == [403] * 3
+        restrained = await house.connect_to(port, "127.0.0.9")
+        restrained.send(raw)
+        await until(lambda: Phase.RESTRAINED in house.phases())
+        house.pass_seconds(1)
+        assert (await restrained.answer()).status == 403
+
+
+async def test_stranger_whose_body_turns_out_too_large_is_a_stranger_first() -> None:
+    async with serving() as house:
+        port = await house.server.listen_by_address("default", "127.0.0.1", 0)
+        raw = request("POST", EVENTS, ("Transfer-Encoding", "chunked")) + b"11000\r\n" + bytes(0x11000)
+        assert (await (await house.connect_to(port, "127.0.0.1")).ask(raw)).status == 413
+        assert (await (await house.connect_to(port, "127.0.0.9")).ask(raw)).status == 403
+        counted = {reason: count for reason, count in house.counters.refusals.items() if count}
+        assert counted == {Reason.TOO_LARGE: 1, Reason.UNKNOWN_CALLER: 1}
+
+
 async def test_tallies_are_forgotten_when_they_do_not_matter_any_more() -> None:
     """Callers who have left cost nothing."""
     async with serving() as house:

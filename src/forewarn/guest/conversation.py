@@ -5,7 +5,7 @@ from forewarn.guest.callers import CONTESTED, Caller, Visitor
 from forewarn.guest.desk import Desk
 from forewarn.guest.endpoint import Later, Reply
 from forewarn.guest.reading import CLOSED, KEPT_OPEN, Reader, Stage, Unreadable
-from forewarn.wire.answers import TOO_MANY_REQUESTS, Refusal
+from forewarn.wire.answers import TOO_MANY_REQUESTS, Reason, Refusal
 from forewarn.wire.request import Query, Question, Versions
 
 KNOWN_BYTES = 2048
@@ -106,7 +106,7 @@ class Conversation:
         try:
             return self._read(data, at)
         except Unreadable as error:
-            self.end(error.refusal)
+            self.end(self._not_admitted() or error.refusal)
             return len(data)
 
     def end(self, refusal: Refusal, *, lingers: bool = True) -> None:
@@ -205,6 +205,16 @@ class Conversation:
             return None
         tally.refusals += 1
         return caller if isinstance(caller, Refusal) else TOO_MANY_REQUESTS
+
+    def _not_admitted(self) -> Refusal | None:
+        """Tell why the caller is not heard at all; that comes before whatever may be wrong with what it sends."""
+        if self._asked is None:
+            return self._admit()
+        match self._asked:
+            case Refusal(reason=Reason.UNKNOWN_CALLER | Reason.RATE) as refusal:
+                return refusal
+            case _:
+                return None
 
     def _answer(self, asked: Question | Refusal, body: bytes) -> None:
         reply = asked if isinstance(asked, Refusal) else self._respond(asked, body)
