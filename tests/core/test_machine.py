@@ -283,7 +283,7 @@ class Lives(RuleBasedStateMachine):
             vms=self.some_vms(scope, vms),
             by="test",
             source=source,
-            notice=notice,
+            notice=None if failure else notice,
             failure=failure,
             key=f"key{len(self.requests)}",
         )

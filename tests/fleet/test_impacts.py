@@ -13,6 +13,7 @@ from forewarn.core.impact import Done, Failed, NotBegun, Retry, Unknown
 from forewarn.core.journal import Did, Entry
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.core.work import resolve, retry
+from forewarn.fleet import impacts
 from forewarn.platform.port import Work
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
@@ -155,6 +156,18 @@ async def test_platform_that_breaks_has_failed() -> None:
         await fleet.approve("web", "web-0", [id_])
         await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.FAILED)
         assert "no route to the hypervisor" in fleet.find_event(id_)[1].impacts[0].why
+
+
+async def test_platform_from_which_nothing_is_heard_has_done_nobody_knows_what(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every wait has its limit."""
+    monkeypatch.setattr(impacts, "LONGEST_WORK", 0.01)
+    platform = Forgetful(Unknown())
+    async with running(web(), platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        await fleet.approve("web", "web-0", [id_])
+        await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.UNKNOWN)
 
 
 async def test_outcome_is_saved_once_the_disk_has_room_again() -> None:

@@ -155,6 +155,18 @@ async def test_scope_is_made_once_and_can_be_made_again_after_removal() -> None:
         assert len(fleet.replica.scope("web").roster) == 6
 
 
+async def test_scope_that_comes_and_goes_at_once_has_both_in_its_journal() -> None:
+    """Two commands of one batch that leave nothing are saved one after the other."""
+    store = MemoryStore()
+    async with running(store=store) as fleet:
+        await asyncio.gather(
+            fleet.create_scope(web(), by="test"),
+            fleet.apply("web", lambda value: remove_scope(value, by="test", now=TEN)),
+        )
+        assert list(fleet.replica.views()) == []
+    assert [row.entry.did for row in await journal(store, WEB)] == [Did.SCOPE_CREATED, Did.SCOPE_REMOVED]
+
+
 async def test_request_over_several_scopes_changes_none_if_one_refuses() -> None:
     """All scopes are asked before the first is changed."""
     spare = scope("spare", vm("spare-0"), low_priority=True)

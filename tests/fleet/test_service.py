@@ -1,18 +1,23 @@
 """The fleet as a whole: enablement, holds, manual time, ports, and going on after a restart."""
 
 import asyncio
+import time
 from datetime import datetime, timedelta
 
 import msgspec
 import pytest
 
 from forewarn.clock import ManualClock, SystemClock
+from forewarn.core.change import Change
 from forewarn.core.conditions import EMULATOR, PRODUCTION, Policy
-from forewarn.core.errors import Invalid
-from forewarn.core.event import EventType, State
+from forewarn.core.errors import Invalid, KeyReused
+from forewarn.core.event import EventType, Source, State
 from forewarn.core.journal import Did
-from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchVm, TimeIsReal
+from forewarn.core.scope import Scope, ScopeKind
+from forewarn.fleet import ledger
+from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchVm, PartlyMade, TimeIsReal
 from forewarn.fleet.ledger import LEDGER, manual_start
+from forewarn.fleet.queue import TURN
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
 from forewarn.platform.simulated import SimulatedPlatform
@@ -119,6 +124,80 @@ async def test_hold_on_the_whole_fleet_stops_what_is_planned_and_release_lets_it
         await until(lambda: all(fleet.find_event(id_)[1].state is State.STARTED for _, id_ in pairs))
 
 
+async def test_nothing_starts_after_a_hold_was_acknowledged() -> None:
+    """Not even what was being decided when the hold came: it is decided anew."""
+    async with running(web()) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+
+        def dawdle(value: Scope) -> Change[None]:
+            until = time.monotonic() + 2 * TURN
+            while time.monotonic() < until:
+                pass
+            return Change(value, (), None)
+
+        approving = [asyncio.ensure_future(fleet.approve("web", "web-0", [id_]))]
+        approving += [asyncio.ensure_future(fleet.apply("web", dawdle)) for _ in range(8)]
+        await fleet.hold(by="operator:test", reason="storm")
+        state = fleet.find_event(id_)[1].state
+        await asyncio.gather(*approving)
+        assert fleet.find_event(id_)[1].state is state
+
+
+async def test_event_approved_under_a_hold_starts_after_a_crash_between_release_and_start() -> None:
+    """The alarm of an approved event that nothing holds is now, not its not_before."""
+    store, clock = MemoryStore(), ManualClock(TEN)
+    async with running(web(), store=store, clock=clock) as fleet:
+        await fleet.hold(by="operator:test", reason="storm")
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", notice=timedelta(days=2)))
+        await fleet.approve("web", "web-0", [id_])
+    record = await store.load(LEDGER)
+    assert record is not None
+    released = msgspec.structs.replace(ledger.decode(record.value), held=None)
+    await store.save(LEDGER, ledger.encode(released), (), expected=record.revision)
+    async with running(store=store, clock=clock) as fleet:
+        await until(lambda: fleet.find_event(id_)[1].state is State.STARTED)
+
+
+async def test_request_that_one_scope_refuses_late_says_what_the_others_made() -> None:
+    """Both scopes agreed when asked; then another request took the only place in one of them."""
+    single = msgspec.structs.replace(EMULATOR, user_operations=1)
+    async with running(web(), scope("other", vm("other-0")), policy=single) as fleet:
+        first, second = await asyncio.gather(
+            fleet.schedule(ask(EventType.REBOOT, "other-0", source=Source.USER)),
+            fleet.schedule(ask(EventType.REBOOT, "web-0", "other-0", number=2, source=Source.USER)),
+            return_exceptions=True,
+        )
+        assert isinstance(first, tuple)
+        assert isinstance(second, PartlyMade)
+        (made,) = second.made
+        assert fleet.find_event(made.removeprefix("web/"))[1].vms == ("web-0",)
+
+
+async def test_key_stands_for_one_request_only() -> None:
+    """The same key for anything else is refused, wherever its VMs are, and changes nothing."""
+    async with running(web(), scope("other", vm("other-0"))) as fleet:
+        await fleet.schedule(ask(EventType.REBOOT, "web-0", key="k1"))
+        for other in (
+            ask(EventType.REBOOT, "web-1", number=2, key="k1"),
+            ask(EventType.REBOOT, "other-0", number=3, key="k1"),
+            ask(EventType.FREEZE, "web-0", number=4, key="k1"),
+        ):
+            with pytest.raises(KeyReused, match="k1"):
+                await fleet.schedule(other)
+        assert [len(view.scope.events) for view in fleet.replica.views() if view.scope] == [1, 0]
+
+
+async def test_request_is_answered_again_though_its_standalone_scope_is_gone_with_its_vm() -> None:
+    """Bare or in full, the name of a VM that was there is known to whoever repeats the request."""
+    alone = scope("alone", vm("alone"), kind=ScopeKind.STANDALONE)
+    async with running(alone, web()) as fleet:
+        both = ("alone/alone", "web-0")
+        first = await fleet.schedule(ask(EventType.TERMINATE, *both, key="k1"))
+        await fleet.advance(HOUR)
+        again = await fleet.schedule(ask(EventType.TERMINATE, *both, number=2, key="k1"))
+        assert again == tuple(pair for pair in first if pair[0] == "web")
+
+
 async def test_hold_survives_a_restart() -> None:
     """The ledger is a record like any other."""
     store = MemoryStore()
@@ -171,6 +250,15 @@ async def test_manual_clock_goes_on_where_it_was() -> None:
     assert await manual_start(store, now=TEN + MINUTE) == TEN + 90 * MINUTE
 
 
+async def test_manual_clock_on_data_of_real_time_starts_at_the_real_time() -> None:
+    """Only a position that it had itself is older than the present."""
+    store = MemoryStore()
+    async with running(web(), store=store):
+        pass
+    assert await manual_start(store, now=TEN + timedelta(days=30)) == TEN + timedelta(days=30)
+    assert await manual_start(store, now=TEN - timedelta(days=30)) == TEN
+
+
 async def test_real_time_cannot_be_moved() -> None:
     """The refusal says how to get a clock that can."""
     async with running(web(), clock=SystemClock()) as fleet:
@@ -213,6 +301,29 @@ async def test_port_is_given_once_and_never_to_another() -> None:
             await fleet.give_ports({"web/web-0": 9000})
     async with running(store=store) as fleet:
         assert fleet.ports == {"web/web-0": 8180, "web/web-1": 8181}
+
+
+async def test_ports_leave_room_for_all_else_that_the_ledger_keeps() -> None:
+    """However many ports were given, the fleet can be held and the service can start."""
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet:
+        with pytest.raises(Invalid, match="more than can be kept"):
+            await fleet.give_ports({f"{'s' * 128}/{'v' * 120}{n}": n for n in range(1, 4_000)})
+        await fleet.give_ports({f"{'s' * 128}/{'v' * 120}{n}": n for n in range(1, 2_000)})
+        await fleet.hold(by="operator:" + "x" * 400, reason="y" * 512)
+    async with running(store=store) as fleet:
+        assert len(fleet.ports) == 1_999
+
+
+async def test_two_scopes_that_come_at_once_do_not_get_one_address() -> None:
+    """A claim holds while it is being saved."""
+    async with running(web()) as fleet:
+        answers = await asyncio.gather(
+            fleet.create_scope(scope("one", vm("a", ip="10.9.9.9")), by="test"),
+            fleet.create_scope(scope("two", vm("b", ip="10.9.9.9")), by="test"),
+            return_exceptions=True,
+        )
+        assert [type(answer) for answer in answers] == [type(None), AddressTaken]
 
 
 async def test_taken_address_is_refused() -> None:

@@ -17,7 +17,7 @@ from forewarn.core.text import shortened
 
 R = TypeVar("R")
 
-SCOPE_RESERVE = 88 * 1024
+SCOPE_RESERVE = 98 * 1024
 EVENT_RESERVE = 64 + NAME_LENGTH
 IMPACT_RESERVE = 160 + IMPACT_TEXT_BYTES
 APPROVAL_RESERVE = 64
@@ -123,9 +123,10 @@ class Draft:
         impacts = tuple(impact if other.vm == impact.vm else other for other in event.impacts)
         self.put(msgspec.structs.replace(event, impacts=impacts))
 
-    def remember(self, key: str, request: str) -> None:
+    def remember(self, key: str, request: str, digest: str) -> None:
         """Remember that a request key has been answered."""
-        self.set(answered=(*self.scope.answered, Answered(key=key, request=request, at=self.now)))
+        answered = Answered(key=key, request=request, at=self.now, digest=digest)
+        self.set(answered=(*self.scope.answered, answered))
 
     @property
     def has_room(self) -> bool:

@@ -10,6 +10,7 @@ CoreError
     ├── NoticeTooShort    the event would start before its type's minimum notice is over
     ├── NotEvictable      Preempt of a VM that is not low-priority
     ├── SourceNotAllowed  events of this type are not made by that source
+    ├── KeyReused         the request key stands for another request
     ├── TooManyOperations the scope has its limit of user-initiated operations open
     ├── Busy              open events name the VM or the scope
     ├── AlreadyThere      the VM exists already
@@ -107,6 +108,16 @@ class SourceNotAllowed(Refused):
     def __init__(self, type_: str, source: str) -> None:
         self.type, self.source = type_, source
         super().__init__(f"{type_} is never an event of source {source}")
+
+
+class KeyReused(Refused):
+    """The request key stands for another request."""
+
+    code = "key-reused"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"the key {key} was used for another request: use a new one for each")
 
 
 class TooManyOperations(Refused):

@@ -4,7 +4,10 @@ from datetime import timedelta
 
 import msgspec
 
+from forewarn.core.errors import Invalid
 from forewarn.core.text import check_name
+
+LONGEST_PAUSE = timedelta(days=7)
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -28,6 +31,10 @@ class Retry(msgspec.Struct, frozen=True):
 
     after: timedelta
     why: str = ""
+
+    def __post_init__(self) -> None:
+        if not timedelta(0) <= self.after <= LONGEST_PAUSE:
+            raise Invalid(f"a pause is 0 to {LONGEST_PAUSE.days} days, not {self.after}")
 
 
 class Unknown(msgspec.Struct, frozen=True):

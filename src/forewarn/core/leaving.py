@@ -7,7 +7,7 @@ from forewarn.core.event import SETTLED, STUCK, Event, ImpactState, Move, State
 from forewarn.core.journal import Did
 from forewarn.core.progress import end_if_settled
 from forewarn.core.schedule import told
-from forewarn.core.scope import ScopeKind
+from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Vm
 
 
@@ -60,10 +60,16 @@ def relocate(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
 
 
 def _split_off(draft: Draft, event: Event, vm: str, host: str | None, *, by: str) -> None:
-    """Give the VM an event of its own: the VMs of one event share a host."""
+    """Give the VM an event of its own, approved as far as it was: the VMs of one event share a host."""
     why = f"{vm} is now on {_place(host)}"
+    is_any = draft.scope.approval is ApprovalRule.ANY
     own = msgspec.structs.replace(
-        event, id=derived_id(event.id, vm, host), vms=(vm,), host=host, approvals=(), made_at=draft.now
+        event,
+        id=derived_id(event.id, vm, host),
+        vms=(vm,),
+        host=host,
+        approvals=tuple(approval for approval in event.approvals if is_any or approval.vm == vm),
+        made_at=draft.now,
     )
     drop(draft, event, vm, by=by, why=why)
     draft.move(own, Move.SCHEDULE, by=by, why=why, not_before=stamp(own.not_before), **told(own))

@@ -25,7 +25,7 @@ def tick(scope: Scope, conditions: Conditions, *, now: datetime, seen_at: dateti
 
 def wake_at(scope: Scope, conditions: Conditions, *, seen_at: datetime | None = None) -> datetime | None:
     """Return the next moment at which time itself may change something; None: only a command can."""
-    moments = [event.not_before for event in scope.events if _waits_only_for_time(scope, event, conditions)]
+    moments = [_starts_at(scope, event) for event in scope.events if _waits_only_for_time(scope, event, conditions)]
     under_way = vms_under_way(scope)
     moments += [
         impact.retry_at
@@ -35,6 +35,11 @@ def wake_at(scope: Scope, conditions: Conditions, *, seen_at: datetime | None = 
     ]
     silent_at = idle_at(scope, conditions, seen_at)
     return min([*moments, silent_at] if silent_at else moments, default=None)
+
+
+def _starts_at(scope: Scope, event: Event) -> datetime:
+    """Return when an event may start that only time holds; one that is approved has waited long enough already."""
+    return event.not_before if missing_approvals(scope, event) else scope.changed_at
 
 
 def _waits_only_for_time(scope: Scope, event: Event, conditions: Conditions) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 
 from forewarn.core.change import Change, Draft, derived_id, stamp
 from forewarn.core.conditions import Announce, Conditions
-from forewarn.core.errors import Invalid, NotEvictable, NoticeTooShort, SourceNotAllowed, TooManyOperations
+from forewarn.core.errors import Invalid, KeyReused, NotEvictable, NoticeTooShort, SourceNotAllowed, TooManyOperations
 from forewarn.core.event import Cause, Event, EventType, Move, Source, State
 from forewarn.core.progress import start_what_may
 from forewarn.core.scope import Scope
@@ -52,6 +52,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     failure: bool = False
     key: str | None = None
+    digest: str = ""
+    """What stands for the whole request beside its key, so that another one with the same key is noticed."""
 
     def __post_init__(self) -> None:
         if not is_guid(self.id):
@@ -64,6 +66,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"notice is 0 to {LONGEST_NOTICE.days} days, not {self.notice}")
         if self.failure and self.type not in (EventType.REBOOT, EventType.REDEPLOY):
             raise Invalid(f"a hardware failure is a Redeploy or a Reboot, not a {self.type.value}")
+        if self.failure and (self.notice is not None or self.not_before is not None or self.source is Source.USER):
+            raise Invalid("a hardware failure comes without notice, and from the platform")
         if self.key is not None:
             check_key(self.key)
 
@@ -96,7 +100,7 @@ def schedule(scope: Scope, ask: Ask, conditions: Conditions, *, now: datetime) -
     _check(scope, ask, vms, conditions)
     ids = [_make(draft, ask, group, conditions) for group in grouped(vms)]
     if ask.key is not None:
-        draft.remember(ask.key, ask.request)
+        draft.remember(ask.key, ask.request, ask.digest)
     draft.check_room()
     start_what_may(draft, conditions)
     return draft.finish(tuple(ids))
@@ -122,6 +126,8 @@ def _made_before(scope: Scope, ask: Ask) -> str | None:
     if ask.key is not None:
         for answered in scope.answered:
             if answered.key == ask.key:
+                if ask.digest != answered.digest:
+                    raise KeyReused(ask.key)
                 return answered.request
     return ask.request if events_of(scope, ask.request) else None
 

@@ -51,6 +51,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     request: str
     at: datetime
+    digest: str = ""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,10 +17,11 @@ class Clockwork:
         self._moments: dict[str, datetime] = {}
         self._armed_for: datetime | None = None
         self._timer: Timer | None = None
+        self._is_stopped = False
 
     def set(self, scope: str, moment: datetime | None) -> None:
         """Wake the scope at that moment, in place of the one set before; None: not at all."""
-        if self._moments.get(scope) == moment:
+        if self._is_stopped or self._moments.get(scope) == moment:
             return
         if moment is None:
             del self._moments[scope]
@@ -36,6 +37,7 @@ class Clockwork:
 
     def stop(self) -> None:
         """Wake nobody any more."""
+        self._is_stopped = True
         self._heap.clear()
         self._arm()
 

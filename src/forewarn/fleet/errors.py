@@ -8,6 +8,7 @@ FleetError
 ├── ScopeExists
 ├── AddressTaken     another VM has this address in this network
 ├── TimeIsReal       the clock cannot be moved: the service runs in real time
+├── PartlyMade       a request over several scopes was refused by one that had changed meanwhile
 └── NotSaved         the store could not keep it; nothing has changed
 """
 
@@ -85,6 +86,20 @@ class TimeIsReal(FleetError):
 
     def __init__(self) -> None:
         super().__init__("the service runs in real time: start it with --manual-time to move its clock")
+
+
+class PartlyMade(FleetError):
+    """Some scopes of a request made their events, another one did not."""
+
+    code = "partly-made"
+
+    def __init__(self, made: tuple[tuple[str, str], ...], why: Exception) -> None:
+        self.made = tuple(f"{scope}/{event}" for scope, event in made)
+        self.why = str(why)
+        super().__init__(
+            f"made {', '.join(self.made)}, but not the rest: {why}; "
+            "repeat the request with the same key to complete it, or cancel these events"
+        )
 
 
 class NotSaved(FleetError):

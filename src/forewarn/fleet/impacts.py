@@ -11,7 +11,7 @@ from forewarn.core.change import Change
 from forewarn.core.conditions import Conditions
 from forewarn.core.errors import CoreError
 from forewarn.core.event import Event, Impact, ImpactState
-from forewarn.core.impact import Done, Failed, NotBegun, Outcome, Retry, Unknown
+from forewarn.core.impact import Done, Failed, NotBegun, Outcome, Unknown
 from forewarn.core.scope import Scope
 from forewarn.core.work import begin, settle, to_begin
 from forewarn.fleet.errors import NoSuchScope, NotSaved
@@ -23,6 +23,9 @@ R = TypeVar("R")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Between attempts to save what must not be lost, in seconds of real time."""
+
+LONGEST_WORK, LONGEST_PROBE = 24 * 3600.0, 300.0
+"""For how long, in seconds of real time, a platform may be silent before its work counts as unknown."""
 
 BEGINNING = 64
 """How many impacts are saved as begun at the same time. When a thousand events start in one second, the guests who
@@ -106,16 +109,21 @@ class Impacts:
             case Unknown() as unknown:
                 await self._settle(work, unknown)
 
-    async def _carried_out(self, work: Work) -> Done | Failed | Retry:
+    async def _carried_out(self, work: Work) -> Outcome:
+        limit = asyncio.timeout(LONGEST_WORK)
         try:
-            return await self._platform.carry_out(work)
+            async with limit:
+                return await self._platform.carry_out(work)
         except Exception as error:
+            if limit.expired():
+                return Unknown(f"no word from the platform for {LONGEST_WORK / 3600:.0f} hours")
             log.exception("the platform broke on %s", work.id)
             return Failed(f"the platform broke: {error!r}")
 
     async def _probed(self, work: Work) -> Done | NotBegun | Unknown:
         try:
-            return await self._platform.probe(work)
+            async with asyncio.timeout(LONGEST_PROBE):
+                return await self._platform.probe(work)
         except Exception as error:
             log.exception("the platform broke when asked about %s", work.id)
             return Unknown(f"the platform broke when asked: {error!r}")

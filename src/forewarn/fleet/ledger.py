@@ -11,12 +11,16 @@ import msgspec
 from forewarn.core.conditions import Outage
 from forewarn.core.errors import Invalid
 from forewarn.core.journal import Did, Entry
+from forewarn.core.limits import RECORD_BYTES
 from forewarn.core.scope import Held
 from forewarn.fleet.queue import Decision
 from forewarn.store.port import Key, Kind, Store
 
 LEDGER = Key(Kind.FLEET, "ledger")
 OUTAGES = 64
+RESERVE = 32 * 1024
+"""Room that ports leave for everything else: a hold, and a start of the service, must always be possible."""
+
 SHORTEST_OUTAGE = timedelta(seconds=1)
 
 
@@ -45,8 +49,8 @@ async def manual_start(store: Store, *, now: datetime) -> datetime:
     if record is None:
         return now.replace(microsecond=0)
     ledger = decode(record.value)
-    known = [moment for moment in (ledger.clock_at, ledger.alive_at) if moment is not None]
-    return max(known, default=now)
+    start = ledger.clock_at or now.replace(microsecond=0)
+    return max(start, ledger.alive_at or start)
 
 
 def began(ledger: Ledger, *, now: datetime) -> Decision[Ledger, None]:
@@ -95,7 +99,10 @@ def ports_given(ledger: Ledger, ports: Mapping[str, int]) -> Decision[Ledger, No
             raise Invalid(f"port {port} was given to {owners[port]} and is given to no other VM")
         if ledger.ports.get(vm, port) != port:
             raise Invalid(f"{vm} was given port {ledger.ports[vm]} and keeps it")
-    return Decision(msgspec.structs.replace(ledger, ports={**ledger.ports, **ports}), (), None)
+    given = msgspec.structs.replace(ledger, ports={**ledger.ports, **ports})
+    if len(encode(given)) > RECORD_BYTES - RESERVE:
+        raise Invalid(f"{len(given.ports)} ports are more than can be kept: start with --listen none, or anew")
+    return Decision(given, (), None)
 
 
 def _noted(ledger: Ledger, did: Did, *, by: str, why: str, now: datetime) -> Decision[Ledger, None]:

@@ -5,7 +5,8 @@ compare-and-swap guards, and a conflict means: load, and decide again.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from forewarn.core.journal import Entry
@@ -54,18 +55,31 @@ class Shelf(NamedTuple, Generic[V]):
 
 
 class Queues(Generic[V]):
-    """The queues of all records of one kind."""
+    """The queues of all records of one kind.
 
-    def __init__(self, store: Store, tasks: asyncio.TaskGroup, shelf: Shelf[V]) -> None:
+    `basis` gives what decisions rest on besides the value: if it is another object when they are made, they are made
+    anew, so that nothing is saved which what holds by then would not allow.
+    """
+
+    def __init__(
+        self, store: Store, tasks: asyncio.TaskGroup, shelf: Shelf[V], basis: Callable[[], object] = lambda: None
+    ) -> None:
         self._store = store
         self._tasks = tasks
         self._shelf = shelf
+        self._basis = basis
         self._waiting: dict[str, list[Waiting[V]]] = {}
+        self._saving: set[asyncio.Future[None]] = set()
 
     @property
     def busy(self) -> int:
         """How many records have commands under way."""
         return len(self._waiting)
+
+    async def saved(self) -> None:
+        """Wait until what is being saved now is saved: it was decided on what held before."""
+        if self._saving:
+            await asyncio.wait(tuple(self._saving))
 
     async def apply(self, id_: str, command: Callable[[V | None], Decision[V, R]]) -> R:
         """Apply a command to the newest value, save, and return its result. Refusals are raised; then nothing changed.
@@ -112,10 +126,15 @@ class Queues(Generic[V]):
 
     async def _decide_and_save(self, id_: str, batch: list[Waiting[V]]) -> list[Any]:
         for _ in range(CONFLICTS):
+            basis = self._basis()
             old, revision = self._shelf.newest(id_)
             value, entries, answers = await self._decide(old, batch)
+            if self._basis() is not basis:
+                continue
             if value is old and not entries:
                 return answers
+            if value is None and old is None:
+                return [answer for one in batch for answer in await self._decide_and_save(id_, [one])]
             try:
                 await self._save(id_, value, entries, revision)
             except Conflict:
@@ -145,8 +164,19 @@ class Queues(Generic[V]):
 
     async def _save(self, id_: str, value: V | None, entries: list[Entry], revision: int | None) -> None:
         encoded = None if value is None else self._shelf.encode(value)
-        saved = await self._store.save(Key(self._shelf.kind, id_), encoded, entries, expected=revision)
-        self._shelf.take(id_, value, saved)
+        with self._noted():
+            saved = await self._store.save(Key(self._shelf.kind, id_), encoded, entries, expected=revision)
+            self._shelf.take(id_, value, saved)
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        saving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._saving.add(saving)
+        try:
+            yield
+        finally:
+            self._saving.discard(saving)
+            saving.set_result(None)
 
     async def _reload(self, id_: str) -> None:
         record = await self._store.load(Key(self._shelf.kind, id_))

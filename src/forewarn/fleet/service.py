@@ -22,15 +22,17 @@ from forewarn.core.progress import tick, wake_at
 from forewarn.core.schedule import Ask, schedule
 from forewarn.core.scope import Scope
 from forewarn.fleet import ledger as book
+from forewarn.fleet.addresses import Addresses
 from forewarn.fleet.clockwork import Clockwork
 from forewarn.fleet.enabling import Enabling, new_epoch
-from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchScope, NoSuchVm, NotSaved, ScopeExists
+from forewarn.fleet.errors import NoSuchEvent, NoSuchScope, NotSaved, ScopeExists
 from forewarn.fleet.impacts import Impacts
 from forewarn.fleet.keeper import LedgerKeeper
 from forewarn.fleet.ledger import LEDGER
 from forewarn.fleet.manual import ManualTime
 from forewarn.fleet.queue import Decision, Queues, Shelf
 from forewarn.fleet.replica import Replica, View
+from forewarn.fleet.requests import all_made, by_scope
 from forewarn.fleet.tasks import tasks_until_exit
 from forewarn.platform.port import Platform
 from forewarn.store.port import Kind, Record, Retention, SnapshotEnd, Store, StoreError, Watched
@@ -69,12 +71,16 @@ class Fleet:
         self._tasks = tasks
         self._keeper = LedgerKeeper(store, tasks, policy, on_hold=self._wake_all)
         self._scopes = Queues(
-            store, tasks, Shelf(Kind.SCOPE, self.replica.newest, self._take_scope, _encode_scope, _decode_scope)
+            store,
+            tasks,
+            Shelf(Kind.SCOPE, self.replica.newest, self._take_scope, _encode_scope, _decode_scope),
+            basis=lambda: self.conditions,
         )
         self._clockwork = Clockwork(clock, self._wake)
         self._impacts = Impacts(platform, self, tasks)
         self._enabling = Enabling(clock, tasks, self.apply)
         self._time = ManualTime(clock, save=self._save_clock, waiting=self._waits_for_clock)
+        self._addresses = Addresses(self.replica)
         self._listeners: list[Callable[[View], None]] = []
         self._ticking = 0
         self._is_live = False
@@ -177,7 +183,6 @@ class Fleet:
 
     async def create_scope(self, scope: Scope, *, by: str) -> None:
         """Bring a scope into being. Its addresses must be free."""
-        self._check_addresses(scope)
 
         def command(present: Scope | None) -> Decision[Scope, None]:
             if present is not None:
@@ -185,44 +190,26 @@ class Fleet:
             change = create(scope, by=by, now=self.clock.now())
             return Decision(change.scope, change.entries, None)
 
-        await self._scopes.apply(scope.id, command)
-
-    def _check_addresses(self, scope: Scope) -> None:
-        for vm in scope.roster:
-            for address in vm.addresses:
-                for view, owner in self.replica.claims(address.network, address.ip):
-                    if view.id != scope.id:
-                        raise AddressTaken(address.ip, address.network, f"{view.id}/{owner.name}")
+        with self._addresses.claimed(scope):
+            await self._scopes.apply(scope.id, command)
 
     async def approve(self, scope: str, vm: str, ids: Sequence[str], *, by: str | None = None) -> None:
         """Take a VM's approval of events of its own scope."""
         await self.apply(scope, lambda value: approve(value, vm, ids, self.conditions, now=self.clock.now(), by=by))
 
     async def schedule(self, ask: Ask) -> tuple[tuple[str, str], ...]:
-        """Make the events of a request, in all scopes of its VMs or in none. Returns pairs of scope and event."""
-        asks = self._by_scope(ask) | self._answered(ask)
+        """Make the events of a request in all scopes of its VMs, and return pairs of scope and event.
+
+        All scopes are asked before the first is changed. If one of them has changed by the time it is its turn, and
+        refuses, PartlyMade says what was made in the others.
+        """
+        asks = by_scope(self.replica, ask)
         for scope, part in asks.items():
             schedule(self.replica.scope(scope), part, self.conditions, now=self.clock.now())
-        made = await asyncio.gather(*(self._schedule(scope, part) for scope, part in asks.items()))
-        return tuple((scope, event) for scope, events in zip(asks, made, strict=True) for event in events)
-
-    def _by_scope(self, ask: Ask) -> dict[str, Ask]:
-        names: dict[str, list[str]] = {}
-        for name in ask.vms:
-            try:
-                view, vm = self.replica.find(name)
-            except NoSuchVm:
-                if not self._answered(ask):
-                    raise
-            else:
-                names.setdefault(view.id, []).append(vm.name)
-        return {scope: msgspec.structs.replace(ask, vms=tuple(vms)) for scope, vms in names.items()}
-
-    def _answered(self, ask: Ask) -> dict[str, Ask]:
-        """Return the scopes that have answered a request of this key; its VMs may have left them since."""
-        if ask.key is None:
-            return {}
-        return {view.id: ask for view in self.replica.views() if view.scope and view.scope.has_answered(ask.key)}
+        made = await asyncio.gather(
+            *(self._schedule(scope, part) for scope, part in asks.items()), return_exceptions=True
+        )
+        return all_made(dict(zip(asks, made, strict=True)))
 
     async def _schedule(self, scope: str, ask: Ask) -> tuple[str, ...]:
         return await self.apply(scope, lambda value: schedule(value, ask, self.conditions, now=self.clock.now()))
@@ -340,8 +327,9 @@ class Fleet:
         await self._keeper.apply(partial(book.ports_given, ports=ports))
 
     async def hold(self, *, by: str, reason: str) -> None:
-        """Let nothing planned start anywhere until `release`."""
+        """Let nothing planned start anywhere until `release`. On return, what was about to start has started."""
         await self._keeper.apply(partial(book.hold, by=by, reason=reason, now=self.clock.now()))
+        await self._scopes.saved()
 
     async def release(self, *, by: str, why: str = "") -> None:
         """End the hold on the whole fleet; what has become due meanwhile starts."""

@@ -27,6 +27,7 @@ STATUS: dict[type[core.CoreError] | type[fleet.FleetError], int] = {
     core.NoticeTooShort: 409,
     core.NotEvictable: 409,
     core.SourceNotAllowed: 409,
+    core.KeyReused: 409,
     core.TooManyOperations: 409,
     core.Busy: 409,
     core.AlreadyThere: 409,
@@ -39,6 +40,7 @@ STATUS: dict[type[core.CoreError] | type[fleet.FleetError], int] = {
     fleet.ScopeExists: 409,
     fleet.AddressTaken: 409,
     fleet.TimeIsReal: 409,
+    fleet.PartlyMade: 409,
     fleet.NotSaved: 503,
 }
 

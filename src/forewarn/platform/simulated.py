@@ -1,5 +1,6 @@
 """A platform on which nothing real happens: each kind of work takes its time, on the service's own clock."""
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
@@ -17,6 +18,10 @@ DURATIONS: dict[EventType, timedelta] = {
     EventType.PREEMPT: timedelta(seconds=10),
     EventType.TERMINATE: timedelta(seconds=10),
 }
+
+
+REMEMBERED = 10_000
+"""How many pieces of work the ledger has, the newest."""
 
 
 class Ran(msgspec.Struct, frozen=True):
@@ -44,7 +49,7 @@ class SimulatedPlatform:
         self._durations = {**DURATIONS, **durations}
         self._speed = speed
         self._told: dict[str, list[Failed | Retry]] = {}
-        self.ledger: list[Ran] = []
+        self.ledger: deque[Ran] = deque(maxlen=REMEMBERED)
 
     def tell(self, vm: str, *outcomes: Failed | Retry) -> None:
         """Let the next pieces of work on `scope/vm` end like this, one each."""
