@@ -12,7 +12,7 @@ import pytest
 
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
-from forewarn.guest.limits import Limits, affordable_connections
+from forewarn.guest.limits import SPARE_FILES, Limits, affordable_connections
 from forewarn.guest.phases import Phase
 from forewarn.wire.answers import Reason
 from tests.fleet.stage import ask, scope, until, vm
@@ -212,9 +212,21 @@ async def test_one_connection_too_many_in_all_is_503() -> None:
 def test_connections_are_bounded_by_the_open_files_that_the_process_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some are left for everything else."""
     unlimited = resource.RLIM_INFINITY
-    for files, asked, expected in [(1024, 32_768, 896), (1024, 10, 10), (64, 10, 1), (unlimited, 32_768, 32_768)]:
+    for files, asked, expected in [(1024, 32_768, 876), (1024, 10, 10), (64, 10, 1), (unlimited, 32_768, 32_768)]:
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
-        assert affordable_connections(asked) == expected
+        assert affordable_connections(asked, listening=20) == expected
+
+
+async def test_listeners_leave_fewer_connections_for_guests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is spared for the store is not taken by them."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (SPARE_FILES + 4, SPARE_FILES + 4))
+    async with serving() as house:
+        peers = [await house.connect("web/web-0"), await house.connect("web/web-1")]
+        assert [(await peer.ask()).status for peer in peers] == [200] * 2
+        assert (await (await house.connect("web/web-0")).answer()).status == 503
+        house.server.stop_listening("127.0.0.1", house.ports["web/web-1"])
+        await until(lambda: house.counters.connections == 2)
+        assert (await (await house.connect("web/web-0")).ask()).status == 200
 
 
 # Time.

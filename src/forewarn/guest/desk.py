@@ -68,7 +68,8 @@ class Desk:
         self.rate = sys.maxsize if limits.requests_per_second is None else limits.requests_per_second
         self.patience = patience(limits)
         self.connections: set[Impatient] = set()
-        self._connection_limit = affordable_connections(limits.connections)
+        self._listening = 0
+        self._connection_limit = affordable_connections(limits.connections, listening=0)
         self.beats = 1
         self.is_closing = False
         self._is_empty = asyncio.Event()
@@ -77,6 +78,11 @@ class Desk:
     def is_full(self) -> bool:
         """Whether there are more connections than there may be."""
         return len(self.connections) > self._connection_limit
+
+    def note_listening(self, sockets: int) -> None:
+        """Count sockets that have begun to listen, or, below zero, have ended: each leaves one connection less."""
+        self._listening += sockets
+        self._connection_limit = affordable_connections(self.limits.connections, listening=self._listening)
 
     def enter(self, connection: Impatient) -> None:
         """Count a connection."""

@@ -55,9 +55,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 raise Invalid(f"{name} is at least 1, not {value}")
 
 
-def affordable_connections(asked: int) -> int:
-    """Return how many connections the process can have open, at the most `asked`."""
+def affordable_connections(asked: int, *, listening: int) -> int:
+    """Return how many connections the process can have open beside its listening sockets, at the most `asked`."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return asked
-    return max(1, min(asked, files - SPARE_FILES))
+    return max(1, min(asked, files - SPARE_FILES - listening))

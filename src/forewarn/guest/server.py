@@ -43,8 +43,7 @@ class GuestServer:
             unsupported_version_status=unsupported_version_status,
             enable_delay=enable_delay,
         )
-        self._listeners: list[asyncio.AbstractServer] = []
-        self._sockets: list[Path] = []
+        self._listeners: dict[tuple[str, int] | Path, asyncio.Server] = {}
         self._heart: asyncio.TimerHandle | None = None
 
     async def listen_as(self, vm: str, host: str, port: int) -> int:
@@ -55,9 +54,7 @@ class GuestServer:
         """Listen for one VM on a unix socket; it is removed at the end."""
         loop = asyncio.get_running_loop()
         factory = partial(Connection, self._desk, self._door_of(vm))
-        self._listeners.append(await loop.create_unix_server(factory, str(path), backlog=ACCEPT_QUEUE))
-        self._sockets.append(path)
-        self._begin_to_beat()
+        self._keep(path, await loop.create_unix_server(factory, str(path), backlog=ACCEPT_QUEUE))
 
     async def listen_by_address(self, network: str, host: str, port: int, *, interface: str | None = None) -> int:
         """Listen for all VMs of a network, who are known by their source address; return the port.
@@ -66,20 +63,25 @@ class GuestServer:
         """
         return await self._listen(ByAddress(self._replica, network), host, port, interface)
 
+    def stop_listening(self, host: str, port: int) -> None:
+        """Accept nobody there any more; who is connected stays so."""
+        listener = self._listeners.pop((host, port))
+        self._desk.note_listening(-len(listener.sockets))
+        listener.close()
+
     async def aclose(self) -> None:
         """Accept nobody any more, answer what has been asked, then close; who does not read in time is cut off."""
-        for listener in self._listeners:
+        for listener in self._listeners.values():
             listener.close()
         self._desk.close()
         await self._desk.wait_until_empty()
         if self._heart is not None:
             self._heart.cancel()
-        for listener in self._listeners:
+        for place, listener in self._listeners.items():
             await listener.wait_closed()
-        for path in self._sockets:
-            path.unlink(missing_ok=True)
+            if isinstance(place, Path):
+                place.unlink(missing_ok=True)
         self._listeners.clear()
-        self._sockets.clear()
 
     def _door_of(self, vm: str) -> Door:
         view, found = self._replica.find(vm)
@@ -95,10 +97,14 @@ class GuestServer:
             listener = await loop.create_server(factory, sock=bound_there, backlog=ACCEPT_QUEUE)
         if not listener.sockets:  # what a loop makes of a system that has no more of them to give
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        self._listeners.append(listener)
-        self._begin_to_beat()
         bound: int = listener.sockets[0].getsockname()[1]
+        self._keep((host, bound), listener)
         return bound
+
+    def _keep(self, place: tuple[str, int] | Path, listener: asyncio.Server) -> None:
+        self._listeners[place] = listener
+        self._desk.note_listening(len(listener.sockets))
+        self._begin_to_beat()
 
     def _begin_to_beat(self) -> None:
         if self._heart is None:
