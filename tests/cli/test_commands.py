@@ -192,7 +192,13 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "unknown command": (("vm", "launch"), 2, "launch"),
     "unknown option": (("vm", "list", "--all"), 2, "--all"),
     "missing argument": (("event", "schedule", "Reboot"), 2, "VM"),
-    "unknown type": (("event", "schedule", "Explode", "web-0"), 2, "Explode"),
+    "unknown type": (("event", "schedule", "Explode", "web-0"), 2, "Explode is not among Freeze, Reboot, Redeploy, P"),
+    "mistyped type": (("event", "schedule", "rebot", "web-0"), 2, "Do you mean Reboot?"),
+    "unknown source": (
+        ("event", "schedule", "Reboot", "web-0", "--source", "me"),
+        2,
+        "me is not among Platform and User",
+    ),
     "unknown output": (("vm", "list", "-o", "xml"), 2, "xml"),
     "no duration": (("event", "schedule", "Reboot", "web-0", "--in", "soon"), 2, "--in: 'soon' is not a duration"),
     "no duration of work": (("event", "schedule", "Reboot", "web-0", "--duration", "9"), 2, "--duration: '9' is not"),
@@ -305,6 +311,14 @@ def test_every_option_of_more_than_one_request_has_its_variable(machine: Machine
     names = {text.split()[0].rstrip(",") for text in without}
     assert names - OF_ONE_REQUEST == {"--help"}
     assert {text.split()[0] for text in options} & OF_ONE_REQUEST == names & OF_ONE_REQUEST
+
+
+def test_help_speaks_to_people(machine: Machine) -> None:
+    page = machine.run("event", "schedule", "--help").stdout
+    assert page.startswith("Usage: forewarn event schedule [OPTIONS] TYPE VM...\n")
+    assert "Example: forewarn event schedule Reboot web-0" in page
+    pages = [machine.run(*command.split(), "--help").stdout for command in COMMANDS]
+    assert [line for page in pages for line in page.splitlines() if re.search(r"<\w+|list\[", line)] == []
 
 
 def test_variable_of_another_program_is_not_taken_for_an_option(machine: Machine) -> None:

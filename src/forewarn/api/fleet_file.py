@@ -95,10 +95,9 @@ def read_fleet_file(text: str, *, file: str, birth: Birth) -> tuple[Scope, ...]:
 
 def read_fleet(content: Mapping[str, object], *, file: str, birth: Birth) -> tuple[Scope, ...]:
     """Read the scopes of a fleet that is parsed already."""
-    top = Written(file, "", content).table()
+    top = Written(file, "", content).table(TOP_KEYS)
     defaults = top.get("defaults", _defaults, Traits())
     written = top.need("scopes", Written.items, "[[scopes]], each with a name and a kind")
-    top.end()
     claims = Claims()
     return tuple(_scope(item, defaults, birth, claims) for item in written)
 
@@ -110,7 +109,7 @@ def demonstration_fleet(birth: Birth) -> tuple[Scope, ...]:
 
 
 def _scope(written: Written, defaults: Traits, birth: Birth, claims: Claims) -> Scope:
-    table = written.table()
+    table = written.table(SCOPE_KEYS)
     home = _home(table)
     claims.claim(f"scope {home.scope}", table.at("name"))
     traits = _traits(table).over(defaults)
@@ -118,7 +117,6 @@ def _scope(written: Written, defaults: Traits, birth: Birth, claims: Claims) -> 
     approval = table.get("approval", lambda rule: rule.choice(ApprovalRule), ApprovalRule.ANY)
     auto_approve = table.get("auto_approve", _auto_approve, ())
     vms = _vms(table, home, claims)
-    table.end()
     with written.checked():
         return Scope(
             id=home.scope,
@@ -165,16 +163,21 @@ TRAITS: dict[str, Callable[[Written], Any]] = {
     "resource_group": Written.text,
     "subscription": Written.text,
     "os": lambda written: written.choice(Os),
-    "tags": lambda written: {key: tag.text() for key, tag in written.table().entries()},
+    "tags": lambda written: {key: tag.text() for key, tag in written.entries().items()},
 }
 """What a VM can say itself, or take from its scope, or its scope from the fleet."""
 
 
+TOP_KEYS = frozenset({"defaults", "scopes"})
+SCOPE_KEYS = frozenset({*Home._fields, "name", "approval", "auto_approve", "placement_group", "vms", *TRAITS}) - {
+    "scope"
+}
+VM_KEYS = (frozenset(Entry.__struct_fields__) | frozenset(TRAITS)) - {"traits"}
+ADDRESS_KEYS = frozenset({"ip", "mac", "network"})
+
+
 def _defaults(written: Written) -> Traits:
-    table = written.table()
-    traits = _traits(table)
-    table.end()
-    return traits
+    return _traits(written.table(TRAITS))
 
 
 def _traits(table: Table) -> Traits:
@@ -201,9 +204,8 @@ def _vms(table: Table, home: Home, claims: Claims) -> tuple[Vm, ...]:
 
 
 def _numbered(written: Written, home: Home, claims: Claims, *, first: int) -> list[Vm]:
-    table = written.table()
+    table = written.table(VM_KEYS)
     entry = _entry(table, home)
-    table.end()
     with written.checked():
         vms = [_vm(entry, home, n, position=first + n) for n in range(entry.count)]
     name, vm_id = table.at("name"), table.at("vm_id")
@@ -294,11 +296,12 @@ def _address(written: Written) -> Address:
     """Read an address: the IP alone, or a table that also says its network and MAC."""
     if isinstance(written.value, str):
         return _checked_address(written, ip=written.value)
-    table = written.table('an address in quotes, or a table such as { ip = "10.0.0.4", network = "blue" }')
+    table = written.table(
+        ADDRESS_KEYS, 'an address in quotes, or a table such as { ip = "10.0.0.4", network = "blue" }'
+    )
     ip = table.need("ip", lambda ip: _checked_address(ip, ip=ip.text()).ip, "an IPv4 or IPv6 address")
     network = table.get("network", Written.name, "default")
     mac = table.get("mac", Written.text, "")
-    table.end()
     return _checked_address(written, ip=ip, network=network, mac=mac)
 
 

@@ -1,6 +1,6 @@
 """Reading what a person wrote in a file: every complaint names the file, the key and what is allowed there."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from enum import StrEnum
@@ -79,22 +79,30 @@ class Written:
         items = self.read(_list, "a list")
         return [Written(self.file, f"{self.key}[{n}]", item) for n, item in enumerate(items)]
 
-    def table(self, allowed: str = "a table") -> "Table":
-        """Read a table."""
-        return Table(self, self.read(_mapping, allowed))
+    def table(self, known: Collection[str], allowed: str = "a table") -> "Table":
+        """Read a table that has no other keys than these. A wrong key comes before a missing one: it may be both."""
+        content = self.read(_mapping, allowed)
+        table = Table(self, content)
+        for key in content:
+            if key not in known:
+                raise table.at(key).wrong(f"there is no such key here; there are {', '.join(sorted(known))}")
+        return table
+
+    def entries(self) -> dict[str, "Written"]:
+        """Read a table with any keys."""
+        content = self.read(_mapping, "a table")
+        return {key: Table(self, content).at(key) for key in content}
 
 
 class Table:
-    """A table of the file. Each key is asked for by name; what nobody asked for is unknown."""
+    """A table of the file. Each key is asked for by name."""
 
     def __init__(self, place: Written, content: Mapping[str, object]) -> None:
         self._place = place
         self._content = content
-        self._known: set[str] = set()
 
     def at(self, key: str) -> Written:
         """Return the value of a key, or None in its place where there is none."""
-        self._known.add(key)
         path = f"{self._place.key}.{key}" if self._place.key else key
         return Written(self._place.file, path, self._content.get(key))
 
@@ -119,17 +127,6 @@ class Table:
         value = self.at(key)
         if self.has(key):
             raise value.wrong(why)
-
-    def entries(self) -> Iterator[tuple[str, Written]]:
-        """Give every key, whatever it is."""
-        return ((key, self.at(key)) for key in self._content)
-
-    def end(self) -> None:
-        """Refuse whatever was not asked for. To be called when everything was."""
-        known = ", ".join(sorted(self._known))
-        for key in self._content:
-            if key not in self._known:
-                raise self.at(key).wrong(f"there is no such key here; there are {known}")
 
 
 def _text(value: object) -> str:

@@ -11,7 +11,7 @@ from forewarn.cli.reaching import Asked, asks_service
 from forewarn.core.duration import duration_text, parse_duration
 from forewarn.core.errors import Invalid
 
-app = typer.Typer(no_args_is_help=True, help="The service's time.")
+app = typer.Typer(no_args_is_help=True, help="See the service's time, and move a manual clock.")
 
 
 @app.command("show")
@@ -25,10 +25,13 @@ def show(asked: Asked) -> None:
 @asks_service
 def advance(
     asked: Asked,
-    by: Annotated[str | None, typer.Argument(metavar="[DURATION]", help="How far: 15m.")] = None,
+    by: Annotated[str | None, typer.Argument(metavar="DURATION", hidden=True)] = None,
     to_next: Annotated[bool, typer.Option("--to-next", help="To the next moment at which something happens.")] = False,
 ) -> None:
-    """Move the clock of a service that was started with --manual-time; what is due on the way happens."""
+    """Move the clock of a service that was started with --manual-time; what is due on the way happens.
+
+    DURATION is how far: 90s, 15m, 1h30m, 2d.
+    """
     if (by is None) is not to_next:
         raise Stop(Exit.USAGE, "say how far, like `forewarn clock advance 15m`, or --to-next")
     try:

@@ -8,6 +8,7 @@ import typer
 
 from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.options import PlainUsage, one_of
 from forewarn.cli.output import Output, moment_text, say, write_json
 from forewarn.cli.reaching import Asked, asks_service, complete_vms
 from forewarn.cli.tables import Column, write_table
@@ -15,34 +16,50 @@ from forewarn.core.duration import duration_text, parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType, Source
 
-app = typer.Typer(no_args_is_help=True, help="Events.")
+app = typer.Typer(no_args_is_help=True, help="Announce maintenance, and see what is open and what it waits for.")
 
-Vms = Annotated[
-    list[str],
+
+def _event_type(said: str) -> EventType:
+    return one_of(EventType, said)
+
+
+def _source(said: str) -> Source:
+    return one_of(Source, said)
+
+
+# Typer would show the types of these as Python knows them; the commands' own words say what they are.
+Type = Annotated[
+    EventType,
     typer.Argument(
-        metavar="VM…",
-        help="Names of VMs, as scope/name where the name alone is ambiguous.",
-        autocompletion=complete_vms,
+        metavar="TYPE", parser=_event_type, autocompletion=lambda: [type_.value for type_ in EventType], hidden=True
     ),
 ]
+Vms = Annotated[list[str], typer.Argument(metavar="VM", autocompletion=complete_vms, hidden=True)]
 
 
-@app.command("schedule")
+@app.command("schedule", cls=PlainUsage)
 @asks_service
 def schedule(
     asked: Asked,
-    type_: Annotated[EventType, typer.Argument(metavar="TYPE", case_sensitive=False, help="What happens to the VMs.")],
+    type_: Type,
     vms: Vms,
     notice: Annotated[str | None, typer.Option("--in", metavar="DURATION", help="Start after this time: 20m.")] = None,
     at: Annotated[str | None, typer.Option(metavar="TIME", help="Start at this time: 2026-01-31T10:15Z.")] = None,
-    duration: Annotated[str | None, typer.Option(help="For how long the VMs are interrupted: 9s.")] = None,
-    description: Annotated[str, typer.Option(help="What the VMs are told.")] = "",
-    source: Annotated[Source, typer.Option(case_sensitive=False, help="Who wants it.")] = Source.PLATFORM,
+    duration: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="For how long the VMs are interrupted: 9s.")
+    ] = None,
+    description: Annotated[str, typer.Option(metavar="TEXT", help="What the VMs are told.")] = "",
+    source: Annotated[
+        Source, typer.Option(metavar="SOURCE", parser=_source, help="Who wants it: Platform or User.")
+    ] = Source.PLATFORM,
     user: Annotated[bool, typer.Option("--user", help="The same as --source User.")] = False,
     failure: Annotated[bool, typer.Option("--failure", help="The hardware has failed: start at once.")] = False,
-    why: Annotated[str, typer.Option(help="What the journal says about the reason.")] = "",
+    why: Annotated[str, typer.Option(metavar="TEXT", help="What the journal says about the reason.")] = "",
 ) -> None:
     """Announce maintenance of VMs. They get at least the usual notice of its type, unless you say when.
+
+    TYPE is Freeze, Reboot, Redeploy, Preempt or Terminate. A VM is named by its name, or as scope/name where that is
+    ambiguous; several can be named.
 
     Example: forewarn event schedule Reboot web-0 web-1 --in 20m --why "new kernel"
     """
@@ -74,8 +91,10 @@ def schedule(
 @asks_service
 def list_events(
     asked: Asked,
-    scope: Annotated[str | None, typer.Option(help="Only those of this scope.")] = None,
-    vm: Annotated[str | None, typer.Option(help="Only those that affect this VM.", autocompletion=complete_vms)] = None,
+    scope: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this scope.")] = None,
+    vm: Annotated[
+        str | None, typer.Option(metavar="VM", help="Only those that affect this VM.", autocompletion=complete_vms)
+    ] = None,
 ) -> None:
     """List the open events, and why each of them waits."""
     events = list(asked.api.events(scope=scope, vm=vm))

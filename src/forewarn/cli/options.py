@@ -1,34 +1,68 @@
 """Options that several commands share, declared once: Typer reads a command's signature, so that is what is made."""
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from enum import StrEnum
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from forewarn.cli.output import Output
 from forewarn.settings import variable
 
-Url = Annotated[str | None, typer.Option("--url", envvar="FOREWARN_URL", help="Where the operator API is.")]
+E = TypeVar("E", bound=StrEnum)
+
+Url = Annotated[
+    str | None, typer.Option("--url", envvar="FOREWARN_URL", metavar="URL", help="Where the operator API is.")
+]
 Token = Annotated[
     str | None,
     typer.Option(
         "--token",
         envvar="FOREWARN_TOKEN",
+        metavar="TOKEN",
         help="The token for --url. Everybody on this machine can read what you type here: better use the variable.",
     ),
 ]
 TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", envvar="FOREWARN_TOKEN_FILE", help="A file with the token for --url.")
+    Path | None,
+    typer.Option("--token-file", envvar="FOREWARN_TOKEN_FILE", metavar="FILE", help="A file with the token for --url."),
 ]
 Data = Annotated[
-    str | None, typer.Option("--data", envvar="FOREWARN_DATA", help="The data directory of a service on this machine.")
+    str | None,
+    typer.Option(
+        "--data", envvar="FOREWARN_DATA", metavar="DIR", help="The data directory of a service on this machine."
+    ),
 ]
 Config = Annotated[
     str | None, typer.Option("--config", envvar="FOREWARN_CONFIG", help="The settings file.", metavar="FILE")
 ]
-Shown = Annotated[Output, typer.Option("--output", "-o", envvar="FOREWARN_OUTPUT", help="How results are shown.")]
+Shown = Annotated[
+    Output,
+    typer.Option("--output", "-o", envvar="FOREWARN_OUTPUT", metavar="table|json", help="How results are shown."),
+]
+
+
+class PlainUsage(TyperCommand):
+    """A command whose usage line shows what is required without braces, as manuals do."""
+
+    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # Typer's own context
+        """Return the parts of the usage line."""
+        return [piece.translate({ord("{"): None, ord("}"): None}) for piece in super().collect_usage_pieces(ctx)]
+
+
+def one_of(choices: type[E], said: str) -> E:
+    """Read a word, in any case; a wrong one is answered with the nearest right one and with all of them."""
+    by_name = {choice.value.casefold(): choice for choice in choices}
+    if said.casefold() in by_name:
+        return by_name[said.casefold()]
+    *most, last = (choice.value for choice in choices)
+    close = get_close_matches(said.casefold(), by_name, n=1)
+    meant = f" Do you mean {by_name[close[0]].value}?" if close else ""
+    raise typer.BadParameter(f"{said} is not among {', '.join(most)} and {last}.{meant}")
 
 
 def option(name: str, annotation: Any, default: object = None) -> Parameter:

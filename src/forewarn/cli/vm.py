@@ -8,14 +8,14 @@ from forewarn.cli.output import Output, write_json
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.tables import Column, write_table
 
-app = typer.Typer(no_args_is_help=True, help="Virtual machines.")
+app = typer.Typer(no_args_is_help=True, help="See the VMs, and where each finds its endpoint.")
 
 
 @app.command("list")
 @asks_service
 def list_vms(
     asked: Asked,
-    scope: Annotated[str | None, typer.Option(help="Only those of this scope.")] = None,
+    scope: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this scope.")] = None,
 ) -> None:
     """List the VMs, with the URL at which each finds its endpoint."""
     vms = asked.api.vms(scope=scope)
