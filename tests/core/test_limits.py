@@ -19,7 +19,15 @@ from forewarn.core.errors import Invalid, Refused, ScopeFull, UnknownEvent
 from forewarn.core.event import Approval, EventType, Impact, ImpactState, Source, State
 from forewarn.core.impact import Done, Failed, Retry
 from forewarn.core.inventory import add_vm, change_vm
-from forewarn.core.limits import KEY_LENGTH, NAME_LENGTH, RECENT_ITEMS, RECORD_BYTES, TEXT_LENGTH, VMS_PER_SCOPE
+from forewarn.core.limits import (
+    DIGEST_LENGTH,
+    KEY_LENGTH,
+    NAME_LENGTH,
+    RECENT_ITEMS,
+    RECORD_BYTES,
+    TEXT_LENGTH,
+    VMS_PER_SCOPE,
+)
 from forewarn.core.operations import cancel, hold, release
 from forewarn.core.schedule import events_of, schedule
 from forewarn.core.scope import Answered, ApprovalRule, Ended, Held, Outcome, Scope
@@ -129,7 +137,9 @@ def test_full_scope_can_still_do_all_that_was_accepted(rule: ApprovalRule) -> No
 
 LATE = NOW.replace(microsecond=999_999)
 FULL_ENDED = tuple(Ended(id=guid(n), request=guid(n), at=LATE, outcome=Outcome.COMPLETED) for n in range(RECENT_ITEMS))
-FULL_ANSWERED = tuple(Answered(key="k" * KEY_LENGTH, request=guid(n), at=LATE) for n in range(RECENT_ITEMS))
+FULL_ANSWERED = tuple(
+    Answered(key="k" * KEY_LENGTH, request=guid(n), at=LATE, digest="d" * DIGEST_LENGTH) for n in range(RECENT_ITEMS)
+)
 
 
 def test_full_recent_and_a_hold_need_no_more_than_is_kept_free_for_them() -> None:

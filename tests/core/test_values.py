@@ -14,7 +14,7 @@ from forewarn.core import errors
 from forewarn.core.conditions import EMULATOR, Conditions, Policy
 from forewarn.core.errors import CoreError, IllegalMove, Invalid
 from forewarn.core.event import MOVES, Cause, Event, EventType, Move, Source, State, step
-from forewarn.core.impact import Done
+from forewarn.core.impact import Done, Retry
 from forewarn.core.inventory import create
 from forewarn.core.schedule import DESCRIPTIONS, schedule
 from forewarn.core.scope import Scope
@@ -64,6 +64,16 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: an_ask("v0", not_before=NOW, notice=timedelta(0)),
         "say not_before or notice, not both",
     ),
+    "digest that is too long": (lambda: an_ask("v0", digest="d" * 17), "a digest is at most 16 ASCII characters"),
+    "failure with notice": (
+        lambda: an_ask("v0", failure=True, notice=timedelta(0)),
+        "a hardware failure comes without notice, and from the platform",
+    ),
+    "failure of a user's": (
+        lambda: an_ask("v0", failure=True, source=Source.USER),
+        "a hardware failure comes without notice, and from the platform",
+    ),
+    "endless pause": (lambda: Retry(timedelta(days=8)), "a pause is 0 to 7 days"),
     "negative notice": (lambda: an_ask("v0", notice=timedelta(seconds=-1)), "notice is 0 to 366 days"),
     "failing Freeze": (
         lambda: an_ask("v0", type=EventType.FREEZE, failure=True),

@@ -73,7 +73,7 @@ class Witness:
         if known is State.NONE:
             self.announced[id_] = "unannounced" not in entry.facts
             self.types[id_] = EventType(entry.facts["type"])
-            self.approvals[id_] = set()
+            self.approvals[id_] = self._inherited(id_, after)
         if entry.did is Did.ANNOUNCED:
             self.announced[id_] = True
         if entry.did is Did.APPROVED:
@@ -83,6 +83,13 @@ class Witness:
         if step.to is State.STARTED:
             self._check_start(entry, id_, known, before, after, conditions)
         self._step(id_, step)
+
+    def _inherited(self, id_: str, after: Scope | None) -> set[str]:
+        """Return the approvals that an event has from the one it was split off: somebody must have given them."""
+        event = after.find_event(id_) if after is not None else None
+        approvals = {approval.vm for approval in event.approvals} if event is not None else set()
+        assert approvals <= set().union(*self.approvals.values())
+        return approvals
 
     def _step(self, id_: str, step: Step) -> None:
         if self.announced[id_]:

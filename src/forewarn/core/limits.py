@@ -17,3 +17,6 @@ IMPACT_TEXT_BYTES = 96
 
 KEY_LENGTH = 64
 """Request keys (`Idempotency-Key`)."""
+
+DIGEST_LENGTH = 16
+"""What is kept of the request that a key stands for."""

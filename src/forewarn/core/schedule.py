@@ -9,6 +9,7 @@ from forewarn.core.change import Change, Draft, derived_id, stamp
 from forewarn.core.conditions import Announce, Conditions
 from forewarn.core.errors import Invalid, KeyReused, NotEvictable, NoticeTooShort, SourceNotAllowed, TooManyOperations
 from forewarn.core.event import Cause, Event, EventType, Move, Source, State
+from forewarn.core.limits import DIGEST_LENGTH
 from forewarn.core.progress import start_what_may
 from forewarn.core.scope import Scope
 from forewarn.core.text import check_key, is_guid
@@ -70,6 +71,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid("a hardware failure comes without notice, and from the platform")
         if self.key is not None:
             check_key(self.key)
+        if len(self.digest) > DIGEST_LENGTH or not self.digest.isascii():
+            raise Invalid(f"a digest is at most {DIGEST_LENGTH} ASCII characters")
 
     @property
     def request(self) -> str:

@@ -16,6 +16,7 @@ from forewarn.core.errors import AlreadyThere, CoreError
 from forewarn.core.event import Source
 from forewarn.core.explain import explain
 from forewarn.core.impact import Done, Failed, Outcome, Retry, Unknown
+from forewarn.core.limits import DIGEST_LENGTH
 from forewarn.core.progress import tick, wake_at
 from forewarn.core.schedule import Ask, schedule
 from forewarn.core.scope import Held, Scope
@@ -212,6 +213,7 @@ def _(command: say.Schedule, world: World) -> None:
         duration=command.duration,
         why=command.why,
         key=command.key,
+        digest=guid(repr(msgspec.structs.replace(command, request=None)))[:DIGEST_LENGTH],
     )
     _ask(world, ask)
 
