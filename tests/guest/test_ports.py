@@ -1,20 +1,24 @@
 """A port of its own for every VM: given once, kept, never given to another."""
 
 import asyncio
+import resource
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from forewarn.core.change import Change
 from forewarn.core.inventory import add_vm, remove_vm
+from forewarn.core.journal import Entry
 from forewarn.core.scope import Scope
 from forewarn.fleet.service import Fleet
-from forewarn.guest.limits import Limits
+from forewarn.guest.limits import SPARE_FILES, Limits
 from forewarn.guest.ports import CannotListen, NoPortLeft, PortPerVm
 from forewarn.guest.server import GuestServer
 from forewarn.store.memory import MemoryStore
+from forewarn.store.port import Key, Kind, StoreFull
 from tests.fleet.stage import running, scope, until, vm, web
 
 HOST = "127.0.0.1"
@@ -84,6 +88,114 @@ async def test_vm_that_comes_later_gets_a_port_too() -> None:
         assert await answer_at(given.url("web", "web-6")) == (b"HTTP/1.1 200 OK", b"web-6")
         assert await answer_at(given.url("db", "db")) == (b"HTTP/1.1 200 OK", b"db")
         assert len(set(fleet.ports.values())) == 8
+
+
+async def come(fleet: Fleet, name: str) -> None:
+    await fleet.apply("web", lambda value: add_vm(value, vm(name), by="test", now=fleet.clock.now()))
+
+
+class FullLedgerStore(MemoryStore):
+    """A store that keeps scopes, but while `full` is set not what was given to them."""
+
+    full = False
+    refused = 0
+
+    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if self.full and key.kind is Kind.FLEET:
+            self.refused += 1
+            raise StoreFull(Path("/test"))
+        return await super().save(key, value, entries, expected=expected)
+
+
+async def test_port_that_could_not_be_saved_is_given_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then nobody listens: a port that is not kept could become another VM's."""
+    monkeypatch.setattr("forewarn.guest.ports.FIRST_PAUSE", 0.001)
+    store = FullLedgerStore()
+    async with running(web(), store=store) as fleet, ports(fleet) as given:
+        store.full = True
+        await come(fleet, "web-6")
+        await until(lambda: store.refused > 1)
+        await until(lambda: len(given._server._listeners) == 6)
+        assert given.url("web", "web-6") is None
+        store.full = False
+        await until(lambda: given.url("web", "web-6") is not None)
+        assert await answer_at(given.url("web", "web-6")) == (b"HTTP/1.1 200 OK", b"web-6")
+        assert len(given._server._listeners) == 7
+
+
+async def test_vm_that_leaves_before_it_has_its_port_takes_none_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    listen_as = GuestServer.listen_as
+
+    async def leave_before(server: GuestServer, name: str, host: str, port: int) -> int:
+        if name == "web/hasty":
+            await fleet.apply("web", lambda value: without(value, "hasty", fleet))
+        return await listen_as(server, name, host, port)
+
+    monkeypatch.setattr(GuestServer, "listen_as", leave_before)
+    async with running(web()) as fleet, ports(fleet) as given:
+        await come(fleet, "hasty")
+        await come(fleet, "web-6")
+        await until(lambda: given.url("web", "web-6") is not None)
+        await come(fleet, "web-7")
+        await until(lambda: given.url("web", "web-7") is not None)
+        assert "web/hasty" not in fleet.ports
+
+
+async def test_busy_port_of_one_vm_keeps_no_other_from_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it gets it as soon as it is free again."""
+    monkeypatch.setattr("forewarn.guest.ports.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("forewarn.guest.ports.LONGEST_PAUSE", 0.001)
+    with socket.create_server((HOST, 0)) as other:
+        port = other.getsockname()[1]
+        async with running(web()) as fleet, ports(fleet) as given:
+            await fleet.give_ports({"a/a": port})
+            await fleet.create_scope(scope("a", vm("a")), by="test")
+            await fleet.create_scope(scope("b", vm("b")), by="test")
+            await until(lambda: given.url("b", "b") is not None)
+            assert given.url("a", "a") is None
+            other.close()
+            await until(lambda: given.url("a", "a") is not None)
+            assert await answer_at(given.url("a", "a")) == (b"HTTP/1.1 200 OK", b"a")
+
+
+async def visit(fleet: Fleet, given: PortPerVm, name: str) -> None:
+    await come(fleet, name)
+    await until(lambda: given.url("web", name) is not None)
+    await fleet.apply("web", lambda value: without(value, name, fleet))
+
+
+async def test_vms_that_come_and_go_do_not_use_up_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who left first is told so no more; its port is still nobody else's."""
+    files = SPARE_FILES + 2 * 8
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    async with running(web()) as fleet, ports(fleet) as given:
+        for n in range(6):
+            await visit(fleet, given, f"guest-{n}")
+        assert len(given._server._listeners) == 8
+        assert (await answer_at(given.url("web", "guest-5")))[0] == b"HTTP/1.1 403 Forbidden"
+        assert (await answer_at(given.url("web", "guest-4")))[0] == b"HTTP/1.1 403 Forbidden"
+        with pytest.raises(ConnectionRefusedError):
+            await answer_at(f"http://{HOST}:{fleet.ports['web/guest-0']}")
+        assert len(set(fleet.ports.values())) == 12
+        assert (await answer_at(given.url("web", "web-0")))[0] == b"HTTP/1.1 200 OK"
+
+
+async def test_error_of_our_own_while_ports_are_given_ends_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than to go on without: nobody would notice until a VM is missed."""
+
+    async def fail(*_: object) -> bool:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(PortPerVm, "_open_for_new", fail)
+
+    async def serve(fleet: Fleet) -> None:
+        async with asyncio.timeout(60), ports(fleet):
+            await come(fleet, "web-6")
+            await asyncio.Event().wait()
+
+    async with running(web()) as fleet:
+        with pytest.raises(RuntimeError, match="a bug"):
+            await serve(fleet)
 
 
 async def test_vm_that_has_left_is_refused_at_its_port_which_nobody_else_gets() -> None:

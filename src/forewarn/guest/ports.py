@@ -5,13 +5,17 @@ import errno
 import logging
 import resource
 import secrets
+import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
+from forewarn.core.errors import CoreError
 from forewarn.core.text import counting_order
 from forewarn.core.vm import Vm
+from forewarn.fleet.errors import FleetError, NoSuchScope, NoSuchVm
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
+from forewarn.fleet.tasks import tasks_until_exit
 from forewarn.guest.limits import SPARE_FILES
 from forewarn.guest.server import GuestServer
 
@@ -63,15 +67,25 @@ class TooFewFiles(Exception):
         )
 
 
+TROUBLE = (CannotListen, NoPortLeft, TooFewFiles, FleetError, CoreError)
+"""What can keep a new VM from having its port; most of it passes."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""How long, in seconds, to wait before a new VM is given its port after all, at first and at last."""
+
+
 class PortPerVm:
-    """Listeners that are each fixed to one VM, for the VMs that are there and those that come."""
+    """Listeners that are each fixed to one VM, for the VMs that are there and those that come.
+
+    A VM that has left is told so at its port, for as long as there are open files enough for those that are there.
+    """
 
     def __init__(self, fleet: Fleet, server: GuestServer, host: str, first: int) -> None:
         self._fleet = fleet
         self._server = server
         self._host = host
         self._first = first
-        self._open: set[str] = set()
+        self._open: dict[str, int] = {}
         self._changed: set[str] = set()
         self._has_changed = asyncio.Event()
 
@@ -79,20 +93,18 @@ class PortPerVm:
     async def listening(self) -> AsyncIterator[None]:
         """Listen for all VMs there are, and as long as the context lasts for those that come."""
         self._fleet.on_change(self._note)
-        await self._open_all(_names(self._fleet.replica.views()), skip_busy=self._first == 0)
-        following = asyncio.create_task(self._follow(), name="ports for new VMs")
-        try:
+        await self._open_all(_names(self._fleet.replica.views()))
+        async with tasks_until_exit() as tasks:
+            tasks.create_task(self._follow(), name="ports for new VMs")
             yield
-        finally:
-            following.cancel()
 
     def url(self, scope: str, vm: str) -> str | None:
         """Return the URL at which a VM finds its endpoint."""
-        name = f"{scope}/{vm}"
-        if name not in self._open:
+        port = self._open.get(f"{scope}/{vm}")
+        if port is None:
             return None
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._fleet.ports[name]}"
+        return f"http://{host}:{port}"
 
     def _note(self, view: View) -> None:
         if any(name not in self._open for name in _names([view])):
@@ -100,44 +112,88 @@ class PortPerVm:
             self._has_changed.set()
 
     async def _follow(self) -> None:
+        pause: float | None = None
         while True:
-            await self._has_changed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._has_changed.wait()
             self._has_changed.clear()
             changed, self._changed = self._changed, set()
-            views = (view for view in self._fleet.replica.views() if view.id in changed)
-            try:
-                await self._open_all(_names(views), skip_busy=True)
-            except (CannotListen, NoPortLeft, TooFewFiles) as error:
-                log.error("a new VM has no guest port: %s", error)  # noqa: TRY400 - the trace says nothing more
-
-    async def _open_all(self, names: Iterable[str], *, skip_busy: bool) -> None:
-        """Listen first, save then: a port that turns out to be busy must not be kept for ever."""
-        given: dict[str, int] = {}
-        free = self._free_ports()
-        new = [name for name in names if name not in self._open]
-        self._check_files(len(self._open) + len(new))
-        for name in new:
-            if name in self._fleet.ports:
-                given[name] = await self._listen(name, [self._fleet.ports[name]], KEPT)
+            views = [view for view in self._fleet.replica.views() if view.id in changed]
+            if await self._open_for_new(_names(views)):
+                pause = None
             else:
-                given[name] = await self._listen(name, free, CHOOSE, skip_busy=skip_busy)
-        if given:
-            await self._fleet.give_ports(given)
+                self._changed |= changed
+                pause = FIRST_PAUSE if pause is None else min(2 * pause, LONGEST_PAUSE)
+
+    async def _open_all(self, names: Iterable[str]) -> None:
+        """Listen for the VMs that are there from the start; whatever is in the way is raised."""
+        new, free = self._new(names), self._free_ports()
+        async with self._saved() as given:
+            for name in new:
+                given[name] = await self._listen(name, free, skip_busy=self._first == 0)
+
+    async def _open_for_new(self, names: Iterable[str]) -> bool:
+        """Listen for VMs that have come, and tell whether each has its port: one that cannot is in no other's way."""
+        is_complete = True
+        try:
+            new, free = self._new(names), self._free_ports()
+            async with self._saved() as given:
+                for name in new:
+                    try:
+                        given[name] = await self._listen(name, free, skip_busy=True)
+                    except (NoSuchScope, NoSuchVm):
+                        log.info("VM %s has left before it had its guest port", name)
+                    except TROUBLE as error:
+                        is_complete = False
+                        _tell(error)
+        except TROUBLE as error:
+            is_complete = False
+            _tell(error)
+        return is_complete
+
+    @asynccontextmanager
+    async def _saved(self) -> AsyncIterator[dict[str, int]]:
+        """Take who listens where, then save it; the listeners of what is not saved are closed.
+
+        Listening comes first: a port that turns out to be busy must not be kept for ever.
+        """
+        given: dict[str, int] = {}
+        try:
+            yield given
+            if given:
+                await self._fleet.give_ports(given)
+        except BaseException:
+            for port in given.values():
+                self._server.stop_listening(self._host, port)
+            raise
         self._open.update(given)
 
-    @staticmethod
-    def _check_files(listeners: int) -> None:
-        """A VM needs its listener and at least one connection."""
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if files != resource.RLIM_INFINITY and 2 * listeners + SPARE_FILES > files:
-            raise TooFewFiles(listeners, files)
+    def _new(self, names: Iterable[str]) -> list[str]:
+        """Return those for whom nobody listens yet, if there are files for them."""
+        new = [name for name in names if name not in self._open]
+        lacking = _lacking_listeners(len(self._open) + len(new))
+        if new and lacking:
+            self._close_departed(lacking)
+            if _lacking_listeners(listeners := len(self._open) + len(new)):
+                raise TooFewFiles(listeners, _files())
+        return new
 
-    async def _listen(self, name: str, ports: Iterable[int], advice: str, *, skip_busy: bool = False) -> int:
-        for port in ports:
+    def _close_departed(self, most: int) -> None:
+        """Listen no more for VMs that have left, so that those that are there can be heard."""
+        present = set(_names(self._fleet.replica.views()))
+        for name in [name for name in self._open if name not in present][:most]:
+            self._server.stop_listening(self._host, self._open.pop(name))
+
+    async def _listen(self, name: str, free: Iterable[int], *, skip_busy: bool) -> int:
+        """Listen for a VM at the port that it has, else at a free one."""
+        kept = self._fleet.ports.get(name)
+        for port in free if kept is None else (kept,):
             try:
                 return await self._server.listen_as(name, self._host, port)
             except OSError as error:
-                if not (skip_busy and error.errno == errno.EADDRINUSE):
+                if kept is not None or not skip_busy or error.errno != errno.EADDRINUSE:
+                    advice = CHOOSE if kept is None else KEPT
                     raise CannotListen(self._host, port, f"VM {name}", error, advice) from error
         raise NoPortLeft(self._first)
 
@@ -146,6 +202,20 @@ class PortPerVm:
         taken = set(self._fleet.ports.values())
         first = self._first or ANY_PORT.start + secrets.randbelow(len(ANY_PORT))
         return (port for port in range(first, HIGHEST_PORT + 1) if port not in taken)
+
+
+def _files() -> int:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if files == resource.RLIM_INFINITY else files
+
+
+def _lacking_listeners(listeners: int) -> int:
+    """Return how many there are too many: a VM needs its listener and at least one connection."""
+    return max(0, listeners - (_files() - SPARE_FILES) // 2)
+
+
+def _tell(error: Exception) -> None:
+    log.error("a new VM has no guest port yet: %s", error)  # the trace says nothing more
 
 
 def _names(views: Iterable[View]) -> list[str]:
