@@ -1,5 +1,6 @@
 """`forewarn up`: how it starts, what it leaves behind, how it ends, and how it goes on."""
 
+import errno
 import http.client
 import json
 import os
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from forewarn.guest.ports import CannotListen
 from tests.cli.stage import FREE_PORTS, GUARD, PROGRAM, Machine, Up
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -170,6 +172,21 @@ def test_fleet_file_fills_an_empty_directory_only(machine: Machine, tmp_path: Pa
     with machine.up(*data) as third:
         assert set(third.guest_urls) == {"db/db"}
     assert "is not read" not in third.complaints
+
+
+def test_fleet_without_vms_is_pointed_out(machine: Machine, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.toml"
+    empty.write_text('scopes = [{ name = "web", kind = "availability-set", vms = [] }]')
+    with machine.up("--ephemeral", "--fleet", str(empty)) as service:
+        assert (service.guest_urls, service.ready["try_this"]) == ({}, [])
+    assert "The fleet has no VMs: its file lists none.\n" in service.complaints
+
+
+def test_port_that_is_roots_is_called_so() -> None:
+    denied = OSError(errno.EACCES, "Permission denied")
+    error = CannotListen("127.0.0.1", 80, "the operator API", denied, "choose another one")
+    said = "cannot listen on port 80 of 127.0.0.1 for the operator API, ports below 1024 need root: choose another one"
+    assert str(error) == said
 
 
 def test_fleet_of_thousands_shows_progress(machine: Machine, tmp_path: Path) -> None:
