@@ -15,6 +15,7 @@ from forewarn.clock import Clock
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
 from forewarn.core.conditions import Conditions, Policy
+from forewarn.core.enablement import SAVE_SEEN_AFTER
 from forewarn.core.event import Event
 from forewarn.core.inventory import create
 from forewarn.core.operations import cancel
@@ -100,6 +101,7 @@ class Fleet:
         async with store.watch() as changes, tasks_until_exit() as tasks:
             fleet = cls(store, platform, clock, policy, tasks)
             await fleet._fill(changes)
+            fleet._give_credit(fleet._keeper.ledger.alive_at)
             await fleet._keeper.apply(partial(book.began, now=clock.now()))
             tasks.create_task(fleet._follow(changes), name="follow the store")
             fleet._go_live()
@@ -140,6 +142,12 @@ class Fleet:
         view = self.replica.take(id_, scope, revision)
         if view is not None and self._is_live:
             self._look(view)
+
+    def _give_credit(self, alive_at: datetime | None) -> None:
+        """Assume the latest request that may have come without being saved: no scope is switched off too early."""
+        for view in self.replica.views():
+            if view.scope is not None and view.scope.seen_at is not None and alive_at is not None:
+                view.seen_at = max(view.scope.seen_at, min(view.scope.seen_at + SAVE_SEEN_AFTER, alive_at))
 
     def _go_live(self) -> None:
         self._is_live = True
