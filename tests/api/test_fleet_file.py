@@ -29,6 +29,37 @@ def complaint(text: str) -> str:
     return str(refused.value)
 
 
+def tags(letter: str, count: int) -> str:
+    return "tags = { " + ", ".join(f'{letter}{n} = "{n}"' for n in range(count)) + " }"
+
+
+WEB = '[[scopes]]\nname = "web"\nkind = "availability-set"\n'
+TOO_MANY_TOGETHER = {
+    "fleet and scope": (
+        f"[defaults]\n{tags('a', 30)}\n{WEB}{tags('b', 30)}\nvms = []",
+        "fleet.toml: scopes[0].tags: 60 tags: at most 50 are kept",
+    ),
+    "scope and VM": (
+        f"{WEB}{tags('a', 30)}\n[[scopes.vms]]\nname = 'x'\n[[scopes.vms]]\nname = 'y'\n{tags('b', 30)}",
+        "fleet.toml: scopes[0].vms[1].tags: 60 tags: at most 50 are kept",
+    ),
+    "fleet and VM": (
+        f"[defaults]\n{tags('a', 30)}\n{WEB}[[scopes.vms]]\nname = 'x-{{n}}'\ncount = 2\n{tags('b', 30)}",
+        "fleet.toml: scopes[0].vms[0].tags: 60 tags: at most 50 are kept",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), TOO_MANY_TOGETHER.values(), ids=TOO_MANY_TOGETHER)
+def test_tags_that_are_too_many_only_together_are_named(text: str, expected: str) -> None:
+    assert complaint(text) == expected
+
+
+def test_scope_that_is_too_large_is_named() -> None:
+    text = f"{WEB}[[scopes.vms]]\nname = 'x-{{n}}'\ncount = 1000\n{tags('t' * 40, 50)}"
+    assert re.match(r"fleet\.toml: scopes\[0\]: .*web.* \d+ KiB", complaint(text))
+
+
 def test_everything_that_can_be_said_is_read() -> None:
     (scope,) = read(f"""
         [[scopes]]

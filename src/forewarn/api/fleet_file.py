@@ -17,6 +17,7 @@ import msgspec
 
 from forewarn.api.written import FleetFileError, Table, Written
 from forewarn.core.event import EventType
+from forewarn.core.inventory import create
 from forewarn.core.limits import VMS_PER_SCOPE
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.text import check_name, is_guid
@@ -67,6 +68,7 @@ class Home(NamedTuple):
     update_domains: int
     fault_domains: int
     hosts: tuple[str, ...]
+    traits: Traits
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,29 +112,30 @@ def demonstration_fleet(birth: Birth) -> tuple[Scope, ...]:
 
 def _scope(written: Written, defaults: Traits, birth: Birth, claims: Claims) -> Scope:
     table = written.table(SCOPE_KEYS)
-    home = _home(table)
+    home = _home(table, defaults)
     claims.claim(f"scope {home.scope}", table.at("name"))
-    traits = _traits(table).over(defaults)
     placement_group = table.get("placement_group", _guid, _usual_placement_group(home))
     approval = table.get("approval", lambda rule: rule.choice(ApprovalRule), ApprovalRule.ANY)
     auto_approve = table.get("auto_approve", _auto_approve, ())
     vms = _vms(table, home, claims)
     with written.checked():
-        return Scope(
+        scope = Scope(
             id=home.scope,
             kind=home.kind,
             epoch=birth.new_epoch(),
             changed_at=birth.at,
             roster=Roster(vms),
-            traits=traits,
+            traits=home.traits,
             scale_set=home.scale_set,
             placement_group=placement_group,
             approval=approval,
             auto_approve=auto_approve,
         )
+        create(scope, by=written.file, now=birth.at)  # for what it refuses: only here are file and key known
+    return scope
 
 
-def _home(table: Table) -> Home:
+def _home(table: Table, defaults: Traits) -> Home:
     return Home(
         scope=table.need("name", Written.name, "a name that no other scope has"),
         kind=table.need("kind", lambda kind: kind.choice(ScopeKind), _kinds()),
@@ -140,6 +143,7 @@ def _home(table: Table) -> Home:
         update_domains=table.get("update_domains", lambda number: number.number(1, DOMAINS), 1),
         fault_domains=table.get("fault_domains", lambda number: number.number(1, DOMAINS), 1),
         hosts=table.get("hosts", lambda hosts: tuple(host.name() for host in hosts.items()), ()),
+        traits=_joined(table, _traits(table), defaults),
     )
 
 
@@ -170,7 +174,8 @@ TRAITS: dict[str, Callable[[Written], Any]] = {
 
 TOP_KEYS = frozenset({"defaults", "scopes"})
 SCOPE_KEYS = frozenset({*Home._fields, "name", "approval", "auto_approve", "placement_group", "vms", *TRAITS}) - {
-    "scope"
+    "scope",
+    "traits",
 }
 VM_KEYS = (frozenset(Entry.__struct_fields__) | frozenset(TRAITS)) - {"traits"}
 ADDRESS_KEYS = frozenset({"ip", "mac", "network"})
@@ -182,6 +187,12 @@ def _defaults(written: Written) -> Traits:
 
 def _traits(table: Table) -> Traits:
     return Traits(**{trait: table.get(trait, partial(_trait, trait), None) for trait in TRAITS})
+
+
+def _joined(table: Table, traits: Traits, base: Traits) -> Traits:
+    """Lay traits over those that they complete. Of all of them only tags can be too many together."""
+    with table.at("tags").checked():
+        return traits.over(base)
 
 
 def _trait(trait: str, written: Written) -> Any:
@@ -206,6 +217,7 @@ def _vms(table: Table, home: Home, claims: Claims) -> tuple[Vm, ...]:
 def _numbered(written: Written, home: Home, claims: Claims, *, first: int) -> list[Vm]:
     table = written.table(VM_KEYS)
     entry = _entry(table, home)
+    _joined(table, entry.traits, home.traits)
     with written.checked():
         vms = [_vm(entry, home, n, position=first + n) for n in range(entry.count)]
     name, vm_id = table.at("name"), table.at("vm_id")

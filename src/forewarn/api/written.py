@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from forewarn.core.duration import parse_duration
-from forewarn.core.errors import Invalid
+from forewarn.core.errors import CoreError
 from forewarn.core.text import check_name
 
 T = TypeVar("T")
@@ -43,10 +43,10 @@ class Written:
 
     @contextmanager
     def checked(self) -> Iterator[None]:
-        """Within this context, what the rules find invalid is wrong with this value."""
+        """Within this context, what the rules refuse is wrong with this value."""
         try:
             yield
-        except Invalid as error:
+        except CoreError as error:
             raise self.wrong(str(error)) from None
 
     def text(self) -> str:
