@@ -298,8 +298,5 @@ def _known_as(running: Running) -> Iterator[None]:
         operator_url=running.operator_url,
         link_local_url=running.link_local_url,
     )
-    local.write_service(running.directory, service)
-    try:
+    with local.announced(running.directory, service):
         yield
-    finally:
-        local.remove_service(running.directory)

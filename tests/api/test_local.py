@@ -4,9 +4,12 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from forewarn.api.errors import NoService, NotAllowed, SeveralServices, UnusableToken
@@ -14,14 +17,13 @@ from forewarn.api.local import (
     SERVICE_FILE,
     TOKEN_FILE,
     Service,
+    announced,
     ensure_token,
     ephemeral_root,
     find_service,
     make_ephemeral,
     read_service,
     read_token,
-    remove_service,
-    write_service,
 )
 
 TEN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
@@ -31,16 +33,23 @@ def service(pid: int) -> Service:
     return Service(pid=pid, started_at=TEN, version="1", operator_url="http://127.0.0.1:8170")
 
 
+Announce = Callable[[Path], None]
+
+
 @pytest.fixture
-def dead() -> int:
-    """The id of a process that is no more."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    return process.pid
+def announce() -> Iterator[Announce]:
+    """Have a service run on a directory until the test ends."""
+    with ExitStack() as running:
+        yield lambda directory: running.enter_context(announced(directory, service(os.getpid())))
 
 
-def test_directory_of_another_user_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
-    write_service(tmp_path, service(os.getpid()))
+def leave_behind(directory: Path) -> None:
+    """Leave what a killed service leaves; its process id has become that of another process."""
+    (directory / SERVICE_FILE).write_bytes(msgspec.json.encode(service(os.getpid())))
+
+
+def test_directory_of_another_user_is_not_taken_for_an_empty_one(tmp_path: Path, announce: Announce) -> None:
+    announce(tmp_path)
     tmp_path.chmod(0)
     me = os.geteuid()
     nobody = 65_534
@@ -55,16 +64,41 @@ def test_directory_of_another_user_is_not_taken_for_an_empty_one(tmp_path: Path)
 
 
 def test_running_service_is_found_until_it_ends(tmp_path: Path) -> None:
-    write_service(tmp_path, service(os.getpid()))
-    assert find_service(tmp_path, root=None) == (tmp_path, service(os.getpid()))
-    remove_service(tmp_path)
+    with announced(tmp_path, service(os.getpid())):
+        assert find_service(tmp_path, root=None) == (tmp_path, service(os.getpid()))
+        assert stat.S_IMODE((tmp_path / SERVICE_FILE).stat().st_mode) == 0o600
     with pytest.raises(NoService):
         find_service(tmp_path, root=None)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_file_of_a_killed_service_is_stale(tmp_path: Path, dead: int) -> None:
-    write_service(tmp_path, service(dead))
+def test_file_of_a_killed_service_is_stale_whoever_has_its_process_id(tmp_path: Path) -> None:
+    """Else the token would be sent to whoever has its port now."""
+    leave_behind(tmp_path)
+    assert read_service(tmp_path) is None
+
+
+SERVE = """
+import sys
+from pathlib import Path
+import msgspec
+from forewarn.api.local import Service, announced
+with announced(Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Service)):
+    print("up", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_service_of_another_process_is_found_until_it_is_killed(tmp_path: Path) -> None:
+    said = msgspec.json.encode(service(1)).decode()
+    command = [sys.executable, "-c", SERVE, str(tmp_path), said]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        assert [read_service(tmp_path) for _ in range(2)] == [service(1)] * 2
+        process.kill()
+        process.wait()
+    assert (tmp_path / SERVICE_FILE).exists()
     assert read_service(tmp_path) is None
 
 
@@ -103,34 +137,34 @@ def test_file_without_a_token_is_refused_and_kept(tmp_path: Path, content: bytes
     assert path.read_bytes() == content
 
 
-def test_one_service_that_keeps_nothing_is_found_by_itself(tmp_path: Path, dead: int) -> None:
+def test_one_service_that_keeps_nothing_is_found_by_itself(tmp_path: Path, announce: Announce) -> None:
     first, second = make_ephemeral(tmp_path / "root"), make_ephemeral(tmp_path / "root")
-    write_service(first, service(os.getpid()))
-    write_service(second, service(dead))
+    announce(first)
+    leave_behind(second)
     assert find_service(tmp_path, root=tmp_path / "root") == (first, service(os.getpid()))
-    write_service(second, service(os.getpid()))
+    announce(second)
     with pytest.raises(SeveralServices) as refused:
         find_service(tmp_path, root=tmp_path / "root")
     assert set(refused.value.directories) == {str(first), str(second)}
 
 
-def test_service_of_the_data_directory_comes_first(tmp_path: Path) -> None:
-    write_service(make_ephemeral(tmp_path / "root"), service(os.getpid()))
-    write_service(tmp_path, service(os.getpid()))
+def test_service_of_the_data_directory_comes_first(tmp_path: Path, announce: Announce) -> None:
+    announce(make_ephemeral(tmp_path / "root"))
+    announce(tmp_path)
     assert find_service(tmp_path, root=tmp_path / "root") == (tmp_path, service(os.getpid()))
 
 
-def test_what_killed_services_left_is_taken_away_by_the_next(tmp_path: Path, dead: int) -> None:
+def test_what_killed_services_left_is_taken_away_by_the_next(tmp_path: Path, announce: Announce) -> None:
     left, alive, starting = (make_ephemeral(tmp_path / "root") for _ in range(3))
-    write_service(left, service(dead))
-    write_service(alive, service(os.getpid()))
+    leave_behind(left)
+    announce(alive)
     new = make_ephemeral(tmp_path / "root")
     assert set((tmp_path / "root").iterdir()) == {alive, starting, new}
 
 
-def test_directory_that_others_can_write_is_neither_used_nor_believed(tmp_path: Path) -> None:
+def test_directory_that_others_can_write_is_neither_used_nor_believed(tmp_path: Path, announce: Announce) -> None:
     root = tmp_path / "root"
-    write_service(make_ephemeral(root), service(os.getpid()))
+    announce(make_ephemeral(root))
     root.chmod(0o777)
     with pytest.raises(PermissionError):
         make_ephemeral(root)

@@ -12,7 +12,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -24,6 +24,28 @@ SERVICE_FILE = "service.json"
 TOKEN_FILE = "token"  # noqa: S105 - the name of the file, not what is in it
 
 
+if sys.platform == "win32":
+
+    def _lock(_: int) -> None:
+        """Do nothing: what is locked there cannot be read."""
+
+    def _is_locked(_: int) -> bool:
+        return True
+else:
+    import fcntl
+
+    def _lock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _is_locked(fd: int) -> bool:
+        """Tell whether the writer of a file holds it. Readers share, so that none takes another for the writer."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
 class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a running service says of itself in `service.json`."""
 
@@ -33,40 +55,35 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     operator_url: str
     link_local_url: str | None = None
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether its process still exists; one that was killed cannot take its file away."""
-        if sys.platform == "win32":  # there is no signal there that only asks
-            return True
+
+@contextmanager
+def announced(directory: Path, service: Service) -> Iterator[None]:
+    """Say that the service runs, as long as the context lasts: the file is there in full, or not at all.
+
+    It is locked: a service that was killed cannot take its file away, and its process id may be another's by now, but
+    the system takes the lock back. Whoever trusts the file sends the token to where it points.
+    """
+    path = directory / SERVICE_FILE
+    with _draft(path, msgspec.json.format(msgspec.json.encode(service)) + b"\n") as (descriptor, draft):
+        _lock(descriptor)
+        draft.replace(path)
         try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except OSError:
-            return True
-        return True
-
-
-def write_service(directory: Path, service: Service) -> None:
-    """Say that the service runs: the file is there in full, or not at all."""
-    _replace(directory / SERVICE_FILE, msgspec.json.format(msgspec.json.encode(service)) + b"\n")
-
-
-def remove_service(directory: Path) -> None:
-    """Say that the service has ended."""
-    (directory / SERVICE_FILE).unlink(missing_ok=True)
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def read_service(directory: Path) -> Service | None:
     """Return the service that runs on this data directory, or None."""
     path = directory / SERVICE_FILE
     try:
-        service = msgspec.json.decode(path.read_bytes(), type=Service)
+        with path.open("rb") as file:
+            service = msgspec.json.decode(file.read(), type=Service)
+            return service if _is_locked(file.fileno()) else None
     except PermissionError as error:
         raise NotAllowed(path, error.strerror or str(error)) from error
     except (OSError, msgspec.MsgspecError):
         return None
-    return service if service.is_alive else None
 
 
 def ensure_token(directory: Path) -> str:
@@ -151,11 +168,19 @@ def find_service(directory: Path, *, root: Path | None) -> tuple[Path, Service]:
 
 def _replace(path: Path, content: bytes) -> None:
     """Write a file that only its owner can read, so that it is there in full or not at all, even after a crash."""
-    new = path.with_name(f"{path.name}.new")
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with _draft(path, content) as (_, draft):
+        pass
+    draft.replace(path)
+
+
+@contextmanager
+def _draft(path: Path, content: bytes) -> Iterator[tuple[int, Path]]:
+    """Write a file under another name first; give it, still open, and that name."""
+    draft = path.with_name(f"{path.name}.new")
+    draft.unlink(missing_ok=True)
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(descriptor)
-    new.replace(path)
+        yield descriptor, draft
