@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+from typing import Self
 
 import uvloop
 from rich.console import Console
@@ -59,12 +60,13 @@ def run(settings: Settings, output: Output) -> None:
 async def _serve(settings: Settings, output: Output) -> None:
     ending = _Ending()
     try:
-        async with running_service(settings, environ=os.environ, talk=_Talk()) as running:
-            ending.is_started = True
-            exempt_from_collection()
-            show_welcome(running, output)
-            await ending.asked.wait()
-            say("Ending.")
+        with _Talk() as talk:
+            async with running_service(settings, environ=os.environ, talk=talk) as running:
+                ending.is_started = True
+                exempt_from_collection()
+                show_welcome(running, output)
+                await ending.asked.wait()
+                say("Ending.")
     except asyncio.CancelledError:
         if not ending.asked.is_set():
             raise
@@ -97,6 +99,14 @@ class _Talk:
 
     def __init__(self) -> None:
         self._bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the terminal back, even from a bar that has not come to its end."""
+        if self._bar is not None:
+            self._bar.stop()
 
     def say(self, sentence: str) -> None:
         """Say something that the user should know."""
