@@ -144,6 +144,13 @@ def test_options_have_their_effect(shop: Shop, options: tuple[str, ...], field: 
         assert json.loads(ended.stdout)["events"][0][field] == value
 
 
+def test_same_key_makes_nothing_twice(shop: Shop) -> None:
+    vm = shop.taken()
+    first, again = (shop.told("event", "schedule", "Reboot", vm, "--key", f"once-{vm}")["made"] for _ in range(2))
+    assert first == again
+    assert shop.run("event", "schedule", "Freeze", vm, "--key", f"once-{vm}").returncode == 3
+
+
 def test_time_can_be_said_in_any_zone(shop: Shop) -> None:
     now = shop.told("clock", "show")["now"]
     day = now[:10]
@@ -296,8 +303,8 @@ COMMANDS = ["up", "vm list", "event schedule", "event list", "clock show", "cloc
 
 
 OF_ONE_REQUEST = {
-    "--at", "--description", "--duration", "--failure", "--in", "--scope", "--source", "--to-next", "--user", "--vm",
-    "--why",
+    "--at", "--description", "--duration", "--failure", "--in", "--key", "--scope", "--source", "--to-next", "--user",
+    "--vm", "--why",
 }  # fmt: skip
 """Options without a variable: a forgotten one would change events, or hide some."""
 

@@ -55,6 +55,9 @@ def schedule(
     user: Annotated[bool, typer.Option("--user", help="The same as --source User.")] = False,
     failure: Annotated[bool, typer.Option("--failure", help="The hardware has failed: start at once.")] = False,
     why: Annotated[str, typer.Option(metavar="TEXT", help="What the journal says about the reason.")] = "",
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Saying it again with the same key makes nothing twice.")
+    ] = None,
 ) -> None:
     """Announce maintenance of VMs. They get at least the usual notice of its type, unless you say when.
 
@@ -76,7 +79,8 @@ def schedule(
             source=Source.USER if user else source,
             failure=failure,
             why=why,
-        )
+        ),
+        key=key,
     )
     if asked.output is Output.JSON:
         write_json(scheduled)

@@ -113,7 +113,7 @@ class EventController(Controller):
         ),
     )
     async def schedule(self, state: Backstage, data: JSONBody[v1.ScheduleEvents], key: Key = None) -> v1.Scheduled:
-        """Make events for VMs: one per scope, update domain and host; in all of the scopes or in none."""
+        """Make events for VMs: one per scope, update domain and host. All scopes are asked before any is changed."""
         fleet = state.fleet
         ask = _ask(data, id_=fleet.new_id(), key=key)
         _check_future(fleet, ask)
