@@ -52,6 +52,11 @@ class Talk:
             raise RuntimeError(f"{self._module} ended with status {self._process.wait()} before it had answered")
         return msgspec.json.decode(line, type=answer)
 
+    def check_alive(self) -> None:
+        """Raise if the program has ended."""
+        if (status := self._process.poll()) is not None:
+            raise RuntimeError(f"{self._module} has ended with status {status}")
+
     def end(self) -> None:
         """Close the program's input, which ends it, and wait; kill it if it does not end."""
         self._in.close()

@@ -10,7 +10,7 @@ from bench.finding import Finding
 from bench.fleets import Shape, address_of
 from bench.guest import ask, connect
 from bench.measurements.callers import LARGE
-from bench.process import free_port, talking, wait_for
+from bench.process import Talk, free_port, talking, wait_for
 from bench.service import Task
 from bench.workplace import Workplace
 
@@ -48,11 +48,12 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
 
 def _start(task: Task, source: str) -> float:
     with talking("bench.service", task) as talk:
-        wait_for(lambda: _is_answered(task.port, source), "the first answer", every=0.002)
+        wait_for(lambda: _is_answered(talk, task.port, source), "the first answer", every=0.002)
         return time.monotonic() - talk.began_at
 
 
-def _is_answered(port: int, source: str) -> bool:
+def _is_answered(talk: Talk, port: int, source: str) -> bool:
+    talk.check_alive()
     try:
         with connect(port, source) as connection:
             answer = ask(connection)

@@ -95,3 +95,11 @@ def test_burst_looks_into_the_answers() -> None:
         with talking("bench.burst", task) as talk:
             talk.hear(burst.Asked)
             assert talk.hear(burst.Answered).wrong == 2
+
+
+def test_program_that_has_ended_is_noticed() -> None:
+    with talking("bench.load", load.Task(port=1, sources=("127.0.0.1",), in_flight=1, seconds=0)) as talk:
+        with pytest.raises(RuntimeError, match=r"bench\.load ended with status 1"):
+            talk.hear(load.Began)
+        with pytest.raises(RuntimeError, match=r"bench\.load has ended with status 1"):
+            talk.check_alive()
