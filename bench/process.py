@@ -121,11 +121,12 @@ def read_cpu(stat: str) -> int:
 
 
 def allow_open_files(number: int) -> None:
-    """Let this process have so many files and sockets open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < number:
-        ceiling = number if hard == resource.RLIM_INFINITY else max(hard, number)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (number, ceiling))
+    """Let this process have so many files and sockets open, or as many as it may where it is not root."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number, max(number, most)))
+    except (ValueError, PermissionError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def free_port() -> int:

@@ -7,7 +7,6 @@ Callers are known by their source address, as in production; only that they find
 
 import asyncio
 import os
-import resource
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -59,7 +58,6 @@ class Counted(msgspec.Struct, frozen=True):
 
     answers: dict[int, int]
     held: int
-    processor_seconds: float
 
 
 class Schedule(msgspec.Struct, frozen=True, tag=True):
@@ -121,12 +119,7 @@ class _Silence:
 
 
 def _counted(server: GuestServer) -> Counted:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return Counted(
-        answers=dict(server.counters.answers),
-        held=server.counters.held,
-        processor_seconds=used.ru_utime + used.ru_stime,
-    )
+    return Counted(answers=server.counters.answers, held=server.counters.held)
 
 
 async def _input() -> asyncio.StreamReader:
