@@ -1,0 +1,99 @@
+"""DHCP as far as it tells where the endpoint is: asking with a DHCPDISCOVER, reading option 245 of the offer. Pure."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+CLIENT_PORT = 68
+SERVER_PORT = 67
+LONGEST_PACKET = 4096
+"""How much of a datagram is read. A server that was not told otherwise sends at most 576 bytes."""
+
+_REQUEST, _REPLY = 1, 2
+_ETHERNET = 1
+_MAC_LENGTH = 6
+_ADDRESS_LENGTH = 4
+_ANSWER_BY_BROADCAST = 0x8000
+_MAGIC_COOKIE = b"\x63\x82\x53\x63"
+
+# The fixed part of a packet, before its options (RFC 2131, section 2).
+_TRANSACTION = slice(4, 8)
+_HARDWARE_ADDRESS = slice(28, 34)
+_SERVER_NAME = slice(44, 108)
+_FILE_NAME = slice(108, 236)
+_COOKIE = slice(236, 240)
+_OPTIONS = slice(240, None)
+_LEAST_LENGTH = 300
+"""Old relays drop packets that are shorter."""
+
+_PAD, _END = 0, 255
+_OVERLOAD, _MESSAGE_TYPE, _SERVER_ID, _WANTED, _ENDPOINT = 52, 53, 54, 55, 245
+_DISCOVER, _OFFER = 1, 2
+_OVERLOADED = {1: (_FILE_NAME,), 2: (_SERVER_NAME,), 3: (_FILE_NAME, _SERVER_NAME)}
+"""Where a packet that is short of room goes on with its options."""
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """A DHCP server's answer to us. `endpoint` is None where it has no option 245, or none that is an IPv4 address."""
+
+    server: str | None
+    endpoint: str | None
+
+
+def make_discover(transaction: bytes, mac: bytes) -> bytes:
+    """Make the packet that asks for an offer with option 245. It reserves no address, and changes none."""
+    if len(transaction) != _TRANSACTION.stop - _TRANSACTION.start or len(mac) != _MAC_LENGTH:
+        raise ValueError("a transaction id has 4 bytes, and a MAC address 6")
+    head = bytes((_REQUEST, _ETHERNET, _MAC_LENGTH, 0)) + transaction
+    # Without an address of its own the machine could not be answered otherwise.
+    flags = b"\0\0" + _ANSWER_BY_BROADCAST.to_bytes(2, "big")
+    addresses = bytes(16)
+    fixed = head + flags + addresses + mac.ljust(_COOKIE.start - _HARDWARE_ADDRESS.start, b"\0") + _MAGIC_COOKIE
+    options = bytes((_MESSAGE_TYPE, 1, _DISCOVER, _WANTED, 1, _ENDPOINT, _END))
+    return (fixed + options).ljust(_LEAST_LENGTH, b"\0")
+
+
+def read_offer(packet: bytes, transaction: bytes, mac: bytes) -> Offer | None:
+    """Read an offer to this transaction and this MAC address; None for anything else, however broken."""
+    is_reply = packet[:3] == bytes((_REPLY, _ETHERNET, _MAC_LENGTH))
+    is_ours = packet[_TRANSACTION] == transaction and packet[_HARDWARE_ADDRESS] == mac
+    if not (is_reply and is_ours and packet[_COOKIE] == _MAGIC_COOKIE):
+        return None
+    options = _options(packet)
+    if options.get(_MESSAGE_TYPE) != bytes((_OFFER,)):
+        return None
+    return Offer(server=_address(options.get(_SERVER_ID)), endpoint=_address(options.get(_ENDPOINT)))
+
+
+def _options(packet: bytes) -> dict[int, bytes]:
+    """Read all options, the ones that did not fit into their own field too. Of several with one number, the first."""
+    options = _first_of_each(packet[_OPTIONS])
+    for field in _OVERLOADED.get(int.from_bytes(options.get(_OVERLOAD, b""), "big"), ()):
+        options = _first_of_each(packet[field]) | options
+    return options
+
+
+def _first_of_each(field: bytes) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    for number, value in _each(field):
+        found.setdefault(number, value)
+    return found
+
+
+def _each(field: bytes) -> Iterator[tuple[int, bytes]]:
+    """Give the options of a field, up to its end mark or to one that is cut off."""
+    position = 0
+    while position < len(field) and field[position] != _END:
+        if field[position] == _PAD:
+            position += 1
+            continue
+        begin = position + 2
+        end = begin + int.from_bytes(field[position + 1 : begin], "big")
+        if begin > len(field) or end > len(field):
+            return
+        yield field[position], field[begin:end]
+        position = end
+
+
+def _address(value: bytes | None) -> str | None:
+    return ".".join(map(str, value)) if value is not None and len(value) == _ADDRESS_LENGTH else None

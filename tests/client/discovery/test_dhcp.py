@@ -1,0 +1,180 @@
+"""The packets of the discovery: the one that asks, byte by byte, and what counts as an answer to it."""
+
+from ipaddress import IPv4Address
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from forewarn.client.dhcp import Offer, make_discover, read_offer
+
+TRANSACTION = bytes.fromhex("12345678")
+MAC = bytes.fromhex("020304050607")
+SERVER, ENDPOINT = "10.0.0.1", "10.0.0.4"
+
+
+def option(number: int, value: bytes) -> bytes:
+    return bytes((number, len(value))) + value
+
+
+def address(text: str) -> bytes:
+    return IPv4Address(text).packed
+
+
+IS_OFFER = option(53, b"\x02")
+HAS_ENDPOINT = option(245, address(ENDPOINT))
+NAMES_SERVER = option(54, address(SERVER))
+END = b"\xff"
+
+
+def reply(
+    *options: bytes,
+    operation: int = 2,
+    transaction: bytes = TRANSACTION,
+    mac: bytes = MAC,
+    cookie: bytes = b"\x63\x82\x53\x63",
+    server_name: bytes = b"",
+    file_name: bytes = b"",
+) -> bytes:
+    """Make the packet of a server."""
+    addresses = bytes(4) + address("10.0.0.50") + bytes(8)
+    head = bytes((operation, 1, 6, 0)) + transaction + bytes(4) + addresses + mac.ljust(16, b"\0")
+    return head + server_name.ljust(64, b"\0") + file_name.ljust(128, b"\0") + cookie + b"".join(options)
+
+
+OFFER = reply(IS_OFFER, NAMES_SERVER, HAS_ENDPOINT, END)
+
+
+def test_question_is_a_discover_that_wants_option_245_by_broadcast() -> None:
+    assert make_discover(TRANSACTION, MAC) == bytes.fromhex(
+        "01 01 06 00"  # a request, Ethernet, six bytes of address, no relay
+        "12 34 56 78"
+        "0000 8000"  # no seconds yet; answer by broadcast
+        "00000000 00000000 00000000 00000000"  # no address is known
+        "020304050607 00000000000000000000"
+    ) + bytes(64 + 128) + bytes.fromhex(
+        "63 82 53 63"
+        "35 01 01"  # DHCPDISCOVER
+        "37 01 f5"  # wanted: option 245
+        "ff"
+    ) + bytes(300 - 247)  # fmt: skip
+
+
+@pytest.mark.parametrize(("transaction", "mac"), [(b"123", MAC), (TRANSACTION, b"12345")], ids=["transaction", "MAC"])
+def test_question_is_made_of_right_parts_only(transaction: bytes, mac: bytes) -> None:
+    with pytest.raises(ValueError, match="4 bytes, and a MAC address 6"):
+        make_discover(transaction, mac)
+
+
+@pytest.mark.parametrize(
+    ("packet", "offer"),
+    [
+        (OFFER, Offer(server=SERVER, endpoint=ENDPOINT)),
+        (reply(IS_OFFER, HAS_ENDPOINT, END), Offer(server=None, endpoint=ENDPOINT)),
+        (reply(IS_OFFER, NAMES_SERVER, END), Offer(server=SERVER, endpoint=None)),
+        (reply(IS_OFFER, option(245, b"\x0a\0\0"), END), Offer(server=None, endpoint=None)),
+        (reply(IS_OFFER, HAS_ENDPOINT), Offer(server=None, endpoint=ENDPOINT)),
+        (reply(b"\0\0", IS_OFFER, b"\0", HAS_ENDPOINT, END), Offer(server=None, endpoint=ENDPOINT)),
+        (reply(IS_OFFER, END, HAS_ENDPOINT), Offer(server=None, endpoint=None)),
+        (
+            reply(IS_OFFER, HAS_ENDPOINT, option(245, address(SERVER)), END),
+            Offer(server=None, endpoint=ENDPOINT),
+        ),
+        (
+            reply(IS_OFFER, option(52, b"\x01"), END, file_name=HAS_ENDPOINT + END),
+            Offer(server=None, endpoint=ENDPOINT),
+        ),
+        (
+            reply(IS_OFFER, option(52, b"\x02"), END, server_name=HAS_ENDPOINT + END, file_name=NAMES_SERVER),
+            Offer(server=None, endpoint=ENDPOINT),
+        ),
+        (
+            reply(IS_OFFER, option(52, b"\x03"), END, server_name=HAS_ENDPOINT, file_name=NAMES_SERVER),
+            Offer(server=SERVER, endpoint=ENDPOINT),
+        ),
+        (reply(IS_OFFER, END, file_name=HAS_ENDPOINT), Offer(server=None, endpoint=None)),
+        (reply(IS_OFFER, option(52, b"\x09"), END, file_name=HAS_ENDPOINT), Offer(server=None, endpoint=None)),
+        (OFFER[:-4], Offer(server=SERVER, endpoint=None)),
+    ],
+    ids=[
+        "whole",
+        "without its server",
+        "without the option",
+        "option that is no address",
+        "without an end",
+        "padded",
+        "option after the end",
+        "option twice",
+        "option in the file's field",
+        "option in the name's field",
+        "options in both fields",
+        "field that is no room for options",
+        "unknown room for options",
+        "cut off in the option",
+    ],
+)
+def test_offer_is_read(packet: bytes, offer: Offer) -> None:
+    assert read_offer(packet, TRANSACTION, MAC) == offer
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"",
+        OFFER[:236],
+        OFFER[:240],
+        reply(IS_OFFER, HAS_ENDPOINT, END, operation=1),
+        reply(IS_OFFER, HAS_ENDPOINT, END, transaction=b"\x12\x34\x56\x79"),
+        reply(IS_OFFER, HAS_ENDPOINT, END, mac=bytes.fromhex("020304050608")),
+        reply(IS_OFFER, HAS_ENDPOINT, END, cookie=b"\x63\x82\x53\x62"),
+        reply(HAS_ENDPOINT, END),
+        reply(option(53, b"\x05"), HAS_ENDPOINT, END),
+        reply(option(53, b"\x02\x02"), HAS_ENDPOINT, END),
+        reply(b"\x35"),
+        make_discover(TRANSACTION, MAC),
+    ],
+    ids=[
+        "nothing",
+        "no cookie",
+        "no options",
+        "a question",
+        "another transaction",
+        "another machine",
+        "wrong cookie",
+        "no type",
+        "an acknowledgement",
+        "no type that exists",
+        "cut off in an option",
+        "our own question",
+    ],
+)
+def test_anything_else_is_no_offer(packet: bytes) -> None:
+    assert read_offer(packet, TRANSACTION, MAC) is None
+
+
+@given(st.binary(max_size=600))
+@example(b"")
+def test_garbage_is_no_offer_and_no_crash(packet: bytes) -> None:
+    assert read_offer(packet, TRANSACTION, MAC) is None
+
+
+@given(st.binary(max_size=400), st.binary(max_size=64), st.binary(max_size=128))
+def test_garbage_in_an_offer_never_crashes(options: bytes, server_name: bytes, file_name: bytes) -> None:
+    packet = reply(IS_OFFER, options, server_name=server_name, file_name=file_name)
+    assert isinstance(read_offer(packet, TRANSACTION, MAC), Offer)
+
+
+@given(st.integers(0, len(OFFER)))
+def test_offer_that_is_cut_off_is_never_read_wrongly(length: int) -> None:
+    whole = read_offer(OFFER, TRANSACTION, MAC)
+    read = read_offer(OFFER[:length], TRANSACTION, MAC)
+    assert whole is not None
+    if read is not None:
+        assert read.endpoint in (None, whole.endpoint)
+        assert read.server in (None, whole.server)
+
+
+@given(st.ip_addresses(v=4), st.binary(min_size=4, max_size=4), st.binary(min_size=6, max_size=6))
+def test_whatever_is_offered_is_what_is_read(endpoint: IPv4Address, transaction: bytes, mac: bytes) -> None:
+    packet = reply(IS_OFFER, option(245, endpoint.packed), END, transaction=transaction, mac=mac)
+    assert read_offer(packet, transaction, mac) == Offer(server=None, endpoint=str(endpoint))
