@@ -1,112 +1,317 @@
-"""The client of the operator API: plain HTTP from the standard library, typed answers."""
+"""The client of the operator API: one method per path, typed answers."""
 
-import http.client
+import uuid
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import TypeVar
-from urllib.parse import SplitResult, urlencode, urlsplit
+from datetime import datetime
+from pathlib import Path
+from typing import Literal, Protocol, TypeVar
+from urllib.parse import quote, urlencode
 
 import msgspec
 
-from forewarn.api.errors import CannotReach, NotForewarn, NotFound, NoUrl, Refusal
-from forewarn.api.v1 import AdvanceClock, Clock, Error, Event, EventPage, Health, Scheduled, ScheduleEvents, Vm, VmPage
+from forewarn.api import v1
+from forewarn.api.errors import LostAnswer, NotForewarn
+from forewarn.api.transport import Transport
+from forewarn.core.event import EventType
 
 T = TypeVar("T")
 
 TIMEOUT = 60.0
-LARGEST_ANSWER = 64 * 1024 * 1024
+LARGEST_WAIT = 3600.0
+"""How long, in seconds, an import may be silent."""
+
+FileFormat = Literal["toml", "json"]
+
+
+class Page(Protocol):
+    """A part of a list, and where the next one begins."""
+
+    @property
+    def next(self) -> str | None:
+        """What to ask for next; None at the end."""
+        ...
+
+
+P = TypeVar("P", bound=Page)
 
 
 class ApiClient:
-    """Talks to one service. Each call is one connection, so a client may be kept for as long as one likes."""
+    """Talks to one service. Each call is one connection, so a client may be kept for as long as one likes.
 
-    def __init__(self, url: str, token: str, *, timeout: float = TIMEOUT) -> None:
-        self.url = url.rstrip("/")
-        self._parts = _parts_of(url)
-        self._token = token
-        self._timeout = timeout
+    Every change carries a key of its own unless one is given. If the connection ends before the answer has come, it is
+    sent once more with the same key: the service does nothing twice.
+    """
 
-    def health(self) -> Health:
+    def __init__(self, url: str, token: str, *, timeout: float = TIMEOUT, ca: Path | None = None) -> None:
+        self._transport = Transport(url, token, timeout=timeout, ca=ca)
+        self._patient = Transport(url, token, timeout=LARGEST_WAIT, ca=ca)
+
+    @property
+    def url(self) -> str:
+        """Where the service is."""
+        return self._transport.url
+
+    # The service.
+
+    def health(self) -> v1.Health:
         """Ask whether the service is there."""
-        return self._call("GET", "/healthz", answer=Health)
+        return self._get("/healthz", v1.Health)
 
-    def vms(self, *, scope: str | None = None) -> Iterator[Vm]:
-        """Give every VM, by scope and name."""
-        after: str | None = ""
-        while after is not None:
-            page = self._call("GET", "/v1/vms" + _query(scope=scope, after=after), answer=VmPage)
-            yield from page.vms
-            after = page.next
+    def me(self) -> v1.Me:
+        """Ask who we are for the service."""
+        return self._get("/v1/me", v1.Me)
 
-    def events(self, *, scope: str | None = None, vm: str | None = None) -> Iterator[Event]:
-        """Give every open event."""
-        after: str | None = ""
-        while after is not None:
-            page = self._call("GET", "/v1/events" + _query(scope=scope, vm=vm, after=after), answer=EventPage)
-            yield from page.events
-            after = page.next
-
-    def schedule(self, ask: ScheduleEvents, *, key: str | None = None) -> Scheduled:
-        """Make events. The same key again makes nothing twice and gives the same answer."""
-        return self._call("POST", "/v1/events", ask, answer=Scheduled, key=key)
-
-    def clock(self) -> Clock:
+    def clock(self) -> v1.Clock:
         """Ask what time it is for the service."""
-        return self._call("GET", "/v1/clock", answer=Clock)
+        return self._get("/v1/clock", v1.Clock)
 
-    def advance(self, by: str | None = None) -> Clock:
-        """Move a manual clock by a duration, else to the next moment at which something happens."""
-        ask = AdvanceClock(by=by, to_next=by is None)
-        return self._call("POST", "/v1/clock/advance", ask, answer=Clock)
+    def advance(self, by: str | None = None) -> v1.Clock:
+        """Move a manual clock by a duration, else to the next moment at which something happens.
 
-    def _call(
-        self, method: str, path: str, ask: msgspec.Struct | None = None, *, answer: type[T], key: str | None = None
-    ) -> T:
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
-        if key is not None:
-            headers["Idempotency-Key"] = key
-        body = None
-        if ask is not None:
-            headers["Content-Type"] = "application/json"
-            body = msgspec.json.encode(ask)
-        status, content = self._send(method, self._parts.path.rstrip("/") + path, headers, body)
-        return self._read(status, content, answer)
+        This one is never sent twice: it has no key.
+        """
+        body = msgspec.json.encode(v1.AdvanceClock(by=by, to_next=by is None))
+        headers = {"Content-Type": "application/json"}
+        return self._read(self._patient.ask("POST", "/v1/clock/advance", body, headers), v1.Clock)
 
-    def _send(self, method: str, target: str, headers: dict[str, str], body: bytes | None) -> tuple[int, bytes]:
-        connect = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
-        connection = connect(self._parts.hostname or "", self._parts.port, timeout=self._timeout)
+    # The inventory.
+
+    def scopes(self, *, kind: str | None = None, held: bool | None = None) -> Iterator[v1.Scope]:
+        """Give every scope, by id."""
+        for page in self._pages("/v1/scopes", v1.ScopePage, kind=kind, held=_flag(held)):
+            yield from page.scopes
+
+    def scope(self, id_: str) -> v1.Scope:
+        """Return one scope."""
+        return self._get(f"/v1/scopes/{quote(id_, safe='')}", v1.Scope)
+
+    def add_scope(self, ask: v1.AddScope, *, key: str | None = None) -> v1.Scope:
+        """Add a scope."""
+        return self._change("POST", "/v1/scopes", ask, v1.Scope, key)
+
+    def change_scope(self, id_: str, ask: v1.ChangeScope, *, key: str | None = None) -> v1.Scope:
+        """Change a scope."""
+        return self._change("PATCH", f"/v1/scopes/{quote(id_, safe='')}", ask, v1.Scope, key)
+
+    def remove_scope(self, id_: str, *, force: bool = False, why: str = "", key: str | None = None) -> None:
+        """Remove a scope with its VMs."""
+        self._remove(f"/v1/scopes/{quote(id_, safe='')}", key, force=_flag(force), why=why)
+
+    def vms(
+        self,
+        *,
+        scope: str | None = None,
+        host: str | None = None,
+        name: str | None = None,
+        tag: str | None = None,
+    ) -> Iterator[v1.Vm]:
+        """Give every VM, by scope and name. `name`: or a pattern like `web-*`; `tag`: a name or `name=value`."""
+        for page in self._pages("/v1/vms", v1.VmPage, scope=scope, host=host, name=name, tag=tag):
+            yield from page.vms
+
+    def vm(self, name: str) -> v1.Vm:
+        """Return one VM, named as `scope/name` or by its bare name where that is unambiguous."""
+        return self._get(f"/v1/vms/{quote(name)}", v1.Vm)
+
+    def add_vm(self, ask: v1.AddVm, *, key: str | None = None) -> v1.Vm:
+        """Add a VM."""
+        return self._change("POST", "/v1/vms", ask, v1.Vm, key)
+
+    def change_vm(self, name: str, ask: v1.ChangeVm, *, key: str | None = None) -> v1.Vm:
+        """Change a VM."""
+        return self._change("PATCH", f"/v1/vms/{quote(name)}", ask, v1.Vm, key)
+
+    def remove_vm(self, name: str, *, force: bool = False, why: str = "", key: str | None = None) -> None:
+        """Take a VM out of the inventory, without an event."""
+        self._remove(f"/v1/vms/{quote(name)}", key, force=_flag(force), why=why)
+
+    def diagnosis(self, name: str) -> v1.Diagnosis:
+        """Ask why a VM sees nothing."""
+        return self._get("/v1/diagnosis" + _query(vm=name), v1.Diagnosis)
+
+    def hosts(self) -> Iterator[v1.Host]:
+        """Give every host, by name."""
+        for page in self._pages("/v1/hosts", v1.HostPage):
+            yield from page.hosts
+
+    def host(self, name: str) -> v1.Host:
+        """Return one host."""
+        return self._get(f"/v1/hosts/{quote(name, safe='')}", v1.Host)
+
+    def export_fleet(self, format_: FileFormat = "toml") -> Iterator[bytes]:
+        """Give the fleet file, piece by piece."""
+        return self._patient.chunks("GET", "/v1/fleet" + _query(format=format_), {})
+
+    def import_fleet(
+        self, text: bytes, format_: FileFormat = "toml", *, dry_run: bool = False, prune: bool = False
+    ) -> Iterator[v1.ImportProgress]:
+        """Bring the fleet to what a fleet file says; give how far it is, and last the result."""
+        query = _query(format=format_, dry_run=_flag(dry_run), prune=_flag(prune))
+        headers = {"Content-Type": f"application/{format_}", "Accept": "application/x-ndjson"}
+        for line in self._patient.lines("POST", f"/v1/fleet/import{query}", text, headers):
+            yield self._read(line, v1.ImportProgress)
+
+    # Events.
+
+    def events(
+        self, *, scope: str | None = None, vm: str | None = None, type_: EventType | None = None
+    ) -> Iterator[v1.Event]:
+        """Give every open event."""
+        for page in self._event_pages(scope=scope, vm=vm, type_=type_):
+            yield from page.events
+
+    def _event_pages(self, *, scope: str | None, vm: str | None, type_: EventType | None) -> Iterator[v1.EventPage]:
+        return self._pages("/v1/events", v1.EventPage, scope=scope, vm=vm, type=type_ and type_.value)
+
+    def event(self, id_: str) -> v1.EventStory:
+        """Return one event, open or ended, with its timeline."""
+        return self._get(f"/v1/events/{quote(id_, safe='')}", v1.EventStory)
+
+    def schedule(self, ask: v1.ScheduleEvents, *, key: str | None = None) -> v1.Scheduled:
+        """Make events."""
+        return self._change("POST", "/v1/events", ask, v1.Scheduled, key)
+
+    def restart(self, ask: v1.Operate, *, key: str | None = None) -> v1.Scheduled:
+        """Restart a VM."""
+        return self._change("POST", "/v1/operations/restart", ask, v1.Scheduled, key)
+
+    def redeploy(self, ask: v1.Operate, *, key: str | None = None) -> v1.Scheduled:
+        """Move a VM to another host."""
+        return self._change("POST", "/v1/operations/redeploy", ask, v1.Scheduled, key)
+
+    def delete(self, ask: v1.Operate, *, key: str | None = None) -> v1.Scheduled:
+        """Delete a VM: with an event under a terminate profile, else at once."""
+        return self._change("POST", "/v1/operations/delete", ask, v1.Scheduled, key)
+
+    def evict(self, ask: v1.Evict, *, key: str | None = None) -> v1.Scheduled:
+        """Take a low-priority VM away."""
+        return self._change("POST", "/v1/operations/evict", ask, v1.Scheduled, key)
+
+    def fail(self, ask: v1.Fail, *, key: str | None = None) -> v1.Scheduled:
+        """Let hardware fail now."""
+        return self._change("POST", "/v1/operations/fail", ask, v1.Scheduled, key)
+
+    def predict_failure(self, ask: v1.PredictFailure, *, key: str | None = None) -> v1.Scheduled:
+        """Announce a failure of hardware, days ahead."""
+        return self._change("POST", "/v1/operations/predict-failure", ask, v1.Scheduled, key)
+
+    def cancel(self, id_: str, ask: v1.CancelEvent, *, key: str | None = None) -> v1.EventStory:
+        """Take a Scheduled event back."""
+        return self._change("POST", f"/v1/events/{quote(id_, safe='')}/cancel", ask, v1.EventStory, key)
+
+    def approve(self, id_: str, ask: v1.ApproveEvent, *, key: str | None = None) -> v1.EventStory:
+        """Approve an event on behalf of a VM."""
+        return self._change("POST", f"/v1/events/{quote(id_, safe='')}/approve", ask, v1.EventStory, key)
+
+    def retry(self, id_: str, ask: v1.RetryImpact, *, key: str | None = None) -> v1.EventStory:
+        """Have failed or unknown work done once more."""
+        return self._change("POST", f"/v1/events/{quote(id_, safe='')}/retry", ask, v1.EventStory, key)
+
+    def resolve(self, id_: str, ask: v1.ResolveImpact, *, key: str | None = None) -> v1.EventStory:
+        """End failed or unknown work."""
+        return self._change("POST", f"/v1/events/{quote(id_, safe='')}/resolve", ask, v1.EventStory, key)
+
+    def holds(self) -> v1.Holds:
+        """Return what is held."""
+        return self._get("/v1/holds", v1.Holds)
+
+    def hold(self, ask: v1.MakeHold, *, key: str | None = None) -> v1.Holds:
+        """Let nothing planned start."""
+        return self._change("POST", "/v1/holds", ask, v1.Holds, key)
+
+    def release(self, ask: v1.ReleaseHold, *, key: str | None = None) -> v1.Holds:
+        """End a hold."""
+        return self._change("POST", "/v1/holds/release", ask, v1.Holds, key)
+
+    # The journal.
+
+    def history(
+        self,
+        *,
+        scope: str | None = None,
+        vm: str | None = None,
+        event: str | None = None,
+        did: str | None = None,
+        by: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        newest_first: bool = False,
+    ) -> Iterator[v1.JournalEntry]:
+        """Give the lines of the journal that fit everything that is said."""
+        asked = {"scope": scope, "vm": vm, "event": event, "did": did, "by": by, "newest_first": _flag(newest_first)}
+        for page in self._pages("/v1/history", v1.HistoryPage, **asked, since=_moment(since), until=_moment(until)):
+            yield from page.entries
+
+    def watch(self, *, after: int | None = None, scope: str | None = None) -> Iterator[v1.JournalEntry | None]:
+        """Give every line of the journal as it is written, from a position on, or from now.
+
+        None says that the service is there and has nothing new. LostAnswer: go on with the last position.
+        """
+        headers = {"Accept": "text/event-stream"} | ({} if after is None else {"Last-Event-ID": str(after)})
+        for line in self._transport.lines("GET", "/v1/watch" + _query(scope=scope), None, headers):
+            if line.startswith(b"data:"):
+                yield self._read(line.removeprefix(b"data:").strip(), v1.JournalEntry)
+            elif line.startswith(b":"):
+                yield None
+        raise LostAnswer(self.url)
+
+    # Tokens.
+
+    def tokens(self) -> v1.TokenPage:
+        """Return all tokens."""
+        return self._get("/v1/tokens", v1.TokenPage)
+
+    def create_token(self, ask: v1.CreateToken, *, key: str | None = None) -> v1.NewToken:
+        """Make a token."""
+        return self._change("POST", "/v1/tokens", ask, v1.NewToken, key)
+
+    def revoke_token(self, id_: str, *, why: str = "", key: str | None = None) -> None:
+        """Revoke a token."""
+        self._remove(f"/v1/tokens/{quote(id_, safe='')}", key, why=why)
+
+    # Asking.
+
+    def _get(self, path: str, answer: type[T]) -> T:
+        return self._read(self._transport.ask("GET", path, None, {"Accept": "application/json"}), answer)
+
+    def _pages(self, path: str, answer: type[P], **asked: str | None) -> Iterator[P]:
+        after: str | None = ""
+        while after is not None:
+            page = self._get(path + _query(**asked, after=after), answer)
+            yield page
+            after = page.next
+
+    def _change(self, method: str, path: str, ask: msgspec.Struct, answer: type[T], key: str | None) -> T:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        return self._read(self._send_surely(method, path, msgspec.json.encode(ask), headers, key), answer)
+
+    def _remove(self, path: str, key: str | None, **asked: str | None) -> None:
+        self._send_surely("DELETE", path + _query(**asked), None, {}, key)
+
+    def _send_surely(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], key: str | None
+    ) -> bytes:
+        headers = {**headers, "Idempotency-Key": key or str(uuid.uuid4())}
         try:
-            connection.request(method, target, body, headers)
-            response = connection.getresponse()
-            return response.status, response.read(LARGEST_ANSWER)
-        except ConnectionRefusedError as error:
-            raise CannotReach(self.url, f"{error.strerror}; is it running?") from error
-        except OSError as error:
-            raise CannotReach(self.url, error.strerror or str(error) or type(error).__name__) from error
-        except http.client.HTTPException as error:
-            raise NotForewarn(self.url, f"{type(error).__name__} {error}".strip()) from error
-        finally:
-            connection.close()
+            return self._transport.ask(method, path, body, headers)
+        except LostAnswer:
+            return self._transport.ask(method, path, body, headers)
 
-    def _read(self, status: int, content: bytes, answer: type[T]) -> T:
+    def _read(self, content: bytes, answer: type[T]) -> T:
         try:
-            if status < 300:
-                return msgspec.json.decode(content, type=answer)
-            error = msgspec.json.decode(content, type=Error).error
+            return msgspec.json.decode(content, type=answer)
         except msgspec.MsgspecError as wrong:
-            raise NotForewarn(self.url, f"status {status}, {wrong}") from wrong
-        kind = NotFound if status == 404 else Refusal
-        raise kind(status, error.code, error.message, error.details)
-
-
-def _parts_of(url: str) -> SplitResult:
-    with suppress(ValueError):
-        parts = urlsplit(url)
-        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
-            return parts
-    raise NoUrl(url)
+            raise NotForewarn(self.url, str(wrong)) from wrong
 
 
 def _query(**asked: str | None) -> str:
     said = {name: value for name, value in asked.items() if value}
     return f"?{urlencode(said)}" if said else ""
+
+
+def _flag(value: bool | None) -> str | None:
+    return None if value is None else str(value).lower()
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

@@ -3,6 +3,8 @@
 ApiError
 ├── NoUrl           what was given as URL is none
 ├── CannotReach     nobody answers at the URL
+│   └── LostAnswer  the connection ended before the answer had come
+├── NotTrusted      the service's certificate is not one to trust
 ├── NotForewarn     somebody answers, but not as this API does
 ├── NoService       no URL was given, and no running service was found on this machine
 ├── NotAllowed      no URL was given, and the data directory belongs to another user
@@ -34,6 +36,23 @@ class CannotReach(ApiError):
     def __init__(self, url: str, why: str) -> None:
         self.url, self.why = url, why
         super().__init__(f"cannot reach {url}: {why}")
+
+
+class LostAnswer(CannotReach):
+    """The connection ended before the answer had come: what was asked may or may not have been done."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "the connection ended before the answer had come; look whether it was done")
+
+
+class NotTrusted(ApiError):
+    """The service's certificate is not one to trust."""
+
+    def __init__(self, url: str, why: str) -> None:
+        self.url, self.why = url, why
+        super().__init__(
+            f"{url} is not trusted: {why}; if its certificate is from an authority of your own, say so with --ca FILE"
+        )
 
 
 class NotForewarn(ApiError):

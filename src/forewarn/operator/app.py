@@ -250,8 +250,15 @@ def operator_app(fleet: Fleet, *, token: str, guest_url: GuestUrl) -> ASGIApp:
 def _close_requests(app: Litestar) -> None:
     """Say in the description, too, that requests take no unknown fields."""
     schemas = app.openapi_schema.components.schemas or {}
-    for request in v1.Request.__subclasses__():
-        schemas[request.__name__].additional_properties = False
+    for request in _requests(v1.Request):
+        if request.__name__ in schemas:
+            schemas[request.__name__].additional_properties = False
+
+
+def _requests(base: type[v1.Request]) -> Iterator[type[v1.Request]]:
+    for request in base.__subclasses__():
+        yield request
+        yield from _requests(request)
 
 
 def _refuse_unknown_query(request: Request[Any, Any, Any]) -> None:

@@ -1,0 +1,107 @@
+"""How requests get to the service and answers back: plain HTTP from the standard library. Foreign errors end here."""
+
+import http.client
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from forewarn.api.errors import CannotReach, LostAnswer, NotForewarn, NotFound, NotTrusted, NoUrl, Refusal
+from forewarn.api.v1 import Error
+
+LARGEST_ANSWER = 64 * 1024 * 1024
+CHUNK = 64 * 1024
+
+
+class Transport:
+    """The way to one service. Each request is a connection of its own."""
+
+    def __init__(self, url: str, token: str, *, timeout: float, ca: Path | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._parts = _parts_of(url)
+        self._token = token
+        self._timeout = timeout
+        self._trust = _trust(ca) if self._parts.scheme == "https" else None
+
+    def ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+        """Send a request and return the body of its answer; a refusal is raised."""
+        with self._answered(method, path, body, headers) as response:
+            content = response.read(LARGEST_ANSWER)
+            if response.status >= 300:
+                raise self.refusal(response.status, content)
+            return content
+
+    def lines(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Iterator[bytes]:
+        """Send a request and give its answer line by line, as the lines come."""
+        with self._answered(method, path, body, headers) as response:
+            if response.status >= 300:
+                raise self.refusal(response.status, response.read(LARGEST_ANSWER))
+            while line := response.readline():
+                yield line.rstrip(b"\r\n")
+
+    def chunks(self, method: str, path: str, headers: Mapping[str, str]) -> Iterator[bytes]:
+        """Send a request and give its answer piece by piece."""
+        with self._answered(method, path, None, headers) as response:
+            if response.status >= 300:
+                raise self.refusal(response.status, response.read(LARGEST_ANSWER))
+            while chunk := response.read1(CHUNK):
+                yield chunk
+
+    @contextmanager
+    def _answered(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Iterator[http.client.HTTPResponse]:
+        connection = self._connection()
+        is_sent = False
+        try:
+            target = self._parts.path.rstrip("/") + path
+            connection.request(method, target, body, {"Authorization": f"Bearer {self._token}", **headers})
+            is_sent = True
+            yield connection.getresponse()
+        except ConnectionRefusedError as error:
+            raise CannotReach(self.url, f"{error.strerror}; is it running?") from error
+        except ssl.SSLCertVerificationError as error:
+            raise NotTrusted(self.url, error.verify_message) from error
+        except (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead) as error:
+            if is_sent:
+                raise LostAnswer(self.url) from error
+            raise CannotReach(self.url, str(error)) from error
+        except OSError as error:
+            raise CannotReach(self.url, error.strerror or str(error) or type(error).__name__) from error
+        except http.client.HTTPException as error:
+            raise NotForewarn(self.url, f"{type(error).__name__} {error}".strip()) from error
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._parts.hostname or "", self._parts.port
+        if self._trust is not None:
+            return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._trust)
+        return http.client.HTTPConnection(host, port, timeout=self._timeout)
+
+    def refusal(self, status: int, content: bytes) -> Refusal:
+        """Return what the service said instead of doing it."""
+        try:
+            error = msgspec.json.decode(content, type=Error).error
+        except msgspec.MsgspecError as wrong:
+            raise NotForewarn(self.url, f"status {status}, {wrong}") from wrong
+        kind = NotFound if status == 404 else Refusal
+        return kind(status, error.code, error.message, error.details)
+
+
+def _trust(ca: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise NotTrusted(str(ca), f"the file has no usable certificates ({error.strerror or error})") from error
+
+
+def _parts_of(url: str) -> SplitResult:
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return parts
+    raise NoUrl(url)

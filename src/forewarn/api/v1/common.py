@@ -1,0 +1,50 @@
+"""What all parts of the API share: how times, durations and texts are written, and how it refuses."""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from forewarn.core.duration import DURATION_PATTERN
+from forewarn.core.limits import TEXT_LENGTH
+
+PAGE = 500
+LARGEST_PAGE = 1_000
+
+Duration = Annotated[str, msgspec.Meta(pattern=DURATION_PATTERN, min_length=2, max_length=35)]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+Text = Annotated[str, msgspec.Meta(max_length=TEXT_LENGTH)]
+Reason = Annotated[str, msgspec.Meta(min_length=1, max_length=TEXT_LENGTH)]
+VmName = Annotated[str, msgspec.Meta(min_length=1, max_length=257)]
+"""`scope/name`, or the bare name where that is unambiguous."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service says. Readers must expect fields to be added."""
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is asked of the service. A field that it does not know is refused."""
+
+
+class ErrorBody(Answer, frozen=True):
+    """Why it was refused: a stable code for programs, a sentence for people, and the facts."""
+
+    code: str
+    message: str
+    details: dict[str, str | list[str]] = {}
+
+
+class Error(Answer, frozen=True):
+    """The body of every answer with a status of 400 or more."""
+
+    error: ErrorBody
+
+
+class Hold(Answer, frozen=True):
+    """An operator's hold on planned maintenance. `scope` None: on the whole fleet."""
+
+    scope: str | None
+    by: str
+    at: datetime
+    reason: str

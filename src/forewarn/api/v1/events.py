@@ -1,0 +1,228 @@
+"""Events, the operations that make them, holds, and the journal."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from forewarn.api.v1.common import Answer, Duration, Hold, Moment, Reason, Request, Text, VmName
+from forewarn.api.v1.inventory import Domain, Name
+from forewarn.core.event import Cause, EventType, ImpactState, Source
+from forewarn.core.journal import Did
+from forewarn.core.scope import Outcome
+
+VMS_PER_REQUEST = 1_000
+
+Vms = Annotated[Sequence[VmName], msgspec.Meta(max_length=VMS_PER_REQUEST)]
+
+
+class Approval(Answer, frozen=True):
+    """A VM's word that the event may start."""
+
+    vm: str
+    at: datetime
+
+
+class Impact(Answer, frozen=True):
+    """How far the work on one VM is."""
+
+    vm: str
+    state: ImpactState
+    attempt: int
+    begun_at: datetime | None
+    retry_at: datetime | None
+    why: str
+
+
+class Event(Answer, frozen=True):
+    """An open event. `explain` says, in sentences, what it waits for; `held`: its scope's hold."""
+
+    id: str
+    scope: str
+    type: EventType
+    status: Literal["Scheduled", "Started"]
+    source: Source
+    cause: Cause
+    vms: Sequence[str]
+    update_domain: int
+    host: str | None
+    made_at: datetime
+    not_before: datetime
+    started_at: datetime | None
+    duration: str | None
+    description: str
+    by: str
+    why: str
+    announced: bool
+    approvals: Sequence[Approval]
+    impacts: Sequence[Impact]
+    explain: Sequence[str]
+    held: Hold | None = None
+
+
+class EventPage(Answer, frozen=True):
+    """Some open events, by scope and in the order in which they were made; `next` asks for those after them.
+
+    `held`: the hold on the whole fleet.
+    """
+
+    events: Sequence[Event]
+    next: str | None
+    held: Hold | None = None
+
+
+class JournalEntry(Answer, frozen=True):
+    """A line of the journal. `position` orders all of them; `kind` and `record` say to which record it belongs."""
+
+    position: int
+    kind: str
+    record: str
+    at: datetime
+    did: Did
+    by: str
+    why: str
+    event: str | None
+    vms: Sequence[str]
+    incarnation: int | None
+    facts: dict[str, str]
+
+
+class HistoryPage(Answer, frozen=True):
+    """Some lines of the journal; `next` asks for those after them, in the order that was asked for."""
+
+    entries: Sequence[JournalEntry]
+    next: str | None
+
+
+class EventStory(Answer, frozen=True):
+    """An event from its beginning: `event` while it is open, `outcome` and `ended_at` once it is over.
+
+    The timeline is the journal's; of a very long one the newest lines.
+    """
+
+    id: str
+    scope: str
+    type: EventType | None
+    vms: Sequence[str]
+    event: Event | None
+    outcome: Outcome | None
+    ended_at: datetime | None
+    timeline: Sequence[JournalEntry]
+
+
+class ScheduleEvents(Request, frozen=True):
+    """Make events: one per scope, update domain and host. `notice` counts from now; it or `not_before`.
+
+    For VMs, all VMs of a host, of a scope, or of an update domain of a scope: one of these must be said.
+    A VM is named as `scope/name`, or by its bare name where that is unambiguous.
+    """
+
+    type: EventType
+    vms: Vms = ()
+    host: Name | None = None
+    scope: Name | None = None
+    update_domain: Domain | None = None
+    notice: Duration | None = None
+    not_before: Moment | None = None
+    duration: Duration | None = None
+    description: Text = ""
+    source: Source = Source.PLATFORM
+    failure: bool = False
+    why: Text = ""
+
+
+class Operate(Request, frozen=True):
+    """Restart, redeploy or delete a VM, because its owner asks for it."""
+
+    vm: VmName
+    why: Text = ""
+
+
+class Evict(Request, frozen=True):
+    """Take a low-priority VM away, as the platform does when it needs the capacity."""
+
+    vm: VmName
+    notice: Duration | None = None
+    why: Text = ""
+
+
+class Fail(Request, frozen=True):
+    """The hardware under these VMs, or of this host, has failed: their events start at once."""
+
+    vms: Vms = ()
+    host: Name | None = None
+    type: EventType = EventType.REDEPLOY
+    why: Text = ""
+
+
+class PredictFailure(Request, frozen=True):
+    """The hardware under these VMs, or of this host, is expected to fail: they are redeployed, days ahead."""
+
+    ahead: Duration
+    vms: Vms = ()
+    host: Name | None = None
+    why: Text = ""
+
+
+class Made(Answer, frozen=True):
+    """An event that a request made, now or when it was first sent."""
+
+    id: str
+    scope: str
+
+
+class Scheduled(Answer, frozen=True):
+    """The events of a request, and those of them that are still open."""
+
+    made: Sequence[Made]
+    events: Sequence[Event]
+
+
+class CancelEvent(Request, frozen=True):
+    """Take a Scheduled event back."""
+
+    why: Text = ""
+
+
+class ApproveEvent(Request, frozen=True):
+    """Approve an event on behalf of a VM of its scope."""
+
+    vm: VmName
+    why: Text = ""
+
+
+class RetryImpact(Request, frozen=True):
+    """Have failed or unknown work done once more: on one VM, or wherever it is failed or unknown."""
+
+    vm: VmName | None = None
+    why: Text = ""
+
+
+class ResolveImpact(Request, frozen=True):
+    """End failed or unknown work: as done after all, or given up. On one VM, or wherever it is failed or unknown."""
+
+    done: bool
+    why: Reason
+    vm: VmName | None = None
+
+
+class Holds(Answer, frozen=True):
+    """What is held: the whole fleet, and scopes."""
+
+    fleet: Hold | None
+    scopes: Sequence[Hold]
+
+
+class MakeHold(Request, frozen=True):
+    """Let nothing planned start, in one scope or anywhere. The reason is shown to whoever finds it."""
+
+    reason: Reason
+    scope: Name | None = None
+
+
+class ReleaseHold(Request, frozen=True):
+    """End the hold of one scope, or the one on the whole fleet."""
+
+    scope: Name | None = None
+    why: Text = ""

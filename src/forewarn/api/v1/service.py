@@ -1,0 +1,83 @@
+"""The service itself: its health, its clock, and who may ask it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from forewarn.api.v1.common import Answer, Duration, Moment, Request
+from forewarn.api.v1.inventory import Name
+from forewarn.core.access import Role
+
+
+class Clock(Answer, frozen=True):
+    """The service's time. `manual`: it moves only when told to; then `next_at` is when something happens next."""
+
+    now: datetime
+    manual: bool
+    next_at: datetime | None
+
+
+class AdvanceClock(Request, frozen=True):
+    """Move a manual clock: by a duration, or to the next moment at which something happens."""
+
+    by: Duration | None = None
+    to_next: bool = False
+
+
+class Health(Answer, frozen=True):
+    """The service is there."""
+
+    status: str
+    version: str
+
+
+class Readiness(Answer, frozen=True):
+    """Whether the service can do its work; if not, why."""
+
+    ready: bool
+    problems: Sequence[str]
+
+
+class Token(Answer, frozen=True):
+    """Somebody who may ask: what for, in which scopes (none are all), and until when."""
+
+    id: str
+    name: str
+    role: Role
+    scopes: Sequence[str]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class TokenPage(Answer, frozen=True):
+    """All tokens, the oldest first."""
+
+    tokens: Sequence[Token]
+
+
+class NewToken(Answer, frozen=True):
+    """A token that was just made. `secret` is shown this once, and kept nowhere."""
+
+    token: Token
+    secret: str
+
+
+class CreateToken(Request, frozen=True):
+    """Make a token. `scopes` are names, or patterns such as `web-*`; none are all scopes."""
+
+    name: Name
+    role: Role
+    scopes: Annotated[Sequence[Name], msgspec.Meta(max_length=64)] = ()
+    expires_at: Moment | None = None
+
+
+class Me(Answer, frozen=True):
+    """Who is asking."""
+
+    name: str
+    role: Role
+    scopes: Sequence[str]
