@@ -1,31 +1,47 @@
 """The client of the operator API against servers that are not what they should be; tests/operator has the real one."""
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import ApiError, CannotReach, NotForewarn, NotFound, NoUrl, Refusal
+from forewarn.api.errors import ApiError, CannotReach, LostAnswer, NotForewarn, NotFound, NotTrusted, NoUrl, Refusal
 
 
 @contextmanager
-def server(answer: bytes) -> Iterator[str]:
-    """Answer one request with these bytes."""
+def server(*answers: bytes, seen: list[bytes] | None = None) -> Iterator[str]:
+    """Answer as many requests as there are answers, each with its bytes; note what was asked."""
 
     def serve() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            connection.recv(65536)
-            connection.sendall(answer)
+        for answer in answers:
+            connection, _ = listener.accept()
+            with connection:
+                asked = _whole_request(connection)
+                if seen is not None:
+                    seen.append(asked)
+                connection.sendall(answer)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         thread.join()
+
+
+def _whole_request(connection: socket.socket) -> bytes:
+    asked = b""
+    while True:
+        asked += connection.recv(65536)
+        head, end, body = asked.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head.lower())
+        if end and len(body) == int(length[1] if length else 0):
+            return asked
 
 
 def http(status: int, body: bytes) -> bytes:
@@ -36,11 +52,16 @@ REFUSED = b'{"error": {"code": "busy", "message": "not now", "details": {"vm": "
 ANSWERS: dict[str, tuple[bytes, type[ApiError], str]] = {
     "refusal": (http(409, REFUSED), Refusal, "not now"),
     "not found": (http(404, REFUSED), NotFound, "not now"),
-    "another program": (http(200, b"<html>"), NotForewarn, "does not answer as Forewarn's operator API: status 200"),
-    "other JSON": (http(200, b"[]"), NotForewarn, "status 200, Expected `object`, got `array`"),
+    "another program": (
+        http(200, b"<html>"),
+        NotForewarn,
+        "does not answer as Forewarn's operator API: JSON is malformed",
+    ),
+    "other JSON": (http(200, b"[]"), NotForewarn, "Expected `object`, got `array`"),
     "error of another program": (http(502, b"Bad Gateway"), NotForewarn, "status 502"),
     "no HTTP": (b"SSH-2.0\r\n", NotForewarn, "BadStatusLine"),
-    "nothing": (b"", CannotReach, "Remote end closed connection"),
+    "half an answer": (http(200, b"{}")[:-1], LostAnswer, "the connection ended before the answer had come"),
+    "nothing": (b"", LostAnswer, "the connection ended before the answer had come"),
 }
 
 
@@ -77,3 +98,59 @@ def test_nobody_at_the_url() -> None:
 def test_url_that_is_none_is_said_at_once(url: str) -> None:
     with pytest.raises(NoUrl, match="is no URL of a service"):
         ApiClient(url, "token")
+
+
+HOLDS = http(200, b'{"fleet": null, "scopes": []}')
+
+
+def test_change_whose_answer_is_lost_is_sent_once_more_with_the_same_key() -> None:
+    seen: list[bytes] = []
+    with server(b"", HOLDS, seen=seen) as url:
+        assert ApiClient(url, "token").hold(v1.MakeHold(reason="disk swap")) == v1.Holds(fleet=None, scopes=[])
+    first, second = seen
+    assert first == second
+    assert b"idempotency-key: " in first.lower()
+
+
+def test_two_changes_have_two_keys() -> None:
+    seen: list[bytes] = []
+    with server(HOLDS, HOLDS, seen=seen) as url:
+        client = ApiClient(url, "token")
+        client.hold(v1.MakeHold(reason="disk swap"))
+        client.hold(v1.MakeHold(reason="disk swap"))
+    assert seen[0] != seen[1]
+
+
+def test_change_whose_answer_is_lost_twice_says_so() -> None:
+    with server(b"", b"") as url, pytest.raises(LostAnswer):
+        ApiClient(url, "token").hold(v1.MakeHold(reason="disk swap"))
+
+
+def test_advance_of_the_clock_is_never_sent_twice() -> None:
+    seen: list[bytes] = []
+    with server(b"", seen=seen) as url, pytest.raises(LostAnswer):
+        ApiClient(url, "token").advance("15m")
+    assert len(seen) == 1
+
+
+def test_watch_gives_lines_and_signs_of_life_and_tells_when_the_service_is_gone() -> None:
+    entry = (
+        b'{"position": 7, "kind": "scope", "record": "web", "at": "2026-03-02T10:00:00Z", "did": "held", "by": "ada",'
+        b' "why": "", "event": null, "vms": [], "incarnation": 1, "facts": {}}'
+    )
+    stream = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n: here\r\n\r\nid: 7\r\ndata: " + entry + b"\r\n\r\n"
+    with server(stream) as url:
+        lines = ApiClient(url, "token").watch(after=6)
+        assert next(lines) is None
+        line = next(lines)
+        assert line is not None
+        assert line.position == 7
+        with pytest.raises(LostAnswer):
+            next(lines)
+
+
+def test_file_of_authorities_that_is_none(tmp_path: Path) -> None:
+    nothing = tmp_path / "ca.pem"
+    nothing.write_text("nothing")
+    with pytest.raises(NotTrusted, match="has no usable certificates"):
+        ApiClient("https://127.0.0.1:1", "token", ca=nothing)

@@ -30,6 +30,8 @@ class Transport:
         """Send a request and return the body of its answer; a refusal is raised."""
         with self._answered(method, path, body, headers) as response:
             content = response.read(LARGEST_ANSWER)
+            if response.length:
+                raise LostAnswer(self.url)
             if response.status >= 300:
                 raise self.refusal(response.status, content)
             return content
@@ -60,7 +62,8 @@ class Transport:
             target = self._parts.path.rstrip("/") + path
             connection.request(method, target, body, {"Authorization": f"Bearer {self._token}", **headers})
             is_sent = True
-            yield connection.getresponse()
+            with connection.getresponse() as response:
+                yield response
         except ConnectionRefusedError as error:
             raise CannotReach(self.url, f"{error.strerror}; is it running?") from error
         except ssl.SSLCertVerificationError as error:
