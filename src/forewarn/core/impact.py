@@ -1,4 +1,4 @@
-"""What a platform says of the work on one VM."""
+"""What a platform says of the work on one VM. `output` is what a program printed: for the journal, and for people."""
 
 from datetime import timedelta
 
@@ -14,6 +14,7 @@ class Done(msgspec.Struct, frozen=True):
     """The work is done; `host` says where the VM runs now, where that may have changed."""
 
     host: str | None = None
+    output: str = ""
 
     def __post_init__(self) -> None:
         if self.host is not None:
@@ -24,6 +25,7 @@ class Failed(msgspec.Struct, frozen=True):
     """The work has failed, and trying again by itself would not help."""
 
     why: str
+    output: str = ""
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -31,6 +33,7 @@ class Retry(msgspec.Struct, frozen=True):
 
     after: timedelta
     why: str = ""
+    output: str = ""
 
     def __post_init__(self) -> None:
         if not timedelta(0) <= self.after <= LONGEST_PAUSE:
@@ -41,6 +44,7 @@ class Unknown(msgspec.Struct, frozen=True):
     """Nobody can tell whether the work was done."""
 
     why: str = ""
+    output: str = ""
 
 
 class NotBegun(msgspec.Struct, frozen=True):

@@ -20,3 +20,6 @@ KEY_LENGTH = 64
 
 DIGEST_LENGTH = 16
 """What is kept of the request that a key stands for."""
+
+OUTPUT_BYTES = 4096
+"""What the journal keeps of a program's output: the end of it."""

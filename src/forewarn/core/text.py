@@ -3,7 +3,7 @@
 import re
 
 from forewarn.core.errors import Invalid
-from forewarn.core.limits import KEY_LENGTH, NAME_LENGTH, TEXT_LENGTH
+from forewarn.core.limits import KEY_LENGTH, NAME_LENGTH, OUTPUT_BYTES, TEXT_LENGTH
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
 _KEY = re.compile(rf"[!#-\[\]-~]{{1,{KEY_LENGTH}}}")
@@ -42,6 +42,15 @@ def shortened(text: str, limit: int = TEXT_LENGTH) -> str:
     printable = "".join(char if char.isprintable() and char not in '"\\' else " " for char in text[:limit])
     encoded = printable.encode()
     return printable if len(encoded) <= limit else encoded[: limit - 3].decode(errors="ignore") + "…"
+
+
+def last_part(text: str, limit: int = OUTPUT_BYTES) -> str:
+    """Make a program's output printable, line by line, and keep the end of it, `limit` bytes at the most."""
+    lines = (
+        "".join(char if char.isprintable() else " " for char in line).rstrip() for line in text[-limit:].splitlines()
+    )
+    encoded = "\n".join(lines).strip("\n").encode(errors="replace")
+    return encoded.decode() if len(encoded) <= limit else "…" + encoded[3 - limit :].decode(errors="ignore")
 
 
 def counting_order(name: str) -> tuple[list[str | int], str]:

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from forewarn.core.event import EventType
-from forewarn.core.impact import Done, Failed, NotBegun, Retry, Unknown
+from forewarn.core.impact import Done, NotBegun, Outcome, Unknown
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,12 +25,15 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Platform(Protocol):
-    """The port. `repeatable`: carrying out again what was perhaps done does no harm."""
+    """The port."""
 
-    repeatable: bool
+    @property
+    def repeatable(self) -> bool:
+        """Whether carrying out again what was perhaps done does no harm."""
+        ...
 
-    async def carry_out(self, work: Work) -> Done | Failed | Retry:
-        """Do it and return when it is done. An exception counts as Failed."""
+    async def carry_out(self, work: Work) -> Outcome:
+        """Do it and return when it is over. An exception counts as Failed."""
         ...
 
     async def probe(self, work: Work) -> Done | NotBegun | Unknown:

@@ -1,0 +1,7 @@
+"""Settings in, running service out: the only place that names concrete parts."""
+
+from forewarn.compose.filling import Talk
+from forewarn.compose.service import Running, running_service
+from forewarn.compose.storing import AlreadyRuns, NotADirectory
+
+__all__ = ["AlreadyRuns", "NotADirectory", "Running", "Talk", "running_service"]

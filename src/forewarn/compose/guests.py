@@ -1,0 +1,74 @@
+"""The listeners for guests that the settings name."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+
+from forewarn.compose.filling import Talk
+from forewarn.core.vm import Vm
+from forewarn.fleet.service import Fleet
+from forewarn.guest.limits import Limits
+from forewarn.guest.link_local import ADDRESS, PORT, link_local_address
+from forewarn.guest.ports import CannotListen, PortPerVm
+from forewarn.guest.server import GuestServer
+from forewarn.settings import Endpoint, Settings
+
+
+class Guests(msgspec.Struct, frozen=True, kw_only=True):
+    """Where VMs find their endpoint. `networks` has the interface of each network that asks 169.254.169.254."""
+
+    server: GuestServer
+    ports: PortPerVm | None
+    networks: Mapping[str, str]
+
+    def url(self, scope: str, vm: Vm) -> str | None:
+        """Return the URL of a VM's endpoint, if it can reach one."""
+        if self.ports is not None:
+            return self.ports.url(scope, vm.name)
+        is_known = any(address.network in self.networks for address in vm.addresses)
+        return self.link_local_url if is_known else None
+
+    @property
+    def link_local_url(self) -> str | None:
+        """The URL that all those networks share."""
+        return f"http://{ADDRESS}" if self.networks else None
+
+
+@asynccontextmanager
+async def serving_guests(settings: Settings, fleet: Fleet, talk: Talk) -> AsyncIterator[Guests]:
+    """Listen for guests, wherever the settings say."""
+    server = GuestServer(
+        fleet,
+        limits=Limits(requests_per_second=settings.guest.requests_per_second),
+        unsupported_version_status=settings.guest.unsupported_version_status,
+        enable_delay=settings.guest.enable_delay,
+    )
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(server.aclose)
+        ports = None
+        if settings.listen is not None:
+            _say_kept_ports(fleet, settings.listen, talk)
+            ports = PortPerVm(fleet, server, settings.listen.host, settings.listen.port)
+            await stack.enter_async_context(ports.listening())
+        networks: dict[str, str] = {}
+        for where in settings.listen_link_local:
+            network = where.network or settings.network
+            await stack.enter_async_context(link_local_address(where.interface))
+            await _listen_link_local(server, network, where.interface)
+            networks[network] = where.interface
+        yield Guests(server=server, ports=ports, networks=networks)
+
+
+def _say_kept_ports(fleet: Fleet, listen: Endpoint, talk: Talk) -> None:
+    first = min(fleet.ports.values(), default=0)
+    if first and listen.port not in (0, first):
+        talk.say(f"VMs keep the ports that they were given, from {first} on; {listen} is for new ones.")
+
+
+async def _listen_link_local(server: GuestServer, network: str, interface: str) -> None:
+    try:
+        await server.listen_by_address(network, ADDRESS, PORT, interface=interface)
+    except OSError as error:
+        advice = "leave --listen-link-local out"
+        raise CannotListen(ADDRESS, PORT, f"the VMs of network {network}", error, advice) from error

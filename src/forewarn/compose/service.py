@@ -1,0 +1,110 @@
+"""The whole service, put together and started in order; it ends in reverse order, with everything saved."""
+
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from forewarn import __version__
+from forewarn.api import local
+from forewarn.clock import Clock, ManualClock, SystemClock
+from forewarn.compose import operators
+from forewarn.compose.filling import Talk, fill_if_empty
+from forewarn.compose.guests import serving_guests
+from forewarn.compose.platforms import Hosts, make_platform
+from forewarn.compose.storing import opened_store
+from forewarn.core.conditions import Policy
+from forewarn.fleet.ledger import manual_start
+from forewarn.fleet.service import Fleet
+from forewarn.operator.app import operator_app
+from forewarn.operator.server import serving
+from forewarn.operator.showing import GuestUrl
+from forewarn.settings import Settings
+from forewarn.store.port import Retention, Store
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    """A service that runs."""
+
+    fleet: Fleet
+    directory: Path
+    operator_url: str
+    link_local_url: str | None
+    link_local_interface: str | None
+    guest_url: GuestUrl
+    is_ephemeral: bool
+
+
+@asynccontextmanager
+async def running_service(settings: Settings, *, environ: Mapping[str, str], talk: Talk) -> AsyncIterator[Running]:
+    """Start the service; when the context ends, end it, in reverse order and with everything saved."""
+    async with AsyncExitStack() as stack:
+        directory, store = await stack.enter_async_context(opened_store(settings, environ))
+        token = local.ensure_token(directory)
+        if local.is_readable_by_others(directory / local.TOKEN_FILE):
+            talk.say(f"Others can read {directory / local.TOKEN_FILE}: close it with chmod 600.")
+        listener = stack.enter_context(operators.bound(settings.operator))
+        clock = await _clock(settings, store)
+        fleet = await stack.enter_async_context(_fleet(settings, store, clock, directory))
+        await fill_if_empty(fleet, settings, directory, talk)
+        guests = await stack.enter_async_context(serving_guests(settings, fleet, talk))
+        app = operator_app(fleet, token=token, guest_url=guests.url)
+        await stack.enter_async_context(serving(app, listener))
+        running = Running(
+            fleet=fleet,
+            directory=directory,
+            operator_url=operators.url(listener),
+            link_local_url=guests.link_local_url,
+            link_local_interface=", ".join(guests.networks.values()) or None,
+            guest_url=guests.url,
+            is_ephemeral=settings.ephemeral,
+        )
+        stack.enter_context(_known_as(running))
+        yield running
+
+
+async def _clock(settings: Settings, store: Store) -> Clock:
+    system = SystemClock()
+    return ManualClock(await manual_start(store, now=system.now())) if settings.manual_time else system
+
+
+@asynccontextmanager
+async def _fleet(settings: Settings, store: Store, clock: Clock, directory: Path) -> AsyncIterator[Fleet]:
+    hosts = Hosts()
+    platform = make_platform(settings, clock, hosts, directory)
+    retention = Retention(age=settings.journal.age, rows=settings.journal.rows)
+    async with Fleet.run(
+        store=store, platform=platform, clock=clock, policy=policy(settings), retention=retention
+    ) as fleet:
+        for view in fleet.replica.views():
+            hosts.note(view)
+        fleet.on_change(hosts.note)
+        yield fleet
+
+
+def policy(settings: Settings) -> Policy:
+    """Return what the rules are told of the settings."""
+    said = settings.policy
+    return Policy(
+        announce=said.announce,
+        enforce_notice=said.enforce_notice,
+        idle_after=said.idle_after,
+        user_operations=said.user_operations,
+        speed=settings.speed,
+    )
+
+
+@contextmanager
+def _known_as(running: Running) -> Iterator[None]:
+    """Let programs on this machine find the service while it runs."""
+    service = local.Service(
+        pid=os.getpid(),
+        started_at=SystemClock().now(),
+        version=__version__,
+        operator_url=running.operator_url,
+        link_local_url=running.link_local_url,
+    )
+    with local.announced(running.directory, service):
+        yield

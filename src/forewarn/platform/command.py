@@ -1,0 +1,302 @@
+"""A platform that is the operator's own program: called once for each piece of work, and asked after a crash.
+
+| phase     | exit 0                              | exit 75         | other codes |
+|-----------|-------------------------------------|-----------------|-------------|
+| carry-out | done; Redeploy: last line is a host | try again later | failed      |
+| probe     | done; Redeploy: last line is a host | not begun       | unknown     |
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from forewarn.clock import SystemClock
+from forewarn.core.errors import Invalid
+from forewarn.core.event import EventType
+from forewarn.core.impact import Done, Failed, NotBegun, Outcome, Retry, Unknown
+from forewarn.platform.port import Work
+from forewarn.platform.processes import Ended, Files, Process
+from forewarn.settings import VARIABLE_PREFIX, CommandSettings
+
+log = logging.getLogger(__name__)
+
+NOT_NOW = 75
+"""EX_TEMPFAIL of sysexits: in a probe it means that the work has not begun."""
+
+REMEMBERED = 10_000
+"""How many failed pieces of work are remembered, so that a person's retry gets all its attempts."""
+
+SERVICE_ONLY = (VARIABLE_PREFIX, "LISTEN_", "WATCHDOG_", "NOTIFY_SOCKET")
+"""How the variables begin that tell the service something, and are nothing to the program."""
+
+
+class Phase(StrEnum):
+    """What the program is asked for."""
+
+    CARRY_OUT = "carry-out"
+    PROBE = "probe"
+
+
+class TimedOut(NamedTuple):
+    """The program took too long, and was ended."""
+
+    limit: timedelta
+    printed: Ended
+
+
+class CommandPlatform:
+    """Runs the program for each piece of work, a few at a time. A program that runs is not ended with the service."""
+
+    def __init__(self, settings: CommandSettings, directory: Path, environ: Mapping[str, str] = os.environ) -> None:
+        self.settings = settings
+        self._directory = directory
+        self._environ = {name: value for name, value in environ.items() if not name.startswith(SERVICE_ONLY)}
+        self._places = Places(settings.at_once)
+        self._given_up_at: dict[str, int] = {}
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the operator says that running the program once more does no harm."""
+        return self.settings.repeatable
+
+    def take(self, settings: CommandSettings) -> None:
+        """Go on with other settings; programs that run keep theirs."""
+        self.settings = settings
+        self._places.limit(settings.at_once)
+
+    async def carry_out(self, work: Work) -> Outcome:
+        """Run the program, and tell how it went."""
+        try:
+            async with self._places.taken():
+                ran = await self._run(work, Phase.CARRY_OUT, self.settings.time_limit)
+        except OSError as error:
+            return self._failed(work, f"{self._program} cannot be started: {error.strerror}")
+        outcome = self._outcome(work, ran) if isinstance(ran, Ended) else await self._after_time_out(work, ran)
+        self._files(work, Phase.CARRY_OUT).remove()
+        return outcome
+
+    async def probe(self, work: Work) -> Done | NotBegun | Unknown:
+        """Wait for the program of an earlier service if it still runs, then ask whether the work was done."""
+        answer = await self._ask(work, await self._left_over(work))
+        self._files(work, Phase.CARRY_OUT).remove()
+        return answer
+
+    @property
+    def _program(self) -> str:
+        return self.settings.program[0] if self.settings.program else "command.program"
+
+    def _files(self, work: Work, phase: Phase) -> Files:
+        return Files(self._directory, f"{work.event}.{work.vm}.{phase}")
+
+    async def _run(self, work: Work, phase: Phase, limit: timedelta) -> Ended | TimedOut:
+        """Start the program and wait for its end, which comes at the latest when its time is over."""
+        process = self._start(work, phase)
+        try:
+            async with asyncio.timeout(limit.total_seconds()):
+                return await process.ended()
+        except TimeoutError:
+            return TimedOut(limit, await process.end())
+
+    def _start(self, work: Work, phase: Phase) -> Process:
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        return Process.start(
+            self.settings.program,
+            self._environ | variables(work, phase),
+            msgspec.json.encode(task(work, phase)),
+            self._files(work, phase),
+            attempt=work.attempt,
+            now=SystemClock().now(),
+        )
+
+    async def _left_over(self, work: Work) -> str:
+        """See to the end of a program that outlived its service; return what it printed."""
+        process = Process.find(self._files(work, Phase.CARRY_OUT))
+        if process is None or process.note.attempt != work.attempt:
+            return ""
+        left = process.time_left(self.settings.time_limit, SystemClock().now())
+        try:
+            async with asyncio.timeout(left.total_seconds()):
+                return printed(await process.ended())
+        except TimeoutError:
+            log.warning("%s took too long for %s, and is ended", self._program, work.id)
+            return printed(await process.end())
+
+    async def _after_time_out(self, work: Work, ran: TimedOut) -> Outcome:
+        """A program that was ended half way may have done it or not: it is asked, as after a crash."""
+        why = f"{self._program} took longer than {ran.limit} and was ended"
+        match await self._ask(work, printed(ran.printed)):
+            case Done() as done:
+                return done
+            case NotBegun():
+                return self._failed(work, f"{why}; nothing was begun", printed(ran.printed))
+            case Unknown(output=output):
+                self._give_up(work)
+                return Unknown(f"{why}; whether it was done is not known", output)
+
+    async def _ask(self, work: Work, before: str) -> Done | NotBegun | Unknown:
+        """Ask the program whether the work was done; `before` is what it printed when it did it."""
+        try:
+            async with self._places.taken():
+                ran = await self._run(work, Phase.PROBE, self.settings.probe_limit)
+        except OSError as error:
+            return Unknown(f"{self._program} cannot be asked: {error.strerror}", before)
+        finally:
+            self._files(work, Phase.PROBE).remove()
+        if isinstance(ran, TimedOut):
+            return Unknown(f"{self._program} gave no answer within {ran.limit}", before + printed(ran.printed))
+        return self._answer(work, ran, before)
+
+    def _outcome(self, work: Work, ran: Ended) -> Outcome:
+        output = printed(ran)
+        if ran.code == 0:
+            try:
+                done = Done(new_host(work, ran), output)
+            except Invalid as error:
+                why = "correct the VM's host, then resolve the event as done"
+                return self._failed(work, f"{self._program} did it, but {error}: {why}", output)
+            self._given_up_at.pop(work.id, None)
+            return done
+        why = f"{self._program} {how_it_ended(ran)}"
+        return self._again(work, why, output) if ran.code == NOT_NOW else self._failed(work, why, output)
+
+    def _again(self, work: Work, why: str, output: str) -> Retry | Failed:
+        """Put the work off: twice as long each time, up to the longest pause, and not for ever."""
+        tries = work.attempt - self._given_up_at.get(work.id, 0)
+        if tries >= self.settings.attempts:
+            return self._failed(work, f"{why}, in attempt {tries} of {self.settings.attempts}", output)
+        pause = self.settings.first_pause * 2 ** min(tries - 1, 32) if tries > 0 else self.settings.first_pause
+        return Retry(min(pause, self.settings.longest_pause), why, output)
+
+    def _failed(self, work: Work, why: str, output: str = "") -> Failed:
+        self._give_up(work)
+        return Failed(why, output)
+
+    def _give_up(self, work: Work) -> None:
+        """Whatever comes next is a person's wish, and has all its attempts before it."""
+        self._given_up_at[work.id] = work.attempt
+        while len(self._given_up_at) > REMEMBERED:
+            del self._given_up_at[next(iter(self._given_up_at))]
+
+    def _answer(self, work: Work, ran: Ended, before: str) -> Done | NotBegun | Unknown:
+        output = before + printed(ran)
+        if ran.code == NOT_NOW:
+            return NotBegun()
+        if ran.code != 0:
+            return Unknown(f"{self._program}, asked whether it was done, {how_it_ended(ran)}", output)
+        try:
+            return Done(new_host(work, ran), output)
+        except Invalid as error:
+            return Unknown(f"{self._program} says that it was done, but {error}", output)
+
+
+class Places:
+    """So many programs may run at the same time; a limit that changes holds for those that come."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def limit(self, most: int) -> None:
+        """Change how many there are."""
+        self._most = most
+        self._call_next()
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Take a place, in turn."""
+        if self._taken < self._most and not self._waiting:
+            self._taken += 1
+        else:
+            await self._turn()
+        try:
+            yield
+        finally:
+            self._taken -= 1
+            self._call_next()
+
+    async def _turn(self) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._taken -= 1
+            with suppress(ValueError):
+                self._waiting.remove(turn)
+            self._call_next()
+            raise
+
+    def _call_next(self) -> None:
+        while self._waiting and self._taken < self._most:
+            turn = self._waiting.pop(0)
+            if not turn.done():
+                self._taken += 1
+                turn.set_result(None)
+
+
+def task(work: Work, phase: Phase) -> dict[str, object]:
+    """Return what the program is given as JSON on its standard input."""
+    seconds = None if work.duration is None else work.duration.total_seconds()
+    return {
+        "phase": phase,
+        "impact": work.id,
+        "attempt": work.attempt,
+        "event": {
+            "id": work.event,
+            "type": work.type,
+            "description": work.description,
+            "duration_seconds": seconds,
+        },
+        "vm": {"scope": work.scope, "name": work.vm, "vm_id": work.vm_id, "host": work.host},
+    }
+
+
+def variables(work: Work, phase: Phase) -> dict[str, str]:
+    """Return the same as environment variables; what is not known is empty."""
+    seconds = "" if work.duration is None else f"{work.duration.total_seconds():g}"
+    said = {
+        "PHASE": phase.value,
+        "IMPACT": work.id,
+        "ATTEMPT": str(work.attempt),
+        "EVENT_ID": work.event,
+        "EVENT_TYPE": work.type.value,
+        "EVENT_DURATION": seconds,
+        "EVENT_DESCRIPTION": "".join(char if char.isprintable() else " " for char in work.description),
+        "SCOPE": work.scope,
+        "VM": work.vm,
+        "VM_ID": work.vm_id,
+        "HOST": work.host or "",
+    }
+    return {VARIABLE_PREFIX + name: value for name, value in said.items()}
+
+
+def new_host(work: Work, ran: Ended) -> str | None:
+    """Return the last line that a Redeploy printed, if it printed any: the host on which the VM is now."""
+    if work.type is not EventType.REDEPLOY:
+        return None
+    lines = ran.stdout.strip().splitlines()
+    return Done(lines[-1].strip()).host if lines else None
+
+
+def how_it_ended(ran: Ended) -> str:
+    """Say it in words, with the last line that it printed."""
+    code = ran.code or 0
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+    said = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
+    return f"{how}: {said[-1].strip()}" if said else how
+
+
+def printed(ran: Ended) -> str:
+    """Return what was printed, what was meant as a result first."""
+    return "".join(f"{text.rstrip()}\n" for text in (ran.stdout, ran.stderr) if text.strip())

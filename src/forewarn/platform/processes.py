@@ -1,0 +1,186 @@
+"""Programs that outlive the process that started them: each with its files, and a note by which it is found again.
+
+Input and output are files, not pipes: a program whose reader has gone would be ended by its next line.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import msgspec
+
+FIRST_LOOK, LONGEST_LOOK = 0.005, 0.25
+"""How often, in seconds, a program is looked at. One from before a restart is no child of ours and sends no signal."""
+
+GRACE = 10.0
+"""How long, in seconds, a program that is told to end may take."""
+
+LARGEST_OUTPUT, KEPT_OUTPUT = 1024 * 1024, 64 * 1024
+"""From how many bytes on the beginning of a program's output is thrown away, and how many of the end are kept."""
+
+RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Python ignores them, and who is ignored stays so in a program that is started."""
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to be known of a program to find it again. `born` tells it from a later one with the same pid."""
+
+    pid: int
+    born: str | None
+    since: datetime
+    attempt: int
+
+
+class Ended(NamedTuple):
+    """How a program ended; the code of one from before a restart is not known."""
+
+    code: int | None
+    stdout: str
+    stderr: str
+
+
+class Files:
+    """The files of one program."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.given = directory / f"{name}.in"
+        self.stdout = directory / f"{name}.out"
+        self.stderr = directory / f"{name}.err"
+        self.note = directory / f"{name}.note"
+
+    def remove(self) -> None:
+        """Take them away."""
+        for path in (self.given, self.stdout, self.stderr, self.note):
+            path.unlink(missing_ok=True)
+
+    def shorten_output(self) -> None:
+        """Keep the end of what a program prints without end."""
+        for path in (self.stdout, self.stderr):
+            with suppress(FileNotFoundError):
+                if path.stat().st_size > LARGEST_OUTPUT:
+                    end = _end_of(path)
+                    os.truncate(path, 0)
+                    with path.open("ab") as again:
+                        again.write(end)
+
+
+class Process:
+    """A program that was started, by this process or by one before it."""
+
+    def __init__(self, note: Note, files: Files) -> None:
+        self.note = note
+        self._files = files
+        self._code: int | None = None
+
+    @classmethod
+    def start(
+        cls, argv: Sequence[str], environ: Mapping[str, str], given: bytes, files: Files, *, attempt: int, now: datetime
+    ) -> Self:
+        """Start a program in a session of its own; OSError says why it cannot be."""
+        files.remove()
+        files.given.write_bytes(given)
+        writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        pid = os.posix_spawn(
+            argv[0],
+            [word.encode() for word in argv],
+            {name.encode(): value.encode() for name, value in environ.items()},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, str(files.given), os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(files.stdout), writing, 0o600),
+                (os.POSIX_SPAWN_OPEN, 2, str(files.stderr), writing, 0o600),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=RESTORED_SIGNALS,
+        )
+        note = Note(pid=pid, born=_born(pid), since=now, attempt=attempt)
+        files.note.write_bytes(msgspec.json.encode(note))
+        return cls(note, files)
+
+    @classmethod
+    def find(cls, files: Files) -> Self | None:
+        """Find a program by its note."""
+        try:
+            note = msgspec.json.decode(files.note.read_bytes(), type=Note)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return None
+        return cls(note, files)
+
+    async def ended(self) -> Ended:
+        """Wait for the end. Whoever stops waiting leaves the program running."""
+        pause = FIRST_LOOK
+        while not self.is_over():
+            self._files.shorten_output()
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_LOOK)
+        return Ended(self._code, _text_of(self._files.stdout), _text_of(self._files.stderr))
+
+    async def end(self) -> Ended:
+        """End the program and everything that it started in its session, and give it a moment for that."""
+        self._signal(signal.SIGTERM)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE):
+                await self.ended()
+        self._signal(signal.SIGKILL)
+        return await self.ended()
+
+    def is_over(self) -> bool:
+        """Tell whether it has ended."""
+        if self._code is not None or _born(self.note.pid) != self.note.born:
+            return True
+        try:
+            pid, status = os.waitpid(self.note.pid, os.WNOHANG)
+        except ChildProcessError:
+            return not _is_alive(self.note.pid)
+        if pid:
+            self._code = os.waitstatus_to_exitcode(status)
+        return bool(pid)
+
+    def time_left(self, limit: timedelta, now: datetime) -> timedelta:
+        """Return how much of its time limit is left."""
+        return max(self.note.since + limit - now, timedelta(0))
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.note.pid, number)
+
+
+def _born(pid: int) -> str | None:
+    """Return when a process began, in the system's own count; None where it is gone or the system does not say."""
+    fields = _stat(pid)
+    return fields[19] if fields else None
+
+
+def _is_alive(pid: int) -> bool:
+    if fields := _stat(pid):
+        return fields[0] != "Z"
+    with suppress(OSError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what Linux says of a process after its name, which may itself have spaces and brackets."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _end_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - KEPT_OUTPUT, 0))
+        return file.read(KEPT_OUTPUT)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return _end_of(path).decode(errors="replace")
+    except FileNotFoundError:
+        return ""

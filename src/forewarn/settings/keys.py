@@ -1,0 +1,200 @@
+"""Everything that can be set, and the two presets."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import get_args, get_type_hints
+
+import msgspec
+
+from forewarn.core.conditions import EMULATOR as EMULATOR_POLICY
+from forewarn.core.conditions import PRODUCTION as PRODUCTION_POLICY
+from forewarn.settings.values import (
+    DEMONSTRATION,
+    Announcing,
+    Carrier,
+    Count,
+    CountOrNone,
+    Duration,
+    DurationOrNone,
+    Endpoint,
+    ErrorStatus,
+    Flag,
+    FleetSource,
+    Format,
+    Interfaces,
+    Level,
+    Listen,
+    ListenOrNone,
+    Location,
+    LogFormat,
+    LogLevel,
+    Name,
+    PlatformName,
+    Program,
+    Speed,
+    Takes,
+    WithinDay,
+)
+
+VARIABLE_PREFIX = "FOREWARN_"
+
+
+class GuestSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the endpoint answers VMs."""
+
+    requests_per_second: CountOrNone = 5
+    unsupported_version_status: ErrorStatus = 404
+    enable_delay: Duration = timedelta(0)
+
+
+class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rules leave to whoever runs the service."""
+
+    announce: Announcing = PRODUCTION_POLICY.announce
+    enforce_notice: Flag = PRODUCTION_POLICY.enforce_notice
+    idle_after: DurationOrNone = PRODUCTION_POLICY.idle_after
+    user_operations: Count = PRODUCTION_POLICY.user_operations
+
+
+class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the simulated platform takes for each kind of work."""
+
+    freeze: Duration = timedelta(seconds=9)
+    reboot: Duration = timedelta(seconds=60)
+    redeploy: Duration = timedelta(seconds=120)
+    preempt: Duration = timedelta(seconds=10)
+    terminate: Duration = timedelta(seconds=10)
+
+
+class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The operator's own program, and how it is called."""
+
+    program: Program = ()
+    time_limit: WithinDay = timedelta(minutes=30)
+    probe_limit: WithinDay = timedelta(minutes=1)
+    at_once: Count = 8
+    attempts: Count = 10
+    first_pause: WithinDay = timedelta(seconds=10)
+    longest_pause: WithinDay = timedelta(minutes=10)
+    repeatable: Flag = False
+
+
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The certificate with which operators are served, and its key."""
+
+    certificate: Location = None
+    key: Location = None
+
+
+class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the journal is kept."""
+
+    age: DurationOrNone = timedelta(days=400)
+    rows: CountOrNone = 1_000_000
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service writes to stderr, and how."""
+
+    format: Format = LogFormat.JSON
+    level: Level = LogLevel.INFO
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be set. `data` None is the user's own data directory; `fleet` None is a fleet without VMs."""
+
+    data: Location = None
+    ephemeral: Flag = False
+    fleet: FleetSource = None
+    listen: ListenOrNone = None
+    listen_link_local: Interfaces = ()
+    network: Name = "default"
+    operator: Listen = Endpoint("127.0.0.1", 8170)
+    operator_without_tls: Flag = False
+    manual_time: Flag = False
+    speed: Speed = 1.0
+    platform: Carrier = PlatformName.SIMULATED
+    guest: GuestSettings = GuestSettings()
+    policy: PolicySettings = PolicySettings()
+    simulated: SimulatedSettings = SimulatedSettings()
+    command: CommandSettings = CommandSettings()
+    tls: TlsSettings = TlsSettings()
+    journal: JournalSettings = JournalSettings()
+    log: LogSettings = LogSettings()
+
+
+class Preset(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds unless something else is said, and what cannot be said at all."""
+
+    name: str
+    command: str
+    settings: Settings
+    loopback_only: bool
+    own_time: bool
+    has_to_be_said: dict[str, str] = {}
+    """Keys whose value in the preset does not count, and why they have to be said."""
+
+
+EMULATOR = Preset(
+    name="emulator",
+    command="up",
+    settings=Settings(
+        fleet=DEMONSTRATION,
+        listen=Endpoint("127.0.0.1", 8180),
+        guest=GuestSettings(requests_per_second=None),
+        policy=PolicySettings(
+            announce=EMULATOR_POLICY.announce,
+            enforce_notice=EMULATOR_POLICY.enforce_notice,
+            idle_after=EMULATOR_POLICY.idle_after,
+        ),
+        log=LogSettings(format=LogFormat.TEXT, level=LogLevel.WARNING),
+    ),
+    loopback_only=True,
+    own_time=True,
+)
+"""`forewarn up`: always announces, limits nothing, takes any notice; time can be moved; loopback only."""
+
+PRODUCTION = Preset(
+    name="production",
+    command="serve",
+    settings=Settings(),
+    loopback_only=False,
+    own_time=False,
+    has_to_be_said={"platform": "a service that announces what nobody carries out misleads its guests"},
+)
+"""`forewarn serve`: the protocol's own limits, in real time."""
+
+PRESETS = {preset.command: preset for preset in (EMULATOR, PRODUCTION)}
+"""The presets by the command that uses each."""
+
+
+def _declared(section: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, Takes]]:
+    for field, hint in get_type_hints(section, include_extras=True).items():
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            yield from _declared(hint, f"{prefix}{field}.")
+        else:
+            yield prefix + field, next(item for item in get_args(hint) if isinstance(item, Takes))
+
+
+KEYS: dict[str, Takes] = dict(_declared(Settings))
+"""Every key, `section.field` where it is in a section, and what it takes."""
+
+
+def variable(key: str) -> str:
+    """Return the environment variable of a key."""
+    return VARIABLE_PREFIX + key.replace(".", "_").upper()
+
+
+def flag(key: str) -> str:
+    """Return the flag of a key."""
+    return "--" + key.replace(".", "-").replace("_", "-")
+
+
+def values(section: msgspec.Struct, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Give the value of every key, in the order in which they are declared."""
+    for field in section.__struct_fields__:
+        value = getattr(section, field)
+        if isinstance(value, msgspec.Struct) and prefix + field not in KEYS:
+            yield from values(value, f"{prefix}{field}.")
+        else:
+            yield prefix + field, value
