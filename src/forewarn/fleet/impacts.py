@@ -24,8 +24,9 @@ R = TypeVar("R")
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Between attempts to save what must not be lost, in seconds of real time."""
 
-LONGEST_WORK, LONGEST_PROBE = 24 * 3600.0, 300.0
-"""For how long, in seconds of real time, a platform may be silent before its work counts as unknown."""
+LONGEST_WORK = LONGEST_PROBE = 25 * 3600.0
+"""For how long, in seconds of real time, a platform may be silent before its work counts as unknown. What is asked
+after a crash may have to wait for work that still goes on."""
 
 BEGINNING = 64
 """How many impacts are saved as begun at the same time. When a thousand events start in one second, the guests who
