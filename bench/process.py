@@ -52,6 +52,10 @@ class Talk:
             raise RuntimeError(f"{self._module} ended with status {self._process.wait()} before it had answered")
         return msgspec.json.decode(line, type=answer)
 
+    def close(self) -> None:
+        """Close the program's input: it has nothing more to hear."""
+        self._in.close()
+
     def check_alive(self) -> None:
         """Raise if the program has ended."""
         if (status := self._process.poll()) is not None:

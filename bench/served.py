@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 
 from bench.process import Talk, talking, wait_for
 from bench.service import Counted, Look, Made, Ready, Schedule, Task
@@ -17,7 +18,10 @@ class Served:
     def __init__(self, talk: Talk) -> None:
         self._talk = talk
         self.pid = talk.pid
-        self.port = talk.hear(Ready).port
+        ready = talk.hear(Ready)
+        self.port = ready.port
+        self.operator_url = ready.operator_url
+        self.token = Path(ready.token_file).read_text(encoding="ascii").strip()
 
     def look(self) -> Counted:
         """Return what the endpoint has counted."""

@@ -19,11 +19,11 @@ import uvloop
 from bench.fleets import NETWORK
 from bench.guest import HOST
 from bench.process import allow_open_files, say
+from forewarn.api.local import TOKEN_FILE
 from forewarn.cli.starting import exempt_from_collection
-from forewarn.compose import running_service
+from forewarn.compose import Running, running_service
 from forewarn.core.event import EventType
 from forewarn.core.schedule import Ask
-from forewarn.fleet.service import Fleet
 from forewarn.guest.limits import Limits
 from forewarn.guest.server import GuestServer
 from forewarn.settings import PRODUCTION, Endpoint, PolicySettings
@@ -44,9 +44,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """It listens."""
+    """It listens: for guests at a port, for operators at a URL."""
 
     port: int
+    operator_url: str
+    token_file: str
 
 
 class Look(msgspec.Struct, frozen=True, tag=True):
@@ -77,8 +79,9 @@ async def main() -> None:
     """Serve until the input ends."""
     lines = await _input()
     task = msgspec.json.decode(await lines.readline(), type=Task)
-    async with _served(task) as (fleet, server, port):
-        say(Ready(port))
+    async with _served(task) as (running, server, port):
+        fleet = running.fleet
+        say(Ready(port, running.operator_url, str(running.directory / TOKEN_FILE)))
         async for line in lines:
             order: Look | Schedule = msgspec.json.decode(line, type=Look | Schedule)
             match order:
@@ -90,14 +93,14 @@ async def main() -> None:
 
 
 @asynccontextmanager
-async def _served(task: Task) -> AsyncIterator[tuple[Fleet, GuestServer, int]]:
+async def _served(task: Task) -> AsyncIterator[tuple[Running, GuestServer, int]]:
     settings = msgspec.structs.replace(SETTINGS, data=Path(task.data))
     async with running_service(settings, environ=os.environ, talk=_Silence()) as running:
         server = GuestServer(running.fleet, limits=_limits(task))
         try:
             port = await server.listen_by_address(NETWORK, HOST, task.port)
             exempt_from_collection()
-            yield running.fleet, server, port
+            yield running, server, port
         finally:
             await server.aclose()
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from bench.finding import Finding
-from bench.measurements import approvals, callers, lateness, memory, saves, startup, throughput, waits
+from bench.measurements import approvals, callers, lateness, memory, neighbours, saves, startup, throughput, waits
 from bench.workplace import Workplace
 
 
@@ -24,5 +24,6 @@ MEASUREMENTS: dict[str, Measurement] = {
     "saves": Measurement(saves.measure, partial(saves.measure, size=saves.QUICK)),
     "approvals": Measurement(approvals.measure, partial(approvals.measure, size=approvals.QUICK)),
     "lateness": Measurement(lateness.measure, partial(lateness.measure, size=lateness.QUICK)),
+    "neighbours": Measurement(neighbours.measure, partial(neighbours.measure, size=neighbours.QUICK)),
     "waits": Measurement(waits.measure, partial(waits.measure, size=waits.QUICK)),
 }

@@ -1,23 +1,19 @@
 """Many events in as many scopes, all due in the same second: how late each is Started, and seen to be."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from statistics import median
 
 import msgspec
-import uvloop
 
 from bench import burst
 from bench.figures import percentile
 from bench.finding import Finding
 from bench.fleets import Shape, address_of, vm_name
+from bench.journal import starts
 from bench.process import talking
 from bench.served import Served, serving
 from bench.service import Task
 from bench.workplace import Workplace
-from forewarn.core.journal import Did
-from forewarn.store.port import JournalQuery
-from forewarn.store.sqlite import SqliteStore
 
 TARGET_SECONDS = 0.5
 ATTEMPTS = 4
@@ -58,7 +54,7 @@ def _measure(place: Workplace, size: Size, notice: timedelta) -> Finding:
         not_before = (datetime.now(UTC) + notice).replace(microsecond=0)
         served.schedule(tuple(vm_name(scope, 0) for scope in range(size.events)), not_before=not_before)
         seen = _seen(place, served, fleet, not_before)
-    return _finding(size, seen, uvloop.run(_journal(data)))
+    return _finding(size, seen, [start.late for start in starts(data)])
 
 
 def _seen(place: Workplace, served: Served, fleet: Shape, not_before: datetime) -> list[float]:
@@ -75,25 +71,6 @@ def _seen(place: Workplace, served: Served, fleet: Shape, not_before: datetime) 
     if answered.wrong:
         raise ValueError(f"{answered.wrong} guests were told something else")
     return [at + answered.wall_offset - not_before.timestamp() for at in answered.answered_at]
-
-
-async def _journal(data: Path) -> list[float]:
-    """Read how late each event was when it was decided that it starts."""
-    store = await SqliteStore.open(data)
-    try:
-        late: list[float] = []
-        position = 0
-        while rows := await store.journal(JournalQuery(after=position, limit=1_000)):
-            late += [read_late(row.entry.facts["late"]) for row in rows if row.entry.did is Did.STARTED]
-            position = rows[-1].position
-        return late
-    finally:
-        await store.aclose()
-
-
-def read_late(fact: str) -> float:
-    """Read the journal's `late`: seconds with an s."""
-    return float(fact.removesuffix("s"))
 
 
 def _finding(size: Size, seen: list[float], decided: list[float]) -> Finding:

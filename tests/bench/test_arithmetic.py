@@ -9,7 +9,7 @@ import pytest
 from bench import wrk
 from bench.figures import percentile, ratio_of_rounds, rounded, thousands
 from bench.guest import Answer, read_answer
-from bench.measurements.lateness import read_late
+from bench.journal import read_late
 from bench.nginx import OWN_HEADERS, configuration
 from bench.process import read_cpu, read_resident
 from forewarn.core.progress import seconds as journal_seconds
