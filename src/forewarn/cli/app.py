@@ -7,21 +7,18 @@ from typing import Annotated
 import typer
 
 from forewarn import __version__
-from forewarn.cli import clock, event, up, vm
 from forewarn.cli.exits import EXPECTED, Exit, exit_code, sentence
+from forewarn.cli.offers import Offers
 from forewarn.cli.output import say, write
 
 app = typer.Typer(
     name="forewarn",
+    cls=Offers,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Tell every machine before you touch it: Azure's Scheduled Events as software that anyone can run.",
 )
-app.command("up")(up.up)
-app.add_typer(vm.app, name="vm")
-app.add_typer(event.app, name="event")
-app.add_typer(clock.app, name="clock")
 
 
 def _show_version(is_asked: bool) -> None:

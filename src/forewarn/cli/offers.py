@@ -1,0 +1,80 @@
+"""What `forewarn` offers, in chapters. A command's module is imported when the command is used, and not before."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+from forewarn.cli.options import PlainUsage
+
+
+class Offer(NamedTuple):
+    """A command, or a group of commands: where in `forewarn.cli` it is made, and what it is for."""
+
+    name: str
+    made_in: str
+    """`module:attribute`, which is a function or a Typer with commands of its own."""
+    help: str
+
+
+CHAPTERS: Mapping[str, Sequence[Offer]] = {
+    "The service": (
+        Offer("up", "up:up", "Start the emulator: the whole service in one process, until Ctrl-C."),
+        Offer("clock", "clock:app", "See the service's time, and move a manual clock."),
+    ),
+    "The fleet": (Offer("vm", "vm:app", "See the VMs, and where each finds its endpoint."),),
+    "Maintenance": (Offer("event", "event:app", "Announce maintenance, and see what is open and what it waits for."),),
+}
+
+
+class Offers(TyperGroup):
+    """The commands of the program, by chapter."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.made: dict[str, Any] = {}
+
+    def list_commands(self, _: typer.Context) -> list[str]:  # type: ignore[override]  # Typer's own context
+        """Return the names of all commands."""
+        return [offer.name for offer in _all()]
+
+    def get_command(self, _: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # Typer's own context
+        """Return a command, or None if there is none of that name."""
+        for offer in _all():
+            if offer.name == cmd_name and cmd_name not in self.made:
+                self.made[cmd_name] = _made(offer)
+        return self.made.get(cmd_name)
+
+    def format_commands(self, _: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # likewise
+        """Write the part of the help that lists the commands."""
+        widest = max(len(offer.name) for offer in _all())
+        for chapter, offers in CHAPTERS.items():
+            with formatter.section(chapter):
+                formatter.write_dl([(offer.name.ljust(widest), offer.help) for offer in offers])
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # likewise
+        """Find the command that was typed; for one that does not exist, the nearest is named."""
+        self.commands = {offer.name: self.made.get(offer.name) for offer in _all()}
+        return super().resolve_command(ctx, args)  # type: ignore[arg-type]  # likewise
+
+
+def _all() -> list[Offer]:
+    return [offer for offers in CHAPTERS.values() for offer in offers]
+
+
+def _made(offer: Offer) -> Any:
+    module, _, attribute = offer.made_in.partition(":")
+    found = getattr(import_module(f"forewarn.cli.{module}"), attribute)
+    home = typer.Typer(add_completion=False, rich_markup_mode=None, callback=_nothing)
+    if isinstance(found, typer.Typer):
+        home.add_typer(found, name=offer.name, help=offer.help, no_args_is_help=True)
+    else:
+        home.command(offer.name, cls=PlainUsage)(found)
+    return get_group(home).commands[offer.name]
+
+
+def _nothing() -> None:
+    """Do nothing: with a callback Typer keeps a single command apart from its home."""
