@@ -14,6 +14,7 @@ from forewarn.api.client import ApiClient
 from forewarn.api.fleet_file import Birth, demonstration_fleet, read_fleet_file
 from forewarn.clock import Clock, ManualClock
 from forewarn.core.conditions import EMULATOR, Policy
+from forewarn.core.vm import Vm
 from forewarn.fleet.filling import fill
 from forewarn.fleet.service import Fleet
 from forewarn.operator.app import operator_app
@@ -93,6 +94,14 @@ class Stage(msgspec.Struct, frozen=True):
             connection.close()
 
 
+class Guests:
+    """VMs that find their endpoint at a name of their own."""
+
+    def url(self, scope: str, vm: Vm) -> str | None:
+        """Return that name."""
+        return f"http://{scope}.{vm.name}"
+
+
 @asynccontextmanager
 async def stage(
     *,
@@ -109,6 +118,6 @@ async def stage(
     async with Fleet.run(store=store or MemoryStore(), platform=platform, clock=clock, policy=policy) as fleet:
         await fill(fleet, scopes, by="test", on_saved=lambda _: None)
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            app = operator_app(fleet, token=TOKEN, guest_url=lambda scope, vm: f"http://{scope}.{vm.name}")
+            app = operator_app(fleet, token=TOKEN, guests=Guests())
             async with serving(app, listener):
                 yield Stage(fleet, listener.getsockname()[1])

@@ -15,7 +15,7 @@ from forewarn.cli.tables import Column, write_table
 from forewarn.compose import Running
 from forewarn.core.scope import ScopeKind
 from forewarn.fleet.errors import AmbiguousVm
-from forewarn.operator.showing import show_vms
+from forewarn.operator.showing_inventory import show_vms
 from forewarn.settings import user_data_directory
 from forewarn.wire.versions import NEWEST
 
@@ -37,7 +37,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 def show_welcome(running: Running, output: Output) -> None:
     """Say that the service is ready, and what to try."""
-    page = show_vms(running.fleet, running.guest_url, scope=None, after="", limit=LONGEST_TABLE)
+    page = show_vms(running.fleet, running.guest_url, limit=LONGEST_TABLE)
     lines = tuple(lines_to_paste(running, page.vms))
     count = running.fleet.replica.vms
     if output is Output.JSON:

@@ -1,28 +1,87 @@
-"""No token, no answer: the gate before everything of the operator side but its health."""
+"""No token, no answer: the gate before everything of the operator side but its health, and how far each token goes."""
 
-import hmac
-from collections.abc import Iterable
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
 import msgspec
+from litestar import Request
+from litestar.connection import ASGIConnection
+from litestar.di import NamedDependency
+from litestar.handlers import BaseRouteHandler
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from forewarn.core.access import Role, is_within
+from forewarn.operator.errors import Forbidden, ScopeForbidden
 from forewarn.operator.refusals import error_body
 
-OPEN_PATHS = frozenset({"/healthz"})
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
-_WHERE = "it is in the file `token` of the data directory"
+_WHERE = "the service's own is in the file `token` of its data directory, others are made with `forewarn token create`"
 _NO_TOKEN = msgspec.json.encode(
-    error_body("no-token", f"this needs the header Authorization: Bearer TOKEN with the token; {_WHERE}")
+    error_body("no-token", f"this needs the header Authorization: Bearer TOKEN with a token; {_WHERE}")
 )
-_WRONG_TOKEN = msgspec.json.encode(error_body("wrong-token", f"the token is wrong; {_WHERE}"))
+_WRONG_TOKEN = msgspec.json.encode(
+    error_body("wrong-token", f"the token is none of this service's, or has expired or been revoked; {_WHERE}")
+)
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks: the name that the journal will bear, and how far the token goes."""
+
+    name: str
+    role: Role
+    scopes: tuple[str, ...] = ()
+
+    def sees(self, scope: str) -> bool:
+        """Tell whether the scope is one of those that the token is for."""
+        return is_within(scope, self.scopes)
+
+    def check(self, scope: str) -> None:
+        """Refuse a scope that the token is not for; whether it exists is not told."""
+        if not self.sees(scope):
+            raise ScopeForbidden(self.name, scope, self.scopes)
+
+    def check_unlimited(self) -> None:
+        """Refuse a token that is limited to scopes."""
+        if self.scopes:
+            raise Forbidden(self.name, self.role, self.role, is_limited=True)
+
+
+THE_SERVICE = Caller(name="forewarn", role=Role.ADMIN)
+"""Who asks when the service itself does."""
+
+
+class Known(Protocol):
+    """What is known of a token."""
+
+    @property
+    def name(self) -> str:
+        """The name that the journal bears."""
+        ...
+
+    @property
+    def role(self) -> Role:
+        """What its holder may do."""
+        ...
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """To which scopes it is limited; none: it is not."""
+        ...
+
+
+FindToken = Callable[[str], Known | None]
+"""A token's text to what is known of it; None: it is none, or none any more."""
 
 
 class TokenGate:
-    """An ASGI application around another: lets requests through that carry the token."""
+    """An ASGI application around another: lets requests through that carry a token, and says whose it is."""
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    def __init__(self, app: ASGIApp, find: FindToken) -> None:
         self._app = app
-        self._token = token.encode()
+        self._find = find
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand the request on, or answer 401."""
@@ -32,18 +91,34 @@ class TokenGate:
         token = _token_in(scope["headers"])
         if token is None:
             await _refuse(send, _NO_TOKEN)
-        elif hmac.compare_digest(token, self._token):
+        elif (known := self._find(token)) is not None:
+            scope["user"] = Caller(name=known.name, role=known.role, scopes=tuple(known.scopes))
             await self._app(scope, receive, send)
         else:
             await _refuse(send, _WRONG_TOKEN)
 
 
-def _token_in(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+def _token_in(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return the token of a Bearer header, or of a Basic one with the token as password, which a browser can send."""
     given = [value for name, value in headers if name == b"authorization"]
     if len(given) != 1:
         return None
-    scheme, _, token = given[0].partition(b" ")
-    return token.strip() or None if scheme.lower() == b"bearer" else None
+    scheme, _, rest = given[0].partition(b" ")
+    match scheme.lower():
+        case b"bearer":
+            return rest.strip().decode("latin-1") or None
+        case b"basic":
+            return _password(rest.strip())
+        case _:
+            return None
+
+
+def _password(pair: bytes) -> str | None:
+    try:
+        _, _, password = base64.b64decode(pair, validate=True).partition(b":")
+    except binascii.Error:
+        return None
+    return password.decode("latin-1") or None
 
 
 async def _refuse(send: Send, body: bytes) -> None:
@@ -51,6 +126,41 @@ async def _refuse(send: Send, body: bytes) -> None:
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
         (b"www-authenticate", b"Bearer"),
+        (b"www-authenticate", b'Basic realm="Forewarn: the password is the token"'),
     ]
     await send({"type": "http.response.start", "status": 401, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+class Need(msgspec.Struct, frozen=True):
+    """What a path needs of its caller. `role` None: nothing, not even a token."""
+
+    role: Role | None
+    is_for_all_scopes: bool = False
+
+
+def needs(role: Role | None, *, all_scopes: bool = False) -> Mapping[str, Need]:
+    """Declare what a path needs of its caller, as `opt` of its handler; every handler must say it."""
+    return {"need": Need(role, all_scopes)}
+
+
+def check_role(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Refuse callers whose token does not go as far as the path needs."""
+    need: Need = handler.opt["need"]
+    if need.role is None:
+        return
+    caller: Caller = connection.user
+    if not caller.role.includes(need.role):
+        raise Forbidden(caller.name, caller.role, need.role, is_limited=False)
+    if need.is_for_all_scopes:
+        caller.check_unlimited()
+
+
+AskedBy = NamedDependency[Caller]
+"""The caller, as handlers take it: `caller: AskedBy`."""
+
+
+async def provide_caller(request: Request[Any, Any, Any]) -> Caller:
+    """Give handlers who asks."""
+    caller: Caller = request.user
+    return caller

@@ -11,12 +11,15 @@ from forewarn.api import v1
 from forewarn.core import errors as core
 from forewarn.core.duration import duration_text
 from forewarn.fleet import errors as fleet
+from forewarn.operator import errors as operator
 
 AnyRequest = Request[Any, Any, Any]
 
 log = logging.getLogger(__name__)
 
-STATUS: dict[type[core.CoreError] | type[fleet.FleetError], int] = {
+Refusal = core.CoreError | fleet.FleetError | operator.OperatorError
+
+STATUS: dict[type[Refusal], int] = {
     core.CoreError: 409,
     core.Invalid: 422,
     core.NotFound: 404,
@@ -36,12 +39,18 @@ STATUS: dict[type[core.CoreError] | type[fleet.FleetError], int] = {
     fleet.NoSuchScope: 404,
     fleet.NoSuchVm: 404,
     fleet.NoSuchEvent: 404,
+    fleet.NoSuchHost: 404,
+    fleet.NoSuchToken: 404,
+    fleet.SecretShown: 409,
     fleet.AmbiguousVm: 409,
     fleet.ScopeExists: 409,
     fleet.AddressTaken: 409,
     fleet.TimeIsReal: 409,
     fleet.PartlyMade: 409,
     fleet.NotSaved: 503,
+    operator.OperatorError: 409,
+    operator.Forbidden: 403,
+    operator.ScopeForbidden: 403,
 }
 
 
@@ -64,7 +73,7 @@ def error_body(code: str, message: str, **details: str | list[str]) -> v1.Error:
     return v1.Error(error=v1.ErrorBody(code=code, message=message, details=details))
 
 
-def answer_refusal(_: AnyRequest, error: core.CoreError | fleet.FleetError) -> Response[v1.Error]:
+def answer_refusal(_: AnyRequest, error: Refusal) -> Response[v1.Error]:
     """The rules or the fleet said no."""
     details = {name: _detail(value) for name, value in vars(error).items()}
     return Response(error_body(error.code, str(error), **details), status_code=STATUS[type(error)])

@@ -1,0 +1,27 @@
+"""What the handlers work on, and what they need to know of the guests' side."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from litestar.datastructures import State
+
+from forewarn.core.vm import Vm
+from forewarn.fleet.service import Fleet
+
+GuestUrl = Callable[[str, Vm], str | None]
+"""Scope and VM to the URL at which the VM finds its endpoint, if it has one of its own."""
+
+
+class GuestSide(Protocol):
+    """Where VMs find their endpoint."""
+
+    def url(self, scope: str, vm: Vm) -> str | None:
+        """Return the URL at which a VM finds its endpoint; None if it cannot reach any."""
+        ...
+
+
+class Backstage(State):
+    """What the handlers work on."""
+
+    fleet: Fleet
+    guests: GuestSide

@@ -1,0 +1,70 @@
+"""What paths have in common: the parameters they take, and the refusals they may answer with."""
+
+from collections.abc import Mapping
+from hashlib import blake2s
+from typing import Annotated, Any
+
+from litestar import Request
+from litestar.di import NamedDependency
+from litestar.exceptions import ValidationException
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import HeaderParameter, QueryParameter
+
+from forewarn.api import v1
+from forewarn.core.limits import DIGEST_LENGTH, KEY_LENGTH
+from forewarn.core.once import Once
+
+Limit = Annotated[int, QueryParameter(ge=1, le=v1.LARGEST_PAGE, description="How many at most.")]
+After = Annotated[str, QueryParameter(max_length=512, description="`next` of the page before.")]
+OnlyScope = Annotated[str | None, QueryParameter(name="scope", max_length=128, description="Of this scope only.")]
+OnlyVm = Annotated[str | None, QueryParameter(name="vm", max_length=257, description="Only those that affect this VM.")]
+Why = Annotated[str, QueryParameter(max_length=512, description="Said in the journal.")]
+Force = Annotated[bool, QueryParameter(description="Although there are open events, which are cancelled or given up.")]
+Key = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Idempotency-Key",
+        min_length=1,
+        max_length=KEY_LENGTH,
+        pattern=r"^[!#-\[\]-~]+$",
+        description="The same key again makes nothing twice and gives the same answer.",
+    ),
+]
+
+
+def refusals(**meanings: str) -> Mapping[int, ResponseSpec]:
+    """Describe the refusals of a path: its own, and those that every path has."""
+    described = {
+        "_400": "The request is malformed.",
+        "_401": "The token is missing or wrong.",
+        "_403": "The token does not go that far.",
+    } | meanings
+    return {
+        int(status[1:]): ResponseSpec(data_container=v1.Error, description=text, generate_examples=False)
+        for status, text in described.items()
+    }
+
+
+AskedOnce = NamedDependency[Once | None]
+"""The request's key and digest, as handlers take them: `once: AskedOnce`."""
+
+
+async def provide_once(request: Request[Any, Any, Any], key: Key = None) -> Once | None:
+    """Give handlers the request's key with a digest of all that it asks, and of who asks."""
+    if key is None:
+        return None
+    digest = blake2s(digest_size=DIGEST_LENGTH // 2)
+    parts = (request.method, request.url.path, request.url.query, request.user.name)
+    for part in (*(part.encode() for part in parts), await request.body()):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return Once(key, digest.hexdigest())
+
+
+def refuse_unknown_query(request: Request[Any, Any, Any]) -> None:
+    """A misspelt filter must not list everything."""
+    parameters = request.route_handler.parsed_fn_signature.parameters.items()
+    fields = ((name, field.kwarg_definition) for name, field in parameters)
+    known = {field.name or name for name, field in fields if isinstance(field, QueryParameter)}
+    for name in request.query_params:
+        if name not in known:
+            raise ValidationException(f"there is no parameter {name} here")

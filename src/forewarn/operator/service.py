@@ -1,0 +1,85 @@
+"""The paths of the service itself: its health, its clock, and who is asking."""
+
+from datetime import UTC, datetime, timedelta
+
+from litestar import Controller, get, post
+from litestar.params import JSONBody
+
+from forewarn import __version__
+from forewarn.api import v1
+from forewarn.clock import ManualClock
+from forewarn.core.access import Role
+from forewarn.core.duration import parse_duration
+from forewarn.core.errors import Invalid
+from forewarn.fleet.service import Fleet
+from forewarn.operator.access import AskedBy, needs
+from forewarn.operator.backstage import Backstage
+from forewarn.operator.parameters import refusals
+
+LAST_MOMENT = datetime(9000, 1, 1, tzinfo=UTC)
+"""Beyond this a manual clock is not moved: far enough for anybody, and no sum of times can fall off the calendar."""
+
+
+class ClockController(Controller):
+    """The service's time."""
+
+    path = "/v1/clock"
+    tags = ("clock",)
+
+    @get(operation_id="showClock", summary="Show the time", opt=needs(Role.VIEWER), responses=refusals())
+    async def show(self, state: Backstage) -> v1.Clock:
+        """Tell what time it is for the service."""
+        return _show_clock(state.fleet)
+
+    @post(
+        "/advance",
+        operation_id="advanceClock",
+        summary="Move a manual clock",
+        status_code=200,
+        opt=needs(Role.OPERATOR, all_scopes=True),
+        responses=refusals(
+            _409="The service runs in real time.",
+            _422="Neither or both of by and to_next are given.",
+            _503="It could not be saved; nothing has changed.",
+        ),
+    )
+    async def advance(self, state: Backstage, data: JSONBody[v1.AdvanceClock]) -> v1.Clock:
+        """Move a manual clock; everything that is due on the way has happened when the answer comes."""
+        if (data.by is None) is not data.to_next:
+            raise Invalid('say by how much ({"by": "15m"}), or to the next moment ({"to_next": true})')
+        if data.by is None:
+            await state.fleet.advance_to_next()
+        else:
+            await state.fleet.advance(_within_reach(state.fleet.clock.now(), parse_duration(data.by)))
+        return _show_clock(state.fleet)
+
+
+def _within_reach(now: datetime, by: timedelta) -> timedelta:
+    if by > LAST_MOMENT - now:
+        raise Invalid(f"the clock goes no further than {LAST_MOMENT:%Y}")
+    return by
+
+
+def _show_clock(fleet: Fleet) -> v1.Clock:
+    clock = fleet.clock
+    next_at = clock.next_moment if isinstance(clock, ManualClock) else None
+    return v1.Clock(now=clock.now(), manual=isinstance(clock, ManualClock), next_at=next_at)
+
+
+@get(
+    "/healthz",
+    operation_id="health",
+    summary="Tell that the service is there",
+    security=[{}],
+    tags=("service",),
+    opt=needs(None),
+)
+async def health() -> v1.Health:
+    """Tell that the service is there; this needs no token."""
+    return v1.Health(status="ok", version=__version__)
+
+
+@get("/v1/me", operation_id="showMe", summary="Tell who is asking", tags=("service",), opt=needs(Role.VIEWER))
+async def me(caller: AskedBy) -> v1.Me:
+    """Tell whose token it is, and how far it goes."""
+    return v1.Me(name=caller.name, role=caller.role, scopes=caller.scopes)

@@ -1,0 +1,98 @@
+"""Events, as the types of the API. Nothing is decided here."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Literal
+
+from forewarn.api import v1
+from forewarn.core.duration import duration_text
+from forewarn.core.event import Event, State
+from forewarn.core.explain import explain
+from forewarn.core.scope import Scope
+from forewarn.fleet.service import Fleet
+from forewarn.operator.access import Caller
+from forewarn.operator.paging import page_of, scopes_from
+from forewarn.operator.showing_inventory import show_hold
+
+
+def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1.Event:
+    """Show an open event, and why it waits."""
+    return v1.Event(
+        id=event.id,
+        scope=scope.id,
+        type=event.type,
+        status=_status(event.state),
+        source=event.source,
+        cause=event.cause,
+        vms=event.vms,
+        update_domain=event.update_domain,
+        host=event.host,
+        made_at=event.made_at,
+        not_before=event.not_before,
+        started_at=event.started_at,
+        duration=None if event.duration is None else duration_text(event.duration),
+        description=event.description,
+        by=event.by,
+        why=event.why,
+        announced=event.announced,
+        approvals=tuple(v1.Approval(vm=approval.vm, at=approval.at) for approval in event.approvals),
+        impacts=tuple(
+            v1.Impact(
+                vm=impact.vm,
+                state=impact.state,
+                attempt=impact.attempt,
+                begun_at=impact.begun_at,
+                retry_at=impact.retry_at,
+                why=impact.why,
+            )
+            for impact in event.impacts
+        ),
+        explain=tuple(str(hold) for hold in explain(scope, event, fleet.conditions, now=now)),
+        held=show_hold(scope.held, scope.id),
+    )
+
+
+def _status(state: State) -> Literal["Scheduled", "Started"]:
+    return "Started" if state is State.STARTED else "Scheduled"
+
+
+def show_events(
+    fleet: Fleet, *, scope: str | None, vm: str | None, after: str, limit: int, caller: Caller
+) -> v1.EventPage:
+    """Show open events by scope and in the order in which they were made, from the one after `after` on."""
+    fleet_hold = show_hold(fleet.conditions.held, None)
+    name = None
+    if vm is not None:
+        view, found_vm = fleet.replica.find(vm)
+        caller.check(view.id)
+        if scope not in (None, view.id):
+            return v1.EventPage(events=(), next=None, held=fleet_hold)
+        scope, name = view.id, found_vm.name
+    last_scope, _, last_place = after.partition("/")
+
+    def rest() -> Iterator[tuple[Scope, Event]]:
+        for each in scopes_from(fleet.replica, scope, last_scope, caller):
+            events = each.events if each.id != last_scope else _made_after(each.events, last_place)
+            for event in events:
+                if name is None or name in event.vms:
+                    yield each, event
+
+    found, more = page_of(rest(), limit)
+    now = fleet.clock.now()
+    events = tuple(show_event(fleet, each, event, now=now) for each, event in found)
+    next_ = f"{events[-1].scope}/{_place(found[-1][1])}" if more else None
+    return v1.EventPage(events=events, next=next_, held=fleet_hold)
+
+
+def _place(event: Event) -> str:
+    """Where an event stands among its scope's; the time is for when it has gone."""
+    return f"{event.made_at.isoformat(timespec='microseconds')}/{event.id}"
+
+
+def _made_after(events: tuple[Event, ...], place: str) -> tuple[Event, ...]:
+    """Return the events after a place; if its event has gone, rather one too many than one too few."""
+    places = [_place(event) for event in events]
+    if place in places:
+        return events[places.index(place) + 1 :]
+    made_at = place.partition("/")[0]
+    return tuple(event for event in events if _place(event) >= made_at)
