@@ -19,8 +19,8 @@ from forewarn.core.conditions import Policy
 from forewarn.fleet.ledger import manual_start
 from forewarn.fleet.service import Fleet
 from forewarn.operator.app import operator_app
+from forewarn.operator.backstage import GuestUrl
 from forewarn.operator.server import serving
-from forewarn.operator.showing import GuestUrl
 from forewarn.settings import Settings
 from forewarn.store.port import Retention, Store
 
@@ -50,7 +50,7 @@ async def running_service(settings: Settings, *, environ: Mapping[str, str], tal
         fleet = await stack.enter_async_context(_fleet(settings, store, clock, directory))
         await fill_if_empty(fleet, settings, directory, talk)
         guests = await stack.enter_async_context(serving_guests(settings, fleet, talk))
-        app = operator_app(fleet, token=token, guest_url=guests.url)
+        app = operator_app(fleet, token=token, guests=guests)
         await stack.enter_async_context(serving(app, listener))
         running = Running(
             fleet=fleet,
