@@ -73,7 +73,7 @@ async def running(
         known = {view.id for view in fleet.replica.views()}
         for new in scopes:
             if new.id not in known:
-                await fleet.create_scope(new, by="test")
+                await fleet.inventory.add_scope(new, by="test")
         yield fleet
 
 

@@ -142,11 +142,11 @@ async def test_scope_is_made_once_and_can_be_made_again_after_removal() -> None:
     store = MemoryStore()
     async with running(web(), store=store) as fleet:
         with pytest.raises(ScopeExists):
-            await fleet.create_scope(web(), by="test")
+            await fleet.inventory.add_scope(web(), by="test")
         await fleet.apply("web", lambda value: remove_scope(value, by="test", now=TEN))
         with pytest.raises(NoSuchScope):
             await fleet.approve("web", "web-0", [])
-        await fleet.create_scope(web(), by="test")
+        await fleet.inventory.add_scope(web(), by="test")
         assert [row.entry.did for row in await journal(store, WEB)] == [
             Did.SCOPE_CREATED,
             Did.SCOPE_REMOVED,
@@ -160,7 +160,7 @@ async def test_scope_that_comes_and_goes_at_once_has_both_in_its_journal() -> No
     store = MemoryStore()
     async with running(store=store) as fleet:
         await asyncio.gather(
-            fleet.create_scope(web(), by="test"),
+            fleet.inventory.add_scope(web(), by="test"),
             fleet.apply("web", lambda value: remove_scope(value, by="test", now=TEN)),
         )
         assert list(fleet.replica.views()) == []

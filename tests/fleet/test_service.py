@@ -322,8 +322,8 @@ async def test_two_scopes_that_come_at_once_do_not_get_one_address() -> None:
     """A claim holds while it is being saved."""
     async with running(web()) as fleet:
         answers = await asyncio.gather(
-            fleet.create_scope(scope("one", vm("a", ip="10.9.9.9")), by="test"),
-            fleet.create_scope(scope("two", vm("b", ip="10.9.9.9")), by="test"),
+            fleet.inventory.add_scope(scope("one", vm("a", ip="10.9.9.9")), by="test"),
+            fleet.inventory.add_scope(scope("two", vm("b", ip="10.9.9.9")), by="test"),
             return_exceptions=True,
         )
         assert [type(answer) for answer in answers] == [type(None), AddressTaken]
@@ -333,8 +333,8 @@ async def test_taken_address_is_refused() -> None:
     """Addresses are unique per network."""
     async with running(web()) as fleet:
         with pytest.raises(AddressTaken, match="belongs to web/web-0"):
-            await fleet.create_scope(scope("thief", vm("thief", ip="10.0.0.1")), by="test")
-        await fleet.create_scope(scope("other-net", vm("twin", ip="10.0.0.1", network="blue")), by="test")
+            await fleet.inventory.add_scope(scope("thief", vm("thief", ip="10.0.0.1")), by="test")
+        await fleet.inventory.add_scope(scope("other-net", vm("twin", ip="10.0.0.1", network="blue")), by="test")
 
 
 async def test_asking_again_after_a_lost_answer_makes_nothing_twice() -> None:

@@ -50,7 +50,7 @@ async def test_unknown_address_is_403_and_counted() -> None:
             assert answer.status == 403
             assert "belongs to no known VM" in answer.document["error"]
         assert house.counters.refusals[Reason.UNKNOWN_CALLER] == 4
-        await house.fleet.create_scope(scope("new", vm("new-0", ip="127.0.9.9")), by="test")
+        await house.fleet.inventory.add_scope(scope("new", vm("new-0", ip="127.0.9.9")), by="test")
         assert (await peer.get(target=NAME)).body == b"new-0"
 
 
@@ -124,7 +124,7 @@ async def test_vms_of_a_removed_scope_are_403() -> None:
         await house.fleet.apply("web", lambda _: Change(None, (), None))
         assert [(await peer.ask()).status for _ in range(2)] == [403, 403]
         assert (await peer.post(approval())).status == 403
-        await house.fleet.create_scope(msgspec.structs.replace(scope("web", vm("web-0")), epoch="e2"), by="test")
+        await house.fleet.inventory.add_scope(msgspec.structs.replace(scope("web", vm("web-0")), epoch="e2"), by="test")
         assert (await peer.ask()).headers["etag"] == '"e2.1.2020-07-01"'
 
 

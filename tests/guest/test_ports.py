@@ -83,7 +83,7 @@ async def free_row(length: int) -> int:
 async def test_vm_that_comes_later_gets_a_port_too() -> None:
     async with running(web()) as fleet, ports(fleet) as given:
         await fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=fleet.clock.now()))
-        await fleet.create_scope(scope("db", vm("db")), by="test")
+        await fleet.inventory.add_scope(scope("db", vm("db")), by="test")
         await until(lambda: None not in (given.url("web", "web-6"), given.url("db", "db")))
         assert await answer_at(given.url("web", "web-6")) == (b"HTTP/1.1 200 OK", b"web-6")
         assert await answer_at(given.url("db", "db")) == (b"HTTP/1.1 200 OK", b"db")
@@ -149,8 +149,8 @@ async def test_busy_port_of_one_vm_keeps_no_other_from_its_own(monkeypatch: pyte
         port = other.getsockname()[1]
         async with running(web()) as fleet, ports(fleet) as given:
             await fleet.give_ports({"a/a": port})
-            await fleet.create_scope(scope("a", vm("a")), by="test")
-            await fleet.create_scope(scope("b", vm("b")), by="test")
+            await fleet.inventory.add_scope(scope("a", vm("a")), by="test")
+            await fleet.inventory.add_scope(scope("b", vm("b")), by="test")
             await until(lambda: given.url("b", "b") is not None)
             assert given.url("a", "a") is None
             other.close()
@@ -205,7 +205,7 @@ async def test_vm_that_has_left_is_refused_at_its_port_which_nobody_else_gets() 
         await fleet.apply("web", lambda value: without(value, "web-0", fleet))
         status, _ = await answer_at(url)
         assert status == b"HTTP/1.1 403 Forbidden"
-        await fleet.create_scope(scope("db", vm("db")), by="test")
+        await fleet.inventory.add_scope(scope("db", vm("db")), by="test")
         await until(lambda: given.url("db", "db") is not None)
         before = dict(fleet.ports)
     async with running(store=store) as fleet, ports(fleet) as given:

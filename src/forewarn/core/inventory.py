@@ -11,20 +11,24 @@ from forewarn.core.errors import Busy, Invalid
 from forewarn.core.event import EventType, Move, State
 from forewarn.core.journal import Did
 from forewarn.core.leaving import finish_or_remove, leave, relocate
+from forewarn.core.once import Once, signed
 from forewarn.core.progress import start_what_may
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Traits, Vm
 
 
-def create(scope: Scope, *, by: str, now: datetime) -> Change[None]:
-    """Bring a scope, with the VMs it has from the start, into being."""
+def create(scope: Scope, *, by: str, now: datetime, asked: Once | None = None) -> Change[None]:
+    """Bring a scope, with the VMs it has from the start, into being. The journal keeps the key of the request, too."""
     if scope.events or scope.entries:
         raise Invalid("a new scope has no events and no journal")
     _check_traits(scope, scope.roster)
     draft = Draft(scope, now)
     draft.note(Did.SCOPE_CREATED, by=by, vms=(vm.name for vm in scope.roster), kind=scope.kind.value)
+    if asked is not None:
+        draft.remember(asked.key, "", asked.digest)
     draft.check_room()
-    return draft.finish(None)
+    change = draft.finish(None)
+    return change if asked is None else Change(change.scope, signed(change.entries, asked), None)
 
 
 def change_scope(

@@ -40,6 +40,8 @@ class Did(StrEnum):
     IMPACT_RETRIED = "impact-retried"
     IMPACT_GIVEN_UP = "impact-given-up"
     CLOCK_MOVED = "clock-moved"
+    TOKEN_CREATED = "token-created"  # noqa: S105 - what happened to it, not what it is
+    TOKEN_REVOKED = "token-revoked"  # noqa: S105
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,46 +8,83 @@ from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType, Move, Source
 from forewarn.core.inventory import remove_vm
 from forewarn.core.journal import Did
+from forewarn.core.once import Once, once, was_answered
 from forewarn.core.progress import start_what_may
-from forewarn.core.schedule import Ask, schedule
+from forewarn.core.schedule import Ask, events_of, request_of, schedule
 from forewarn.core.scope import Held, Scope
 
+DELETED = "deleted by its owner"
 PREDICTED = "The VM moves to another host because its own is expected to fail."
 
 
-def restart(vm: str, *, request: str, by: str) -> Ask:
+def restart(vm: str, *, request: str, by: str, why: str = "", key: str | None = None) -> Ask:
     """Restart a VM because its owner asks for it."""
-    return Ask(id=request, type=EventType.REBOOT, vms=(vm,), by=by, source=Source.USER)
+    return Ask(id=request, type=EventType.REBOOT, vms=(vm,), by=by, source=Source.USER, why=why, key=key)
 
 
-def redeploy(vm: str, *, request: str, by: str) -> Ask:
+def redeploy(vm: str, *, request: str, by: str, why: str = "", key: str | None = None) -> Ask:
     """Move a VM to another host because its owner asks for it."""
-    return Ask(id=request, type=EventType.REDEPLOY, vms=(vm,), by=by, source=Source.USER)
+    return Ask(id=request, type=EventType.REDEPLOY, vms=(vm,), by=by, source=Source.USER, why=why, key=key)
 
 
-def evict(vm: str, *, request: str, by: str, notice: timedelta | None = None) -> Ask:
+def evict(
+    vm: str, *, request: str, by: str, notice: timedelta | None = None, why: str = "", key: str | None = None
+) -> Ask:
     """Take a low-priority VM away, as the platform does when it needs the capacity."""
-    return Ask(id=request, type=EventType.PREEMPT, vms=(vm,), by=by, notice=notice)
+    return Ask(id=request, type=EventType.PREEMPT, vms=(vm,), by=by, notice=notice, why=why, key=key)
 
 
-def fail(vms: tuple[str, ...], *, request: str, by: str, kind: EventType = EventType.REDEPLOY) -> Ask:
+def fail(
+    vms: tuple[str, ...],
+    *,
+    request: str,
+    by: str,
+    kind: EventType = EventType.REDEPLOY,
+    why: str = "",
+    key: str | None = None,
+) -> Ask:
     """The hardware under these VMs has failed: no notice, the event appears as Started."""
-    return Ask(id=request, type=kind, vms=vms, by=by, failure=True)
+    return Ask(id=request, type=kind, vms=vms, by=by, failure=True, why=why, key=key)
 
 
-def predict_failure(vms: tuple[str, ...], *, request: str, by: str, ahead: timedelta) -> Ask:
+def predict_failure(
+    vms: tuple[str, ...], *, request: str, by: str, ahead: timedelta, why: str = "", key: str | None = None
+) -> Ask:
     """The hardware under these VMs is expected to fail: a Redeploy, days ahead."""
-    return Ask(id=request, type=EventType.REDEPLOY, vms=vms, by=by, notice=ahead, description=PREDICTED)
+    return Ask(
+        id=request, type=EventType.REDEPLOY, vms=vms, by=by, notice=ahead, description=PREDICTED, why=why, key=key
+    )
 
 
 def delete(
-    scope: Scope, vm: str, conditions: Conditions, *, request: str, by: str, now: datetime
+    scope: Scope,
+    vm: str,
+    conditions: Conditions,
+    *,
+    request: str,
+    by: str,
+    now: datetime,
+    why: str = "",
+    asked: Once | None = None,
 ) -> Change[tuple[str, ...]]:
-    """Delete a VM: with a Terminate event where it has a terminate profile, else at once and without an event."""
+    """Delete a VM: with a Terminate event where it has a terminate profile, else at once and without an event.
+
+    What was asked before is answered as it was then: with the Terminate event, or with nothing.
+    """
+    if asked is not None and was_answered(scope.answered, asked, now=max(now, scope.changed_at)):
+        return Change(scope, (), events_of(scope, request_of(scope, asked.key)))
     if scope.traits_of(scope.vm(vm)).terminate_notice is not None:
-        ask = Ask(id=request, type=EventType.TERMINATE, vms=(vm,), by=by, source=Source.USER)
+        key, digest = (None, "") if asked is None else (asked.key, asked.digest)
+        ask = Ask(
+            id=request, type=EventType.TERMINATE, vms=(vm,), by=by, source=Source.USER, why=why, key=key, digest=digest
+        )
         return schedule(scope, ask, conditions, now=now)
-    removed = remove_vm(scope, vm, conditions, by=by, now=now, why="deleted by its owner", force=True)
+    removed = once(
+        scope,
+        asked,
+        lambda value: remove_vm(value, vm, conditions, by=by, now=now, why=why or DELETED, force=True),
+        now=now,
+    )
     return Change(removed.scope, removed.entries, ())
 
 

@@ -115,6 +115,11 @@ def events_of(scope: Scope, request: str) -> tuple[str, ...]:
     return ended + tuple(event.id for event in scope.events if event.request == request)
 
 
+def request_of(scope: Scope, key: str) -> str:
+    """Return the request that was answered under this key."""
+    return next((answered.request for answered in scope.answered if answered.key == key), "")
+
+
 def grouped(vms: Iterable[Vm]) -> list[tuple[Vm, ...]]:
     """Part VMs by what one operation hits: the same update domain on the same host."""
     groups: dict[tuple[int, str | None], tuple[Vm, ...]] = {}

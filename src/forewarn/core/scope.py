@@ -8,6 +8,7 @@ import msgspec
 
 from forewarn.core.errors import Invalid, UnknownEvent, UnknownVm
 from forewarn.core.event import Event, EventType
+from forewarn.core.limits import RECENT_AGE
 from forewarn.core.text import check_name, check_text, is_guid
 from forewarn.core.vm import NOTHING_SAID, Priority, Roster, Traits, Vm
 
@@ -137,9 +138,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         wanted = id_.upper()
         return any(ended.id == wanted for ended in self.ended)
 
-    def has_answered(self, key: str) -> bool:
+    def has_answered(self, key: str, *, now: datetime) -> bool:
         """Tell whether a request of this key was answered and is still known."""
-        return any(answered.key == key for answered in self.answered)
+        since = max(now, self.changed_at) - RECENT_AGE
+        return any(answered.key == key and answered.at > since for answered in self.answered)
 
     def traits_of(self, vm: Vm) -> Traits:
         """Return what holds for the VM: its own, else its scope's."""

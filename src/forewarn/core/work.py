@@ -4,13 +4,14 @@ from datetime import datetime
 
 from forewarn.core.change import Change, Draft, stamp
 from forewarn.core.conditions import Conditions
-from forewarn.core.errors import IllegalMove, UnknownVm
+from forewarn.core.errors import IllegalMove, Invalid, UnknownVm
 from forewarn.core.event import STUCK, Event, Impact, ImpactState, State
 from forewarn.core.impact import Done, Failed, Outcome, Retry, Unknown
 from forewarn.core.journal import Did
 from forewarn.core.leaving import finish_or_remove, leave, relocate
 from forewarn.core.progress import end_if_settled, seconds, start_what_may, vms_under_way
 from forewarn.core.scope import Scope
+from forewarn.core.text import last_part
 
 PLATFORM = "platform"
 
@@ -66,20 +67,21 @@ def settle(
         case Retry(after=after, why=why):
             retry_at = draft.now + after
             again = impact.turned(ImpactState.RETRY, retry_at=retry_at, why=why)
-            _note_impact(draft, event, again, Did.IMPACT_RETRY, why, retry_at=stamp(retry_at))
+            _note_impact(draft, event, again, Did.IMPACT_RETRY, outcome, retry_at=stamp(retry_at))
         case Failed(why=why):
-            _note_impact(draft, event, impact.turned(ImpactState.FAILED, why=why), Did.IMPACT_FAILED, why)
+            _note_impact(draft, event, impact.turned(ImpactState.FAILED, why=why), Did.IMPACT_FAILED, outcome)
         case Unknown(why=why):
-            _note_impact(draft, event, impact.turned(ImpactState.UNKNOWN, why=why), Did.IMPACT_UNKNOWN, why)
+            _note_impact(draft, event, impact.turned(ImpactState.UNKNOWN, why=why), Did.IMPACT_UNKNOWN, outcome)
     return _close(draft, event.id, conditions, by=PLATFORM)
 
 
-def retry(scope: Scope, event_id: str, vm: str, *, by: str, now: datetime, why: str = "") -> Change[None]:
-    """Have failed or unknown work done once more, because a person says so."""
+def retry(scope: Scope, event_id: str, vm: str | None = None, *, by: str, now: datetime, why: str = "") -> Change[None]:
+    """Have failed or unknown work done once more, because a person says so: on one VM, or wherever there is such."""
     draft = Draft(scope, now)
-    event, impact = _find_stuck(scope, event_id, vm)
-    draft.put_impact(event, impact.turned(ImpactState.PENDING))
-    draft.note(Did.IMPACT_RETRIED, by=by, why=why, event=event, vms=(vm,))
+    event, stuck = _find_stuck(scope, event_id, vm, "be retried")
+    for impact in stuck:
+        draft.put_impact(draft.scope.event(event.id), impact.turned(ImpactState.PENDING))
+        draft.note(Did.IMPACT_RETRIED, by=by, why=why, event=event, vms=(impact.vm,))
     return draft.finish(None)
 
 
@@ -92,13 +94,13 @@ def resolve(
     why: str,
     now: datetime,
     done: bool = False,
+    vm: str | None = None,
 ) -> Change[None]:
     """End what is failed or unknown of an event, because a person says so: as done after all, or given up."""
+    if not why.strip():
+        raise Invalid("resolving needs a reason: it ends what nobody else will look at again")
     draft = Draft(scope, now)
-    event = scope.event(event_id)
-    stuck = [impact for impact in event.impacts if impact.state in STUCK]
-    if not stuck:
-        raise IllegalMove(event.id, f"{event.state.value} with nothing failed or unknown", "be resolved")
+    event, stuck = _find_stuck(scope, event_id, vm, "be resolved")
     for impact in stuck:
         current = draft.scope.event(event.id)
         if done:
@@ -118,7 +120,7 @@ def _close(draft: Draft, event_id: str, conditions: Conditions, *, by: str, why:
 def _note_done(draft: Draft, event: Event, impact: Impact, outcome: Done, *, by: str, why: str = "") -> None:
     draft.put_impact(event, impact.turned(ImpactState.DONE))
     took = seconds(draft.now - (impact.begun_at or draft.now))
-    draft.note(Did.IMPACT_DONE, by=by, why=why, event=event, vms=(impact.vm,), took=took)
+    draft.note(Did.IMPACT_DONE, by=by, why=why, event=event, vms=(impact.vm,), took=took, **_printed(outcome))
     vm = draft.scope.vm(impact.vm)
     if event.type.takes_away:
         leave(draft, vm, by=by, why=f"{event.type.value} {event.id}")
@@ -126,9 +128,17 @@ def _note_done(draft: Draft, event: Event, impact: Impact, outcome: Done, *, by:
         relocate(draft, vm, outcome.host, by=by)
 
 
-def _note_impact(draft: Draft, event: Event, impact: Impact, did: Did, why: str, **facts: str) -> None:
+def _note_impact(
+    draft: Draft, event: Event, impact: Impact, did: Did, outcome: Failed | Retry | Unknown, **facts: str
+) -> None:
     draft.put_impact(event, impact)
-    draft.note(did, by=PLATFORM, why=why, event=event, vms=(impact.vm,), attempt=str(impact.attempt), **facts)
+    facts |= {"attempt": str(impact.attempt)} | _printed(outcome)
+    draft.note(did, by=PLATFORM, why=outcome.why, event=event, vms=(impact.vm,), **facts)
+
+
+def _printed(outcome: Outcome) -> dict[str, str]:
+    """Return what a program printed as a fact for the journal, if it did."""
+    return {"output": output} if (output := last_part(outcome.output)) else {}
 
 
 def _find(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:
@@ -141,11 +151,19 @@ def _find(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:
     return event, impact
 
 
-def _find_stuck(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:
-    event, impact = _find(scope, event_id, vm)
-    if impact.state not in STUCK:
-        raise IllegalMove(event.id, _stand(impact), "be retried")
-    return event, impact
+def _find_stuck(scope: Scope, event_id: str, vm: str | None, move: str) -> tuple[Event, tuple[Impact, ...]]:
+    """Return the failed and unknown work of an event, on one VM or on all; refuse where there is none."""
+    if vm is not None:
+        known = scope.roster.find(vm)
+        event, impact = _find(scope, event_id, known.name if known is not None else vm)
+        if impact.state not in STUCK:
+            raise IllegalMove(event.id, _stand(impact), move)
+        return event, (impact,)
+    event = scope.event(event_id)
+    stuck = tuple(impact for impact in event.impacts if impact.state in STUCK)
+    if not stuck:
+        raise IllegalMove(event.id, f"{event.state.value} with nothing failed or unknown", move)
+    return event, stuck
 
 
 def _stand(impact: Impact) -> str:

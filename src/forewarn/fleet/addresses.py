@@ -1,9 +1,9 @@
-"""Addresses that are being given: two scopes that come at the same time do not get the same one."""
+"""Addresses that are being given: two VMs that come or change at the same time do not get the same one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from forewarn.core.scope import Scope
+from forewarn.core.vm import Vm
 from forewarn.fleet.errors import AddressTaken
 from forewarn.fleet.replica import Replica
 
@@ -13,26 +13,35 @@ class Addresses:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
-        self._claimed: dict[tuple[str, str], str] = {}
+        self._claimed: dict[tuple[str, str], list[str]] = {}
 
     @contextmanager
-    def claimed(self, scope: Scope) -> Iterator[None]:
-        """Claim the addresses of a new scope while it is being saved; refuse if one of them is taken."""
-        wanted = {
-            (address.network, address.ip): f"{scope.id}/{vm.name}" for vm in scope.roster for address in vm.addresses
-        }
-        for network, ip in wanted:
-            if (owner := self._owner(scope.id, network, ip)) is not None:
-                raise AddressTaken(ip, network, owner)
-        self._claimed |= wanted
+    def claimed(self, scope: str, vms: Iterable[Vm]) -> Iterator[None]:
+        """Claim the addresses of a scope's VMs while these are being saved; refuse if one of them is taken."""
+        wanted: dict[tuple[str, str], str] = {}
+        for vm in vms:
+            owner = f"{scope}/{vm.name}"
+            for address in vm.addresses:
+                place = (address.network, address.ip)
+                other = self.owner(*place, besides=owner) or wanted.get(place)
+                if other is not None and other != owner:
+                    raise AddressTaken(address.ip, address.network, other)
+                wanted[place] = owner
+        for place, owner in wanted.items():
+            self._claimed.setdefault(place, []).append(owner)
         try:
             yield
         finally:
-            for address in wanted:
-                self._claimed.pop(address, None)
+            for place, owner in wanted.items():
+                self._unclaim(place, owner)
 
-    def _owner(self, scope: str, network: str, ip: str) -> str | None:
-        if (network, ip) in self._claimed:
-            return self._claimed[network, ip]
-        claims = self._replica.claims(network, ip)
-        return next((f"{view.id}/{vm.name}" for view, vm in claims if view.id != scope), None)
+    def owner(self, network: str, ip: str, *, besides: str) -> str | None:
+        """Return who has an address or is about to get it, other than this VM (`scope/name`, in any case)."""
+        claims = (f"{view.id}/{vm.name}" for view, vm in self._replica.claims(network, ip))
+        owners = [*self._claimed.get((network, ip), ()), *claims]
+        return next((owner for owner in owners if owner.casefold() != besides.casefold()), None)
+
+    def _unclaim(self, place: tuple[str, str], owner: str) -> None:
+        self._claimed[place].remove(owner)
+        if not self._claimed[place]:
+            del self._claimed[place]

@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from forewarn.clock import Clock, Timer
 
@@ -34,6 +34,10 @@ class Clockwork:
     def is_armed(self) -> bool:
         """Whether the clock has been asked to call back."""
         return self._timer is not None
+
+    def overdue(self) -> timedelta:
+        """Return for how long the earliest moment has been waiting to be noticed: no time, if all is well."""
+        return max(self._clock.now() - self._armed_for, timedelta(0)) if self._armed_for else timedelta(0)
 
     def stop(self) -> None:
         """Wake nobody any more."""

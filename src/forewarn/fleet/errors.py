@@ -4,8 +4,11 @@ FleetError
 ├── NoSuchScope
 ├── NoSuchVm
 ├── NoSuchEvent
+├── NoSuchHost       no VM is on a host of that name
+├── NoSuchToken
 ├── AmbiguousVm      a bare name that exists in several scopes
 ├── ScopeExists
+├── SecretShown      the request made a token before, and its secret is shown only once
 ├── AddressTaken     another VM has this address in this network
 ├── TimeIsReal       the clock cannot be moved: the service runs in real time
 ├── PartlyMade       a request over several scopes was refused by one that had changed meanwhile
@@ -49,6 +52,26 @@ class NoSuchEvent(FleetError):
         super().__init__(f"there is no open event {event}")
 
 
+class NoSuchHost(FleetError):
+    """No VM is on a host of that name."""
+
+    code = "unknown-host"
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        super().__init__(f"no VM is on a host {host}")
+
+
+class NoSuchToken(FleetError):
+    """There is no token of that id."""
+
+    code = "unknown-token"
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        super().__init__(f"there is no token {token}")
+
+
 class AmbiguousVm(FleetError):
     """The bare name exists in several scopes."""
 
@@ -67,6 +90,19 @@ class ScopeExists(FleetError):
     def __init__(self, scope: str) -> None:
         self.scope = scope
         super().__init__(f"there is a scope {scope} already")
+
+
+class SecretShown(FleetError):
+    """The request has made a token before; its secret is shown only once."""
+
+    code = "secret-shown"
+
+    def __init__(self, token: str, name: str) -> None:
+        self.token, self.name = token, name
+        super().__init__(
+            f"this request has made token {token} ({name}) before, and its secret is shown only once: "
+            "if you do not have it, revoke the token and create another"
+        )
 
 
 class AddressTaken(FleetError):

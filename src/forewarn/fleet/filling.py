@@ -35,7 +35,7 @@ async def fill(fleet: Fleet, scopes: Sequence[Scope], *, by: str, on_saved: Call
     missing = (scope for scope in scopes if scope.id not in there)
     saved = len(there)
     while batch := list(islice(missing, AT_ONCE)):
-        await asyncio.gather(*(fleet.create_scope(scope, by=by) for scope in batch))
+        await asyncio.gather(*(fleet.inventory.add_scope(scope, by=by) for scope in batch))
         saved += len(batch)
         on_saved(saved)
     await fleet.mark_filled()

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from forewarn.core.conditions import Conditions, Policy
 from forewarn.fleet.ledger import LEDGER, Ledger, decode, encode
 from forewarn.fleet.queue import Decision, Queues, Shelf
@@ -27,6 +29,11 @@ class LedgerKeeper:
     async def apply(self, rule: Callable[[Ledger], Decision[Ledger, None]]) -> None:
         """Apply a rule to the ledger and save it."""
         await self._queues.apply(LEDGER.id, lambda ledger: rule(ledger or Ledger()))
+
+    def use(self, policy: Policy) -> None:
+        """Let another policy hold from now on; every scope is looked at again."""
+        self.conditions = msgspec.structs.replace(self.conditions, policy=policy)
+        self._on_hold()
 
     def take(self, record: Record) -> None:
         """Take what the store gives, unless it is known already."""

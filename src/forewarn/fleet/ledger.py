@@ -3,7 +3,7 @@
 The functions are rules like those of `core`: they decide, and whoever calls them saves.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -12,14 +12,15 @@ from forewarn.core.conditions import Outage
 from forewarn.core.errors import Invalid
 from forewarn.core.journal import Did, Entry
 from forewarn.core.limits import RECORD_BYTES
-from forewarn.core.scope import Held
+from forewarn.core.once import Once, remembered, was_answered
+from forewarn.core.scope import Answered, Held
 from forewarn.fleet.queue import Decision
 from forewarn.store.port import Key, Kind, Store
 
 LEDGER = Key(Kind.FLEET, "ledger")
 OUTAGES = 64
-RESERVE = 32 * 1024
-"""Room that ports leave for everything else: a hold, and a start of the service, must always be possible."""
+RESERVE = 96 * 1024
+"""Room that ports leave for everything else: a hold, a full memory of keys and a start must always be possible."""
 
 SHORTEST_OUTAGE = timedelta(seconds=1)
 
@@ -34,6 +35,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     alive_at: datetime | None = None
     clock_at: datetime | None = None
     ports: dict[str, int] = {}
+    answered: tuple[Answered, ...] = ()
 
 
 encode = msgspec.json.Encoder().encode
@@ -84,6 +86,19 @@ def release(ledger: Ledger, *, by: str, why: str, now: datetime) -> Decision[Led
     if ledger.held is None:
         return Decision(ledger, (), None)
     return _noted(msgspec.structs.replace(ledger, held=None), Did.RELEASED, by=by, why=why, now=now)
+
+
+def once(
+    ledger: Ledger, asked: Once | None, rule: Callable[[Ledger], Decision[Ledger, None]], *, now: datetime
+) -> Decision[Ledger, None]:
+    """Apply the rule unless this request was answered before."""
+    if asked is not None and was_answered(ledger.answered, asked, now=now):
+        return Decision(ledger, (), None)
+    decision = rule(ledger)
+    if asked is None or decision.value is None:
+        return decision
+    answered = remembered(decision.value.answered, asked, now=now)
+    return Decision(msgspec.structs.replace(decision.value, answered=answered), decision.entries, None)
 
 
 def clock_moved(ledger: Ledger, *, to: datetime, by: str) -> Decision[Ledger, None]:

@@ -3,10 +3,11 @@
 All reading goes here and never waits. Only saved values come in, so nobody sees what could still be lost.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from forewarn.core.enablement import SAVE_SEEN_AFTER
+from forewarn.core.event import Event
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Vm
 from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
@@ -21,16 +22,22 @@ class View:
     replaced whenever epoch or incarnation change. Before `fresh_until` a request changes nothing that is saved.
     """
 
-    __slots__ = ("_waiters", "fresh_until", "id", "prepared", "revision", "scope", "seen_at")
+    __slots__ = ("_waiters", "credited_at", "fresh_until", "id", "prepared", "revision", "scope", "seen_at")
 
     def __init__(self, id_: str) -> None:
         self.id = id_
         self.scope: Scope | None = None
         self.revision = 0
         self.seen_at: datetime | None = None
+        self.credited_at: datetime | None = None
         self.fresh_until = LONG_AGO
         self.prepared: dict[object, object] = {}
         self._waiters: dict[Callable[[], None], None] | None = None
+
+    @property
+    def alive_at(self) -> datetime | None:
+        """When the scope last gave a sign of life: it asked, or may have without our knowing."""
+        return self.seen_at or self.credited_at
 
     @property
     def roster(self) -> Roster | None:
@@ -72,6 +79,9 @@ class Replica:
         self._views: dict[str, View] = {}
         self._names: dict[str, View | list[View]] = {}
         self._addresses: dict[str, dict[str, View | list[View]]] = {}
+        self._hosts: dict[str, dict[View, int]] = {}
+        self._events: dict[str, View] = {}
+        self._keys: dict[str, View | list[View]] = {}
         self.vms = 0
 
     def take(self, id_: str, scope: Scope | None, revision: int) -> View | None:
@@ -82,6 +92,8 @@ class Replica:
         roster = scope.roster if scope is not None else None
         if view.roster is not roster:
             self._index(view, view.roster, roster)
+        self._index_events(view, scope)
+        self._index_keys(view, scope)
         view.take(scope, revision)
         return view
 
@@ -145,6 +157,40 @@ class Replica:
         """Return who claims each address of a network, kept up to date: a quick look tells whether that has changed."""
         return self._addresses.setdefault(network, {})
 
+    def event(self, id_: str) -> tuple[View, Event] | None:
+        """Find an open event, its id in any case."""
+        view = self._events.get(id_.upper())
+        event = view.scope.find_event(id_) if view is not None and view.scope is not None else None
+        return None if view is None or event is None else (view, event)
+
+    def answered(self, key: str, *, now: datetime) -> list[View]:
+        """Return the views of the scopes that remember to have answered a request of this key."""
+        views = _several(self._keys.get(key))
+        return [view for view in views if view.scope is not None and view.scope.has_answered(key, now=now)]
+
+    def hosts(self) -> Mapping[str, Sequence[tuple[View, Vm]]]:
+        """Return the hosts on which VMs are, each with these VMs; it is looked up when it is asked for."""
+        return Hosts(self._hosts)
+
+    def _index_events(self, view: View, scope: Scope | None) -> None:
+        before = view.scope.events if view.scope is not None else ()
+        after = scope.events if scope is not None else ()
+        if before is not after:
+            for event in before:
+                self._events.pop(event.id, None)
+            self._events |= {event.id: view for event in after}
+
+    def _index_keys(self, view: View, scope: Scope | None) -> None:
+        before = view.scope.answered if view.scope is not None else ()
+        after = scope.answered if scope is not None else ()
+        if before is after:
+            return
+        old, new = {item.key for item in before}, {item.key for item in after}
+        for key in old - new:
+            _drop(self._keys, key, view)
+        for key in new - old:
+            _add(self._keys, key, view)
+
     def _index(self, view: View, old: Roster | None, new: Roster | None) -> None:
         before = {vm.name: vm for vm in old or ()}
         after = {vm.name: vm for vm in new or ()}
@@ -158,13 +204,46 @@ class Replica:
 
     def _add(self, view: View, vm: Vm) -> None:
         _add(self._names, vm.name.casefold(), view)
+        if vm.host is not None:
+            there = self._hosts.setdefault(vm.host, {})
+            there[view] = there.get(view, 0) + 1
         for address in vm.addresses:
             _add(self._addresses.setdefault(address.network, {}), address.ip, view)
 
     def _drop(self, view: View, vm: Vm) -> None:
         _drop(self._names, vm.name.casefold(), view)
+        if vm.host is not None:
+            self._leave(vm.host, view)
         for address in vm.addresses:
             _drop(self._addresses[address.network], address.ip, view)
+
+    def _leave(self, host: str, view: View) -> None:
+        there = self._hosts[host]
+        there[view] -= 1
+        if not there[view]:
+            del there[view]
+        if not there:
+            del self._hosts[host]
+
+
+class Hosts(Mapping[str, Sequence[tuple[View, Vm]]]):
+    """The hosts as seen from the VMs that are on them."""
+
+    def __init__(self, views: Mapping[str, Mapping[View, int]]) -> None:
+        self._views = views
+
+    def __getitem__(self, host: str) -> list[tuple[View, Vm]]:
+        """Return the VMs on a host."""
+        return [(view, vm) for view in self._views[host] for vm in view.roster or () if vm.host == host]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
+
+    def __len__(self) -> int:
+        return len(self._views)
+
+    def __contains__(self, host: object) -> bool:
+        return host in self._views
 
 
 def _has(vm: Vm, network: str, ip: str) -> bool:

@@ -1,6 +1,7 @@
 """Requests for events over several scopes: which part is whose, and what became of all of them."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from hashlib import blake2s
 from typing import TypeGuard
 
@@ -13,14 +14,14 @@ from forewarn.fleet.replica import Replica
 Made = tuple[str, ...] | BaseException
 
 
-def by_scope(replica: Replica, ask: Ask) -> dict[str, Ask]:
+def by_scope(replica: Replica, ask: Ask, *, now: datetime) -> dict[str, Ask]:
     """Part a request by the scopes of its VMs, which may be named in full or by unambiguous bare names.
 
     A scope that has answered a request of this key has its part too: its VMs may have left it since.
     """
-    if ask.key is not None:
+    if ask.key is not None and not ask.digest:
         ask = msgspec.structs.replace(ask, digest=_digest(ask))
-    answered = _answered(replica, ask)
+    answered = _answered(replica, ask, now)
     names: dict[str, list[str]] = {}
     for name in ask.vms:
         try:
@@ -33,10 +34,10 @@ def by_scope(replica: Replica, ask: Ask) -> dict[str, Ask]:
     return {scope: msgspec.structs.replace(ask, vms=tuple(vms)) for scope, vms in names.items()} | answered
 
 
-def _answered(replica: Replica, ask: Ask) -> dict[str, Ask]:
+def _answered(replica: Replica, ask: Ask, now: datetime) -> dict[str, Ask]:
     if ask.key is None:
         return {}
-    return {view.id: ask for view in replica.views() if view.scope and view.scope.has_answered(ask.key)}
+    return {view.id: ask for view in replica.answered(ask.key, now=now)}
 
 
 def _digest(ask: Ask) -> str:

@@ -11,30 +11,35 @@ from typing import TypeVar
 
 import msgspec
 
-from forewarn.clock import Clock
+from forewarn.clock import Clock, SystemClock
+from forewarn.core import operations
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
 from forewarn.core.conditions import Conditions, Policy
 from forewarn.core.enablement import SAVE_SEEN_AFTER
 from forewarn.core.event import Event
-from forewarn.core.inventory import create
-from forewarn.core.operations import cancel
+from forewarn.core.once import Once
 from forewarn.core.progress import tick, wake_at
 from forewarn.core.schedule import Ask, schedule
-from forewarn.core.scope import Scope
+from forewarn.core.scope import Held, Scope
+from forewarn.core.vm import Vm
 from forewarn.fleet import ledger as book
-from forewarn.fleet.addresses import Addresses
+from forewarn.fleet.answers import Answers
 from forewarn.fleet.clockwork import Clockwork
 from forewarn.fleet.enabling import Enabling, new_epoch
-from forewarn.fleet.errors import NoSuchEvent, NoSuchScope, NotSaved, ScopeExists
+from forewarn.fleet.errors import NoSuchEvent, NoSuchScope, NotSaved
+from forewarn.fleet.events import Events
 from forewarn.fleet.impacts import Impacts
+from forewarn.fleet.inventory import Inventory
 from forewarn.fleet.keeper import LedgerKeeper
-from forewarn.fleet.ledger import LEDGER
+from forewarn.fleet.ledger import LEDGER, Ledger
 from forewarn.fleet.manual import ManualTime
 from forewarn.fleet.queue import Decision, Queues, Shelf
 from forewarn.fleet.replica import Replica, View
 from forewarn.fleet.requests import all_made, by_scope
+from forewarn.fleet.selecting import select
 from forewarn.fleet.tasks import tasks_until_exit
+from forewarn.fleet.tokens import Tokens
 from forewarn.platform.port import Platform
 from forewarn.store.port import Kind, Record, Retention, SnapshotEnd, Store, StoreError, Watched
 
@@ -64,7 +69,7 @@ class Fleet:
     """Everything that can be asked of the fleet. Made by `Fleet.run`, lives as long as that context."""
 
     def __init__(
-        self, store: Store, platform: Platform, clock: Clock, policy: Policy, tasks: asyncio.TaskGroup
+        self, store: Store, platform: Platform, clock: Clock, policy: Policy, tasks: asyncio.TaskGroup, wall: Clock
     ) -> None:
         self.replica = Replica()
         self.clock = clock
@@ -81,7 +86,11 @@ class Fleet:
         self._impacts = Impacts(platform, self, tasks)
         self._enabling = Enabling(clock, tasks, self.apply)
         self._time = ManualTime(clock, save=self._save_clock, waiting=self._waits_for_clock)
-        self._addresses = Addresses(self.replica)
+        answers = Answers(self, store)
+        self._answers = answers
+        self._events = Events(self, answers, lambda: self.conditions)
+        self.inventory = Inventory(self._scopes, self.replica, answers, clock, lambda: self.conditions)
+        self.tokens = Tokens(store, tasks, clock=clock, wall=wall)
         self._listeners: list[Callable[[View], None]] = []
         self._ticking = 0
         self._is_live = False
@@ -96,10 +105,14 @@ class Fleet:
         clock: Clock,
         policy: Policy,
         retention: Retention = RETENTION,
+        wall: Clock | None = None,
     ) -> AsyncIterator["Fleet"]:
-        """Fill the replica from the store, go on with what is due, begun or half done, and keep the clock going."""
+        """Fill the replica from the store, go on with what is due, begun or half done, and keep the clock going.
+
+        `wall` is the clock by which tokens expire; it is real though `clock` may be manual.
+        """
         async with store.watch() as changes, tasks_until_exit() as tasks:
-            fleet = cls(store, platform, clock, policy, tasks)
+            fleet = cls(store, platform, clock, policy, tasks, wall or SystemClock())
             await fleet._fill(changes)
             fleet._give_credit(fleet._keeper.ledger.alive_at)
             await fleet._keeper.apply(partial(book.began, now=clock.now()))
@@ -137,6 +150,8 @@ class Fleet:
             self._take_scope(id_, _decode_scope(change.value) if isinstance(change, Record) else None, change.revision)
         elif change.key == LEDGER and isinstance(change, Record):
             self._keeper.take(change)
+        elif kind is Kind.TOKEN:
+            self.tokens.take(change)
 
     def _take_scope(self, id_: str, scope: Scope | None, revision: int) -> None:
         view = self.replica.take(id_, scope, revision)
@@ -147,7 +162,7 @@ class Fleet:
         """Assume the latest request that may have come without being saved: no scope is switched off too early."""
         for view in self.replica.views():
             if view.scope is not None and view.scope.seen_at is not None and alive_at is not None:
-                view.seen_at = max(view.scope.seen_at, min(view.scope.seen_at + SAVE_SEEN_AFTER, alive_at))
+                view.credited_at = max(view.scope.seen_at, min(view.scope.seen_at + SAVE_SEEN_AFTER, alive_at))
 
     def _go_live(self) -> None:
         self._is_live = True
@@ -160,7 +175,7 @@ class Fleet:
         Whatever was due at `ticked_at` is dealt with: no alarm for it.
         """
         scope = view.scope
-        moment = wake_at(scope, self.conditions, seen_at=view.seen_at) if scope is not None else None
+        moment = wake_at(scope, self.conditions, seen_at=view.alive_at) if scope is not None else None
         is_past = moment is not None and ticked_at is not None and moment <= ticked_at
         self._clockwork.set(view.id, None if is_past else moment)
         self._impacts.look(view)
@@ -171,6 +186,15 @@ class Fleet:
     def conditions(self) -> Conditions:
         """What holds outside the scopes: the policy, a hold on the whole fleet, the outages."""
         return self._keeper.conditions
+
+    def use_policy(self, policy: Policy) -> None:
+        """Let another policy hold from now on."""
+        self._keeper.use(policy)
+
+    @property
+    def overdue(self) -> timedelta:
+        """For how long the clockwork has let something wait that is due: no time, as long as it is alive."""
+        return self._clockwork.overdue()
 
     def on_change(self, listener: Callable[[View], None]) -> None:
         """Call the listener with the view of every scope that has changed, after the replica has taken it."""
@@ -189,18 +213,6 @@ class Fleet:
 
         return await self._scopes.apply(id_, command)
 
-    async def create_scope(self, scope: Scope, *, by: str) -> None:
-        """Bring a scope into being. Its addresses must be free."""
-
-        def command(present: Scope | None) -> Decision[Scope, None]:
-            if present is not None:
-                raise ScopeExists(scope.id)
-            change = create(scope, by=by, now=self.clock.now())
-            return Decision(change.scope, change.entries, None)
-
-        with self._addresses.claimed(scope):
-            await self._scopes.apply(scope.id, command)
-
     async def approve(self, scope: str, vm: str, ids: Sequence[str], *, by: str | None = None) -> None:
         """Take a VM's approval of events of its own scope."""
         await self.apply(scope, lambda value: approve(value, vm, ids, self.conditions, now=self.clock.now(), by=by))
@@ -211,7 +223,7 @@ class Fleet:
         All scopes are asked before the first is changed. If one of them has changed by the time it is its turn, and
         refuses, PartlyMade says what was made in the others.
         """
-        asks = by_scope(self.replica, ask)
+        asks = by_scope(self.replica, ask, now=self.clock.now())
         for scope, part in asks.items():
             schedule(self.replica.scope(scope), part, self.conditions, now=self.clock.now())
         made = await asyncio.gather(
@@ -222,19 +234,60 @@ class Fleet:
     async def _schedule(self, scope: str, ask: Ask) -> tuple[str, ...]:
         return await self.apply(scope, lambda value: schedule(value, ask, self.conditions, now=self.clock.now()))
 
-    async def cancel(self, event: str, *, by: str, why: str = "") -> None:
+    async def delete_vm(
+        self, name: str, *, request: str, by: str, why: str = "", key: str | None = None
+    ) -> tuple[tuple[str, str], ...]:
+        """Delete a VM: at once, or with a Terminate event, which is returned with its scope."""
+        return await self._events.delete(name, request=request, by=by, why=why, key=key)
+
+    async def cancel(self, event: str, *, by: str, why: str = "", once: Once | None = None) -> None:
         """Take a Scheduled event back."""
-        view, _ = self.find_event(event)
-        await self.apply(
-            view.id, lambda value: cancel(value, event, self.conditions, by=by, now=self.clock.now(), why=why)
-        )
+        await self._events.cancel(event, by=by, why=why, once=once)
+
+    async def approve_for(self, event: str, vm: str, *, by: str, once: Once | None = None) -> None:
+        """Approve an event in the name of a VM of its scope; the journal says who did."""
+        await self._events.approve_for(event, vm, by=by, once=once)
+
+    async def retry(
+        self, event: str, *, vm: str | None = None, by: str, why: str = "", once: Once | None = None
+    ) -> None:
+        """Have failed or unknown work of an event done once more: on one VM, or on all where there is such."""
+        await self._events.retry(event, vm=vm, by=by, why=why, once=once)
+
+    async def resolve(
+        self, event: str, *, by: str, why: str, done: bool = False, vm: str | None = None, once: Once | None = None
+    ) -> None:
+        """End failed or unknown work of an event: as done after all, or given up."""
+        await self._events.resolve(event, by=by, why=why, done=done, vm=vm, once=once)
+
+    # Finding.
 
     def find_event(self, id_: str) -> tuple[View, Event]:
         """Find an open event in any scope."""
-        for view in self.replica.views():
-            if view.scope is not None and (event := view.scope.find_event(id_)) is not None:
-                return view, event
-        raise NoSuchEvent(id_)
+        found = self.replica.event(id_)
+        if found is None:
+            raise NoSuchEvent(id_)
+        return found
+
+    def select(
+        self,
+        *,
+        vms: Sequence[str] = (),
+        host: str | None = None,
+        scope: str | None = None,
+        update_domain: int | None = None,
+    ) -> tuple[str, ...]:
+        """Return the full names of the VMs that are meant: by name, host, scope, or update domain of a scope."""
+        return select(self.replica, vms=vms, host=host, scope=scope, update_domain=update_domain)
+
+    def hosts(self) -> Mapping[str, Sequence[tuple[View, Vm]]]:
+        """Return the hosts on which VMs are, each with these VMs."""
+        return self.replica.hosts()
+
+    def last_seen(self, view: View) -> datetime | None:
+        """Return when a VM of the scope last made a valid request, as far as it is known."""
+        known = (view.seen_at, view.scope.seen_at if view.scope is not None else None)
+        return max(filter(None, known), default=None)
 
     def note_request(self, view: View) -> Awaitable[None] | None:
         """Take note of a valid request from a scope. What is returned, if anything, is awaited before the answer."""
@@ -281,7 +334,7 @@ class Fleet:
         if view.is_awaited:
             view.seen_at = now
         try:
-            await self.apply(id_, lambda scope: tick(scope, self.conditions, now=now, seen_at=view.seen_at))
+            await self.apply(id_, lambda scope: tick(scope, self.conditions, now=now, seen_at=view.alive_at))
         except NoSuchScope:
             return True
         except NotSaved as error:
@@ -305,7 +358,7 @@ class Fleet:
 
     def _waits_for_clock(self) -> int | None:
         """Return how many of our tasks wait for the clock if all of them do, None if something else is under way."""
-        if self._scopes.busy or self._keeper.busy or self._ticking or self._enabling.busy:
+        if self._scopes.busy or self._keeper.busy or self.tokens.busy or self._ticking or self._enabling.busy:
             return None
         return self._impacts.under_way + self._clockwork.is_armed
 
@@ -334,14 +387,37 @@ class Fleet:
         """Give ports to VMs; one that belongs or belonged to another VM is refused."""
         await self._keeper.apply(partial(book.ports_given, ports=ports))
 
-    async def hold(self, *, by: str, reason: str) -> None:
-        """Let nothing planned start anywhere until `release`. On return, what was about to start has started."""
-        await self._keeper.apply(partial(book.hold, by=by, reason=reason, now=self.clock.now()))
+    @property
+    def held(self) -> Held | None:
+        """The hold on the whole fleet, if there is one."""
+        return self._keeper.ledger.held
+
+    async def hold(self, *, by: str, reason: str, scope: str | None = None, once: Once | None = None) -> None:
+        """Let nothing planned start, anywhere or in one scope, until `release`.
+
+        On return, what was about to start has started.
+        """
+        if scope is not None:
+            await self._answers.apply(
+                scope, lambda value: operations.hold(value, by=by, reason=reason, now=self.clock.now()), once
+            )
+            return
+        await self._keep_once(partial(book.hold, by=by, reason=reason, now=self.clock.now()), once)
         await self._scopes.saved()
 
-    async def release(self, *, by: str, why: str = "") -> None:
-        """End the hold on the whole fleet; what has become due meanwhile starts."""
-        await self._keeper.apply(partial(book.release, by=by, why=why, now=self.clock.now()))
+    async def release(self, *, by: str, why: str = "", scope: str | None = None, once: Once | None = None) -> None:
+        """End a hold, on the whole fleet or on one scope; what has become due meanwhile starts."""
+        if scope is not None:
+            await self._answers.apply(
+                scope,
+                lambda value: operations.release(value, self.conditions, by=by, now=self.clock.now(), why=why),
+                once,
+            )
+            return
+        await self._keep_once(partial(book.release, by=by, why=why, now=self.clock.now()), once)
+
+    async def _keep_once(self, rule: Callable[[Ledger], Decision[Ledger, None]], once: Once | None) -> None:
+        await self._keeper.apply(lambda ledger: book.once(ledger, once, rule, now=self.clock.now()))
 
     # Chance.
 

@@ -148,6 +148,8 @@ VERBS: dict[Did, str] = {
     Did.IMPACT_RETRIED: "to be tried again",
     Did.IMPACT_GIVEN_UP: "given up",
     Did.CLOCK_MOVED: "moved the clock",
+    Did.TOKEN_CREATED: "made",
+    Did.TOKEN_REVOKED: "revoked",
 }
 
 OF_VMS = {Did.VM_ADDED, Did.VM_CHANGED, Did.VM_REMOVED, Did.VM_MOVED}

@@ -1,0 +1,87 @@
+"""Requests that were answered before are found again wherever that is remembered, even where the scope is gone."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol, TypeVar
+
+from forewarn.clock import Clock
+from forewarn.core.change import Change
+from forewarn.core.errors import KeyReused
+from forewarn.core.journal import Did
+from forewarn.core.limits import RECENT_AGE
+from forewarn.core.once import Once, is_signed, once
+from forewarn.core.scope import Scope
+from forewarn.fleet.errors import NoSuchScope, NotSaved
+from forewarn.fleet.replica import Replica, View
+from forewarn.store.port import JournalQuery, JournalRow, Key, Kind, Store, StoreError
+
+R = TypeVar("R")
+
+LIVES = (Did.SCOPE_CREATED, Did.SCOPE_REMOVED)
+"""With these a scope's life begins and ends: their facts say which request it was."""
+
+
+class Scopes(Protocol):
+    """What is needed of the fleet."""
+
+    clock: Clock
+    replica: Replica
+
+    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
+        """Apply a rule to a scope and save."""
+        ...
+
+
+class Answers:
+    """Applies rules once per request."""
+
+    def __init__(self, scopes: Scopes, store: Store) -> None:
+        self._scopes = scopes
+        self._store = store
+
+    async def apply(self, id_: str, rule: Callable[[Scope], Change[None]], asked: Once | None) -> bool:
+        """Apply a rule to a scope, unless this request was answered before; tell whether it was applied."""
+        self.check(asked, id_)
+        try:
+            return await self._scopes.apply(id_, lambda scope: once(scope, asked, rule, now=self._scopes.clock.now()))
+        except NoSuchScope:
+            if await self.began_or_ended(id_, asked):
+                return False
+            raise
+
+    def check(self, asked: Once | None, id_: str) -> None:
+        """Refuse a key under which another scope has answered."""
+        if asked is not None and any(view.id != id_ for view in self._answered(asked)):
+            raise KeyReused(asked.key)
+
+    def home(self, asked: Once | None) -> View | None:
+        """Return the scope that has answered a request of this key, if one that exists has."""
+        return next(iter(self._answered(asked)), None) if asked is not None else None
+
+    def _answered(self, asked: Once) -> list[View]:
+        return self._scopes.replica.answered(asked.key, now=self._scopes.clock.now())
+
+    async def began_or_ended(self, id_: str | None, asked: Once | None) -> bool:
+        """Tell whether the request has made or removed the scope, or any scope, within the time that is remembered."""
+        if asked is None:
+            return False
+        async for row in self._lives(id_):
+            if is_signed(row.entry, asked):
+                return True
+        return False
+
+    async def _lives(self, id_: str | None) -> AsyncIterator[JournalRow]:
+        key = None if id_ is None else Key(Kind.SCOPE, id_)
+        since = self._scopes.clock.now() - RECENT_AGE
+        before: int | None = None
+        while rows := await self._rows(
+            JournalQuery(key=key, dids=LIVES, since=since, newest_first=True, before=before)
+        ):
+            for row in rows:
+                yield row
+            before = rows[-1].position
+
+    async def _rows(self, query: JournalQuery) -> list[JournalRow]:
+        try:
+            return await self._store.journal(query)
+        except StoreError as error:
+            raise NotSaved(f"whether it was asked before cannot be read: {error}") from error

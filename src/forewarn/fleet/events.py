@@ -1,0 +1,130 @@
+"""What operators do with events that are there: cancel, approve for a VM, retry, resolve, and delete a VM."""
+
+from collections.abc import Callable
+from hashlib import blake2s
+
+from forewarn.clock import Clock
+from forewarn.core import operations, work
+from forewarn.core.approval import approve
+from forewarn.core.change import Change
+from forewarn.core.conditions import Conditions
+from forewarn.core.once import Once
+from forewarn.core.scope import Scope
+from forewarn.fleet.answers import Answers, Scopes
+from forewarn.fleet.errors import NoSuchEvent, NoSuchScope, NoSuchVm
+from forewarn.fleet.replica import Replica
+
+
+class Events:
+    """The commands on open events. `by` is who asks, `once` the request's key: asking again changes nothing."""
+
+    def __init__(self, scopes: Scopes, answers: Answers, conditions: Callable[[], Conditions]) -> None:
+        self._scopes = scopes
+        self._answers = answers
+        self._conditions = conditions
+
+    @property
+    def _clock(self) -> Clock:
+        return self._scopes.clock
+
+    @property
+    def _replica(self) -> Replica:
+        return self._scopes.replica
+
+    async def cancel(self, event: str, *, by: str, why: str = "", once: Once | None = None) -> None:
+        """Take a Scheduled event back."""
+        await self._apply(
+            event,
+            lambda scope: operations.cancel(scope, event, self._conditions(), by=by, now=self._clock.now(), why=why),
+            once,
+        )
+
+    async def approve_for(self, event: str, vm: str, *, by: str, once: Once | None = None) -> None:
+        """Approve an event in the name of a VM of its scope."""
+
+        def rule(scope: Scope) -> Change[None]:
+            name = within(scope.id, vm)
+            return approve(scope, name, [event], self._conditions(), now=self._clock.now(), by=by)
+
+        await self._apply(event, rule, once)
+
+    async def retry(
+        self, event: str, *, vm: str | None = None, by: str, why: str = "", once: Once | None = None
+    ) -> None:
+        """Have failed or unknown work done once more: on one VM, or on all where there is such."""
+
+        def rule(scope: Scope) -> Change[None]:
+            name = None if vm is None else within(scope.id, vm)
+            return work.retry(scope, event, name, by=by, now=self._clock.now(), why=why)
+
+        await self._apply(event, rule, once)
+
+    async def resolve(
+        self, event: str, *, by: str, why: str, done: bool = False, vm: str | None = None, once: Once | None = None
+    ) -> None:
+        """End what is failed or unknown of an event: as done after all, or given up."""
+
+        def rule(scope: Scope) -> Change[None]:
+            name = None if vm is None else within(scope.id, vm)
+            now = self._clock.now()
+            return work.resolve(scope, event, self._conditions(), by=by, why=why, now=now, done=done, vm=name)
+
+        await self._apply(event, rule, once)
+
+    async def _apply(self, event: str, rule: Callable[[Scope], Change[None]], once: Once | None) -> None:
+        """Apply a rule to the scope of an event; what was answered before is found although the event has ended."""
+        found = self._replica.event(event)
+        home = found[0] if found is not None else self._answers.home(once)
+        if home is not None:
+            await self._answers.apply(home.id, rule, once)
+        elif not await self._answers.began_or_ended(None, once):
+            raise NoSuchEvent(event)
+
+    async def delete(
+        self, vm: str, *, request: str, by: str, why: str = "", key: str | None = None
+    ) -> tuple[tuple[str, str], ...]:
+        """Delete a VM and return its Terminate event with its scope, if it has a terminate profile."""
+        once = None if key is None else Once(key, _digest(vm, why))
+        home = self._answers.home(once)
+        try:
+            view, found = self._replica.find(vm)
+        except (NoSuchVm, NoSuchScope):
+            if home is None and await self._answers.began_or_ended(None, once):
+                return ()
+            if home is None:
+                raise
+            id_, name = home.id, vm
+        else:
+            self._answers.check(once, view.id)
+            id_, name = view.id, found.name
+        return await self._delete(id_, name, request=request, by=by, why=why, once=once)
+
+    async def _delete(
+        self, scope: str, vm: str, *, request: str, by: str, why: str, once: Once | None
+    ) -> tuple[tuple[str, str], ...]:
+        if await self._answers.began_or_ended(scope, once):
+            return ()
+        try:
+            events = await self._scopes.apply(
+                scope,
+                lambda value: operations.delete(
+                    value, vm, self._conditions(), request=request, by=by, now=self._clock.now(), why=why, asked=once
+                ),
+            )
+        except NoSuchScope:
+            if await self._answers.began_or_ended(scope, once):
+                return ()
+            raise
+        return tuple((scope, event) for event in events)
+
+
+def within(scope: str, vm: str) -> str:
+    """Return the bare name of a VM that is meant to be in this scope, and may be named in full."""
+    named, slash, bare = vm.rpartition("/")
+    if slash and named != scope:
+        raise NoSuchVm(f"{vm} in scope {scope}")
+    return bare
+
+
+def _digest(vm: str, why: str) -> str:
+    return blake2s(f"delete\n{vm}\n{why}".encode(), digest_size=8).hexdigest()

@@ -1,0 +1,221 @@
+"""The tokens of the people and programs that may use the operator API. Only hashes of their secrets are kept."""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from hashlib import sha256
+from hmac import compare_digest
+
+import msgspec
+
+from forewarn.clock import Clock
+from forewarn.core.access import Role
+from forewarn.core.errors import AlreadyThere, Invalid
+from forewarn.core.journal import Did, Entry
+from forewarn.core.once import Once, remembered, was_answered
+from forewarn.core.scope import Answered
+from forewarn.core.text import check_name, shortened
+from forewarn.fleet.errors import NoSuchToken, SecretShown
+from forewarn.fleet.queue import Decision, Queues, Shelf
+from forewarn.store.port import Kind, Record, Store, Watched
+
+TOKENS = 1_000
+"""How many tokens can be in use at a time."""
+
+PATTERNS = 64
+_PATTERN = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,127}")
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who may do what, and until when. `scopes` are names or patterns such as `web-*`; none of them means all."""
+
+    id: str
+    name: str
+    role: Role
+    scopes: tuple[str, ...] = ()
+    hash: str
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    answered: tuple[Answered, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "token")
+        if len(self.scopes) > PATTERNS:
+            raise Invalid(f"a token names at most {PATTERNS} scopes: use patterns such as web-*")
+        for pattern in self.scopes:
+            if not _PATTERN.fullmatch(pattern):
+                raise Invalid(f"{pattern!r} is neither the name of a scope nor a pattern such as web-*")
+
+    def is_valid(self, *, now: datetime) -> bool:
+        """Tell whether it opens anything now."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+class Tokens:
+    """All tokens, as they were last saved. Their times are those of the wall clock, whatever the fleet's clock says."""
+
+    def __init__(self, store: Store, tasks: asyncio.TaskGroup, *, clock: Clock, wall: Clock) -> None:
+        self._clock = clock
+        self._wall = wall
+        self._tokens: dict[str, tuple[Token | None, int]] = {}
+        self._by_hash: dict[str, Token] = {}
+        self._names: set[str] = set()
+        self._queues = Queues(store, tasks, Shelf(Kind.TOKEN, self._newest, self._keep, _encode, _decode))
+
+    @property
+    def busy(self) -> int:
+        """How much is being saved."""
+        return self._queues.busy
+
+    def all(self) -> tuple[Token, ...]:
+        """Return every token, also the expired and revoked ones, the oldest first."""
+        known = (token for token, _ in self._tokens.values() if token is not None)
+        return tuple(sorted(known, key=lambda token: (token.created_at, token.id)))
+
+    def find(self, secret: str) -> Token | None:
+        """Return the token that the secret belongs to; None where it is unknown, revoked or expired."""
+        hash_ = _hash(secret)
+        token = self._by_hash.get(hash_)
+        if token is None or not compare_digest(token.hash, hash_) or not token.is_valid(now=self._wall.now()):
+            return None
+        return token
+
+    async def create(
+        self,
+        name: str,
+        role: Role,
+        scopes: tuple[str, ...] = (),
+        *,
+        by: str,
+        expires_at: datetime | None = None,
+        once: Once | None = None,
+    ) -> tuple[Token, str]:
+        """Make a token and return it with its secret, which nobody can be shown again."""
+        now = self._wall.now()
+        if once is not None:
+            self._check_new(once, now)
+        if expires_at is not None and expires_at <= now:
+            raise Invalid(f"expires_at {expires_at:%Y-%m-%d %H:%M:%SZ} is in the past: such a token opens nothing")
+        secret = f"fw_{secrets.token_urlsafe(32)}"
+        token = Token(
+            id=_id(secret),
+            name=name,
+            role=role,
+            scopes=scopes,
+            hash=_hash(secret),
+            created_at=now,
+            created_by=by,
+            expires_at=expires_at,
+            answered=remembered((), once, now=now),
+        )
+        with self._claimed(name):
+            await self._queues.apply(token.id, lambda present: self._made(present, token, by=by))
+        return token, secret
+
+    async def adopt(self, secret: str, *, name: str = "admin", by: str) -> None:
+        """Give the owner's secret its token. One that was revoked stays so."""
+        if self._tokens.get(_id(secret), (None, 0))[0] is not None:
+            return
+        token = Token(
+            id=_id(secret),
+            name=self._free_name(name),
+            role=Role.ADMIN,
+            hash=_hash(secret),
+            created_at=self._wall.now(),
+            created_by=by,
+        )
+        await self._queues.apply(token.id, lambda present: self._made(present, token, by=by))
+
+    async def revoke(self, id_: str, *, by: str, why: str = "", once: Once | None = None) -> None:
+        """Let a token open nothing any more, at once and for ever."""
+
+        def command(token: Token | None) -> Decision[Token, None]:
+            if token is None:
+                raise NoSuchToken(id_)
+            now = self._wall.now()
+            is_repeated = once is not None and was_answered(token.answered, once, now=now)
+            if token.revoked_at is not None or is_repeated:
+                return Decision(token, (), None)
+            revoked = msgspec.structs.replace(token, revoked_at=now, answered=remembered(token.answered, once, now=now))
+            return Decision(revoked, (self._entry(2, Did.TOKEN_REVOKED, token, by=by, why=why),), None)
+
+        await self._queues.apply(id_, command)
+
+    def take(self, change: Watched) -> None:
+        """Take what the store gives, unless it is known already."""
+        match change:
+            case Record(key=key, value=value, revision=revision):
+                self._keep(key.id, _decode(value), revision)
+            case _:
+                pass
+
+    def _check_new(self, once: Once, now: datetime) -> None:
+        for token in self.all():
+            if was_answered(token.answered, once, now=now):
+                raise SecretShown(token.id, token.name)
+
+    @contextmanager
+    def _claimed(self, name: str) -> Iterator[None]:
+        """Keep a name for a token that is being made: what the journal says of its holder is said of nobody else."""
+        in_use = self._names_in_use()
+        if name.casefold() in in_use:
+            raise AlreadyThere(f"a token {name}")
+        if len(in_use) >= TOKENS:
+            raise Invalid(f"there are {TOKENS} tokens: revoke those that nobody needs")
+        self._names.add(name.casefold())
+        try:
+            yield
+        finally:
+            self._names.discard(name.casefold())
+
+    def _names_in_use(self) -> set[str]:
+        now = self._wall.now()
+        return self._names | {token.name.casefold() for token in self.all() if token.is_valid(now=now)}
+
+    def _free_name(self, name: str) -> str:
+        in_use = self._names_in_use()
+        numbered = (name if n == 1 else f"{name}-{n}" for n in range(1, len(in_use) + 2))
+        return next(name for name in numbered if name.casefold() not in in_use)
+
+    def _made(self, present: Token | None, token: Token, *, by: str) -> Decision[Token, None]:
+        if present is not None:
+            return Decision(present, (), None)
+        return Decision(token, (self._entry(1, Did.TOKEN_CREATED, token, by=by),), None)
+
+    def _entry(self, n: int, did: Did, token: Token, *, by: str, why: str = "") -> Entry:
+        facts = {"name": token.name, "role": token.role.value}
+        if token.scopes:
+            facts["scopes"] = " ".join(token.scopes)
+        return Entry(n=n, at=self._clock.now(), did=did, by=by, why=shortened(why), facts=facts)
+
+    def _newest(self, id_: str) -> tuple[Token | None, int | None]:
+        token, revision = self._tokens.get(id_, (None, 0))
+        return (None, None) if token is None else (token, revision)
+
+    def _keep(self, id_: str, token: Token | None, revision: int) -> None:
+        old, known = self._tokens.get(id_, (None, 0))
+        if revision <= known:
+            return
+        self._tokens[id_] = (token, revision)
+        if old is not None:
+            self._by_hash.pop(old.hash, None)
+        if token is not None:
+            self._by_hash[token.hash] = token
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Token).decode
+
+
+def _hash(secret: str) -> str:
+    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _id(secret: str) -> str:
+    """Return a public name that follows from the secret and does not give it away."""
+    return f"tk_{sha256(b'id ' + secret.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
