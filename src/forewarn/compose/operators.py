@@ -1,13 +1,22 @@
-"""The listener for operators that the settings name."""
+"""The listener for operators that the settings name, and its certificate."""
 
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from forewarn.guest.ports import CannotListen
-from forewarn.settings import Endpoint
+from forewarn.settings import Endpoint, TlsSettings
 
 OTHER_OPERATOR = "choose another one with --operator HOST:PORT (port 0: any free one)"
+
+
+class UnusableCertificate(Exception):
+    """The certificate or its key cannot be used."""
+
+    def __init__(self, tls: TlsSettings, why: str) -> None:
+        self.tls, self.why = tls, why
+        super().__init__(f"cannot serve with tls.certificate {tls.certificate} and tls.key {tls.key}: {why}")
 
 
 @contextmanager
@@ -24,7 +33,34 @@ def bound(endpoint: Endpoint) -> Iterator[socket.socket]:
         yield listener
 
 
-def url(listener: socket.socket, *, tls: bool = False) -> str:
+def url(listener: socket.socket, tls: ssl.SSLContext | None) -> str:
     """Return the URL at which the listener is found."""
     host, port = listener.getsockname()[:2]
-    return f"{'https' if tls else 'http'}://{Endpoint(host, port)}"
+    return f"{'http' if tls is None else 'https'}://{Endpoint(host, port)}"
+
+
+def tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
+    """Make what TLS needs, if there is a certificate."""
+    if settings.certificate is None or settings.key is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    load_certificate(context, settings)
+    return context
+
+
+def load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    """Have connections to come use the certificate as its file is now."""
+    try:
+        context.load_cert_chain(settings.certificate or "", settings.key, password=_no_password)
+    except ssl.SSLError as error:
+        raise UnusableCertificate(settings, f"they are no PEM files that belong together ({error.reason})") from error
+    except OSError as error:
+        raise UnusableCertificate(settings, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise UnusableCertificate(settings, str(error)) from error
+
+
+def _no_password() -> str:
+    """Nobody is there to be asked when a service starts."""
+    raise ValueError("the key has a password: a service needs one without")

@@ -14,13 +14,15 @@ from forewarn.compose import operators
 from forewarn.compose.filling import Talk, fill_if_empty
 from forewarn.compose.guests import serving_guests
 from forewarn.compose.platforms import Hosts, make_platform
+from forewarn.compose.policy import policy
+from forewarn.compose.reloading import Reload, Reloading, adopt_token
 from forewarn.compose.storing import opened_store
-from forewarn.core.conditions import Policy
 from forewarn.fleet.ledger import manual_start
 from forewarn.fleet.service import Fleet
 from forewarn.operator.app import operator_app
 from forewarn.operator.backstage import GuestUrl
 from forewarn.operator.server import serving
+from forewarn.platform.port import Platform
 from forewarn.settings import Settings
 from forewarn.store.port import Retention, Store
 
@@ -35,45 +37,60 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     link_local_interface: str | None
     guest_url: GuestUrl
     is_ephemeral: bool
+    reload: Reload
 
 
 @asynccontextmanager
 async def running_service(settings: Settings, *, environ: Mapping[str, str], talk: Talk) -> AsyncIterator[Running]:
     """Start the service; when the context ends, end it, in reverse order and with everything saved."""
     async with AsyncExitStack() as stack:
+        tls = operators.tls_context(settings.tls)
         directory, store = await stack.enter_async_context(opened_store(settings, environ))
         token = local.ensure_token(directory)
         if local.is_readable_by_others(directory / local.TOKEN_FILE):
             talk.say(f"Others can read {directory / local.TOKEN_FILE}: close it with chmod 600.")
         listener = stack.enter_context(operators.bound(settings.operator))
-        clock = await _clock(settings, store)
-        fleet = await stack.enter_async_context(_fleet(settings, store, clock, directory))
+        clock = await _clock(settings, store, talk)
+        hosts = Hosts()
+        platform = make_platform(settings, clock, hosts, directory)
+        fleet = await stack.enter_async_context(_fleet(settings, store, clock, platform, hosts))
+        await adopt_token(fleet, directory, by="first start")
         await fill_if_empty(fleet, settings, directory, talk)
         guests = await stack.enter_async_context(serving_guests(settings, fleet, talk))
-        app = operator_app(fleet, token=token, guests=guests)
-        await stack.enter_async_context(serving(app, listener))
+        await stack.enter_async_context(serving(operator_app(fleet, token=token, guests=guests), listener, tls))
+        reloading = Reloading(settings, fleet=fleet, platform=platform, guests=guests, tls=tls)
         running = Running(
             fleet=fleet,
             directory=directory,
-            operator_url=operators.url(listener),
+            operator_url=operators.url(listener, tls),
             link_local_url=guests.link_local_url,
             link_local_interface=", ".join(guests.networks.values()) or None,
             guest_url=guests.url,
             is_ephemeral=settings.ephemeral,
+            reload=reloading.take,
         )
         stack.enter_context(_known_as(running))
         yield running
 
 
-async def _clock(settings: Settings, store: Store) -> Clock:
+async def _clock(settings: Settings, store: Store, talk: Talk) -> Clock:
     system = SystemClock()
-    return ManualClock(await manual_start(store, now=system.now())) if settings.manual_time else system
+    now = system.now()
+    position = await manual_start(store, now=now)
+    if settings.manual_time:
+        return ManualClock(position)
+    if position > now:
+        talk.say(
+            f"These data were at {position:%Y-%m-%d %H:%M:%SZ} by a manual clock, ahead of the real time: what "
+            "was touched by then stands still until that time has come. Use --manual-time, or other data."
+        )
+    return system
 
 
 @asynccontextmanager
-async def _fleet(settings: Settings, store: Store, clock: Clock, directory: Path) -> AsyncIterator[Fleet]:
-    hosts = Hosts()
-    platform = make_platform(settings, clock, hosts, directory)
+async def _fleet(
+    settings: Settings, store: Store, clock: Clock, platform: Platform, hosts: Hosts
+) -> AsyncIterator[Fleet]:
     retention = Retention(age=settings.journal.age, rows=settings.journal.rows)
     async with Fleet.run(
         store=store, platform=platform, clock=clock, policy=policy(settings), retention=retention
@@ -82,18 +99,6 @@ async def _fleet(settings: Settings, store: Store, clock: Clock, directory: Path
             hosts.note(view)
         fleet.on_change(hosts.note)
         yield fleet
-
-
-def policy(settings: Settings) -> Policy:
-    """Return what the rules are told of the settings."""
-    said = settings.policy
-    return Policy(
-        announce=said.announce,
-        enforce_notice=said.enforce_notice,
-        idle_after=said.idle_after,
-        user_operations=said.user_operations,
-        speed=settings.speed,
-    )
 
 
 @contextmanager

@@ -65,7 +65,8 @@ class Desk:
         self.held = HeldRequests(fleet, counters, per_vm=limits.held_per_vm)
         self.enabling = Enabling(fleet, enable_delay)
         self.endpoint = Endpoint(fleet, self.held, self.enabling, unsupported_version_status=unsupported_version_status)
-        self.rate = sys.maxsize if limits.requests_per_second is None else limits.requests_per_second
+        self.rate = 0
+        self.limit_requests(limits.requests_per_second)
         self.patience = patience(limits)
         self.connections: set[Impatient] = set()
         self._listening = 0
@@ -78,6 +79,10 @@ class Desk:
     def is_full(self) -> bool:
         """Whether there are more connections than there may be."""
         return len(self.connections) > self._connection_limit
+
+    def limit_requests(self, per_second: int | None) -> None:
+        """Set how many requests a VM may make in a second."""
+        self.rate = sys.maxsize if per_second is None else per_second
 
     def note_listening(self, sockets: int) -> None:
         """Count sockets that have begun to listen, or, below zero, have ended: each leaves one connection less."""

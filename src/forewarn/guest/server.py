@@ -63,6 +63,10 @@ class GuestServer:
         """
         return await self._listen(ByAddress(self._replica, network), host, port, interface)
 
+    def limit_requests(self, per_second: int | None) -> None:
+        """Have another limit per VM from now on; None: as many as it likes."""
+        self._desk.limit_requests(per_second)
+
     def stop_listening(self, host: str, port: int) -> None:
         """Accept nobody there any more; who is connected stays so."""
         listener = self._listeners.pop((host, port))

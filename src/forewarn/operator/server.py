@@ -2,17 +2,22 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from litestar.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from forewarn.fleet.tasks import tasks_until_exit
 
 CONNECTIONS = 256
 GRACE = 5
 """How long, in seconds, answers under way may take when the service ends."""
+
+PATIENCE = 30.0
+"""How long, in seconds, a caller may take for the head of a request, and for each piece of its body."""
 
 
 class EndedByItself(Exception):
@@ -44,13 +49,62 @@ class _Server(uvicorn.Server):
         self.is_up.set()
 
 
+class Impatient(H11Protocol):
+    """A connection that is closed when its caller does not come to the end of a request.
+
+    Without it, as many callers as there may be connections could keep everybody else out by saying nothing.
+    """
+
+    _patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what comes; a head has to come in time as a whole, a body piece by piece."""
+        had_head = self._has_head
+        super().data_received(data)
+        if had_head or self._has_head:
+            self._stop_waiting()
+            if self._has_head and self.cycle.more_body:
+                self._wait()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request; uvicorn closes a connection on which none begins."""
+        super().on_response_complete()
+        if not self._has_head:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    @property
+    def _has_head(self) -> bool:
+        """Whether there is a request that has no complete answer yet."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _wait(self) -> None:
+        self._stop_waiting()
+        self._patience = self.loop.call_later(PATIENCE, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+
 @asynccontextmanager
-async def serving(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
+async def serving(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
     """Serve the application as long as the context lasts, then finish the answers that are under way."""
     config = uvicorn.Config(
         app,
         access_log=False,
-        http="h11",
+        http=Impatient,
         lifespan="off",
         limit_concurrency=CONNECTIONS,
         log_config=None,
@@ -59,6 +113,8 @@ async def serving(app: ASGIApp, listener: socket.socket) -> AsyncIterator[None]:
         timeout_graceful_shutdown=GRACE,
         ws="none",
     )
+    config.load()
+    config.ssl = tls
     server = _Server(config)
     async with tasks_until_exit() as tasks:
         task = tasks.create_task(server.serve_until_told([listener]), name="operator API")

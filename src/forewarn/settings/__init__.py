@@ -28,7 +28,7 @@ from forewarn.settings.keys import (
     variable,
 )
 from forewarn.settings.places import FILE_NAME, data_directory, settings_file, user_data_directory
-from forewarn.settings.reloading import LIVE, Changed, compare
+from forewarn.settings.reloading import Changed, compare, taken_over
 from forewarn.settings.resolving import Origin, Rank, Resolved, resolve
 from forewarn.settings.values import (
     DEMONSTRATION,
@@ -47,7 +47,6 @@ __all__ = [
     "EMULATOR",
     "FILE_NAME",
     "KEYS",
-    "LIVE",
     "NONE",
     "PRESETS",
     "PRODUCTION",
@@ -82,6 +81,7 @@ __all__ = [
     "flag",
     "resolve",
     "settings_file",
+    "taken_over",
     "user_data_directory",
     "values",
     "variable",

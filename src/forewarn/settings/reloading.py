@@ -2,12 +2,9 @@
 
 from typing import NamedTuple
 
-from forewarn.settings.keys import KEYS, Settings, values
+import msgspec
 
-LIVE = frozenset(
-    key for key in KEYS if key.startswith(("policy.", "command.", "tls.", "log.")) or key == "guest.requests_per_second"
-)
-"""The keys that a running service can take over."""
+from forewarn.settings.keys import Settings, values
 
 
 class Changed(NamedTuple):
@@ -19,9 +16,23 @@ class Changed(NamedTuple):
 
 def compare(running: Settings, read: Settings) -> Changed:
     """Tell what has changed since the service was started or last read its settings."""
-    before = dict(values(running))
-    changed = [key for key, value in values(read) if value != before[key]]
+    before, after, taken = (dict(values(each)) for each in (running, read, taken_over(running, read)))
+    changed = [key for key in after if after[key] != before[key]]
     return Changed(
-        live=tuple(key for key in changed if key in LIVE),
-        after_restart=tuple(key for key in changed if key not in LIVE),
+        live=tuple(key for key in changed if taken[key] == after[key]),
+        after_restart=tuple(key for key in changed if taken[key] != after[key]),
+    )
+
+
+def taken_over(running: Settings, read: Settings) -> Settings:
+    """Return the settings that a running service goes on with: what it can take over of those that were read."""
+    has_tls = (running.tls.certificate is not None, read.tls.certificate is not None)
+    return msgspec.structs.replace(
+        running,
+        guest=msgspec.structs.replace(running.guest, requests_per_second=read.guest.requests_per_second),
+        policy=read.policy,
+        command=read.command,
+        # Whether operators are served with TLS is a matter of their listener, which stays.
+        tls=read.tls if all(has_tls) else running.tls,
+        log=read.log,
     )
