@@ -1,1 +1,91 @@
-"""The library for software inside a virtual machine, on Azure too."""
+"""The library for software inside a virtual machine, on Azure too.
+
+from forewarn.client import ScheduledEvents
+
+with ScheduledEvents() as se:
+    for change in se.watch(mine=True):
+        ...
+"""
+
+from typing import TYPE_CHECKING
+
+from forewarn.client.blocking import ScheduledEvents
+from forewarn.client.changes import Appeared, Change, Changed, Ending, Gone, Started
+from forewarn.client.document import Document, Event, Status
+from forewarn.client.errors import (
+    ClientError,
+    Closed,
+    NoName,
+    NotAllowed,
+    NotAnEndpoint,
+    NotAnEvent,
+    NotUnderstood,
+    NoVersion,
+    Refused,
+    TooSlow,
+    Unavailable,
+    Unreachable,
+)
+from forewarn.client.interruption import Interruption
+from forewarn.client.leading import deputy, is_deputy, is_leader, leader
+from forewarn.core.event import EventType, Source
+
+if TYPE_CHECKING:
+    from forewarn.client.awaiting import AsyncInterruption, AsyncScheduledEvents
+    from forewarn.client.discovery import NotDiscovered, discover_endpoint
+
+__all__ = [
+    "Appeared",
+    "AsyncInterruption",
+    "AsyncScheduledEvents",
+    "Change",
+    "Changed",
+    "ClientError",
+    "Closed",
+    "Document",
+    "Ending",
+    "Event",
+    "EventType",
+    "Gone",
+    "Interruption",
+    "NoName",
+    "NoVersion",
+    "NotAllowed",
+    "NotAnEndpoint",
+    "NotAnEvent",
+    "NotDiscovered",
+    "NotUnderstood",
+    "Refused",
+    "ScheduledEvents",
+    "Source",
+    "Started",
+    "Status",
+    "TooSlow",
+    "Unavailable",
+    "Unreachable",
+    "deputy",
+    "discover_endpoint",
+    "is_deputy",
+    "is_leader",
+    "leader",
+]
+
+# What needs asyncio, or is needed by few, is imported when it is asked for.
+_LATER = {
+    "AsyncInterruption": "forewarn.client.awaiting",
+    "AsyncScheduledEvents": "forewarn.client.awaiting",
+    "NotDiscovered": "forewarn.client.discovery",
+    "discover_endpoint": "forewarn.client.discovery",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

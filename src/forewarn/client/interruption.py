@@ -1,0 +1,72 @@
+"""The sign that this VM is going to be interrupted, as simple programs want it."""
+
+import threading
+from collections.abc import Callable, Collection, Iterable
+from datetime import UTC, datetime, timedelta
+
+from forewarn.client.changes import Change, Gone
+from forewarn.client.document import Event, key
+
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+def system_time() -> datetime:
+    """Return the time of day, as this VM's clock has it."""
+    return datetime.now(UTC)
+
+
+class Outlook:
+    """The events that are going to interrupt this VM, the most urgent first."""
+
+    def __init__(self, types: Collection[str], now: Callable[[], datetime]) -> None:
+        self._types, self._now = types, now
+        self._open: dict[str, Event] = {}
+        self._event: Event | None = None
+
+    @property
+    def event(self) -> Event | None:
+        """The event that leaves the least time, as it was last seen; None as long as there was none."""
+        return self._event
+
+    def time_left(self) -> timedelta | None:
+        """Return how much time there is to prepare; None if nothing is announced, or if nobody knows."""
+        return None if self._event is None else self._event.time_left(self._now())
+
+    def _take(self, change: Change) -> None:
+        event = change.event
+        if isinstance(change, Gone) or not self._counts(event):
+            self._open.pop(key(event), None)
+        else:
+            self._open[key(event)] = event
+        self._event = min(self._open.values(), key=_urgency, default=self._event)
+
+    def _counts(self, event: Event) -> bool:
+        return event.interrupts and (not self._types or event.type in self._types)
+
+
+class Interruption(Outlook):
+    """Like a `threading.Event` that the service sets. It stays set, even if the event is withdrawn."""
+
+    def __init__(self, types: Collection[str], now: Callable[[], datetime]) -> None:
+        super().__init__(types, now)
+        self._announced = threading.Event()
+
+    def is_set(self) -> bool:
+        """Tell whether an interruption is announced."""
+        return self._announced.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until an interruption is announced, or so many seconds; tell whether it is."""
+        return self._announced.wait(timeout)
+
+    def follow(self, changes: Iterable[Change]) -> None:
+        """Take what the service says until there is no more."""
+        for change in changes:
+            self._take(change)
+            if self.event is not None:
+                self._announced.set()
+
+
+def _urgency(event: Event) -> tuple[bool, datetime]:
+    """Order by what is left: nothing once started; and who does not know when it starts had better hurry."""
+    return not event.is_started, event.not_before or LONG_AGO
