@@ -152,7 +152,7 @@ def _kinds() -> str:
 
 
 def _usual_placement_group(home: Home) -> str | None:
-    return _derived_id("placement-group", home.scope) if home.kind is ScopeKind.PLACEMENT_GROUP else None
+    return derived_id("placement-group", home.scope) if home.kind is ScopeKind.PLACEMENT_GROUP else None
 
 
 def _auto_approve(written: Written) -> tuple[EventType, ...]:
@@ -290,7 +290,7 @@ def _vm(entry: Entry, home: Home, n: int, *, position: int) -> Vm:
     addresses = (_later(entry.first_address, n),) if entry.first_address else entry.addresses
     return Vm(
         name=name,
-        vm_id=entry.vm_id or _derived_id("vm", home.scope, name),
+        vm_id=entry.vm_id or derived_id("vm", home.scope, name),
         role_instance=entry.role_instance,
         update_domain=position % home.update_domains if entry.update_domain is None else entry.update_domain,
         fault_domain=position % home.fault_domains if entry.fault_domain is None else entry.fault_domain,
@@ -340,9 +340,10 @@ def _later(first: Address, n: int) -> Address:
 def _guid(written: Written) -> str:
     text = written.text()
     if not is_guid(text):
-        raise written.wrong(f'"{text}" is not allowed: use a GUID such as "{_derived_id("example")}"')
+        raise written.wrong(f'"{text}" is not allowed: use a GUID such as "{derived_id("example")}"')
     return text
 
 
-def _derived_id(*names: str) -> str:
+def derived_id(*names: str) -> str:
+    """Return the id of what bears these names, for where none was given."""
     return str(uuid5(IDS, "/".join(names)))
