@@ -4,11 +4,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-CLIENT_PORT = 68
-SERVER_PORT = 67
-LONGEST_PACKET = 4096
-"""How much of a datagram is read. A server that was not told otherwise sends at most 576 bytes."""
-
 _REQUEST, _REPLY = 1, 2
 _ETHERNET = 1
 _MAC_LENGTH = 6

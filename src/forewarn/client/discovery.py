@@ -1,0 +1,190 @@
+"""Finding the endpoint: at the usual address, else where DHCP says that it is. For VMs outside a virtual network.
+
+NotDiscovered
+├── NothingToAskBy      no network interface is up, or not the one that was named
+├── MayNotAsk           the system does not let this program ask as a DHCP client
+├── NoOffer             no DHCP server has answered
+├── NoEndpointOffered   DHCP servers have answered, but none says where the endpoint is
+└── WrongEndpoint       DHCP says where the endpoint is, but nothing there tells of events
+"""
+
+import errno
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from forewarn.client.blocking import ScheduledEvents
+from forewarn.client.broadcast import CLIENT_PORT, Broadcast, Interface, interfaces_that_are_up
+from forewarn.client.dhcp import Offer
+from forewarn.client.document import Document
+from forewarn.client.endpoint import LINK_LOCAL, Endpoint, read_endpoint
+from forewarn.client.errors import ClientError
+from forewarn.client.transport import CONNECT_WITHIN
+
+USUAL_ENDPOINT = f"http://{LINK_LOCAL}"
+
+PAUSES = (0.0, 10.0, 30.0, 60.0, 60.0)
+"""How many seconds pass before each time that DHCP is asked."""
+RECEIVE_LIMIT = 10.0
+"""For how many seconds offers are awaited each time."""
+LOOKS, BETWEEN_LOOKS = 24, 5.0
+"""How often, and with how many seconds between, a service is asked that is there but not ready: for two minutes."""
+NOT_READY = Document()
+
+
+class NotDiscovered(ClientError):
+    """The endpoint was not found."""
+
+    advice = "if you know where it is, set FOREWARN_ENDPOINT to its URL"
+
+
+class NothingToAskBy(NotDiscovered):
+    """No network interface is up, or not the one that was named."""
+
+    advice = "see with `ip link` which ones this machine has, and name one that is up"
+
+    def __init__(self, interfaces: Sequence[str]) -> None:
+        self.interfaces = tuple(interfaces)
+        named = f" {' or '.join(interfaces)}" if interfaces else ""
+        super().__init__(f"there is no network interface{named} that is up, so DHCP cannot be asked")
+
+
+class MayNotAsk(NotDiscovered):
+    """The system does not let this program ask as a DHCP client."""
+
+    advice = (
+        "run this once as root, or with the capability CAP_NET_BIND_SERVICE, and set FOREWARN_ENDPOINT to what it says"
+    )
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+        super().__init__(f"cannot ask DHCP from port {CLIENT_PORT}: {why}")
+
+
+class NoOffer(NotDiscovered):
+    """No DHCP server has answered."""
+
+    def __init__(self, interfaces: Sequence[str]) -> None:
+        self.interfaces = tuple(interfaces)
+        super().__init__(f"nobody answers at {USUAL_ENDPOINT}, and no DHCP server on {', '.join(interfaces)}")
+
+
+class NoEndpointOffered(NotDiscovered):
+    """DHCP servers have answered, but none says where the endpoint is."""
+
+    advice = "this network has no Scheduled Events; or, if you know better, set FOREWARN_ENDPOINT to the endpoint's URL"
+
+    def __init__(self, servers: Sequence[str]) -> None:
+        self.servers = tuple(servers)
+        which = ", ".join(servers) or "that answers"
+        super().__init__(f"nobody answers at {USUAL_ENDPOINT}, and the DHCP server {which} has no option 245 for us")
+
+
+class WrongEndpoint(NotDiscovered):
+    """DHCP says where the endpoint is, but nothing there tells of events."""
+
+    advice = "check that the service runs, and that this VM is one that it serves"
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self.urls = tuple(urls)
+        super().__init__(f"DHCP says that the endpoint is {' or '.join(urls)}, but nothing there tells of events")
+
+
+def discover_endpoint(*interfaces: str) -> str:
+    """Return the URL of the endpoint, as `ScheduledEvents` takes it.
+
+    The usual address comes first; if nobody takes the call there within 5 s, or if it has no events, DHCP is asked: on
+    the interfaces that are named, else on all that are up, and up to five times, at once, then after 10, 30, 60 and
+    60 s, with 10 s for offers each time. The first address in an option 245 that has events is the endpoint. It ends
+    early when servers answer and none of them knows: they would say the same again.
+
+    Asking DHCP needs root or CAP_NET_BIND_SERVICE on Linux. It takes no lease and changes no address. In a coroutine,
+    call `await asyncio.to_thread(discover_endpoint)`.
+
+    Raises NotDiscovered: NothingToAskBy, MayNotAsk, NoOffer, NoEndpointOffered or WrongEndpoint.
+    """
+    if has_events(USUAL_ENDPOINT):
+        return USUAL_ENDPOINT
+    chosen = _chosen(interfaces)
+    with _broadcast(chosen) as broadcast:
+        return search(broadcast.ask, chosen, is_right=has_events, pause=time.sleep)
+
+
+def _chosen(names: Sequence[str]) -> tuple[Interface, ...]:
+    chosen = tuple(each for each in interfaces_that_are_up() if not names or each.name in names)
+    if not chosen:
+        raise NothingToAskBy(names)
+    return chosen
+
+
+def _broadcast(interfaces: Iterable[Interface]) -> Broadcast:
+    try:
+        return Broadcast(interfaces)
+    except OSError as error:
+        raise MayNotAsk(_reason(error)) from error
+
+
+def _reason(error: OSError) -> str:
+    match error.errno:
+        case errno.EACCES | errno.EPERM:
+            return "the system does not allow it"
+        case errno.EADDRINUSE:
+            return "another program has the port for itself (`ss -ulpn` shows which)"
+        case _:
+            return error.strerror or str(error)
+
+
+def search(
+    ask: Callable[[float], Iterable[Offer]],
+    interfaces: Sequence[Interface],
+    *,
+    is_right: Callable[[str], bool],
+    pause: Callable[[float], None],
+) -> str:
+    """Ask for offers again and again, until one has the endpoint or it is clear that none will."""
+    for seconds in PAUSES:
+        pause(seconds)
+        offers: list[Offer] = []
+        for offer in ask(RECEIVE_LIMIT):
+            if offer.endpoint is not None and is_right(_url(offer.endpoint)):
+                return _url(offer.endpoint)
+            offers.append(offer)
+        if offers:
+            raise _without_endpoint(offers)
+    raise NoOffer([str(interface) for interface in interfaces])
+
+
+def _without_endpoint(offers: Sequence[Offer]) -> NotDiscovered:
+    if wrong := sorted({_url(offer.endpoint) for offer in offers if offer.endpoint is not None}):
+        return WrongEndpoint(wrong)
+    return NoEndpointOffered(sorted({offer.server for offer in offers if offer.server is not None}))
+
+
+def _url(address: str) -> str:
+    return f"http://{address}"
+
+
+def has_events(url: str, pause: Callable[[float], None] = time.sleep) -> bool:
+    """Tell whether a document of events is there: now, or within two minutes where the service has to get ready first.
+
+    An address that can be reached is asked as patiently as `ScheduledEvents.get` asks.
+    """
+    if not _is_reached(read_endpoint(url)):
+        return False
+    try:
+        with ScheduledEvents(url) as service:
+            for _ in range(LOOKS):
+                if service.get() != NOT_READY:
+                    return True
+                pause(BETWEEN_LOOKS)
+    except ClientError:
+        return False
+    return False
+
+
+def _is_reached(endpoint: Endpoint) -> bool:
+    try:
+        socket.create_connection(endpoint, CONNECT_WITHIN).close()
+    except OSError:
+        return False
+    return True

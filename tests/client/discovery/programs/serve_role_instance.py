@@ -1,0 +1,23 @@
+"""Serves the VM of a fleet file at the address and port that are given, as on a host outside a virtual network."""
+
+import sys
+from pathlib import Path
+
+from forewarn.cli.output import Output
+from forewarn.cli.starting import run
+from forewarn.settings import EMULATOR, Endpoint, Settings
+
+
+def main(fleet: str, address: str, port: str) -> None:
+    """Run the service until Ctrl-C. The command `forewarn up` would serve nobody but this machine."""
+    settings = Settings(
+        ephemeral=True,
+        fleet=Path(fleet),
+        listen=Endpoint(address, int(port)),
+        operator=Endpoint("127.0.0.1", 0),
+        policy=EMULATOR.settings.policy,
+    )
+    run(settings, Output.JSON)
+
+
+main(*sys.argv[1:])
