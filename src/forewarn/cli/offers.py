@@ -23,10 +23,13 @@ class Offer(NamedTuple):
 CHAPTERS: Mapping[str, Sequence[Offer]] = {
     "The service": (
         Offer("up", "up:up", "Start the emulator: the whole service in one process, until Ctrl-C."),
+        Offer("serve", "serve:serve", "Run the service for real VMs, as forewarn.toml says."),
+        Offer("config", "config:config", "Show the settings that hold, and where each came from."),
         Offer("clock", "clock:app", "See the service's time, and move a manual clock."),
     ),
     "The fleet": (Offer("vm", "vm:app", "See the VMs, and where each finds its endpoint."),),
     "Maintenance": (Offer("event", "event:app", "Announce maintenance, and see what is open and what it waits for."),),
+    "Inside a VM": (Offer("guest", "guest:app", "See what is going to happen to this VM, and let it happen."),),
 }
 
 
@@ -57,8 +60,9 @@ class Offers(TyperGroup):
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # likewise
         """Find the command that was typed; for one that does not exist, the nearest is named."""
-        self.commands = {offer.name: self.made.get(offer.name) for offer in _all()}
-        return super().resolve_command(ctx, args)  # type: ignore[arg-type]  # likewise
+        names: dict[str, Any] = {offer.name: self.made.get(offer.name) for offer in _all()}
+        self.commands = names
+        return super().resolve_command(ctx, args)
 
 
 def _all() -> list[Offer]:

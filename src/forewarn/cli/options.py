@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from forewarn.cli.output import Output
-from forewarn.settings import variable
+from forewarn.settings import KEYS, variable
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -31,6 +31,15 @@ TokenFile = Annotated[
     Path | None,
     typer.Option("--token-file", envvar="FOREWARN_TOKEN_FILE", metavar="FILE", help="A file with the token for --url."),
 ]
+Ca = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        envvar="FOREWARN_CA",
+        metavar="FILE",
+        help="Trust the certificates in this file, for a service whose own is from no public authority.",
+    ),
+]
 Data = Annotated[
     str | None,
     typer.Option(
@@ -44,6 +53,11 @@ Shown = Annotated[
     Output,
     typer.Option("--output", "-o", envvar="FOREWARN_OUTPUT", metavar="table|json", help="How results are shown."),
 ]
+Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="What the journal says about the reason.")]
+Key = Annotated[
+    str | None, typer.Option("--key", metavar="KEY", help="Saying it again with the same key does nothing twice.")
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Follow it to its end. Ctrl-C stops watching, not the event.")]
 
 
 class PlainUsage(TyperCommand):
@@ -65,6 +79,20 @@ def one_of(choices: type[E], said: str) -> E:
     raise typer.BadParameter(f"{said} is not among {', '.join(most)} and {last}.{meant}")
 
 
+def word(choices: type[E]) -> Callable[[str], E]:
+    """Return the reader of a word out of these."""
+
+    def read(said: str) -> E:
+        return one_of(choices, said)
+
+    return read
+
+
+def words(choices: type[E]) -> Callable[[], list[str]]:
+    """Return what offers these words to the shell."""
+    return lambda: [choice.value for choice in choices]
+
+
 def option(name: str, annotation: Any, default: object = None) -> Parameter:
     """Declare an option."""
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
@@ -82,3 +110,9 @@ def with_options(command: Callable[..., None], options: Iterable[Parameter]) -> 
     command.__signature__ = made  # type: ignore[attr-defined]  # functions do have it, and Typer looks there first
     command.__annotations__ = {name: parameter.annotation for name, parameter in made.parameters.items()}
     return command
+
+
+def given_settings(ctx: typer.Context) -> dict[str, object]:
+    """Return the settings that were typed as flags; those in the environment are found there."""
+    sources = {name: ctx.get_parameter_source(name) for name in ctx.params if name in KEYS}
+    return {name: ctx.params[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"}

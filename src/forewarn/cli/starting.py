@@ -2,11 +2,9 @@
 
 import asyncio
 import gc
-import logging
 import os
 import resource
 import signal
-import sys
 from typing import Self
 
 import uvloop
@@ -14,10 +12,11 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
 from forewarn.api.errors import ApiError
+from forewarn.cli import logs
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.output import Output, say
 from forewarn.cli.welcome import show_welcome
-from forewarn.compose import AlreadyRuns, NotADirectory, running_service
+from forewarn.compose import AlreadyRuns, NotADirectory, UnusableCertificate, running_service
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.guest.link_local import LinkLocalError
@@ -39,6 +38,7 @@ CANNOT_START = (
     OSError,
     StoreError,
     TooFewFiles,
+    UnusableCertificate,
 )
 """What can keep a service with good settings from starting."""
 
@@ -48,8 +48,8 @@ WORTH_A_BAR = 100
 
 def run(settings: Settings, output: Output) -> None:
     """Run the service until it is told to end."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    _raise_file_limit()
+    logs.set_up(settings.log)
+    raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(_serve(settings, output))
@@ -135,7 +135,7 @@ def exempt_from_collection() -> None:
     gc.freeze()
 
 
-def _raise_file_limit() -> None:
+def raise_file_limit() -> None:
     """Ask for as many open files as the system allows: every VM has a listener, and every guest a connection."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -87,7 +87,7 @@ class Takes(NamedTuple):
 def written(value: object) -> str | int | float | bool | list[str]:
     """Write a value as a settings file would."""
     match value:
-        case None:
+        case None | ():
             return NONE
         case bool() | int() | float():
             return value

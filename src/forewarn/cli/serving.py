@@ -1,0 +1,137 @@
+"""Running the service for others: logs, signals, and whoever supervises it. Needs the extra `[server]`."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+
+import typer
+import uvloop
+
+from forewarn.cli import logs
+from forewarn.cli.exits import Exit
+from forewarn.cli.starting import CANNOT_START, exempt_from_collection, raise_file_limit
+from forewarn.cli.supervisor import Supervisor
+from forewarn.compose import Running, UnusableCertificate, running_service
+from forewarn.fleet.tasks import tasks_until_exit
+from forewarn.settings import PlatformName, Settings, SettingsError
+
+log = logging.getLogger("forewarn.service")
+
+WELL = timedelta(seconds=10)
+"""For how long the clockwork may let something wait that is due before it counts as stuck."""
+
+FILLING_STEPS = 10
+"""Into how many parts the news of a large fleet file is divided."""
+
+READY = "READY=1"
+
+
+def run(settings: Settings, read_again: Callable[[], Settings]) -> None:
+    """Run the service until it is told to end; SIGHUP has it read its settings again."""
+    logs.set_up(settings.log)
+    raise_file_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(_Service(settings, read_again).serve())
+        except CANNOT_START as error:
+            log.critical("cannot start: %s", error)
+            raise typer.Exit(Exit.REFUSED) from error
+
+
+class _Service:
+    """A service under supervision."""
+
+    def __init__(self, settings: Settings, read_again: Callable[[], Settings]) -> None:
+        self._settings = settings
+        self._read_again = read_again
+        self._supervisor = Supervisor(os.environ)
+        self._woken = asyncio.Event()
+        self._is_started = self._is_ending = False
+
+    async def serve(self) -> None:
+        """Serve until a signal says that it is enough, even while it starts."""
+        self._listen_to_signals()
+        try:
+            async with running_service(self._settings, environ=os.environ, talk=_LogTalk()) as running:
+                self._is_started = True
+                exempt_from_collection()
+                self._say_ready(running)
+                async with tasks_until_exit() as tasks:
+                    tasks.create_task(self._supervisor.watch(lambda: running.fleet.overdue < WELL), name="watchdog")
+                    await self._reload_until_end(running)
+                log.info("ending")
+                self._supervisor.tell("STOPPING=1")
+        except asyncio.CancelledError:
+            if not self._is_ending:
+                raise
+        log.info("ended")
+
+    def _listen_to_signals(self) -> None:
+        loop, main = asyncio.get_running_loop(), asyncio.current_task()
+
+        def end() -> None:
+            self._is_ending = True
+            self._woken.set()
+            if not self._is_started and main is not None:
+                main.cancel()
+
+        loop.add_signal_handler(signal.SIGTERM, end)
+        loop.add_signal_handler(signal.SIGINT, end)
+        loop.add_signal_handler(signal.SIGHUP, self._woken.set)
+
+    async def _reload_until_end(self, running: Running) -> None:
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            if self._is_ending:
+                return
+            self._supervisor.reloading()
+            await self._reload(running)
+            self._supervisor.tell(READY)
+
+    def _say_ready(self, running: Running) -> None:
+        if self._settings.platform is PlatformName.SIMULATED:
+            log.warning("maintenance is announced and only simulated: nothing happens to any VM")
+        facts = {
+            "pid": os.getpid(),
+            "operator_url": running.operator_url,
+            "link_local_url": running.link_local_url,
+            "data": str(running.directory),
+            "vms": running.fleet.replica.vms,
+        }
+        log.info("ready", extra=facts)
+        self._supervisor.tell(READY, f"STATUS=Serves {running.fleet.replica.vms} VMs.")
+
+    async def _reload(self, running: Running) -> None:
+        """Take over what can be; settings that are wrong change nothing, and the service goes on as it was."""
+        try:
+            read = await asyncio.to_thread(self._read_again)
+            changed = await running.reload(read)
+        except (SettingsError, UnusableCertificate) as error:
+            log.error("settings are not taken over: %s", error)  # noqa: TRY400 - the sentence says it all
+            return
+        logs.set_up(read.log)
+        log.info("settings are taken over", extra={"changed": changed.live})
+        if changed.after_restart:
+            log.warning("these settings need a restart: %s", ", ".join(changed.after_restart))
+
+
+class _LogTalk:
+    """Logs what is said while the service starts."""
+
+    def __init__(self) -> None:
+        self._step = 0
+
+    def say(self, sentence: str) -> None:
+        """Say something that the user should know."""
+        log.warning(sentence)
+
+    def filling(self, done: int, total: int) -> None:
+        """Tell now and then how many scopes of the fleet file are saved."""
+        step = done * FILLING_STEPS // total
+        if step > self._step:
+            self._step = step
+            log.info("filling the fleet", extra={"done": done, "total": total})
