@@ -72,12 +72,15 @@ class Inventory:
         scope: str,
         *,
         by: str,
-        traits: Traits | None = None,
+        traits: Callable[[Traits], Traits] | None = None,
         approval: ApprovalRule | None = None,
         auto_approve: tuple[EventType, ...] | None = None,
         once: Once | None = None,
     ) -> None:
-        """Change what a scope gives to its VMs or asks of them; what is left out stays."""
+        """Change what a scope gives to its VMs or asks of them; what is left out stays.
+
+        `traits` makes the new ones of the newest, and must not do anything else.
+        """
         await self._answers.apply(
             scope,
             lambda value: rules.change_scope(
@@ -85,7 +88,7 @@ class Inventory:
                 self._conditions(),
                 by=by,
                 now=self._clock.now(),
-                traits=traits,
+                traits=None if traits is None else traits(value.traits),
                 approval=approval,
                 auto_approve=auto_approve,
             ),
@@ -150,6 +153,13 @@ class Inventory:
             ),
             once,
         )
+
+    async def was_asked(self, once: Once | None) -> bool:
+        """Tell whether the request was answered before, wherever that was: what it names may be gone since."""
+        home = self._answers.home(once)
+        if home is not None:
+            return self._was_answered(home.id, once)
+        return await self._answers.began_or_ended(None, once)
 
     async def _is_done(self, scope: str, once: Once | None) -> bool:
         """Tell whether the request has begun or ended a life of the scope: another life is none of its business."""
