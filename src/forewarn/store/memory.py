@@ -1,10 +1,11 @@
 """A store that forgets everything when the process ends: for tests, and for a service that is asked to keep nothing."""
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from itertools import islice
 from operator import attrgetter
 
 from forewarn.core.journal import Entry
@@ -12,6 +13,7 @@ from forewarn.store.port import (
     PRUNE_BATCH,
     Conflict,
     Deleted,
+    Extent,
     JournalQuery,
     JournalRow,
     Key,
@@ -32,6 +34,7 @@ class MemoryStore:
         self._rows: list[JournalRow] = []
         self._revision = 0
         self._position = 0
+        self._pruned = 0
         self._watchers = Watchers()
         self._closed = False
 
@@ -58,16 +61,20 @@ class MemoryStore:
             yield watcher
 
     async def journal(self, query: JournalQuery) -> list[JournalRow]:
-        """Return journal rows in order of position, at most `query.limit`."""
+        """Return journal rows in order of position, or the newest first, at most `query.limit`."""
         await self._turn()
         first = bisect_right(self._rows, query.after, key=attrgetter("position"))
-        rows: list[JournalRow] = []
-        for row in self._rows[first:]:
-            if _matches(row, query):
-                rows.append(row)
-                if len(rows) == query.limit:
-                    break
-        return rows
+        last = len(self._rows)
+        if query.before is not None:
+            last = bisect_left(self._rows, query.before, key=attrgetter("position"))
+        rows = self._rows[first:last]
+        matching = (row for row in (reversed(rows) if query.newest_first else rows) if _matches(row, query))
+        return list(islice(matching, query.limit))
+
+    async def extent(self) -> Extent:
+        """Return how far the journal reaches."""
+        await self._turn()
+        return Extent(self._pruned, self._position)
 
     async def prune(self, retention: Retention, *, now: datetime) -> int:
         """Remove one small batch of journal rows beyond the retention; return how many."""
@@ -77,7 +84,12 @@ class MemoryStore:
         surplus = 0 if retention.rows is None else max(0, len(kept) - retention.rows)
         batch = set((expired + kept[:surplus])[:PRUNE_BATCH])
         self._rows = [row for row in self._rows if row.position not in batch]
+        self._pruned = max(batch | {self._pruned})
         return len(batch)
+
+    async def check(self) -> None:
+        """Do nothing: there is always room."""
+        await self._turn()
 
     async def aclose(self) -> None:
         """Refuse everything from now on. A second call does nothing."""
@@ -111,9 +123,18 @@ class MemoryStore:
 def _matches(row: JournalRow, query: JournalQuery) -> bool:
     return (
         (query.key is None or row.key == query.key)
+        and (query.event is None or row.entry.event == query.event)
+        and (query.vm is None or _concerns(row, query.vm))
+        and (not query.dids or row.entry.did in query.dids)
+        and (query.by is None or row.entry.by == query.by)
         and (query.since is None or row.entry.at >= query.since)
         and (query.until is None or row.entry.at < query.until)
     )
+
+
+def _concerns(row: JournalRow, vm: str) -> bool:
+    names = row.entry.vms
+    return not names or vm.casefold() in (name.casefold() for name in names)
 
 
 def _is_expired(row: JournalRow, retention: Retention, now: datetime) -> bool:

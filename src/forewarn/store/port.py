@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from forewarn.core.journal import Entry
+from forewarn.core.journal import Did, Entry
 from forewarn.core.limits import RECORD_BYTES
 
 PRUNE_BATCH = 500
@@ -78,20 +78,46 @@ class JournalRow(msgspec.Struct, frozen=True):
 
 
 class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rows to give, in order of position. `since` is included, `until` is not."""
+    """Which rows to give, in order of position: those that every given field allows.
+
+    `event` is compared as it is written. `vm` needs `key`, and means what concerns this VM: rows that name it, in any
+    case, and rows of that record which name no VM, because they hold for all. An empty `dids` allows every kind.
+    `since` is included, `until` is not; neither are `after` and `before`, which are positions: the last row of one
+    page is where the next one goes on, with `after`, or with `before` where the newest come first.
+    """
 
     key: Key | None = None
+    event: str | None = None
+    vm: str | None = None
+    dids: tuple[Did, ...] = ()
+    by: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     after: int = 0
+    before: int | None = None
+    newest_first: bool = False
     limit: int = 1_000
 
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= 10_000:
             raise ValueError(f"limit must be 1 to 10000, not {self.limit}")
+        if self.vm is not None and self.key is None:
+            raise ValueError(f"VM {self.vm} needs the key of its record: names are unique within one only")
         for moment in (self.since, self.until):
             if moment is not None and moment.utcoffset() is None:
                 raise ValueError(f"a time range needs times with a time zone, not {moment.isoformat()}")
+        for position in (self.after, self.before or 0):
+            if not 0 <= position < 1 << 63:
+                raise ValueError(f"{position} cannot be a position")
+
+
+class Extent(NamedTuple):
+    """How far the journal reaches. Every row after `pruned` is there; what is not after it may be gone."""
+
+    pruned: int
+    """The highest position that was ever removed; 0 where none was."""
+    last: int
+    """The highest position that was ever given; 0 where none was."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,11 +250,23 @@ class Store(Protocol):
         ...
 
     async def journal(self, query: JournalQuery) -> list[JournalRow]:
-        """Return journal rows in order of position, at most `query.limit`."""
+        """Return journal rows in order of position, or the newest first, at most `query.limit`.
+
+        Positions count up by one with every row that is saved, in the order of saving, and are never reused.
+        Where all rows up to a position can be read, none of them will appear later.
+        """
+        ...
+
+    async def extent(self) -> Extent:
+        """Return how far the journal reaches."""
         ...
 
     async def prune(self, retention: Retention, *, now: datetime) -> int:
         """Remove one small batch of journal rows beyond the retention; return how many. Zero: nothing is left to do."""
+        ...
+
+    async def check(self) -> None:
+        """Write something that changes nothing, durably; raise what a save would raise where that is not possible."""
         ...
 
     async def aclose(self) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from forewarn.core.journal import Entry
 from forewarn.store.database import errors_named, open_for_reading
-from forewarn.store.port import JournalQuery, JournalRow, Key, Kind, Record, StoreDamaged
+from forewarn.store.port import Extent, JournalQuery, JournalRow, Key, Kind, Record, StoreDamaged
 from forewarn.store.schema import microseconds
 from forewarn.store.watching import Page
 
@@ -51,13 +51,18 @@ class Reader:
         return Page(records, as_of, next=None)
 
     def journal(self, query: JournalQuery) -> list[JournalRow]:
-        """Return journal rows in order of position, at most `query.limit`."""
+        """Return journal rows in order of position, or the newest first, at most `query.limit`."""
         statement, parameters = _journal_statement(query)
         with self._errors_named():
             return [
                 JournalRow(position, Key(Kind(kind), record_id), _decode_entry(entry))
                 for position, kind, record_id, entry in self._connection.execute(statement, parameters)
             ]
+
+    def extent(self, _: None) -> Extent:
+        """Return how far the journal reaches."""
+        with self._errors_named():
+            return Extent(*self._connection.execute("SELECT pruned, position FROM counters").fetchone())
 
     def close(self) -> None:
         """Close the connection."""
@@ -83,21 +88,57 @@ class Reader:
 
 def _journal_statement(query: JournalQuery) -> tuple[str, list[str | int]]:
     """Choose the rows by the index that fits, then fetch them: without statistics SQLite might read the whole table."""
-    conditions: dict[str, str | int] = {"position > ?": query.after}
-    index = "NOT INDEXED"
-    if query.since is not None:
-        conditions["at >= ?"] = microseconds(query.since)
-        index = "INDEXED BY journal_by_time"
-    if query.until is not None:
-        conditions["at < ?"] = microseconds(query.until)
-        index = "INDEXED BY journal_by_time"
-    if query.key is not None:
-        conditions |= {"kind = ?": query.key.kind.value, "id = ?": query.key.id}
-        index = "INDEXED BY journal_by_record"
-    where = " AND ".join(conditions)
+    conditions = list(_conditions(query))
+    where = " AND ".join(condition for condition, _ in conditions)
+    order = "DESC" if query.newest_first else "ASC"
     statement = f"""
         SELECT position, kind, id, entry FROM journal WHERE position IN (
-            SELECT position FROM journal {index} WHERE {where} ORDER BY position LIMIT ?
-        ) ORDER BY position
-    """  # noqa: S608 - made of the constants above; what the caller gives is bound
-    return statement, [*conditions.values(), query.limit]
+            SELECT line.position FROM {_lines(query)} WHERE {where} ORDER BY line.position {order} LIMIT ?
+        ) ORDER BY position {order}
+    """  # noqa: S608 - made of the constants in here; what the caller gives is bound
+    return statement, [*(value for _, values in conditions for value in values), query.limit]
+
+
+def _lines(query: JournalQuery) -> str:
+    """Say where lines are looked for: by what fewer of them have in common."""
+    if query.event is not None:
+        return "journal AS line INDEXED BY journal_by_event"
+    if query.vm is not None:
+        needs_entry = query.dids or query.by is not None
+        return "journal_vms AS line" + (" CROSS JOIN journal USING (position)" if needs_entry else "")
+    if query.key is not None:
+        return "journal AS line INDEXED BY journal_by_record"
+    if query.by is not None:
+        return "journal AS line INDEXED BY journal_by_author"
+    if query.dids:
+        return "journal AS line INDEXED BY journal_by_did"
+    if query.since is not None or query.until is not None:
+        return "journal AS line INDEXED BY journal_by_time"
+    return "journal AS line NOT INDEXED"
+
+
+def _conditions(query: JournalQuery) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+    """Give what a line must fulfil, and the values to compare it with."""
+    yield "line.position > ?", (query.after,)
+    if query.before is not None:
+        yield "line.position < ?", (query.before,)
+    if query.key is not None:
+        yield "line.kind = ? AND line.id = ?", (query.key.kind.value, query.key.id)
+    if query.event is not None:
+        yield "event = ?", (query.event,)
+    if query.vm is not None:
+        yield (_NAMES_IT if query.event is not None else "line.vm IN (?, '')"), (query.vm.casefold(),)
+    if query.by is not None:
+        yield "author = ?", (query.by,)
+    if query.dids:
+        yield f"did IN ({', '.join('?' * len(query.dids))})", tuple(did.value for did in query.dids)
+    if query.since is not None:
+        yield "line.at >= ?", (microseconds(query.since),)
+    if query.until is not None:
+        yield "line.at < ?", (microseconds(query.until),)
+
+
+_NAMES_IT = """EXISTS (
+    SELECT 1 FROM journal_vms AS named WHERE named.kind = line.kind AND named.id = line.id
+    AND named.vm IN (?, '') AND named.position = line.position
+)"""

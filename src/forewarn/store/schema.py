@@ -44,6 +44,43 @@ MIGRATIONS: tuple[Migration, ...] = (
         """,
         "INSERT INTO counters VALUES (1, 0, 0, 0)",
     ),
+    (
+        # Copies of what the entry says, by which it is found; none of an entry that cannot be read.
+        "ALTER TABLE journal ADD COLUMN event TEXT",
+        "ALTER TABLE journal ADD COLUMN did TEXT",
+        "ALTER TABLE journal ADD COLUMN author TEXT",
+        """
+        UPDATE journal SET
+            event = json_extract(entry, '$.event'),
+            did = json_extract(entry, '$.did'),
+            author = json_extract(entry, '$.by')
+        WHERE json_valid(entry)
+        """,
+        "CREATE INDEX journal_by_event ON journal (event) WHERE event IS NOT NULL",
+        "CREATE INDEX journal_by_did ON journal (did, at)",
+        # In order of position, with the time at hand: a page is found without sorting, and without reading entries.
+        "CREATE INDEX journal_by_author ON journal (author, position, at)",
+        "DROP INDEX journal_by_record",
+        "CREATE INDEX journal_by_record ON journal (kind, id, position, at)",
+        """
+        CREATE TABLE journal_vms (
+            kind     TEXT    NOT NULL,
+            id       TEXT    NOT NULL,
+            vm       TEXT    NOT NULL,     -- in lower case; empty where an entry names no VM
+            position INTEGER NOT NULL,
+            at       INTEGER NOT NULL,
+            PRIMARY KEY (kind, id, vm, position)
+        ) WITHOUT ROWID
+        """,
+        """
+        INSERT OR IGNORE INTO journal_vms
+            SELECT journal.kind, journal.id, lower(coalesce(name.value, '')), journal.position, journal.at
+            FROM journal LEFT JOIN json_each(iif(json_valid(entry), entry, '{}'), '$.vms') AS name
+        """,
+        "ALTER TABLE counters ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0",  # the highest position ever removed
+        "UPDATE counters SET pruned = coalesce((SELECT min(position) - 1 FROM journal), position)",
+        "ALTER TABLE counters ADD COLUMN checks INTEGER NOT NULL DEFAULT 0",  # goes up to prove that it can
+    ),
 )
 """MIGRATIONS[n] leads from version n to version n + 1. What has been released is never changed, only added to."""
 

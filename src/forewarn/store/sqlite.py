@@ -16,6 +16,7 @@ from forewarn.store.database import DATABASE_FILE, prepare_database
 from forewarn.store.directory import DirectoryLock, os_errors_named, prepare_directory
 from forewarn.store.group_commit import GroupCommit
 from forewarn.store.port import (
+    Extent,
     JournalQuery,
     JournalRow,
     Key,
@@ -97,13 +98,22 @@ class SqliteStore:
             yield watcher
 
     async def journal(self, query: JournalQuery) -> list[JournalRow]:
-        """Return journal rows in order of position, at most `query.limit`."""
+        """Return journal rows in order of position, or the newest first, at most `query.limit`."""
         return await self._read(self._parts.reader.journal, query)
+
+    async def extent(self) -> Extent:
+        """Return how far the journal reaches."""
+        return await self._read(self._parts.reader.extent, None)
 
     async def prune(self, retention: Retention, *, now: datetime) -> int:
         """Remove one small batch of journal rows beyond the retention; return how many."""
         self._refuse_if_closed()
         return await self._loop.run_in_executor(self._writing_thread, self._parts.writer.prune, retention, now)
+
+    async def check(self) -> None:
+        """Write something that changes nothing, durably."""
+        self._refuse_if_closed()
+        await self._loop.run_in_executor(self._writing_thread, self._parts.writer.check)
 
     async def aclose(self) -> None:
         """Finish what was accepted and release everything. A second call does nothing."""

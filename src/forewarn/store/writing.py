@@ -15,10 +15,15 @@ from forewarn.store.schema import microseconds, transaction
 
 
 class Line(NamedTuple):
-    """An entry as the journal's table has it."""
+    """An entry as the journal's tables have it."""
 
     at: int
     entry: str
+    event: str | None
+    did: str
+    author: str
+    vms: tuple[str, ...]
+    """In lower case; an empty name where the entry names none."""
 
 
 class Save(msgspec.Struct, frozen=True):
@@ -36,7 +41,22 @@ class Save(msgspec.Struct, frozen=True):
 
 def prepare_lines(entries: Sequence[Entry]) -> tuple[Line, ...]:
     """Encode entries for the journal."""
-    return tuple(Line(microseconds(entry.at), msgspec.json.encode(entry).decode()) for entry in entries)
+    return tuple(_line(entry) for entry in entries)
+
+
+def _line(entry: Entry) -> Line:
+    return Line(
+        at=microseconds(entry.at),
+        entry=msgspec.json.encode(entry).decode(),
+        event=entry.event,
+        did=entry.did.value,
+        author=entry.by,
+        vms=_index_names(entry.vms),
+    )
+
+
+def _index_names(vms: Sequence[str]) -> tuple[str, ...]:
+    return tuple({name.casefold(): None for name in vms}) or ("",)
 
 
 Outcome = Record | Deleted | StoreError
@@ -46,10 +66,39 @@ FAULTS_OF_A_SAVE = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG, sqlite
 whole time of waiting."""
 
 
+PRUNE_NAMES = 10 * PRUNE_BATCH
+"""How many names of VMs may have been removed before a batch of pruning ends early: an entry may have a thousand."""
+
+
 class _Counters(NamedTuple):
     revision: int
     position: int
     journal_rows: int
+    pruned: int
+
+
+class _Doomed(NamedTuple):
+    """A row of the journal that is to be removed."""
+
+    position: int
+    kind: str
+    id: str
+    entry: str
+
+    @property
+    def vms(self) -> tuple[str, ...] | None:
+        """The names under which it is indexed; None where the entry cannot be read."""
+        try:
+            return _index_names(_decode_named(self.entry).vms)
+        except msgspec.DecodeError:
+            return None
+
+
+class _Named(msgspec.Struct):
+    vms: tuple[str, ...] = ()
+
+
+_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class Writer:
@@ -60,7 +109,7 @@ class Writer:
         self._connection = open_for_writing(path)
         with errors_named(path):
             self._counters = _Counters(
-                *self._connection.execute("SELECT revision, position, journal_rows FROM counters").fetchone()
+                *self._connection.execute("SELECT revision, position, journal_rows, pruned FROM counters").fetchone()
             )
 
     def commit(self, saves: Sequence[Save]) -> list[Outcome]:
@@ -81,12 +130,21 @@ class Writer:
     def prune(self, retention: Retention, now: datetime) -> int:
         """Remove one batch of journal rows beyond the retention, in a transaction of its own."""
         with errors_named(self._path), transaction(self._connection):
-            removed = self._remove_expired(retention, now)
-            removed += self._remove_surplus(retention, already_removed=removed)
-            counters = self._counters._replace(journal_rows=self._counters.journal_rows - removed)
+            removed = self._remove(self._expired(retention, now))
+            if len(removed) < PRUNE_BATCH:
+                removed += self._remove(self._surplus(retention, already_removed=len(removed)))
+            counters = self._counters._replace(
+                journal_rows=self._counters.journal_rows - len(removed),
+                pruned=max(self._counters.pruned, *removed) if removed else self._counters.pruned,
+            )
             self._keep_counters(counters)
         self._counters = counters
-        return removed
+        return len(removed)
+
+    def check(self) -> None:
+        """Write, so that it is known whether that is possible."""
+        with errors_named(self._path), transaction(self._connection):
+            self._connection.execute("UPDATE counters SET checks = checks + 1")
 
     def close(self) -> None:
         """Write the log into the file, and close it."""
@@ -94,21 +152,35 @@ class Writer:
             self._connection.close()
 
     def _apply(self, saves: Sequence[Save]) -> tuple[list[Outcome], _Counters]:
-        revision, position, journal_rows = self._counters
+        revision = self._counters.revision
         outcomes: list[Outcome] = []
-        rows: list[tuple[int, str, str, int, str]] = []
+        lines: list[tuple[Key, Line]] = []
         for save in saves:
             if not self._swap(save, revision + 1):
                 outcomes.append(self._conflict(save))
                 continue
             revision += 1
-            first = position + len(rows) + 1
-            rows += ((n, save.key.kind.value, save.key.id, *line) for n, line in enumerate(save.lines, first))
+            lines += ((save.key, line) for line in save.lines)
             outcomes.append(save.at_revision(revision))
-        self._connection.executemany("INSERT INTO journal VALUES (?, ?, ?, ?, ?)", rows)
-        counters = _Counters(revision, position + len(rows), journal_rows + len(rows))
+        self._write_lines(lines)
+        counters = self._counters._replace(
+            revision=revision,
+            position=self._counters.position + len(lines),
+            journal_rows=self._counters.journal_rows + len(lines),
+        )
         self._keep_counters(counters)
         return outcomes, counters
+
+    def _write_lines(self, lines: Sequence[tuple[Key, Line]]) -> None:
+        numbered = list(enumerate(lines, self._counters.position + 1))
+        self._connection.executemany(
+            "INSERT INTO journal (position, kind, id, at, entry, event, did, author) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [(position, key.kind.value, key.id, *line[:-1]) for position, (key, line) in numbered],
+        )
+        self._connection.executemany(
+            "INSERT INTO journal_vms (kind, id, vm, position, at) VALUES (?, ?, ?, ?, ?)",
+            [(key.kind.value, key.id, vm, position, line.at) for position, (key, line) in numbered for vm in line.vms],
+        )
 
     def _swap(self, save: Save, revision: int) -> bool:
         """Write the record if it is as expected, and say whether it was."""
@@ -136,27 +208,51 @@ class Writer:
         ).fetchone()
         return Conflict(save.key, expected=save.expected, actual=None if row is None else row[0])
 
-    def _remove_expired(self, retention: Retention, now: datetime) -> int:
+    def _expired(self, retention: Retention, now: datetime) -> list[_Doomed]:
         if retention.age is None:
-            return 0
+            return []
         oldest = microseconds(now - retention.age)
-        return self._connection.execute(
-            "DELETE FROM journal WHERE position IN (SELECT position FROM journal WHERE at < ? ORDER BY at LIMIT ?)",
-            (oldest, PRUNE_BATCH),
-        ).rowcount
+        return self._doomed("WHERE at < ? ORDER BY at LIMIT ?", oldest, PRUNE_BATCH)
 
-    def _remove_surplus(self, retention: Retention, *, already_removed: int) -> int:
+    def _surplus(self, retention: Retention, *, already_removed: int) -> list[_Doomed]:
         if retention.rows is None:
-            return 0
+            return []
         surplus = self._counters.journal_rows - already_removed - retention.rows
-        return self._connection.execute(
-            "DELETE FROM journal WHERE position IN (SELECT position FROM journal ORDER BY position LIMIT ?)",
-            (max(0, min(surplus, PRUNE_BATCH - already_removed)),),
-        ).rowcount
+        return self._doomed("ORDER BY position LIMIT ?", max(0, min(surplus, PRUNE_BATCH - already_removed)))
+
+    def _doomed(self, which: str, *parameters: int) -> list[_Doomed]:
+        rows = self._connection.execute(f"SELECT position, kind, id, entry FROM journal {which}", parameters)  # noqa: S608 - a constant
+        return [_Doomed(*row) for row in rows]
+
+    def _remove(self, rows: Sequence[_Doomed]) -> list[int]:
+        """Remove the first of these rows, so many that nobody waits for it, and return their positions."""
+        removed: list[int] = []
+        names = 0
+        for row in rows:
+            if names >= PRUNE_NAMES:
+                break
+            names += self._remove_names(row)
+            self._connection.execute("DELETE FROM journal WHERE position = ?", (row.position,))
+            removed.append(row.position)
+        return removed
+
+    def _remove_names(self, row: _Doomed) -> int:
+        place = (row.kind, row.id, row.position)
+        if (vms := row.vms) is None:
+            return self._connection.execute(
+                "DELETE FROM journal_vms WHERE kind = ? AND id = ? AND position = ?", place
+            ).rowcount
+        self._connection.executemany(
+            "DELETE FROM journal_vms WHERE kind = ? AND id = ? AND position = ? AND vm = ?",
+            [(*place, vm) for vm in vms],
+        )
+        return len(vms)
 
     def _keep_counters(self, counters: _Counters) -> None:
         if counters != self._counters:
-            self._connection.execute("UPDATE counters SET revision = ?, position = ?, journal_rows = ?", counters)
+            self._connection.execute(
+                "UPDATE counters SET revision = ?, position = ?, journal_rows = ?, pruned = ?", counters
+            )
 
     def _failure(self, error: sqlite3.Error) -> StoreError:
         failure = name_error(error, self._path)
