@@ -16,22 +16,29 @@ from forewarn.core.text import shortened
 
 
 def approve(
-    scope: Scope, vm: str, ids: Iterable[str], conditions: Conditions, *, now: datetime, by: str | None = None
+    scope: Scope,
+    vm: str,
+    ids: Iterable[str],
+    conditions: Conditions,
+    *,
+    now: datetime,
+    by: str | None = None,
+    why: str = "",
 ) -> Change[None]:
     """Take a VM's approval of events. Started and remembered events count as known; nothing happens to them.
 
-    `by` names who spoke for the VM, where it was not the VM itself.
+    `by` names who spoke for the VM, where it was not the VM itself, and `why` says why.
     """
     approver = scope.vm(vm).name
     draft = Draft(scope, now)
     start_what_may(draft, conditions)  # what is due by now needs nobody's approval
     for event in sorted(_known(draft.scope, ids), key=turn):
         if event.state is State.SCHEDULED and approver in missing_approvals(draft.scope, event):
-            _approve(draft, event, approver, conditions, by)
+            _approve(draft, event, approver, conditions, by, why)
     return draft.finish(None)
 
 
-def _approve(draft: Draft, event: Event, approver: str, conditions: Conditions, by: str | None) -> None:
+def _approve(draft: Draft, event: Event, approver: str, conditions: Conditions, by: str | None, why: str) -> None:
     """Note the approval and what holds the event all the same, then start it if nothing does."""
     approval = Approval(vm=approver, at=draft.now)
     approved = msgspec.structs.replace(event, approvals=(*event.approvals, approval))
@@ -40,7 +47,8 @@ def _approve(draft: Draft, event: Event, approver: str, conditions: Conditions, 
     if by is None:
         draft.move(approved, Move.APPROVE, by=f"vm:{approver}", **facts)
     else:
-        draft.move(approved, Move.APPROVE, by=by, why=f"in the name of {approver}", **facts)
+        spoken = f"in the name of {approver}{': ' if why else ''}{why}"
+        draft.move(approved, Move.APPROVE, by=by, why=spoken, **facts)
     start_what_may(draft, conditions)
 
 

@@ -39,12 +39,12 @@ class Events:
             once,
         )
 
-    async def approve_for(self, event: str, vm: str, *, by: str, once: Once | None = None) -> None:
+    async def approve_for(self, event: str, vm: str, *, by: str, why: str = "", once: Once | None = None) -> None:
         """Approve an event in the name of a VM of its scope."""
 
         def rule(scope: Scope) -> Change[None]:
             name = within(scope.id, vm)
-            return approve(scope, name, [event], self._conditions(), now=self._clock.now(), by=by)
+            return approve(scope, name, [event], self._conditions(), now=self._clock.now(), by=by, why=why)
 
         await self._apply(event, rule, once)
 

@@ -244,9 +244,9 @@ class Fleet:
         """Take a Scheduled event back."""
         await self._events.cancel(event, by=by, why=why, once=once)
 
-    async def approve_for(self, event: str, vm: str, *, by: str, once: Once | None = None) -> None:
-        """Approve an event in the name of a VM of its scope; the journal says who did."""
-        await self._events.approve_for(event, vm, by=by, once=once)
+    async def approve_for(self, event: str, vm: str, *, by: str, why: str = "", once: Once | None = None) -> None:
+        """Approve an event in the name of a VM of its scope; the journal says who did, and why."""
+        await self._events.approve_for(event, vm, by=by, why=why, once=once)
 
     async def retry(
         self, event: str, *, vm: str | None = None, by: str, why: str = "", once: Once | None = None
