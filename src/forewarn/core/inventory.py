@@ -7,7 +7,8 @@ import msgspec
 
 from forewarn.core.change import Change, Draft
 from forewarn.core.conditions import Conditions
-from forewarn.core.errors import Busy, Invalid
+from forewarn.core.differing import vm_fields
+from forewarn.core.errors import AlreadyThere, Busy, Invalid
 from forewarn.core.event import EventType, Move, State
 from forewarn.core.journal import Did
 from forewarn.core.leaving import finish_or_remove, leave, relocate
@@ -21,7 +22,8 @@ def create(scope: Scope, *, by: str, now: datetime, asked: Once | None = None) -
     """Bring a scope, with the VMs it has from the start, into being. The journal keeps the key of the request, too."""
     if scope.events or scope.entries:
         raise Invalid("a new scope has no events and no journal")
-    _check_traits(scope, scope.roster)
+    check_traits(scope, scope.roster)
+    _check_addresses(scope, scope.roster)
     draft = Draft(scope, now)
     draft.note(Did.SCOPE_CREATED, by=by, vms=(vm.name for vm in scope.roster), kind=scope.kind.value)
     if asked is not None:
@@ -47,24 +49,35 @@ def change_scope(
     draft = Draft(scope, now)
     if changed:
         draft.set(**changed)
-        _check_traits(draft.scope, draft.scope.roster)
+        check_traits(draft.scope, draft.scope.roster)
         draft.check_room()
         draft.note(Did.SCOPE_CHANGED, by=by, why=", ".join(changed))
     start_what_may(draft, conditions)
     return draft.finish(None)
 
 
-def _check_traits(scope: Scope, vms: Iterable[Vm]) -> None:
+def check_traits(scope: Scope, vms: Iterable[Vm]) -> None:
     """Refuse tags that are too many only together: a VM's own and its scope's."""
     for vm in vms:
         scope.traits_of(vm)
+
+
+def _check_addresses(scope: Scope, vms: Iterable[Vm]) -> None:
+    """Refuse a VM the address of another one of its scope; over all scopes, the fleet sees to that."""
+    owners = {(address.network, address.ip): vm.name for vm in scope.roster for address in vm.addresses}
+    for vm in vms:
+        for address in vm.addresses:
+            owner = owners.get((address.network, address.ip), vm.name)
+            if owner != vm.name:
+                raise AlreadyThere(f"address {address.ip} in network {address.network}, of VM {owner},")
 
 
 def add_vm(scope: Scope, vm: Vm, *, by: str, now: datetime) -> Change[None]:
     """Add a VM."""
     draft = Draft(scope, now)
     draft.set(roster=scope.roster.with_vm(vm))
-    _check_traits(scope, [vm])
+    check_traits(scope, [vm])
+    _check_addresses(scope, [vm])
     draft.check_room()
     draft.note(Did.VM_ADDED, by=by, vms=(vm.name,))
     return draft.finish(None)
@@ -82,8 +95,9 @@ def change_vm(scope: Scope, vm: Vm, conditions: Conditions, *, by: str, now: dat
     settled = msgspec.structs.replace(vm, name=old.name, host=old.host)
     if settled != old:
         draft.set(roster=scope.roster.with_changed(settled))
-        _check_traits(scope, [settled])
-        draft.note(Did.VM_CHANGED, by=by, vms=(old.name,))
+        check_traits(scope, [settled])
+        _check_addresses(scope, [settled])
+        draft.note(Did.VM_CHANGED, by=by, vms=(old.name,), fields=", ".join(vm_fields(old, settled)))
     if vm.host != old.host:
         relocate(draft, settled, vm.host, by=by)
     draft.check_room()

@@ -47,6 +47,11 @@ def relocate(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
     Where the old host was not known, nobody can tell that the maintenance was for another one: it goes along, too.
     """
     draft.set(roster=draft.scope.roster.with_changed(msgspec.structs.replace(vm, host=host)))
+    moved(draft, vm, host, by=by)
+
+
+def moved(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
+    """Note that a VM, given as it was before, is on another host, and do with its events what that means."""
     draft.note(Did.VM_MOVED, by=by, why=f"from {_place(vm.host)} to {_place(host)}", vms=(vm.name,))
     for event in draft.scope.events_naming(vm.name):
         if event.state is not State.SCHEDULED or event.host == host:

@@ -1,0 +1,211 @@
+"""Making a scope what a fleet file says: what differs, and one rule that does all of it in one step.
+
+What cannot be done is said VM by VM, and the rest is done all the same.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from forewarn.core.change import Change, Draft
+from forewarn.core.conditions import Conditions
+from forewarn.core.differing import SCOPE_FIELDS, Fields, scope_fields, vm_fields
+from forewarn.core.errors import Busy
+from forewarn.core.inventory import check_traits
+from forewarn.core.journal import Did
+from forewarn.core.leaving import moved
+from forewarn.core.progress import start_what_may
+from forewarn.core.scope import Scope
+from forewarn.core.vm import Roster, Vm
+
+Place = tuple[str, str]
+"""An address as what it is unique by: its network and its IP."""
+
+FIXED_KIND = "the kind of a scope cannot change: remove the scope, and import it again"
+IMPORT = "import"
+
+
+class Changed(NamedTuple):
+    """A VM as it is and as it should be."""
+
+    old: Vm
+    new: Vm
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to happen to a scope. `refused` says, by VM, why something does not; None is the scope itself."""
+
+    fields: Fields = {}
+    added: tuple[Vm, ...] = ()
+    changed: tuple[Changed, ...] = ()
+    removed: tuple[Vm, ...] = ()
+    refused: dict[str | None, str] = {}
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the scope is as it should be."""
+        return not (self.fields or self.added or self.changed or self.removed)
+
+    def may(self, vm: Vm) -> bool:
+        """Tell whether what is planned for the VM happens."""
+        return vm.name not in self.refused
+
+
+def plan(scope: Scope, wanted: Scope, *, prune: bool, refused: Mapping[str, str] | None = None) -> Plan:
+    """Compare a scope with what it should be; `refused` are VMs of `wanted` of which it is known that they cannot be.
+
+    VMs that are not wanted go only with `prune`. The order of the VMs does not matter, nor does the case of names.
+    """
+    present = {vm.name.casefold(): vm for vm in scope.roster}
+    asked = {vm.name.casefold(): vm for vm in wanted.roster}
+    both = (Changed(old, asked[name]) for name, old in present.items() if name in asked)
+    changed = tuple(
+        Changed(old, msgspec.structs.replace(new, name=old.name)) for old, new in both if not _is_same(old, new)
+    )
+    removed = tuple(vm for name, vm in present.items() if name not in asked) if prune else ()
+    added = tuple(vm for name, vm in asked.items() if name not in present)
+    fields = scope_fields(scope, wanted)
+    reasons: dict[str | None, str] = {None: FIXED_KIND} if "kind" in fields else {}
+    if scope.events:
+        reasons |= {old.name: why for old, new in changed if (why := _busy(scope, old, new))}
+        reasons |= {vm.name: why for vm in removed if (why := _busy(scope, vm, None))}
+    for name, why in (refused or {}).items():
+        vm = present.get(name.casefold())
+        reasons[vm.name if vm is not None else name] = why
+    found = Plan(fields=fields, added=added, changed=changed, removed=removed, refused=reasons)
+    return _without_collisions(scope, found)
+
+
+def _is_same(old: Vm, new: Vm) -> bool:
+    return old == new or old == msgspec.structs.replace(new, name=old.name)
+
+
+def _busy(scope: Scope, old: Vm, new: Vm | None) -> str | None:
+    """Say why a VM that open events name cannot change so, or go."""
+    if new is not None and (new.update_domain, new.role_instance) == (old.update_domain, old.role_instance):
+        return None
+    named = tuple(event.id for event in scope.events_naming(old.name))
+    if not named:
+        return None
+    advice = "cancel them" if new is None else "cancel them before you change its update domain or its role"
+    return str(Busy(f"VM {old.name}", named, advice=advice))
+
+
+def _without_collisions(scope: Scope, found: Plan) -> Plan:
+    """Refuse what would give to a VM the address of another one that keeps it, until nothing does."""
+    while taken := _taken(scope, found):
+        found = msgspec.structs.replace(found, refused={**taken, **found.refused})
+    return found
+
+
+def _taken(scope: Scope, found: Plan) -> dict[str | None, str]:
+    new = {vm.name for vm in found.added} | {change.new.name for change in found.changed if found.may(change.old)}
+    owners: dict[Place, list[Vm]] = {}
+    for vm in _outcome(scope, found):
+        for place in places(vm):
+            owners.setdefault(place, []).append(vm)
+    return {
+        vm.name: f"address {ip} in network {network} belongs to {next(o.name for o in claims if o is not vm)}"
+        for (network, ip), claims in owners.items()
+        if len(claims) > 1
+        for vm in claims
+        if vm.name in new
+    }
+
+
+def _outcome(scope: Scope, found: Plan) -> list[Vm]:
+    """Return the VMs that the scope will have."""
+    gone = {vm.name for vm in found.removed if found.may(vm)}
+    changed = {change.old.name: change.new for change in found.changed if found.may(change.old)}
+    kept = [changed.get(vm.name, vm) for vm in scope.roster if vm.name not in gone]
+    return kept + [vm for vm in found.added if found.may(vm)]
+
+
+def places(vm: Vm) -> set[Place]:
+    """Return what the VM's addresses are unique by."""
+    return {(address.network, address.ip) for address in vm.addresses}
+
+
+def reshape(
+    scope: Scope,
+    wanted: Scope,
+    conditions: Conditions,
+    *,
+    by: str,
+    now: datetime,
+    prune: bool,
+    refused: Mapping[str, str] | None = None,
+) -> Change[Plan]:
+    """Make the scope what it should be, as far as that can be, and return what that meant."""
+    found = plan(scope, wanted, prune=prune, refused=refused)
+    draft = Draft(scope, now)
+    fields = {name: getattr(wanted, name) for name in (*SCOPE_FIELDS, "traits")}
+    if any(value != getattr(scope, name) for name, value in fields.items()):
+        draft.set(**fields)
+        draft.note(Did.SCOPE_CHANGED, by=by, why=", ".join(name for name in found.fields if name != "kind"))
+    _reshape_roster(draft, found, by=by)
+    if draft.entries:
+        check_traits(draft.scope, draft.scope.roster)
+        draft.check_room()
+        start_what_may(draft, conditions)
+    return draft.finish(found)
+
+
+def _reshape_roster(draft: Draft, found: Plan, *, by: str) -> None:
+    """Change all VMs at once: a thousand single changes would take a second."""
+    gone = tuple(vm.name for vm in found.removed if found.may(vm))
+    changed = [change for change in found.changed if found.may(change.old)]
+    added = tuple(vm.name for vm in found.added if found.may(vm))
+    if not (gone or changed or added):
+        return
+    draft.set(roster=Roster(tuple(_outcome(draft.scope, found))))
+    if gone:
+        draft.note(Did.VM_REMOVED, by=by, why=IMPORT, vms=gone)
+    for fields, vms in _by_fields(changed).items():
+        draft.note(Did.VM_CHANGED, by=by, why=IMPORT, vms=vms, fields=fields)
+    for old, new in changed:
+        if new.host != old.host:
+            moved(draft, old, new.host, by=by)
+    if added:
+        draft.note(Did.VM_ADDED, by=by, why=IMPORT, vms=added)
+
+
+def _by_fields(changed: Iterable[Changed]) -> dict[str, tuple[str, ...]]:
+    """Put the VMs together that change in the same fields; where they run has an entry of its own."""
+    groups: dict[str, tuple[str, ...]] = {}
+    for old, new in changed:
+        if names := ", ".join(name for name in vm_fields(old, new) if name != "host"):
+            groups[names] = (*groups.get(names, ()), old.name)
+    return groups
+
+
+def let_go(
+    scope: Scope, wanted: Scope | None, handed: Collection[Place], *, by: str, now: datetime, prune: bool
+) -> Change[None]:
+    """Take addresses from VMs that are about to lose them, so that VMs of other scopes can get them.
+
+    `wanted` None: the scope itself is about to go. What is refused keeps its addresses.
+    """
+    draft = Draft(scope, now)
+    losing = [Changed(vm, lost) for vm in _losers(scope, wanted, prune) if (lost := _without(vm, handed)) != vm]
+    if losing:
+        changed = {old.name: new for old, new in losing}
+        draft.set(roster=Roster(tuple(changed.get(vm.name, vm) for vm in scope.roster)))
+        draft.note(Did.VM_CHANGED, by=by, why=IMPORT, vms=changed, fields="addresses")
+    return draft.finish(None)
+
+
+def _losers(scope: Scope, wanted: Scope | None, prune: bool) -> list[Vm]:
+    if wanted is None:
+        return [] if scope.events else list(scope.roster)
+    found = plan(scope, wanted, prune=prune)
+    staying = {change.old.name: change.new for change in found.changed if found.may(change.old)}
+    leaving = {vm.name for vm in found.removed if found.may(vm)}
+    return [vm for vm in scope.roster if vm.name in leaving or vm.name in staying]
+
+
+def _without(vm: Vm, handed: Collection[Place]) -> Vm:
+    kept = tuple(address for address in vm.addresses if (address.network, address.ip) not in handed)
+    return msgspec.structs.replace(vm, addresses=kept)

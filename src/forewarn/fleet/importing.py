@@ -1,0 +1,399 @@
+"""Importing a fleet file into a fleet that is there: first what differs, then making it so.
+
+Every scope is saved by itself, so whoever is interrupted runs it again, and it goes on with what still differs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from forewarn.core.differing import Fields, vm_fields
+from forewarn.core.errors import Busy, CoreError
+from forewarn.core.reshaping import IMPORT, Place, Plan, let_go, places, plan, reshape
+from forewarn.core.scope import Scope
+from forewarn.core.vm import Roster, Vm
+from forewarn.fleet.errors import AddressTaken, FleetError, NoSuchScope, NotSaved, ScopeExists
+from forewarn.fleet.replica import Replica
+from forewarn.fleet.service import Fleet
+from forewarn.fleet.turns import Turns
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AT_ONCE = 32
+"""How many scopes are saved at the same time: enough for a store to save many in one step, and few enough that
+nobody who wants to save something else waits for long."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import does to one scope or VM; `refused` says why it does not, where it does not."""
+
+    what: Literal["added", "changed", "removed"]
+    scope: str
+    vm: str | None = None
+    fields: Fields = {}
+    refused: str = ""
+
+
+class Differences(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file and the fleet differ in, scope by scope, and how many VMs are as the file says.
+
+    The other fields are what it takes to make it so: the scopes of the file that differ, those to remove, and by
+    scope the addresses that it hands over to another one.
+    """
+
+    differences: tuple[Difference, ...]
+    unchanged: int
+    wanted: tuple[Scope, ...]
+    unwanted: tuple[str, ...]
+    handed: dict[str, frozenset[Place]]
+    prune: bool
+
+    def _those(self, what: str, *, of_vms: bool) -> tuple[Difference, ...]:
+        return tuple(one for one in self.differences if one.what == what and (one.vm is not None) is of_vms)
+
+    @property
+    def scopes_added(self) -> tuple[Difference, ...]:
+        """The scopes that are in the file only."""
+        return self._those("added", of_vms=False)
+
+    @property
+    def scopes_changed(self) -> tuple[Difference, ...]:
+        """The scopes that the file describes otherwise."""
+        return self._those("changed", of_vms=False)
+
+    @property
+    def scopes_removed(self) -> tuple[Difference, ...]:
+        """The scopes that go, because the file does not have them."""
+        return self._those("removed", of_vms=False)
+
+    @property
+    def vms_added(self) -> tuple[Difference, ...]:
+        """The VMs that are in the file only."""
+        return self._those("added", of_vms=True)
+
+    @property
+    def vms_changed(self) -> tuple[Difference, ...]:
+        """The VMs that the file describes otherwise."""
+        return self._those("changed", of_vms=True)
+
+    @property
+    def vms_removed(self) -> tuple[Difference, ...]:
+        """The VMs that go, because the file does not have them."""
+        return self._those("removed", of_vms=True)
+
+    @property
+    def refused(self) -> tuple[Difference, ...]:
+        """What is not done."""
+        return tuple(one for one in self.differences if one.refused)
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import has done: each difference that it found when it was its turn, and why some were refused."""
+
+    differences: tuple[Difference, ...]
+    unchanged: int
+
+    @property
+    def refused(self) -> tuple[Difference, ...]:
+        """What was not done."""
+        return tuple(one for one in self.differences if one.refused)
+
+
+async def compare(replica: Replica, wanted: Sequence[Scope], *, prune: bool) -> Differences:
+    """Compare the fleet with a file, in turns with whatever else goes on. Nothing changes.
+
+    Scopes and VMs that the file does not have stay as they are, unless `prune` says that they go.
+    """
+    return await _Comparison(replica, wanted, prune=prune).run()
+
+
+class _Take(NamedTuple):
+    """A VM of the file that should get an address which a VM of another scope has."""
+
+    scope: str
+    vm: str
+    place: Place
+    owner: str
+    owner_vm: str
+
+
+class _Comparison:
+    def __init__(self, replica: Replica, wanted: Sequence[Scope], *, prune: bool) -> None:
+        self._replica = replica
+        self._wanted = {scope.id: scope for scope in wanted}
+        self._prune = prune
+        self._present: dict[str, Scope] = {}
+        self._plans: dict[str, Plan] = {}
+        self._refused: dict[str, dict[str, str]] = {}
+        self._takes: list[_Take] = []
+        self._turns = Turns()
+
+    async def run(self) -> Differences:
+        unwanted = self._unwanted()
+        for scope in self._wanted.values():
+            await self._turns.mine()
+            self._plan(scope)
+        await self._refuse_what_is_kept()
+        return await self._told(unwanted)
+
+    def _unwanted(self) -> tuple[Scope, ...]:
+        if not self._prune:
+            return ()
+        present = (view.scope for view in self._replica.views() if view.id not in self._wanted)
+        return tuple(scope for scope in present if scope is not None)
+
+    def _plan(self, scope: Scope) -> None:
+        present, _ = self._replica.newest(scope.id)
+        if present is None:
+            self._takes += _takes(self._replica, scope.id, ((vm, places(vm)) for vm in scope.roster))
+            return
+        self._present[scope.id] = present
+        self._plans[scope.id] = found = plan(present, scope, prune=self._prune)
+        self._takes += _takes(self._replica, scope.id, _new_places(found))
+
+    async def _refuse_what_is_kept(self) -> None:
+        """Refuse VMs an address that its owner keeps; whoever is refused keeps its own, so this may go on and on."""
+        is_settled = False
+        while not is_settled:
+            is_settled = True
+            for take in self._takes:
+                await self._turns.mine()
+                if take.vm not in self._refused.get(take.scope, {}) and not self._gives_up(take):
+                    self._refuse(take)
+                    is_settled = False
+
+    def _refuse(self, take: _Take) -> None:
+        network, ip = take.place
+        refused = self._refused.setdefault(take.scope, {})
+        refused[take.vm] = str(AddressTaken(ip, network, f"{take.owner}/{take.owner_vm}"))
+        if take.scope in self._plans:
+            present, wanted = self._present[take.scope], self._wanted[take.scope]
+            self._plans[take.scope] = plan(present, wanted, prune=self._prune, refused=refused)
+
+    def _gives_up(self, take: _Take) -> bool:
+        """Tell whether the owner of an address loses it in this import."""
+        if take.owner not in self._wanted:
+            return self._prune and not self._replica.scope(take.owner).events
+        found = self._plans.get(take.owner)
+        return found is not None and take.place not in _kept_places(found, take.owner_vm, take.place)
+
+    async def _told(self, unwanted: Sequence[Scope]) -> Differences:
+        differences: list[Difference] = []
+        differing: list[Scope] = []
+        unchanged = 0
+        for scope in self._wanted.values():
+            await self._turns.mine()
+            found = list(self._differences(scope))
+            differences += found
+            if found:
+                differing.append(scope)
+            touched = sum(one.vm is not None and one.what != "removed" for one in found)
+            unchanged += len(scope.roster) - touched
+        for scope in unwanted:
+            await self._turns.mine()
+            differences += _removed(scope)
+        return Differences(
+            differences=tuple(differences),
+            unchanged=unchanged,
+            wanted=tuple(differing),
+            unwanted=tuple(scope.id for scope in unwanted),
+            handed=self._handed(),
+            prune=self._prune,
+        )
+
+    def _differences(self, scope: Scope) -> Iterator[Difference]:
+        if scope.id in self._plans:
+            return _planned(scope.id, self._plans[scope.id])
+        return _added(scope, self._refused.get(scope.id, {}))
+
+    def _handed(self) -> dict[str, frozenset[Place]]:
+        handed: dict[str, frozenset[Place]] = {}
+        for take in self._takes:
+            if take.vm not in self._refused.get(take.scope, {}):
+                handed[take.owner] = handed.get(take.owner, frozenset()) | {take.place}
+        return handed
+
+
+def _new_places(found: Plan) -> Iterator[tuple[Vm, set[Place]]]:
+    for vm in found.added:
+        yield vm, places(vm)
+    for old, new in found.changed:
+        yield new, places(new) - places(old)
+
+
+def _kept_places(found: Plan, vm: str, place: Place) -> set[Place]:
+    """Return what the VM that has a place keeps of it."""
+    for old, new in found.changed:
+        if old.name == vm and found.may(old):
+            return places(new)
+    is_gone = any(gone.name == vm and found.may(gone) for gone in found.removed)
+    return set() if is_gone else {place}
+
+
+def _takes(replica: Replica, scope: str, wanted: Iterable[tuple[Vm, set[Place]]]) -> Iterator[_Take]:
+    for vm, new in wanted:
+        for network, ip in new:
+            if ip in replica.owners(network):
+                for view, owner in replica.claims(network, ip):
+                    if view.id != scope:
+                        yield _Take(scope, vm.name, (network, ip), view.id, owner.name)
+
+
+def _added(scope: Scope, refused: Mapping[str, str]) -> Iterator[Difference]:
+    yield Difference(what="added", scope=scope.id, refused=_why_not_at_all(scope, refused))
+    for vm in scope.roster:
+        yield Difference(what="added", scope=scope.id, vm=vm.name, refused=refused.get(vm.name, ""))
+
+
+def _why_not_at_all(scope: Scope, refused: Mapping[str, str]) -> str:
+    """Say why a scope is not made, where not one of its VMs can be."""
+    return next(iter(refused.values())) if scope.roster and len(refused) == len(scope.roster) else ""
+
+
+def _planned(scope: str, found: Plan) -> Iterator[Difference]:
+    if found.fields:
+        yield Difference(what="changed", scope=scope, fields=found.fields, refused=found.refused.get(None, ""))
+    for vm in found.removed:
+        yield Difference(what="removed", scope=scope, vm=vm.name, refused=found.refused.get(vm.name, ""))
+    for old, new in found.changed:
+        refused = found.refused.get(old.name, "")
+        yield Difference(what="changed", scope=scope, vm=old.name, fields=vm_fields(old, new), refused=refused)
+    for vm in found.added:
+        yield Difference(what="added", scope=scope, vm=vm.name, refused=found.refused.get(vm.name, ""))
+
+
+def _removed(scope: Scope, refused: str = "") -> Iterator[Difference]:
+    if scope.events and not refused:
+        refused = str(Busy(f"scope {scope.id}", tuple(event.id for event in scope.events), advice="cancel them"))
+    yield Difference(what="removed", scope=scope.id, refused=refused)
+    for vm in scope.roster:
+        yield Difference(what="removed", scope=scope.id, vm=vm.name, refused=refused)
+
+
+async def apply_import(
+    fleet: Fleet, differences: Differences, *, by: str, on_progress: Callable[[int, int], None]
+) -> Imported:
+    """Make the fleet what the file says; tell after each few scopes how many are done, of how many.
+
+    What was compared is compared again when it is its turn, with the scope as it is then.
+    """
+    work = _Import(fleet, differences, by=by)
+    items: list[Scope | str] = [*differences.wanted, *differences.unwanted]
+    await in_batches(differences.handed, work.hand_over, at_once=AT_ONCE)
+    done = await in_batches(items, work.settle, at_once=AT_ONCE, on_done=lambda number: on_progress(number, len(items)))
+    return Imported(differences=tuple(one for each in done for one in each), unchanged=differences.unchanged)
+
+
+async def in_batches(
+    items: Iterable[T],
+    do: Callable[[T], Awaitable[R]],
+    *,
+    at_once: int,
+    on_done: Callable[[int], None] = lambda _: None,
+) -> list[R]:
+    """Do something to all items, some at a time, and tell after each of these batches how many are done."""
+    left = iter(items)
+    done: list[R] = []
+    while batch := list(islice(left, at_once)):
+        done += await asyncio.gather(*(do(item) for item in batch))
+        on_done(len(done))
+    return done
+
+
+class _Import:
+    def __init__(self, fleet: Fleet, differences: Differences, *, by: str) -> None:
+        self._fleet = fleet
+        self._wanted = {scope.id: scope for scope in differences.wanted}
+        self._handed = differences.handed
+        self._prune = differences.prune
+        self._by = by
+        self._turns = Turns()
+
+    async def hand_over(self, id_: str) -> None:
+        """Take from a scope what another one gets: no two VMs have one address, not even for a moment."""
+        await self._turns.mine()
+        with suppress(NoSuchScope):
+            await self._fleet.apply(
+                id_,
+                lambda scope: let_go(
+                    scope,
+                    self._wanted.get(id_),
+                    self._handed[id_],
+                    by=self._by,
+                    now=self._fleet.clock.now(),
+                    prune=self._prune,
+                ),
+            )
+
+    async def settle(self, item: Scope | str) -> Sequence[Difference]:
+        """Make one scope what it should be, or remove it."""
+        await self._turns.mine()
+        if isinstance(item, str):
+            return await self._remove(item)
+        try:
+            return await self._make(item)
+        except ScopeExists:
+            return await self._make(item)
+        except (CoreError, FleetError) as error:
+            if isinstance(error, NotSaved):
+                raise
+            return (Difference(what="changed", scope=item.id, refused=str(error)),)
+
+    async def _make(self, wanted: Scope) -> Sequence[Difference]:
+        present, _ = self._fleet.replica.newest(wanted.id)
+        if present is None:
+            return await self._add(wanted)
+        found = plan(present, wanted, prune=self._prune)
+        refused = self._kept_by_others(wanted.id, _new_places(found))
+        given = [vm for vm, new in _new_places(found) if new and vm.name not in refused]
+        with self._fleet.inventory.addresses.claimed(wanted.id, given, from_others=True):
+            done = await self._fleet.apply(
+                wanted.id,
+                lambda scope: reshape(
+                    scope,
+                    wanted,
+                    self._fleet.conditions,
+                    by=self._by,
+                    now=self._fleet.clock.now(),
+                    prune=self._prune,
+                    refused=refused,
+                ),
+            )
+        return tuple(_planned(wanted.id, done))
+
+    async def _add(self, wanted: Scope) -> Sequence[Difference]:
+        refused = self._kept_by_others(wanted.id, ((vm, places(vm)) for vm in wanted.roster))
+        if not _why_not_at_all(wanted, refused):
+            vms = tuple(vm for vm in wanted.roster if vm.name not in refused)
+            await self._fleet.inventory.add_scope(
+                wanted if len(vms) == len(wanted.roster) else msgspec.structs.replace(wanted, roster=Roster(vms)),
+                by=self._by,
+            )
+        return tuple(_added(wanted, refused))
+
+    def _kept_by_others(self, scope: str, wanted: Iterable[tuple[Vm, set[Place]]]) -> dict[str, str]:
+        """Say which VMs cannot get an address because a VM of another scope has it, or is about to get it."""
+        owner = self._fleet.inventory.addresses.owner
+        return {
+            vm.name: str(AddressTaken(ip, network, other))
+            for vm, new in wanted
+            for network, ip in new
+            if (other := owner(network, ip, besides=f"{scope}/")) is not None
+        }
+
+    async def _remove(self, id_: str) -> Sequence[Difference]:
+        present, _ = self._fleet.replica.newest(id_)
+        if present is None:
+            return ()
+        try:
+            await self._fleet.inventory.remove_scope(id_, by=self._by, why=IMPORT)
+        except Busy as error:
+            return tuple(_removed(present, str(error)))
+        except NoSuchScope:
+            return ()
+        return tuple(_removed(present))
