@@ -94,13 +94,12 @@ class Conversation:
                 yield Sleep(pause_after(error, failures, self._chance()), error)
                 continue
             self.trouble, failures = None, 0
-            if news.document is not None:
-                changes = _changes(seen, news.document, name)
-                seen = news.document
-                if changes:
-                    yield Give(changes)
-            pause = began_at + self._spacing(news) - self._monotonic()
-            if pause > 0:
+            before, seen = seen, news.document or seen
+            if changes := _changes(before, seen, name):
+                yield Give(changes)
+            # Only what is held can be asked for again soon, and only if that brings something new.
+            spacing = BETWEEN_NEWS if _held_for(news) and seen != before else self._settings.interval
+            if (pause := began_at + spacing - self._monotonic()) > 0:
                 yield Sleep(pause)
 
     def document(self, retry_for: float | None) -> Flow[Document]:
@@ -133,10 +132,6 @@ class Conversation:
             else:
                 self.trouble = None
                 return found
-
-    def _spacing(self, news: News) -> float:
-        """Return how long after the beginning of a request the next one may begin."""
-        return BETWEEN_NEWS if news.wait and news.document is not None else self._settings.interval
 
     def _look(self, last: News) -> Flow[News]:
         answer = yield from self._ask_events(lambda version: _query(version, last), held_for=_held_for(last))

@@ -40,6 +40,9 @@ HEADERS = {
 }
 
 
+HEAD_ENDS = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
+
+
 class HungUp(OSError):
     """Somebody has ended the exchange."""
 
@@ -111,9 +114,15 @@ def failure_of(error: Exception) -> Failure | None:
 
 
 class _TimedSocket(socket.socket):
-    """A socket that gives up at a moment, however slowly the other side goes on talking."""
+    """A socket that gives up at a moment, however slowly the other side goes on talking.
+
+    It notices whether the head of the answer has come to its end: http.client takes an answer that is cut off there for
+    one without a body, and that has a meaning here.
+    """
 
     give_up_at = 0.0
+    has_head = False
+    _tail = b""
 
     def reach(self, address: tuple[str, int], give_up_at: float) -> None:
         self.give_up_at = give_up_at
@@ -131,11 +140,19 @@ class _TimedSocket(socket.socket):
         while True:
             self.settimeout(min(self._left(), LONGEST_BLOCK))
             with suppress(TimeoutError):
-                return super().recv_into(buffer, nbytes, flags)
+                size = super().recv_into(buffer, nbytes, flags)
+                self._note(bytes(memoryview(buffer)[:size]))
+                return size
 
     def sendall(self, data: "ReadableBuffer", flags: int = 0) -> None:
         self.settimeout(self._left())
         super().sendall(data, flags)
+
+    def _note(self, received: bytes) -> None:
+        if not self.has_head:
+            self._tail += received
+            self.has_head = any(end in self._tail for end in HEAD_ENDS)
+            self._tail = self._tail[-3:]
 
     def _left(self) -> float:
         left = self.give_up_at - time.monotonic()
@@ -163,6 +180,8 @@ def _converse(line: _TimedSocket, endpoint: Endpoint, request: Request) -> Answe
         body = response.read(LARGEST_ANSWER + 1)
         if len(body) > LARGEST_ANSWER:
             return Failure(NotUnderstood, f"the answer is longer than {LARGEST_ANSWER} bytes")
+        if not line.has_head:
+            return Failure(NotUnderstood, "the answer ends within its head")
         if response.length:
             return Failure(NotUnderstood, f"the answer ends {response.length} bytes too early")
         headers = {name.lower(): value for name, value in reversed(response.getheaders())}
