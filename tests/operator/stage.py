@@ -3,7 +3,7 @@
 import asyncio
 import http.client
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -97,6 +97,9 @@ class Stage(msgspec.Struct, frozen=True):
 class Guests:
     """VMs that find their endpoint at a name of their own."""
 
+    networks: Mapping[str, str] = {}
+    ports = "a name for each"
+
     def url(self, scope: str, vm: Vm) -> str | None:
         """Return that name."""
         return f"http://{scope}.{vm.name}"
@@ -118,6 +121,7 @@ async def stage(
     async with Fleet.run(store=store or MemoryStore(), platform=platform, clock=clock, policy=policy) as fleet:
         await fill(fleet, scopes, by="test", on_saved=lambda _: None)
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            app = operator_app(fleet, token=TOKEN, guests=Guests())
+            await fleet.tokens.adopt(TOKEN, by="test")
+            app = operator_app(fleet, guests=Guests())
             async with serving(app, listener):
                 yield Stage(fleet, listener.getsockname()[1])

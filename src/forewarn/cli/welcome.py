@@ -15,7 +15,7 @@ from forewarn.cli.tables import Column, write_table
 from forewarn.compose import Running
 from forewarn.core.scope import ScopeKind
 from forewarn.fleet.errors import AmbiguousVm
-from forewarn.operator.showing_inventory import show_vms
+from forewarn.operator.showing_inventory import first_vms
 from forewarn.settings import user_data_directory
 from forewarn.wire.versions import NEWEST
 
@@ -37,13 +37,13 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 def show_welcome(running: Running, output: Output) -> None:
     """Say that the service is ready, and what to try."""
-    page = show_vms(running.fleet, running.guest_url, limit=LONGEST_TABLE)
-    lines = tuple(lines_to_paste(running, page.vms))
+    vms = first_vms(running.fleet, running.guest_url, LONGEST_TABLE)
+    lines = tuple(lines_to_paste(running, vms))
     count = running.fleet.replica.vms
     if output is Output.JSON:
         write(msgspec.json.encode(_ready(running, lines)).decode())
     else:
-        _write_vms(page.vms, count)
+        _write_vms(vms, count)
         _write_lines(lines)
     kept = "in memory only" if running.is_ephemeral else f"in {running.directory}"
     if not count:

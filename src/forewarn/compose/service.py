@@ -46,7 +46,7 @@ async def running_service(settings: Settings, *, environ: Mapping[str, str], tal
     async with AsyncExitStack() as stack:
         tls = operators.tls_context(settings.tls)
         directory, store = await stack.enter_async_context(opened_store(settings, environ))
-        token = local.ensure_token(directory)
+        local.ensure_token(directory)
         if local.is_readable_by_others(directory / local.TOKEN_FILE):
             talk.say(f"Others can read {directory / local.TOKEN_FILE}: close it with chmod 600.")
         listener = stack.enter_context(operators.bound(settings.operator))
@@ -57,8 +57,8 @@ async def running_service(settings: Settings, *, environ: Mapping[str, str], tal
         await adopt_token(fleet, directory, by="first start")
         await fill_if_empty(fleet, settings, directory, talk)
         guests = await stack.enter_async_context(serving_guests(settings, fleet, talk))
-        await stack.enter_async_context(serving(operator_app(fleet, token=token, guests=guests), listener, tls))
-        reloading = Reloading(settings, fleet=fleet, platform=platform, guests=guests, tls=tls)
+        await stack.enter_async_context(serving(operator_app(fleet, guests=guests), listener, tls))
+        reloading = Reloading(settings, directory, fleet=fleet, platform=platform, guests=guests, tls=tls)
         running = Running(
             fleet=fleet,
             directory=directory,

@@ -9,7 +9,9 @@ import msgspec
 from litestar import Request
 from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
+from litestar.exceptions import ImproperlyConfiguredException
 from litestar.handlers import BaseRouteHandler
+from litestar.routes import BaseRoute, HTTPRoute
 from litestar.types import ASGIApp, Receive, Scope, Send
 
 from forewarn.core.access import Role, is_within
@@ -47,10 +49,6 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         """Refuse a token that is limited to scopes."""
         if self.scopes:
             raise Forbidden(self.name, self.role, self.role, is_limited=True)
-
-
-THE_SERVICE = Caller(name="forewarn", role=Role.ADMIN)
-"""Who asks when the service itself does."""
 
 
 class Known(Protocol):
@@ -139,14 +137,25 @@ class Need(msgspec.Struct, frozen=True):
     is_for_all_scopes: bool = False
 
 
+ANYBODY_WITH_A_TOKEN = Need(Role.VIEWER)
+
+
 def needs(role: Role | None, *, all_scopes: bool = False) -> Mapping[str, Need]:
     """Declare what a path needs of its caller, as `opt` of its handler; every handler must say it."""
     return {"need": Need(role, all_scopes)}
 
 
+def check_declared(routes: Iterable[BaseRoute]) -> None:
+    """Refuse to start with a path that does not say what it needs of its caller."""
+    handlers = (handler for route in routes if isinstance(route, HTTPRoute) for handler in route.route_handlers)
+    for handler in handlers:
+        if "need" not in handler.opt and handler.http_methods != {"OPTIONS"}:
+            raise ImproperlyConfiguredException(f"{handler} does not say which role it needs")
+
+
 def check_role(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     """Refuse callers whose token does not go as far as the path needs."""
-    need: Need = handler.opt["need"]
+    need: Need = handler.opt.get("need", ANYBODY_WITH_A_TOKEN)
     if need.role is None:
         return
     caller: Caller = connection.user

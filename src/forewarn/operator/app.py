@@ -1,6 +1,5 @@
 """The operator API as an application: its parts put together, and its description."""
 
-import hmac
 from collections.abc import Iterator
 
 from litestar import Litestar, MediaType, Router
@@ -16,36 +15,42 @@ from forewarn.core.access import Role
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.service import Fleet
-from forewarn.operator.access import Caller, TokenGate, check_role, needs, provide_caller
+from forewarn.operator.access import TokenGate, check_declared, check_role, needs, provide_caller
 from forewarn.operator.backstage import Backstage, GuestSide
 from forewarn.operator.errors import OperatorError
 from forewarn.operator.events import EventController
-from forewarn.operator.inventory import VmController
-from forewarn.operator.parameters import provide_once, refuse_unknown_query
+from forewarn.operator.inventory import HostController, ScopeController, VmController
+from forewarn.operator.paging import Roll
+from forewarn.operator.parameters import before_handling, provide_once
 from forewarn.operator.reading import StrictRequest
 from forewarn.operator.refusals import answer_failure, answer_malformed, answer_refusal
 from forewarn.operator.service import ClockController, health, me
+from forewarn.operator.tokens import TokenController
 
 BODY_BYTES = 1024 * 1024
 
-PATHS: list[ControllerRouterHandler] = [VmController, EventController, ClockController, health, me]
+PATHS: list[ControllerRouterHandler] = [
+    ScopeController,
+    VmController,
+    HostController,
+    EventController,
+    TokenController,
+    ClockController,
+    health,
+    me,
+]
 
 
-def operator_app(fleet: Fleet, *, token: str, guests: GuestSide) -> ASGIApp:
+def operator_app(fleet: Fleet, *, guests: GuestSide) -> ASGIApp:
     """Make the application that answers operators who have a token."""
-    return TokenGate(open_app(fleet, guests=guests), lambda given: _admin(token, given))
-
-
-def _admin(token: str, given: str) -> Caller | None:
-    is_it = hmac.compare_digest(token.encode(), given.encode())
-    return Caller(name="operator", role=Role.ADMIN) if is_it else None
+    return TokenGate(open_app(fleet, guests=guests), fleet.tokens.find)
 
 
 def open_app(fleet: Fleet, *, guests: GuestSide) -> Litestar:
     """Make the application without its gate: something before it must say who calls."""
     app = Litestar(
         PATHS,
-        before_request=refuse_unknown_query,
+        before_request=before_handling,
         dependencies={"caller": Provide(provide_caller), "once": Provide(provide_once)},
         exception_handlers={
             CoreError: answer_refusal,
@@ -59,8 +64,9 @@ def open_app(fleet: Fleet, *, guests: GuestSide) -> Litestar:
         openapi_config=_described(),
         request_class=StrictRequest,
         request_max_body_size=BODY_BYTES,
-        state=Backstage({"fleet": fleet, "guests": guests}, deep_copy=False),
+        state=Backstage({"fleet": fleet, "guests": guests, "roll": Roll(fleet)}, deep_copy=False),
     )
+    check_declared(app.routes)
     _close_requests(app)
     return app
 

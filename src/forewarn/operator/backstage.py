@@ -1,12 +1,13 @@
 """What the handlers work on, and what they need to know of the guests' side."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from litestar.datastructures import State
 
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
+from forewarn.operator.paging import Roll
 
 GuestUrl = Callable[[str, Vm], str | None]
 """Scope and VM to the URL at which the VM finds its endpoint, if it has one of its own."""
@@ -19,9 +20,20 @@ class GuestSide(Protocol):
         """Return the URL at which a VM finds its endpoint; None if it cannot reach any."""
         ...
 
+    @property
+    def networks(self) -> Mapping[str, str]:
+        """The networks whose VMs find it at 169.254.169.254, known by their addresses, each with its interface."""
+        ...
+
+    @property
+    def ports(self) -> object | None:
+        """Whatever gives each VM a port of its own; None: no VM has one."""
+        ...
+
 
 class Backstage(State):
     """What the handlers work on."""
 
     fleet: Fleet
     guests: GuestSide
+    roll: Roll

@@ -1,13 +1,151 @@
 """The paths of the inventory: scopes, VMs and hosts."""
 
-from litestar import Controller, get
+from typing import Annotated
+
+from litestar import Controller, delete, get, patch, post
+from litestar.params import JSONBody, PathParameter, QueryParameter
+from msgspec import UnsetType
 
 from forewarn.api import v1
 from forewarn.core.access import Role
-from forewarn.operator.access import AskedBy, needs
+from forewarn.core.limits import NAME_LENGTH, TEXT_LENGTH
+from forewarn.core.scope import ScopeKind
+from forewarn.core.vm import Priority
+from forewarn.fleet.errors import NoSuchHost, NoSuchScope, NoSuchVm
+from forewarn.fleet.service import Fleet
+from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage
-from forewarn.operator.parameters import After, Limit, OnlyScope, refusals
-from forewarn.operator.showing_inventory import show_vms
+from forewarn.operator.drafting import changed_traits, changed_vm, new_scope, new_vm, standalone
+from forewarn.operator.listing import Wanted, list_hosts, list_scopes, list_vms, visible_host
+from forewarn.operator.parameters import After, AskedOnce, Force, Limit, OnlyScope, Why, refusals
+from forewarn.operator.showing_inventory import show_scope, show_vm
+
+ScopeName = Annotated[str, PathParameter(min_length=1, max_length=NAME_LENGTH, description="The scope's id.")]
+HostName = Annotated[str, PathParameter(min_length=1, max_length=NAME_LENGTH, description="The host's name.")]
+VmPath = Annotated[
+    str,
+    PathParameter(max_length=2 * NAME_LENGTH + 2, description="`scope/name`, or the bare name if it is unambiguous."),
+]
+OnlyKind = Annotated[ScopeKind | None, QueryParameter(name="kind", description="Of this kind of scope only.")]
+OnlyHeld = Annotated[
+    bool | None,
+    QueryParameter(name="held", description="Whether the scope itself is held; a hold on all is no matter."),
+]
+OnlyEnabled = Annotated[bool | None, QueryParameter(name="enabled", description="Whether the scope's guests ask.")]
+OnlyHost = Annotated[str | None, QueryParameter(name="host", max_length=NAME_LENGTH, description="On this host only.")]
+OnlyName = Annotated[
+    str | None,
+    QueryParameter(name="name", max_length=NAME_LENGTH, description="Of this name, or a pattern such as `web-*`."),
+]
+OnlyTag = Annotated[
+    str | None,
+    QueryParameter(name="tag", max_length=2 * TEXT_LENGTH + 1, description="With this tag, or with `tag=value`."),
+]
+OnlyPriority = Annotated[Priority | None, QueryParameter(name="priority", description="Of this priority only.")]
+
+CHANGES = {
+    "_409": "The rules do not allow it.",
+    "_422": "A value breaks its own rules.",
+    "_503": "It could not be saved; nothing has changed.",
+}
+
+
+class ScopeController(Controller):
+    """The scopes."""
+
+    path = "/v1/scopes"
+    tags = ("inventory",)
+
+    @get(operation_id="listScopes", summary="List scopes", opt=needs(Role.VIEWER), responses=refusals())
+    async def list_scopes(
+        self,
+        state: Backstage,
+        caller: AskedBy,
+        kind: OnlyKind = None,
+        held: OnlyHeld = None,
+        enabled: OnlyEnabled = None,
+        only_name: OnlyName = None,
+        after: After = "",
+        limit: Limit = v1.PAGE,
+    ) -> v1.ScopePage:
+        """List scopes by their ids."""
+        wanted = Wanted(kind=kind, held=held, enabled=enabled, name=only_name)
+        return await list_scopes(state, caller, wanted, after=after, limit=limit)
+
+    @post(
+        operation_id="addScope",
+        summary="Add a scope",
+        opt=needs(Role.OPERATOR),
+        responses=refusals(**CHANGES),
+    )
+    async def add_scope(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, data: JSONBody[v1.AddScope]
+    ) -> v1.Scope:
+        """Add a scope, without VMs."""
+        fleet = state.fleet
+        caller.check(data.id)
+        scope = new_scope(data, epoch=fleet.new_epoch(), now=fleet.clock.now())
+        await fleet.inventory.add_scope(scope, by=caller.name, once=once)
+        return _show_scope(fleet, data.id)
+
+    @get(
+        "/{scope_id:str}",
+        operation_id="showScope",
+        summary="Show a scope",
+        opt=needs(Role.VIEWER),
+        responses=refusals(_404="There is no such scope."),
+    )
+    async def show_scope(self, state: Backstage, caller: AskedBy, scope_id: ScopeName) -> v1.Scope:
+        """Show a scope."""
+        caller.check(scope_id)
+        return _show_scope(state.fleet, scope_id)
+
+    @patch(
+        "/{scope_id:str}",
+        operation_id="changeScope",
+        summary="Change a scope",
+        opt=needs(Role.OPERATOR),
+        responses=refusals(_404="There is no such scope.", **CHANGES),
+    )
+    async def change_scope(
+        self,
+        state: Backstage,
+        caller: AskedBy,
+        once: AskedOnce,
+        scope_id: ScopeName,
+        data: JSONBody[v1.ChangeScope],
+    ) -> v1.Scope:
+        """Change what a scope gives to its VMs, and how it approves. What is left out stays; null takes it away."""
+        caller.check(scope_id)
+        await state.fleet.inventory.change_scope(
+            scope_id,
+            by=caller.name,
+            traits=changed_traits(data),
+            approval=None if isinstance(data.approval, UnsetType) else data.approval,
+            auto_approve=None if isinstance(data.auto_approve, UnsetType) else tuple(data.auto_approve),
+            once=once,
+        )
+        return _show_scope(state.fleet, scope_id)
+
+    @delete(
+        "/{scope_id:str}",
+        operation_id="removeScope",
+        summary="Remove a scope",
+        opt=needs(Role.OPERATOR),
+        responses=refusals(_404="There is no such scope.", **CHANGES),
+    )
+    async def remove_scope(
+        self,
+        state: Backstage,
+        caller: AskedBy,
+        once: AskedOnce,
+        scope_id: ScopeName,
+        force: Force = False,
+        why: Why = "",
+    ) -> None:
+        """Remove a scope with its VMs."""
+        caller.check(scope_id)
+        await state.fleet.inventory.remove_scope(scope_id, by=caller.name, why=why, force=force, once=once)
 
 
 class VmController(Controller):
@@ -20,15 +158,151 @@ class VmController(Controller):
         operation_id="listVms",
         summary="List VMs",
         opt=needs(Role.VIEWER),
-        responses=refusals(_404="There is no such scope."),
+        responses=refusals(_404="There is no such scope or host."),
     )
     async def list_vms(
         self,
         state: Backstage,
         caller: AskedBy,
         only_scope: OnlyScope = None,
+        kind: OnlyKind = None,
+        held: OnlyHeld = None,
+        enabled: OnlyEnabled = None,
+        host: OnlyHost = None,
+        only_name: OnlyName = None,
+        tag: OnlyTag = None,
+        priority: OnlyPriority = None,
         after: After = "",
         limit: Limit = v1.PAGE,
     ) -> v1.VmPage:
         """List VMs by scope and name."""
-        return show_vms(state.fleet, state.guests.url, scope=only_scope, after=after, limit=limit, caller=caller)
+        wanted = Wanted(
+            scope=only_scope,
+            kind=kind,
+            held=held,
+            enabled=enabled,
+            host=host,
+            name=only_name,
+            tag=tag,
+            priority=priority,
+        )
+        return await list_vms(state, caller, wanted, after=after, limit=limit)
+
+    @post(
+        operation_id="addVm",
+        summary="Add a VM",
+        opt=needs(Role.OPERATOR),
+        responses=refusals(_404="There is no such scope.", **CHANGES),
+    )
+    async def add_vm(self, state: Backstage, caller: AskedBy, once: AskedOnce, data: JSONBody[v1.AddVm]) -> v1.Vm:
+        """Add a VM to a scope, or as a standalone VM."""
+        fleet = state.fleet
+        scope = data.scope or data.name
+        caller.check(scope)
+        vm = new_vm(data)
+        if data.scope is None:
+            alone = standalone(vm, epoch=fleet.new_epoch(), now=fleet.clock.now())
+            await fleet.inventory.add_scope(alone, by=caller.name, once=once)
+        else:
+            await fleet.inventory.add_vm(scope, vm, by=caller.name, once=once)
+        return _show_vm(state, caller, f"{scope}/{vm.name}")
+
+    @get(
+        "/{vm:path}",
+        operation_id="showVm",
+        summary="Show a VM",
+        opt=needs(Role.VIEWER),
+        responses=refusals(_404="There is no such VM.", _409="The name is ambiguous."),
+    )
+    async def show_vm(self, state: Backstage, caller: AskedBy, vm: VmPath) -> v1.Vm:
+        """Show a VM with everything that holds for it."""
+        return _show_vm(state, caller, _named(vm))
+
+    @patch(
+        "/{vm:path}",
+        operation_id="changeVm",
+        summary="Change a VM",
+        opt=needs(Role.OPERATOR),
+        responses=refusals(_404="There is no such VM.", **CHANGES),
+    )
+    async def change_vm(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, vm: VmPath, data: JSONBody[v1.ChangeVm]
+    ) -> v1.Vm:
+        """Change a VM. What is left out stays; null takes away what the VM has of its own."""
+        scope, name = find_vm(state.fleet, caller, _named(vm))
+        await state.fleet.inventory.change_vm(scope, name, changed_vm(data), by=caller.name, once=once)
+        return _show_vm(state, caller, f"{scope}/{name}")
+
+    @delete(
+        "/{vm:path}",
+        operation_id="removeVm",
+        summary="Remove a VM",
+        opt=needs(Role.OPERATOR),
+        responses=refusals(_404="There is no such VM.", **CHANGES),
+    )
+    async def remove_vm(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, vm: VmPath, force: Force = False, why: Why = ""
+    ) -> None:
+        """Take a VM out of the inventory, without an event: it is gone already, or nobody's business."""
+        fleet = state.fleet
+        try:
+            scope, name = find_vm(fleet, caller, _named(vm))
+        except (NoSuchVm, NoSuchScope):
+            if await fleet.inventory.was_asked(once):
+                return
+            raise
+        await fleet.inventory.remove_vm(scope, name, by=caller.name, why=why, force=force, once=once)
+
+
+class HostController(Controller):
+    """The hosts, as seen from the VMs on them."""
+
+    path = "/v1/hosts"
+    tags = ("inventory",)
+
+    @get(operation_id="listHosts", summary="List hosts", opt=needs(Role.VIEWER), responses=refusals())
+    async def list_hosts(
+        self, state: Backstage, caller: AskedBy, only_name: OnlyName = None, after: After = "", limit: Limit = v1.PAGE
+    ) -> v1.HostPage:
+        """List the hosts on which VMs are, by name."""
+        return await list_hosts(state, caller, name=only_name, after=after, limit=limit)
+
+    @get(
+        "/{host:str}",
+        operation_id="showHost",
+        summary="Show a host",
+        opt=needs(Role.VIEWER),
+        responses=refusals(_404="No VM is on such a host."),
+    )
+    async def show_host(self, state: Backstage, caller: AskedBy, host: HostName) -> v1.Host:
+        """Show a host with the VMs on it."""
+        shown = visible_host(state, caller, host)
+        if shown is None:
+            raise NoSuchHost(host)
+        return shown
+
+
+def find_vm(fleet: Fleet, caller: Caller, name: str) -> tuple[str, str]:
+    """Find a VM that the caller may see, and return its scope and its name."""
+    scope, slash, _ = name.rpartition("/")
+    if slash:
+        caller.check(scope)
+    view, vm = fleet.replica.find(name)
+    caller.check(view.id)
+    return view.id, vm.name
+
+
+def _named(vm: str) -> str:
+    """Return the name that a path ends with; the framework leaves the slash before it."""
+    return vm.removeprefix("/")
+
+
+def _show_scope(fleet: Fleet, id_: str) -> v1.Scope:
+    view = fleet.replica.view(id_)
+    return show_scope(fleet, view, fleet.replica.scope(id_))
+
+
+def _show_vm(state: Backstage, caller: Caller, name: str) -> v1.Vm:
+    scope, vm = find_vm(state.fleet, caller, name)
+    found = state.fleet.replica.scope(scope)
+    return show_vm(found, found.vm(vm), state.guests.url)

@@ -1,15 +1,89 @@
-"""Lists, a page at a time."""
+"""Lists, a page at a time, of a fleet that may have 100,000 scopes: nobody else waits for a long one."""
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+import asyncio
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
 from forewarn.core.scope import Scope
-from forewarn.fleet.replica import Replica
+from forewarn.fleet.replica import Replica, View
+from forewarn.fleet.service import Fleet
 from forewarn.operator.access import Caller
 
 T = TypeVar("T")
+
+TURN = 0.004
+"""How long, in seconds, the reading of a list may go on before others have their turn."""
+
+
+class Roll:
+    """The ids of all scopes, in order. What has come or gone since it was last asked for is put in its place then."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._ids = sorted(view.id for view in fleet.replica.views())
+        self._known = set(self._ids)
+        self._changed: dict[str, View] = {}
+        fleet.on_change(self._note)
+
+    def _note(self, view: View) -> None:
+        if (view.scope is not None) != (view.id in self._known):
+            self._changed[view.id] = view
+        else:
+            self._changed.pop(view.id, None)
+
+    def ids(self) -> list[str]:
+        """Return the ids; the list stays as it is, whatever comes or goes later."""
+        if self._changed:
+            come = {id_ for id_, view in self._changed.items() if view.scope is not None}
+            gone = self._changed.keys() - come
+            self._changed = {}
+            self._known = (self._known | come) - gone
+            # Two runs that are in order each: that is little work for the sort.
+            self._ids = sorted([*(id_ for id_ in self._ids if id_ not in gone), *sorted(come)])
+        return self._ids
+
+    def starting_at(self, first: str) -> Iterator[str]:
+        """Give the ids from `first` on."""
+        ids = self.ids()
+        return islice(ids, bisect_left(ids, first), None)
+
+    def after(self, last: str) -> Iterator[str]:
+        """Give the ids after `last`."""
+        ids = self.ids()
+        return islice(ids, bisect_right(ids, last), None)
+
+
+async def unhurried(items: Iterable[T]) -> AsyncIterator[T]:
+    """Give the items, and let others have their turn whenever it has taken a while.
+
+    What the items are sifted for must be looked at after this, not before: else a long search has no pause.
+    """
+    until = time.monotonic() + TURN
+    for item in items:
+        yield item
+        if time.monotonic() > until:
+            await asyncio.sleep(0)
+            until = time.monotonic() + TURN
+
+
+async def seen_scopes(replica: Replica, ids: Iterable[str], caller: Caller) -> AsyncIterator[Scope]:
+    """Give those of the scopes that are there and that the caller may see."""
+    async for id_ in unhurried(ids):
+        scope, _ = replica.newest(id_)
+        if scope is not None and caller.sees(id_):
+            yield scope
+
+
+async def first_of(items: AsyncIterator[T], limit: int) -> tuple[list[T], bool]:
+    """Return the first of the items, and whether there are more."""
+    found: list[T] = []
+    async for item in items:
+        if len(found) == limit:
+            return found, True
+        found.append(item)
+    return found, False
 
 
 def scopes_from(replica: Replica, only: str | None, first: str, caller: Caller) -> Iterator[Scope]:

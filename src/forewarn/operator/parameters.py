@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from hashlib import blake2s
 from typing import Annotated, Any
 
-from litestar import Request
+from litestar import Request, Response
 from litestar.di import NamedDependency
 from litestar.exceptions import ValidationException
 from litestar.openapi.datastructures import ResponseSpec
@@ -60,11 +60,25 @@ async def provide_once(request: Request[Any, Any, Any], key: Key = None) -> Once
     return Once(key, digest.hexdigest())
 
 
-def refuse_unknown_query(request: Request[Any, Any, Any]) -> None:
+def before_handling(request: Request[Any, Any, Any]) -> Response[None] | None:
+    """Tell the methods of a path to whoever asks for them; refuse parameters that it does not take."""
+    if request.method == "OPTIONS":
+        return Response(None, status_code=204, headers={"Allow": _methods(request)})
+    _refuse_unknown_query(request)
+    return None
+
+
+def _methods(request: Request[Any, Any, Any]) -> str:
+    """Return the methods of the path: the framework's own answer knows but one of its handlers."""
+    here = (route for route in request.app.routes if route.path_format == request.scope["path_template"])
+    return ", ".join(sorted({method for route in here for method in route.methods}))
+
+
+def _refuse_unknown_query(request: Request[Any, Any, Any]) -> None:
     """A misspelt filter must not list everything."""
     parameters = request.route_handler.parsed_fn_signature.parameters.items()
     fields = ((name, field.kwarg_definition) for name, field in parameters)
     known = {field.name or name for name, field in fields if isinstance(field, QueryParameter)}
     for name in request.query_params:
         if name not in known:
-            raise ValidationException(f"there is no parameter {name} here")
+            raise ValidationException(f"there is no parameter {name} here (what there is: /openapi.json)")

@@ -1,6 +1,7 @@
 """Reading what operators send: exactly what is described, without the conversions that query texts need."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -10,8 +11,16 @@ from litestar.exceptions import ValidationException
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
 
-DURATION_AT = re.compile(r"Expected `str` .* - at `\$\.(?P<field>notice|duration|by)`$")
+DURATION_AT = re.compile(r"Expected `str` .* - at `\$\.(?P<field>notice|duration|by|ahead|terminate_notice)`$")
 """How a text is refused that is in the place of a duration."""
+
+
+def utc(moment: datetime, what: str) -> datetime:
+    """Return a moment of any zone as one of UTC; at the calendar's ends there are some that are none."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise Invalid(f"{what} {moment.isoformat()} is no moment of UTC") from None
 
 
 class StrictRequest(Request[Any, Any, Any]):

@@ -1,20 +1,20 @@
 """The inventory, as the types of the API. Nothing is decided here."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from itertools import islice
 
 from forewarn.api import v1
 from forewarn.core.duration import duration_text
 from forewarn.core.scope import Held, Scope
 from forewarn.core.text import counting_order
 from forewarn.core.vm import Priority, Vm
+from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
-from forewarn.operator.access import THE_SERVICE, Caller
 from forewarn.operator.backstage import GuestUrl
-from forewarn.operator.paging import page_of, scopes_from
 
 
 def show_hold(held: Held | None, scope: str | None) -> v1.Hold | None:
-    """Show a hold of a scope, or the one on the whole fleet."""
+    """Show the hold of a scope, or with None the one on the whole fleet."""
     return None if held is None else v1.Hold(scope=scope, by=held.by, at=held.at, reason=held.reason)
 
 
@@ -47,28 +47,62 @@ def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
     )
 
 
-def show_vms(
-    fleet: Fleet,
-    guest_url: GuestUrl,
-    *,
-    limit: int,
-    scope: str | None = None,
-    after: str = "",
-    caller: Caller = THE_SERVICE,
-) -> v1.VmPage:
-    """Show VMs by scope and name, from the one after `after` on."""
-    last_scope, _, last_name = after.rpartition("/")
+def first_vms(fleet: Fleet, guest_url: GuestUrl, limit: int) -> tuple[v1.Vm, ...]:
+    """Show the first VMs by scope and name."""
+    scopes = (fleet.replica.scope(id_) for id_ in sorted(view.id for view in fleet.replica.views()))
+    vms = ((scope, vm) for scope in scopes for vm in counted(scope.roster))
+    return tuple(show_vm(scope, vm, guest_url) for scope, vm in islice(vms, limit))
 
-    def rest() -> Iterator[tuple[Scope, Vm]]:
-        for each in scopes_from(fleet.replica, scope, last_scope, caller):
-            for vm in sorted(each.roster, key=lambda vm: counting_order(vm.name)):
-                if each.id != last_scope or counting_order(vm.name) > counting_order(last_name):
-                    yield each, vm
 
-    found, more = page_of(rest(), limit)
-    vms = tuple(show_vm(each, vm, guest_url) for each, vm in found)
-    return v1.VmPage(
-        vms=vms,
-        next=f"{vms[-1].scope}/{vms[-1].name}" if more else None,
-        held=show_hold(fleet.conditions.held, None),
+def counted(vms: Iterable[Vm]) -> list[Vm]:
+    """Return VMs of one scope in the order in which people count them."""
+    return sorted(vms, key=lambda vm: counting_order(vm.name))
+
+
+def show_scope(fleet: Fleet, view: View, scope: Scope) -> v1.Scope:
+    """Show a scope and how it stands with its guests."""
+    traits = scope.traits
+    return v1.Scope(
+        id=scope.id,
+        kind=scope.kind,
+        vms=len(scope.roster),
+        update_domains=tuple(sorted({vm.update_domain for vm in scope.roster})),
+        approval=scope.approval,
+        auto_approve=scope.auto_approve,
+        scale_set=scope.scale_set,
+        placement_group=scope.placement_group,
+        priority=traits.priority,
+        terminate_notice=None if traits.terminate_notice is None else duration_text(traits.terminate_notice),
+        location=traits.location,
+        zone=traits.zone,
+        resource_group=traits.resource_group,
+        subscription=traits.subscription,
+        os=traits.os,
+        tags=traits.tags or {},
+        incarnation=scope.incarnation,
+        enabled=scope.enabled,
+        seen_at=fleet.last_seen(view),
+        changed_at=scope.changed_at,
+        open_events=tuple(event.id for event in scope.events),
+        held=show_hold(scope.held, scope.id),
+    )
+
+
+def show_host(name: str, there: Iterable[tuple[View, Vm]]) -> v1.Host:
+    """Show a host as the VMs on it let it be seen, with the open events that affect one of them."""
+    by_scope: dict[str, tuple[Scope, list[Vm]]] = {}
+    for view, vm in there:
+        if view.scope is not None:
+            by_scope.setdefault(view.id, (view.scope, []))[1].append(vm)
+    ordered = [by_scope[id_] for id_ in sorted(by_scope)]
+    return v1.Host(
+        name=name,
+        vms=tuple(f"{scope.id}/{vm.name}" for scope, vms in ordered for vm in counted(vms)),
+        scopes=tuple(scope.id for scope, _ in ordered),
+        open_events=tuple(
+            event.id
+            for scope, vms in ordered
+            for event in scope.events
+            if not {vm.name for vm in vms}.isdisjoint(event.vms)
+        ),
     )

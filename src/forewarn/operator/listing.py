@@ -1,0 +1,140 @@
+"""The lists of the inventory: what is asked for, found in order, a page at a time."""
+
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from fnmatch import translate
+from heapq import heapify, heappop
+
+import msgspec
+
+from forewarn.api import v1
+from forewarn.core.scope import Scope, ScopeKind
+from forewarn.core.text import counting_order
+from forewarn.core.vm import Priority, Vm
+from forewarn.fleet.errors import NoSuchHost
+from forewarn.operator.access import Caller
+from forewarn.operator.backstage import Backstage
+from forewarn.operator.paging import first_of, seen_scopes, unhurried
+from forewarn.operator.showing_inventory import counted, show_hold, show_host, show_scope, show_vm
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which VMs, or which scopes, are asked for. None: it makes no difference."""
+
+    scope: str | None = None
+    kind: ScopeKind | None = None
+    held: bool | None = None
+    enabled: bool | None = None
+    host: str | None = None
+    name: str | None = None
+    tag: str | None = None
+    priority: Priority | None = None
+
+    def takes_scope(self, scope: Scope) -> bool:
+        """Tell whether the scope is one of those, or can have VMs that are."""
+        return (
+            self.kind in (None, scope.kind)
+            and self.held in (None, scope.held is not None)
+            and self.enabled in (None, scope.enabled)
+        )
+
+    def vm_sieve(self) -> Callable[[Scope, Vm], bool]:
+        """Return what tells whether a VM of a scope that is taken is one of those."""
+        is_named = re.compile(translate((self.name or "*").casefold())).fullmatch
+        tag, equals, value = (self.tag or "").partition("=")
+
+        def takes(scope: Scope, vm: Vm) -> bool:
+            if self.host not in (None, vm.host) or not is_named(vm.name.casefold()):
+                return False
+            if self.priority is None and self.tag is None:
+                return True
+            traits = scope.traits_of(vm)
+            tags = traits.tags or {}
+            return self.priority in (None, traits.priority or Priority.REGULAR) and (
+                self.tag is None or (tag in tags and (not equals or tags[tag] == value))
+            )
+
+        return takes
+
+
+async def list_scopes(state: Backstage, caller: Caller, wanted: Wanted, *, after: str, limit: int) -> v1.ScopePage:
+    """Show scopes by their ids, from the one after `after` on."""
+    fleet = state.fleet
+    is_named = re.compile(translate((wanted.name or "*").casefold())).fullmatch
+
+    async def rest() -> AsyncIterator[Scope]:
+        async for scope in seen_scopes(fleet.replica, state.roll.after(after), caller):
+            if wanted.takes_scope(scope) and is_named(scope.id.casefold()):
+                yield scope
+
+    found, more = await first_of(rest(), limit)
+    return v1.ScopePage(
+        scopes=[show_scope(fleet, fleet.replica.view_ever(scope.id), scope) async for scope in unhurried(found)],
+        next=found[-1].id if more else None,
+        held=show_hold(fleet.held, None),
+    )
+
+
+async def list_vms(state: Backstage, caller: Caller, wanted: Wanted, *, after: str, limit: int) -> v1.VmPage:
+    """Show VMs by scope and name, from the one after `after` on."""
+    fleet = state.fleet
+    last_scope, _, last_name = after.rpartition("/")
+    takes = wanted.vm_sieve()
+
+    async def rest() -> AsyncIterator[tuple[Scope, Vm]]:
+        ids = _scopes_in_question(state, caller, wanted, last_scope)
+        async for scope in seen_scopes(fleet.replica, ids, caller):
+            if wanted.takes_scope(scope):
+                vms = counted(vm for vm in scope.roster if takes(scope, vm))
+                for vm in vms if scope.id != last_scope else _after(vms, last_name):
+                    yield scope, vm
+
+    found, more = await first_of(rest(), limit)
+    vms = [show_vm(scope, vm, state.guests.url) async for scope, vm in unhurried(found)]
+    next_ = f"{vms[-1].scope}/{vms[-1].name}" if more else None
+    return v1.VmPage(vms=vms, next=next_, held=show_hold(fleet.held, None))
+
+
+def _scopes_in_question(state: Backstage, caller: Caller, wanted: Wanted, first: str) -> Iterable[str]:
+    """Return the ids of the scopes to look at, in order: all of them only if nothing narrower is said."""
+    if wanted.scope is not None:
+        caller.check(wanted.scope)
+        return [state.fleet.replica.scope(wanted.scope).id]
+    if wanted.host is not None:
+        ids = {view.id for view, _ in state.fleet.hosts().get(wanted.host, ()) if caller.sees(view.id)}
+        if not ids:
+            raise NoSuchHost(wanted.host)
+        return sorted(id_ for id_ in ids if id_ >= first)
+    return state.roll.starting_at(first)
+
+
+def _after(vms: list[Vm], last: str) -> list[Vm]:
+    return [vm for vm in vms if counting_order(vm.name) > counting_order(last)]
+
+
+async def list_hosts(state: Backstage, caller: Caller, *, name: str | None, after: str, limit: int) -> v1.HostPage:
+    """Show hosts by name, from the one after `after` on."""
+    hosts = state.fleet.hosts()
+    is_named = re.compile(translate((name or "*").casefold())).fullmatch
+
+    async def rest() -> AsyncIterator[v1.Host]:
+        async for host in unhurried(_in_order(host for host in hosts if host > after)):
+            if is_named(host.casefold()) and (shown := visible_host(state, caller, host)) is not None:
+                yield shown
+
+    found, more = await first_of(rest(), limit)
+    return v1.HostPage(hosts=found, next=found[-1].name if more else None, held=show_hold(state.fleet.held, None))
+
+
+def visible_host(state: Backstage, caller: Caller, name: str) -> v1.Host | None:
+    """Show a host, if there is one with VMs that the caller may see."""
+    there = [(view, vm) for view, vm in state.fleet.hosts().get(name, ()) if caller.sees(view.id)]
+    return show_host(name, there) if there else None
+
+
+def _in_order(names: Iterable[str]) -> Iterator[str]:
+    """Give names in order; sorting those that are never reached is not paid for."""
+    heap = list(names)
+    heapify(heap)
+    while heap:
+        yield heappop(heap)

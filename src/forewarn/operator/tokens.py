@@ -1,0 +1,83 @@
+"""The paths of tokens: who may ask, and for what."""
+
+from typing import Annotated
+
+from litestar import Controller, delete, get, post
+from litestar.params import JSONBody, PathParameter
+
+from forewarn.api import v1
+from forewarn.core.access import Role
+from forewarn.fleet.tokens import Token
+from forewarn.operator.access import AskedBy, needs
+from forewarn.operator.backstage import Backstage
+from forewarn.operator.parameters import AskedOnce, Why, refusals
+from forewarn.operator.reading import utc
+
+TokenId = Annotated[str, PathParameter(min_length=1, max_length=64, description="The token's id, never its secret.")]
+
+
+class TokenController(Controller):
+    """Tokens. Their secrets are shown to whoever makes them, once, and kept nowhere."""
+
+    path = "/v1/tokens"
+    tags = ("tokens",)
+    opt = needs(Role.ADMIN, all_scopes=True)
+
+    @get(operation_id="listTokens", summary="List tokens", responses=refusals())
+    async def list_tokens(self, state: Backstage) -> v1.TokenPage:
+        """List all tokens, also those that have expired or been revoked, the oldest first."""
+        return v1.TokenPage(tokens=tuple(show_token(token) for token in state.fleet.tokens.all()))
+
+    @post(
+        operation_id="createToken",
+        summary="Make a token",
+        responses=refusals(
+            _409="There is a token of this name, or this request was answered before, and the secret is shown once.",
+            _422="A value breaks its own rules.",
+            _503="It could not be saved; nothing has changed.",
+        ),
+    )
+    async def create_token(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, data: JSONBody[v1.CreateToken]
+    ) -> v1.NewToken:
+        """Make a token. The answer has its secret, which nobody is shown again."""
+        token, secret = await state.fleet.tokens.create(
+            data.name,
+            data.role,
+            tuple(data.scopes),
+            by=caller.name,
+            expires_at=None if data.expires_at is None else utc(data.expires_at, "expires_at"),
+            once=once,
+        )
+        return v1.NewToken(token=show_token(token), secret=secret)
+
+    @delete(
+        "/{token_id:str}",
+        operation_id="revokeToken",
+        summary="Revoke a token",
+        responses=refusals(
+            _404="There is no such token.",
+            _409="The key was used for another request.",
+            _422="A value breaks its own rules.",
+            _503="It could not be saved; nothing has changed.",
+        ),
+    )
+    async def revoke_token(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, token_id: TokenId, why: Why = ""
+    ) -> None:
+        """Let a token open nothing any more, from now on and for ever; it stays listed."""
+        await state.fleet.tokens.revoke(token_id, by=caller.name, why=why, once=once)
+
+
+def show_token(token: Token) -> v1.Token:
+    """Show what is known of a token; its secret is not."""
+    return v1.Token(
+        id=token.id,
+        name=token.name,
+        role=token.role,
+        scopes=token.scopes,
+        created_at=token.created_at,
+        created_by=token.created_by,
+        expires_at=token.expires_at,
+        revoked_at=token.revoked_at,
+    )
