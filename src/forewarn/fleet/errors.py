@@ -11,6 +11,8 @@ FleetError
 ├── SecretShown      the request made a token before, and its secret is shown only once
 ├── AddressTaken     another VM has this address in this network
 ├── TimeIsReal       the clock cannot be moved: the service runs in real time
+├── NoSuchPosition   the journal does not reach so far
+├── Pruned           lines of the journal that should come next have been removed
 ├── PartlyMade       a request over several scopes was refused by one that had changed meanwhile
 └── NotSaved         the store could not keep it; nothing has changed
 """
@@ -122,6 +124,29 @@ class TimeIsReal(FleetError):
 
     def __init__(self) -> None:
         super().__init__("the service runs in real time: start it with --manual-time to move its clock")
+
+
+class NoSuchPosition(FleetError):
+    """The journal does not reach so far: the position is of other data, or of data before a backup was restored."""
+
+    code = "unknown-position"
+
+    def __init__(self, position: int, last: int) -> None:
+        self.position, self.last = position, last
+        super().__init__(f"the journal reaches to position {last}, not to {position}: begin anew, without a position")
+
+
+class Pruned(FleetError):
+    """Lines of the journal that should come next have been removed, because they were too old or too many."""
+
+    code = "pruned"
+
+    def __init__(self, after: int, pruned: int) -> None:
+        self.after, self.pruned = after, pruned
+        super().__init__(
+            f"lines of the journal after position {after} have been removed, up to {pruned}: go on after {pruned}, "
+            "and look at the state of what you follow"
+        )
 
 
 class PartlyMade(FleetError):

@@ -29,6 +29,7 @@ from forewarn.fleet.clockwork import Clockwork
 from forewarn.fleet.enabling import Enabling, new_epoch
 from forewarn.fleet.errors import NoSuchEvent, NoSuchScope, NotSaved
 from forewarn.fleet.events import Events
+from forewarn.fleet.feed import Feeds
 from forewarn.fleet.impacts import Impacts
 from forewarn.fleet.inventory import Inventory
 from forewarn.fleet.keeper import LedgerKeeper
@@ -41,7 +42,17 @@ from forewarn.fleet.selecting import select
 from forewarn.fleet.tasks import tasks_until_exit
 from forewarn.fleet.tokens import Tokens
 from forewarn.platform.port import Platform
-from forewarn.store.port import Kind, Record, Retention, SnapshotEnd, Store, StoreError, Watched
+from forewarn.store.port import (
+    JournalQuery,
+    JournalRow,
+    Kind,
+    Record,
+    Retention,
+    SnapshotEnd,
+    Store,
+    StoreError,
+    Watched,
+)
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -91,6 +102,7 @@ class Fleet:
         self._events = Events(self, answers, lambda: self.conditions)
         self.inventory = Inventory(self._scopes, self.replica, answers, clock, lambda: self.conditions)
         self.tokens = Tokens(store, tasks, clock=clock, wall=wall)
+        self.feeds = Feeds(store, tasks)
         self._listeners: list[Callable[[View], None]] = []
         self._ticking = 0
         self._is_live = False
@@ -140,6 +152,7 @@ class Fleet:
     async def _follow(self, changes: AsyncIterator[Watched]) -> None:
         async for change in changes:
             self._take(change)
+            self.feeds.wake()
 
     def _take(self, change: Watched) -> None:
         """Take what the store gives, unless it is known already: most of it is our own."""
@@ -342,6 +355,16 @@ class Fleet:
             return False
         self._look(view, ticked_at=now)
         return True
+
+    # The journal.
+
+    async def history(self, query: JournalQuery) -> list[JournalRow]:
+        """Return a page of the journal; `forewarn.fleet.history` makes queries from people's words."""
+        return await self._store.journal(query)
+
+    def feed(self, after: int | None = None) -> AsyncIterator[JournalRow]:
+        """Give every line of the journal after a position, then each new one; None: from now on."""
+        return self.feeds.rows(after)
 
     # Manual time.
 

@@ -46,6 +46,8 @@ STATUS: dict[type[Refusal], int] = {
     fleet.ScopeExists: 409,
     fleet.AddressTaken: 409,
     fleet.TimeIsReal: 409,
+    fleet.NoSuchPosition: 404,
+    fleet.Pruned: 410,
     fleet.PartlyMade: 409,
     fleet.NotSaved: 503,
     operator.OperatorError: 409,
