@@ -1,5 +1,6 @@
 """Settings: which value holds, where it came from, and what is said of a wrong one."""
 
+import json
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -9,24 +10,37 @@ import pytest
 
 from forewarn.core.conditions import Announce
 from forewarn.settings import (
+    DEMONSTRATION,
     EMULATOR,
     KEYS,
     PRODUCTION,
+    BadSetting,
+    Changed,
     Contradiction,
     Endpoint,
     GuestSettings,
+    LogFormat,
+    LogLevel,
+    LogSettings,
+    MissingSetting,
     Origin,
+    PlatformName,
     PolicySettings,
     Preset,
     Rank,
     Settings,
     SettingsError,
+    TlsSettings,
     UnreadableFile,
+    compare,
     data_directory,
     resolve,
     settings_file,
+    taken_over,
     user_data_directory,
+    values,
     variable,
+    written,
 )
 
 PRECEDENCE = {
@@ -39,7 +53,7 @@ PRECEDENCE = {
 }
 
 
-def written(path: Path, text: str) -> Path:
+def written_to(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
 
@@ -47,7 +61,7 @@ def written(path: Path, text: str) -> Path:
 @pytest.mark.parametrize("case", PRECEDENCE)
 def test_the_value_closest_to_the_user_holds(case: str, tmp_path: Path) -> None:
     in_file, in_environment, as_flag, value, origin = PRECEDENCE[case]
-    file = written(tmp_path / "forewarn.toml", f"speed = {in_file}") if in_file else None
+    file = written_to(tmp_path / "forewarn.toml", f"speed = {in_file}") if in_file else None
     resolved = resolve(
         EMULATOR,
         flags={} if as_flag is None else {"speed": as_flag},
@@ -58,70 +72,104 @@ def test_the_value_closest_to_the_user_holds(case: str, tmp_path: Path) -> None:
     assert resolved.origins["speed"] == origin._replace(name=origin.name.format(file=file))
 
 
+# What a file says, and what a variable or flag says to the same effect.
+EVERY_KEY = {
+    "data": ('"/d"', "/d"),
+    "ephemeral": ("false", "no"),
+    "fleet": ('"/fleet.toml"', "/fleet.toml"),
+    "listen": ('"127.0.0.1:9000"', "127.0.0.1:9000"),
+    "listen_link_local": ('["br0=blue", "br1"]', "br0=blue,br1"),
+    "network": ('"blue"', "blue"),
+    "operator": ('"[::1]:9001"', "[::1]:9001"),
+    "operator_without_tls": ("true", "1"),
+    "manual_time": ("true", "true"),
+    "speed": ("2.5", "2.5"),
+    "platform": ('"command"', "command"),
+    "guest.requests_per_second": ("7", "7"),
+    "guest.unsupported_version_status": ("400", "400"),
+    "guest.enable_delay": ('"2m"', "2m"),
+    "policy.announce": ('"when-enabled"', "when-enabled"),
+    "policy.enforce_notice": ("true", "true"),
+    "policy.idle_after": ('"12h"', "12h"),
+    "policy.user_operations": ("3", "3"),
+    "simulated.freeze": ('"1s"', "1s"),
+    "simulated.reboot": ('"2s"', "2s"),
+    "simulated.redeploy": ('"3s"', "3s"),
+    "simulated.preempt": ('"4s"', "4s"),
+    "simulated.terminate": ('"5s"', "5s"),
+    "command.program": ('["/bin/maintain", "-v", "two words"]', "/bin/maintain -v 'two words'"),
+    "command.time_limit": ('"1h"', "1h"),
+    "command.probe_limit": ('"5s"', "5s"),
+    "command.at_once": ("2", "2"),
+    "command.attempts": ("4", "4"),
+    "command.first_pause": ('"1s"', "1s"),
+    "command.longest_pause": ('"1m"', "1m"),
+    "command.repeatable": ("true", "yes"),
+    "tls.certificate": ('"/cert.pem"', "/cert.pem"),
+    "tls.key": ('"/key.pem"', "/key.pem"),
+    "journal.age": ('"30d"', "30d"),
+    "journal.rows": ("1000", "1000"),
+    "log.format": ('"json"', "json"),
+    "log.level": ('"debug"', "debug"),
+}
+
+
+def as_file(said: dict[str, str]) -> str:
+    """Write a settings file; keys of sections come last, as TOML wants it."""
+    lines = [f"{key} = {value}" for key, value in said.items() if "." not in key]
+    for section in dict.fromkeys(key.partition(".")[0] for key in said if "." in key):
+        lines.append(f"[{section}]")
+        lines += [f"{key.partition('.')[2]} = {said[key]}" for key in said if key.startswith(f"{section}.")]
+    return "\n".join(lines)
+
+
 def test_every_key_can_be_set_in_a_file_and_in_the_environment(tmp_path: Path) -> None:
-    text = """
-        data = "here"
-        ephemeral = false
-        fleet = "fleet.toml"
-        listen = "127.0.0.1:9000"
-        listen_link_local = "br0"
-        network = "blue"
-        operator = "[::1]:9001"
-        manual_time = true
-        speed = 2.5
-        [guest]
-        requests_per_second = 7
-        unsupported_version_status = 400
-        enable_delay = "2m"
-        [policy]
-        announce = "when-enabled"
-        enforce_notice = true
-        idle_after = "12h"
-        user_operations = 3
-        [simulated]
-        freeze = "1s"
-        reboot = "2s"
-        redeploy = "3s"
-        preempt = "4s"
-        terminate = "5s"
-    """
-    from_file = resolve(EMULATOR, flags={}, environ={}, file=written(tmp_path / "forewarn.toml", text))
-    environ = {
-        variable(key): value.strip('"')
-        for key in KEYS
-        for value in re.findall(rf"^ *{key.rpartition('.')[2]} = (.*)$", text, re.MULTILINE)
-    }
-    from_environment = resolve(EMULATOR, flags={}, environ=environ | {"FOREWARN_DATA": str(tmp_path / "here")})
+    assert set(EVERY_KEY) == set(KEYS)
+    text = as_file({key: in_file for key, (in_file, _) in EVERY_KEY.items()})
+    from_file = resolve(EMULATOR, flags={}, environ={}, file=written_to(tmp_path / "forewarn.toml", text))
+    environ = {variable(key): said for key, (_, said) in EVERY_KEY.items()}
+    from_environment = resolve(EMULATOR, flags={}, environ=environ)
     assert {origin.rank for origin in from_file.origins.values()} == {Rank.FILE}
     assert {origin.rank for origin in from_environment.origins.values()} == {Rank.ENVIRONMENT}
-    assert from_file.settings == msgspec.structs.replace(from_environment.settings, fleet=tmp_path / "fleet.toml")
-    assert from_file.settings.policy == PolicySettings(
-        announce=Announce.WHEN_ENABLED, enforce_notice=True, idle_after=timedelta(hours=12), user_operations=3
-    )
+    assert from_file.settings == from_environment.settings
+    unchanged = dict(values(EMULATOR.settings))
+    same = {key for key, value in values(from_file.settings) if value == unchanged[key]}
+    assert same == {"ephemeral"}
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    """`forewarn config` shows values as a file takes them."""
+    said = resolve(EMULATOR, flags={key: text for key, (_, text) in EVERY_KEY.items()}, environ={}).settings
+    text = as_file({key: json.dumps(written(value)) for key, value in values(said)})
+    assert resolve(EMULATOR, flags={}, environ={}, file=written_to(tmp_path / "forewarn.toml", text)).settings == said
 
 
 def test_paths_in_a_file_are_beside_it(tmp_path: Path) -> None:
-    file = written(tmp_path / "forewarn.toml", 'data = "data"\nfleet = "/etc/fleet.toml"')
+    file = written_to(tmp_path / "forewarn.toml", 'data = "data"\nfleet = "/etc/fleet.toml"')
     settings = resolve(EMULATOR, flags={}, environ={}, file=file).settings
     assert (settings.data, settings.fleet) == (tmp_path / "data", Path("/etc/fleet.toml"))
 
 
 def test_emulator_announces_always_limits_nothing_and_takes_any_notice() -> None:
     assert EMULATOR.settings == Settings(
+        fleet=DEMONSTRATION,
         listen=Endpoint("127.0.0.1", 8180),
         operator=Endpoint("127.0.0.1", 8170),
         guest=GuestSettings(requests_per_second=None),
         policy=PolicySettings(announce=Announce.ALWAYS, enforce_notice=False, idle_after=None),
+        log=LogSettings(format=LogFormat.TEXT, level=LogLevel.WARNING),
     )
 
 
 def test_production_keeps_the_limits_of_the_protocol() -> None:
     assert PRODUCTION.settings == Settings(
+        fleet=None,
         listen=None,
         guest=GuestSettings(requests_per_second=5, unsupported_version_status=404, enable_delay=timedelta(0)),
         policy=PolicySettings(
             announce=Announce.WHEN_ENABLED, enforce_notice=True, idle_after=timedelta(hours=24), user_operations=10
         ),
+        log=LogSettings(format=LogFormat.JSON, level=LogLevel.INFO),
     )
 
 
@@ -131,8 +179,10 @@ BAD_VALUES = {
     "listen_link_local": "no/such",
     "network": "",
     "operator": "example.org:80",
+    "operator_without_tls": "perhaps",
     "manual_time": "2",
     "speed": "0",
+    "platform": "libvirt",
     "guest.requests_per_second": "0",
     "guest.unsupported_version_status": "200",
     "guest.enable_delay": "2 minutes",
@@ -145,8 +195,20 @@ BAD_VALUES = {
     "simulated.redeploy": "1.5h",
     "simulated.preempt": "",
     "simulated.terminate": "1y",
+    "command.program": "maintain",
+    "command.time_limit": "25h",
+    "command.probe_limit": "0s",
+    "command.at_once": "0",
+    "command.attempts": "0",
+    "command.first_pause": "0s",
+    "command.longest_pause": "2d",
+    "command.repeatable": "perhaps",
+    "journal.age": "for ever",
+    "journal.rows": "0",
+    "log.format": "xml",
+    "log.level": "loud",
 }
-PATHS = {"data", "fleet"}
+PATHS = {"data", "fleet", "tls.certificate", "tls.key"}
 
 
 def test_bad_values_are_known_for_every_key_that_can_have_one() -> None:
@@ -156,7 +218,7 @@ def test_bad_values_are_known_for_every_key_that_can_have_one() -> None:
 @pytest.mark.parametrize("key", BAD_VALUES)
 def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_path: Path) -> None:
     section, _, name = key.rpartition(".")
-    file = written(tmp_path / "forewarn.toml", f'{f"[{section}]" if section else ""}\n{name} = "{BAD_VALUES[key]}"')
+    file = written_to(tmp_path / "forewarn.toml", f'{f"[{section}]" if section else ""}\n{name} = "{BAD_VALUES[key]}"')
     with pytest.raises(SettingsError) as in_file:
         resolve(EMULATOR, flags={}, environ={}, file=file)
     with pytest.raises(SettingsError) as as_flag:
@@ -179,7 +241,7 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
     ids=["key", "key in section", "section", "toml", "type", "section as value"],
 )
 def test_wrong_file_is_refused_by_name(text: str, complaint: str, tmp_path: Path) -> None:
-    file = written(tmp_path / "forewarn.toml", text)
+    file = written_to(tmp_path / "forewarn.toml", text)
     with pytest.raises(SettingsError) as refused:
         resolve(EMULATOR, flags={}, environ={}, file=file)
     assert str(refused.value).startswith(f"{file}: {complaint}")
@@ -199,13 +261,47 @@ def test_missing_file_is_refused_by_name(tmp_path: Path) -> None:
         (PRODUCTION, {"speed": "2"}, "--speed: speed is for the emulator"),
         (PRODUCTION, {"manual_time": True}, "--manual-time: manual_time is for the emulator"),
         (EMULATOR, {"data": "/x", "ephemeral": True}, "--data and --ephemeral: a data directory, or none"),
+        (PRODUCTION, {"operator": "0.0.0.0:1"}, "--operator: operator 0.0.0.0:1 can be reached from other machines"),
+        (PRODUCTION, {"tls.key": "/k"}, "--tls-key: tls.key is set and tls.certificate is not"),
+        (PRODUCTION, {"tls.certificate": "/c"}, "--tls-certificate: tls.certificate is set and tls.key is not"),
+        (PRODUCTION, {"platform": "command"}, "--platform: platform command needs command.program"),
+        (PRODUCTION, {"command.first_pause": "1h"}, "--command-first-pause: command.first_pause is longer than"),
     ],
-    ids=["operator beyond loopback", "guests beyond loopback", "speed", "manual time", "data and ephemeral"],
+    ids=[
+        "operator beyond loopback",
+        "guests beyond loopback",
+        "speed",
+        "manual time",
+        "data and ephemeral",
+        "operator without TLS",
+        "key alone",
+        "certificate alone",
+        "command without program",
+        "pauses",
+    ],
 )
 def test_what_a_preset_does_not_allow_is_refused(preset: Preset, flags: dict[str, object], complaint: str) -> None:
     with pytest.raises(SettingsError) as refused:
-        resolve(preset, flags=flags, environ={})
+        resolve(preset, flags={"platform": "simulated"} | flags, environ={})
     assert str(refused.value).startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [{"operator_without_tls": True}, {"tls.certificate": "/c", "tls.key": "/k"}],
+    ids=["told so", "with TLS"],
+)
+def test_operators_are_served_beyond_loopback_with_tls_or_when_told_so(flags: dict[str, object]) -> None:
+    said = {"platform": "simulated", "operator": "192.0.2.1:8170"}
+    assert resolve(PRODUCTION, flags=said | flags, environ={}).settings.operator == Endpoint("192.0.2.1", 8170)
+
+
+def test_production_wants_to_be_told_who_carries_maintenance_out() -> None:
+    with pytest.raises(MissingSetting) as refused:
+        resolve(PRODUCTION, flags={}, environ={})
+    assert str(refused.value).startswith("platform is not set, and a service that announces what nobody carries out")
+    said = resolve(PRODUCTION, flags={}, environ={"FOREWARN_PLATFORM": "simulated"})
+    assert said.settings.platform is PlatformName.SIMULATED
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "[::1]", "localhost"])
@@ -241,16 +337,56 @@ def test_none_switches_off_what_a_preset_switches_on() -> None:
     assert (settings.listen, settings.policy.idle_after) == (None, None)
 
 
+def test_none_means_no_fleet_and_no_interface() -> None:
+    flags = {"fleet": "none", "listen_link_local": "none", "command.program": "none"}
+    settings = resolve(EMULATOR, flags=flags, environ={}).settings
+    assert (settings.fleet, settings.listen_link_local, settings.command.program) == (None, (), ())
+
+
+@pytest.mark.parametrize("said", ["br0,br0", "br0=", "=blue", "br0=blue=green", ","])
+def test_interfaces_have_names_and_are_named_once(said: str) -> None:
+    with pytest.raises(BadSetting):
+        resolve(EMULATOR, flags={"listen_link_local": said}, environ={})
+
+
+def test_running_service_takes_over_what_it_can() -> None:
+    running = PRODUCTION.settings
+    read = resolve(
+        PRODUCTION,
+        flags={key: text for key, (_, text) in EVERY_KEY.items() if key not in {"manual_time", "speed"}},
+        environ={},
+    ).settings
+    sections = ("policy.", "command.", "log.")
+    expected = {key for key in KEYS if key.startswith(sections)} | {"guest.requests_per_second"}
+    live, after_restart = compare(running, read)
+    unchanged = {"ephemeral", "manual_time", "speed", "policy.announce", "policy.enforce_notice", "log.format"}
+    assert set(live) == expected - unchanged
+    assert set(after_restart) == set(KEYS) - expected - unchanged
+    taken = taken_over(running, read)
+    assert compare(taken, read) == Changed((), after_restart)
+
+
+def test_another_certificate_is_taken_over_but_not_the_first_or_none() -> None:
+    without = PRODUCTION.settings
+    old, new = (
+        msgspec.structs.replace(without, tls=TlsSettings(certificate=Path(name), key=Path("/key")))
+        for name in ("/old", "/new")
+    )
+    keys = ("tls.certificate", "tls.key")
+    assert compare(old, new) == Changed(keys[:1], ())
+    assert compare(without, new) == compare(new, without) == Changed((), keys)
+
+
 def test_file_is_the_named_one_else_the_one_here(tmp_path: Path) -> None:
     assert settings_file(None, {}, tmp_path) is None
-    here = written(tmp_path / "forewarn.toml", "")
+    here = written_to(tmp_path / "forewarn.toml", "")
     assert settings_file(None, {}, tmp_path) == here
     assert settings_file(None, {"FOREWARN_CONFIG": "/a.toml"}, tmp_path) == Path("/a.toml")
     assert settings_file("/b.toml", {"FOREWARN_CONFIG": "/a.toml"}, tmp_path) == Path("/b.toml")
 
 
 def test_data_directory_is_found_whatever_else_is_set(tmp_path: Path) -> None:
-    file = written(tmp_path / "forewarn.toml", 'data = "d"\noperator = "0.0.0.0:1"\nspeed = "wrong"')
+    file = written_to(tmp_path / "forewarn.toml", 'data = "d"\noperator = "0.0.0.0:1"\nspeed = "wrong"')
     assert data_directory(None, {}, file) == tmp_path / "d"
     assert data_directory(None, {"FOREWARN_DATA": "/e"}, file) == Path("/e")
     assert data_directory("/f", {"FOREWARN_DATA": "/e"}, file) == Path("/f")
@@ -272,7 +408,29 @@ def test_data_of_the_user_are_where_the_system_wants_them(system: str, environ: 
     assert user_data_directory(environ, system=system) == Path(directory)
 
 
-def test_reference_names_every_key_with_its_variable_and_presets() -> None:
+ROW = re.compile(r"^\| `([a-z_.]+)` \| `(FOREWARN_[A-Z_]+)` \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+# What the page says in words, because it is another value on each machine, or cannot be set.
+SAID_IN_WORDS = {"data", "manual_time", "speed", "platform"}
+
+
+def test_reference_names_every_key_with_its_variable_and_defaults() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
-    rows = dict(re.findall(r"^\| `([a-z_.]+)` \| `(FOREWARN_[A-Z_]+)` \|", page, re.MULTILINE))
-    assert rows == {key: variable(key) for key in KEYS}
+    rows = {key: (variable_, emulator, production) for key, variable_, emulator, production in ROW.findall(page)}
+    assert list(rows) == list(KEYS)
+    for key, (named, *defaults) in rows.items():
+        assert named == variable(key)
+        presets = [shown(dict(values(preset.settings))[key]) for preset in (EMULATOR, PRODUCTION)]
+        assert defaults == presets or key in SAID_IN_WORDS, key
+
+
+def shown(value: object) -> str:
+    """Write a value as the page does."""
+    text = written(value)
+    return str(text).lower() if isinstance(text, bool) else str(text)
+
+
+def test_reference_says_what_a_running_service_takes_over() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
+    (paragraph,) = re.findall(r"^\*\*Reloading.*$", page, re.MULTILINE)
+    for said in ("`policy.*`", "`command.*`", "`tls.*`", "`log.*`", "`guest.requests_per_second`"):
+        assert said in paragraph

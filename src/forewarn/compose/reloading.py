@@ -21,9 +21,17 @@ class Reloading:
     """The parts of a running service that can take settings over."""
 
     def __init__(
-        self, settings: Settings, *, fleet: Fleet, platform: Platform, guests: Guests, tls: ssl.SSLContext | None
+        self,
+        settings: Settings,
+        directory: Path,
+        *,
+        fleet: Fleet,
+        platform: Platform,
+        guests: Guests,
+        tls: ssl.SSLContext | None,
     ) -> None:
         self._settings = settings
+        self._directory = directory
         self._fleet = fleet
         self._platform = platform
         self._guests = guests
@@ -41,6 +49,7 @@ class Reloading:
         self._guests.server.limit_requests(settings.guest.requests_per_second)
         if isinstance(self._platform, CommandPlatform):
             self._platform.take(settings.command)
+        await adopt_token(self._fleet, self._directory, by="reload")
         return changed
 
 

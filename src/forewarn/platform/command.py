@@ -20,6 +20,7 @@ from typing import NamedTuple
 import msgspec
 
 from forewarn.clock import SystemClock
+from forewarn.core.duration import duration_text
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotBegun, Outcome, Retry, Unknown
@@ -132,7 +133,7 @@ class CommandPlatform:
 
     async def _after_time_out(self, work: Work, ran: TimedOut) -> Outcome:
         """A program that was ended half way may have done it or not: it is asked, as after a crash."""
-        why = f"{self._program} took longer than {ran.limit} and was ended"
+        why = f"{self._program} took longer than {duration_text(ran.limit)} and was ended"
         match await self._ask(work, printed(ran.printed)):
             case Done() as done:
                 return done
@@ -152,7 +153,9 @@ class CommandPlatform:
         finally:
             self._files(work, Phase.PROBE).remove()
         if isinstance(ran, TimedOut):
-            return Unknown(f"{self._program} gave no answer within {ran.limit}", before + printed(ran.printed))
+            return Unknown(
+                f"{self._program} gave no answer within {duration_text(ran.limit)}", before + printed(ran.printed)
+            )
         return self._answer(work, ran, before)
 
     def _outcome(self, work: Work, ran: Ended) -> Outcome:
