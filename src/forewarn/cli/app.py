@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from forewarn import __version__
-from forewarn.cli.exits import EXPECTED, Exit, exit_code, sentence
+from forewarn.cli.exits import EXPECTED, INTERRUPTED, Exit, exit_code, sentence
 from forewarn.cli.offers import Offers
 from forewarn.cli.output import say, write
 
@@ -44,7 +44,7 @@ def main() -> None:
         say(f"forewarn: {sentence(error)}")
         sys.exit(exit_code(error))
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has had enough; the interpreter must not complain about it at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

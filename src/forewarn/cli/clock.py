@@ -11,7 +11,7 @@ from forewarn.cli.reaching import Asked, asks_service
 from forewarn.core.duration import duration_text, parse_duration
 from forewarn.core.errors import Invalid
 
-app = typer.Typer(no_args_is_help=True, help="See the service's time, and move a manual clock.")
+app = typer.Typer()
 
 
 @app.command("show")

@@ -1,40 +1,31 @@
-"""`forewarn event …`: maintenance, from its announcement on."""
+"""`forewarn event …`: maintenance, from its announcement to its end."""
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
-from forewarn.cli.options import PlainUsage, one_of
-from forewarn.cli.output import Output, moment_text, say, write_json
-from forewarn.cli.reaching import Asked, asks_service, complete_vms
-from forewarn.cli.tables import Column, write_table
-from forewarn.core.duration import duration_text, parse_duration
-from forewarn.core.errors import Invalid
+from forewarn.cli.finding import find_event
+from forewarn.cli.making import show_made
+from forewarn.cli.names import EventId, EventIds, OfScope, OfVm, VmNames, complete_hosts, complete_scopes, complete_vms
+from forewarn.cli.options import Key, PlainUsage, Wait, Why, word, words
+from forewarn.cli.output import Output, moment_text, say, write, write_json
+from forewarn.cli.reaching import Asked, asks_service
+from forewarn.cli.showing import mention_hold, waits_for, write_events, write_journal
+from forewarn.cli.tables import write_details
+from forewarn.cli.times import read_duration, read_moment
 from forewarn.core.event import EventType, Source
 
-app = typer.Typer(no_args_is_help=True, help="Announce maintenance, and see what is open and what it waits for.")
+app = typer.Typer()
 
-
-def _event_type(said: str) -> EventType:
-    return one_of(EventType, said)
-
-
-def _source(said: str) -> Source:
-    return one_of(Source, said)
-
-
-# Typer would show the types of these as Python knows them; the commands' own words say what they are.
+# Typer would show the type as Python knows it; the command's own words say what it is.
 Type = Annotated[
     EventType,
-    typer.Argument(
-        metavar="TYPE", parser=_event_type, autocompletion=lambda: [type_.value for type_ in EventType], hidden=True
-    ),
+    typer.Argument(metavar="TYPE", parser=word(EventType), autocompletion=words(EventType), hidden=True),
 ]
-Vms = Annotated[list[str], typer.Argument(metavar="VM", autocompletion=complete_vms, hidden=True)]
+OneVm = Annotated[str | None, typer.Option("--vm", metavar="VM", help="On this VM.", autocompletion=complete_vms)]
 
 
 @app.command("schedule", cls=PlainUsage)
@@ -42,7 +33,16 @@ Vms = Annotated[list[str], typer.Argument(metavar="VM", autocompletion=complete_
 def schedule(
     asked: Asked,
     type_: Type,
-    vms: Vms,
+    vms: VmNames = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="NAME", help="All VMs of this host.", autocompletion=complete_hosts)
+    ] = None,
+    scope: Annotated[
+        str | None, typer.Option(metavar="NAME", help="All VMs of this scope.", autocompletion=complete_scopes)
+    ] = None,
+    update_domain: Annotated[
+        int | None, typer.Option(metavar="NUMBER", min=0, help="With --scope: those of this update domain.")
+    ] = None,
     notice: Annotated[str | None, typer.Option("--in", metavar="DURATION", help="Start after this time: 20m.")] = None,
     at: Annotated[str | None, typer.Option(metavar="TIME", help="Start at this time: 2026-01-31T10:15Z.")] = None,
     duration: Annotated[
@@ -50,31 +50,41 @@ def schedule(
     ] = None,
     description: Annotated[str, typer.Option(metavar="TEXT", help="What the VMs are told.")] = "",
     source: Annotated[
-        Source, typer.Option(metavar="SOURCE", parser=_source, help="Who wants it: Platform or User.")
+        Source,
+        typer.Option(
+            metavar="SOURCE",
+            parser=word(Source),
+            autocompletion=words(Source),
+            help="Who wants it: Platform or User.",
+        ),
     ] = Source.PLATFORM,
     user: Annotated[bool, typer.Option("--user", help="The same as --source User.")] = False,
     failure: Annotated[bool, typer.Option("--failure", help="The hardware has failed: start at once.")] = False,
-    why: Annotated[str, typer.Option(metavar="TEXT", help="What the journal says about the reason.")] = "",
-    key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Saying it again with the same key makes nothing twice.")
-    ] = None,
+    why: Why = "",
+    key: Key = None,
+    wait: Wait = False,
 ) -> None:
     """Announce maintenance of VMs. They get at least the usual notice of its type, unless you say when.
 
     TYPE is Freeze, Reboot, Redeploy, Preempt or Terminate. A VM is named by its name, or as scope/name where that is
-    ambiguous; several can be named.
+    ambiguous; several can be named. Or say --host, --scope, or --scope with --update-domain.
 
     Example: forewarn event schedule Reboot web-0 web-1 --in 20m --why "new kernel"
     """
     if notice is not None and at is not None:
         raise Stop(Exit.USAGE, "--in and --at: say one of them")
+    if not (vms or host or scope):
+        raise Stop(Exit.USAGE, "say for which VMs: VM…, --host or --scope")
     scheduled = asked.api.schedule(
         v1.ScheduleEvents(
             type=type_,
-            vms=vms,
-            notice=_duration(notice, "--in"),
-            not_before=_moment(at),
-            duration=_duration(duration, "--duration"),
+            vms=vms or (),
+            host=host,
+            scope=scope,
+            update_domain=update_domain,
+            notice=read_duration(notice, "--in"),
+            not_before=read_moment(at, "--at"),
+            duration=read_duration(duration, "--duration"),
             description=description,
             source=Source.USER if user else source,
             failure=failure,
@@ -82,80 +92,188 @@ def schedule(
         ),
         key=key,
     )
-    if asked.output is Output.JSON:
-        write_json(scheduled)
-        return
-    _write_events(scheduled.events)
-    for made in scheduled.made:
-        if made.id not in {event.id for event in scheduled.events}:
-            say(f"Event {made.id} in scope {made.scope} has ended already.")
+    show_made(asked, scheduled, wait=wait)
 
 
 @app.command("list")
 @asks_service
 def list_events(
     asked: Asked,
-    scope: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this scope.")] = None,
-    vm: Annotated[
-        str | None, typer.Option(metavar="VM", help="Only those that affect this VM.", autocompletion=complete_vms)
+    scope: OfScope = None,
+    vm: OfVm = None,
+    type_: Annotated[
+        EventType | None,
+        typer.Option(
+            "--type", metavar="TYPE", parser=word(EventType), autocompletion=words(EventType), help="Only such events."
+        ),
     ] = None,
 ) -> None:
-    """List the open events, and why each of them waits."""
-    events = list(asked.api.events(scope=scope, vm=vm))
+    """List the open events, and why each of them waits.
+
+    Example: forewarn event list --vm web-0
+    """
+    events = list(asked.api.events(scope=scope, vm=vm, type_=type_))
     if asked.output is Output.JSON:
         write_json(events)
     elif events:
-        _write_events(events)
+        write_events(events)
     else:
         say("No open events.")
+    mention_hold(asked)
 
 
-def _write_events(events: Iterable[v1.Event]) -> None:
-    write_table(
+@app.command("show", cls=PlainUsage)
+@asks_service
+def show(asked: Asked, event: EventId) -> None:
+    """Show one event, open or ended. What it waits for, who approved, the work on each VM, and its timeline.
+
+    EVENT is its id, or the beginning of it.
+
+    Example: forewarn event show 3F2A91C0
+    """
+    _show_story(asked.api.event(find_event(asked.api, event)), asked.output)
+
+
+@app.command("cancel", cls=PlainUsage)
+@asks_service
+def cancel(asked: Asked, event: EventId, why: Why = "", key: Key = None) -> None:
+    """Take a Scheduled event back. One that is Started goes on to its end.
+
+    Example: forewarn event cancel 3F2A91C0 --why "not today"
+    """
+    story = asked.api.cancel(find_event(asked.api, event), v1.CancelEvent(why=why), key=key)
+    _show_changed(story, asked.output)
+
+
+@app.command("approve", cls=PlainUsage)
+@asks_service
+def approve(asked: Asked, event: EventId, vm: OneVm = None, why: Why = "", key: Key = None) -> None:
+    """Approve an event on behalf of a VM. It need not wait for its time then.
+
+    Without --vm, on behalf of the only VM that it affects.
+
+    Example: forewarn event approve 3F2A91C0 --vm web-0
+    """
+    id_ = find_event(asked.api, event)
+    story = asked.api.approve(id_, v1.ApproveEvent(vm=vm or _only_vm(asked, id_), why=why), key=key)
+    _show_changed(story, asked.output)
+
+
+def _only_vm(asked: Asked, id_: str) -> str:
+    story = asked.api.event(id_)
+    if len(story.vms) != 1:
+        raise Stop(Exit.USAGE, f"say on behalf of which VM: --vm {' or '.join(story.vms)}")
+    return f"{story.scope}/{story.vms[0]}"
+
+
+@app.command("retry", cls=PlainUsage)
+@asks_service
+def retry(asked: Asked, event: EventId, vm: OneVm = None, why: Why = "", key: Key = None, wait: Wait = False) -> None:
+    """Have failed or unknown work done once more. On one VM, or wherever it is failed or unknown.
+
+    Example: forewarn event retry 3F2A91C0 --vm web-0
+    """
+    id_ = find_event(asked.api, event)
+    story = asked.api.retry(id_, v1.RetryImpact(vm=vm, why=why), key=key)
+    if wait:
+        _follow(asked, (v1.Made(id=story.id, scope=story.scope),))
+    else:
+        _show_changed(story, asked.output)
+
+
+@app.command("resolve", cls=PlainUsage)
+@asks_service
+def resolve(
+    asked: Asked,
+    event: EventId,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="What you found out, for the journal.")],
+    done: Annotated[
+        bool | None, typer.Option("--done/--give-up", help="It was done after all, or it is given up.")
+    ] = None,
+    vm: OneVm = None,
+    key: Key = None,
+) -> None:
+    """End failed or unknown work, as somebody has found it. On one VM, or wherever it is failed or unknown.
+
+    Example: forewarn event resolve 3F2A91C0 --done --why "uptime says it has rebooted"
+    """
+    if done is None:
+        raise Stop(Exit.USAGE, "say how it ends: --done if it was done after all, --give-up if not")
+    id_ = find_event(asked.api, event)
+    _show_changed(asked.api.resolve(id_, v1.ResolveImpact(done=done, why=why, vm=vm), key=key), asked.output)
+
+
+@app.command("watch", cls=PlainUsage)
+@asks_service
+def watch(asked: Asked, events: EventIds) -> None:
+    """Follow events to their end, with a countdown. Ctrl-C stops watching, not the events.
+
+    Example: forewarn event watch 3F2A91C0
+    """
+    stories = [asked.api.event(find_event(asked.api, event)) for event in events]
+    _follow(asked, [v1.Made(id=story.id, scope=story.scope) for story in stories])
+
+
+def _follow(asked: Asked, made: Sequence[v1.Made]) -> None:
+    from forewarn.cli.following import follow
+
+    follow(asked, made)
+
+
+def _show_changed(story: v1.EventStory, output: Output) -> None:
+    """Show what has become of an event; how that came to be is left to `event show`."""
+    if output is Output.JSON:
+        write_json(story)
+    elif story.event is not None:
+        write_events([story.event])
+    else:
+        write(f"Event {story.id} in scope {story.scope} is {_ending(story)}.")
+
+
+def _show_story(story: v1.EventStory, output: Output) -> None:
+    if output is Output.JSON:
+        write_json(story)
+        return
+    type_ = "" if story.type is None else story.type.value
+    write_details(
         (
-            Column("EVENT"),
-            Column("STATUS"),
-            Column("TYPE"),
-            Column("SCOPE", spare=1),
-            Column("VMS", most=32),
-            Column("NOT BEFORE", spare=2),
-            Column("WAITS FOR", goes_below=True),
-        ),
-        (
-            (
-                event.id,
-                event.status,
-                event.type.value,
-                event.scope,
-                ", ".join(event.vms),
-                moment_text(event.not_before),
-                "; ".join(event.explain) or _progress(event),
-            )
-            for event in events
-        ),
+            ("event", story.id),
+            ("type", type_),
+            ("scope", story.scope),
+            ("VMs", ", ".join(story.vms)),
+            *(_open_details(story.event) if story.event is not None else (("status", _ending(story)),)),
+        )
+    )
+    write("")
+    write_journal(story.timeline)
+
+
+def _ending(story: v1.EventStory) -> str:
+    how = "over" if story.outcome is None else story.outcome.value
+    return how if story.ended_at is None else f"{how} at {moment_text(story.ended_at)}"
+
+
+def _open_details(event: v1.Event) -> tuple[tuple[str, str], ...]:
+    approvals = (f"{approval.vm} at {moment_text(approval.at)}" for approval in event.approvals)
+    return (
+        ("status", event.status),
+        ("waits for", waits_for(event)),
+        ("not before", moment_text(event.not_before)),
+        ("started at", "" if event.started_at is None else moment_text(event.started_at)),
+        ("duration", event.duration or ""),
+        ("description", event.description),
+        ("source", f"{event.source.value}, {event.cause.value}"),
+        ("host", event.host or ""),
+        ("update domain", str(event.update_domain)),
+        ("made", f"{moment_text(event.made_at)} by {event.by}"),
+        ("why", event.why),
+        ("announced", "" if event.announced else "no: the scope is not enabled"),
+        ("approved by", ", ".join(approvals)),
+        *((f"work on {impact.vm}", _work(impact)) for impact in event.impacts),
     )
 
 
-def _progress(event: v1.Event) -> str:
-    return ", ".join(f"{impact.vm} {impact.state.value}" for impact in event.impacts)
-
-
-def _duration(text: str | None, option: str) -> str | None:
-    if text is None:
-        return None
-    try:
-        return duration_text(parse_duration(text))
-    except Invalid as error:
-        raise Stop(Exit.USAGE, f"{option}: {error}") from None
-
-
-def _moment(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise Stop(Exit.USAGE, f"--at: {text!r} is no time: write it with its zone, like 2026-01-31T10:15Z")
-    return moment
+def _work(impact: v1.Impact) -> str:
+    attempt = f", attempt {impact.attempt}" if impact.attempt > 1 else ""
+    again = "" if impact.retry_at is None else f", again at {moment_text(impact.retry_at)}"
+    return f"{impact.state.value}{attempt}{again}" + (f": {impact.why}" if impact.why else "")

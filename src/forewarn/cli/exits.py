@@ -18,6 +18,10 @@ class Exit(IntEnum):
     UNREACHABLE = 5
 
 
+INTERRUPTED = 130
+"""How a command ends on Ctrl-C, as shells expect it."""
+
+
 class Stop(Exception):
     """The command ends here, with a sentence for the user and a code for programs."""
 

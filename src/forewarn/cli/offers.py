@@ -25,10 +25,23 @@ CHAPTERS: Mapping[str, Sequence[Offer]] = {
         Offer("up", "up:up", "Start the emulator: the whole service in one process, until Ctrl-C."),
         Offer("serve", "serve:serve", "Run the service for real VMs, as forewarn.toml says."),
         Offer("config", "config:config", "Show the settings that hold, and where each came from."),
+        Offer("token", "token:app", "Say who may ask the service for what."),
         Offer("clock", "clock:app", "See the service's time, and move a manual clock."),
     ),
-    "The fleet": (Offer("vm", "vm:app", "See the VMs, and where each finds its endpoint."),),
-    "Maintenance": (Offer("event", "event:app", "Announce maintenance, and see what is open and what it waits for."),),
+    "The fleet": (
+        Offer("vm", "vm:app", "The VMs: see and change them, restart, move and delete them, let them fail."),
+        Offer("scope", "scope:app", "The groups within which events are shown and take their turn."),
+        Offer("host", "host:app", "The hosts, as seen from the VMs on them."),
+        Offer("fleet", "fleet:app", "The whole inventory as a file: import and export."),
+        Offer("doctor", "doctor:doctor", "Find out why a VM sees nothing."),
+    ),
+    "Maintenance": (
+        Offer("event", "event:app", "Announce maintenance, see what it waits for, follow it to its end."),
+        Offer("hold", "hold:hold", "Let no planned maintenance start, anywhere or in one scope."),
+        Offer("release", "hold:release", "End a hold."),
+        Offer("watch", "watch:watch", "Show what is open and what happens, live."),
+        Offer("history", "history:history", "Show what happened, when, by whom and why."),
+    ),
     "Inside a VM": (Offer("guest", "guest:app", "See what is going to happen to this VM, and let it happen."),),
 }
 

@@ -57,6 +57,7 @@ Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="What the journa
 Key = Annotated[
     str | None, typer.Option("--key", metavar="KEY", help="Saying it again with the same key does nothing twice.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Even while events are open: they end with it.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Follow it to its end. Ctrl-C stops watching, not the event.")]
 
 

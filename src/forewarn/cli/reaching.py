@@ -7,15 +7,13 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
-import typer
-
-from forewarn.api.client import ApiClient
-from forewarn.api.errors import ApiError, UnusableToken
+from forewarn.api.client import TIMEOUT, ApiClient
+from forewarn.api.errors import UnusableToken
 from forewarn.api.local import TOKEN_FILE, ephemeral_root, find_service, read_token
 from forewarn.cli.exits import Exit, Stop
-from forewarn.cli.options import Config, Data, Shown, Token, TokenFile, Url, option, with_options
+from forewarn.cli.options import Ca, Config, Data, Shown, Token, TokenFile, Url, option, with_options
 from forewarn.cli.output import Output
-from forewarn.settings import SettingsError, data_directory, settings_file, user_data_directory
+from forewarn.settings import data_directory, settings_file, user_data_directory
 
 P = ParamSpec("P")
 
@@ -23,6 +21,7 @@ WHERE = (
     option("url", Url),
     option("token", Token),
     option("token_file", TokenFile),
+    option("ca", Ca),
     option("data", Data),
     option("config", Config),
 )
@@ -52,8 +51,11 @@ def connect(
     url: str | None = None,
     token: str | None = None,
     token_file: Path | None = None,
+    ca: Path | None = None,
     data: str | None = None,
     config: str | None = None,
+    *,
+    timeout: float = TIMEOUT,
 ) -> ApiClient:
     """Make a client of the service that the options name, else of the one that runs on this machine."""
     if token is None and token_file is not None:
@@ -61,11 +63,12 @@ def connect(
     if url is not None:
         if token is None:
             raise Stop(Exit.USAGE, "--url needs a token: set FOREWARN_TOKEN, or say --token-file")
-        return ApiClient(url, token)
+        return ApiClient(url, token, ca=ca, timeout=timeout)
     directory = data_directory(data, os.environ, settings_file(config, os.environ, Path.cwd()))
     root = ephemeral_root(os.environ) if directory is None else None
     found, service = find_service(directory or user_data_directory(os.environ), root=root)
-    return ApiClient(service.operator_url, token or read_token(found / TOKEN_FILE))
+    token = token or read_token(found / TOKEN_FILE)
+    return ApiClient(service.operator_url, token, ca=ca, timeout=timeout)
 
 
 def _token_in(file: Path) -> str:
@@ -73,13 +76,3 @@ def _token_in(file: Path) -> str:
         return read_token(file)
     except UnusableToken as error:
         raise Stop(Exit.USAGE, f"--token-file: {error}") from None
-
-
-def complete_vms(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of VMs that begin like this; none where no service can be asked."""
-    try:
-        vms = list(connect(**{item.name: ctx.params.get(item.name) for item in WHERE}).vms())
-    except (ApiError, SettingsError, Stop):
-        return []
-    names = (f"{vm.scope}/{vm.name}" if "/" in incomplete else vm.name for vm in vms)
-    return [name for name in names if name.startswith(incomplete)]

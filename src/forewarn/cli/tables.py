@@ -2,10 +2,11 @@
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import NamedTuple
 
+from forewarn.cli.colours import Colour, painted
 from forewarn.cli.output import say, write
 
 GAP = "  "
@@ -23,6 +24,8 @@ class Column(NamedTuple):
     """A longer cell goes on in the next line."""
     goes_below: bool = False
     """Its cells fold into the width that is left, or each has indented lines of its own. One column can, the last."""
+    colours: Mapping[str, Colour] = {}
+    """Cells that stand out, by what they say."""
 
 
 Row = Sequence[str]
@@ -37,6 +40,17 @@ def write_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         write(_joined(line, widths))
+
+
+def write_details(rows: Iterable[tuple[str, str]]) -> None:
+    """Write what is known about one thing, a line each; of what is not known nothing is said."""
+    known = [(name, value) for name, value in rows if value]
+    widest = max(len(name) for name, _ in known)
+    room = shutil.get_terminal_size().columns - widest - len(GAP)
+    for name, value in known:
+        lines = wrap(value, max(room, LEAST_LEFT), break_on_hyphens=False) if sys.stdout.isatty() else [value]
+        for number, line in enumerate(lines):
+            write(_joined(("" if number else name, line), (widest, 0)))
 
 
 def _write_fitted(columns: Sequence[Column], rows: list[Row], width: int) -> None:
@@ -66,8 +80,9 @@ def _lines(
     yield _joined(["─" * each for each in widths], widths)
     for row in rows:
         folded = [wrap(row[n], each) if _folds(columns[n]) else [row[n]] for n, each in zip(shown, widths, strict=True)]
+        colours = [columns[n].colours.get(row[n]) for n in shown]
         for number in range(max(map(len, folded))):
-            yield _joined([cell[number] if number < len(cell) else "" for cell in folded], widths)
+            yield _joined([cell[number] if number < len(cell) else "" for cell in folded], widths, colours)
         if below is not None:
             yield from wrap(row[below], max(width, LEAST_LEFT), initial_indent=GAP, subsequent_indent=GAP)
 
@@ -88,5 +103,8 @@ def _folds(column: Column) -> bool:
     return column.goes_below or column.most is not None
 
 
-def _joined(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return GAP.join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+def _joined(cells: Sequence[str], widths: Sequence[int], colours: Sequence[Colour | None] = ()) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+    padded[-1] = padded[-1].rstrip()
+    shown = [painted(cell, colour) for cell, colour in zip(padded, colours, strict=True)] if colours else padded
+    return GAP.join(shown).rstrip()

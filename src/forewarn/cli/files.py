@@ -1,0 +1,41 @@
+"""Files that a command writes: there in full, or not at all."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from forewarn.cli.exits import Exit, Stop
+
+
+@contextmanager
+def written_anew(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
+    """Give a file to write to; when the context ends well, it takes the place of what was there."""
+    draft: Path | None = None
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        draft = Path(name)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if not private:
+            draft.chmod(_usual_mode(path))
+        draft.replace(path)
+        draft = None
+    except OSError as error:
+        raise Stop(Exit.FAILED, f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if draft is not None:
+            draft.unlink(missing_ok=True)
+
+
+def _usual_mode(path: Path) -> int:
+    """Return the mode of the file that is replaced, else the one that the user's new files have."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

@@ -1,0 +1,148 @@
+"""`forewarn fleet …`: the whole inventory as one file."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient, FileFormat
+from forewarn.api.errors import Refusal
+from forewarn.cli.colours import Colour, painted
+from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.files import written_anew
+from forewarn.cli.options import PlainUsage
+from forewarn.cli.output import Output, say, write, write_json
+from forewarn.cli.progress import Bar
+from forewarn.cli.reaching import Asked, asks_service
+
+app = typer.Typer()
+
+STDIN = Path("-")
+
+MOST_SHOWN = 200
+"""A person at a terminal reads no more differences than this."""
+
+SIGNS = {"added": ("+", Colour.GOOD), "changed": ("~", Colour.CAREFUL), "removed": ("-", Colour.BAD)}
+
+File = Annotated[Path, typer.Argument(metavar="FILE", hidden=True)]
+
+
+@app.command("import", cls=PlainUsage)
+@asks_service
+def import_(
+    asked: Asked,
+    file: File,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the differences, and change nothing.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Also remove what the file does not name.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
+) -> None:
+    """Bring the fleet to what a file says. The differences are shown; what is equal is not touched.
+
+    FILE is TOML, or JSON if its name ends so; - is stdin. Without --prune nothing is removed; with it you are shown
+    what would be, and asked. If it is interrupted, say it again.
+
+    Example: forewarn fleet import fleet.toml --dry-run
+    """
+    text, format_ = _read(file), _format(file, asked.output if file == STDIN else Output.TABLE)
+    if prune and not (dry_run or yes):
+        _ask_before_removing(_import(asked.api, text, format_, dry_run=True, prune=True))
+    result = _import(asked.api, text, format_, dry_run=dry_run, prune=prune)
+    if asked.output is Output.JSON:
+        write_json(result)
+    else:
+        _write_differences(result.differences)
+    say(_summary(result))
+    if result.refused:
+        raise typer.Exit(Exit.REFUSED)
+
+
+@app.command("export", cls=PlainUsage)
+@asks_service
+def export(asked: Asked, file: Annotated[Path | None, typer.Argument(metavar="FILE", hidden=True)] = None) -> None:
+    """Write the whole fleet as a fleet file, to FILE or to stdout. `fleet import` reads it.
+
+    It is TOML, or JSON if the name of FILE ends so, or with -o json.
+
+    Example: forewarn fleet export fleet.toml
+    """
+    pieces = asked.api.export_fleet(_format(file, asked.output))
+    if file is None:
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    with written_anew(file) as draft:
+        for piece in pieces:
+            draft.write(piece)
+    say(f"The fleet is in {file}.")
+
+
+def _format(file: Path | None, output: Output) -> FileFormat:
+    if file is not None and file.suffix.lower() in {".json", ".toml"}:
+        return "json" if file.suffix.lower() == ".json" else "toml"
+    return "json" if output is Output.JSON else "toml"
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+    except OSError as error:
+        raise Stop(Exit.USAGE, f"cannot read {file}: {error.strerror or error}") from error
+
+
+def _import(api: ApiClient, text: bytes, format_: FileFormat, *, dry_run: bool, prune: bool) -> v1.Imported:
+    """Import, and show how far it is."""
+    with Bar("Comparing" if dry_run else "Importing") as bar:
+        for progress in api.import_fleet(text, format_, dry_run=dry_run, prune=prune):
+            bar.show(progress.done, progress.total)
+            if progress.error is not None:
+                wrong = progress.error.error
+                raise Refusal(409, wrong.code, wrong.message, wrong.details)
+            if progress.result is not None:
+                return progress.result
+    raise Stop(Exit.FAILED, "the import ended without a result: say it again, it goes on where it was")
+
+
+def _ask_before_removing(wanted: v1.Imported) -> None:
+    """Show what would be removed, and go on only if that is wanted."""
+    removed = [difference for difference in wanted.differences if difference.what == "removed"]
+    if not removed:
+        return
+    for line in _lines(removed):
+        say(line)
+    if not sys.stdin.isatty():
+        raise Stop(Exit.USAGE, f"{len(removed)} would be removed: say --yes if that is wanted")
+    if not typer.confirm(f"Remove {'this' if len(removed) == 1 else f'these {len(removed)}'}?", err=True):
+        raise Stop(Exit.REFUSED, "nothing has changed")
+
+
+def _write_differences(differences: Sequence[v1.Difference]) -> None:
+    lines = _lines(differences)
+    shown = lines[:MOST_SHOWN] if sys.stdout.isatty() else lines
+    for line in shown:
+        write(line)
+    if len(lines) > len(shown):
+        say(f"… and {len(lines) - len(shown)} more lines: into a file, or with -o json, all are shown.")
+
+
+def _lines(differences: Sequence[v1.Difference]) -> list[str]:
+    return [line for difference in differences for line in _difference_lines(difference)]
+
+
+def _difference_lines(difference: v1.Difference) -> list[str]:
+    sign, colour = SIGNS[difference.what]
+    what = f"scope {difference.scope}" if difference.vm is None else f"{difference.scope}/{difference.vm}"
+    fields = [f"    {name}: {old or 'nothing'} → {new or 'nothing'}" for name, (old, new) in difference.fields.items()]
+    refused = [painted(f"    refused: {difference.refused}", Colour.BAD)] if difference.refused else []
+    return [painted(f"{sign} {what}", colour), *(fields if difference.what == "changed" else ()), *refused]
+
+
+def _summary(result: v1.Imported) -> str:
+    made = [difference for difference in result.differences if not difference.refused]
+    counts = ", ".join(f"{sum(each.what == what for each in made)} {what}" for what in SIGNS)
+    refused = f", {result.refused} refused" if result.refused else ""
+    would = "Nothing has changed. It would be: " if result.dry_run else ""
+    return f"{would}{counts}{refused}, {result.unchanged} unchanged."

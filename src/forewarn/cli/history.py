@@ -1,0 +1,102 @@
+"""`forewarn history`: what happened, when, by whom and why."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from forewarn.api import v1
+from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.finding import find_event
+from forewarn.cli.names import OfEvent, OfScope, OfVm
+from forewarn.cli.options import word, words
+from forewarn.cli.output import Output, say, write_json
+from forewarn.cli.reaching import Asked, asks_service
+from forewarn.cli.showing import SHORT_ID, write_journal
+from forewarn.cli.times import read_past
+from forewarn.core.journal import Did
+
+USUALLY = 50
+"""How many lines are shown if nobody says how many, or of which time."""
+
+AROUND = timedelta(minutes=15)
+"""What belongs to a moment."""
+
+FEW = 3
+"""Of how many events a person is told how to see more."""
+
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="From then on: 2h (ago), 03:12, 2026-01-31T10:15Z.")]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Until then.")]
+At = Annotated[str | None, typer.Option(metavar="TIME", help="What happened at this time, and 15 minutes around it.")]
+
+
+@asks_service
+def history(
+    asked: Asked,
+    vm: OfVm = None,
+    scope: OfScope = None,
+    event: OfEvent = None,
+    did: Annotated[
+        Did | None,
+        typer.Option(
+            metavar="WHAT", parser=word(Did), autocompletion=words(Did), help="Only such lines: started, held, …"
+        ),
+    ] = None,
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="Only what this token, VM or part has done.")] = None,
+    since: Since = None,
+    until: Until = None,
+    at: At = None,
+    newest: Annotated[int | None, typer.Option(metavar="NUMBER", min=1, help="Only so many, the newest.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All lines, from the beginning.")] = False,
+) -> None:
+    """Show the journal: what happened, when, by whom and why. Unless you say more, the newest 50 lines.
+
+    Times are UTC unless they have a zone; a time of day is the last time it was that late.
+
+    Example: why did web-0 pause at 03:12? forewarn history --vm web-0 --at 03:12
+    """
+    if at is not None and (since is not None or until is not None):
+        raise Stop(Exit.USAGE, "--at stands alone, without --since and --until")
+    begin, end = _period(asked, since, until, at)
+    most = newest if newest is not None or everything or begin is not None or end is not None else USUALLY
+    found = asked.api.history(
+        scope=scope,
+        vm=vm,
+        event=None if event is None else find_event(asked.api, event),
+        did=did and did.value,
+        by=by,
+        since=begin,
+        until=end,
+        newest_first=most is not None,
+    )
+    entries = list(found) if most is None else list(islice(found, most))[::-1]
+    _show(entries, asked.output)
+    if newest is None and most is not None and len(entries) == most:
+        say(f"These are the newest {most} lines: --since, --newest or --all shows more.")
+
+
+def _period(
+    asked: Asked, since: str | None, until: str | None, at: str | None
+) -> tuple[datetime | None, datetime | None]:
+    if since is None and until is None and at is None:
+        return None, None
+    now = asked.api.clock().now
+    if (moment := read_past(at, "--at", now=now)) is not None:
+        return moment - AROUND, moment + AROUND
+    return read_past(since, "--since", now=now), read_past(until, "--until", now=now)
+
+
+def _show(entries: Sequence[v1.JournalEntry], output: Output) -> None:
+    if output is Output.JSON:
+        write_json(entries)
+        return
+    if not entries:
+        say("The journal has no such lines.")
+        return
+    write_journal(entries)
+    events = dict.fromkeys(entry.event[:SHORT_ID] for entry in entries if entry.event is not None)
+    if len(events) <= FEW:
+        for event in events:
+            say(f"`forewarn event show {event}` tells everything about that event.")

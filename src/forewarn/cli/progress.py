@@ -1,0 +1,42 @@
+"""How far long work is: a bar on stderr, where somebody looks."""
+
+import sys
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+WORTH_A_BAR = 100
+"""Less than this is done before anybody could look at a bar."""
+
+
+class Bar:
+    """A progress bar that comes when it is worth one; leaving the context gives the terminal back."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._bar: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, done: int, total: int) -> None:
+        """Show how much is done."""
+        if total < WORTH_A_BAR or not sys.stderr.isatty():
+            return
+        if self._bar is None:
+            self._bar = self._made(total)
+        self._bar.update(self._bar.task_ids[0], completed=done)
+
+    def _made(self, total: int) -> "Progress":
+        from rich.console import Console
+        from rich.progress import MofNCompleteColumn, Progress
+
+        bar = Progress(*Progress.get_default_columns(), MofNCompleteColumn(), console=Console(stderr=True))
+        bar.add_task(self._title, total=total)
+        bar.start()
+        return bar

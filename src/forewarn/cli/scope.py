@@ -1,0 +1,192 @@
+"""`forewarn scope …`: the groups within which events are shown and maintenance takes its turn."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from forewarn.api import v1
+from forewarn.cli.names import ScopeName
+from forewarn.cli.options import Force, Key, PlainUsage, Why, word, words
+from forewarn.cli.output import Output, moment_text, say, write_json
+from forewarn.cli.reaching import Asked, asks_service
+from forewarn.cli.showing import hold_sentence, mention_hold
+from forewarn.cli.tables import Column, write_details, write_table
+from forewarn.cli.traits import changed, takes_changed_traits, takes_traits, traits_details
+from forewarn.core.event import EventType
+from forewarn.core.scope import ApprovalRule, ScopeKind
+
+app = typer.Typer()
+
+NewName = Annotated[str, typer.Argument(metavar="NAME", hidden=True)]
+Kind = typer.Option(
+    metavar="KIND",
+    parser=word(ScopeKind),
+    autocompletion=words(ScopeKind),
+    help="standalone, cloud-service, availability-set or placement-group.",
+)
+Approval = Annotated[
+    ApprovalRule | None,
+    typer.Option(
+        "--approval",
+        metavar="RULE",
+        parser=word(ApprovalRule),
+        autocompletion=words(ApprovalRule),
+        help="Who lets an event start early: any VM of the scope (the default), or all that it affects.",
+    ),
+]
+AutoApprove = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--auto-approve", metavar="TYPE", help="User-made events of this type start at once: Reboot, Redeploy."
+    ),
+]
+
+
+@app.command("list")
+@asks_service
+def list_scopes(
+    asked: Asked,
+    kind: Annotated[ScopeKind | None, Kind] = None,
+    held: Annotated[bool | None, typer.Option("--held/--not-held", help="Only those that are held, or not.")] = None,
+) -> None:
+    """List the scopes, and what holds them. A scope is enabled while its VMs ask for events.
+
+    Example: forewarn scope list --held
+    """
+    scopes = list(asked.api.scopes(kind=kind and kind.value, held=held))
+    if asked.output is Output.JSON:
+        write_json(scopes)
+    elif scopes:
+        _write_scopes(scopes)
+    else:
+        say("No such scopes." if kind or held is not None else "The fleet has no scopes.")
+    mention_hold(asked)
+
+
+def _write_scopes(scopes: Sequence[v1.Scope]) -> None:
+    write_table(
+        (
+            Column("SCOPE"),
+            Column("KIND", spare=1),
+            Column("VMS"),
+            Column("OPEN EVENTS"),
+            Column("ENABLED"),
+            Column("LAST SEEN", spare=2),
+            Column("HELD", goes_below=True),
+        ),
+        (
+            (
+                scope.id,
+                scope.kind.value,
+                str(scope.vms),
+                str(len(scope.open_events)),
+                "yes" if scope.enabled else "no",
+                "" if scope.seen_at is None else moment_text(scope.seen_at),
+                "" if scope.held is None else f"held by {scope.held.by}: {scope.held.reason}",
+            )
+            for scope in scopes
+        ),
+    )
+
+
+@app.command("show", cls=PlainUsage)
+@asks_service
+def show(asked: Asked, scope: ScopeName) -> None:
+    """Show everything about one scope.
+
+    Example: forewarn scope show web
+    """
+    _show(asked, asked.api.scope(scope))
+    mention_hold(asked)
+
+
+@app.command("add", cls=PlainUsage)
+@asks_service
+@takes_traits
+def add(
+    asked: Asked,
+    traits: dict[str, Any],
+    name: NewName,
+    kind: Annotated[ScopeKind, Kind],
+    approval: Approval = None,
+    auto_approve: AutoApprove = None,
+    scale_set: Annotated[str | None, typer.Option(metavar="NAME", help="The scale set of its VMs.")] = None,
+    placement_group: Annotated[str | None, typer.Option(metavar="GUID", help="The id of the placement group.")] = None,
+    key: Key = None,
+) -> None:
+    """Add a scope, without VMs.
+
+    Example: forewarn scope add web --kind availability-set --tag team=web
+    """
+    ask = v1.AddScope(
+        id=name,
+        kind=kind,
+        approval=approval or ApprovalRule.ANY,
+        auto_approve=_types(auto_approve) or (),
+        scale_set=scale_set,
+        placement_group=placement_group,
+        **traits,
+    )
+    _show(asked, asked.api.add_scope(ask, key=key))
+
+
+@app.command("change", cls=PlainUsage)
+@asks_service
+@takes_changed_traits("auto_approve")
+def change(
+    asked: Asked,
+    traits: dict[str, Any],
+    scope: ScopeName,
+    approval: Approval = None,
+    auto_approve: AutoApprove = None,
+    key: Key = None,
+) -> None:
+    """Change what is said about a scope. What is not named stays; --clear takes it away.
+
+    Example: forewarn scope change web --approval all
+    """
+    said = {"approval": approval, "auto_approve": _types(auto_approve)}
+    ask = v1.ChangeScope(**changed(traits, said))
+    _show(asked, asked.api.change_scope(scope, ask, key=key))
+
+
+def _types(said: list[str] | None) -> list[EventType] | None:
+    return [word(EventType)(each) for each in said] if said else None
+
+
+@app.command("remove", cls=PlainUsage)
+@asks_service
+def remove(asked: Asked, scope: ScopeName, force: Force = False, why: Why = "", key: Key = None) -> None:
+    """Remove a scope with all its VMs, without events.
+
+    Example: forewarn scope remove web
+    """
+    asked.api.remove_scope(scope, force=force, why=why, key=key)
+    say(f"Scope {scope} is removed, with its VMs.")
+
+
+def _show(asked: Asked, scope: v1.Scope) -> None:
+    if asked.output is Output.JSON:
+        write_json(scope)
+        return
+    write_details(
+        (
+            ("scope", scope.id),
+            ("kind", scope.kind.value),
+            ("VMs", str(scope.vms)),
+            ("update domains", ", ".join(map(str, scope.update_domains))),
+            ("approval", f"{scope.approval.value} VM{'s' if scope.approval is ApprovalRule.ALL else ''}"),
+            ("starts at once", ", ".join(type_.value for type_ in scope.auto_approve)),
+            ("scale set", scope.scale_set or ""),
+            ("placement group", scope.placement_group or ""),
+            ("priority", "" if scope.priority is None else scope.priority.value),
+            *traits_details(scope),
+            ("incarnation", str(scope.incarnation)),
+            ("enabled", "yes" if scope.enabled else "no: none of its VMs has asked for events"),
+            ("last seen", "" if scope.seen_at is None else moment_text(scope.seen_at)),
+            ("last changed", moment_text(scope.changed_at)),
+            ("open events", ", ".join(scope.open_events)),
+            ("held", "" if scope.held is None else hold_sentence(scope.held)),
+        )
+    )

@@ -1,0 +1,149 @@
+"""The live screen: holds, open events with their countdown, and the newest lines of the journal."""
+
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import CannotReach
+from forewarn.cli.countdown import STANDING, ServiceTime, countdown
+from forewarn.cli.feed import TICK, Feed, Pressed, trouble_after
+from forewarn.cli.output import moment_text
+from forewarn.cli.showing import SHORT_ID, hold_sentence, journal_row, waits_for
+from forewarn.cli.views import STYLES, TROUBLE
+
+MOST_EVENTS = 500
+"""More events than this are asked for by nobody who looks at a screen."""
+
+LEAST_EVENTS = 3
+JOURNAL_SHARE = 3
+"""The journal gets one line of so many, or what the events leave."""
+
+
+class Fleet:
+    """What the screen shows, as it was when the service was asked last."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Ask the service."""
+        self.time = ServiceTime(self._api.clock())
+        self.holds = self._api.holds()
+        events = islice(self._api.events(), MOST_EVENTS)
+        self.events = sorted(events, key=lambda event: (event.started_at is None, event.not_before))
+
+
+def show_screen(api: ApiClient, feed: Feed, newest: Sequence[v1.JournalEntry]) -> None:
+    """Show the screen until somebody presses q."""
+    fleet, lines, trouble = Fleet(api), deque(newest, maxlen=max(len(newest), 200)), ""
+    console = Console(highlight=False)
+    with _keys(feed), Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            live.update(_drawn(api.url, fleet, lines, trouble, console), refresh=True)
+            news = list(feed.wait(TICK))
+            if any(isinstance(each, Pressed) and each.key in "qQ" for each in news):
+                return
+            trouble = trouble_after(news, trouble)
+            lines.extend(each for each in news if isinstance(each, v1.JournalEntry))
+            if any(not isinstance(each, Pressed) for each in news) and not trouble:
+                trouble = _refreshed(fleet)
+
+
+def _refreshed(fleet: Fleet) -> str:
+    try:
+        fleet.refresh()
+    except CannotReach as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def _keys(feed: Feed) -> Iterator[None]:
+    """Let keys be news, each when it is pressed, and not be seen."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+    import tty
+
+    stdin = sys.stdin.fileno()
+    before = termios.tcgetattr(stdin)
+    tty.setcbreak(stdin)
+    threading.Thread(target=_read_keys, args=(stdin, feed), daemon=True).start()
+    try:
+        yield
+    finally:
+        termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+
+
+def _read_keys(stdin: int, feed: Feed) -> None:
+    while key := os.read(stdin, 1):
+        feed.put(Pressed(key.decode(errors="replace")))
+
+
+def _drawn(url: str, fleet: Fleet, lines: Sequence[v1.JournalEntry], trouble: str, console: Console) -> RenderableType:
+    head = _head(url, fleet, trouble)
+    room = console.size.height - sum(len(each.wrap(console, console.size.width)) for each in head) - 3
+    for_events = min(len(fleet.events), max(LEAST_EVENTS, room - room // JOURNAL_SHARE))
+    for_journal = max(0, room - max(for_events, 1))
+    return Group(
+        *head,
+        Text(),
+        _events(fleet, for_events),
+        Text(),
+        _journal(list(lines)[-for_journal:] if for_journal else []),
+    )
+
+
+def _head(url: str, fleet: Fleet, trouble: str) -> list[Text]:
+    count = f"{len(fleet.events)}{' or more' if len(fleet.events) == MOST_EVENTS else ''} open events"
+    head = [Text.assemble((f"{moment_text(fleet.time.now)}", "bold"), f"  {url}  {count}  (q ends)")]
+    head += [Text(TROUBLE + trouble, "red")] if trouble else []
+    head += [Text(STANDING, "dim")] if fleet.time.stands else []
+    held = [*((fleet.holds.fleet,) if fleet.holds.fleet is not None else ()), *fleet.holds.scopes]
+    return [*head, *(Text(hold_sentence(hold), "yellow") for hold in held)]
+
+
+def _events(fleet: Fleet, most: int) -> RenderableType:
+    if not fleet.events:
+        return Text("No open events.", "dim")
+    table = _table("EVENT", "STATUS", "TYPE", "SCOPE", "VMS", "TIME", "WAITS FOR")
+    for event in fleet.events[:most]:
+        table.add_row(
+            event.id[:SHORT_ID],
+            Text(event.status, STYLES.get(event.status, "")),
+            event.type.value,
+            event.scope,
+            ", ".join(event.vms),
+            countdown(event, fleet.time.now),
+            Text(waits_for(event)),
+        )
+    return table
+
+
+def _journal(lines: Sequence[v1.JournalEntry]) -> RenderableType:
+    table = _table("AT", "WHAT", "WHERE", "VMS", "EVENT", "BY", "WHY", header=False)
+    for entry in lines:
+        table.add_row(*map(Text, journal_row(entry)))
+    return table
+
+
+def _table(*titles: str, header: bool = True) -> Table:
+    """Make a table whose rows take one line each; what does not fit is cut."""
+    table = Table(box=None, pad_edge=False, header_style="", show_header=header)
+    for title in titles[:-1]:
+        table.add_column(title, no_wrap=True, overflow="ellipsis", max_width=24)
+    table.add_column(titles[-1], no_wrap=True, overflow="ellipsis", ratio=1)
+    return table

@@ -1,0 +1,125 @@
+"""Events, holds and lines of the journal, as people see them."""
+
+from collections.abc import Iterable
+
+from forewarn.api import v1
+from forewarn.cli.colours import Colour
+from forewarn.cli.output import moment_text, say
+from forewarn.cli.reaching import Asked
+from forewarn.cli.tables import Column, Row, write_table
+from forewarn.core.scope import Outcome
+
+SHORT_ID = 8
+"""As much of an event's id as tells it from others; commands take it for the whole."""
+
+HIDDEN_FACTS = frozenset({"key", "digest"})
+"""What the journal keeps to recognise a repeated request; it tells nobody anything."""
+
+STATUS = Column(
+    "STATUS",
+    colours={
+        "Started": Colour.CAREFUL,
+        Outcome.COMPLETED.value: Colour.GOOD,
+        Outcome.CANCELED.value: Colour.FAINT,
+        Outcome.FAILED.value: Colour.BAD,
+    },
+)
+
+EVENT_COLUMNS = (
+    Column("EVENT"),
+    STATUS,
+    Column("TYPE"),
+    Column("SCOPE", spare=1),
+    Column("VMS", most=32),
+    Column("NOT BEFORE", spare=2),
+    Column("WAITS FOR", goes_below=True),
+)
+
+JOURNAL_COLUMNS = (
+    Column("AT"),
+    Column(
+        "WHAT",
+        colours={
+            "started": Colour.CAREFUL,
+            "held": Colour.CAREFUL,
+            "completed": Colour.GOOD,
+            "failed": Colour.BAD,
+            "impact-failed": Colour.BAD,
+            "impact-unknown": Colour.BAD,
+        },
+    ),
+    Column("WHERE", spare=1),
+    Column("VMS", most=24, spare=3),
+    Column("EVENT", spare=2),
+    Column("BY", most=24),
+    Column("WHY", goes_below=True),
+)
+
+
+def write_events(events: Iterable[v1.Event]) -> None:
+    """Write open events, and what each waits for."""
+    write_table(EVENT_COLUMNS, map(event_row, events))
+
+
+def event_row(event: v1.Event) -> Row:
+    """Return the row of an event."""
+    return (
+        event.id,
+        event.status,
+        event.type.value,
+        event.scope,
+        ", ".join(event.vms),
+        moment_text(event.not_before),
+        waits_for(event),
+    )
+
+
+def waits_for(event: v1.Event) -> str:
+    """Say what the event waits for, or how far the work on each VM is."""
+    return "; ".join(event.explain) or ", ".join(f"{impact.vm} {impact.state.value}" for impact in event.impacts)
+
+
+def write_journal(entries: Iterable[v1.JournalEntry]) -> None:
+    """Write lines of the journal."""
+    write_table(JOURNAL_COLUMNS, map(journal_row, entries))
+
+
+def journal_row(entry: v1.JournalEntry) -> Row:
+    """Return the row of a line of the journal."""
+    return (
+        moment_text(entry.at),
+        entry.did.value,
+        _place(entry),
+        ", ".join(entry.vms),
+        (entry.event or "")[:SHORT_ID],
+        entry.by,
+        reason(entry),
+    )
+
+
+def reason(entry: v1.JournalEntry) -> str:
+    """Say why it happened, and the facts."""
+    facts = (f"{name.replace('_', ' ')}: {fact}" for name, fact in entry.facts.items() if name not in HIDDEN_FACTS)
+    return "; ".join((*((entry.why,) if entry.why else ()), *facts))
+
+
+def _place(entry: v1.JournalEntry) -> str:
+    match entry.kind:
+        case "scope":
+            return entry.record
+        case "fleet":
+            return "fleet"
+        case _:
+            return f"{entry.kind} {entry.record}"
+
+
+def hold_sentence(hold: v1.Hold) -> str:
+    """Say what is held, by whom, since when and why."""
+    what = "All planned maintenance" if hold.scope is None else f"Scope {hold.scope}"
+    return f"{what} is held by {hold.by} since {moment_text(hold.at)}: {hold.reason}"
+
+
+def mention_hold(asked: Asked) -> None:
+    """Say below a listing that everything is held, so that nobody wonders why nothing happens."""
+    if (held := asked.api.holds().fleet) is not None:
+        say(hold_sentence(held))
