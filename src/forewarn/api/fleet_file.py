@@ -18,7 +18,7 @@ import msgspec
 from forewarn.api.written import FleetFileError, Table, Written
 from forewarn.core.event import EventType
 from forewarn.core.inventory import create
-from forewarn.core.limits import VMS_PER_SCOPE
+from forewarn.core.limits import LARGEST_DOMAIN, VMS_PER_SCOPE
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.text import check_name, is_guid
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
@@ -104,6 +104,15 @@ def read_fleet(content: Mapping[str, object], *, file: str, birth: Birth) -> tup
     return tuple(_scope(item, defaults, birth, claims) for item in written)
 
 
+def read_fleet_json(text: str | bytes, *, file: str, birth: Birth) -> tuple[Scope, ...]:
+    """Read the scopes of a fleet file that is JSON of the same shape."""
+    try:
+        content = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FleetFileError(file, "", f"this is not JSON: {error}") from error
+    return read_fleet(content, file=file, birth=birth)
+
+
 def demonstration_fleet(birth: Birth) -> tuple[Scope, ...]:
     """Return the fleet that comes with Forewarn: a scope of each kind."""
     text = files("forewarn.api").joinpath("demonstration.toml").read_text(encoding="utf-8")
@@ -114,7 +123,7 @@ def _scope(written: Written, defaults: Traits, birth: Birth, claims: Claims) -> 
     table = written.table(SCOPE_KEYS)
     home = _home(table, defaults)
     claims.claim(f"scope {home.scope}", table.at("name"))
-    placement_group = table.get("placement_group", _guid, _usual_placement_group(home))
+    placement_group = table.get("placement_group", _placement_group, usual_placement_group(home.kind, home.scope))
     approval = table.get("approval", lambda rule: rule.choice(ApprovalRule), ApprovalRule.ANY)
     auto_approve = table.get("auto_approve", _auto_approve, ())
     vms = _vms(table, home, claims)
@@ -151,8 +160,24 @@ def _kinds() -> str:
     return ", ".join(f'"{kind.value}"' for kind in ScopeKind)
 
 
-def _usual_placement_group(home: Home) -> str | None:
-    return derived_id("placement-group", home.scope) if home.kind is ScopeKind.PLACEMENT_GROUP else None
+def usual_placement_group(kind: ScopeKind, scope: str) -> str | None:
+    """Return the placement group of a scope whose file does not say it."""
+    return derived_id("placement-group", scope) if kind is ScopeKind.PLACEMENT_GROUP else None
+
+
+def usual_vm_id(scope: str, vm: str) -> str:
+    """Return the id of a VM whose file does not say it."""
+    return derived_id("vm", scope, vm)
+
+
+def is_role_instance(kind: ScopeKind) -> bool:
+    """Tell whether VMs of such a scope are role instances where their file does not say it."""
+    return kind is ScopeKind.CLOUD_SERVICE
+
+
+def _placement_group(written: Written) -> str | None:
+    """Read a placement group; an empty text says that there is none."""
+    return _guid(written) if written.value != "" else None
 
 
 def _auto_approve(written: Written) -> tuple[EventType, ...]:
@@ -242,9 +267,9 @@ def _entry(table: Table, home: Home) -> Entry:
         count=count,
         name=_template(table, home) if is_template else _single_name(table, home),
         vm_id=table.get("vm_id", _guid, None),
-        role_instance=table.get("role_instance", Written.flag, home.kind is ScopeKind.CLOUD_SERVICE),
-        update_domain=table.get("update_domain", lambda number: number.number(0, DOMAINS - 1), None),
-        fault_domain=table.get("fault_domain", lambda number: number.number(0, DOMAINS - 1), None),
+        role_instance=table.get("role_instance", Written.flag, is_role_instance(home.kind)),
+        update_domain=table.get("update_domain", lambda number: number.number(0, LARGEST_DOMAIN), None),
+        fault_domain=table.get("fault_domain", lambda number: number.number(0, LARGEST_DOMAIN), None),
         host=table.get("host", Written.name, None),
         addresses=table.get("addresses", _addresses, ()),
         first_address=table.get("first_address", partial(_first_address, count), None),
@@ -290,7 +315,7 @@ def _vm(entry: Entry, home: Home, n: int, *, position: int) -> Vm:
     addresses = (_later(entry.first_address, n),) if entry.first_address else entry.addresses
     return Vm(
         name=name,
-        vm_id=entry.vm_id or derived_id("vm", home.scope, name),
+        vm_id=entry.vm_id or usual_vm_id(home.scope, name),
         role_instance=entry.role_instance,
         update_domain=position % home.update_domains if entry.update_domain is None else entry.update_domain,
         fault_domain=position % home.fault_domains if entry.fault_domain is None else entry.fault_domain,

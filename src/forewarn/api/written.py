@@ -22,6 +22,10 @@ class FleetFileError(Exception):
         self.file, self.key, self.problem = file, key, problem
         super().__init__(": ".join(part for part in (file, key, problem) if part))
 
+    def __reduce__(self) -> tuple[type["FleetFileError"], tuple[str, str, str]]:
+        """Tell how it is made anew in another process."""
+        return FleetFileError, (self.file, self.key, self.problem)
+
 
 class Written:
     """A value of the file, and where it stands."""

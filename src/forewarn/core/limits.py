@@ -6,6 +6,9 @@ RECORD_BYTES = 768 * 1024
 """The largest encoded record; every store must be able to hold one of this size."""
 
 VMS_PER_SCOPE = 1_000
+LARGEST_DOMAIN = 1_000
+"""Update domains and fault domains are counted from 0 to this."""
+
 RECENT_ITEMS = 256
 RECENT_AGE = timedelta(hours=24)
 NAME_LENGTH = 128

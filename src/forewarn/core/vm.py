@@ -9,7 +9,7 @@ from ipaddress import ip_address
 import msgspec
 
 from forewarn.core.errors import AlreadyThere, Invalid
-from forewarn.core.limits import VMS_PER_SCOPE
+from forewarn.core.limits import LARGEST_DOMAIN, VMS_PER_SCOPE
 from forewarn.core.text import check_name, check_text, is_guid
 
 TAGS = 50
@@ -111,8 +111,8 @@ class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         check_name(self.name, "VM name")
         if not is_guid(self.vm_id):
             raise Invalid(f"VM {self.name}: vm_id {self.vm_id!r} is not a GUID")
-        if self.update_domain < 0 or self.fault_domain < 0:
-            raise Invalid(f"VM {self.name}: domains are counted from 0")
+        if not (0 <= self.update_domain <= LARGEST_DOMAIN and 0 <= self.fault_domain <= LARGEST_DOMAIN):
+            raise Invalid(f"VM {self.name}: domains are counted from 0 to {LARGEST_DOMAIN}")
         if self.host is not None:
             check_name(self.host, "host")
         if len(self.addresses) > 16:
