@@ -8,7 +8,7 @@ JOBS ?= 2
 export PYTHON
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
-PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base
+PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base nft=nftables systemd-analyze=systemd
 CODE := $(strip src tests $(wildcard bench))
 
 .PHONY: help install run test test-long check bench clean
