@@ -58,16 +58,23 @@ class Queues(Generic[V]):
     """The queues of all records of one kind.
 
     `basis` gives what decisions rest on besides the value: if it is another object when they are made, they are made
-    anew, so that nothing is saved which what holds by then would not allow.
+    anew, so that nothing is saved which what holds by then would not allow. `on_saved` is told of every save: the
+    value before, the value after, and the entries.
     """
 
     def __init__(
-        self, store: Store, tasks: asyncio.TaskGroup, shelf: Shelf[V], basis: Callable[[], object] = lambda: None
+        self,
+        store: Store,
+        tasks: asyncio.TaskGroup,
+        shelf: Shelf[V],
+        basis: Callable[[], object] = lambda: None,
+        on_saved: Callable[[V | None, V | None, Sequence[Entry]], None] = lambda *_: None,
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._shelf = shelf
         self._basis = basis
+        self._on_saved = on_saved
         self._waiting: dict[str, list[Waiting[V]]] = {}
         self._saving: set[asyncio.Future[None]] = set()
 
@@ -140,6 +147,7 @@ class Queues(Generic[V]):
             except Conflict:
                 await self._reload(id_)
             else:
+                self._on_saved(old, value, entries)
                 return answers
         raise NotSaved(f"other processes have changed {id_} {CONFLICTS} times in a row")
 

@@ -35,7 +35,10 @@ from forewarn.fleet.inventory import Inventory
 from forewarn.fleet.keeper import LedgerKeeper
 from forewarn.fleet.ledger import LEDGER, Ledger
 from forewarn.fleet.manual import ManualTime
+from forewarn.fleet.measured import MeasuredStore
+from forewarn.fleet.measures import Census, Measures
 from forewarn.fleet.queue import Decision, Queues, Shelf
+from forewarn.fleet.readiness import Readiness
 from forewarn.fleet.replica import Replica, View
 from forewarn.fleet.requests import all_made, by_scope
 from forewarn.fleet.selecting import select
@@ -84,6 +87,10 @@ class Fleet:
     ) -> None:
         self.replica = Replica()
         self.clock = clock
+        self.measures = Measures()
+        self.census = Census()
+        store = MeasuredStore(store, self.measures)
+        self.readiness = Readiness(store)
         self._store = store
         self._tasks = tasks
         self._keeper = LedgerKeeper(store, tasks, policy, on_hold=self._wake_all)
@@ -92,6 +99,7 @@ class Fleet:
             tasks,
             Shelf(Kind.SCOPE, self.replica.newest, self._take_scope, _encode_scope, _decode_scope),
             basis=lambda: self.conditions,
+            on_saved=lambda old, new, entries: self.measures.take(old, new, entries, self.conditions),
         )
         self._clockwork = Clockwork(clock, self._wake)
         self._impacts = Impacts(platform, self, tasks)
@@ -168,7 +176,10 @@ class Fleet:
 
     def _take_scope(self, id_: str, scope: Scope | None, revision: int) -> None:
         view = self.replica.take(id_, scope, revision)
-        if view is not None and self._is_live:
+        if view is None:
+            return
+        self.census.take(id_, scope)
+        if self._is_live:
             self._look(view)
 
     def _give_credit(self, alive_at: datetime | None) -> None:
@@ -326,6 +337,7 @@ class Fleet:
 
     def _wake_all(self) -> None:
         if self._is_live:
+            self.measures.released_at = self.clock.now()
             for view in self.replica.views():
                 self._wake(view.id)
 

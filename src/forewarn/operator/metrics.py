@@ -1,0 +1,158 @@
+"""The service's figures for Prometheus, read when they are asked for. No id, name or time is ever a label."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from forewarn import __version__
+from forewarn.core.event import STUCK, EventType, State
+from forewarn.fleet.measures import CHANGES, OUTCOMES, Histogram
+from forewarn.fleet.service import Fleet
+from forewarn.wire.answers import Reason
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class GuestCounters(Protocol):
+    """What the guest endpoint counts."""
+
+    answers: dict[int, int]
+    refusals: dict[Reason, int]
+    contested: int
+    failures: int
+    accepted: int
+    connections: int
+    cut_off: int
+    held: int
+
+
+def metrics_text(fleet: Fleet, guests: GuestCounters) -> bytes:
+    """Return all figures as Prometheus reads them."""
+    registry = CollectorRegistry()
+    registry.register(FleetCollector(fleet, guests))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class FleetCollector(Collector):
+    """Reads what others count. What it costs does not grow with the fleet."""
+
+    def __init__(self, fleet: Fleet, guests: GuestCounters) -> None:
+        self._fleet = fleet
+        self._guests = guests
+
+    def describe(self) -> Iterable[Metric]:
+        """Give the names that are taken: all figures have the same one at all times."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """Give every figure as it is now."""
+        yield from self._service()
+        yield from self._endpoint()
+        yield from self._inventory()
+        yield from self._events()
+        yield from self._store()
+
+    def _service(self) -> Iterator[Metric]:
+        build = GaugeMetricFamily("forewarn_build_info", "The version that runs.", labels=["version"])
+        build.add_metric([__version__], 1)
+        yield build
+        yield _gauge(
+            "forewarn_overdue_seconds",
+            "For how long the clock has let something wait that is due.",
+            self._fleet.overdue.total_seconds(),
+        )
+        yield _gauge("forewarn_journal_feeds", "Readers that follow the journal now.", self._fleet.feeds.open)
+
+    def _endpoint(self) -> Iterator[Metric]:
+        guests = self._guests
+        answers = CounterMetricFamily("forewarn_guest_answers", "Answers to guests by status.", labels=["status"])
+        for status, count in sorted(guests.answers.items()):
+            answers.add_metric([str(status)], count)
+        yield answers
+        refusals = CounterMetricFamily("forewarn_guest_refusals", "Refused requests of guests.", labels=["reason"])
+        for reason, count in guests.refusals.items():
+            refusals.add_metric([reason.value], count)
+        yield refusals
+        yield _counter(
+            "forewarn_guest_contested", "Refused because more than one VM claims the address.", guests.contested
+        )
+        yield _counter("forewarn_guest_failures", "Requests of guests that met an error of our own.", guests.failures)
+        yield _counter("forewarn_guest_connections_accepted", "Connections of guests so far.", guests.accepted)
+        yield _counter("forewarn_guest_connections_cut_off", "Connections ended for a silent guest.", guests.cut_off)
+        yield _gauge("forewarn_guest_connections", "Connections of guests now.", guests.connections)
+        yield _gauge("forewarn_guest_held_requests", "Requests of guests that wait for a change now.", guests.held)
+
+    def _inventory(self) -> Iterator[Metric]:
+        census = self._fleet.census
+        yield _gauge("forewarn_scopes", "Scopes.", census.scopes)
+        yield _gauge("forewarn_scopes_enabled", "Scopes whose VMs ask for events.", census.enabled)
+        yield _gauge("forewarn_scopes_held", "Scopes whose maintenance is held.", census.held)
+        yield _gauge("forewarn_vms", "VMs.", self._fleet.replica.vms)
+        yield _gauge("forewarn_fleet_held", "1 while all maintenance is held.", self._fleet.held is not None)
+
+    def _events(self) -> Iterator[Metric]:
+        census, measures = self._fleet.census, self._fleet.measures
+        events = GaugeMetricFamily("forewarn_events_open", "Open events.", labels=["type", "status"])
+        stuck = GaugeMetricFamily(
+            "forewarn_impacts_stuck", "Work on VMs that waits for a person.", labels=["type", "state"]
+        )
+        changes = CounterMetricFamily("forewarn_event_changes", "Steps of events.", labels=["type", "change"])
+        outcomes = CounterMetricFamily("forewarn_impacts", "Work on VMs by outcome.", labels=["type", "outcome"])
+        for type_ in EventType:
+            for state in (State.SCHEDULED, State.STARTED):
+                events.add_metric([type_.value, state.value], census.events[type_, state])
+            for impact in sorted(STUCK):
+                stuck.add_metric([type_.value, impact.value], census.stuck[type_, impact])
+            for did in CHANGES:
+                changes.add_metric([type_.value, did.value], measures.changes[type_, did])
+            for did in OUTCOMES:
+                outcome = did.value.removeprefix("impact-")
+                outcomes.add_metric([type_.value, outcome], measures.outcomes[type_, did])
+        yield from (events, stuck, changes, outcomes)
+        notice = HistogramMetricFamily(
+            "forewarn_notice_seconds", "From the announcement of an event to its not_before.", labels=["type", "cause"]
+        )
+        for (type_, cause), histogram in measures.notice.items():
+            _fill(notice, [type_.value, cause.value], histogram)
+        yield notice
+        yield _by_type(
+            "forewarn_approval_latency_seconds", "From the making of an event to an approval.", measures.approval
+        )
+        yield _by_type("forewarn_start_lateness_seconds", "From when an event was due to its start.", measures.lateness)
+        yield _by_type("forewarn_impact_seconds", "From the beginning of work on a VM to its end.", measures.impact)
+
+    def _store(self) -> Iterator[Metric]:
+        measures = self._fleet.measures
+        saves = HistogramMetricFamily("forewarn_store_save_seconds", "How long it takes until a save is durable.")
+        _fill(saves, [], measures.saves)
+        yield saves
+        yield _counter("forewarn_store_failures", "Saves that the store could not do.", measures.failures)
+        yield _counter("forewarn_store_conflicts", "Saves that another process was faster with.", measures.conflicts)
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, meaning, value=value)
+
+
+def _counter(name: str, meaning: str, value: float) -> Metric:
+    return CounterMetricFamily(name, meaning, value=value)
+
+
+def _by_type(name: str, meaning: str, histograms: Mapping[EventType, Histogram]) -> Metric:
+    family = HistogramMetricFamily(name, meaning, labels=["type"])
+    for type_, histogram in histograms.items():
+        _fill(family, [type_.value], histogram)
+    return family
+
+
+def _fill(family: HistogramMetricFamily, labels: list[str], histogram: Histogram) -> None:
+    buckets = [(_bound(bound), count) for bound, count in histogram.cumulative()]
+    family.add_metric(labels, buckets=buckets, sum_value=histogram.sum)
+
+
+def _bound(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else str(float(bound))
