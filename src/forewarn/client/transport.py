@@ -105,10 +105,10 @@ def failure_of(error: Exception) -> Failure | None:
     match error:
         case TimeoutError():
             return Failure(TooSlow, "no whole answer in time")
-        case HTTPException() | ValueError():
-            return Failure(NotUnderstood, f"{type(error).__name__}: {error}")
         case OSError():
             return Failure(Unreachable, error.strerror or str(error) or type(error).__name__)
+        case HTTPException() | ValueError():
+            return Failure(NotUnderstood, f"{type(error).__name__}: {error}")
         case _:
             return None
 

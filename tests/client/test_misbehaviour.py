@@ -1,0 +1,292 @@
+"""Both clients against a server that misbehaves, byte by byte. What they do about it is the same."""
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from forewarn import __version__
+from forewarn.client import (
+    Appeared,
+    ClientError,
+    Document,
+    Gone,
+    NotUnderstood,
+    Refused,
+    ScheduledEvents,
+    Started,
+    TooSlow,
+    Unavailable,
+    Unreachable,
+)
+from forewarn.client.document import read_document
+from tests.client.misbehaving import (
+    GUARD,
+    Act,
+    answered,
+    closes_at_once,
+    dribbles,
+    gives,
+    holds,
+    holds_after,
+    lingers,
+    resets_after,
+    says,
+    server,
+    trickles,
+)
+from tests.client.talking import ID, document, event
+from tests.client.users import User
+
+EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+BODY = document(event())
+FOUND = read_document(BODY) or Document()
+GOOD = answered(200, BODY)
+SHORT = 0.2
+"""How many seconds an answer may take where none comes."""
+PATIENT = 2.0
+"""How many where others do come."""
+
+MISBEHAVIOUR: dict[str, tuple[Act, type[ClientError]]] = {
+    "closes without an answer": (closes_at_once, Unreachable),
+    "closes after the request": (says(), Unreachable),
+    "resets": (resets_after(), Unreachable),
+    "resets within the head": (resets_after(GOOD[:30]), Unreachable),
+    "resets within the body": (resets_after(GOOD[:-30]), Unreachable),
+    "says nothing": (holds, TooSlow),
+    "says nothing after the head": (holds_after(GOOD[: -len(BODY)]), TooSlow),
+    "says nothing within the body": (holds_after(GOOD[:-30]), TooSlow),
+    "never comes to the end of its head": (trickles(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"), TooSlow),
+    "never comes to the end of its body": (trickles(GOOD[: -len(BODY)], b" "), TooSlow),
+    "ends within the status line": (says(b"HTTP/1.1 20"), NotUnderstood),
+    "ends within the head": (says(b"HTTP/1.1 200 OK\r\nDate: today\r\n"), NotUnderstood),
+    "ends within the body": (says(GOOD[:-30]), NotUnderstood),
+    "truncates its JSON": (gives(200, BODY[:-30]), NotUnderstood),
+    "has no Events": (gives(200, b'{"DocumentIncarnation":1}'), NotUnderstood),
+    "has Events that are no list": (gives(200, b'{"Events":7}'), NotUnderstood),
+    "answers with a page": (gives(200, b"<html>Sign in</html>", Content_Type="text/html"), NotUnderstood),
+    "answers with noise": (gives(200, bytes(range(256))), NotUnderstood),
+    "compresses": (gives(200, b"\x1f\x8b\x08\x00", Content_Encoding="gzip"), NotUnderstood),
+    "nests too deep": (gives(200, b'{"Events":' + b"[" * 100_000), NotUnderstood),
+    "speaks no HTTP": (says(b"220 mail.example ESMTP\r\n\r\n"), NotUnderstood),
+    "speaks an HTTP to come": (says(b"HTTP/7 200 OK\r\n\r\n"), NotUnderstood),
+    "has an endless header": (says(b"HTTP/1.1 200 OK\r\nA: " + b"x" * 100_000), NotUnderstood),
+    "has a thousand headers": (says(b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 1000 + b"\r\n"), NotUnderstood),
+    "chunks badly": (says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), NotUnderstood),
+    "ends within a chunk": (says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n50\r\nabc"), NotUnderstood),
+    "sends too much": (gives(200, b" " * (16 * 1024 * 1024 + 1)), NotUnderstood),
+    "sends elsewhere": (gives(301, b"", Location="http://elsewhere/"), NotUnderstood),
+    "answers 304 to no ETag": (gives(304, b""), NotUnderstood),
+    "is gone for a moment": (gives(410, b""), Unavailable),
+    "has too many requests": (gives(429, b"Too Many Requests"), Unavailable),
+    "has failed": (gives(500, b"{}"), Unavailable),
+    "is overloaded": (gives(503, b""), Unavailable),
+}
+
+QUICK = {name: row for name, row in MISBEHAVIOUR.items() if row[1] is not TooSlow}
+
+TOLERATED: dict[str, Act] = {
+    "byte by byte": dribbles(GOOD),
+    "HTTP/1.0": says(b"HTTP/1.0 200 OK\r\n\r\n" + BODY),
+    "without a length": says(b"HTTP/1.1 200 OK\r\n\r\n" + BODY),
+    "with bare line feeds": says(b"HTTP/1.1 200 OK\n\n" + BODY),
+    "without a reason": says(b"HTTP/1.1 200\r\n\r\n" + BODY),
+    "in chunks": says(
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+    ),
+    "after 100 Continue": says(b"HTTP/1.1 100 Continue\r\n\r\n" + GOOD),
+    "as plain text": gives(200, BODY, Content_Type="text/plain"),
+    "without a content type": says(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY),
+    "with a byte order mark": gives(200, b"\xef\xbb\xbf" + BODY),
+    "with more after the end": says(GOOD + b"and so on"),
+    "with a folded ETag": says(b'HTTP/1.1 200 OK\r\nETag: "a\r\n b"\r\n\r\n' + BODY),
+    "with fields to come": gives(200, document(event(Colour="blue")).replace(b"{", b'{"Mood":[],', 1)),
+}
+
+
+@pytest.mark.parametrize(("act", "error"), MISBEHAVIOUR.values(), ids=MISBEHAVIOUR)
+def test_get_raises_what_does_not_pass(act: Act, error: type[ClientError], user: User) -> None:
+    with server(act) as running, pytest.raises(error) as caught:
+        user.get(running.url, retry_for=0.0, first_timeout=SHORT)
+    assert (type(caught.value), user.pauses) == (error, [])
+
+
+@pytest.mark.parametrize(("act", "error"), QUICK.values(), ids=QUICK)
+def test_get_survives_what_passes(act: Act, error: type[ClientError], user: User) -> None:
+    with server(act, gives(200, BODY)) as running:
+        found = user.get(running.url, first_timeout=GUARD)
+    assert (found, user.pauses, [type(trouble) for trouble in user.troubles]) == (FOUND, [1.0], [error])
+    assert running.targets[-1] == EVENTS
+
+
+@pytest.mark.parametrize(("act", "error"), QUICK.values(), ids=QUICK)
+def test_watch_goes_on_whatever_comes(act: Act, error: type[ClientError], user: User) -> None:
+    acts = (gives(200, BODY), act, gives(200, document(event(status="Started"))), act, gives())
+    with server(*acts) as running:
+        changes = user.changes(running.url, 3, timeout=GUARD)
+    assert [type(change) for change in changes] == [Appeared, Started, Gone]
+    assert [type(trouble) for trouble in user.troubles] == [error, error]
+
+
+@pytest.mark.parametrize("act", TOLERATED.values(), ids=TOLERATED)
+def test_document_is_read_in_whatever_shape(act: Act, user: User) -> None:
+    with server(act) as running:
+        assert user.get(running.url, retry_for=0.0, first_timeout=GUARD).events == FOUND.events
+
+
+def test_answer_that_is_cut_off_anywhere_is_no_document() -> None:
+    with (
+        server(*(says(GOOD[:length]) for length in range(len(GOOD)))) as running,
+        ScheduledEvents(running.url, retry_for=0.0) as se,
+    ):
+        for length in range(len(GOOD)):
+            with pytest.raises((NotUnderstood, Unreachable)):
+                se.get()
+            assert len(running.seen) == length + 1
+
+
+@given(st.binary(max_size=200), st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n", GOOD[:60], GOOD[:-9]]))
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_foreign_error_comes_out_of_garbage(garbage: bytes, beginning: bytes) -> None:
+    with server(says(beginning + garbage)) as running, ScheduledEvents(running.url, retry_for=0.0) as se:
+        try:
+            found = se.get()
+        except ClientError:
+            return
+        assert isinstance(found, Document)
+
+
+def test_empty_body_is_the_answer_of_a_service_that_has_not_begun(user: User) -> None:
+    with server(gives(200, b"")) as running:
+        assert user.get(running.url, retry_for=0.0) == Document()
+
+
+def test_empty_body_says_nothing_about_events_that_are_known(user: User) -> None:
+    with server(gives(200, b""), gives(200, BODY), gives(200, b""), gives()) as running:
+        changes = user.changes(running.url, 2)
+    assert ([type(change) for change in changes], user.troubles) == ([Appeared, Gone], [])
+
+
+def test_first_answer_may_be_slow(user: User) -> None:
+    with server(lingers(SHORT * 2, GOOD)) as running:
+        assert user.get(running.url, timeout=SHORT, first_timeout=GUARD, retry_for=0.0) == FOUND
+
+
+def test_later_answer_may_not(user: User) -> None:
+    with server(gives(200, BODY), holds, gives()) as running:
+        user.changes(running.url, 2, timeout=PATIENT, first_timeout=GUARD)
+    assert [type(trouble) for trouble in user.troubles] == [TooSlow]
+
+
+def test_newest_version_of_the_service_is_spoken(user: User) -> None:
+    refusal = msgspec.json.encode({"error": "no", "newest-versions": ["2019-01-01", "2017-11-01"]})
+    with server(gives(404, refusal), gives(200, BODY), gives()) as running:
+        user.changes(running.url, 2)
+    assert [target[-10:] for target in running.targets] == ["2020-07-01", "2019-01-01", "2019-01-01"]
+
+
+def test_versions_are_tried_where_the_service_names_none(user: User) -> None:
+    with server(*[gives(404, b"")] * 6, gives(200, BODY)) as running:
+        assert user.get(running.url) == FOUND
+    assert running.targets[-1][-10:] == "2017-03-01"
+
+
+def test_retry_after_is_heeded(user: User) -> None:
+    with server(gives(429, b"Too Many Requests", Retry_After="1"), gives(200, BODY)) as running:
+        assert user.get(running.url) == FOUND
+    assert user.pauses == [1.5]
+
+
+def test_service_that_is_gone_is_asked_for_seventy_seconds(user: User) -> None:
+    with server(*[gives(410, b"")] * 100) as running, pytest.raises(Unavailable):
+        user.get(running.url)
+    assert 65.0 <= sum(user.pauses) <= 70.0
+
+
+def test_nothing_changes_with_304_and_with_a_new_beginning(user: User) -> None:
+    acts = (
+        gives(200, document(event(), incarnation=7), ETag='"a.7"'),
+        gives(304, b"", ETag='"a.7"'),
+        closes_at_once,
+        gives(200, document(event(), incarnation=1), ETag='"b.1"'),
+        gives(200, document(incarnation=2), ETag='"b.2"'),
+    )
+    with server(*acts) as running:
+        changes = user.changes(running.url, 2)
+    assert [type(change) for change in changes] == [Appeared, Gone]
+    tags = [seen.headers.get("if-none-match") for seen in running.seen]
+    assert tags == [None, '"a.7"', None, '"b.1"']
+
+
+def test_held_answers_are_used_while_they_are_offered(user: User) -> None:
+    acts = (
+        gives(200, BODY, ETag='"1"', Forewarn_Wait="60"),
+        gives(304, b"", ETag='"1"', Forewarn_Wait="30"),
+        gives(304, b"", ETag='"1"'),
+        gives(200, document(), ETag='"2"'),
+    )
+    with server(*acts) as running:
+        user.changes(running.url, 2)
+    assert running.targets == [EVENTS, f"{EVENTS}&wait=60", f"{EVENTS}&wait=30", EVENTS]
+    assert user.pauses == [0.25, 1.0, 1.0]
+
+
+def test_approval_is_repeated_until_it_has_arrived(user: User) -> None:
+    with server(holds_after(b"HTTP/1.1 200"), resets_after(), gives(503, b""), gives(200, b"")) as running:
+        user.approve(running.url, ID, first_timeout=PATIENT)
+    body = b'{"StartRequests":[{"EventId":"%b"}]}' % ID.encode()
+    assert [(seen.line, seen.body) for seen in running.seen] == [(f"POST {EVENTS} HTTP/1.1", body)] * 4
+
+
+def test_refused_approval_says_why(user: User) -> None:
+    with server(gives(400, b'{"error":"unknown event"}')) as running, pytest.raises(Refused) as caught:
+        user.approve(running.url, ID)
+    assert str(caught.value) == f"{running.url} answered 400: unknown event; {Refused.advice}"
+
+
+def test_own_name_comes_from_the_instance_document(user: User) -> None:
+    instance = gives(200, b'{"compute":{"name":"web_0"},"network":{}}')
+    with server(
+        instance, gives(200, document(event("other", "Scheduled", "web_1"), event(ID, "Scheduled", "_web_0")))
+    ) as running:
+        (change,) = user.changes(running.url, 1, mine=True)
+    assert (change.event.id, running.targets[0]) == (ID, "/metadata/instance?api-version=2017-08-01&format=json")
+
+
+def test_requests_are_those_that_the_service_wants(user: User) -> None:
+    with server(gives()) as running:
+        user.get(running.url)
+    (seen,) = running.seen
+    assert seen.line == f"GET {EVENTS} HTTP/1.1"
+    assert seen.headers == {
+        "host": running.url.removeprefix("http://"),
+        "accept-encoding": "identity",
+        "metadata": "true",
+        "accept": "application/json",
+        "user-agent": f"forewarn/{__version__}",
+        "connection": "close",
+    }
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
+def test_no_proxy_is_used(variable: str, user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server() as proxy, server(gives(200, BODY)) as running:
+        monkeypatch.setenv(variable, proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        assert user.get(running.url) == FOUND
+    assert (proxy.seen, running.targets) == ([], [EVENTS])
+
+
+def test_nobody_there_is_unreachable(user: User) -> None:
+    with server() as running:
+        url = running.url
+    with pytest.raises(Unreachable, match=r"cannot reach .* refused; check that this is a VM"):
+        user.get(url, retry_for=3.0)
+    assert user.pauses == [1.0, 2.0]
+
+
+def test_endpoint_may_be_given_in_the_environment(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    with server(gives(200, BODY)) as running:
+        monkeypatch.setenv("FOREWARN_ENDPOINT", running.url)
+        assert user.get(None) == FOUND  # type: ignore[arg-type]  # no endpoint is given at all
