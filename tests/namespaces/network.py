@@ -25,6 +25,11 @@ def why_not() -> str | None:
     return None
 
 
+def why_no_rules() -> str | None:
+    """Tell what is missing to filter what goes through a bridge."""
+    return None if shutil.which("nft") else "the program nft is missing: install nftables"
+
+
 class Machine(msgspec.Struct, frozen=True):
     """A network namespace."""
 

@@ -1,0 +1,124 @@
+"""`forewarn serve` in a process of its own, with a settings file, known by what it logs."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Queue
+from typing import Any, Self
+
+from forewarn.api.client import ApiClient
+from forewarn.api.local import read_token
+from tests.cli.stage import GUARD, PROGRAM
+
+FLEET = """
+[[scopes]]
+name = "db"
+kind = "standalone"
+
+[[scopes]]
+name = "web"
+kind = "availability-set"
+update_domains = 2
+vms = [{ name = "web-{n}", count = 2, host = "hv-{n}" }]
+"""
+
+SETTINGS = """
+data = "data"
+fleet = "fleet.toml"
+operator = "127.0.0.1:0"
+listen = "127.0.0.1:0"
+platform = "simulated"
+"""
+
+
+class Serving:
+    """A service that was started, and its log."""
+
+    def __init__(self, directory: Path, environ: Mapping[str, str], within: Sequence[str]) -> None:
+        self.directory = directory
+        self.log: list[dict[str, Any]] = []
+        self.text = ""
+        self._lines: Queue[str | None] = Queue()
+        self.process = subprocess.Popen(
+            [*within, PROGRAM, "serve"],
+            cwd=directory,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def wait_for(self, message: str) -> dict[str, Any]:
+        """Return the next record that has this message, or begins with it; those before it are in `log` too."""
+        while (line := self._lines.get(timeout=GUARD)) is not None:
+            record: dict[str, Any] = json.loads(line)
+            self.log.append(record)
+            if record["message"].startswith(message):
+                return record
+        raise AssertionError(f"it never logged {message!r}: {self.text}")
+
+    def ready(self) -> Self:
+        """Wait until it serves."""
+        self.operator_url: str = self.wait_for("ready")["operator_url"]
+        return self
+
+    @property
+    def api(self) -> ApiClient:
+        """A client with the token of the data directory."""
+        return ApiClient(self.operator_url, read_token(self.directory / "data/token"))
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal, wait for the end, and return the exit status."""
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait for the end; everything that it logged is in `log`."""
+        code = self.process.wait(GUARD)
+        self._reader.join(GUARD)
+        while (line := self._lines.get(timeout=GUARD)) is not None:
+            self.log.append(json.loads(line))
+        return code
+
+    def messages(self) -> list[str]:
+        """Return what it has logged so far, as far as it was waited for."""
+        return [record["message"] for record in self.log]
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as lines:
+            for line in lines:
+                self.text += line
+                self._lines.put(line)
+        self._lines.put(None)
+
+
+def plain(home: Path, **more: str) -> dict[str, str]:
+    """Return an environment without settings."""
+    return {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "XDG_RUNTIME_DIR": str(home)} | more
+
+
+@contextmanager
+def serving(
+    directory: Path, settings: str = SETTINGS, *, fleet: str = FLEET, within: Sequence[str] = (), **environ: str
+) -> Iterator[Serving]:
+    """Run `forewarn serve` with these settings; at the end it is told to end, and must do so in order."""
+    (directory / "fleet.toml").write_text(fleet)
+    (directory / "forewarn.toml").write_text(settings)
+    service = Serving(directory, plain(directory, **environ), within)
+    try:
+        yield service.ready()
+    except BaseException:
+        service.process.kill()
+        service.process.wait(GUARD)
+        raise
+    if service.process.poll() is None:
+        assert service.end() == 0, service.text

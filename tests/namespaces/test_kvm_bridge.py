@@ -1,0 +1,169 @@
+"""The guide to KVM bridges does what it says: its rules are loaded, and guests try to get around them."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.cli.serving import Serving, serving
+from tests.clients.curl import Curl
+from tests.namespaces.network import Machine, machine, why_no_rules, why_not
+
+GUIDE = Path(__file__).parents[2] / "docs/howto/kvm-bridge.md"
+NAME = "http://169.254.169.254/metadata/instance/compute/name?api-version=2021-02-01&format=text"
+EVENTS = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
+METADATA = ("--header", "Metadata: true")
+IMPATIENT = ("--connect-timeout", "2")
+COULD_NOT_CONNECT, TIMED_OUT = 7, 28
+
+SETTINGS = """
+data = "data"
+fleet = "fleet.toml"
+listen_link_local = "br0"
+operator = "{operator}"
+operator_without_tls = true
+platform = "simulated"
+"""
+
+
+def block(language: str) -> str:
+    """Return the guide's code in that language."""
+    blocks: list[str] = re.findall(rf"^```{language}\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 1
+    return blocks[0]
+
+
+class House(msgspec.Struct, frozen=True):
+    """The host of the guide, and its guests."""
+
+    host: Machine
+    guests: tuple[Machine, Machine]
+
+    def load_rules(self, directory: Path) -> None:
+        """Load the rules of the guide."""
+        (directory / "rules.nft").write_text(block("nft"))
+        self.host.run("nft", "-f", str(directory / "rules.nft"))
+
+    def forget_neighbours(self) -> None:
+        """Have the host ask again who has which address."""
+        self.host.ip("neighbour flush dev br0")
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    if (reason := why_not() or why_no_rules()) is not None:
+        pytest.skip(reason)
+    with ExitStack() as stack:
+        host = stack.enter_context(machine("kvm-host"))
+        for line in ("link add br0 type bridge", "address add 192.0.2.1/24 dev br0", "link set br0 up"):
+            host.ip(line)
+        host.ip("address add 169.254.169.254/32 dev br0")
+        yield House(host, (_guest(stack, host, 0), _guest(stack, host, 1)))
+
+
+def _guest(stack: ExitStack, host: Machine, number: int) -> Machine:
+    guest = stack.enter_context(machine(f"kvm-guest-{number}"))
+    host.ip(f"link add vnet{number} type veth peer name eth0 netns {guest.name}")
+    host.ip(f"link set vnet{number} master br0 up")
+    guest.ip(f"link set eth0 address 52:54:00:00:00:1{number}")
+    guest.ip(f"address add 192.0.2.1{number}/24 dev eth0")
+    guest.ip("link set eth0 up")
+    guest.ip("route add default via 192.0.2.1")
+    return guest
+
+
+@contextmanager
+def service(house: House, directory: Path, operator: str = "127.0.0.1:0") -> Iterator[Serving]:
+    with serving(
+        directory, SETTINGS.format(operator=operator), fleet=block("toml"), within=house.host.within
+    ) as started:
+        yield started
+
+
+def curls(house: House, directory: Path) -> tuple[Curl, Curl]:
+    first, second = (Curl(directory, *guest.within) for guest in house.guests)
+    return first, second
+
+
+def exit_status(curl: Curl, *arguments: str) -> int:
+    status, _ = curl.start((*IMPATIENT, *arguments)).finish()
+    return status
+
+
+def test_each_guest_sees_itself_and_its_own_events_behind_the_rules(house: House, tmp_path: Path) -> None:
+    house.load_rules(tmp_path)
+    with service(house, tmp_path):
+        for number, curl in enumerate(curls(house, tmp_path)):
+            told = curl(*METADATA, NAME)
+            assert (told.status, told.body) == (200, f"web-{number}".encode())
+            assert curl(*METADATA, EVENTS).status == 200
+
+
+def test_without_the_rules_a_guest_can_pass_for_one_that_is_away(house: House, tmp_path: Path) -> None:
+    """Else the next test would show nothing."""
+    with service(house, tmp_path):
+        _, second = curls(house, tmp_path)
+        house.guests[0].ip("link set eth0 down")
+        house.guests[1].ip("address add 192.0.2.10/24 dev eth0")
+        told = second(*METADATA, "--interface", "192.0.2.10", NAME)
+        assert (told.status, told.body) == (200, b"web-0")
+
+
+def test_with_the_rules_a_guest_passes_for_nobody(house: House, tmp_path: Path) -> None:
+    house.load_rules(tmp_path)
+    with service(house, tmp_path):
+        _, second = curls(house, tmp_path)
+        house.guests[0].ip("link set eth0 down")
+        house.guests[1].ip("address add 192.0.2.10/24 dev eth0")
+        assert exit_status(second, *METADATA, "--interface", "192.0.2.10", NAME) == TIMED_OUT
+        assert second(*METADATA, "--interface", "192.0.2.11", NAME).body == b"web-1"
+
+
+def test_with_the_rules_a_borrowed_hardware_address_helps_nobody(house: House, tmp_path: Path) -> None:
+    house.load_rules(tmp_path)
+    with service(house, tmp_path):
+        _, second = curls(house, tmp_path)
+        house.guests[0].ip("link set eth0 down")
+        for line in ("link set eth0 down", "link set eth0 address 52:54:00:00:00:10", "link set eth0 up"):
+            house.guests[1].ip(line)
+        house.guests[1].ip("address add 192.0.2.10/24 dev eth0")
+        house.forget_neighbours()
+        for address in ("192.0.2.10", "192.0.2.11"):
+            assert exit_status(second, *METADATA, "--interface", address, NAME) != 0
+
+
+def test_with_the_rules_a_guest_cannot_pass_for_the_endpoint(house: House, tmp_path: Path) -> None:
+    """Its word that it has 169.254.169.254 reaches no other guest."""
+    house.load_rules(tmp_path)
+    with service(house, tmp_path):
+        first, _ = curls(house, tmp_path)
+        house.guests[0].ip("route add 169.254.169.254 dev eth0")
+        house.guests[1].ip("address add 169.254.169.254/32 dev eth0")
+        house.guests[0].ip("neighbour flush dev eth0")
+        assert first(*METADATA, NAME).body == b"web-0"
+        assert house.guests[0].ip("neighbour show 169.254.169.254") != ""
+        assert "52:54:00:00:00:11" not in house.guests[0].ip("neighbour show 169.254.169.254")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "192.0.2.1", "169.254.169.254"])
+def test_operators_on_loopback_are_out_of_reach(house: House, tmp_path: Path, address: str) -> None:
+    with service(house, tmp_path) as started:
+        port = started.operator_url.rpartition(":")[2]
+        assert Curl(tmp_path, *house.host.within)(f"{started.operator_url}/healthz").status == 200
+        for curl in curls(house, tmp_path):
+            assert exit_status(curl, f"http://{address}:{port}/healthz") == COULD_NOT_CONNECT
+
+
+def test_operators_on_the_bridge_answer_nobody_without_a_token_and_no_guest_behind_the_rules(
+    house: House, tmp_path: Path
+) -> None:
+    with service(house, tmp_path, operator="192.0.2.1:8170") as started:
+        first, second = curls(house, tmp_path)
+        assert first(f"{started.operator_url}/v1/vms").status == 401
+        house.load_rules(tmp_path)
+        for curl in (first, second):
+            assert exit_status(curl, f"{started.operator_url}/healthz") == TIMED_OUT
+            assert curl(*METADATA, NAME).status == 200
