@@ -58,6 +58,7 @@ async def running_service(settings: Settings, *, environ: Mapping[str, str], tal
         await fill_if_empty(fleet, settings, directory, talk)
         guests = await stack.enter_async_context(serving_guests(settings, fleet, talk))
         await stack.enter_async_context(serving(operator_app(fleet, guests=guests), listener, tls))
+        stack.callback(fleet.feeds.end)  # who follows the journal must not be waited for
         reloading = Reloading(settings, directory, fleet=fleet, platform=platform, guests=guests, tls=tls)
         running = Running(
             fleet=fleet,

@@ -7,7 +7,7 @@ is behind, or slow, reads pages of its own. No line is skipped and none is given
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from itertools import islice, takewhile
 
@@ -60,7 +60,7 @@ class Feeds:
             raise Pruned(after, extent.pruned)
         return after
 
-    async def rows(self, after: int | None) -> AsyncIterator[JournalRow]:
+    async def rows(self, after: int | None) -> AsyncGenerator[JournalRow, None]:
         """Give every line after the position, then each new one, until `end`; raise what `begin` raises."""
         with self._joined():
             position = await self.begin(after)

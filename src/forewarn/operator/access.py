@@ -20,6 +20,9 @@ from forewarn.operator.refusals import error_body
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
+STILL_KNOWN = "forewarn.still_known"
+"""Where a request has the means to find out whether its token is still one: an answer may take long."""
+
 _WHERE = "the service's own is in the file `token` of its data directory, others are made with `forewarn token create`"
 _NO_TOKEN = msgspec.json.encode(
     error_body("no-token", f"this needs the header Authorization: Bearer TOKEN with a token; {_WHERE}")
@@ -91,6 +94,7 @@ class TokenGate:
             await _refuse(send, _NO_TOKEN)
         elif (known := self._find(token)) is not None:
             scope["user"] = Caller(name=known.name, role=known.role, scopes=tuple(known.scopes))
+            scope[STILL_KNOWN] = lambda: self._find(token) is not None  # type: ignore[literal-required]  # ours
             await self._app(scope, receive, send)
         else:
             await _refuse(send, _WRONG_TOKEN)

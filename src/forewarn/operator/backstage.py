@@ -8,6 +8,7 @@ from litestar.datastructures import State
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
 from forewarn.operator.paging import Roll
+from forewarn.operator.seats import Seats
 
 GuestUrl = Callable[[str, Vm], str | None]
 """Scope and VM to the URL at which the VM finds its endpoint, if it has one of its own."""
@@ -37,3 +38,4 @@ class Backstage(State):
     fleet: Fleet
     guests: GuestSide
     roll: Roll
+    seats: Seats

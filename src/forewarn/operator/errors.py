@@ -2,7 +2,10 @@
 
 OperatorError
 ├── Forbidden        the token's role does not go that far, or it is limited to scopes
-└── ScopeForbidden   the token is limited to other scopes
+├── ScopeForbidden   the token is limited to other scopes
+├── NeverKnown       there never was such an event, or the journal has forgotten it
+├── NoSuchVmNow      no VM bears that bare name now, so the journal cannot be asked for it
+└── TooManyWatchers  as many follow the journal as may
 """
 
 from forewarn.core.access import Role
@@ -37,3 +40,33 @@ class ScopeForbidden(OperatorError):
     def __init__(self, name: str, scope: str, scopes: tuple[str, ...]) -> None:
         self.name, self.scope, self.scopes = name, scope, scopes
         super().__init__(f"token {name} is for {', '.join(scopes)} only, not for scope {scope}: use another token")
+
+
+class NeverKnown(OperatorError):
+    """There never was such an event, or the journal has forgotten it."""
+
+    code = "unknown-event"
+
+    def __init__(self, event: str) -> None:
+        self.event = event
+        super().__init__(f"there is no event {event}, and the journal knows of none")
+
+
+class NoSuchVmNow(OperatorError):
+    """No VM bears that bare name now, so the journal cannot be asked for it."""
+
+    code = "unknown-vm"
+
+    def __init__(self, vm: str) -> None:
+        self.vm = vm
+        super().__init__(f"there is no VM {vm} now: one that is gone is named as SCOPE/{vm}")
+
+
+class TooManyWatchers(OperatorError):
+    """As many follow the journal as may."""
+
+    code = "too-many-watchers"
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"{limit} follow the journal already, and no more may: end one of them, or ask for history")

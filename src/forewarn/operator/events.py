@@ -1,30 +1,43 @@
-"""The paths of events."""
+"""The paths of events: what is open, how it came to be, and what a person does about it."""
 
-from collections.abc import Iterator
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from typing import Annotated, Literal
 
-from litestar import Controller, Response, get, post, route
-from litestar.params import JSONBody
+from litestar import Controller, get, post
+from litestar.params import JSONBody, PathParameter, QueryParameter
 
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
+from forewarn.core.event import EventType, Source
 from forewarn.core.schedule import Ask
-from forewarn.fleet.errors import NoSuchScope
-from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, needs
 from forewarn.operator.backstage import Backstage
-from forewarn.operator.parameters import After, Key, Limit, OnlyScope, OnlyVm, refusals
-from forewarn.operator.showing_events import show_event, show_events
+from forewarn.operator.making import ToMake
+from forewarn.operator.operations import MAKING
+from forewarn.operator.parameters import After, AskedOnce, Limit, OnlyScope, OnlyVm, refusals
+from forewarn.operator.showing_events import Wanted, show_events
+from forewarn.operator.stories import home_of, tell
 
-JUST_NOW = timedelta(seconds=60)
-"""A time that has passed by no more than this was the present when it was said, and means at once."""
+EventId = Annotated[str, PathParameter(max_length=64, description="The event's id, in any case.")]
+OnlyHost = Annotated[str | None, QueryParameter(name="host", max_length=128, description="Only those of this host.")]
+OnlyType = Annotated[EventType | None, QueryParameter(name="type", description="Only those of this type.")]
+OnlyStatus = Annotated[
+    Literal["Scheduled", "Started"] | None, QueryParameter(name="status", description="Only those that stand so.")
+]
+OnlySource = Annotated[Source | None, QueryParameter(name="source", description="Only those of this source.")]
+
+CHANGING = refusals(
+    _404="There is no open event of this id, or its scope has no such VM.",
+    _409="The event's state does not allow it, or the key was used for another request.",
+    _422="A value breaks its own rules.",
+    _503="It could not be saved; nothing has changed.",
+)
 
 
 class EventController(Controller):
-    """Events that are open."""
+    """Events, open and ended."""
 
     path = "/v1/events"
     tags = ("events",)
@@ -41,49 +54,115 @@ class EventController(Controller):
         caller: AskedBy,
         only_scope: OnlyScope = None,
         only_vm: OnlyVm = None,
+        only_host: OnlyHost = None,
+        only_type: OnlyType = None,
+        only_status: OnlyStatus = None,
+        only_source: OnlySource = None,
         after: After = "",
         limit: Limit = v1.PAGE,
     ) -> v1.EventPage:
-        """List open events by scope, in the order in which they were made."""
-        return show_events(state.fleet, scope=only_scope, vm=only_vm, after=after, limit=limit, caller=caller)
-
-    @post(
-        operation_id="scheduleEvents",
-        summary="Make events",
-        opt=needs(Role.OPERATOR),
-        responses=refusals(
-            _404="A VM does not exist.",
-            _409="The rules do not allow it.",
-            _422="A value breaks its own rules.",
-            _503="It could not be saved; nothing has changed.",
-        ),
-    )
-    async def schedule(
-        self, state: Backstage, caller: AskedBy, data: JSONBody[v1.ScheduleEvents], key: Key = None
-    ) -> v1.Scheduled:
-        """Make events for VMs: one per scope, update domain and host. All scopes are asked before any is changed."""
-        fleet = state.fleet
-        ask = _ask(data, id_=fleet.new_id(), key=key, by=caller.name)
-        _check_future(fleet, ask)
-        for vm in ask.vms:
-            view, _ = fleet.replica.find(vm)
-            caller.check(view.id)
-        made = await fleet.schedule(ask)
-        return v1.Scheduled(
-            made=tuple(v1.Made(id=event, scope=scope) for scope, event in made), events=tuple(_open_events(fleet, made))
+        """List open events by scope, in the order in which they were made: those that fit everything that is said."""
+        wanted = Wanted(host=only_host, type=only_type, status=only_status, source=only_source)
+        return await show_events(
+            state.fleet, state.roll, wanted, scope=only_scope, vm=only_vm, after=after, limit=limit, caller=caller
         )
 
-    @route(http_method="OPTIONS", status_code=204, include_in_schema=False, opt=needs(Role.VIEWER))
-    async def allow(self) -> Response[None]:
-        """Tell the methods: where a path has two, the framework's own answer knows but the first."""
-        return Response(None, headers={"Allow": "GET, OPTIONS, POST"})
+    @post(operation_id="scheduleEvents", summary="Make events", opt=needs(Role.OPERATOR), responses=MAKING)
+    async def schedule(self, making: ToMake, data: JSONBody[v1.ScheduleEvents]) -> v1.Scheduled:
+        """Make events for VMs, or for all VMs of a host, of a scope, or of an update domain of a scope.
+
+        There is one per scope, update domain and host. All scopes are asked before any is changed.
+        """
+        return await making.events(
+            lambda vms: _ask(data, vms, id_=making.request, by=making.by),
+            vms=data.vms,
+            host=data.host,
+            scope=data.scope,
+            update_domain=data.update_domain,
+        )
+
+    @get(
+        "/{event:str}",
+        operation_id="showEvent",
+        summary="Show an event",
+        opt=needs(Role.VIEWER),
+        responses=refusals(_404="There never was such an event, or it is forgotten."),
+    )
+    async def show(self, state: Backstage, caller: AskedBy, event: EventId) -> v1.EventStory:
+        """Show an event, open or ended: its approvals, the impact on each VM, why it waits, and its timeline."""
+        caller.check(await home_of(state.fleet, event))
+        return await tell(state.fleet, event)
+
+    @post(
+        "/{event:str}/cancel",
+        operation_id="cancelEvent",
+        summary="Cancel an event",
+        status_code=200,
+        opt=needs(Role.OPERATOR),
+        responses=CHANGING,
+    )
+    async def cancel(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, event: EventId, data: JSONBody[v1.CancelEvent]
+    ) -> v1.EventStory:
+        """Take a Scheduled event back. What has started cannot be cancelled."""
+        caller.check(await home_of(state.fleet, event))
+        await state.fleet.cancel(event, by=caller.name, why=data.why, once=once)
+        return await tell(state.fleet, event)
+
+    @post(
+        "/{event:str}/approve",
+        operation_id="approveEvent",
+        summary="Approve an event on behalf of a VM",
+        status_code=200,
+        opt=needs(Role.OPERATOR),
+        responses=CHANGING,
+    )
+    async def approve(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, event: EventId, data: JSONBody[v1.ApproveEvent]
+    ) -> v1.EventStory:
+        """Approve an event on behalf of a VM of its scope, which then need not; the journal says who did it."""
+        caller.check(await home_of(state.fleet, event))
+        await state.fleet.approve_for(event, data.vm, by=caller.name, why=data.why, once=once)
+        return await tell(state.fleet, event)
+
+    @post(
+        "/{event:str}/retry",
+        operation_id="retryImpact",
+        summary="Have failed or unknown work done again",
+        status_code=200,
+        opt=needs(Role.OPERATOR),
+        responses=CHANGING,
+    )
+    async def retry(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, event: EventId, data: JSONBody[v1.RetryImpact]
+    ) -> v1.EventStory:
+        """Have failed or unknown work done once more: on one VM, or wherever it is failed or unknown."""
+        caller.check(await home_of(state.fleet, event))
+        await state.fleet.retry(event, vm=data.vm, by=caller.name, why=data.why, once=once)
+        return await tell(state.fleet, event)
+
+    @post(
+        "/{event:str}/resolve",
+        operation_id="resolveImpact",
+        summary="End failed or unknown work",
+        status_code=200,
+        opt=needs(Role.OPERATOR),
+        responses=CHANGING,
+    )
+    async def resolve(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, event: EventId, data: JSONBody[v1.ResolveImpact]
+    ) -> v1.EventStory:
+        """End failed or unknown work: as done after all, or given up. On one VM, or wherever there is such."""
+        caller.check(await home_of(state.fleet, event))
+        await state.fleet.resolve(event, by=caller.name, why=data.why, done=data.done, vm=data.vm, once=once)
+        return await tell(state.fleet, event)
 
 
-def _ask(data: JSONBody[v1.ScheduleEvents], *, id_: str, key: str | None, by: str) -> Ask:
+def _ask(data: v1.ScheduleEvents, vms: tuple[str, ...], *, id_: str, by: str) -> Ask:
     return Ask(
         id=id_,
         type=data.type,
-        vms=tuple(data.vms),
+        vms=vms,
         by=by,
         source=data.source,
         not_before=None if data.not_before is None else _utc(data.not_before),
@@ -92,7 +171,6 @@ def _ask(data: JSONBody[v1.ScheduleEvents], *, id_: str, key: str | None, by: st
         description=data.description,
         why=data.why,
         failure=data.failure,
-        key=key,
     )
 
 
@@ -101,28 +179,3 @@ def _utc(moment: datetime) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError:
         raise Invalid(f"not_before {moment.isoformat()} is no moment of UTC") from None
-
-
-def _check_future(fleet: Fleet, ask: Ask) -> None:
-    """Refuse a time that has passed, which is hardly meant; but a repeated request is answered as it was then."""
-    now = fleet.clock.now()
-    if ask.not_before is None or ask.not_before >= now - JUST_NOW:
-        return
-    if ask.key is not None and any(
-        view.scope and view.scope.has_answered(ask.key, now=now) for view in fleet.replica.views()
-    ):
-        return
-    raise Invalid(
-        f"not_before {ask.not_before:%Y-%m-%d %H:%M:%SZ} is in the past: the service's clock says "
-        f"{now:%Y-%m-%d %H:%M:%SZ}; to start at once, give a notice of 0s"
-    )
-
-
-def _open_events(fleet: Fleet, made: tuple[tuple[str, str], ...]) -> Iterator[v1.Event]:
-    """Show those that are still open: what was made long ago, or takes no time, has gone again."""
-    now = fleet.clock.now()
-    for scope_id, event_id in made:
-        with suppress(NoSuchScope):
-            scope = fleet.replica.scope(scope_id)
-            if (event := scope.find_event(event_id)) is not None:
-                yield show_event(fleet, scope, event, now=now)

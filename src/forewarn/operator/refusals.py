@@ -12,6 +12,7 @@ from forewarn.core import errors as core
 from forewarn.core.duration import duration_text
 from forewarn.fleet import errors as fleet
 from forewarn.operator import errors as operator
+from forewarn.store.port import StoreError
 
 AnyRequest = Request[Any, Any, Any]
 
@@ -53,6 +54,9 @@ STATUS: dict[type[Refusal], int] = {
     operator.OperatorError: 409,
     operator.Forbidden: 403,
     operator.ScopeForbidden: 403,
+    operator.NeverKnown: 404,
+    operator.NoSuchVmNow: 404,
+    operator.TooManyWatchers: 503,
 }
 
 
@@ -79,6 +83,12 @@ def answer_refusal(_: AnyRequest, error: Refusal) -> Response[v1.Error]:
     """The rules or the fleet said no."""
     details = {name: _detail(value) for name, value in vars(error).items()}
     return Response(error_body(error.code, str(error), **details), status_code=STATUS[type(error)])
+
+
+def answer_unreadable(request: AnyRequest, error: StoreError) -> Response[v1.Error]:
+    """What is kept could not be read."""
+    log.error("%s %s failed: %s", request.method, request.url.path, error)
+    return Response(error_body("not-readable", f"this cannot be read now: {error}; try again later"), status_code=503)
 
 
 def answer_malformed(_: AnyRequest, error: HTTPException) -> Response[v1.Error]:

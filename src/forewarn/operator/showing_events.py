@@ -1,17 +1,19 @@
 """Events, as the types of the API. Nothing is decided here."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Literal
 
+import msgspec
+
 from forewarn.api import v1
 from forewarn.core.duration import duration_text
-from forewarn.core.event import Event, State
+from forewarn.core.event import Event, EventType, Source, State
 from forewarn.core.explain import explain
 from forewarn.core.scope import Scope
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import Caller
-from forewarn.operator.paging import page_of, scopes_from
+from forewarn.operator.paging import Roll, first_of, seen_scopes, unhurried
 from forewarn.operator.showing_inventory import show_hold
 
 
@@ -56,32 +58,61 @@ def _status(state: State) -> Literal["Scheduled", "Started"]:
     return "Started" if state is State.STARTED else "Scheduled"
 
 
-def show_events(
-    fleet: Fleet, *, scope: str | None, vm: str | None, after: str, limit: int, caller: Caller
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events are wanted: those that fit everything that is said."""
+
+    host: str | None = None
+    type: EventType | None = None
+    status: Literal["Scheduled", "Started"] | None = None
+    source: Source | None = None
+
+    def fits(self, event: Event) -> bool:
+        """Tell whether the event is one of them."""
+        return (
+            self.host in (None, event.host)
+            and self.type in (None, event.type)
+            and self.status in (None, _status(event.state))
+            and self.source in (None, event.source)
+        )
+
+
+async def show_events(
+    fleet: Fleet,
+    roll: Roll,
+    wanted: Wanted,
+    *,
+    scope: str | None,
+    vm: str | None,
+    after: str,
+    limit: int,
+    caller: Caller,
 ) -> v1.EventPage:
     """Show open events by scope and in the order in which they were made, from the one after `after` on."""
-    fleet_hold = show_hold(fleet.conditions.held, None)
     name = None
     if vm is not None:
         view, found_vm = fleet.replica.find(vm)
         caller.check(view.id)
         if scope not in (None, view.id):
-            return v1.EventPage(events=(), next=None, held=fleet_hold)
+            return v1.EventPage(events=(), next=None, held=show_hold(fleet.held, None))
         scope, name = view.id, found_vm.name
+    if scope is not None:
+        caller.check(scope)
+        fleet.replica.scope(scope)
     last_scope, _, last_place = after.partition("/")
 
-    def rest() -> Iterator[tuple[Scope, Event]]:
-        for each in scopes_from(fleet.replica, scope, last_scope, caller):
+    async def rest() -> AsyncIterator[tuple[Scope, Event]]:
+        ids = roll.starting_at(last_scope) if scope is None else (scope,)
+        async for each in seen_scopes(fleet.replica, ids, caller):
             events = each.events if each.id != last_scope else _made_after(each.events, last_place)
             for event in events:
-                if name is None or name in event.vms:
+                if (name is None or name in event.vms) and wanted.fits(event):
                     yield each, event
 
-    found, more = page_of(rest(), limit)
+    found, more = await first_of(rest(), limit)
     now = fleet.clock.now()
-    events = tuple(show_event(fleet, each, event, now=now) for each, event in found)
+    events = tuple([show_event(fleet, each, event, now=now) async for each, event in unhurried(found)])
     next_ = f"{events[-1].scope}/{_place(found[-1][1])}" if more else None
-    return v1.EventPage(events=events, next=next_, held=fleet_hold)
+    return v1.EventPage(events=events, next=next_, held=show_hold(fleet.held, None))
 
 
 def _place(event: Event) -> str:

@@ -1,0 +1,130 @@
+"""The path of the journal: what happened, when, by whom and why."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from litestar import Controller, get
+from litestar.params import QueryParameter
+
+from forewarn.api import v1
+from forewarn.core.access import Role
+from forewarn.core.errors import Invalid
+from forewarn.core.journal import Did
+from forewarn.fleet.errors import NoSuchVm
+from forewarn.fleet.history import about
+from forewarn.fleet.service import Fleet
+from forewarn.operator.access import AskedBy, Caller, needs
+from forewarn.operator.backstage import Backstage
+from forewarn.operator.errors import NoSuchVmNow
+from forewarn.operator.parameters import Limit, OnlyScope, refusals
+from forewarn.operator.showing_journal import may_see, show_row
+from forewarn.store.port import JournalQuery, JournalRow
+
+BATCHES = 10
+"""How often the journal is read for one page at most, where some lines are not the caller's to read."""
+
+OnlyVm = Annotated[
+    str | None,
+    QueryParameter(
+        name="vm",
+        min_length=1,
+        max_length=257,
+        description="What concerns this VM. One that no longer exists is named as `scope/name`.",
+    ),
+]
+OnlyEvent = Annotated[str | None, QueryParameter(name="event", max_length=64, description="Of this event only.")]
+OnlyDid = Annotated[list[Did] | None, QueryParameter(name="did", description="Of these kinds only; say it repeatedly.")]
+OnlyBy = Annotated[str | None, QueryParameter(name="by", max_length=512, description="By this one only.")]
+Since = Annotated[datetime | None, QueryParameter(description="Not before this moment.")]
+Until = Annotated[datetime | None, QueryParameter(description="Before this moment.")]
+NewestFirst = Annotated[bool, QueryParameter(description="The newest lines first.")]
+From = Annotated[str, QueryParameter(name="after", pattern=r"^[0-9]{0,18}$", description="`next` of the page before.")]
+
+
+class HistoryController(Controller):
+    """The journal."""
+
+    path = "/v1/history"
+    tags = ("journal",)
+
+    @get(
+        operation_id="history",
+        summary="Read the journal",
+        opt=needs(Role.VIEWER),
+        responses=refusals(
+            _404="There is no such VM now.", _409="The VM's name is ambiguous.", _503="The journal cannot be read now."
+        ),
+    )
+    async def history(
+        self,
+        state: Backstage,
+        caller: AskedBy,
+        only_scope: OnlyScope = None,
+        only_vm: OnlyVm = None,
+        only_event: OnlyEvent = None,
+        only_did: OnlyDid = None,
+        only_by: OnlyBy = None,
+        since: Since = None,
+        until: Until = None,
+        newest_first: NewestFirst = False,
+        after: From = "",
+        limit: Limit = v1.PAGE,
+    ) -> v1.HistoryPage:
+        """Give the lines of the journal that fit everything that is said, the oldest first unless said otherwise.
+
+        Scopes, VMs and events that no longer exist have theirs, too. With a token that is limited to scopes a page may
+        have fewer lines than there is room for, or none; `next` still says whether there are more.
+        """
+        try:
+            query = about(
+                state.fleet.replica,
+                scope=only_scope,
+                vm=only_vm,
+                event=only_event,
+                dids=tuple(only_did or ()),
+                by=only_by,
+                since=_aware(since, "since"),
+                until=_aware(until, "until"),
+                page=int(after or 0),
+                newest_first=newest_first,
+            )
+        except NoSuchVm as error:
+            raise NoSuchVmNow(error.vm) from None
+        if query.key is not None:
+            caller.check(query.key.id)
+            if only_scope not in (None, query.key.id):
+                return _shown((), next_=None)
+        return await _page(state.fleet, query, caller, limit)
+
+
+def _aware(moment: datetime | None, name: str) -> datetime | None:
+    if moment is not None and moment.utcoffset() is None:
+        raise Invalid(f"{name} needs a time zone: write it like {moment.isoformat()}Z")
+    return moment
+
+
+async def _page(fleet: Fleet, query: JournalQuery, caller: Caller, limit: int) -> v1.HistoryPage:
+    """Fill a page with lines that the caller may read; to find them, no more than a bounded number is looked at."""
+    batch = v1.LARGEST_PAGE if caller.scopes else limit + 1
+    found: list[JournalRow] = []
+    for _ in range(BATCHES):
+        rows = await fleet.history(msgspec.structs.replace(query, limit=batch))
+        found += [row for row in rows if may_see(caller, row)]
+        if len(found) > limit:
+            return _shown(found[:limit], next_=found[limit - 1].position)
+        if len(rows) < batch:
+            return _shown(found, next_=None)
+        query = _after(query, rows[-1].position)
+    return _shown(found, next_=query.before if query.newest_first else query.after)
+
+
+def _shown(rows: Sequence[JournalRow], *, next_: int | None) -> v1.HistoryPage:
+    return v1.HistoryPage(entries=tuple(map(show_row, rows)), next=None if next_ is None else str(next_))
+
+
+def _after(query: JournalQuery, position: int) -> JournalQuery:
+    if query.newest_first:
+        return msgspec.structs.replace(query, before=position)
+    return msgspec.structs.replace(query, after=position)
