@@ -1,9 +1,10 @@
 """The clockwork wakes scopes at their moments and costs nothing while nothing is due."""
 
+import asyncio
 from datetime import timedelta
 
-from forewarn.clock import ManualClock
-from forewarn.fleet.clockwork import Clockwork
+from forewarn.clock import ManualClock, SystemClock
+from forewarn.fleet.clockwork import AT_ONCE, Clockwork
 from tests.fleet.stage import TEN
 
 MINUTE = timedelta(minutes=1)
@@ -63,3 +64,20 @@ def test_scope_may_set_its_next_moment_while_it_is_woken() -> None:
     for n in range(1, 6):
         clock.set(TEN + n * MINUTE)
     assert woken == [("again", TEN + n * MINUTE) for n in (1, 2, 3)]
+
+
+async def test_when_thousands_are_due_at_once_others_get_their_turn_in_between() -> None:
+    """The loop is not kept busy until the last of them is woken; none is forgotten, none is woken twice."""
+    clock = SystemClock()
+    woken: list[str] = []
+    clockwork = Clockwork(clock, woken.append)
+    names = [f"scope-{n:04}" for n in range(10 * AT_ONCE + 1)]
+    moment = clock.now()
+    for name in names:
+        clockwork.set(name, moment)
+    in_between: list[int] = []
+    while clockwork.is_armed:
+        await asyncio.sleep(0)
+        in_between.append(len(woken))
+    assert woken == names
+    assert in_between[:3] == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE]

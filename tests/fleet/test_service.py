@@ -17,9 +17,9 @@ from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet import ledger
 from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchVm, PartlyMade, TimeIsReal
 from forewarn.fleet.ledger import LEDGER, manual_start
-from forewarn.fleet.queue import TURN
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
+from forewarn.fleet.turns import TURN
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Retention

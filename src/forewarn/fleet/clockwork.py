@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 
 from forewarn.clock import Clock, Timer
 
+AT_ONCE = 100
+"""How many scopes are woken before others on the event loop get their turn."""
+
 
 class Clockwork:
     """Calls `wake` for each scope when its moment has come, the earliest first."""
@@ -61,9 +64,13 @@ class Clockwork:
         self._timer = None if moment is None else self._clock.call_at(moment, self._ring)
 
     def _ring(self) -> None:
+        """Wake what is due, as many as take a moment; the clock calls again at once for those that are left."""
         self._armed_for = self._timer = None
         now = self._clock.now()
-        while (moment := self._next_moment()) is not None and moment <= now:
+        for _ in range(AT_ONCE):
+            moment = self._next_moment()
+            if moment is None or moment > now:
+                break
             _, scope = heapq.heappop(self._heap)
             del self._moments[scope]
             self._wake(scope)

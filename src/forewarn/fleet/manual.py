@@ -48,7 +48,7 @@ class ManualTime:
         await self._save(target)
         await self._settled(clock)
         while (moment := clock.next_moment) is not None and moment <= target:
-            clock.set(moment)
+            clock.set(max(moment, clock.now()))
             await self._settled(clock)
         clock.set(target)
         await self._settled(clock)

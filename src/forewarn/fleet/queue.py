@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from forewarn.core.journal import Entry
 from forewarn.fleet.errors import NotSaved
+from forewarn.fleet.turns import Turns
 from forewarn.store.port import Conflict, Key, Kind, Store, StoreError
 
 V = TypeVar("V")
@@ -18,9 +19,6 @@ R = TypeVar("R")
 
 WAITING = 10_000
 """How many commands may wait on one record."""
-
-TURN = 0.01
-"""For how long, in seconds, commands are decided before others on the event loop get their turn."""
 
 DELETION = 0.01
 """How long to wait, in seconds, for the watch to tell that a record is gone."""
@@ -77,6 +75,7 @@ class Queues(Generic[V]):
         self._on_saved = on_saved
         self._waiting: dict[str, list[Waiting[V]]] = {}
         self._saving: set[asyncio.Future[None]] = set()
+        self._turns = Turns()
 
     @property
     def busy(self) -> int:
@@ -152,11 +151,10 @@ class Queues(Generic[V]):
         raise NotSaved(f"other processes have changed {id_} {CONFLICTS} times in a row")
 
     async def _decide(self, value: V | None, batch: list[Waiting[V]]) -> tuple[V | None, list[Entry], list[Any]]:
-        loop = asyncio.get_running_loop()
         entries: list[Entry] = []
         answers: list[Any] = []
-        turn = loop.time()
         for command, _ in batch:
+            await self._turns.mine()
             try:
                 decision = command(value)
             except Exception as refusal:  # noqa: BLE001 - one command's mistake must not hit those that wait beside it
@@ -165,9 +163,6 @@ class Queues(Generic[V]):
                 value = decision.value
                 entries += decision.entries
                 answers.append(decision.result)
-            if loop.time() - turn > TURN:
-                await asyncio.sleep(0)
-                turn = loop.time()
         return value, entries, answers
 
     async def _save(self, id_: str, value: V | None, entries: list[Entry], revision: int | None) -> None:

@@ -44,6 +44,7 @@ from forewarn.fleet.requests import all_made, by_scope
 from forewarn.fleet.selecting import select
 from forewarn.fleet.tasks import tasks_until_exit
 from forewarn.fleet.tokens import Tokens
+from forewarn.fleet.turns import Turns
 from forewarn.platform.port import Platform
 from forewarn.store.port import (
     JournalQuery,
@@ -74,6 +75,9 @@ LAST_SAVE = 5.0
 
 RETRY_TICK = 1.0
 """How soon, in seconds, a scope is looked at again whose due change could not be saved."""
+
+TICKS = 256
+"""On how many scopes time acts at once. When ten thousand are due in one second, an approval waits for few of them."""
 
 _encode_scope = msgspec.json.Encoder().encode
 _decode_scope = msgspec.json.Decoder(Scope).decode
@@ -113,6 +117,7 @@ class Fleet:
         self.feeds = Feeds(store, tasks)
         self._listeners: list[Callable[[View], None]] = []
         self._ticking = 0
+        self._ticks = asyncio.Semaphore(TICKS)
         self._is_live = False
 
     @classmethod
@@ -338,8 +343,18 @@ class Fleet:
     def _wake_all(self) -> None:
         if self._is_live:
             self.measures.released_at = self.clock.now()
-            for view in self.replica.views():
-                self._wake(view.id)
+            self._ticking += 1
+            self._tasks.create_task(self._wake_each(), name="look at all scopes")
+
+    async def _wake_each(self) -> None:
+        """Look at every scope that has events, in turns with whatever else goes on."""
+        turns = Turns()
+        try:
+            for id_ in [view.id for view in self.replica.views() if view.scope is not None and view.scope.events]:
+                await turns.mine()
+                self._wake(id_)
+        finally:
+            self._ticking -= 1
 
     def _wake(self, id_: str) -> None:
         self._ticking += 1
@@ -348,8 +363,11 @@ class Fleet:
     async def _tick(self, id_: str) -> None:
         """Let time act on a scope; nothing may be missed because the disk was full for a while."""
         try:
-            while not await self._ticked(id_):  # noqa: ASYNC110 - a disk that has room again raises no event
+            async with self._ticks:
+                is_done = await self._ticked(id_)
+            while not is_done:
                 await asyncio.sleep(RETRY_TICK)
+                is_done = await self._ticked(id_)
         finally:
             self._ticking -= 1
 

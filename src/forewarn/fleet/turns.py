@@ -1,27 +1,44 @@
 """Taking turns on the event loop: long work is done in small pieces, and guests are answered in between."""
 
 import asyncio
+from collections import deque
 
 TURN = 0.002
 """For how long, in seconds, work goes on before others on the event loop get their turn."""
 
 
 class Turns:
-    """The turns of work that many tasks share: all of them together have one turn in each round of the loop."""
+    """The turns of work that many tasks share: all of them together have one turn in each round of the loop.
+
+    Whoever comes too late for a round waits, and is called in the order of coming, one in each round.
+    """
 
     def __init__(self, length: float = TURN) -> None:
         self._length = length
         self._ends_at: float | None = None
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def mine(self) -> None:
-        """Return as soon as there is time left in this round: at once, or in one of the next."""
+        """Return as soon as it is the caller's turn: at once where there is time left in this round."""
         loop = asyncio.get_running_loop()
-        while self._ends_at is not None and loop.time() >= self._ends_at:  # noqa: ASYNC110 - rounds raise no event
-            await asyncio.sleep(0)
-        if self._ends_at is None:
-            self._ends_at = loop.time() + self._length
-            loop.call_soon(self._begin)
+        if self._waiting or (self._ends_at is not None and loop.time() >= self._ends_at):
+            turn: asyncio.Future[None] = loop.create_future()
+            self._waiting.append(turn)
+            await turn
+        elif self._ends_at is None:
+            self._begin()
 
     def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._ends_at = loop.time() + self._length
+        loop.call_soon(self._next)
+
+    def _next(self) -> None:
         """A new round of the loop has begun."""
         self._ends_at = None
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._begin()
+                return

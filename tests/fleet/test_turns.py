@@ -1,0 +1,60 @@
+"""Long work gives way: in each round of the event loop it has one turn, and others come in between."""
+
+import asyncio
+
+from forewarn.fleet.turns import Turns
+
+
+class Rounds:
+    """Counts the rounds of the event loop."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._loop = asyncio.get_running_loop()
+        self._loop.call_soon(self._count)
+
+    def _count(self) -> None:
+        self.number += 1
+        self._loop.call_soon(self._count)
+
+
+async def test_work_without_time_left_is_done_in_another_round_each() -> None:
+    turns, rounds = Turns(length=0), Rounds()
+    seen: list[int] = []
+    for _ in range(5):
+        await turns.mine()
+        seen.append(rounds.number)
+    assert len(set(seen)) == 5
+
+
+async def test_work_with_time_left_goes_on_in_the_same_round() -> None:
+    turns, rounds = Turns(length=3600), Rounds()
+    seen: list[int] = []
+    for _ in range(5):
+        await turns.mine()
+        seen.append(rounds.number)
+    assert len(set(seen)) == 1
+
+
+async def test_many_tasks_share_one_turn_and_are_called_in_the_order_of_coming() -> None:
+    turns, rounds = Turns(length=0), Rounds()
+    seen: list[tuple[int, int]] = []
+
+    async def work(name: int) -> None:
+        await turns.mine()
+        seen.append((rounds.number, name))
+
+    await asyncio.gather(*(work(name) for name in range(20)))
+    assert [name for _, name in seen] == list(range(20))
+    assert len({number for number, _ in seen}) == 20
+
+
+async def test_who_is_cancelled_while_waiting_keeps_nobody_from_their_turn() -> None:
+    turns = Turns(length=0)
+    waiting = [asyncio.create_task(turns.mine()) for _ in range(5)]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    waiting[3].cancel()
+    done = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [isinstance(each, asyncio.CancelledError) for each in done] == [False, True, False, True, False]
+    await turns.mine()
