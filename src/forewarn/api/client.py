@@ -42,9 +42,11 @@ class ApiClient:
     sent once more with the same key: the service does nothing twice.
     """
 
-    def __init__(self, url: str, token: str, *, timeout: float = TIMEOUT, ca: Path | None = None) -> None:
-        self._transport = Transport(url, token, timeout=timeout, ca=ca)
-        self._patient = Transport(url, token, timeout=LARGEST_WAIT, ca=ca)
+    def __init__(
+        self, url: str, token: str, *, timeout: float = TIMEOUT, ca: Path | None = None, pinned: Path | None = None
+    ) -> None:
+        self._transport = Transport(url, token, timeout=timeout, ca=ca, pinned=pinned)
+        self._patient = Transport(url, token, timeout=LARGEST_WAIT, ca=ca, pinned=pinned)
 
     @property
     def url(self) -> str:

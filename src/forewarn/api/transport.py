@@ -19,12 +19,14 @@ CHUNK = 64 * 1024
 class Transport:
     """The way to one service. Each request is a connection of its own."""
 
-    def __init__(self, url: str, token: str, *, timeout: float, ca: Path | None = None) -> None:
+    def __init__(
+        self, url: str, token: str, *, timeout: float, ca: Path | None = None, pinned: Path | None = None
+    ) -> None:
         self.url = url.rstrip("/")
         self._parts = _parts_of(url)
         self._token = token
         self._timeout = timeout
-        self._trust = _trust(ca) if self._parts.scheme == "https" else None
+        self._trust = _trust(ca, pinned) if self._parts.scheme == "https" else None
 
     def ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
         """Send a request and return the body of its answer; a refusal is raised."""
@@ -95,11 +97,26 @@ class Transport:
         return kind(status, error.code, error.message, error.details)
 
 
-def _trust(ca: Path | None) -> ssl.SSLContext:
+def _trust(ca: Path | None, pinned: Path | None) -> ssl.SSLContext:
+    """Trust whom the system trusts, or who `ca` has signed; or only who has the certificate `pinned` itself."""
     try:
-        return ssl.create_default_context(cafile=ca)
+        if ca is not None or pinned is None:
+            return ssl.create_default_context(cafile=ca)
+        context = ssl.create_default_context(cadata=_first_certificate(pinned))
     except OSError as error:
-        raise NotTrusted(str(ca), f"the file has no usable certificates ({error.strerror or error})") from error
+        raise NotTrusted(
+            str(ca or pinned), f"the file has no usable certificates ({error.strerror or error})"
+        ) from error
+    # Whoever has the key of this very certificate is the service, whatever name it was made for.
+    context.check_hostname = False
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+def _first_certificate(file: Path) -> str:
+    """Return the certificate itself; those of its authorities come after it."""
+    text, end, _ = file.read_text(encoding="ascii", errors="replace").partition("-----END CERTIFICATE-----")
+    return text + end
 
 
 def _parts_of(url: str) -> SplitResult:

@@ -4,6 +4,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 
 from forewarn.guest.ports import CannotListen
 from forewarn.settings import Endpoint, TlsSettings
@@ -34,8 +35,10 @@ def bound(endpoint: Endpoint) -> Iterator[socket.socket]:
 
 
 def url(listener: socket.socket, tls: ssl.SSLContext | None) -> str:
-    """Return the URL at which the listener is found."""
+    """Return the URL at which the listener is found on this machine."""
     host, port = listener.getsockname()[:2]
+    if ip_address(host).is_unspecified:
+        host = "::1" if ":" in host else "127.0.0.1"
     return f"{'http' if tls is None else 'https'}://{Endpoint(host, port)}"
 
 

@@ -70,7 +70,7 @@ async def running_service(settings: Settings, *, environ: Mapping[str, str], tal
             is_ephemeral=settings.ephemeral,
             reload=reloading.take,
         )
-        stack.enter_context(_known_as(running))
+        stack.enter_context(_known_as(running, certificate=settings.tls.certificate))
         yield running
 
 
@@ -103,7 +103,7 @@ async def _fleet(
 
 
 @contextmanager
-def _known_as(running: Running) -> Iterator[None]:
+def _known_as(running: Running, *, certificate: Path | None) -> Iterator[None]:
     """Let programs on this machine find the service while it runs."""
     service = local.Service(
         pid=os.getpid(),
@@ -111,6 +111,7 @@ def _known_as(running: Running) -> Iterator[None]:
         version=__version__,
         operator_url=running.operator_url,
         link_local_url=running.link_local_url,
+        certificate=certificate and certificate.absolute(),
     )
     with local.announced(running.directory, service):
         yield
