@@ -35,8 +35,14 @@ EXPECTED = (Stop, ApiError, SettingsError, FleetFileError)
 
 
 HINTS = {
+    "forbidden": " (FOREWARN_TOKEN or --token-file)",
+    "scope-forbidden": " (FOREWARN_TOKEN or --token-file)",
+    "unknown-event": "; `forewarn event list` shows those that are open, `forewarn history` all",
+    "unknown-host": "; `forewarn host list` shows them",
+    "unknown-scope": "; `forewarn scope list` shows them",
+    "unknown-token": "; `forewarn token list` shows them",
     "unknown-vm": "; `forewarn vm list` shows them",
-    "unknown-scope": "; `forewarn vm list` shows them",
+    "wrong-token": " (say which with FOREWARN_TOKEN or --token-file)",
 }
 """What a person at a terminal can do about a refusal, by its code."""
 

@@ -15,6 +15,9 @@ TICK = 1.0
 PAUSE = 1.0
 """How many seconds pass before a lost service is asked again."""
 
+FORGOTTEN = frozenset({"pruned", "unknown-position"})
+"""What a service says that no longer has the lines after ours, or never had: then those from now on must do."""
+
 
 class Quiet(NamedTuple):
     """The service is there, and has nothing new."""
@@ -90,6 +93,8 @@ class Feed:
                 if not is_lost:
                     self._inbox.put(Lost(str(error)))
                 is_lost = True
+                if isinstance(error, Refusal) and error.code in FORGOTTEN:
+                    self._position = None
             threading.Event().wait(PAUSE)
 
     def _take(self, entry: v1.JournalEntry | None) -> None:
@@ -100,7 +105,9 @@ class Feed:
 
 def _passes(error: ApiError) -> bool:
     """Tell whether it may be better in a moment: the service is being restarted, or has too much to do."""
-    return isinstance(error, CannotReach) or (isinstance(error, Refusal) and error.status >= 500)
+    return isinstance(error, CannotReach) or (
+        isinstance(error, Refusal) and (error.status >= 500 or error.code in FORGOTTEN)
+    )
 
 
 def trouble_after(news: Iterable[News], before: str) -> str:

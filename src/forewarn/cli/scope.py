@@ -10,7 +10,7 @@ from forewarn.cli.names import ScopeName
 from forewarn.cli.options import Force, Key, PlainUsage, Why, word, words
 from forewarn.cli.output import Output, moment_text, say, write_json
 from forewarn.cli.reaching import Asked, asks_service
-from forewarn.cli.showing import hold_sentence, mention_hold
+from forewarn.cli.showing import hold_cell, hold_column, hold_sentence, mention_hold
 from forewarn.cli.tables import Column, write_details, write_table
 from forewarn.cli.traits import changed, takes_changed_traits, takes_traits, traits_details
 from forewarn.core.event import EventType
@@ -65,6 +65,7 @@ def list_scopes(
 
 
 def _write_scopes(scopes: Sequence[v1.Scope]) -> None:
+    held = hold_column(scope.held for scope in scopes)
     write_table(
         (
             Column("SCOPE"),
@@ -73,7 +74,7 @@ def _write_scopes(scopes: Sequence[v1.Scope]) -> None:
             Column("OPEN EVENTS"),
             Column("ENABLED"),
             Column("LAST SEEN", spare=2),
-            Column("HELD", goes_below=True),
+            *held,
         ),
         (
             (
@@ -83,7 +84,7 @@ def _write_scopes(scopes: Sequence[v1.Scope]) -> None:
                 str(len(scope.open_events)),
                 "yes" if scope.enabled else "no",
                 "" if scope.seen_at is None else moment_text(scope.seen_at),
-                "" if scope.held is None else f"held by {scope.held.by}: {scope.held.reason}",
+                *hold_cell(scope.held, held),
             )
             for scope in scopes
         ),

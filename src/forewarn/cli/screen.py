@@ -6,11 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC
 from itertools import islice
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from forewarn.api import v1
@@ -20,10 +21,14 @@ from forewarn.cli.countdown import STANDING, ServiceTime, countdown
 from forewarn.cli.feed import TICK, Feed, Pressed, trouble_after
 from forewarn.cli.output import moment_text
 from forewarn.cli.showing import SHORT_ID, hold_sentence, journal_row, waits_for
+from forewarn.cli.tables import GAP, Row
 from forewarn.cli.views import STYLES, TROUBLE
 
 MOST_EVENTS = 500
 """More events than this are asked for by nobody who looks at a screen."""
+
+WIDEST = 16
+"""A cell in the middle is cut to this."""
 
 LEAST_EVENTS = 3
 JOURNAL_SHARE = 3
@@ -119,31 +124,43 @@ def _head(url: str, fleet: Fleet, trouble: str) -> list[Text]:
 def _events(fleet: Fleet, most: int) -> RenderableType:
     if not fleet.events:
         return Text("No open events.", "dim")
-    table = _table("EVENT", "STATUS", "TYPE", "SCOPE", "VMS", "TIME", "WAITS FOR")
-    for event in fleet.events[:most]:
-        table.add_row(
+    rows = [
+        (
             event.id[:SHORT_ID],
-            Text(event.status, STYLES.get(event.status, "")),
+            event.status,
             event.type.value,
             event.scope,
             ", ".join(event.vms),
             countdown(event, fleet.time.now),
-            Text(waits_for(event)),
+            _waits_for(event),
         )
-    return table
+        for event in fleet.events[:most]
+    ]
+    return _lines([("EVENT", "STATUS", "TYPE", "SCOPE", "VMS", "TIME", "WAITS FOR"), *rows])
 
 
-def _journal(lines: Sequence[v1.JournalEntry]) -> RenderableType:
-    table = _table("AT", "WHAT", "WHERE", "VMS", "EVENT", "BY", "WHY", header=False)
-    for entry in lines:
-        table.add_row(*map(Text, journal_row(entry)))
-    return table
+def _waits_for(event: v1.Event) -> str:
+    """Say what it waits for; last what the countdown tells as well."""
+    ordered = sorted(event.explain, key=lambda sentence: sentence.startswith(("not before", "or earlier")))
+    return waits_for(msgspec.structs.replace(event, explain=ordered))
 
 
-def _table(*titles: str, header: bool = True) -> Table:
-    """Make a table whose rows take one line each; what does not fit is cut."""
-    table = Table(box=None, pad_edge=False, header_style="", show_header=header)
-    for title in titles[:-1]:
-        table.add_column(title, no_wrap=True, overflow="ellipsis", max_width=24)
-    table.add_column(titles[-1], no_wrap=True, overflow="ellipsis", ratio=1)
-    return table
+def _journal(entries: Sequence[v1.JournalEntry]) -> RenderableType:
+    return _lines([(f"{entry.at.astimezone(UTC):%H:%M:%SZ}", *journal_row(entry)[1:]) for entry in entries])
+
+
+def _lines(rows: Sequence[Row]) -> Text:
+    """Draw rows of one line each; the last cell gets what the others leave, and what does not fit is cut."""
+    widths = [min(max(map(len, cells)), WIDEST) for cells in zip(*rows, strict=True)]
+    drawn = Text(no_wrap=True, overflow="ellipsis")
+    for number, row in enumerate(rows):
+        drawn.append("\n" if number else "")
+        for cell, width in zip(row[:-1], widths, strict=False):
+            drawn.append(_cut(cell, width).ljust(width), STYLES.get(cell, ""))
+            drawn.append(GAP)
+        drawn.append(row[-1])
+    return drawn
+
+
+def _cut(cell: str, width: int) -> str:
+    return cell if len(cell) <= width else f"{cell[: width - 1]}…"

@@ -1,6 +1,6 @@
 """Events, holds and lines of the journal, as people see them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from forewarn.api import v1
 from forewarn.cli.colours import Colour
@@ -11,6 +11,9 @@ from forewarn.core.scope import Outcome
 
 SHORT_ID = 8
 """As much of an event's id as tells it from others; commands take it for the whole."""
+
+NAMED = 4
+"""Of more VMs than this a line of the journal says how many there are; `-o json` names all."""
 
 HIDDEN_FACTS = frozenset({"key", "digest"})
 """What the journal keeps to recognise a repeated request; it tells nobody anything."""
@@ -90,11 +93,16 @@ def journal_row(entry: v1.JournalEntry) -> Row:
         moment_text(entry.at),
         entry.did.value,
         _place(entry),
-        ", ".join(entry.vms),
+        _few(entry.vms),
         (entry.event or "")[:SHORT_ID],
         entry.by,
         reason(entry),
     )
+
+
+def _few(vms: Sequence[str]) -> str:
+    """Name the VMs of a line, unless they are too many to be read."""
+    return ", ".join(vms) if len(vms) <= NAMED else f"{', '.join(vms[:NAMED])} and {len(vms) - NAMED} more"
 
 
 def reason(entry: v1.JournalEntry) -> str:
@@ -117,6 +125,16 @@ def hold_sentence(hold: v1.Hold) -> str:
     """Say what is held, by whom, since when and why."""
     what = "All planned maintenance" if hold.scope is None else f"Scope {hold.scope}"
     return f"{what} is held by {hold.by} since {moment_text(hold.at)}: {hold.reason}"
+
+
+def hold_column(holds: Iterable[v1.Hold | None]) -> tuple[Column, ...]:
+    """Return the column for what holds the scopes, where something does."""
+    return (Column("HELD", goes_below=True),) if any(holds) else ()
+
+
+def hold_cell(hold: v1.Hold | None, columns: Sequence[Column]) -> tuple[str, ...]:
+    """Return the cell of that column."""
+    return tuple("" if hold is None else f"held by {hold.by}: {hold.reason}" for _ in columns)
 
 
 def mention_hold(asked: Asked) -> None:

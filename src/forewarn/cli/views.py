@@ -88,7 +88,7 @@ class LiveTable:
 
     def __init__(self) -> None:
         self._stories: dict[str, v1.EventStory] = {}
-        self._live = Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="visible")
+        self._live = Live(console=Console(highlight=False), auto_refresh=False)
 
     def __enter__(self) -> Self:
         self._live.start()

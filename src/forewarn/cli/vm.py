@@ -11,7 +11,7 @@ from forewarn.cli.names import OfHost, OfScope, VmName, complete_hosts, complete
 from forewarn.cli.options import Force, Key, PlainUsage, Why
 from forewarn.cli.output import Output, say, write_json
 from forewarn.cli.reaching import Asked, asks_service
-from forewarn.cli.showing import hold_sentence, mention_hold
+from forewarn.cli.showing import hold_cell, hold_column, hold_sentence, mention_hold
 from forewarn.cli.tables import Column, write_details, write_table
 from forewarn.cli.traits import changed, takes_changed_traits, takes_traits, traits_details
 
@@ -54,7 +54,7 @@ def list_vms(
 
 def write_vms(vms: Sequence[v1.Vm]) -> None:
     """Write VMs; what holds their scopes has a column where something does."""
-    held = any(vm.held for vm in vms)
+    held = hold_column(vm.held for vm in vms)
     write_table(
         (
             Column("VM"),
@@ -66,7 +66,7 @@ def write_vms(vms: Sequence[v1.Vm]) -> None:
             Column("PRIORITY", spare=5),
             Column("ADDRESS", spare=3),
             Column("GUEST URL"),
-            *((Column("HELD", goes_below=True),) if held else ()),
+            *held,
         ),
         (
             (
@@ -79,15 +79,11 @@ def write_vms(vms: Sequence[v1.Vm]) -> None:
                 vm.priority.value,
                 ", ".join(address.ip for address in vm.addresses),
                 vm.guest_url or "",
-                *((_held(vm),) if held else ()),
+                *hold_cell(vm.held, held),
             )
             for vm in vms
         ),
     )
-
-
-def _held(vm: v1.Vm) -> str:
-    return "" if vm.held is None else f"held by {vm.held.by}: {vm.held.reason}"
 
 
 @app.command("show", cls=PlainUsage)

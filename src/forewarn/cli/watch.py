@@ -1,6 +1,7 @@
 """`forewarn watch`: everything that is open and everything that happens, live."""
 
 import sys
+from contextlib import suppress
 from itertools import islice
 
 import msgspec
@@ -24,13 +25,15 @@ def watch(asked: Asked) -> None:
     """
     newest = list(islice(asked.api.history(newest_first=True), REMEMBERED))[::-1]
     feed = Feed(asked.api, after=newest[-1].position if newest else None)
-    feed.open()
-    if asked.output is Output.TABLE and sys.stdout.isatty():
-        from forewarn.cli.screen import show_screen
+    # Nothing else ends it: to interrupt it is no failure.
+    with suppress(KeyboardInterrupt):
+        feed.open()
+        if asked.output is Output.TABLE and sys.stdout.isatty():
+            from forewarn.cli.screen import show_screen
 
-        show_screen(asked.api, feed, newest)
-    else:
-        _write_lines(feed, asked.output)
+            show_screen(asked.api, feed, newest)
+        else:
+            _write_lines(feed, asked.output)
 
 
 def _write_lines(feed: Feed, output: Output) -> None:
