@@ -30,10 +30,6 @@ from forewarn.client.interruption import Interruption
 from forewarn.client.leading import deputy, is_deputy, is_leader, leader
 from forewarn.core.event import EventType, Source
 
-if TYPE_CHECKING:
-    from forewarn.client.awaiting import AsyncInterruption, AsyncScheduledEvents
-    from forewarn.client.discovery import NotDiscovered, discover_endpoint
-
 __all__ = [
     "Appeared",
     "AsyncInterruption",
@@ -71,20 +67,23 @@ __all__ = [
 ]
 
 # What needs asyncio, or is needed by few, is imported when it is asked for.
-_LATER = {
-    "AsyncInterruption": "forewarn.client.awaiting",
-    "AsyncScheduledEvents": "forewarn.client.awaiting",
-    "NotDiscovered": "forewarn.client.discovery",
-    "discover_endpoint": "forewarn.client.discovery",
-}
+if TYPE_CHECKING:
+    from forewarn.client.awaiting import AsyncInterruption, AsyncScheduledEvents
+    from forewarn.client.discovery import NotDiscovered, discover_endpoint
+else:
+    _LATER = {
+        "AsyncInterruption": "forewarn.client.awaiting",
+        "AsyncScheduledEvents": "forewarn.client.awaiting",
+        "NotDiscovered": "forewarn.client.discovery",
+        "discover_endpoint": "forewarn.client.discovery",
+    }
 
+    def __getattr__(name):
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_LATER[name]), name)
+        return getattr(import_module(_LATER[name]), name)
 
 
 def __dir__() -> list[str]:

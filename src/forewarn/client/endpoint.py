@@ -1,6 +1,7 @@
 """Where the metadata service is."""
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -12,6 +13,8 @@ LINK_LOCAL = "169.254.169.254"
 """The address of the metadata service in every virtual network."""
 
 VARIABLE = "FOREWARN_ENDPOINT"
+
+_HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
 
 
 class Endpoint(NamedTuple):
@@ -34,8 +37,8 @@ def read_endpoint(text: str) -> Endpoint:
     """Read `host`, `host:port` or an http URL without a path; raise NotAnEndpoint for anything else."""
     with suppress(ValueError):
         parts = urlsplit(text if "://" in text else f"http://{text}")
-        if _is_plain(parts) and parts.hostname and parts.port != 0:
-            return Endpoint(parts.hostname, parts.port or 80)
+        if _is_plain(parts) and _HOST.fullmatch(parts.hostname or "") and parts.port != 0:
+            return Endpoint(parts.hostname or "", parts.port or 80)
     raise NotAnEndpoint(text)
 
 

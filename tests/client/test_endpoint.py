@@ -1,0 +1,48 @@
+"""Where the service is."""
+
+import pytest
+
+from forewarn.client import NotAnEndpoint, ScheduledEvents, Unreachable
+from forewarn.client.endpoint import Endpoint, endpoint_of, read_endpoint
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint", "shown"),
+    [
+        ("169.254.169.254", Endpoint("169.254.169.254", 80), "http://169.254.169.254"),
+        ("127.0.0.1:8180", Endpoint("127.0.0.1", 8180), "http://127.0.0.1:8180"),
+        ("http://127.0.0.1:8180", Endpoint("127.0.0.1", 8180), "http://127.0.0.1:8180"),
+        ("http://127.0.0.1:8180/", Endpoint("127.0.0.1", 8180), "http://127.0.0.1:8180"),
+        ("HTTP://Host", Endpoint("host", 80), "http://host"),
+        ("[::1]:81", Endpoint("::1", 81), "http://[::1]:81"),
+        ("http://[fe80::1]", Endpoint("fe80::1", 80), "http://[fe80::1]"),
+    ],
+)
+def test_endpoint_is_a_host_and_a_port(text: str, endpoint: Endpoint, shown: str) -> None:
+    assert (read_endpoint(text), str(read_endpoint(text))) == (endpoint, shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " ", "http://", "https://127.0.0.1", "ftp://127.0.0.1", "127.0.0.1:0", "127.0.0.1:x", "127.0.0.1:99999",
+        "http://127.0.0.1/metadata/scheduledevents", "http://127.0.0.1?api-version=1", "http://me@127.0.0.1", "[::1",
+        "http://127.0.0.1#x", "a b", "host\r\nX: y", "x" * 300,
+    ],
+)  # fmt: skip
+def test_anything_else_is_refused_when_the_client_is_made(text: str) -> None:
+    with pytest.raises(NotAnEndpoint, match=r"is no metadata endpoint; write it like"):
+        ScheduledEvents(text)
+
+
+def test_argument_comes_before_the_environment_and_that_before_the_usual_address() -> None:
+    environ = {"FOREWARN_ENDPOINT": "http://127.0.0.1:1"}
+    found = [endpoint_of("host", environ), endpoint_of(None, environ), endpoint_of(None, {})]
+    assert [str(endpoint) for endpoint in found] == ["http://host", "http://127.0.0.1:1", "http://169.254.169.254"]
+    assert endpoint_of(None, {"FOREWARN_ENDPOINT": ""}) == Endpoint("169.254.169.254", 80)
+
+
+@pytest.mark.parametrize("host", ["x" * 64 + ".invalid", "a..b"])
+def test_name_without_address_is_unreachable(host: str) -> None:
+    with ScheduledEvents(host, retry_for=0.0) as se, pytest.raises(Unreachable):
+        se.get()

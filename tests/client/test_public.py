@@ -1,0 +1,65 @@
+"""The names that users build on, and what importing them costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import forewarn.client
+
+NAMES = """
+    Appeared AsyncInterruption AsyncScheduledEvents Change Changed ClientError Closed Document Ending Event EventType
+    Gone Interruption NoName NoVersion NotAllowed NotAnEndpoint NotAnEvent NotDiscovered NotUnderstood Refused
+    ScheduledEvents Source Started Status TooSlow Unavailable Unreachable deputy discover_endpoint is_deputy is_leader
+    leader
+"""
+
+HEAVY = ("asyncio", "http.client", "logging", "ssl", "email")
+SERVER_PARTS = ("httptools", "litestar", "prometheus_client", "uvicorn", "uvloop", "rich", "typer")
+
+
+def test_public_names_are_these() -> None:
+    assert forewarn.client.__all__ == NAMES.split()
+    assert dir(forewarn.client) == NAMES.split()
+
+
+@pytest.mark.parametrize("name", NAMES.split())
+def test_public_name_can_be_imported_and_is_explained(name: str) -> None:
+    found = getattr(forewarn.client, name)
+    if name != "Change":
+        assert found.__doc__, "no docstring"
+        assert found.__name__ == name
+
+
+def test_no_other_name_is_there() -> None:
+    with pytest.raises(AttributeError, match=r"module 'forewarn.client' has no attribute 'Nonsense'"):
+        forewarn.client.Nonsense  # type: ignore[attr-defined]  # noqa: B018  # that is the point
+
+
+def imported_by(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(ended.stdout.split())
+
+
+def test_import_brings_nothing_heavy() -> None:
+    assert imported_by("import forewarn.client") & {*HEAVY, *SERVER_PARTS} == set()
+
+
+def test_async_client_needs_nothing_of_the_server() -> None:
+    statement = "from forewarn.client import *; import http.client"
+    assert imported_by(statement) & set(SERVER_PARTS) == set()
+
+
+@pytest.mark.parametrize("kind", [forewarn.client.ScheduledEvents, forewarn.client.AsyncScheduledEvents])
+def test_every_method_is_explained(kind: type) -> None:
+    public = {name: value for name, value in vars(kind).items() if not name.startswith("_")}
+    assert [name for name, value in public.items() if not value.__doc__] == []
+
+
+def test_both_clients_can_do_the_same() -> None:
+    blocking, awaiting = (
+        {name for name in vars(kind) if not name.startswith("_")}
+        for kind in (forewarn.client.ScheduledEvents, forewarn.client.AsyncScheduledEvents)
+    )
+    assert blocking - {"close"} == awaiting - {"aclose"}
