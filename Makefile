@@ -8,7 +8,8 @@ JOBS ?= 2
 export PYTHON
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
-PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base nft=nftables systemd-analyze=systemd
+MONO := mcs=mono-mcs,libmono-system-net-http4.0-cil,libmono-system-runtime-serialization4.0-cil
+PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base nft=nftables systemd-analyze=systemd jq=jq $(MONO)
 CODE := $(strip src tests $(wildcard bench))
 
 .PHONY: help install run test test-long check bench clean

@@ -100,6 +100,11 @@ def test_missing_programs_are_installed_by_root(machine: Machine) -> None:
     assert machine.run("need", "sh=dash", "no-such-1=one", "no-such-2=two") == (0, ["install-debian: one two"])
 
 
+def test_program_can_need_more_than_one_package(machine: Machine) -> None:
+    machine.has("id", ROOT)
+    assert machine.run("need", "no-such-1=one,two", "no-such-2=three") == (0, ["install-debian: one two three"])
+
+
 @pytest.mark.parametrize(("options", "status"), [([], 0), (["--required"], 1)], ids=["wished", "required"])
 def test_missing_programs_are_named_to_an_ordinary_user(machine: Machine, options: list[str], status: int) -> None:
     machine.has("id", NOT_ROOT)

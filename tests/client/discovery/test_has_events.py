@@ -1,39 +1,13 @@
 """Which address counts as right: one that has a document of events, at once or as soon as its service is ready."""
 
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 
 import pytest
 
 from forewarn.client.discovery import has_events
+from tests.client.discovery.answering import answering
 
 NOTHING_PLANNED = b'{"DocumentIncarnation":1,"Events":[]}'
-
-
-@contextmanager
-def serving(answer: Callable[[str], tuple[int, bytes]]) -> Iterator[str]:
-    """Answer each path; give the URL."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body = answer(self.path)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
-            """Say nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
 
 
 def nobody_waits(seconds: float) -> None:
@@ -41,18 +15,18 @@ def nobody_waits(seconds: float) -> None:
 
 
 def test_document_makes_an_address_right() -> None:
-    with serving(lambda _: (200, NOTHING_PLANNED)) as url:
+    with answering(lambda *_: (200, NOTHING_PLANNED)) as url:
         assert has_events(url, nobody_waits)
 
 
 def test_service_that_knows_old_versions_only_is_right() -> None:
-    with serving(lambda path: (200, NOTHING_PLANNED) if path.endswith("2017-03-01") else (404, b"")) as url:
+    with answering(lambda path, _: (200, NOTHING_PLANNED) if path.endswith("2017-03-01") else (404, b"")) as url:
         assert has_events(url, nobody_waits)
 
 
 @pytest.mark.parametrize("status", [400, 403, 404])
 def test_anything_else_that_serves_http_is_wrong(status: int) -> None:
-    with serving(lambda _: (status, b"{}")) as url:
+    with answering(lambda *_: (status, b"{}")) as url:
         assert not has_events(url, nobody_waits)
 
 
@@ -65,13 +39,13 @@ def test_address_where_nobody_is_is_wrong() -> None:
 def test_service_that_is_not_ready_is_asked_again() -> None:
     answers = iter([b"", b"", NOTHING_PLANNED])
     pauses: list[float] = []
-    with serving(lambda _: (200, next(answers))) as url:
+    with answering(lambda *_: (200, next(answers))) as url:
         assert has_events(url, pauses.append)
     assert pauses == [5.0, 5.0]
 
 
 def test_service_that_never_gets_ready_is_wrong_after_two_minutes() -> None:
     pauses: list[float] = []
-    with serving(lambda _: (200, b"")) as url:
+    with answering(lambda *_: (200, b"")) as url:
         assert not has_events(url, pauses.append)
     assert sum(pauses) == 120.0
