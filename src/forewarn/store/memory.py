@@ -134,7 +134,7 @@ def _matches(row: JournalRow, query: JournalQuery) -> bool:
 
 def _concerns(row: JournalRow, vm: str) -> bool:
     names = row.entry.vms
-    return not names or vm.casefold() in (name.casefold() for name in names)
+    return not names or vm.lower() in (name.lower() for name in names)
 
 
 def _is_expired(row: JournalRow, retention: Retention, now: datetime) -> bool:

@@ -93,7 +93,7 @@ def _journal_statement(query: JournalQuery) -> tuple[str, list[str | int]]:
     order = "DESC" if query.newest_first else "ASC"
     statement = f"""
         SELECT position, kind, id, entry FROM journal WHERE position IN (
-            SELECT line.position FROM {_lines(query)} WHERE {where} ORDER BY line.position {order} LIMIT ?
+            SELECT position FROM {_lines(query)} WHERE {where} ORDER BY position {order} LIMIT ?
         ) ORDER BY position {order}
     """  # noqa: S608 - made of the constants in here; what the caller gives is bound
     return statement, [*(value for _, values in conditions for value in values), query.limit]
@@ -102,43 +102,43 @@ def _journal_statement(query: JournalQuery) -> tuple[str, list[str | int]]:
 def _lines(query: JournalQuery) -> str:
     """Say where lines are looked for: by what fewer of them have in common."""
     if query.event is not None:
-        return "journal AS line INDEXED BY journal_by_event"
-    if query.vm is not None:
-        needs_entry = query.dids or query.by is not None
-        return "journal_vms AS line" + (" CROSS JOIN journal USING (position)" if needs_entry else "")
+        return "journal INDEXED BY journal_by_event"
     if query.key is not None:
-        return "journal AS line INDEXED BY journal_by_record"
+        return "journal INDEXED BY journal_by_record"
     if query.by is not None:
-        return "journal AS line INDEXED BY journal_by_author"
+        return "journal INDEXED BY journal_by_author"
     if query.dids:
-        return "journal AS line INDEXED BY journal_by_did"
+        return "journal INDEXED BY journal_by_did"
     if query.since is not None or query.until is not None:
-        return "journal AS line INDEXED BY journal_by_time"
-    return "journal AS line NOT INDEXED"
+        return "journal INDEXED BY journal_by_time"
+    return "journal NOT INDEXED"
 
 
 def _conditions(query: JournalQuery) -> Iterator[tuple[str, tuple[str | int, ...]]]:
     """Give what a line must fulfil, and the values to compare it with."""
-    yield "line.position > ?", (query.after,)
+    yield "position > ?", (query.after,)
     if query.before is not None:
-        yield "line.position < ?", (query.before,)
+        yield "position < ?", (query.before,)
     if query.key is not None:
-        yield "line.kind = ? AND line.id = ?", (query.key.kind.value, query.key.id)
+        yield "kind = ? AND id = ?", (query.key.kind.value, query.key.id)
     if query.event is not None:
         yield "event = ?", (query.event,)
     if query.vm is not None:
-        yield (_NAMES_IT if query.event is not None else "line.vm IN (?, '')"), (query.vm.casefold(),)
+        name = msgspec.json.encode(query.vm.lower()).decode()
+        yield _CONCERNS, (name, query.vm.lower())
     if query.by is not None:
         yield "author = ?", (query.by,)
     if query.dids:
         yield f"did IN ({', '.join('?' * len(query.dids))})", tuple(did.value for did in query.dids)
     if query.since is not None:
-        yield "line.at >= ?", (microseconds(query.since),)
+        yield "at >= ?", (microseconds(query.since),)
     if query.until is not None:
-        yield "line.at < ?", (microseconds(query.until),)
+        yield "at < ?", (microseconds(query.until),)
 
 
-_NAMES_IT = """EXISTS (
-    SELECT 1 FROM journal_vms AS named WHERE named.kind = line.kind AND named.id = line.id
-    AND named.vm IN (?, '') AND named.position = line.position
-)"""
+_CONCERNS = """CASE
+    WHEN instr(entry, '"vms":[') = 0 THEN TRUE
+    WHEN instr(lower(entry), ?) = 0 THEN FALSE
+    ELSE EXISTS (SELECT 1 FROM json_each(entry, '$.vms') WHERE lower(value) = ?)
+END"""
+"""Whether an entry names a VM, or none. Most are told by a look at the text; only the rest are read."""

@@ -62,21 +62,6 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE INDEX journal_by_author ON journal (author, position, at)",
         "DROP INDEX journal_by_record",
         "CREATE INDEX journal_by_record ON journal (kind, id, position, at)",
-        """
-        CREATE TABLE journal_vms (
-            kind     TEXT    NOT NULL,
-            id       TEXT    NOT NULL,
-            vm       TEXT    NOT NULL,     -- in lower case; empty where an entry names no VM
-            position INTEGER NOT NULL,
-            at       INTEGER NOT NULL,
-            PRIMARY KEY (kind, id, vm, position)
-        ) WITHOUT ROWID
-        """,
-        """
-        INSERT OR IGNORE INTO journal_vms
-            SELECT journal.kind, journal.id, lower(coalesce(name.value, '')), journal.position, journal.at
-            FROM journal LEFT JOIN json_each(iif(json_valid(entry), entry, '{}'), '$.vms') AS name
-        """,
         "ALTER TABLE counters ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0",  # the highest position ever removed
         "UPDATE counters SET pruned = coalesce((SELECT min(position) - 1 FROM journal), position)",
         "ALTER TABLE counters ADD COLUMN checks INTEGER NOT NULL DEFAULT 0",  # goes up to prove that it can

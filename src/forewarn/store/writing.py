@@ -22,8 +22,6 @@ class Line(NamedTuple):
     event: str | None
     did: str
     author: str
-    vms: tuple[str, ...]
-    """In lower case; an empty name where the entry names none."""
 
 
 class Save(msgspec.Struct, frozen=True):
@@ -51,12 +49,7 @@ def _line(entry: Entry) -> Line:
         event=entry.event,
         did=entry.did.value,
         author=entry.by,
-        vms=_index_names(entry.vms),
     )
-
-
-def _index_names(vms: Sequence[str]) -> tuple[str, ...]:
-    return tuple({name.casefold(): None for name in vms}) or ("",)
 
 
 Outcome = Record | Deleted | StoreError
@@ -66,39 +59,11 @@ FAULTS_OF_A_SAVE = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG, sqlite
 whole time of waiting."""
 
 
-PRUNE_NAMES = 10 * PRUNE_BATCH
-"""How many names of VMs may have been removed before a batch of pruning ends early: an entry may have a thousand."""
-
-
 class _Counters(NamedTuple):
     revision: int
     position: int
     journal_rows: int
     pruned: int
-
-
-class _Doomed(NamedTuple):
-    """A row of the journal that is to be removed."""
-
-    position: int
-    kind: str
-    id: str
-    entry: str
-
-    @property
-    def vms(self) -> tuple[str, ...] | None:
-        """The names under which it is indexed; None where the entry cannot be read."""
-        try:
-            return _index_names(_decode_named(self.entry).vms)
-        except msgspec.DecodeError:
-            return None
-
-
-class _Named(msgspec.Struct):
-    vms: tuple[str, ...] = ()
-
-
-_decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class Writer:
@@ -130,12 +95,11 @@ class Writer:
     def prune(self, retention: Retention, now: datetime) -> int:
         """Remove one batch of journal rows beyond the retention, in a transaction of its own."""
         with errors_named(self._path), transaction(self._connection):
-            removed = self._remove(self._expired(retention, now))
-            if len(removed) < PRUNE_BATCH:
-                removed += self._remove(self._surplus(retention, already_removed=len(removed)))
+            removed = self._remove_expired(retention, now)
+            removed += self._remove_surplus(retention, already_removed=len(removed))
             counters = self._counters._replace(
                 journal_rows=self._counters.journal_rows - len(removed),
-                pruned=max(self._counters.pruned, *removed) if removed else self._counters.pruned,
+                pruned=max([self._counters.pruned, *removed]),
             )
             self._keep_counters(counters)
         self._counters = counters
@@ -172,14 +136,10 @@ class Writer:
         return outcomes, counters
 
     def _write_lines(self, lines: Sequence[tuple[Key, Line]]) -> None:
-        numbered = list(enumerate(lines, self._counters.position + 1))
+        first = self._counters.position + 1
         self._connection.executemany(
             "INSERT INTO journal (position, kind, id, at, entry, event, did, author) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [(position, key.kind.value, key.id, *line[:-1]) for position, (key, line) in numbered],
-        )
-        self._connection.executemany(
-            "INSERT INTO journal_vms (kind, id, vm, position, at) VALUES (?, ?, ?, ?, ?)",
-            [(key.kind.value, key.id, vm, position, line.at) for position, (key, line) in numbered for vm in line.vms],
+            [(position, key.kind.value, key.id, *line) for position, (key, line) in enumerate(lines, first)],
         )
 
     def _swap(self, save: Save, revision: int) -> bool:
@@ -208,45 +168,23 @@ class Writer:
         ).fetchone()
         return Conflict(save.key, expected=save.expected, actual=None if row is None else row[0])
 
-    def _expired(self, retention: Retention, now: datetime) -> list[_Doomed]:
+    def _remove_expired(self, retention: Retention, now: datetime) -> list[int]:
         if retention.age is None:
             return []
         oldest = microseconds(now - retention.age)
-        return self._doomed("WHERE at < ? ORDER BY at LIMIT ?", oldest, PRUNE_BATCH)
+        return self._remove("at < ? ORDER BY at LIMIT ?", oldest, PRUNE_BATCH)
 
-    def _surplus(self, retention: Retention, *, already_removed: int) -> list[_Doomed]:
+    def _remove_surplus(self, retention: Retention, *, already_removed: int) -> list[int]:
         if retention.rows is None:
             return []
         surplus = self._counters.journal_rows - already_removed - retention.rows
-        return self._doomed("ORDER BY position LIMIT ?", max(0, min(surplus, PRUNE_BATCH - already_removed)))
+        return self._remove("TRUE ORDER BY position LIMIT ?", max(0, min(surplus, PRUNE_BATCH - already_removed)))
 
-    def _doomed(self, which: str, *parameters: int) -> list[_Doomed]:
-        rows = self._connection.execute(f"SELECT position, kind, id, entry FROM journal {which}", parameters)  # noqa: S608 - a constant
-        return [_Doomed(*row) for row in rows]
-
-    def _remove(self, rows: Sequence[_Doomed]) -> list[int]:
-        """Remove the first of these rows, so many that nobody waits for it, and return their positions."""
-        removed: list[int] = []
-        names = 0
-        for row in rows:
-            if names >= PRUNE_NAMES:
-                break
-            names += self._remove_names(row)
-            self._connection.execute("DELETE FROM journal WHERE position = ?", (row.position,))
-            removed.append(row.position)
-        return removed
-
-    def _remove_names(self, row: _Doomed) -> int:
-        place = (row.kind, row.id, row.position)
-        if (vms := row.vms) is None:
-            return self._connection.execute(
-                "DELETE FROM journal_vms WHERE kind = ? AND id = ? AND position = ?", place
-            ).rowcount
-        self._connection.executemany(
-            "DELETE FROM journal_vms WHERE kind = ? AND id = ? AND position = ? AND vm = ?",
-            [(*place, vm) for vm in vms],
-        )
-        return len(vms)
+    def _remove(self, which: str, *parameters: int) -> list[int]:
+        """Remove rows of the journal and return their positions."""
+        removed = self._connection.execute(f"SELECT position FROM journal WHERE {which}", parameters).fetchall()  # noqa: S608 - one of the constants above
+        self._connection.executemany("DELETE FROM journal WHERE position = ?", removed)
+        return [position for (position,) in removed]
 
     def _keep_counters(self, counters: _Counters) -> None:
         if counters != self._counters:

@@ -19,18 +19,6 @@ CREATE TABLE journal (
 INSERT INTO "journal" VALUES(2,'scope','batch',1772366400000000,'{"n":1,"at":"2026-03-01T12:00:00Z","did":"scope-created","by":"operator"}',NULL,'scope-created','operator');
 INSERT INTO "journal" VALUES(3,'scope','web',1772366400000000,'{"n":2,"at":"2026-03-01T12:00:00Z","did":"approved","by":"web-0","event":"602D9444-D2CD-49C7-8624-8643E7171297","vms":["web-0"],"incarnation":2,"facts":{"via":"guest"}}','602D9444-D2CD-49C7-8624-8643E7171297','approved','web-0');
 INSERT INTO "journal" VALUES(4,'scope','batch',1772366400000000,'{"n":2,"at":"2026-03-01T12:00:00Z","did":"scope-removed","by":"operator","why":"empty"}',NULL,'scope-removed','operator');
-CREATE TABLE journal_vms (
-            kind     TEXT    NOT NULL,
-            id       TEXT    NOT NULL,
-            vm       TEXT    NOT NULL,     -- in lower case; empty where an entry names no VM
-            position INTEGER NOT NULL,
-            at       INTEGER NOT NULL,
-            PRIMARY KEY (kind, id, vm, position)
-        ) WITHOUT ROWID
-        ;
-INSERT INTO "journal_vms" VALUES('scope','batch','',2,1772366400000000);
-INSERT INTO "journal_vms" VALUES('scope','batch','',4,1772366400000000);
-INSERT INTO "journal_vms" VALUES('scope','web','web-0',3,1772366400000000);
 CREATE TABLE records (
             number   INTEGER PRIMARY KEY,  -- the order of the snapshot; a row keeps it while the record lives
             kind     TEXT    NOT NULL,
