@@ -13,14 +13,17 @@ import msgspec
 from forewarn.api.client import ApiClient
 from forewarn.api.fleet_file import Birth, demonstration_fleet, read_fleet_file
 from forewarn.clock import Clock, ManualClock
+from forewarn.core.access import Role
 from forewarn.core.conditions import EMULATOR, Policy
 from forewarn.core.vm import Vm
 from forewarn.fleet.filling import fill
 from forewarn.fleet.service import Fleet
+from forewarn.guest.counters import Counters
 from forewarn.operator.app import operator_app
 from forewarn.operator.server import serving
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
+from forewarn.store.port import JournalQuery, JournalRow, SnapshotEnd, Watched
 
 TEN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
 TOKEN = "a-token-for-tests"
@@ -52,12 +55,29 @@ class Stage(msgspec.Struct, frozen=True):
     """A running operator API."""
 
     fleet: Fleet
+    store: MemoryStore
+    platform: SimulatedPlatform
     port: int
 
     @property
     def url(self) -> str:
         """Where it is."""
         return f"http://127.0.0.1:{self.port}"
+
+    async def kept(self) -> tuple[list[Watched], list[JournalRow]]:
+        """Return everything that the store keeps."""
+        records: list[Watched] = []
+        async with self.store.watch() as changes:
+            async for change in changes:
+                if isinstance(change, SnapshotEnd):
+                    break
+                records.append(change)
+        return records, await self.store.journal(JournalQuery(limit=10_000))
+
+    async def token(self, name: str, role: Role, *scopes: str, expires_at: datetime | None = None) -> str:
+        """Make a token and return its secret."""
+        _, secret = await self.fleet.tokens.create(name, role, scopes, by="test", expires_at=expires_at)
+        return secret
 
     async def client(self, use: Callable[[ApiClient], T]) -> T:
         """Use the client, which blocks, in a thread."""
@@ -99,6 +119,7 @@ class Guests:
 
     networks: Mapping[str, str] = {}
     ports = "a name for each"
+    counters = Counters()
 
     def url(self, scope: str, vm: Vm) -> str | None:
         """Return that name."""
@@ -118,10 +139,14 @@ async def stage(
     platform = SimulatedPlatform(clock)
     birth = Birth(clock.now(), lambda: "e1")
     scopes = demonstration_fleet(birth) if fleet_file is None else read_fleet_file(fleet_file, file="", birth=birth)
-    async with Fleet.run(store=store or MemoryStore(), platform=platform, clock=clock, policy=policy) as fleet:
+    store = store or MemoryStore()
+    async with Fleet.run(store=store, platform=platform, clock=clock, policy=policy) as fleet:
         await fill(fleet, scopes, by="test", on_saved=lambda _: None)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             await fleet.tokens.adopt(TOKEN, by="test")
             app = operator_app(fleet, guests=Guests())
             async with serving(app, listener):
-                yield Stage(fleet, listener.getsockname()[1])
+                try:
+                    yield Stage(fleet, store, platform, listener.getsockname()[1])
+                finally:
+                    fleet.feeds.end()

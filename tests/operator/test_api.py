@@ -1,72 +1,15 @@
 """The operator API: what each path answers."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import msgspec
 import pytest
 
 from forewarn.api import v1
-from forewarn.api.errors import NotFound
-from forewarn.clock import SystemClock
 from forewarn.core.conditions import PRODUCTION, Announce
 from forewarn.core.event import Cause, EventType, ImpactState, Source
-from forewarn.core.scope import ScopeKind
-from forewarn.core.vm import Os, Priority
 from tests.fleet.stage import FailingStore
 from tests.operator.stage import TEN, stage
-
-MANY = """
-    [[scopes]]
-    name = "s10"
-    kind = "availability-set"
-    vms = [{ name = "vm-{n}", count = 12 }]
-    [[scopes]]
-    name = "s9"
-    kind = "availability-set"
-    vms = [{ name = "vm-{n}", count = 3 }]
-"""
-
-
-async def test_vm_is_shown_with_all_that_holds_for_it() -> None:
-    async with stage() as service:
-        vms = {vm.name: vm for vm in await service.client(lambda api: list(api.vms()))}
-    assert len(vms) == 15
-    assert vms["batch_1"] == v1.Vm(
-        name="batch_1",
-        scope="batch",
-        kind=ScopeKind.PLACEMENT_GROUP,
-        vm_id=vms["batch_1"].vm_id,
-        guest_url="http://batch.batch_1",
-        host="hv-4",
-        update_domain=1,
-        fault_domain=1,
-        priority=Priority.LOW,
-        role_instance=False,
-        addresses=[v1.Address(ip="10.20.2.5", network="default", mac="")],
-        tags={"stage": "demonstration", "role": "batch"},
-        terminate_notice="5m",
-        location="westeurope",
-        zone=None,
-        resource_group="demonstration",
-        subscription=vms["batch_1"].subscription,
-        os=Os.LINUX,
-        scale_set="batch",
-    )
-    assert (vms["web-0"].priority, vms["db-0"].zone) == (Priority.REGULAR, "1")
-
-
-async def test_vms_come_in_pages_and_in_the_order_in_which_people_count() -> None:
-    expected = [("s10", f"vm-{n}") for n in range(12)] + [("s9", f"vm-{n}") for n in range(3)]
-    async with stage(fleet_file=MANY) as service:
-        for limit in (1, 2, 3, 7, 15, 16):
-            seen: list[tuple[str, str]] = []
-            after: str | None = ""
-            while after is not None:
-                page = (await service.ask("GET", f"/v1/vms?limit={limit}&after={after}")).json
-                assert len(page["vms"]) <= limit
-                seen += [(vm["scope"], vm["name"]) for vm in page["vms"]]
-                after = page["next"]
-            assert seen == expected
 
 
 async def test_time_that_has_passed_is_refused() -> None:
@@ -97,20 +40,6 @@ async def test_repeated_request_is_answered_when_its_time_has_passed() -> None:
     assert (again.status, again.json["made"]) == (201, first.json["made"])
 
 
-async def test_page_goes_on_behind_a_vm_that_has_gone() -> None:
-    async with stage(fleet_file=MANY) as service:
-        page = (await service.ask("GET", "/v1/vms?after=s10/vm-4x&limit=2")).json
-        assert [vm["name"] for vm in page["vms"]] == ["vm-5", "vm-6"]
-
-
-async def test_vms_of_one_scope() -> None:
-    async with stage() as service:
-        found = await service.client(lambda api: [vm.name for vm in api.vms(scope="shop")])
-        assert found == ["BackEnd_IN_0", "BackEnd_IN_1", "FrontEnd_IN_0", "FrontEnd_IN_1"]
-        with pytest.raises(NotFound, match="there is no scope shops"):
-            await service.client(lambda api: list(api.vms(scope="shops")))
-
-
 async def test_event_is_shown_from_its_announcement_to_its_end() -> None:
     ask = v1.ScheduleEvents(
         type=EventType.REBOOT,
@@ -139,7 +68,7 @@ async def test_event_is_shown_from_its_announcement_to_its_end() -> None:
             started_at=None,
             duration="1m30s",
             description="New kernel.",
-            by="operator",
+            by="admin",
             why="ticket 7",
             announced=True,
             approvals=[],
@@ -227,73 +156,12 @@ async def test_events_come_in_pages_and_by_scope_and_vm() -> None:
         assert (of_vm, of_scope, of_neither) == ([["web-0"], ["web-0"]], [["BackEnd_IN_1"]], [])
 
 
-async def test_clock_is_shown_and_moved() -> None:
-    async with stage() as service:
-        assert await service.client(lambda api: api.clock()) == v1.Clock(now=TEN, manual=True, next_at=None)
-        await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
-        due = TEN + timedelta(minutes=15)
-        assert await service.client(lambda api: api.advance("1m")) == v1.Clock(
-            now=TEN + timedelta(minutes=1), manual=True, next_at=due
-        )
-        assert await service.client(lambda api: api.advance()) == v1.Clock(
-            now=due, manual=True, next_at=due + timedelta(seconds=9)
-        )
-
-
-async def test_real_time_is_shown_and_stays() -> None:
-    async with stage(clock=SystemClock()) as service:
-        clock = await service.client(lambda api: api.clock())
-        assert (clock.manual, clock.next_at, clock.now <= datetime.now(UTC)) == (False, None, True)
-        reply = await service.ask("POST", "/v1/clock/advance", {"by": "1m"})
-        assert (reply.status, reply.code) == (409, "time-is-real")
-
-
-async def test_health_needs_no_token() -> None:
-    async with stage() as service:
-        reply = await service.ask("GET", "/healthz", token=None)
-        assert (reply.status, reply.json["status"]) == (200, "ok")
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Authorization": "Bearer wrong"},
-        {"Authorization": "Basic a-token-for-tests"},
-        {"Authorization": "Bearer"},
-        {"Authorization": ""},
-    ],
-    ids=["none", "wrong", "other scheme", "empty", "blank"],
-)
-async def test_without_the_token_there_is_no_answer(headers: dict[str, str]) -> None:
-    async with stage() as service:
-        for path in (
-            "/v1/vms",
-            "/v1/events",
-            "/v1/clock",
-            "/openapi.json",
-            "/",
-            "/nothing",
-            "/healthz/",
-            "/healthz/..",
-        ):
-            reply = await service.ask("GET", path, token=None, **headers)
-            code = "wrong-token" if headers.get("Authorization", "").lower().startswith("bearer ") else "no-token"
-            assert (reply.status, reply.code, reply.headers["www-authenticate"]) == (401, code, "Bearer"), path
-
-
 @pytest.mark.parametrize("wrong", ["5", "soon", "", "m5"])
 async def test_wrong_duration_is_called_so(wrong: str) -> None:
     async with stage() as service:
         reply = await service.ask("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": wrong})
     said = f'notice: {wrong!r} is not a duration: write it like "90s", "15m", "1h30m" or "2d"'
     assert (reply.status, reply.json["error"]["message"]) == (400, said)
-
-
-async def test_two_tokens_are_none() -> None:
-    async with stage() as service:
-        raw = b"GET /v1/clock HTTP/1.1\r\nHost: x\r\n" + 2 * b"Authorization: Bearer a-token-for-tests\r\n" + b"\r\n"
-        assert (await service.raw(raw)).startswith(b"HTTP/1.1 401 ")
 
 
 REFUSALS: dict[str, tuple[str, str, object, int, str]] = {
@@ -310,7 +178,7 @@ REFUSALS: dict[str, tuple[str, str, object, int, str]] = {
     "limit no number": ("GET", "/v1/events?limit=many", None, 400, "malformed"),
     "number for a yes": ("POST", "/v1/clock/advance", {"by": "5m", "to_next": 0}, 400, "malformed"),
     "text for nothing": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "null"}, 400, "malformed"),
-    "no VMs": ("POST", "/v1/events", {"type": "Reboot", "vms": []}, 400, "malformed"),
+    "no VMs": ("POST", "/v1/events", {"type": "Reboot", "vms": []}, 422, "invalid"),
     "too many VMs": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"] * 1001}, 400, "malformed"),
     "unknown type": ("POST", "/v1/events", {"type": "reboot", "vms": ["db-0"]}, 400, "malformed"),
     "notice no duration": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "5"}, 400, "malformed"),
@@ -349,11 +217,12 @@ REFUSALS: dict[str, tuple[str, str, object, int, str]] = {
 async def test_impossible_request_is_refused_and_changes_nothing(case: str) -> None:
     method, path, body, status, code = REFUSALS[case]
     async with stage() as service:
+        before = await service.kept()
         reply = await service.ask(method, path, body)
         assert (reply.status, reply.code) == (status, code)
         assert set(reply.json["error"]) == {"code", "message", "details"}
         assert reply.json["error"]["message"]
-        assert await service.client(lambda api: (list(api.events()), api.clock().now)) == ([], TEN)
+        assert await service.kept() == before
 
 
 @pytest.mark.parametrize("key", ["", "x" * 65, "two words"], ids=["empty", "too long", "words"])
@@ -406,7 +275,7 @@ async def test_full_disk_is_said_and_nothing_has_changed() -> None:
 
 async def test_failure_of_the_service_is_said_without_its_insides() -> None:
     async with stage() as service:
-        service.fleet.replica.views = None  # type: ignore[method-assign,assignment]
+        service.fleet.replica.newest = None  # type: ignore[method-assign,assignment]
         reply = await service.ask("GET", "/v1/vms")
         assert (reply.status, reply.code, b"Traceback" in reply.body) == (500, "internal", False)
 
@@ -423,6 +292,6 @@ async def test_methods_of_a_path_are_told() -> None:
 
 async def test_no_page_loads_anything_from_elsewhere() -> None:
     async with stage() as service:
-        for path in ("/", "/docs", "/schema", "/schema/swagger", "/openapi.json/swagger", "/openapi.json/redoc"):
+        for path in ("/", "/schema", "/schema/swagger", "/openapi.json/swagger", "/openapi.json/redoc"):
             reply = await service.ask("GET", path)
             assert (reply.status, b"http" in reply.body.replace(b"/openapi.json", b"")) == (404, False), path

@@ -8,6 +8,7 @@ import msgspec
 from forewarn.compose.filling import Talk
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
+from forewarn.guest.counters import Counters
 from forewarn.guest.limits import Limits
 from forewarn.guest.link_local import ADDRESS, PORT, link_local_address
 from forewarn.guest.ports import CannotListen, PortPerVm
@@ -28,6 +29,11 @@ class Guests(msgspec.Struct, frozen=True, kw_only=True):
             return self.ports.url(scope, vm.name)
         is_known = any(address.network in self.networks for address in vm.addresses)
         return self.link_local_url if is_known else None
+
+    @property
+    def counters(self) -> Counters:
+        """What the endpoint counts."""
+        return self.server.counters
 
     @property
     def link_local_url(self) -> str | None:

@@ -157,8 +157,11 @@ def check_declared(routes: Iterable[BaseRoute]) -> None:
             raise ImproperlyConfiguredException(f"{handler} does not say which role it needs")
 
 
-def check_role(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """Refuse callers whose token does not go as far as the path needs."""
+async def check_role(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Refuse callers whose token does not go as far as the path needs.
+
+    Like all that the framework calls before a handler this is async only so that it needs no thread.
+    """
     need: Need = handler.opt.get("need", ANYBODY_WITH_A_TOKEN)
     if need.role is None:
         return

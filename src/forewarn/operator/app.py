@@ -24,7 +24,7 @@ from forewarn.operator.parameters import before_handling, provide_once
 from forewarn.operator.reading import StrictRequest
 from forewarn.operator.refusals import answer_failure, answer_malformed, answer_refusal, answer_unreadable
 from forewarn.operator.seats import Seats
-from forewarn.operator.service import ClockController, health, me
+from forewarn.operator.service import ClockController, health, me, metrics, readiness
 from forewarn.operator.tokens import TokenController
 from forewarn.operator.watching import watch
 from forewarn.store.port import StoreError
@@ -42,6 +42,8 @@ PATHS: list[ControllerRouterHandler] = [
     TokenController,
     ClockController,
     health,
+    readiness,
+    metrics,
     me,
     watch,
     docs,

@@ -7,6 +7,7 @@ from litestar.datastructures import State
 
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
+from forewarn.operator.metrics import GuestCounters
 from forewarn.operator.paging import Roll
 from forewarn.operator.seats import Seats
 
@@ -29,6 +30,11 @@ class GuestSide(Protocol):
     @property
     def ports(self) -> object | None:
         """Whatever gives each VM a port of its own; None: no VM has one."""
+        ...
+
+    @property
+    def counters(self) -> GuestCounters:
+        """What the endpoint counts."""
         ...
 
 

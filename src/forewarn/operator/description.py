@@ -47,7 +47,7 @@ class _Plugin(JsonRenderPlugin):
 
 async def _prepare(request: Request[Any, Any, Any]) -> Response[None] | None:
     """Make the description in a thread: it takes longer than others should wait."""
-    if (answer := before_handling(request)) is None:
+    if (answer := await before_handling(request)) is None:
         await asyncio.to_thread(description_of, request.app)
     return answer
 

@@ -60,7 +60,7 @@ async def provide_once(request: Request[Any, Any, Any], key: Key = None) -> Once
     return Once(key, digest.hexdigest())
 
 
-def before_handling(request: Request[Any, Any, Any]) -> Response[None] | None:
+async def before_handling(request: Request[Any, Any, Any]) -> Response[None] | None:
     """Tell the methods of a path to whoever asks for them; refuse parameters that it does not take."""
     if request.method == "OPTIONS":
         return Response(None, status_code=204, headers={"Allow": _methods(request)})

@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from litestar import Controller, get, post
+from litestar import Controller, Response, get, post
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
 
 from forewarn import __version__
@@ -14,6 +15,7 @@ from forewarn.core.errors import Invalid
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, needs
 from forewarn.operator.backstage import Backstage
+from forewarn.operator.metrics import CONTENT_TYPE, metrics_text
 from forewarn.operator.parameters import refusals
 
 LAST_MOMENT = datetime(9000, 1, 1, tzinfo=UTC)
@@ -79,7 +81,43 @@ async def health() -> v1.Health:
     return v1.Health(status="ok", version=__version__)
 
 
-@get("/v1/me", operation_id="showMe", summary="Tell who is asking", tags=("service",), opt=needs(Role.VIEWER))
+@get(
+    "/readyz",
+    operation_id="readiness",
+    summary="Tell whether the service can do its work",
+    security=[{}],
+    tags=("service",),
+    opt=needs(None),
+    responses={503: ResponseSpec(data_container=v1.Readiness, description="It cannot.", generate_examples=False)},
+)
+async def readiness(state: Backstage) -> Response[v1.Readiness]:
+    """Tell whether the service can do its work, and if not, why; this needs no token."""
+    problems = await state.fleet.readiness.problems()
+    return Response(v1.Readiness(ready=not problems, problems=problems), status_code=503 if problems else 200)
+
+
+@get(
+    "/metrics",
+    operation_id="metrics",
+    summary="Give the service's figures",
+    media_type=CONTENT_TYPE,
+    tags=("service",),
+    opt=needs(Role.VIEWER),
+    responses=refusals(),
+)
+async def metrics(state: Backstage) -> bytes:
+    """Give the service's figures, for Prometheus to read."""
+    return metrics_text(state.fleet, state.guests.counters)
+
+
+@get(
+    "/v1/me",
+    operation_id="showMe",
+    summary="Tell who is asking",
+    tags=("service",),
+    opt=needs(Role.VIEWER),
+    responses=refusals(),
+)
 async def me(caller: AskedBy) -> v1.Me:
     """Tell whose token it is, and how far it goes."""
     return v1.Me(name=caller.name, role=caller.role, scopes=caller.scopes)
