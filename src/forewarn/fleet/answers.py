@@ -77,7 +77,8 @@ class Answers:
             JournalQuery(key=key, dids=LIVES, since=since, newest_first=True, before=before)
         ):
             for row in rows:
-                yield row
+                if row.entry.at > since:
+                    yield row
             before = rows[-1].position
 
     async def _rows(self, query: JournalQuery) -> list[JournalRow]:

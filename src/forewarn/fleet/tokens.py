@@ -3,8 +3,6 @@
 import asyncio
 import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from hashlib import sha256
 from hmac import compare_digest
@@ -64,7 +62,7 @@ class Tokens:
         self._wall = wall
         self._tokens: dict[str, tuple[Token | None, int]] = {}
         self._by_hash: dict[str, Token] = {}
-        self._names: set[str] = set()
+        self._one_at_a_time = asyncio.Lock()
         self._queues = Queues(store, tasks, Shelf(Kind.TOKEN, self._newest, self._keep, _encode, _decode))
 
     @property
@@ -96,40 +94,50 @@ class Tokens:
         once: Once | None = None,
     ) -> tuple[Token, str]:
         """Make a token and return it with its secret, which nobody can be shown again."""
-        now = self._wall.now()
-        if once is not None:
-            self._check_new(once, now)
+        async with self._one_at_a_time:
+            now = self._wall.now()
+            self._check_new(name, expires_at, once, now=now)
+            secret = f"fw_{secrets.token_urlsafe(32)}"
+            token = Token(
+                id=_id(secret),
+                name=name,
+                role=role,
+                scopes=scopes,
+                hash=_hash(secret),
+                created_at=now,
+                created_by=by,
+                expires_at=expires_at,
+                answered=remembered((), once, now=now),
+            )
+            await self._queues.apply(token.id, lambda present: self._made(present, token, by=by))
+            return token, secret
+
+    def _check_new(self, name: str, expires_at: datetime | None, once: Once | None, *, now: datetime) -> None:
+        for token in self.all() if once is not None else ():
+            if once is not None and was_answered(token.answered, once, now=now):
+                raise SecretShown(token.id, token.name)
         if expires_at is not None and expires_at <= now:
             raise Invalid(f"expires_at {expires_at:%Y-%m-%d %H:%M:%SZ} is in the past: such a token opens nothing")
-        secret = f"fw_{secrets.token_urlsafe(32)}"
-        token = Token(
-            id=_id(secret),
-            name=name,
-            role=role,
-            scopes=scopes,
-            hash=_hash(secret),
-            created_at=now,
-            created_by=by,
-            expires_at=expires_at,
-            answered=remembered((), once, now=now),
-        )
-        with self._claimed(name):
-            await self._queues.apply(token.id, lambda present: self._made(present, token, by=by))
-        return token, secret
+        in_use = self._names_in_use()
+        if name.casefold() in in_use:
+            raise AlreadyThere(f"a token {name}")
+        if len(in_use) >= TOKENS:
+            raise Invalid(f"there are {TOKENS} tokens: revoke those that nobody needs")
 
     async def adopt(self, secret: str, *, name: str = "admin", by: str) -> None:
         """Give the owner's secret its token. One that was revoked stays so."""
-        if self._tokens.get(_id(secret), (None, 0))[0] is not None:
-            return
-        token = Token(
-            id=_id(secret),
-            name=self._free_name(name),
-            role=Role.ADMIN,
-            hash=_hash(secret),
-            created_at=self._wall.now(),
-            created_by=by,
-        )
-        await self._queues.apply(token.id, lambda present: self._made(present, token, by=by))
+        async with self._one_at_a_time:
+            if self._tokens.get(_id(secret), (None, 0))[0] is not None:
+                return
+            token = Token(
+                id=_id(secret),
+                name=self._free_name(name),
+                role=Role.ADMIN,
+                hash=_hash(secret),
+                created_at=self._wall.now(),
+                created_by=by,
+            )
+            await self._queues.apply(token.id, lambda present: self._made(present, token, by=by))
 
     async def revoke(self, id_: str, *, by: str, why: str = "", once: Once | None = None) -> None:
         """Let a token open nothing any more, at once and for ever."""
@@ -154,28 +162,10 @@ class Tokens:
             case _:
                 pass
 
-    def _check_new(self, once: Once, now: datetime) -> None:
-        for token in self.all():
-            if was_answered(token.answered, once, now=now):
-                raise SecretShown(token.id, token.name)
-
-    @contextmanager
-    def _claimed(self, name: str) -> Iterator[None]:
-        """Keep a name for a token that is being made: what the journal says of its holder is said of nobody else."""
-        in_use = self._names_in_use()
-        if name.casefold() in in_use:
-            raise AlreadyThere(f"a token {name}")
-        if len(in_use) >= TOKENS:
-            raise Invalid(f"there are {TOKENS} tokens: revoke those that nobody needs")
-        self._names.add(name.casefold())
-        try:
-            yield
-        finally:
-            self._names.discard(name.casefold())
-
     def _names_in_use(self) -> set[str]:
+        """Return the names of valid tokens: what the journal says of one holder is said of nobody else."""
         now = self._wall.now()
-        return self._names | {token.name.casefold() for token in self.all() if token.is_valid(now=now)}
+        return {token.name.casefold() for token in self.all() if token.is_valid(now=now)}
 
     def _free_name(self, name: str) -> str:
         in_use = self._names_in_use()

@@ -1,0 +1,205 @@
+"""What is asked under a key is done once, remembered for a day, and its key stands for nothing else."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from forewarn.core.approval import approve
+from forewarn.core.change import Change
+from forewarn.core.conditions import EMULATOR, Conditions
+from forewarn.core.errors import Busy, Invalid, KeyReused, ScopeFull
+from forewarn.core.event import EventType
+from forewarn.core.impact import Failed
+from forewarn.core.inventory import add_vm, change_scope, change_vm, create, remove_scope, remove_vm
+from forewarn.core.journal import Did
+from forewarn.core.limits import DIGEST_LENGTH, KEY_LENGTH, RECENT_AGE, RECENT_ITEMS, RECORD_BYTES
+from forewarn.core.once import Once, once
+from forewarn.core.operations import cancel, delete, hold, release
+from forewarn.core.schedule import schedule
+from forewarn.core.scope import Answered, ApprovalRule, Held, Scope, ScopeKind
+from forewarn.core.vm import Traits
+from forewarn.core.work import begin, resolve, retry, settle
+from tests.core.making import NOW, a_scope, a_vm, an_ask, guid, kept
+
+ALWAYS = Conditions(policy=EMULATOR)
+KEY = Once("order-66", "d1")
+LATER = NOW + timedelta(minutes=1)
+
+
+def scheduled() -> Scope:
+    """A scope with a Scheduled event, and a hold."""
+    scope = kept(schedule(a_scope([a_vm("web_0"), a_vm("web_1")]), an_ask("web_0"), ALWAYS, now=NOW))
+    return kept(hold(scope, by="test", reason="storm", now=NOW))
+
+
+def failed() -> Scope:
+    """A scope whose work has failed on both VMs of an event."""
+    scope = a_scope([a_vm("web_0"), a_vm("web_1")])
+    scope = kept(schedule(scope, an_ask("web_0", "web_1", failure=True), ALWAYS, now=NOW))
+    for vm in ("web_0", "web_1"):
+        scope = kept(begin(scope, scope.events[0].id, vm, now=NOW))
+        scope = kept(settle(scope, scope.events[0].id, vm, Failed("no answer"), ALWAYS, now=NOW))
+    return scope
+
+
+Rule = Callable[[Scope], Change[None]]
+
+COMMANDS: dict[str, tuple[Callable[[], Scope], Rule]] = {
+    "cancel": (scheduled, lambda scope: cancel(scope, scope.events[0].id, ALWAYS, by="ann", now=LATER)),
+    "approve": (scheduled, lambda scope: approve(scope, "web_1", [scope.events[0].id], ALWAYS, now=LATER, by="ann")),
+    "hold": (scheduled, lambda scope: hold(scope, by="ann", reason="flood", now=LATER)),
+    "release": (scheduled, lambda scope: release(scope, ALWAYS, by="ann", now=LATER)),
+    "retry": (failed, lambda scope: retry(scope, scope.events[0].id, by="ann", now=LATER)),
+    "resolve": (failed, lambda scope: resolve(scope, scope.events[0].id, ALWAYS, by="ann", why="so", now=LATER)),
+    "add a VM": (scheduled, lambda scope: add_vm(scope, a_vm("web_2"), by="ann", now=LATER)),
+    "change a VM": (scheduled, lambda scope: change_vm(scope, a_vm("web_1", host="hv-9"), ALWAYS, by="ann", now=LATER)),
+    "remove a VM": (scheduled, lambda scope: remove_vm(scope, "web_1", ALWAYS, by="ann", now=LATER)),
+    "change the scope": (
+        scheduled,
+        lambda scope: change_scope(scope, ALWAYS, by="ann", now=LATER, approval=ApprovalRule.ALL),
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "rule"), COMMANDS.values(), ids=COMMANDS)
+def test_command_is_applied_once_whatever_is_asked_again(before: Callable[[], Scope], rule: Rule) -> None:
+    scope = before()
+    first = once(scope, KEY, rule, now=LATER)
+    plain = rule(scope)
+    assert (first.result, first.entries) == (True, plain.entries)
+    answered = (*scope.answered, Answered(key=KEY.key, request="", at=LATER, digest=KEY.digest))
+    assert first.scope == msgspec.structs.replace(kept(plain), answered=answered, changed_at=LATER)
+    again = once(kept(first), KEY, rule, now=LATER + timedelta(hours=23))
+    assert again == Change(first.scope, (), False)
+    with pytest.raises(KeyReused, match="the key order-66 was used for another request"):
+        once(kept(first), Once(KEY.key, "d2"), rule, now=LATER)
+
+
+@pytest.mark.parametrize(("before", "rule"), COMMANDS.values(), ids=COMMANDS)
+def test_command_without_a_key_is_applied_as_it_is(before: Callable[[], Scope], rule: Rule) -> None:
+    scope = before()
+    plain = rule(scope)
+    assert once(scope, None, rule, now=LATER) == Change(plain.scope, plain.entries, True)
+
+
+def test_what_changes_nothing_is_remembered_too() -> None:
+    scope = a_scope([a_vm("web_0")])
+    first = once(scope, KEY, lambda value: release(value, ALWAYS, by="ann", now=LATER), now=LATER)
+    assert (first.entries, kept(first).has_answered(KEY.key, now=LATER)) == ((), True)
+    held = kept(hold(kept(first), by="bob", reason="storm", now=LATER))
+    again = once(held, KEY, lambda value: release(value, ALWAYS, by="ann", now=LATER), now=LATER)
+    assert kept(again).held == Held(by="bob", at=LATER, reason="storm")
+
+
+def test_what_is_refused_is_not_remembered() -> None:
+    scope = scheduled()
+    with pytest.raises(Busy):
+        once(scope, KEY, lambda value: remove_vm(value, "web_0", ALWAYS, by="ann", now=LATER), now=LATER)
+    assert not scope.has_answered(KEY.key, now=LATER)
+
+
+def test_key_is_forgotten_after_a_day_and_can_be_used_again() -> None:
+    first = once(scheduled(), KEY, lambda scope: hold(scope, by="ann", reason="flood", now=NOW), now=NOW)
+    late = NOW + RECENT_AGE
+    other = once(kept(first), Once(KEY.key, "d2"), lambda scope: release(scope, ALWAYS, by="ann", now=late), now=late)
+    assert (other.result, kept(other).held) == (True, None)
+    assert [item.digest for item in kept(other).answered] == ["d2"]
+
+
+def test_at_most_so_many_keys_are_remembered_the_newest_of_them() -> None:
+    scope = a_scope([a_vm("web_0")])
+    for n in range(RECENT_ITEMS + 3):
+        scope = kept(once(scope, Once(f"k{n}", "d"), lambda value: release(value, ALWAYS, by="a", now=NOW), now=NOW))
+    assert [item.key for item in scope.answered] == [f"k{n}" for n in range(3, RECENT_ITEMS + 3)]
+
+
+def test_clock_that_steps_back_does_not_bring_a_forgotten_key_back_nor_lose_one() -> None:
+    first = kept(once(scheduled(), KEY, lambda scope: hold(scope, by="a", reason="flood", now=LATER), now=LATER))
+    again = once(first, KEY, lambda scope: release(scope, ALWAYS, by="a", now=NOW), now=NOW)
+    assert again.result is False
+
+
+def test_rule_that_removes_the_scope_leaves_the_key_in_the_last_entry() -> None:
+    change = once(scheduled(), KEY, lambda scope: remove_scope(scope, by="ann", now=LATER, force=True), now=LATER)
+    assert change.scope is None
+    assert [(entry.did, entry.facts) for entry in change.entries] == [
+        (Did.CANCELED, {}),
+        (Did.SCOPE_REMOVED, {"key": "order-66", "digest": "d1"}),
+    ]
+
+
+def test_standalone_scope_that_goes_with_its_vm_leaves_the_key_too() -> None:
+    scope = a_scope([a_vm("db")], id="db", kind=ScopeKind.STANDALONE)
+    change = delete(scope, "db", ALWAYS, request=guid("r"), by="ann", now=LATER, asked=KEY)
+    assert (change.scope, change.result) == (None, ())
+    assert [(entry.did, "key" in entry.facts) for entry in change.entries] == [
+        (Did.VM_REMOVED, False),
+        (Did.SCOPE_REMOVED, True),
+    ]
+
+
+def test_new_scope_remembers_the_key_that_made_it_and_so_does_its_first_entry() -> None:
+    blank = Scope(id="web", kind=ScopeKind.AVAILABILITY_SET, epoch="e1", changed_at=NOW)
+    change = create(blank, by="ann", now=NOW, asked=KEY)
+    assert kept(change).has_answered(KEY.key, now=NOW)
+    assert [entry.facts for entry in change.entries] == [
+        {"kind": "availability-set", "key": "order-66", "digest": "d1"}
+    ]
+
+
+def test_deletion_asked_again_gives_the_terminate_event_of_the_first_time() -> None:
+    scope = a_scope([a_vm("web_0")], traits=Traits(terminate_notice=timedelta(minutes=5)))
+    first = delete(scope, "web_0", ALWAYS, request=guid("r1"), by="ann", now=NOW, why="old", asked=KEY)
+    again = delete(kept(first), "web_0", ALWAYS, request=guid("r2"), by="ann", now=LATER, why="old", asked=KEY)
+    assert again == Change(first.scope, (), first.result)
+    (event,) = kept(first).events
+    assert (event.type, event.why, (event.id,)) == (EventType.TERMINATE, "old", first.result)
+
+
+def test_deletion_asked_again_after_the_vm_is_gone_does_nothing() -> None:
+    scope = a_scope([a_vm("web_0"), a_vm("web_1")])
+    first = delete(scope, "web_0", ALWAYS, request=guid("r1"), by="ann", now=NOW, asked=KEY)
+    back = kept(add_vm(kept(first), a_vm("web_0"), by="bob", now=LATER))
+    again = delete(back, "web_0", ALWAYS, request=guid("r2"), by="ann", now=LATER, asked=KEY)
+    assert again == Change(back, (), ())
+
+
+def test_key_of_a_request_for_events_is_not_another_commands_key() -> None:
+    scope = kept(schedule(a_scope([a_vm("web_0")]), an_ask("web_0", key="k", digest="of the ask"), ALWAYS, now=NOW))
+    with pytest.raises(KeyReused):
+        once(scope, Once("k", "d"), lambda value: hold(value, by="a", reason="r", now=NOW), now=NOW)
+    held = kept(once(scope, Once("k2", "d"), lambda value: hold(value, by="a", reason="r", now=NOW), now=NOW))
+    with pytest.raises(KeyReused):
+        schedule(held, an_ask("web_0", id=guid("other"), key="k2", digest="of the ask"), ALWAYS, now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("key", "digest"),
+    [("", "d"), ("k" * (KEY_LENGTH + 1), "d"), ("a b", "d"), ("k", "d" * (DIGEST_LENGTH + 1)), ("k", "ü")],
+    ids=["no key", "long key", "key with a space", "long digest", "digest that is not ASCII"],
+)
+def test_key_and_digest_have_their_limits(key: str, digest: str) -> None:
+    with pytest.raises(Invalid):
+        Once(key, digest)
+
+
+def test_full_scope_has_room_for_every_key_it_may_come_to_remember() -> None:
+    """A full `recent` is counted from the start: no command is refused because its key does not fit."""
+    scope = a_scope([a_vm(f"vm-{n}") for n in range(200)])
+    number = 0
+    while True:
+        ask = an_ask(*(f"vm-{n}" for n in range(200)), id=guid(number), description="d" * 400)
+        try:
+            scope = kept(schedule(scope, ask, ALWAYS, now=NOW))
+        except ScopeFull:
+            break
+        number += 1
+    largest = 0
+    for n in range(RECENT_ITEMS + 1):
+        asked = Once(f"{n:04}".ljust(KEY_LENGTH, "k"), "d" * DIGEST_LENGTH)
+        scope = kept(once(scope, asked, lambda value: hold(value, by="a" * 60, reason="r" * 500, now=LATER), now=LATER))
+        largest = max(largest, len(msgspec.json.encode(scope)))
+    assert len(scope.answered) == RECENT_ITEMS
+    assert largest <= RECORD_BYTES
