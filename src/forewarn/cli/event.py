@@ -13,7 +13,7 @@ from forewarn.cli.names import EventId, EventIds, OfScope, OfVm, VmNames, comple
 from forewarn.cli.options import Key, PlainUsage, Wait, Why, word, words
 from forewarn.cli.output import Output, moment_text, say, write, write_json
 from forewarn.cli.reaching import Asked, asks_service
-from forewarn.cli.showing import mention_hold, waits_for, write_events, write_journal
+from forewarn.cli.showing import mention_hold, waits_for, write_events, write_timeline
 from forewarn.cli.tables import write_details
 from forewarn.cli.times import read_duration, read_moment
 from forewarn.core.event import EventType, Source
@@ -245,7 +245,7 @@ def _show_story(story: v1.EventStory, output: Output) -> None:
         )
     )
     write("")
-    write_journal(story.timeline)
+    write_timeline(story.timeline)
 
 
 def _ending(story: v1.EventStory) -> str:

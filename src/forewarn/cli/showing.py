@@ -87,6 +87,13 @@ def write_journal(entries: Iterable[v1.JournalEntry]) -> None:
     write_table(JOURNAL_COLUMNS, map(journal_row, entries))
 
 
+def write_timeline(entries: Sequence[v1.JournalEntry]) -> None:
+    """Write the lines of one event: whose they are is known."""
+    shown = [n for n, column in enumerate(JOURNAL_COLUMNS) if column.title not in {"WHERE", "EVENT"}]
+    rows = map(journal_row, entries)
+    write_table([JOURNAL_COLUMNS[n] for n in shown], ([row[n] for n in shown] for row in rows))
+
+
 def journal_row(entry: v1.JournalEntry) -> Row:
     """Return the row of a line of the journal."""
     return (

@@ -1,6 +1,7 @@
 """`forewarn token …`: who may ask the service for what."""
 
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -83,7 +84,7 @@ def list_tokens(asked: Asked) -> None:
             Column("MADE", spare=2),
             Column("BY", spare=3),
             Column("EXPIRES", spare=1),
-            Column("STATE", colours={"good": Colour.GOOD, "revoked": Colour.FAINT}),
+            Column("STATE", colours={"good": Colour.GOOD, "expired": Colour.FAINT, "revoked": Colour.FAINT}),
         ),
         (
             (
@@ -94,7 +95,7 @@ def list_tokens(asked: Asked) -> None:
                 moment_text(token.created_at),
                 token.created_by,
                 "" if token.expires_at is None else moment_text(token.expires_at),
-                "good" if token.revoked_at is None else "revoked",
+                _state(token),
             )
             for token in tokens
         ),
@@ -112,6 +113,12 @@ def revoke(asked: Asked, id_: TokenId, why: Why = "", key: Key = None) -> None:
     """
     asked.api.revoke_token(id_, why=why, key=key)
     say(f"Token {id_} is revoked.")
+
+
+def _state(token: v1.Token) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    return "good" if token.expires_at is None or token.expires_at > datetime.now(UTC) else "expired"
 
 
 def _may(token: v1.Token) -> str:
