@@ -88,7 +88,7 @@ def described(document: Document) -> Document:
     """
     _, schemas = msgspec.json.schema_components(tuple(_types()), ref_template=SCHEMAS + "{name}")
     for name, example in EXAMPLES.items():
-        schemas[name]["examples"] = [msgspec.to_builtins(example)]
+        schemas[name]["examples"] = [example]
     used = {name: schemas[name] for name in document["components"]["schemas"] if name in schemas}
     components = {**document["components"], "schemas": {**document["components"]["schemas"], **_whole(used, schemas)}}
     return {**document, "components": components}

@@ -1,5 +1,9 @@
 """Requests as people send them, for the description of the API."""
 
+from typing import Any
+
+import msgspec
+
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
@@ -40,5 +44,13 @@ _ALL: tuple[v1.Request, ...] = (
     v1.AdvanceClock(by="15m"),
 )
 
-EXAMPLES: dict[str, v1.Request] = {type(request).__name__: request for request in _ALL}
+
+def _said(request: v1.Request) -> dict[str, Any]:
+    """Return what a person would write: nothing that holds anyway."""
+    usual = {field.name: field.default for field in msgspec.structs.fields(request)}
+    said = (name for name, value in usual.items() if getattr(request, name) not in (value, msgspec.UNSET))
+    return {name: msgspec.to_builtins(getattr(request, name)) for name in said}
+
+
+EXAMPLES: dict[str, dict[str, Any]] = {type(request).__name__: _said(request) for request in _ALL}
 """An example for each type of request."""
