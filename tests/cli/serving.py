@@ -23,8 +23,7 @@ kind = "standalone"
 [[scopes]]
 name = "web"
 kind = "availability-set"
-update_domains = 2
-vms = [{ name = "web-{n}", count = 2, host = "hv-{n}" }]
+vms = [{ name = "web-0", host = "hv-0" }, { name = "web-1", host = "hv-1", update_domain = 1 }]
 """
 
 SETTINGS = """

@@ -10,6 +10,7 @@ from datetime import timedelta
 import typer
 import uvloop
 
+from forewarn.api.written import FleetFileError
 from forewarn.cli import logs
 from forewarn.cli.exits import Exit
 from forewarn.cli.starting import CANNOT_START, exempt_from_collection, raise_file_limit
@@ -36,9 +37,9 @@ def run(settings: Settings, read_again: Callable[[], Settings]) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             runner.run(_Service(settings, read_again).serve())
-        except CANNOT_START as error:
+        except (*CANNOT_START, FleetFileError) as error:
             log.critical("cannot start: %s", error)
-            raise typer.Exit(Exit.REFUSED) from error
+            raise typer.Exit(Exit.USAGE if isinstance(error, FleetFileError) else Exit.REFUSED) from error
 
 
 class _Service:
