@@ -1,0 +1,194 @@
+"""Tokens: made once, kept as hashes, expired by the wall clock, revoked for ever, known to every process."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+import pytest
+
+from forewarn.clock import Clock, ManualClock
+from forewarn.core.access import Role
+from forewarn.core.conditions import EMULATOR
+from forewarn.core.errors import AlreadyThere, Invalid
+from forewarn.core.journal import Did
+from forewarn.core.once import Once
+from forewarn.fleet.errors import NoSuchToken, NotSaved, SecretShown
+from forewarn.fleet.service import Fleet
+from forewarn.fleet.tokens import TOKENS, Token
+from forewarn.platform.simulated import SimulatedPlatform
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import Kind, Record, SnapshotEnd, Store
+from tests.fleet.stage import TEN, FailingStore, journal, until
+
+HOUR = timedelta(hours=1)
+
+
+def fleet_on(store: Store, wall: Clock, clock: Clock | None = None):  # type: ignore[no-untyped-def]  # a context manager
+    """Run a fleet whose tokens expire by this clock."""
+    clock = clock or ManualClock(TEN)
+    return Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR, wall=wall)
+
+
+async def values(store: Store) -> list[bytes]:
+    """Return everything that is kept of tokens."""
+    kept: list[bytes] = []
+    async with store.watch() as changes:
+        async for change in changes:
+            if isinstance(change, SnapshotEnd):
+                return kept
+            if isinstance(change, Record) and change.key.kind is Kind.TOKEN:
+                kept.append(change.value)
+    raise AssertionError("the snapshot has an end")
+
+
+async def test_secret_opens_and_nothing_that_is_kept_contains_it() -> None:
+    store, wall = MemoryStore(), ManualClock(TEN)
+    async with fleet_on(store, wall) as fleet:
+        token, secret = await fleet.tokens.create("ci", Role.OPERATOR, ("web-*", "db"), by="ann")
+        assert fleet.tokens.find(secret) == token
+        assert fleet.tokens.find(secret[:-1]) is None
+        assert fleet.tokens.find(token.id) is None
+        assert fleet.tokens.find(token.hash) is None
+        assert fleet.tokens.all() == (token,)
+        (kept,) = await values(store)
+        assert secret.encode() not in kept
+        assert (token.id[:3], token.name, token.role, token.scopes) == ("tk_", "ci", Role.OPERATOR, ("web-*", "db"))
+        assert (token.created_at, token.created_by, token.expires_at, token.revoked_at) == (TEN, "ann", None, None)
+
+
+async def test_journal_says_who_made_and_revoked_which_token_and_keeps_neither_secret_nor_hash() -> None:
+    store = MemoryStore()
+    async with fleet_on(store, ManualClock(TEN + HOUR)) as fleet:
+        token, secret = await fleet.tokens.create("ci", Role.VIEWER, ("web-*",), by="ann")
+        await fleet.tokens.revoke(token.id, by="bob", why="leaked")
+        entries = [row.entry for row in await journal(store) if row.key.kind is Kind.TOKEN]
+        assert [(entry.n, entry.at, entry.did, entry.by, entry.why, entry.facts) for entry in entries] == [
+            (1, TEN, Did.TOKEN_CREATED, "ann", "", {"name": "ci", "role": "viewer", "scopes": "web-*"}),
+            (2, TEN, Did.TOKEN_REVOKED, "bob", "leaked", {"name": "ci", "role": "viewer", "scopes": "web-*"}),
+        ]
+        assert not {secret, token.hash} & {value for entry in entries for value in entry.facts.values()}
+
+
+async def test_token_expires_by_the_wall_clock_though_the_fleets_clock_stands_still() -> None:
+    wall = ManualClock(TEN)
+    async with fleet_on(MemoryStore(), wall) as fleet:
+        token, secret = await fleet.tokens.create("ci", Role.VIEWER, by="ann", expires_at=TEN + HOUR)
+        wall.set(TEN + HOUR - timedelta(microseconds=1))
+        assert fleet.tokens.find(secret) == token
+        wall.set(TEN + HOUR)
+        assert fleet.tokens.find(secret) is None
+        assert fleet.tokens.all() == (token,)
+
+
+async def test_revoked_token_opens_nothing_and_is_revoked_once() -> None:
+    store, wall = MemoryStore(), ManualClock(TEN)
+    async with fleet_on(store, wall) as fleet:
+        token, secret = await fleet.tokens.create("ci", Role.VIEWER, by="ann")
+        await fleet.tokens.revoke(token.id, by="ann")
+        wall.set(TEN + HOUR)
+        await fleet.tokens.revoke(token.id, by="bob")
+        assert fleet.tokens.find(secret) is None
+        assert [each.revoked_at for each in fleet.tokens.all()] == [TEN]
+        assert len(await journal(store)) == 2
+        with pytest.raises(NoSuchToken):
+            await fleet.tokens.revoke("tk_nobody", by="ann")
+
+
+async def test_owners_secret_gets_its_token_once_and_a_revoked_one_is_not_brought_back() -> None:
+    store, wall = MemoryStore(), ManualClock(TEN)
+    async with fleet_on(store, wall) as fleet:
+        await asyncio.gather(*(fleet.tokens.adopt("the owner's", by="owner") for _ in range(3)))
+        found = fleet.tokens.find("the owner's")
+        assert found is not None
+        assert (found.name, found.role, found.scopes) == ("admin", Role.ADMIN, ())
+    async with fleet_on(store, wall) as fleet:
+        await fleet.tokens.adopt("the owner's", by="owner")
+        assert fleet.tokens.all() == (found,)
+        await fleet.tokens.revoke(found.id, by="ann")
+        await fleet.tokens.adopt("the owner's", by="owner")
+        assert fleet.tokens.find("the owner's") is None
+        await fleet.tokens.adopt("a new one", by="owner")
+        await fleet.tokens.adopt("another one", by="owner")
+        assert {token.name for token in fleet.tokens.all() if token.revoked_at is None} == {"admin", "admin-2"}
+        assert len(await journal(store)) == 4
+
+
+async def test_name_of_a_valid_token_is_taken_and_free_again_when_it_is_not() -> None:
+    wall = ManualClock(TEN)
+    async with fleet_on(MemoryStore(), wall) as fleet:
+        await fleet.tokens.create("ci", Role.VIEWER, by="ann", expires_at=TEN + HOUR)
+        with pytest.raises(AlreadyThere, match="a token CI exists already"):
+            await fleet.tokens.create("CI", Role.VIEWER, by="ann")
+        wall.set(TEN + HOUR)
+        await fleet.tokens.create("ci", Role.VIEWER, by="ann")
+        made = await asyncio.gather(
+            *(fleet.tokens.create("other", Role.VIEWER, by="ann") for _ in range(3)), return_exceptions=True
+        )
+        assert [type(each) for each in made] == [tuple, AlreadyThere, AlreadyThere]
+
+
+async def test_lost_secret_is_not_shown_again() -> None:
+    wall = ManualClock(TEN)
+    async with fleet_on(MemoryStore(), wall) as fleet:
+        token, _ = await fleet.tokens.create("ci", Role.VIEWER, by="ann", once=Once("k", "d"))
+        with pytest.raises(SecretShown, match="revoke the token and create another") as refused:
+            await fleet.tokens.create("ci", Role.VIEWER, by="ann", once=Once("k", "d"))
+        assert (refused.value.token, len(fleet.tokens.all())) == (token.id, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "scopes", "expires_at"),
+    [
+        ("", (), None),
+        ("a b", (), None),
+        ("ci", ("we b",), None),
+        ("ci", ("",), None),
+        ("ci", ("[a]",), None),
+        ("ci", tuple(f"s{n}" for n in range(65)), None),
+        ("ci", (), TEN),
+    ],
+    ids=["no name", "bad name", "bad scope", "empty scope", "other patterns", "too many scopes", "expired already"],
+)
+async def test_what_no_token_can_be_is_refused(name: str, scopes: tuple[str, ...], expires_at: datetime | None) -> None:
+    async with fleet_on(MemoryStore(), ManualClock(TEN)) as fleet:
+        with pytest.raises(Invalid):
+            await fleet.tokens.create(name, Role.VIEWER, scopes, by="ann", expires_at=expires_at)
+        assert fleet.tokens.all() == ()
+
+
+async def test_tokens_of_another_process_arrive() -> None:
+    store, wall = MemoryStore(), ManualClock(TEN)
+    async with fleet_on(store, wall) as here, fleet_on(store, wall) as there:
+        token, secret = await here.tokens.create("ci", Role.VIEWER, by="ann")
+        await until(lambda: there.tokens.find(secret) == token)
+        await there.tokens.revoke(token.id, by="bob")
+        await until(lambda: here.tokens.find(secret) is None)
+        assert here.tokens.all() == there.tokens.all()
+
+
+async def test_token_that_could_not_be_saved_opens_nothing() -> None:
+    store = FailingStore()
+    async with fleet_on(store, ManualClock(TEN)) as fleet:
+        store.full = True
+        with pytest.raises(NotSaved):
+            await fleet.tokens.create("ci", Role.VIEWER, by="ann")
+        store.full = False
+        assert fleet.tokens.all() == ()
+        await fleet.tokens.create("ci", Role.VIEWER, by="ann")
+
+
+async def test_there_are_only_so_many_tokens() -> None:
+    async with fleet_on(MemoryStore(), ManualClock(TEN)) as fleet:
+        for n in range(TOKENS):
+            await fleet.tokens.create(f"t{n}", Role.VIEWER, by="ann")
+        with pytest.raises(Invalid, match="revoke those that nobody needs"):
+            await fleet.tokens.create("one-more", Role.VIEWER, by="ann")
+        await fleet.tokens.revoke(fleet.tokens.all()[0].id, by="ann")
+        await fleet.tokens.create("one-more", Role.VIEWER, by="ann")
+
+
+def test_token_is_valid_until_it_expires_or_is_revoked() -> None:
+    token = Token(
+        id="tk_1", name="t", role=Role.VIEWER, hash="h", created_at=TEN, created_by="ann", expires_at=TEN + HOUR
+    )
+    assert token.is_valid(now=TEN)
+    assert not token.is_valid(now=TEN + HOUR)
