@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 
+import msgspec
 import pytest
 
 from forewarn.core.journal import Did, Entry
@@ -23,6 +24,7 @@ from forewarn.store.port import (
     PRUNE_BATCH,
     Conflict,
     Deleted,
+    Extent,
     JournalQuery,
     JournalRow,
     Key,
@@ -45,9 +47,18 @@ GUARD_SECONDS = 60
 """Ends a test that hangs; nothing is measured with it."""
 
 
-def entry(n: int, *, at: datetime = NOON, did: Did = Did.SCHEDULED, why: str = "") -> Entry:
+def entry(
+    n: int,
+    *,
+    at: datetime = NOON,
+    did: Did = Did.SCHEDULED,
+    by: str = "operator",
+    why: str = "",
+    event: str | None = None,
+    vms: tuple[str, ...] = (),
+) -> Entry:
     """Return a plausible journal entry."""
-    return Entry(n=n, at=at, did=did, by="operator", why=why)
+    return Entry(n=n, at=at, did=did, by=by, why=why, event=event, vms=vms)
 
 
 def entries(count: int, *, at: datetime = NOON, first: int = 1) -> list[Entry]:
@@ -59,17 +70,16 @@ async def whole_journal(store: Store, query: JournalQuery | None = None) -> list
     """Read all pages of a query."""
     query = query or JournalQuery()
     rows: list[JournalRow] = []
-    while page := await store.journal(
-        JournalQuery(
-            key=query.key,
-            since=query.since,
-            until=query.until,
-            after=rows[-1].position if rows else query.after,
-            limit=query.limit,
-        )
-    ):
+    while page := await store.journal(query):
         rows += page
+        edge = {"before": page[-1].position} if query.newest_first else {"after": page[-1].position}
+        query = msgspec.structs.replace(query, **edge)
     return rows
+
+
+async def found(store: Store, query: JournalQuery) -> list[tuple[Key, int]]:
+    """Return the lines that a query finds, each by its record and its number there."""
+    return [(row.key, row.entry.n) for row in await store.journal(query)]
 
 
 async def prune_all(store: Store, retention: Retention) -> None:
@@ -347,15 +357,17 @@ class StoreContract:
         await store.save(WEB, b"value", minutes, expected=None)
         since, until = minutes[1].at, minutes[3].at
 
-        async def found(query: JournalQuery) -> list[int]:
-            return [row.entry.n for row in await store.journal(query)]
+        async def numbers(query: JournalQuery) -> list[int]:
+            return [n for _, n in await found(store, query)]
 
-        assert await found(JournalQuery(since=since)) == [2, 3, 4, 5]
-        assert await found(JournalQuery(until=until)) == [1, 2, 3]
-        assert await found(JournalQuery(since=since, until=until)) == [2, 3]
-        assert await found(JournalQuery(key=WEB, since=since, until=until)) == [2, 3]
-        assert await found(JournalQuery(key=BATCH, since=since, until=until)) == []
-        assert await found(JournalQuery(since=until, until=since)) == []
+        assert await numbers(JournalQuery(since=since)) == [2, 3, 4, 5]
+        assert await numbers(JournalQuery(until=until)) == [1, 2, 3]
+        assert await numbers(JournalQuery(since=since, until=until)) == [2, 3]
+        assert await numbers(JournalQuery(key=WEB, since=since, until=until)) == [2, 3]
+        assert await numbers(JournalQuery(by="operator", since=since, until=until)) == [2, 3]
+        assert await numbers(JournalQuery(dids=(Did.SCHEDULED,), since=since, until=until)) == [2, 3]
+        assert await numbers(JournalQuery(key=BATCH, since=since, until=until)) == []
+        assert await numbers(JournalQuery(since=until, until=since)) == []
 
     @pytest.mark.parametrize("key", [None, WEB], ids=["all", "by key"])
     @pytest.mark.parametrize("since", [None, NOON - timedelta(days=1)], ids=["always", "by time"])
@@ -378,6 +390,143 @@ class StoreContract:
         rows = await store.journal(JournalQuery())
         assert await store.journal(JournalQuery(after=rows[0].position)) == rows[1:]
         assert await store.journal(JournalQuery(after=rows[2].position)) == []
+
+    async def test_journal_by_event_gives_the_lines_of_that_event_alone(self, store: Store) -> None:
+        await store.save(WEB, b"value", [entry(1), entry(2, event="E1"), entry(3, event="E2")], expected=None)
+        await store.save(BATCH, b"value", [entry(1, event="E1", did=Did.STARTED)], expected=None)
+        assert await found(store, JournalQuery(event="E1")) == [(WEB, 2), (BATCH, 1)]
+        assert await found(store, JournalQuery(event="E1", key=BATCH)) == [(BATCH, 1)]
+        assert await found(store, JournalQuery(event="e1")) == []
+
+    async def test_journal_by_vm_gives_what_names_it_and_what_holds_for_its_whole_record(self, store: Store) -> None:
+        lines = [
+            entry(1, did=Did.SCOPE_CREATED, vms=("web-0", "web-1")),
+            entry(2, did=Did.HELD, why='"vms":["web-1"] are said to be slow'),
+            entry(3, did=Did.VM_CHANGED, vms=("web-1",), why="web-0 is full"),
+            entry(4, did=Did.VM_CHANGED, vms=("web-10",)),
+            entry(5, did=Did.STARTED, vms=("Web-0",), event="E1"),
+        ]
+        await store.save(WEB, b"value", lines, expected=None)
+        await store.save(BATCH, b"value", [entry(1, vms=("web-0",)), entry(2)], expected=None)
+        assert await found(store, JournalQuery(key=WEB, vm="web-0")) == [(WEB, 1), (WEB, 2), (WEB, 5)]
+        assert await found(store, JournalQuery(key=WEB, vm="WEB-1")) == [(WEB, 1), (WEB, 2), (WEB, 3)]
+        assert await found(store, JournalQuery(key=WEB, vm="web-0", event="E1")) == [(WEB, 5)]
+        assert await found(store, JournalQuery(key=WEB, vm="web-1", event="E1")) == []
+        assert await found(store, JournalQuery(key=WEB, vm="web-2")) == [(WEB, 2)]
+
+    async def test_facts_that_speak_of_vms_name_none(self, store: Store) -> None:
+        told = Entry(n=1, at=NOON, did=Did.SCOPE_CHANGED, by="operator", facts={"vms": "3", "vm": "web-0"})
+        await store.save(WEB, b"value", [told], expected=None)
+        assert await found(store, JournalQuery(key=WEB, vm="web-7")) == [(WEB, 1)]
+
+    async def test_vm_without_its_record_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="web-0 needs the key"):
+            JournalQuery(vm="web-0")
+
+    @pytest.mark.parametrize("position", [-1, 1 << 63])
+    async def test_what_cannot_be_a_position_is_refused(self, position: int) -> None:
+        with pytest.raises(ValueError, match="cannot be a position"):
+            JournalQuery(after=position)
+        with pytest.raises(ValueError, match="cannot be a position"):
+            JournalQuery(before=position)
+
+    async def test_journal_by_kind_gives_lines_of_these_kinds(self, store: Store) -> None:
+        await store.save(WEB, b"value", [entry(n, did=did) for n, did in enumerate(Did, 1)], expected=None)
+        kinds = (Did.STARTED, Did.HELD)
+        rows = await store.journal(JournalQuery(dids=kinds))
+        assert [row.entry.did for row in rows] == [did for did in Did if did in kinds]
+        assert len(await store.journal(JournalQuery(dids=tuple(Did)))) == len(Did)
+
+    async def test_journal_by_author_gives_what_they_did(self, store: Store) -> None:
+        await store.save(WEB, b"value", [entry(1, by="ada"), entry(2, by="Ada"), entry(3, by="clock")], expected=None)
+        await store.save(BATCH, b"value", [entry(1, by="ada")], expected=None)
+        assert await found(store, JournalQuery(by="ada")) == [(WEB, 1), (BATCH, 1)]
+        assert await found(store, JournalQuery(by="ada", key=WEB)) == [(WEB, 1)]
+
+    async def test_every_field_of_a_query_narrows_it(self, store: Store) -> None:
+        late = NOON + timedelta(hours=1)
+        wanted = entry(9, at=late, did=Did.STARTED, by="clock", event="E1", vms=("web-0",))
+        others = [
+            msgspec.structs.replace(wanted, **change)
+            for change in (
+                {"n": 1, "at": NOON},
+                {"n": 2, "did": Did.COMPLETED},
+                {"n": 3, "by": "ada"},
+                {"n": 4, "event": "E2"},
+                {"n": 5, "vms": ("web-1",)},
+            )
+        ]
+        await store.save(WEB, b"value", [*others, wanted], expected=None)
+        await store.save(BATCH, b"value", [msgspec.structs.replace(wanted, n=6)], expected=None)
+        query = JournalQuery(
+            key=WEB, event="E1", vm="web-0", dids=(Did.STARTED,), by="clock", since=late, until=late + timedelta(1)
+        )
+        assert await found(store, query) == [(WEB, 9)]
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            pytest.param(JournalQuery(), id="all"),
+            pytest.param(JournalQuery(key=WEB), id="key"),
+            pytest.param(JournalQuery(key=WEB, vm="web-0"), id="vm"),
+            pytest.param(JournalQuery(event="E1"), id="event"),
+            pytest.param(JournalQuery(by="operator"), id="author"),
+            pytest.param(JournalQuery(dids=(Did.SCHEDULED, Did.STARTED)), id="kinds"),
+            pytest.param(JournalQuery(since=NOON), id="time"),
+        ],
+    )
+    async def test_newest_first_is_the_same_backwards_page_by_page(self, store: Store, query: JournalQuery) -> None:
+        kinds = (Did.SCHEDULED, Did.STARTED)
+        lines = [entry(n, did=kinds[n % 2], event="E1", vms=("web-0",)) for n in range(1, 11)]
+        await store.save(WEB, b"value", lines, expected=None)
+        forwards = await store.journal(query)
+        assert len(forwards) == 10
+        backwards = msgspec.structs.replace(query, newest_first=True, limit=4)
+        assert await store.journal(backwards) == forwards[:-5:-1]
+        assert await whole_journal(store, backwards) == forwards[::-1]
+
+    async def test_page_lies_between_two_positions(self, store: Store) -> None:
+        await store.save(WEB, b"value", entries(5), expected=None)
+        rows = await store.journal(JournalQuery())
+        between = JournalQuery(after=rows[0].position, before=rows[4].position)
+        assert await store.journal(between) == rows[1:4]
+        assert await store.journal(msgspec.structs.replace(between, newest_first=True)) == rows[3:0:-1]
+
+    async def test_positions_count_up_by_one(self, store: Store) -> None:
+        revision = await store.save(WEB, b"1", entries(3), expected=None)
+        with pytest.raises(Conflict):
+            await store.save(WEB, b"2", entries(2, first=4), expected=None)
+        await store.save(BATCH, b"1", [], expected=None)
+        await store.save(WEB, b"2", entries(2, first=4), expected=revision)
+        rows = await store.journal(JournalQuery())
+        first = rows[0].position
+        assert [row.position for row in rows] == list(range(first, first + 5))
+
+    async def test_extent_says_how_far_the_journal_reaches(self, store: Store) -> None:
+        assert await store.extent() == Extent(pruned=0, last=0)
+        await store.save(WEB, b"1", entries(10), expected=None)
+        positions = [row.position for row in await store.journal(JournalQuery())]
+        assert await store.extent() == Extent(pruned=0, last=positions[-1])
+        await store.prune(Retention(rows=4), now=NOON)
+        assert await store.extent() == Extent(pruned=positions[5], last=positions[-1])
+        await store.prune(Retention(rows=0), now=NOON)
+        assert await store.extent() == Extent(pruned=positions[-1], last=positions[-1])
+
+    async def test_extent_knows_of_a_gap_in_the_middle(self, store: Store) -> None:
+        old = NOON - timedelta(days=1)
+        await store.save(WEB, b"1", [entry(1), entry(2, at=old), entry(3)], expected=None)
+        rows = await store.journal(JournalQuery())
+        assert await store.prune(Retention(age=timedelta(hours=1)), now=NOON) == 1
+        assert (await store.extent()).pruned == rows[1].position
+
+    async def test_check_changes_nothing(self, store: Store) -> None:
+        revision = await store.save(WEB, b"value", entries(2), expected=None)
+        before = await store.extent(), await whole_journal(store)
+        for _ in range(3):
+            await store.check()
+        assert (await store.extent(), await whole_journal(store)) == before
+        assert await store.load(WEB) == Record(WEB, b"value", revision)
+        assert await store.save(WEB, b"next", [], expected=revision) > revision
 
     async def test_prune_removes_what_is_older_than_the_age(self, store: Store) -> None:
         hours = [entry(n, at=NOON - timedelta(hours=n)) for n in range(1, 6)]
@@ -587,6 +736,10 @@ class StoreContract:
         with pytest.raises(StoreClosed):
             await store.journal(JournalQuery())
         with pytest.raises(StoreClosed):
+            await store.extent()
+        with pytest.raises(StoreClosed):
+            await store.check()
+        with pytest.raises(StoreClosed):
             await store.prune(Retention(rows=0), now=NOON)
         with pytest.raises(StoreClosed):
             async with store.watch() as changes:
@@ -638,6 +791,7 @@ class DurableStoreContract(StoreContract):
         await store.aclose()
 
         store = await open_store()
+        assert await store.extent() == Extent(pruned=last, last=last)
         second = await store.save(WEB, b"second life", entries(1), expected=None)
         assert second > deleted
         assert [row.entry.n for row in await store.journal(JournalQuery(after=last))] == [1]
