@@ -4,11 +4,16 @@ Their clients never really sleep, and chance is always the same.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
+from queue import Queue
 from typing import Any, Protocol, TypeVar
 
 from forewarn.client import AsyncScheduledEvents, Change, ClientError, Document, ScheduledEvents
+from tests.client.misbehaving import GUARD
 
 T = TypeVar("T")
 
@@ -18,6 +23,7 @@ class User(Protocol):
 
     pauses: list[float]
     troubles: list[ClientError]
+    pace: float
 
     def get(self, url: str, **settings: Any) -> Document: ...
 
@@ -29,21 +35,49 @@ class User(Protocol):
         """Watch until so many changes have come."""
         ...
 
+    def following(self, url: str, *, mine: bool = False, **settings: Any) -> AbstractContextManager["Following"]:
+        """Watch in another thread until the block ends."""
+        ...
+
+
+class Following:
+    """What a watch in another thread tells."""
+
+    def __init__(self) -> None:
+        self._told: Queue[Change] = Queue()
+        self.put = self._told.put
+
+    def next(self) -> Change:
+        """Wait for the next change."""
+        return self._told.get(timeout=GUARD)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was told that nobody has taken."""
+        return self._told.empty()
+
 
 class Memory:
     """What users remember."""
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.pace = 0.0
+        """How many seconds it really sleeps, whatever it should: more than none where it would ask without end."""
         self.pauses: list[float] = []
         self.troubles: list[ClientError] = []
 
     def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.now += seconds
+        self._note(seconds)
+        time.sleep(self.pace)
 
     async def asleep(self, seconds: float) -> None:
-        self.sleep(seconds)
+        self._note(seconds)
+        await asyncio.sleep(self.pace)
+
+    def _note(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
 
     def settings(self, **more: Any) -> dict[str, Any]:
         return {
@@ -68,6 +102,23 @@ class BlockingUser(Memory):
     def changes(self, url: str, count: int, *, mine: bool = False, **settings: Any) -> list[Change]:
         return self._use(url, settings, lambda se: list(islice(se.watch(mine=mine), count)))
 
+    @contextmanager
+    def following(self, url: str, *, mine: bool = False, **settings: Any) -> Iterator[Following]:
+        following = Following()
+        with ScheduledEvents(url, **self.settings(sleep=self.sleep, **settings)) as se:
+
+            def follow() -> None:
+                for change in se.watch(mine=mine):
+                    following.put(change)
+
+            thread = threading.Thread(target=follow)
+            thread.start()
+            try:
+                yield following
+            finally:
+                se.close()
+                thread.join(GUARD)
+
     def _use(self, url: str, settings: dict[str, Any], call: Callable[[ScheduledEvents], T]) -> T:
         with ScheduledEvents(url, **self.settings(sleep=self.sleep, **settings)) as se:
             return call(se)
@@ -91,6 +142,31 @@ class AsyncUser(Memory):
             return [await anext(watch) for _ in range(count)]
 
         return self._use(url, settings, take)
+
+    @contextmanager
+    def following(self, url: str, *, mine: bool = False, **settings: Any) -> Iterator[Following]:
+        following, ending = Following(), Queue[Callable[[], object]]()
+
+        async def main() -> None:
+            loop, over = asyncio.get_running_loop(), asyncio.Event()
+            ending.put(lambda: loop.call_soon_threadsafe(over.set))
+            async with AsyncScheduledEvents(url, **self.settings(sleep=self.asleep, **settings)) as se:
+                follower = asyncio.create_task(follow(se))
+                await over.wait()
+                follower.cancel()
+                await asyncio.wait({follower})
+
+        async def follow(se: AsyncScheduledEvents) -> None:
+            async for change in se.watch(mine=mine):
+                following.put(change)
+
+        thread = threading.Thread(target=asyncio.run, args=(main(),))
+        thread.start()
+        try:
+            yield following
+        finally:
+            ending.get(timeout=GUARD)()
+            thread.join(GUARD)
 
     def _use(self, url: str, settings: dict[str, Any], call: Callable[[AsyncScheduledEvents], Awaitable[T]]) -> T:
         async def main() -> T:

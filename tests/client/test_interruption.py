@@ -1,0 +1,135 @@
+"""The sign for simple programs: set when this VM is going to be interrupted."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from forewarn.client import (
+    Appeared,
+    AsyncScheduledEvents,
+    Change,
+    Changed,
+    Ending,
+    Event,
+    Gone,
+    Interruption,
+    ScheduledEvents,
+    Started,
+)
+from tests.client.misbehaving import GUARD, gives, server
+from tests.client.talking import ID, document, event
+
+NOW = datetime(2016, 9, 19, 18, 0, tzinfo=UTC)
+INSTANCE = gives(200, b'{"compute":{"name":"web_0"}}')
+
+
+def make(id_: str = "E1", status: str = "Scheduled", *, minutes: int | None = 15, **more: Any) -> Event:
+    """An event that starts so many minutes from now."""
+    not_before = None if minutes is None else NOW + timedelta(minutes=minutes)
+    return Event(
+        id=id_, status=status, type=more.pop("type", "Reboot"), resources=("a",), not_before=not_before, **more
+    )
+
+
+SOON, LATER = make(), make("E2", minutes=30)
+UNKNOWN = make("E3", minutes=None)
+RUNNING = make("E4", "Started", minutes=None)
+HARMLESS = make("E5", duration=timedelta(0))
+HARMFUL = make("E5", duration=timedelta(seconds=5))
+FREEZE = make("E6", type="Freeze")
+
+
+def told(*changes: Change, types: tuple[str, ...] = ()) -> Interruption:
+    stop = Interruption(types, lambda: NOW)
+    stop.follow(changes)
+    return stop
+
+
+@pytest.mark.parametrize(
+    ("changes", "event", "left"),
+    [
+        pytest.param([], None, None, id="nothing"),
+        pytest.param([Appeared(SOON)], SOON, timedelta(minutes=15), id="announced"),
+        pytest.param([Appeared(LATER), Appeared(SOON)], SOON, timedelta(minutes=15), id="the-sooner"),
+        pytest.param([Appeared(SOON), Appeared(LATER)], SOON, timedelta(minutes=15), id="the-sooner-first"),
+        pytest.param([Appeared(SOON), Appeared(UNKNOWN)], UNKNOWN, None, id="nobody-knows-when"),
+        pytest.param([Appeared(UNKNOWN), Appeared(RUNNING)], RUNNING, timedelta(0), id="under-way"),
+        pytest.param(
+            [Appeared(SOON), Appeared(LATER), Gone(SOON, Ending.WITHDRAWN)], LATER, timedelta(minutes=30), id="next"
+        ),
+        pytest.param([Appeared(SOON), Gone(SOON, Ending.WITHDRAWN)], SOON, timedelta(minutes=15), id="withdrawn"),
+        pytest.param(
+            [Appeared(SOON), Started(make(status="Started", minutes=None), SOON)],
+            make(status="Started", minutes=None),
+            timedelta(0),
+            id="started",
+        ),
+        pytest.param(
+            [Appeared(SOON), Changed(make(minutes=9), SOON)], make(minutes=9), timedelta(minutes=9), id="moved"
+        ),
+        pytest.param([Appeared(HARMLESS)], None, None, id="interrupts-nothing"),
+        pytest.param(
+            [Appeared(HARMLESS), Changed(HARMFUL, HARMLESS)], HARMFUL, timedelta(minutes=15), id="does-after-all"
+        ),
+    ],
+)
+def test_most_urgent_event_sets_the_sign(changes: list[Change], event: Event | None, left: timedelta | None) -> None:
+    stop = told(*changes)
+    assert (stop.is_set(), stop.event, stop.time_left()) == (event is not None, event, left)
+
+
+def test_sign_may_be_wanted_for_some_types_alone() -> None:
+    stop = told(Appeared(FREEZE), Appeared(LATER), types=("Reboot", "Redeploy"))
+    assert stop.event == LATER
+    assert not told(Appeared(FREEZE), types=("Reboot",)).is_set()
+
+
+def test_waiting_ends_when_the_time_is_over() -> None:
+    assert told().wait(0.0) is False
+
+
+OWN = document(event("other", "Scheduled", "web_1"), event(ID, "Scheduled", "WEB_0"))
+
+
+def test_blocking_program_is_told_of_its_own_event() -> None:
+    with (
+        server(INSTANCE, gives(500, b""), gives(200, OWN)) as running,
+        ScheduledEvents(running.url, sleep=lambda _: None, now=lambda: NOW, on_trouble=lambda *_: None) as se,
+        se.interruptible() as stop,
+    ):
+        assert stop.wait(GUARD)
+        assert stop.event is not None
+        assert (stop.event.id, stop.time_left()) == (ID, timedelta(minutes=29, seconds=47))
+        assert stop.is_set()
+
+
+async def no_sleep(_: float) -> None:
+    pass
+
+
+async def test_async_program_is_told_of_its_own_event() -> None:
+    with server(INSTANCE, gives(500, b""), gives(200, OWN)) as running:
+        async with (
+            AsyncScheduledEvents(running.url, sleep=no_sleep, now=lambda: NOW, on_trouble=lambda *_: None) as se,
+            se.interruptible() as stop,
+        ):
+            assert await stop.wait(GUARD)
+            assert stop.event is not None
+            assert (stop.event.id, stop.time_left()) == (ID, timedelta(minutes=29, seconds=47))
+            assert stop.is_set()
+
+
+async def test_async_waiting_ends_when_the_time_is_over() -> None:
+    with server() as running:
+        async with AsyncScheduledEvents(running.url, name="a") as se, se.interruptible() as stop:
+            assert await stop.wait(0.01) is False
+            assert (stop.is_set(), stop.event, stop.time_left()) == (False, None, None)
+
+
+def test_trouble_on_the_way_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with server(gives(503, b"busy"), gives()) as running, ScheduledEvents(running.url, sleep=lambda _: None) as se:
+        se.get()
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("forewarn.client", "WARNING")
+    assert "answered 503: busy; try again later" in record.getMessage()
