@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from forewarn.core.journal import Entry
+from forewarn.core.journal import Did, Entry
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Conflict, Deleted, JournalQuery, Key, Kind, Record, Retention, Store, Watched
 from forewarn.store.sqlite import SqliteStore
@@ -30,10 +31,34 @@ from forewarn.testing.store_contract import NOON, OpenStore, entry, take_snapsho
 T = TypeVar("T")
 
 KEYS = [Key(Kind.SCOPE, "web"), Key(Kind.SCOPE, "batch"), Key(Kind.CAMPAIGN, "web"), Key(Kind.LEASE, "clock")]
+DIDS = (Did.SCHEDULED, Did.STARTED, Did.HELD)
+AUTHORS = ("operator", "clock", "vm:web-0")
+EVENTS = ("E1", "E2")
+VMS = ("web-0", "web-1", "Web-10")
 keys = st.sampled_from(KEYS)
 values = st.binary(max_size=20) | st.integers(4_000, 9_000).map(bytes)
 moments = st.integers(-120, 120).map(lambda minutes: NOON + timedelta(minutes=minutes))
-journals = st.lists(moments, max_size=4)
+lines = st.builds(
+    entry,
+    st.just(1),
+    at=moments,
+    did=st.sampled_from(DIDS),
+    by=st.sampled_from(AUTHORS),
+    event=st.sampled_from(EVENTS) | st.none(),
+    vms=st.lists(st.sampled_from(VMS), max_size=2, unique=True).map(tuple),
+)
+journals = st.lists(lines, max_size=4)
+queries = st.builds(
+    JournalQuery,
+    key=st.none() | keys,
+    event=st.none() | st.sampled_from(EVENTS),
+    dids=st.lists(st.sampled_from(DIDS), max_size=2, unique=True).map(tuple),
+    by=st.none() | st.sampled_from(AUTHORS),
+    since=st.none() | moments,
+    until=st.none() | moments,
+    newest_first=st.booleans(),
+    limit=st.integers(1, 5),
+)
 
 
 class History(RuleBasedStateMachine):
@@ -48,6 +73,7 @@ class History(RuleBasedStateMachine):
         self.records: dict[Key, Record] = {}
         self.used: dict[Key, list[int]] = {key: [0] for key in KEYS}
         self.rows: list[tuple[Key, Entry]] = []
+        self.saved_lines = 0
         self.seen: dict[Key, bytes] = {}
         self.unread: dict[Key, int] = {}
 
@@ -69,10 +95,10 @@ class History(RuleBasedStateMachine):
         self.seen = {item.key: item.value for item in snapshot if isinstance(item, Record)}
         self.unread = {}
 
-    @rule(key=keys, value=values, ats=journals)
-    def save(self, key: Key, value: bytes, ats: list[datetime]) -> None:
+    @rule(key=keys, value=values, drafts=journals)
+    def save(self, key: Key, value: bytes, drafts: list[Entry]) -> None:
         current = self.records.get(key)
-        written = self.entries(key, ats)
+        written = self.entries(key, drafts)
         revision = self.run(
             self.store.save(key, value, written, expected=current.revision if current else None),
         )
@@ -80,10 +106,10 @@ class History(RuleBasedStateMachine):
         self.note(key, revision, written)
 
     @precondition(lambda self: self.records)
-    @rule(data=st.data(), ats=journals)
-    def delete(self, data: st.DataObject, ats: list[datetime]) -> None:
+    @rule(data=st.data(), drafts=journals)
+    def delete(self, data: st.DataObject, drafts: list[Entry]) -> None:
         key = data.draw(st.sampled_from(sorted(self.records)))
-        written = self.entries(key, ats)
+        written = self.entries(key, drafts)
         revision = self.run(self.store.save(key, None, written, expected=self.records.pop(key).revision))
         self.note(key, revision, written)
 
@@ -95,11 +121,11 @@ class History(RuleBasedStateMachine):
             stale.append(None)
         expected = data.draw(st.sampled_from(stale))
         with pytest.raises(Conflict) as conflict:
-            self.run(self.store.save(key, value, self.entries(key, [NOON]), expected=expected))
+            self.run(self.store.save(key, value, self.entries(key, [entry(1)]), expected=expected))
         assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (key, expected, actual)
 
-    @rule(ats=st.lists(moments, min_size=2, max_size=4))
-    def save_all_at_once(self, ats: list[datetime]) -> None:
+    @rule(drafts=st.lists(lines, min_size=2, max_size=4))
+    def save_all_at_once(self, drafts: list[Entry]) -> None:
         async def save_all() -> list[int]:
             return await asyncio.gather(
                 *(
@@ -109,7 +135,7 @@ class History(RuleBasedStateMachine):
             )
 
         expected = {key: self.records[key].revision if key in self.records else None for key in KEYS}
-        written = {key: self.entries(key, ats) for key in KEYS}
+        written = {key: self.entries(key, drafts) for key in KEYS}
         for key, revision in zip(KEYS, self.run(save_all()), strict=True):
             self.records[key] = Record(key, b"together", revision)
             self.note(key, revision, written[key])
@@ -125,16 +151,13 @@ class History(RuleBasedStateMachine):
         self.unread = {}
         assert self.seen == {key: record.value for key, record in self.records.items()}
 
-    @rule(key=st.none() | keys, since=st.none() | moments, until=st.none() | moments, limit=st.integers(1, 5))
-    def query_the_journal(self, key: Key | None, since: datetime | None, until: datetime | None, limit: int) -> None:
-        found = self.run(whole_journal(self.store, JournalQuery(key=key, since=since, until=until, limit=limit)))
-        assert [(row.key, row.entry) for row in found] == [
-            (where, each)
-            for where, each in self.rows
-            if (key is None or where == key)
-            and (since is None or each.at >= since)
-            and (until is None or each.at < until)
-        ]
+    @rule(query=queries, vm=st.none() | st.sampled_from((*VMS, "WEB-0", "other")))
+    def query_the_journal(self, query: JournalQuery, vm: str | None) -> None:
+        if query.key is not None:
+            query = msgspec.structs.replace(query, vm=vm)
+        found = self.run(whole_journal(self.store, query))
+        expected = [(where, each) for where, each in self.rows if _fits(query, where, each)]
+        assert [(row.key, row.entry) for row in found] == (expected[::-1] if query.newest_first else expected)
 
     @rule(age=st.none() | st.integers(0, 240), rows=st.none() | st.integers(0, 20), now=moments)
     def prune(self, age: int | None, rows: int | None, now: datetime) -> None:
@@ -162,16 +185,22 @@ class History(RuleBasedStateMachine):
         if hasattr(self, "store"):
             found = self.run(self.store.journal(JournalQuery()))
             assert [(row.key, row.entry) for row in found] == self.rows
-            assert [row.position for row in found] == sorted({row.position for row in found})
+            positions = [row.position for row in found]
+            assert positions == sorted(set(positions))
+            pruned, last = self.run(self.store.extent())
+            assert last == self.saved_lines
+            assert [position for position in positions if position > pruned] == list(range(pruned + 1, last + 1))
+            assert pruned == 0 or pruned not in positions
 
-    def entries(self, key: Key, ats: list[datetime]) -> list[Entry]:
+    def entries(self, key: Key, drafts: list[Entry]) -> list[Entry]:
         first = 1 + sum(where == key for where, _ in self.rows)
-        return [entry(n, at=at) for n, at in enumerate(ats, first)]
+        return [msgspec.structs.replace(draft, n=n) for n, draft in enumerate(drafts, first)]
 
     def note(self, key: Key, revision: int, written: list[Entry]) -> None:
         assert revision > max(self.used[key])
         self.used[key].append(revision)
         self.rows += [(key, each) for each in written]
+        self.saved_lines += len(written)
         self.unread[key] = revision
 
     async def close(self) -> None:
@@ -184,6 +213,19 @@ class History(RuleBasedStateMachine):
         self.run(self.loop.shutdown_default_executor())
         self.loop.close()
         shutil.rmtree(self.directory)
+
+
+def _fits(query: JournalQuery, key: Key, line: Entry) -> bool:
+    named = [name.lower() for name in line.vms]
+    return (
+        query.key in (None, key)
+        and query.event in (None, line.event)
+        and (query.vm is None or not named or query.vm.lower() in named)
+        and (not query.dids or line.did in query.dids)
+        and query.by in (None, line.by)
+        and (query.since is None or line.at >= query.since)
+        and (query.until is None or line.at < query.until)
+    )
 
 
 class MemoryHistory(History):

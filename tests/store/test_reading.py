@@ -6,8 +6,10 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from forewarn.core.journal import Did
 from forewarn.store.database import prepare_database
 from forewarn.store.port import JournalQuery, Key, Kind, Record
 from forewarn.store.reading import PAGE_BYTES, Reader, _journal_statement
@@ -69,6 +71,7 @@ def test_page_does_not_keep_its_moment(writer: Writer, reader: Reader) -> None:
     assert reader.load(later.key) == later
 
 
+@pytest.mark.parametrize("newest_first", [False, True], ids=["oldest first", "newest first"])
 @pytest.mark.parametrize(
     ("query", "plan"),
     [
@@ -78,14 +81,27 @@ def test_page_does_not_keep_its_moment(writer: Writer, reader: Reader) -> None:
         pytest.param(JournalQuery(key=WEB), "INDEX journal_by_record", id="key"),
         pytest.param(
             JournalQuery(key=WEB, since=NOON, until=NOON + timedelta(days=1), after=7),
-            "INDEX journal_by_record",
+            "COVERING INDEX journal_by_record",
             id="key and time",
         ),
+        pytest.param(JournalQuery(event="E1"), "INDEX journal_by_event", id="event"),
+        pytest.param(JournalQuery(event="E1", key=WEB, vm="web-0"), "INDEX journal_by_event", id="event and vm"),
+        pytest.param(JournalQuery(key=WEB, vm="web-0"), "INDEX journal_by_record", id="vm"),
+        pytest.param(JournalQuery(key=WEB, vm="web-0", since=NOON), "INDEX journal_by_record", id="vm and time"),
+        pytest.param(JournalQuery(dids=(Did.STARTED,)), "COVERING INDEX journal_by_did", id="kind"),
+        pytest.param(
+            JournalQuery(dids=(Did.STARTED, Did.HELD), since=NOON, until=NOON + timedelta(days=1)),
+            "COVERING INDEX journal_by_did (did=? AND at>? AND at<?)",
+            id="kinds and time",
+        ),
+        pytest.param(JournalQuery(by="ada"), "COVERING INDEX journal_by_author (author=? AND position>?)", id="author"),
+        pytest.param(JournalQuery(by="ada", since=NOON), "COVERING INDEX journal_by_author", id="author and time"),
     ],
 )
-def test_journal_is_searched_and_never_scanned(path: Path, query: JournalQuery, plan: str) -> None:
-    statement, parameters = _journal_statement(query)
+def test_journal_is_searched_and_never_scanned(path: Path, query: JournalQuery, plan: str, newest_first: bool) -> None:
+    statement, parameters = _journal_statement(msgspec.structs.replace(query, newest_first=newest_first))
     with closing(sqlite3.connect(path)) as connection:
         steps = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
     assert any(plan in step for step in steps), steps
-    assert not any(step.startswith("SCAN") for step in steps), steps
+    scanned = [step for step in steps if step.startswith("SCAN") and not step.startswith("SCAN json_each")]
+    assert not scanned, steps

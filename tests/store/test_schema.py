@@ -11,7 +11,7 @@ import pytest
 
 from forewarn.core.journal import Did, Entry
 from forewarn.store import database
-from forewarn.store.port import JournalQuery, JournalRow, Key, Kind, Record, StoreFailed
+from forewarn.store.port import Extent, JournalQuery, JournalRow, Key, Kind, Record, Retention, StoreFailed
 from forewarn.store.schema import MIGRATIONS, SCHEMA_VERSION, Migration, migrate, version_of
 from forewarn.store.sqlite import SqliteStore
 from forewarn.testing.store_contract import BATCH, NOON, WEB, entries
@@ -177,3 +177,23 @@ def test_migration_of_a_released_version_is_never_changed(version: int) -> None:
 def schema(connection: sqlite3.Connection) -> dict[str, str]:
     rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
     return {name: " ".join(sql.split()) for name, sql in rows}
+
+
+async def test_entry_that_cannot_be_read_keeps_no_file_from_being_brought_forward(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
+        connection.executescript((OLD_FILES / "version-1.sql").read_text(encoding="utf-8"))
+        connection.execute("UPDATE journal SET entry = '{\"n\":' WHERE position = 2")
+        connection.commit()
+    store = await SqliteStore.open(tmp_path)
+    assert [row.position for row in await store.journal(JournalQuery(after=2))] == [3, 4]
+    assert await store.prune(Retention(rows=2), now=NOON) == 1
+    await store.aclose()
+
+
+async def test_older_file_says_what_had_been_pruned_from_it(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
+        connection.executescript((OLD_FILES / "version-1.sql").read_text(encoding="utf-8"))
+    store = await SqliteStore.open(tmp_path)
+    assert await store.extent() == Extent(pruned=1, last=4)
+    assert [row.position for row in await store.journal(JournalQuery(dids=(Did.APPROVED,), by="web-0"))] == [3]
+    await store.aclose()

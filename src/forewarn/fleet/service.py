@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -229,6 +229,10 @@ class Fleet:
         """Call the listener with the view of every scope that has changed, after the replica has taken it."""
         self._listeners.append(listener)
 
+    def begin(self, work: Coroutine[object, object, None], *, name: str) -> None:
+        """Have work done that goes on though nobody waits for it, until the service ends. It must not raise."""
+        self._tasks.create_task(work, name=name)
+
     # Commands.
 
     async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
@@ -392,7 +396,7 @@ class Fleet:
         """Return a page of the journal; `forewarn.fleet.history` makes queries from people's words."""
         return await self._store.journal(query)
 
-    def feed(self, after: int | None = None) -> AsyncIterator[JournalRow]:
+    def feed(self, after: int | None = None) -> AsyncGenerator[JournalRow, None]:
         """Give every line of the journal after a position, then each new one; None: from now on."""
         return self.feeds.rows(after)
 

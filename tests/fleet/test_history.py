@@ -1,0 +1,70 @@
+"""The journal is asked in people's words: one question tells why a VM paused."""
+
+from datetime import timedelta
+
+import pytest
+
+from forewarn.core.event import EventType
+from forewarn.core.journal import Did
+from forewarn.fleet.errors import AmbiguousVm, NoSuchVm
+from forewarn.fleet.history import about
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import JournalQuery, Key, Kind
+from tests.fleet.stage import TEN, ask, running, scope, vm, web
+
+WEB = Key(Kind.SCOPE, "web")
+
+
+async def test_one_question_tells_why_a_vm_paused() -> None:
+    async with running(web(), store=MemoryStore()) as fleet:
+        await fleet.hold(by="ada", reason="audit", scope="web")
+        await fleet.schedule(ask(EventType.FREEZE, "web-0", notice=timedelta(minutes=15)))
+        await fleet.schedule(ask(EventType.FREEZE, "web-1", number=2, notice=timedelta(minutes=15)))
+        await fleet.advance(timedelta(minutes=20))
+        await fleet.release(by="ada", scope="web", why="audit is over")
+        await fleet.advance(timedelta(minutes=1))
+        query = about(fleet.replica, vm="WEB-0", since=TEN, until=TEN + timedelta(hours=1))
+        rows = await fleet.history(query)
+    assert [(row.entry.did, row.entry.by) for row in rows] == [
+        (Did.SCOPE_CREATED, "test"),
+        (Did.HELD, "ada"),
+        (Did.SCHEDULED, "operator:test"),
+        (Did.RELEASED, "ada"),
+        (Did.STARTED, "clock"),
+        (Did.IMPACT_BEGUN, "platform"),
+        (Did.IMPACT_DONE, "platform"),
+        (Did.COMPLETED, "platform"),
+    ]
+
+
+async def test_question_becomes_a_query() -> None:
+    async with running(web()) as fleet:
+        assert about(fleet.replica) == JournalQuery(limit=100)
+        assert about(fleet.replica, vm="web-0") == JournalQuery(key=WEB, vm="web-0", limit=100)
+        assert about(fleet.replica, event="abc") == JournalQuery(event="ABC", limit=100)
+        assert about(fleet.replica, scope="web", dids=(Did.HELD,), by="ada", limit=5) == JournalQuery(
+            key=WEB, dids=(Did.HELD,), by="ada", limit=5
+        )
+
+
+async def test_next_page_goes_on_where_the_last_one_ended() -> None:
+    async with running(web()) as fleet:
+        assert about(fleet.replica, page=7) == JournalQuery(after=7, limit=100)
+        assert about(fleet.replica, page=7, newest_first=True) == JournalQuery(before=7, newest_first=True, limit=100)
+        assert about(fleet.replica, newest_first=True) == JournalQuery(newest_first=True, limit=100)
+
+
+async def test_vm_that_is_gone_has_a_history() -> None:
+    async with running(web()) as fleet:
+        await fleet.inventory.remove_vm("web", "web-5", by="ada", why="old")
+        rows = await fleet.history(about(fleet.replica, vm="web/web-5", dids=(Did.VM_REMOVED,)))
+        assert [row.entry.why for row in rows] == ["old"]
+        assert about(fleet.replica, scope="web", vm="web-5") == about(fleet.replica, vm="web/web-5")
+        with pytest.raises(NoSuchVm):
+            about(fleet.replica, vm="web-5")
+
+
+async def test_bare_name_must_be_unambiguous() -> None:
+    async with running(scope("a", vm("same")), scope("b", vm("same"))) as fleet:
+        with pytest.raises(AmbiguousVm):
+            about(fleet.replica, vm="same")
