@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROGRAM = re.compile(r"^```python\n(# (\w+\.py)\n.*?)^```$", re.MULTILINE | re.DOTALL)
 
 VARIABLE = [
     (re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"), "<guid>"),
     (re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"), "<date>"),
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ"), "<time>"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(Z|\+00:00)"), "<time>"),
     (re.compile(r"\r"), ""),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
 ]
@@ -30,6 +31,11 @@ def steps(page: Path) -> list[Step]:
             command, _, output = part.partition("\n")
             found.append(Step(command, output))
     return found
+
+
+def programs(page: Path) -> dict[str, str]:
+    """Return what the page has its reader save: the blocks of Python whose first line names their file."""
+    return {name: program for program, name in PROGRAM.findall(page.read_text(encoding="utf-8"))}
 
 
 def normal(text: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.console import normal, steps
+from tests.docs.console import normal, programs, steps
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("[!R]*.md"))]
@@ -25,8 +25,9 @@ GUID = re.compile(r'"EventId":"([0-9A-F-]{36})"')
 class Reader:
     """Somebody who types what the page shows, on a machine where other ports are free and ids come out differently."""
 
-    def __init__(self, environ: dict[str, str]) -> None:
+    def __init__(self, environ: dict[str, str], directory: Path) -> None:
         self._environ = environ
+        self._directory = directory
         self._ports: dict[str, str] = {}
         self._event = ""
 
@@ -40,10 +41,17 @@ class Reader:
         """Type a command."""
         for shown, real in self._ports.items():
             command = command.replace(shown, real)
-        command = command.replace(".venv/bin/forewarn", shlex.quote(str(EXECUTABLE)))
+        for shown, real in ((".venv/bin/forewarn", str(EXECUTABLE)), (".venv/bin/python", sys.executable)):
+            command = command.replace(shown, shlex.quote(real))
         command = re.sub(r'(?<="EventId":")[0-9A-F-]{36}', self._event, command)
         done = subprocess.run(
-            ["bash", "-c", command], env=self._environ, capture_output=True, text=True, timeout=120, check=False
+            ["bash", "-c", command],
+            env=self._environ,
+            cwd=self._directory,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
         if seen := GUID.search(done.stdout):
@@ -75,7 +83,7 @@ def service(command: str, tmp_path: Path) -> Iterator[tuple[Reader, str]]:
         lines = iter(process.stderr.readline, "")
         ready = next((line for line in lines if line.startswith("Forewarn serves")), None)
         assert ready is not None, "the service has ended before it served"
-        reader = Reader(environ)
+        reader = Reader(environ, tmp_path)
         reader.learn_ports()
         yield reader, "".join(iter(process.stdout.readline, "\n"))
         process.send_signal(signal.SIGINT)
@@ -92,6 +100,8 @@ def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     first, *rest = steps(page)
     assert first.command.startswith("make run")
     assert rest, "a page without steps teaches nothing"
+    for name, program in programs(page).items():
+        (tmp_path / name).write_text(program, encoding="utf-8")
     with service(first.command, tmp_path) as (reader, table):
         if first.prints:
             assert normal(reader.shown(table)) == normal(first.prints)
