@@ -1,6 +1,7 @@
 """Tokens: made once, kept as hashes, expired by the wall clock, revoked for ever, known to every process."""
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 
 import pytest
@@ -22,7 +23,7 @@ from tests.fleet.stage import TEN, FailingStore, journal, until
 HOUR = timedelta(hours=1)
 
 
-def fleet_on(store: Store, wall: Clock, clock: Clock | None = None):  # type: ignore[no-untyped-def]  # a context manager
+def fleet_on(store: Store, wall: Clock, clock: Clock | None = None) -> AbstractAsyncContextManager[Fleet]:
     """Run a fleet whose tokens expire by this clock."""
     clock = clock or ManualClock(TEN)
     return Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR, wall=wall)

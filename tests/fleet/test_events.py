@@ -1,0 +1,193 @@
+"""What operators do with events, as the fleet does it: approve for a VM, retry, resolve, hold, delete, fail a host."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from forewarn.core.errors import IllegalMove, Invalid, NotEvictable, TooManyOperations, UnknownVm
+from forewarn.core.event import Cause, EventType, ImpactState, Source, State
+from forewarn.core.impact import Done, Failed, NotBegun
+from forewarn.core.journal import Did
+from forewarn.core.operations import evict, fail, predict_failure, redeploy, restart
+from forewarn.core.scope import Held, ScopeKind
+from forewarn.core.vm import Traits
+from forewarn.fleet.errors import NoSuchEvent, NoSuchVm
+from forewarn.fleet.service import Fleet
+from forewarn.platform.port import Work
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import Key, Kind
+from tests.fleet.stage import TEN, ask, journal, running, scope, until, vm, web
+
+HOUR = timedelta(hours=1)
+
+
+class Repairable:
+    """A platform on which work fails until it is repaired; it keeps what it was given."""
+
+    repeatable = True
+
+    def __init__(self) -> None:
+        self.is_repaired = False
+        self.given: list[tuple[str, int]] = []
+
+    async def carry_out(self, work: Work) -> Done | Failed:
+        """Do it, if it can be done."""
+        self.given.append((work.vm, work.attempt))
+        return Done() if self.is_repaired else Failed("no answer")
+
+    async def probe(self, _: Work) -> NotBegun:
+        """Nothing is ever begun."""
+        return NotBegun()
+
+
+async def stuck(fleet: Fleet) -> str:
+    """Have the work on two VMs failed, and return their event."""
+    ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", "web-3", failure=True))
+    await fleet.advance(timedelta(0))
+    return event
+
+
+def states(fleet: Fleet, event: str) -> dict[str, ImpactState]:
+    return {impact.vm: impact.state for impact in fleet.find_event(event)[1].impacts}
+
+
+async def test_operator_approves_in_the_name_of_any_vm_of_the_scope_and_the_journal_says_so() -> None:
+    store = MemoryStore()
+    async with running(web(), scope("db", vm("db")), store=store) as fleet:
+        ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", notice=HOUR))
+        with pytest.raises(NoSuchVm):
+            await fleet.approve_for(event, "db/db", by="ann")
+        with pytest.raises(UnknownVm):
+            await fleet.approve_for(event, "db", by="ann")
+        await fleet.approve_for(event.lower(), "web/WEB-5", by="ann")
+        assert fleet.find_event(event)[1].state is State.STARTED
+        (approved,) = [row.entry for row in await journal(store) if row.entry.did is Did.APPROVED]
+        assert (approved.by, approved.why) == ("ann", "in the name of web-5")
+
+
+async def test_failed_work_is_retried_on_one_vm_or_on_all() -> None:
+    platform = Repairable()
+    async with running(web(), platform=platform) as fleet:
+        event = await stuck(fleet)
+        await fleet.retry(event, vm="WEB-3", by="ann", why="cable")
+        await fleet.advance(timedelta(0))
+        assert platform.given == [("web-0", 1), ("web-3", 1), ("web-3", 2)]
+        platform.is_repaired = True
+        await fleet.retry(event, by="ann")
+        await until(lambda: not fleet.replica.scope("web").events)
+        assert sorted(platform.given[3:]) == [("web-0", 2), ("web-3", 3)]
+
+
+async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all_is() -> None:
+    store = MemoryStore()
+    async with running(web(), platform=Repairable(), store=store) as fleet:
+        event = await stuck(fleet)
+        with pytest.raises(Invalid, match="resolving needs a reason"):
+            await fleet.resolve(event, by="ann", why=" ")
+        await fleet.resolve(event, by="ann", why="seen", done=True, vm="web-0")
+        assert states(fleet, event) == {"web-0": ImpactState.DONE, "web-3": ImpactState.FAILED}
+        with pytest.raises(IllegalMove):
+            await fleet.resolve(event, by="ann", why="seen", vm="web-0")
+        await fleet.resolve(event, by="ann", why="scrapped")
+        with pytest.raises(NoSuchEvent):
+            fleet.find_event(event)
+        said = [(row.entry.did, row.entry.why) for row in await journal(store) if row.entry.by == "ann"]
+        assert said == [
+            (Did.IMPACT_DONE, "seen"),
+            (Did.IMPACT_GIVEN_UP, "scrapped"),
+            (Did.FAILED, "scrapped"),
+        ]
+
+
+async def test_held_scope_starts_nothing_planned_and_others_go_on() -> None:
+    async with running(web(), scope("db", vm("db"))) as fleet:
+        await fleet.hold(by="ann", reason="storm", scope="web")
+        assert fleet.replica.scope("web").held == Held(by="ann", at=TEN, reason="storm")
+        made = dict(await fleet.schedule(ask(EventType.REBOOT, "web-0", "db")))
+        await fleet.advance(timedelta(minutes=15))
+        assert fleet.find_event(made["web"])[1].state is State.SCHEDULED
+        assert fleet.find_event(made["db"])[1].state is State.STARTED
+        await fleet.release(by="ann", scope="web")
+        assert fleet.find_event(made["web"])[1].state is State.STARTED
+        with pytest.raises(Invalid, match="a hold needs a reason"):
+            await fleet.hold(by="ann", reason="", scope="web")
+
+
+async def test_hold_on_everything_is_shown_with_who_and_why() -> None:
+    async with running(web()) as fleet:
+        await fleet.hold(by="ann", reason="storm")
+        assert fleet.held == Held(by="ann", at=TEN, reason="storm")
+        await fleet.release(by="ann")
+        assert fleet.held is None
+
+
+async def test_vm_under_a_terminate_profile_is_deleted_with_an_event_and_another_without() -> None:
+    store = MemoryStore()
+    announced = msgspec.structs.replace(vm("old"), traits=Traits(terminate_notice=timedelta(minutes=5)))
+    async with running(
+        scope("web", announced, vm("plain")), scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store
+    ) as fleet:
+        ((home, id_),) = await fleet.delete_vm("old", request=fleet.new_id(), by="ann", why="unused")
+        _, event = fleet.find_event(id_)
+        assert (home, event.type, event.source, event.why) == ("web", EventType.TERMINATE, Source.USER, "unused")
+        assert await fleet.delete_vm("web/plain", request=fleet.new_id(), by="ann") == ()
+        assert await fleet.delete_vm("db", request=fleet.new_id(), by="ann", why="sold") == ()
+        await fleet.advance(HOUR)
+        assert (fleet.replica.vms, [view.id for view in fleet.replica.views()]) == (0, ["web"])
+        gone = [row.entry for row in await journal(store) if row.entry.did is Did.VM_REMOVED]
+        assert [(each.vms, each.by, each.why) for each in gone] == [
+            (("plain",), "ann", "deleted by its owner"),
+            (("db",), "ann", "sold"),
+            (("old",), "platform", f"Terminate {id_}"),
+        ]
+
+
+async def test_failed_host_takes_its_vms_of_all_scopes_at_once() -> None:
+    async with running(web(), scope("db", vm("db", host="hv-0")), platform=Repairable()) as fleet:
+        vms = fleet.select(host="hv-0")
+        made = await fleet.schedule(fail(vms, request=fleet.new_id(), by="ann", why="smoke"))
+        events = [fleet.find_event(id_)[1] for _, id_ in made]
+        assert [(event.state, event.cause, event.vms) for event in events] == [
+            (State.STARTED, Cause.FAILURE, ("web-0", "web-3")),
+            (State.STARTED, Cause.FAILURE, ("db",)),
+        ]
+
+
+async def test_what_users_and_the_platform_ask_for_by_name() -> None:
+    async with running(web(), scope("spot", vm("spot"), low_priority=True)) as fleet:
+        asks = [
+            restart("web-0", request=fleet.new_id(), by="ann", why="stuck"),
+            redeploy("web-1", request=fleet.new_id(), by="ann"),
+            evict("spot", request=fleet.new_id(), by="ann"),
+            predict_failure(("web-2",), request=fleet.new_id(), by="ann", ahead=timedelta(days=3)),
+        ]
+        events = [fleet.find_event((await fleet.schedule(each))[0][1])[1] for each in asks]
+        assert [(event.type, event.source, event.cause, event.not_before - TEN) for event in events] == [
+            (EventType.REBOOT, Source.USER, Cause.USER, timedelta(minutes=15)),
+            (EventType.REDEPLOY, Source.USER, Cause.USER, timedelta(minutes=10)),
+            (EventType.PREEMPT, Source.PLATFORM, Cause.EVICTION, timedelta(seconds=30)),
+            (EventType.REDEPLOY, Source.PLATFORM, Cause.MAINTENANCE, timedelta(days=3)),
+        ]
+        assert events[0].why == "stuck"
+        with pytest.raises(NotEvictable):
+            await fleet.schedule(evict("web-0", request=fleet.new_id(), by="ann"))
+
+
+async def test_eleventh_user_operation_is_refused_also_as_a_deletion() -> None:
+    profile = Traits(terminate_notice=timedelta(minutes=5))
+    async with running(msgspec.structs.replace(scope("web", vm("a")), traits=profile)) as fleet:
+        for _ in range(10):
+            await fleet.schedule(restart("a", request=fleet.new_id(), by="ann"))
+        with pytest.raises(TooManyOperations):
+            await fleet.schedule(restart("a", request=fleet.new_id(), by="ann"))
+        with pytest.raises(TooManyOperations):
+            await fleet.delete_vm("a", request=fleet.new_id(), by="ann")
+
+
+async def test_last_entry_of_a_removed_scope_is_its_removal() -> None:
+    store = MemoryStore()
+    async with running(scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store) as fleet:
+        await fleet.delete_vm("db", request=fleet.new_id(), by="ann", key="k")
+        last = (await journal(store, Key(Kind.SCOPE, "db")))[-1].entry
+        assert (last.did, last.facts["key"]) == (Did.SCOPE_REMOVED, "k")
