@@ -1,7 +1,8 @@
 """Journal entries: what happened to a record, when, by whom and why.
 
 A rule returns entries together with the new value; a store keeps both in one step.
-Nothing is ever decided from the journal: it is for people, and for readers that need every step.
+It is for people, and for readers that need every step. One thing is decided from it: whether a request with a key has
+made or removed a scope before.
 """
 
 from datetime import datetime
