@@ -123,6 +123,7 @@ def test_block_that_ends_leaves_nobody_waiting() -> None:
             running.wait_for_requests()
         running.wait_for_hang_up()
         assert (stop.is_set(), threads_of_the_client()) == (False, [])
+        assert se._line._under_way == set()
 
 
 def test_closing_the_client_ends_its_interruptible_blocks() -> None:

@@ -1,5 +1,7 @@
 """Where the service is."""
 
+from typing import Any
+
 import pytest
 
 from forewarn.client import NotAnEndpoint, ScheduledEvents, Unreachable
@@ -46,3 +48,11 @@ def test_argument_comes_before_the_environment_and_that_before_the_usual_address
 def test_name_without_address_is_unreachable(host: str) -> None:
     with ScheduledEvents(host, retry_for=0.0) as se, pytest.raises(Unreachable):
         se.get()
+
+
+@pytest.mark.parametrize(
+    "setting", [{"timeout": 0.0}, {"first_timeout": -1.0}, {"interval": 0.0}, {"wait": 61}, {"timeout": float("nan")}]
+)
+def test_settings_without_sense_are_refused_when_the_client_is_made(setting: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="seconds"):
+        ScheduledEvents("127.0.0.1", **setting)

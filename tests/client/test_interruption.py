@@ -125,11 +125,3 @@ async def test_async_waiting_ends_when_the_time_is_over() -> None:
         async with AsyncScheduledEvents(running.url, name="a") as se, se.interruptible() as stop:
             assert await stop.wait(0.01) is False
             assert (stop.is_set(), stop.event, stop.time_left()) == (False, None, None)
-
-
-def test_trouble_on_the_way_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with server(gives(503, b"busy"), gives()) as running, ScheduledEvents(running.url, sleep=lambda _: None) as se:
-        se.get()
-    (record,) = caplog.records
-    assert (record.name, record.levelname) == ("forewarn.client", "WARNING")
-    assert "answered 503: busy; try again later" in record.getMessage()

@@ -18,7 +18,7 @@ from forewarn.client.errors import ClientError, Closed
 from forewarn.client.interruption import Outlook, system_time
 from forewarn.client.talk import Answer, Command, Failure, Flow, Give, Reply, Send, Sleep, T
 from forewarn.client.transport import Exchange
-from forewarn.client.trouble import OnTrouble, log_trouble
+from forewarn.client.trouble import OnTrouble, TroubleLog
 
 
 class AsyncInterruption(Outlook):
@@ -64,7 +64,7 @@ class AsyncScheduledEvents:
         interval: float = Settings().interval,
         wait: int = Settings().wait,
         retry_for: float | None = None,
-        on_trouble: OnTrouble = log_trouble,
+        on_trouble: OnTrouble | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] | None = None,
         chance: Callable[[], float] = chance,
@@ -73,7 +73,7 @@ class AsyncScheduledEvents:
         where = endpoint_of(endpoint)
         settings = Settings(timeout, first_timeout, interval, wait, retry_for)
         self._conversation = Conversation(str(where), settings, name=name, monotonic=monotonic, chance=chance)
-        self._line = _AsyncLine(where, on_trouble, sleep)
+        self._line = _AsyncLine(where, on_trouble or TroubleLog(monotonic), sleep)
         self._now = now
 
     @property

@@ -17,7 +17,7 @@ from forewarn.client.errors import ClientError, Closed
 from forewarn.client.interruption import Interruption, system_time
 from forewarn.client.talk import Answer, Command, Flow, Give, Reply, Send, Sleep, T
 from forewarn.client.transport import Exchange
-from forewarn.client.trouble import OnTrouble, log_trouble
+from forewarn.client.trouble import OnTrouble, TroubleLog
 
 ENDING_WITHIN = 5.0
 """For how many seconds a background thread is awaited that was told to end."""
@@ -41,7 +41,7 @@ class ScheduledEvents:
     - `retry_for`: for how long `get`, `approve` and `name` ask again after what may pass, then they raise it. By
       default 30, or 70 while the service says that it is gone for a moment (410). With 0 they ask once
     - `on_trouble`: is called with the error and the pause each time before it is tried again; by default a warning is
-      logged by "forewarn.client"
+      logged by "forewarn.client", but the same one at most every ten minutes
 
     `monotonic`, `sleep`, `chance` and `now` are for tests.
 
@@ -59,7 +59,7 @@ class ScheduledEvents:
         interval: float = Settings().interval,
         wait: int = Settings().wait,
         retry_for: float | None = None,
-        on_trouble: OnTrouble = log_trouble,
+        on_trouble: OnTrouble | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
         chance: Callable[[], float] = chance,
@@ -68,7 +68,7 @@ class ScheduledEvents:
         where = endpoint_of(endpoint)
         settings = Settings(timeout, first_timeout, interval, wait, retry_for)
         self._conversation = Conversation(str(where), settings, name=name, monotonic=monotonic, chance=chance)
-        self._line = _Line(where, on_trouble, sleep)
+        self._line = _Line(where, on_trouble or TroubleLog(monotonic), sleep)
         self._now = now
 
     @property
@@ -117,16 +117,16 @@ class ScheduledEvents:
             clean_up(stop.time_left())
             se.approve(stop.event)
         """
-        line = self._line.branch()
         stop = Interruption(types, self._now)
-        changes = line.changes(self._conversation.watch(mine=True, since=None))
-        follower = threading.Thread(target=stop.follow, args=(changes,), name="forewarn-interruptible", daemon=True)
-        follower.start()
-        try:
-            yield stop
-        finally:
-            line.hang_up()
-            follower.join(ENDING_WITHIN)
+        with self._line.branch() as line:
+            changes = line.changes(self._conversation.watch(mine=True, since=None))
+            follower = threading.Thread(target=stop.follow, args=(changes,), name="forewarn-interruptible", daemon=True)
+            follower.start()
+            try:
+                yield stop
+            finally:
+                line.hang_up()
+                follower.join(ENDING_WITHIN)
 
     def close(self) -> None:
         """End every call that is under way, in whichever thread, and answer no more. Closing again does nothing."""
@@ -182,11 +182,15 @@ class _Line:
                 except Closed:
                     return
 
-    def branch(self) -> "_Line":
-        """Return a line of its own, which this one takes along when it hangs up."""
+    @contextmanager
+    def branch(self) -> Iterator["_Line"]:
+        """Have another line for a while, which this one takes along when it hangs up."""
         branch = _Line(self._endpoint, self._on_trouble, self._given_sleep)
         self._begin(branch)
-        return branch
+        try:
+            yield branch
+        finally:
+            self._end(branch)
 
     def hang_up(self) -> None:
         with self._lock:

@@ -14,6 +14,8 @@ clients carry out the same flows. From the outside in:
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from forewarn.client.answers import etag_of, name_in, offered_wait, trouble_with
 from forewarn.client.changes import Change, compare
 from forewarn.client.document import Document, Event, read_document
@@ -37,7 +39,7 @@ BETWEEN_NEWS = 0.25
 second, and other programs on it ask as well."""
 
 
-class Settings(NamedTuple):
+class Settings(msgspec.Struct, frozen=True):
     """How a client behaves; all are seconds. `wait` is how long an answer may be held, where the service offers it."""
 
     timeout: float = 10.0
@@ -45,6 +47,12 @@ class Settings(NamedTuple):
     interval: float = 1.0
     wait: int = LONGEST_WAIT
     retry_for: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.timeout > 0 and self.first_timeout > 0 and self.interval > 0):
+            raise ValueError("timeout, first_timeout and interval are more than 0 seconds")
+        if not (0 <= self.wait <= LONGEST_WAIT):
+            raise ValueError(f"wait is 0 to {LONGEST_WAIT} seconds")
 
 
 class News(NamedTuple):
