@@ -58,7 +58,7 @@ class Serving:
     def wait_for(self, message: str) -> dict[str, Any]:
         """Return the next record that has this message, or begins with it; those before it are in `log` too."""
         while (line := self._lines.get(timeout=GUARD)) is not None:
-            record: dict[str, Any] = json.loads(line)
+            record: dict[str, Any] = self._record(line)
             self.log.append(record)
             if record["message"].startswith(message):
                 return record
@@ -84,12 +84,22 @@ class Serving:
         code = self.process.wait(GUARD)
         self._reader.join(GUARD)
         while (line := self._lines.get(timeout=GUARD)) is not None:
-            self.log.append(json.loads(line))
+            self.log.append(self._record(line))
         return code
 
     def messages(self) -> list[str]:
         """Return what it has logged so far, as far as it was waited for."""
         return [record["message"] for record in self.log]
+
+    def _record(self, line: str) -> dict[str, Any]:
+        """Read a line of the log; what is none is the trace of a program that is ending."""
+        try:
+            record: dict[str, Any] = json.loads(line)
+        except ValueError:
+            self.process.wait(GUARD)
+            self._reader.join(GUARD)
+            raise AssertionError(f"this is no log:\n{self.text}") from None
+        return record
 
     def _read(self) -> None:
         assert self.process.stderr is not None

@@ -147,7 +147,7 @@ async def test_how_the_program_ends_is_what_happened(
 ) -> None:
     outcome = await make(script).carry_out(work)
     if not isinstance(expected, Done):
-        expected = msgspec.structs.replace(expected, why=expected.why.format(program=tmp_path / "maintain"))
+        expected = msgspec.structs.replace(expected, why=expected.why.format(program="maintain"))
     assert outcome == expected
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -166,8 +166,8 @@ async def test_program_that_cannot_be_started_is_a_failure_in_words(
 ) -> None:
     platform = make("exit 0")
     break_it(tmp_path / "maintain")
-    assert await platform.carry_out(WORK) == Failed(f"{tmp_path / 'maintain'} cannot be started: {why}")
-    assert await platform.probe(WORK) == Unknown(f"{tmp_path / 'maintain'} cannot be asked: {why}")
+    assert await platform.carry_out(WORK) == Failed(f"maintain cannot be started: {why} ({tmp_path / 'maintain'})")
+    assert await platform.probe(WORK) == Unknown(f"maintain cannot be asked: {why} ({tmp_path / 'maintain'})")
 
 
 async def test_pauses_double_up_to_the_longest_and_attempts_come_to_an_end(make: Make) -> None:
@@ -203,7 +203,7 @@ async def test_program_is_asked_after_a_crash(
 ) -> None:
     platform = make(f'[ "$FOREWARN_PHASE" = probe ] || exit 9\ngrep -q \'"phase":"probe"\' || exit 9\n{script}')
     if isinstance(expected, Unknown):
-        expected = msgspec.structs.replace(expected, why=expected.why.format(program=tmp_path / "maintain"))
+        expected = msgspec.structs.replace(expected, why=expected.why.format(program="maintain"))
     assert await platform.probe(REDEPLOY) == expected
 
 
@@ -232,7 +232,7 @@ async def test_program_that_takes_too_long_is_ended_with_all_it_started_and_aske
     monkeypatch.setattr(processes, "GRACE", 0.1)
     platform = make(TIMED_OUT, environ={"ANSWER": answer}, time_limit=timedelta(seconds=1))
     outcome = await platform.carry_out(WORK)
-    why = f"{tmp_path / 'maintain'} took longer than 1s and was ended"
+    why = "maintain took longer than 1s and was ended"
     if not isinstance(expected, Done):
         expected = msgspec.structs.replace(expected, why=expected.why.format(why=why))
     assert outcome == expected
@@ -242,7 +242,7 @@ async def test_program_that_takes_too_long_is_ended_with_all_it_started_and_aske
 
 async def test_probe_without_an_answer_leaves_it_unknown(make: Make, tmp_path: Path) -> None:
     platform = make("exec sleep 1000", probe_limit=timedelta(milliseconds=200))
-    why = f"{tmp_path / 'maintain'} gave no answer within 0.2s"
+    why = "maintain gave no answer within 0.2s"
     assert await platform.probe(WORK) == Unknown(why)
 
 

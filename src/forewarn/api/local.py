@@ -54,7 +54,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str
     operator_url: str
     link_local_url: str | None = None
-    certificate: Path | None = None
+    certificate: str | None = None
 
 
 @contextmanager

@@ -68,7 +68,8 @@ def connect(
     root = ephemeral_root(os.environ) if directory is None else None
     found, service = find_service(directory or user_data_directory(os.environ), root=root)
     token = token or read_token(found / TOKEN_FILE)
-    return ApiClient(service.operator_url, token, ca=ca, pinned=service.certificate, timeout=timeout)
+    pinned = Path(service.certificate) if service.certificate is not None else None
+    return ApiClient(service.operator_url, token, ca=ca, pinned=pinned, timeout=timeout)
 
 
 def _token_in(file: Path) -> str:

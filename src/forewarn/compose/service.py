@@ -111,7 +111,7 @@ def _known_as(running: Running, *, certificate: Path | None) -> Iterator[None]:
         version=__version__,
         operator_url=running.operator_url,
         link_local_url=running.link_local_url,
-        certificate=certificate and certificate.absolute(),
+        certificate=str(certificate.absolute()) if certificate is not None else None,
     )
     with local.announced(running.directory, service):
         yield

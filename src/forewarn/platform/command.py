@@ -80,7 +80,7 @@ class CommandPlatform:
             async with self._places.taken():
                 ran = await self._run(work, Phase.CARRY_OUT, self.settings.time_limit)
         except OSError as error:
-            return self._failed(work, f"{self._program} cannot be started: {error.strerror}")
+            return self._failed(work, f"{self._program} cannot be started: {error.strerror} ({self._path})")
         outcome = self._outcome(work, ran) if isinstance(ran, Ended) else await self._after_time_out(work, ran)
         self._files(work, Phase.CARRY_OUT).remove()
         return outcome
@@ -92,8 +92,13 @@ class CommandPlatform:
         return answer
 
     @property
+    def _path(self) -> str:
+        return self.settings.program[0]
+
+    @property
     def _program(self) -> str:
-        return self.settings.program[0] if self.settings.program else "command.program"
+        """What sentences call it: a record keeps little of them."""
+        return Path(self._path).name
 
     def _files(self, work: Work, phase: Phase) -> Files:
         return Files(self._directory, f"{work.event}.{work.vm}.{phase}")
@@ -149,7 +154,7 @@ class CommandPlatform:
             async with self._places.taken():
                 ran = await self._run(work, Phase.PROBE, self.settings.probe_limit)
         except OSError as error:
-            return Unknown(f"{self._program} cannot be asked: {error.strerror}", before)
+            return Unknown(f"{self._program} cannot be asked: {error.strerror} ({self._path})", before)
         finally:
             self._files(work, Phase.PROBE).remove()
         if isinstance(ran, TimedOut):
