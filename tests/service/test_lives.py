@@ -1,0 +1,189 @@
+"""The whole life of each type of event in the real service: at the guest's endpoint, in the API and in the journal."""
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import NotFound
+from forewarn.api.local import read_token
+from forewarn.core.event import EventType
+from forewarn.core.scope import Outcome
+from tests.cli.stage import GUARD
+from tests.service.town import Town, town
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
+    """One service for all lives: each is lived in a scope, or by a VM, of its own."""
+    with town(tmp_path_factory.mktemp("lives")) as found:
+        yield found
+
+
+class Life(NamedTuple):
+    """How an event is made, and what is to be seen of it."""
+
+    make: Callable[[ApiClient], v1.Scheduled]
+    vm: str
+    neighbour: str
+    type: EventType
+    source: str
+    approved: bool
+    first: str = "Scheduled"
+    moves: bool = False
+    leaves: bool = False
+
+
+def schedule(type_: EventType, vm: str, **more: str) -> Callable[[ApiClient], v1.Scheduled]:
+    return lambda api: api.schedule(v1.ScheduleEvents(type=type_, vms=(vm,), **more))  # type: ignore[arg-type]  # texts
+
+
+LIVES = {
+    "Freeze when due": Life(
+        schedule(EventType.FREEZE, "web-0", duration="5s"),
+        "web/web-0",
+        "web/web-5",
+        EventType.FREEZE,
+        "Platform",
+        False,
+    ),
+    "Reboot approved by a neighbour": Life(
+        schedule(EventType.REBOOT, "web-0"), "web/web-0", "web/web-5", EventType.REBOOT, "Platform", True
+    ),
+    "Reboot by the owner": Life(
+        lambda api: api.restart(v1.Operate(vm="web-1")), "web/web-1", "web/web-5", EventType.REBOOT, "User", False
+    ),
+    "Reboot after a failure": Life(
+        lambda api: api.fail(v1.Fail(vms=("web-2",), type=EventType.REBOOT)),
+        "web/web-2",
+        "web/web-5",
+        EventType.REBOOT,
+        "Platform",
+        False,
+        first="Started",
+    ),
+    "Redeploy by the owner": Life(
+        lambda api: api.redeploy(v1.Operate(vm="web-4")),
+        "web/web-4",
+        "web/web-5",
+        EventType.REDEPLOY,
+        "User",
+        True,
+        moves=True,
+    ),
+    "Redeploy after a failure": Life(
+        lambda api: api.fail(v1.Fail(vms=("web-3",))),
+        "web/web-3",
+        "web/web-5",
+        EventType.REDEPLOY,
+        "Platform",
+        False,
+        first="Started",
+        moves=True,
+    ),
+    "Preempt": Life(
+        lambda api: api.evict(v1.Evict(vm="batch_1")),
+        "batch/batch_1",
+        "batch/batch_0",
+        EventType.PREEMPT,
+        "Platform",
+        False,
+        leaves=True,
+    ),
+    "Terminate": Life(
+        lambda api: api.delete(v1.Operate(vm="batch_2")),
+        "batch/batch_2",
+        "batch/batch_0",
+        EventType.TERMINATE,
+        "User",
+        True,
+        leaves=True,
+    ),
+}
+
+
+@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
+def test_life(place: Town, life: Life) -> None:
+    name = life.vm.partition("/")[2]
+    host = place.api.vm(life.vm).host
+    incarnation = place.document(life.neighbour)["DocumentIncarnation"]
+    (made,) = life.make(place.api).made
+    assert place.seen(life.vm) == place.seen(life.neighbour) == [(life.type.value, life.first, life.source, [name])]
+    started_by = ["scheduled", "started"] if life.first == "Scheduled" else ["started"]
+    if life.approved:
+        place.approve(life.neighbour, made.id)
+        started_by = ["scheduled", "approved", "started"]
+    elif life.first == "Scheduled":
+        place.api.advance()
+    assert place.seen(life.vm) == [(life.type.value, "Started", life.source, [name])]
+    story = place.api.event(made.id)
+    assert story.event is not None
+    assert (story.event.status, story.event.explain) == ("Started", [])
+    place.api.advance()
+
+    assert place.seen(life.neighbour) == []
+    assert place.document(life.neighbour)["DocumentIncarnation"] == incarnation + (
+        3 if life.first == "Scheduled" else 2
+    )
+    story = place.api.event(made.id)
+    assert (story.event, story.outcome, story.type, story.vms) == (None, Outcome.COMPLETED, life.type, [name])
+    done = ["impact-begun", "impact-done", "completed"]
+    assert [entry.did.value for entry in story.timeline] == [*started_by, *done]
+    assert place.told(made.id) == [*started_by, *done]
+    if life.leaves:
+        with pytest.raises(NotFound):
+            place.api.vm(life.vm)
+        assert not place.is_served(life.vm)
+        assert [entry.vms for entry in place.api.history(vm=life.vm, did="vm-removed")] == [[name]]
+    else:
+        assert (place.api.vm(life.vm).host != host) is life.moves
+        assert place.seen(life.vm) == []
+
+
+def test_vm_without_a_terminate_profile_is_deleted_at_once(place: Town) -> None:
+    assert place.api.delete(v1.Operate(vm="BackEnd_IN_1", why="too many")).made == []
+    with pytest.raises(NotFound):
+        place.api.vm("shop/BackEnd_IN_1")
+    assert not place.is_served("shop/BackEnd_IN_1")
+
+
+def test_hold_keeps_what_is_planned_and_release_lets_it_start(place: Town) -> None:
+    place.api.hold(v1.MakeHold(reason="audit"))
+    place.api.hold(v1.MakeHold(reason="closing", scope="db-0"))
+    (made,) = place.api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=("db-0",))).made
+    place.approve("db-0/db-0", made.id)
+    place.api.advance("1h")
+    (waiting,) = place.api.events(scope="db-0")
+    assert waiting.explain == ["admin holds all maintenance: audit", "admin holds this scope: closing"]
+    assert place.seen("db-0/db-0") == [("Freeze", "Scheduled", "Platform", ["db-0"])]
+    place.api.release(v1.ReleaseHold())
+    assert place.seen("db-0/db-0") == [("Freeze", "Scheduled", "Platform", ["db-0"])]
+    place.api.release(v1.ReleaseHold(scope="db-0"))
+    assert place.seen("db-0/db-0") == [("Freeze", "Started", "Platform", ["db-0"])]
+    place.api.advance()
+    assert place.api.event(made.id).outcome is Outcome.COMPLETED
+
+
+def test_service_does_not_wait_for_those_who_follow_its_journal(tmp_path: Path) -> None:
+    with town(tmp_path) as here:
+        parts = urlsplit(here.up.ready["operator_url"])
+        token = read_token(tmp_path / "data/token")
+        request = f"GET /v1/watch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+        followers = []
+        for _ in range(20):
+            follower = socket.create_connection((parts.hostname or "", parts.port or 0), timeout=GUARD)
+            follower.sendall(request)
+            assert follower.recv(15) == b"HTTP/1.1 200 OK"
+            followers.append(follower)
+    for follower in followers:
+        with follower:
+            rest = b""
+            while received := follower.recv(65_536):
+                rest += received
+            assert rest.endswith(b"\r\n0\r\n\r\n")
+    assert "graceful" not in here.up.complaints

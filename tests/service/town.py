@@ -1,0 +1,125 @@
+"""The real service in a process of its own, on manual time, as its operators and its guests see it."""
+
+import http.client
+import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.api.local import read_token
+from forewarn.core.journal import Did
+from tests.cli.stage import GUARD, Machine, Up
+
+PATH = "/metadata/scheduledevents?api-version=2020-07-01"
+
+
+class Town:
+    """A service that can be killed and started again; its data, its ports and its time stay."""
+
+    def __init__(self, machine: Machine, *options: str) -> None:
+        self._machine = machine
+        self._options = ("--manual-time", "--data", str(machine.home / "data"), *options)
+        self._up: Up | None = None
+
+    @property
+    def up(self) -> Up:
+        """The process that runs."""
+        assert self._up is not None
+        return self._up
+
+    @property
+    def api(self) -> ApiClient:
+        """A client with the token of the data directory."""
+        return ApiClient(self.up.ready["operator_url"], read_token(self._machine.home / "data/token"), timeout=GUARD)
+
+    def start(self) -> None:
+        """Start the service; the ports of VMs are those that they were given."""
+        listen = ("--listen", "127.0.0.1:0", "--operator", "127.0.0.1:0")
+        self._up = self._machine.start("-o", "json", *listen, *self._options)
+        self._up.wait_until_ready()
+
+    def kill(self) -> None:
+        """Let the service end without any chance to do something before."""
+        assert self.up.end(signal.SIGKILL) == -signal.SIGKILL
+
+    def killed_and_started(self) -> None:
+        """Let it die, and go on."""
+        self.kill()
+        self.start()
+
+    def end(self) -> None:
+        """End the service in order."""
+        assert self.up.end(signal.SIGINT) == 0, self.up.complaints
+
+    def document(self, vm: str) -> dict[str, Any]:
+        """Return what a VM sees."""
+        status, body = self._ask(vm, "GET")
+        assert status == 200, body
+        document: dict[str, Any] = json.loads(body)
+        return document
+
+    def seen(self, vm: str) -> list[tuple[str, str, str, list[str]]]:
+        """Return the type, status, source and VMs of each event that a VM sees."""
+        return [
+            (event["EventType"], event["EventStatus"], event["EventSource"], event["Resources"])
+            for event in self.document(vm)["Events"]
+        ]
+
+    def approve(self, vm: str, event: str) -> None:
+        """Approve an event as that VM does."""
+        status, body = self._ask(vm, "POST", json.dumps({"StartRequests": [{"EventId": event}]}))
+        assert status == 200, body
+
+    def is_served(self, vm: str) -> bool:
+        """Tell whether the VM still gets its document."""
+        try:
+            return self._ask(vm, "GET")[0] == 200
+        except ConnectionError:
+            return False
+
+    def wait_for(self, did: Did, event: str) -> v1.JournalEntry:
+        """Follow the journal from its beginning to the first such line of an event."""
+        for entry in self.api.watch(after=0):
+            if entry is not None and (entry.did, entry.event) == (did, event):
+                return entry
+        raise AssertionError("the journal has an end")
+
+    def told(self, event: str) -> list[str]:
+        """Return what the journal tells of an event."""
+        return [entry.did.value for entry in self.api.history(event=event)]
+
+    def impact(self, event: str) -> v1.Impact:
+        """Return how far the work of an open event is, which has one VM."""
+        story = self.api.event(event)
+        assert story.event is not None
+        (impact,) = story.event.impacts
+        return impact
+
+    def _ask(self, vm: str, method: str, body: str | None = None) -> tuple[int, bytes]:
+        parts = urlsplit(self.up.guest_urls[vm])
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=GUARD)
+        try:
+            connection.request(method, PATH, body, {"Metadata": "true"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+
+@contextmanager
+def town(home: Path, *options: str) -> Iterator[Town]:
+    """Have a service for a while; it ends in order, or is killed if something goes wrong."""
+    place = Town(Machine(home), *options)
+    place.start()
+    try:
+        yield place
+    except BaseException:
+        place.up.process.kill()
+        place.up.end()
+        raise
+    place.end()
