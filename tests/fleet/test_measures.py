@@ -1,0 +1,258 @@
+"""What the fleet measures of itself, as its events live, and whether it is ready."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from forewarn.core.event import Cause, EventType, ImpactState, State
+from forewarn.core.impact import Done, Failed, NotBegun, Outcome, Unknown
+from forewarn.core.journal import Did, Entry
+from forewarn.core.schedule import Ask
+from forewarn.fleet import readiness
+from forewarn.fleet.errors import NotSaved
+from forewarn.fleet.measures import Histogram
+from forewarn.fleet.service import Fleet
+from forewarn.platform.port import Work
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import Conflict, Key, StoreFull
+from tests.fleet.stage import FailingStore, ask, running, scope, until, vm, web
+
+MINUTES = timedelta(minutes=1)
+REBOOT, FREEZE, REDEPLOY = EventType.REBOOT, EventType.FREEZE, EventType.REDEPLOY
+
+
+def planned(type_: EventType, *vms: str, number: int = 1, notice: int = 15) -> Ask:
+    return ask(type_, *vms, number=number, notice=notice * MINUTES)
+
+
+def seen(histogram: Histogram) -> tuple[int, float]:
+    return histogram.count, histogram.sum
+
+
+def test_histogram_counts_up_to_each_bound() -> None:
+    histogram = Histogram((1, 5))
+    for value in (0.5, 1, 2, timedelta(seconds=9), -3):
+        histogram.observe(value)
+    assert list(histogram.cumulative()) == [(1, 3), (5, 4), (float("inf"), 5)]
+    assert seen(histogram) == (5, 12.5)
+
+
+async def test_life_of_an_event_is_measured() -> None:
+    async with running(web()) as fleet:
+        [(_, event)] = await fleet.schedule(planned(REBOOT, "web-0"))
+        assert seen(fleet.measures.notice[REBOOT, Cause.MAINTENANCE]) == (1, 900)
+        assert fleet.census.events == {(REBOOT, State.SCHEDULED): 1}
+        await fleet.advance(2 * MINUTES)
+        await fleet.approve("web", "web-0", [event])
+        assert seen(fleet.measures.approval[REBOOT]) == (1, 120)
+        assert +fleet.census.events == {(REBOOT, State.STARTED): 1}
+        await fleet.advance(60 * MINUTES)
+        assert fleet.measures.impact[REBOOT].count == 1
+        assert fleet.measures.impact[REBOOT].sum > 0
+        assert fleet.measures.changes == {
+            (REBOOT, Did.SCHEDULED): 1,
+            (REBOOT, Did.STARTED): 1,
+            (REBOOT, Did.COMPLETED): 1,
+        }
+        assert fleet.measures.outcomes == {(REBOOT, Did.IMPACT_DONE): 1}
+        assert not +fleet.census.events
+        assert REBOOT not in fleet.measures.lateness  # it was approved: it was never due
+
+
+async def test_failure_gives_no_notice() -> None:
+    async with running(web()) as fleet:
+        await fleet.schedule(ask(REDEPLOY, "web-0", failure=True))
+        assert seen(fleet.measures.notice[REDEPLOY, Cause.FAILURE]) == (1, 0)
+
+
+async def test_start_on_time_is_not_late() -> None:
+    async with running(web()) as fleet:
+        await fleet.schedule(planned(FREEZE, "web-0"))
+        await fleet.advance(20 * MINUTES)
+        assert seen(fleet.measures.lateness[FREEZE]) == (1, 0)
+
+
+async def test_start_after_its_time_is_late_by_that_much() -> None:
+    async with running(web()) as fleet:
+        await fleet.schedule(planned(FREEZE, "web-0"))
+        view = fleet.replica.view("web")
+        due_at = view.scope.events[0].not_before if view.scope else fleet.clock.now()
+        entry = Entry(n=9, at=due_at + timedelta(seconds=7), did=Did.STARTED, by="clock", event=_event(fleet))
+        fleet.measures.take(view.scope, view.scope, [entry], fleet.conditions)
+        assert seen(fleet.measures.lateness[FREEZE]) == (1, 7)
+
+
+def _event(fleet: Fleet) -> str:
+    view = fleet.replica.view("web")
+    assert view.scope is not None
+    return view.scope.events[0].id
+
+
+async def test_event_that_waited_for_its_turn_is_not_late() -> None:
+    async with running(web()) as fleet:
+        await fleet.schedule(planned(REBOOT, "web-0", "web-1"))
+        await fleet.advance(120 * MINUTES)
+        assert fleet.measures.changes[REBOOT, Did.COMPLETED] == 2
+        assert seen(fleet.measures.lateness[REBOOT]) == (1, 0)
+
+
+@pytest.mark.parametrize("held", [None, "web"], ids=["whole fleet", "scope"])
+async def test_event_that_was_held_is_not_late(held: str | None) -> None:
+    async with running(web()) as fleet:
+        await fleet.hold(by="ada", reason="audit", scope=held)
+        await fleet.schedule(planned(FREEZE, "web-0"))
+        await fleet.advance(60 * MINUTES)
+        assert (fleet.census.held, fleet.held is not None) == ((0, True) if held is None else (1, False))
+        await fleet.release(by="ada", scope=held)
+        await fleet.advance(1 * MINUTES)
+        assert fleet.measures.changes[FREEZE, Did.STARTED] == 1
+        assert fleet.measures.lateness[FREEZE].sum == 0
+
+
+class Stubborn:
+    """A platform on which everything fails, or ends in the unknown."""
+
+    repeatable = False
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+    async def carry_out(self, work: Work) -> Outcome:
+        return self.outcome
+
+    async def probe(self, work: Work) -> Done | NotBegun | Unknown:
+        return NotBegun()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "did"),
+    [
+        pytest.param(Failed("no"), ImpactState.FAILED, Did.IMPACT_FAILED, id="failed"),
+        pytest.param(Unknown("?"), ImpactState.UNKNOWN, Did.IMPACT_UNKNOWN, id="unknown"),
+    ],
+)
+async def test_impact_that_waits_for_a_person_is_counted_until_it_is_resolved(
+    outcome: Outcome, state: ImpactState, did: Did
+) -> None:
+    async with running(web(), platform=Stubborn(outcome)) as fleet:
+        await fleet.schedule(ask(REDEPLOY, "web-0", failure=True))
+        await until(lambda: fleet.census.stuck[REDEPLOY, state] == 1)
+        assert fleet.measures.outcomes[REDEPLOY, did] == 1
+        await fleet.resolve(_event(fleet), by="ada", why="seen to", done=True)
+        assert not +fleet.census.stuck
+        assert not fleet.measures.impact[REDEPLOY].count  # a person's word is no measure of the platform
+
+
+async def test_census_follows_scopes_as_they_come_and_go() -> None:
+    async with running(web(), scope("batch", vm("batch-0"))) as fleet:
+        assert (fleet.census.scopes, fleet.census.enabled) == (2, 0)
+        noted = fleet.note_request(fleet.replica.view("web"))
+        assert noted is not None
+        await noted
+        assert fleet.census.enabled == 1
+        await fleet.inventory.remove_scope("web", by="ada", force=True)
+        assert (fleet.census.scopes, fleet.census.enabled) == (1, 0)
+
+
+async def test_census_is_right_after_a_restart() -> None:
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet:
+        await fleet.schedule(planned(FREEZE, "web-0"))
+    async with running(store=store) as fleet:
+        assert (fleet.census.scopes, fleet.census.events) == (1, {(FREEZE, State.SCHEDULED): 1})
+
+
+async def test_saves_and_failures_of_the_store_are_counted() -> None:
+    store = FailingStore()
+    async with running(web(), store=store) as fleet:
+        saves = fleet.measures.saves.count
+        assert saves == store.saves
+        store.full = True
+        with pytest.raises(NotSaved):
+            await fleet.hold(by="ada", reason="audit")
+        assert (fleet.measures.saves.count, fleet.measures.failures) == (saves, 1)
+        store.full = False
+
+
+class ConflictingStore(MemoryStore):
+    """A store in which somebody else was faster, once."""
+
+    conflicts = 0
+
+    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if self.conflicts:
+            self.conflicts -= 1
+            raise Conflict(key, expected=expected, actual=None)
+        return await super().save(key, value, entries, expected=expected)
+
+
+async def test_conflicts_are_counted_and_are_no_failures() -> None:
+    store = ConflictingStore()
+    async with running(web(), store=store) as fleet:
+        store.conflicts = 1
+        await fleet.schedule(planned(FREEZE, "web-0"))
+        assert (fleet.measures.conflicts, fleet.measures.failures) == (1, 0)
+        assert fleet.measures.changes == {(FREEZE, Did.SCHEDULED): 1}
+
+
+class SickStore(FailingStore):
+    """A store whose check fails when it is full, hangs when told so, and is counted."""
+
+    checks = 0
+    hangs = False
+
+    async def check(self) -> None:
+        self.checks += 1
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.full:
+            raise StoreFull(Path("/test"))
+
+
+async def test_service_that_has_just_saved_is_ready_without_asking_the_store() -> None:
+    store = SickStore()
+    async with running(web(), store=store) as fleet:
+        assert await fleet.readiness.problems() == ()
+        assert store.checks == 0
+
+
+async def test_full_store_makes_the_service_unready_until_there_is_room() -> None:
+    store = SickStore()
+    async with running(web(), store=store) as fleet:
+        store.full = True
+        with pytest.raises(NotSaved):
+            await fleet.hold(by="ada", reason="audit")
+        [problem] = await fleet.readiness.problems()
+        assert problem.startswith("the store cannot write: no room left for")
+        store.full = False
+        assert await fleet.readiness.problems() == ()
+
+
+async def test_however_many_ask_the_store_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "RECENT", -1.0)
+    store = SickStore()
+    async with running(web(), store=store) as fleet:
+        assert set(await asyncio.gather(*(fleet.readiness.problems() for _ in range(100)))) == {()}
+        assert store.checks == 1
+
+
+async def test_store_that_does_not_answer_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "RECENT", -1.0)
+    monkeypatch.setattr(readiness, "PATIENCE", 0.01)
+    store = SickStore()
+    async with running(web(), store=store) as fleet:
+        store.hangs = True
+        [problem] = await fleet.readiness.problems()
+        assert problem.startswith("the store has not answered")
+
+
+async def test_others_have_a_say() -> None:
+    async with running(web()) as fleet:
+        said: list[str | None] = ["guests cannot reach it"]
+        fleet.readiness.require(lambda: said[0])
+        assert await fleet.readiness.problems() == ("guests cannot reach it",)
+        said[0] = None
+        assert await fleet.readiness.problems() == ()

@@ -1,0 +1,136 @@
+"""The figures for Prometheus: every one that is promised, with closed labels, at a cost that does not grow."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import NoReturn
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from forewarn import __version__
+from forewarn.core.event import Cause, EventType
+from forewarn.fleet.measures import CHANGES, OUTCOMES
+from forewarn.fleet.service import Fleet
+from forewarn.guest.counters import Counters
+from forewarn.operator.metrics import metrics_text
+from forewarn.wire.answers import REASON_PHRASES, Reason
+from tests.fleet.stage import ask, running, web
+
+LABELS: dict[str, set[str]] = {
+    "version": {__version__},
+    "status": {str(status) for status in REASON_PHRASES} | {"Scheduled", "Started"},
+    "reason": {reason.value for reason in Reason},
+    "type": {type_.value for type_ in EventType},
+    "cause": {cause.value for cause in Cause},
+    "state": {"failed", "unknown"},
+    "change": {did.value for did in CHANGES},
+    "outcome": {did.value.removeprefix("impact-") for did in OUTCOMES},
+}
+"""Every label there is, and every value that it can have."""
+
+
+def read(fleet: Fleet, guests: Counters) -> dict[str, Metric]:
+    text = metrics_text(fleet, guests).decode()
+    return {metric.name: metric for metric in text_string_to_metric_families(text)}
+
+
+def value(metrics: dict[str, Metric], family: str, sample: str | None = None, **labels: str) -> float:
+    [found] = [
+        each.value for each in metrics[family].samples if each.name == (sample or family) and each.labels == labels
+    ]
+    return float(found)
+
+
+def busy_guests() -> Counters:
+    guests = Counters()
+    guests.answers[200] = 5
+    guests.answers[403] = 2
+    guests.refusals[Reason.UNKNOWN_CALLER] = 2
+    guests.contested, guests.failures, guests.accepted, guests.connections = 1, 3, 9, 4
+    guests.cut_off, guests.held = 6, 7
+    return guests
+
+
+async def lived_through(fleet: Fleet) -> None:
+    """Let something happen that every figure has to do with."""
+    await fleet.schedule(ask(EventType.FREEZE, "web-0", notice=timedelta(minutes=15)))
+    await fleet.advance(timedelta(minutes=30))
+    [(_, event)] = await fleet.schedule(ask(EventType.REBOOT, "web-1", number=2, notice=timedelta(minutes=15)))
+    await fleet.approve("web", "web-1", [event])
+    await fleet.hold(by="ada", reason="audit")
+
+
+async def test_what_guests_ask_is_shown() -> None:
+    async with running(web()) as fleet:
+        metrics = read(fleet, busy_guests())
+    assert value(metrics, "forewarn_guest_answers", "forewarn_guest_answers_total", status="200") == 5
+    assert value(metrics, "forewarn_guest_refusals", "forewarn_guest_refusals_total", reason="unknown-caller") == 2
+    plain = {
+        name: value(metrics, f"forewarn_guest_{name}", f"forewarn_guest_{name}_total")
+        for name in ("contested", "failures", "connections_accepted", "connections_cut_off")
+    }
+    assert plain == {"contested": 1, "failures": 3, "connections_accepted": 9, "connections_cut_off": 6}
+    assert value(metrics, "forewarn_guest_connections") == 4
+    assert value(metrics, "forewarn_guest_held_requests") == 7
+
+
+async def test_what_happens_in_the_fleet_is_shown() -> None:
+    async with running(web()) as fleet:
+        await lived_through(fleet)
+        metrics = read(fleet, Counters())
+        saves = fleet.measures.saves.count
+    assert value(metrics, "forewarn_build_info", version=__version__) == 1
+    assert (value(metrics, "forewarn_scopes"), value(metrics, "forewarn_vms")) == (1, 6)
+    assert (value(metrics, "forewarn_fleet_held"), value(metrics, "forewarn_scopes_held")) == (1, 0)
+    assert value(metrics, "forewarn_events_open", type="Reboot", status="Started") == 1
+    assert value(metrics, "forewarn_events_open", type="Freeze", status="Started") == 0
+    changes = "forewarn_event_changes_total"
+    assert value(metrics, "forewarn_event_changes", changes, type="Freeze", change="completed") == 1
+    assert value(metrics, "forewarn_impacts", "forewarn_impacts_total", type="Freeze", outcome="done") == 1
+    assert value(metrics, "forewarn_impacts_stuck", type="Freeze", state="failed") == 0
+    for name, labels in {
+        "forewarn_notice_seconds": {"type": "Freeze", "cause": "maintenance"},
+        "forewarn_approval_latency_seconds": {"type": "Reboot"},
+        "forewarn_start_lateness_seconds": {"type": "Freeze"},
+        "forewarn_impact_seconds": {"type": "Freeze"},
+    }.items():
+        assert value(metrics, name, f"{name}_count", **labels) == 1
+        assert value(metrics, name, f"{name}_bucket", le="+Inf", **labels) == 1
+    assert value(metrics, "forewarn_store_save_seconds", "forewarn_store_save_seconds_count") == saves
+    assert value(metrics, "forewarn_store_failures", "forewarn_store_failures_total") == 0
+
+
+async def test_labels_are_closed_enumerations() -> None:
+    """No id, no name and no time is a label: the number of series is known, whatever the fleet does."""
+    async with running(web()) as fleet:
+        await lived_through(fleet)
+        metrics = read(fleet, busy_guests())
+    own = [metric for name, metric in metrics.items() if name.startswith("forewarn_")]
+    used = {(label, each) for metric in own for label, each in _labels(metric)}
+    assert {label for label, _ in used} == set(LABELS)
+    assert {(label, each) for label, each in used if each not in LABELS[label]} == set()
+
+
+def _labels(metric: Metric) -> Iterator[tuple[str, str]]:
+    for sample in metric.samples:
+        yield from ((label, text) for label, text in sample.labels.items() if label != "le")
+
+
+async def test_families_are_the_same_whatever_has_happened() -> None:
+    async with running(web()) as fleet:
+        before = {name: metric.type for name, metric in read(fleet, Counters()).items()}
+        await lived_through(fleet)
+        assert {name: metric.type for name, metric in read(fleet, busy_guests()).items()} == before
+
+
+async def test_nobody_goes_through_the_whole_fleet_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise AssertionError("a scrape must not look at every scope")
+
+    async with running(web()) as fleet:
+        await lived_through(fleet)
+        for method in ("views", "hosts", "find"):
+            monkeypatch.setattr(fleet.replica, method, refuse)
+        assert b"forewarn_vms 6.0" in metrics_text(fleet, Counters())
+        monkeypatch.undo()
