@@ -3,11 +3,14 @@
 import asyncio
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 import uvicorn
-from litestar import Litestar
+from litestar import Litestar, get, post
+from litestar.params import JSONBody
 
+from forewarn.operator import server
 from forewarn.operator.server import EndedByItself, serving
 
 
@@ -53,3 +56,60 @@ async def test_end_that_nobody_asked_for_is_an_error(listener: socket.socket, mo
     monkeypatch.setattr(uvicorn.Server, "main_loop", stop)
     with pytest.raises(EndedByItself):
         await serve(listener, until=asyncio.Event())
+
+
+@get("/hello")
+async def hello() -> str:
+    return "hello"
+
+
+@post("/sum")
+async def add_up(data: JSONBody[list[int]]) -> int:
+    return sum(data)
+
+
+HEAD = b"POST /sum HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n"
+SLOW_CALLERS = {
+    "says nothing": b"",
+    "never ends its head": b"GET /hello HTTP/1.1\r\nHost:",
+    "never ends its body": HEAD + b"[1,",
+    "never ends its second request": b"GET /hello HTTP/1.1\r\nHost: x\r\n\r\nGET /",
+}
+
+
+@pytest.mark.parametrize("case", SLOW_CALLERS)
+async def test_slow_caller_is_cut_off(listener: socket.socket, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    monkeypatch.setattr(server, "PATIENCE", 0.1)
+    async with asyncio.timeout(60), serving(Litestar([hello, add_up]), listener):
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(SLOW_CALLERS[case])
+        if case == "never ends its second request":
+            assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_caller_who_takes_a_moment_between_pieces_is_answered(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only who is silent is cut off: the waits together may be longer than each may be."""
+    waits: list[float] = []
+    patient = server.Impatient._wait
+
+    def count(self: server.Impatient) -> None:
+        waits.append(server.PATIENCE)
+        patient(self)
+
+    monkeypatch.setattr(server.Impatient, "_wait", count)
+    async with asyncio.timeout(60), serving(Litestar([hello, add_up]), listener):
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        for piece in (HEAD, b"[1,", b"2,3"):
+            known = len(waits)
+            writer.write(piece)
+            while len(waits) == known:  # noqa: ASYNC110 - what the server has read raises no event
+                await asyncio.sleep(0.001)
+        writer.write(b"]")
+        answer = await reader.readuntil(b"\r\n\r\n6")
+        assert answer.startswith(b"HTTP/1.1 201")
+        writer.close()

@@ -1,0 +1,87 @@
+"""What a service manager is told, and how a log is written."""
+
+import asyncio
+import json
+import logging
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from forewarn.cli.logs import JsonLines
+from forewarn.cli.supervisor import Supervisor
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    listening.bind(str(tmp_path / "notify"))
+    listening.setblocking(False)
+    return listening
+
+
+def environ(manager: socket.socket, **more: str) -> dict[str, str]:
+    return {"NOTIFY_SOCKET": manager.getsockname()} | more
+
+
+async def heard(manager: socket.socket) -> bytes:
+    async with asyncio.timeout(60):
+        return await asyncio.get_running_loop().sock_recv(manager, 4096)
+
+
+async def test_watchdog_hears_nothing_while_the_service_is_not_well(manager: socket.socket) -> None:
+    asked: list[bool] = []
+    with manager:
+        supervisor = Supervisor(environ(manager, WATCHDOG_USEC="3000"))
+
+        def is_well() -> bool:
+            asked.append(len(asked) >= 5)
+            return asked[-1]
+
+        watching = asyncio.create_task(supervisor.watch(is_well))
+        assert await heard(manager) == b"WATCHDOG=1"
+        watching.cancel()
+        assert asked[:6] == [False] * 5 + [True]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}],
+    ids=["none", "for another process", "not a number"],
+)
+async def test_without_a_watchdog_there_is_nothing_to_do(manager: socket.socket, more: dict[str, str]) -> None:
+    with manager:
+        async with asyncio.timeout(60):
+            await Supervisor(environ(manager, **more)).watch(lambda: True)
+        with pytest.raises(BlockingIOError):
+            manager.recv(1)
+
+
+def test_manager_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
+    Supervisor({}).tell("READY=1")
+    Supervisor({"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_PID": str(os.getpid())}).tell("READY=1")
+
+
+def test_record_is_one_line_of_json_with_its_facts() -> None:
+    record = logging.LogRecord("forewarn.x", logging.WARNING, "x.py", 1, "two\nlines of %s", ("text",), None)
+    record.created = 0.5
+    record.vms, record.place = 3, Path("/data")
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    assert json.loads(line) == {
+        "time": "1970-01-01T00:00:00.500000Z",
+        "level": "warning",
+        "logger": "forewarn.x",
+        "message": "two\nlines of text",
+        "vms": 3,
+        "place": "/data",
+    }
+
+
+def test_record_of_an_error_has_its_trace() -> None:
+    bug = RuntimeError("a bug")
+    record = logging.LogRecord("forewarn.x", logging.ERROR, "x.py", 1, "it broke", (), (RuntimeError, bug, None))
+    line = JsonLines().format(record)
+    assert "\n" not in line
+    assert json.loads(line)["trace"].endswith("RuntimeError: a bug")
