@@ -118,7 +118,7 @@ class Guests:
     """VMs that find their endpoint at a name of their own."""
 
     networks: Mapping[str, str] = {}
-    ports = "a name for each"
+    ports: str | None = "a name for each"
     counters = Counters()
 
     def url(self, scope: str, vm: Vm) -> str | None:
@@ -133,6 +133,7 @@ async def stage(
     clock: Clock | None = None,
     policy: Policy = EMULATOR,
     store: MemoryStore | None = None,
+    guests: Guests | None = None,
 ) -> AsyncIterator[Stage]:
     """Serve the operator API as long as the context lasts."""
     clock = clock or ManualClock(TEN)
@@ -144,7 +145,7 @@ async def stage(
         await fill(fleet, scopes, by="test", on_saved=lambda _: None)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             await fleet.tokens.adopt(TOKEN, by="test")
-            app = operator_app(fleet, guests=Guests())
+            app = operator_app(fleet, guests=guests or Guests())
             async with serving(app, listener):
                 try:
                     yield Stage(fleet, store, platform, listener.getsockname()[1])

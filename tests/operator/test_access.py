@@ -83,8 +83,8 @@ ROLES: dict[str, tuple[Role | None, tuple[str, ...]]] = {
 }
 
 BODIES: dict[str, dict[str, object]] = {
-    "/v1/scopes": {"id": "!", "kind": "standalone"},
-    "/v1/vms": {"name": "!"},
+    "/v1/scopes": {"id": "web", "kind": "standalone"},
+    "/v1/vms": {"name": "!", "scope": "web"},
     "/v1/tokens": {"name": "!", "role": "viewer"},
     "/v1/clock/advance": {},
 }

@@ -9,6 +9,7 @@ import msgspec
 from litestar import Request
 from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
+from litestar.enums import ScopeType
 from litestar.exceptions import ImproperlyConfiguredException
 from litestar.handlers import BaseRouteHandler
 from litestar.routes import BaseRoute, HTTPRoute
@@ -86,7 +87,7 @@ class TokenGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand the request on, or answer 401."""
-        if scope["path"] in OPEN_PATHS:
+        if scope["type"] == ScopeType.HTTP and scope["method"] == "GET" and scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
         token = _token_in(scope["headers"])

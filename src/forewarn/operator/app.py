@@ -11,10 +11,13 @@ from forewarn.fleet.service import Fleet
 from forewarn.operator.access import TokenGate, check_declared, check_role, provide_caller
 from forewarn.operator.backstage import Backstage, GuestSide
 from forewarn.operator.description import description_config
+from forewarn.operator.diagnosis import diagnose
 from forewarn.operator.errors import OperatorError
 from forewarn.operator.events import EventController
+from forewarn.operator.fleet_file import FleetController
 from forewarn.operator.history import HistoryController
 from forewarn.operator.holds import HoldController
+from forewarn.operator.importing import Imports
 from forewarn.operator.inventory import HostController, ScopeController, VmController
 from forewarn.operator.making import provide_making
 from forewarn.operator.operations import OperationController
@@ -35,6 +38,8 @@ PATHS: list[ControllerRouterHandler] = [
     ScopeController,
     VmController,
     HostController,
+    FleetController,
+    diagnose,
     EventController,
     OperationController,
     HoldController,
@@ -78,7 +83,10 @@ def open_app(fleet: Fleet, *, guests: GuestSide) -> Litestar:
         openapi_config=description_config(),
         request_class=StrictRequest,
         request_max_body_size=BODY_BYTES,
-        state=Backstage({"fleet": fleet, "guests": guests, "roll": Roll(fleet), "seats": Seats()}, deep_copy=False),
+        state=Backstage(
+            {"fleet": fleet, "guests": guests, "roll": Roll(fleet), "seats": Seats(), "imports": Imports(fleet)},
+            deep_copy=False,
+        ),
     )
     check_declared(app.routes)
     return app

@@ -7,6 +7,7 @@ from litestar.datastructures import State
 
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
+from forewarn.operator.importing import Imports
 from forewarn.operator.metrics import GuestCounters
 from forewarn.operator.paging import Roll
 from forewarn.operator.seats import Seats
@@ -45,3 +46,4 @@ class Backstage(State):
     guests: GuestSide
     roll: Roll
     seats: Seats
+    imports: Imports

@@ -5,7 +5,9 @@ OperatorError
 ├── ScopeForbidden   the token is limited to other scopes
 ├── NeverKnown       there never was such an event, or the journal has forgotten it
 ├── NoSuchVmNow      no VM bears that bare name now, so the journal cannot be asked for it
-└── TooManyWatchers  as many follow the journal as may
+├── TooManyWatchers  as many follow the journal as may
+├── ImportRuns       one import at a time
+└── WrongFleetFile   the file cannot be taken
 """
 
 from forewarn.core.access import Role
@@ -70,3 +72,23 @@ class TooManyWatchers(OperatorError):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(f"{limit} follow the journal already, and no more may: end one of them, or ask for history")
+
+
+class ImportRuns(OperatorError):
+    """One import runs at a time."""
+
+    code = "import-runs"
+
+    def __init__(self, by: str, done: int, total: int) -> None:
+        self.by, self.done, self.total = by, done, total
+        super().__init__(f"an import of {by} runs, {done} of {total} scopes are done: wait for its end, then ask again")
+
+
+class WrongFleetFile(OperatorError):
+    """The file cannot be taken; nothing has changed."""
+
+    code = "wrong-fleet-file"
+
+    def __init__(self, key: str, problem: str) -> None:
+        self.key, self.problem = key, problem
+        super().__init__(f"{key}: {problem}" if key else problem)

@@ -54,6 +54,8 @@ STATUS: dict[type[Refusal], int] = {
     operator.OperatorError: 409,
     operator.Forbidden: 403,
     operator.ScopeForbidden: 403,
+    operator.ImportRuns: 409,
+    operator.WrongFleetFile: 422,
     operator.NeverKnown: 404,
     operator.NoSuchVmNow: 404,
     operator.TooManyWatchers: 503,
@@ -79,10 +81,15 @@ def error_body(code: str, message: str, **details: str | list[str]) -> v1.Error:
     return v1.Error(error=v1.ErrorBody(code=code, message=message, details=details))
 
 
-def answer_refusal(_: AnyRequest, error: Refusal) -> Response[v1.Error]:
-    """The rules or the fleet said no."""
+def refusal_body(error: Refusal) -> v1.Error:
+    """Make the body of a refusal by the rules, the fleet or the operator side."""
     details = {name: _detail(value) for name, value in vars(error).items()}
-    return Response(error_body(error.code, str(error), **details), status_code=STATUS[type(error)])
+    return error_body(error.code, str(error), **details)
+
+
+def answer_refusal(_: AnyRequest, error: Refusal) -> Response[v1.Error]:
+    """The rules, the fleet or the operator side said no."""
+    return Response(refusal_body(error), status_code=STATUS[type(error)])
 
 
 def answer_unreadable(request: AnyRequest, error: StoreError) -> Response[v1.Error]:

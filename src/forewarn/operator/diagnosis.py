@@ -1,0 +1,189 @@
+"""Why does this VM see nothing? Each thing that can be in the way is looked at, as far as the service can tell."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import Annotated
+
+from litestar import get
+from litestar.params import QueryParameter
+
+from forewarn.api import v1
+from forewarn.core.access import Role
+from forewarn.core.conditions import Announce
+from forewarn.core.duration import duration_text
+from forewarn.core.scope import Scope
+from forewarn.core.vm import Vm
+from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
+from forewarn.fleet.replica import View
+from forewarn.fleet.service import Fleet
+from forewarn.operator.access import AskedBy, Caller, needs
+from forewarn.operator.backstage import Backstage, GuestSide
+from forewarn.operator.inventory import find_vm
+from forewarn.operator.paging import unhurried
+from forewarn.operator.parameters import refusals
+from forewarn.wire.versions import PREVIEW, TYPE_SINCE
+
+ENDPOINT = "169.254.169.254"
+ALIKE = 300
+"""How many names are compared with one that is not known."""
+
+WhichVm = Annotated[
+    str, QueryParameter(name="vm", min_length=1, max_length=257, description="`scope/name`, or the bare name.")
+]
+
+
+@get(
+    "/v1/diagnosis",
+    operation_id="diagnoseVm",
+    summary="Tell why a VM sees nothing",
+    tags=("inventory",),
+    opt=needs(Role.VIEWER),
+    responses=refusals(),
+)
+async def diagnose(state: Backstage, caller: AskedBy, only_vm: WhichVm) -> v1.Diagnosis:
+    """Look at everything that can keep a VM from seeing its events. A VM that is not known is a finding, too."""
+    try:
+        scope, name = find_vm(state.fleet, caller, only_vm)
+    except (NoSuchVm, NoSuchScope, AmbiguousVm) as unknown:
+        check = await _unknown(state.fleet, caller, only_vm, unknown)
+        return v1.Diagnosis(vm=only_vm, guest_url=None, checks=(check,))
+    view = state.fleet.replica.view(scope)
+    value = state.fleet.replica.scope(scope)
+    vm = value.vm(name)
+    return v1.Diagnosis(
+        vm=f"{scope}/{vm.name}",
+        guest_url=state.guests.url(scope, vm),
+        checks=tuple(_checks(state.fleet, state.guests, view, value, vm)),
+    )
+
+
+async def _unknown(fleet: Fleet, caller: Caller, name: str, unknown: Exception) -> v1.CheckUp:
+    question = "Is it known?"
+    if isinstance(unknown, AmbiguousVm):
+        seen = [full for full in unknown.candidates if caller.sees(full.rpartition("/")[0])]
+        finding = f"No: there are {len(seen)} VMs of this name."
+        return v1.CheckUp(question=question, ok=False, finding=finding, advice=f"Say which: {' or '.join(seen)}.")
+    near = await _near(fleet, caller, name.rpartition("/")[2].casefold())
+    advice = f"Perhaps {' or '.join(near)} is meant." if near else "Add it with `forewarn vm add`."
+    return v1.CheckUp(question=question, ok=False, finding=f"No: {unknown}.", advice=advice)
+
+
+async def _near(fleet: Fleet, caller: Caller, name: str) -> list[str]:
+    """Return VMs that bear a similar name; only those that begin alike are compared, which is quick."""
+    alike: dict[str, str] = {}
+    async for view in unhurried(list(fleet.replica.views())):
+        if len(alike) >= ALIKE:
+            break
+        if caller.sees(view.id):
+            vms = (vm for vm in view.roster or () if vm.name[:2].casefold() == name[:2])
+            alike |= {vm.name.casefold(): f"{view.id}/{vm.name}" for vm in vms}
+    return [alike[match] for match in get_close_matches(name, list(alike)[:ALIKE], n=3)]
+
+
+def _checks(fleet: Fleet, guests: GuestSide, view: View, scope: Scope, vm: Vm) -> Iterator[v1.CheckUp]:
+    known = f"Yes: {scope.id}/{vm.name}, in a scope of kind {scope.kind.value} with {len(scope.roster)} VMs."
+    yield v1.CheckUp(question="Is it known?", ok=True, finding=known)
+    yield _listening(guests, scope, vm)
+    if guests.ports is None and guests.networks:
+        yield _addressed(guests, vm)
+    yield _unique(fleet, scope, vm)
+    yield _enabled(fleet, view, scope)
+    yield _something_to_see(scope)
+    yield _held(fleet, scope)
+
+
+def _listening(guests: GuestSide, scope: Scope, vm: Vm) -> v1.CheckUp:
+    question = "Does the endpoint listen for it?"
+    if guests.ports is not None:
+        url = guests.url(scope.id, vm)
+        if url is not None:
+            return v1.CheckUp(question=question, ok=True, finding=f"Yes, at its own port: {url}.")
+        advice = "Ports for new VMs are opened at once or tried again within a minute: the service's log says why not."
+        return v1.CheckUp(question=question, ok=False, finding="No: it has no port yet.", advice=advice)
+    if guests.networks:
+        where = ", ".join(f"{network} (interface {interface})" for network, interface in guests.networks.items())
+        return v1.CheckUp(question=question, ok=True, finding=f"Yes, at {ENDPOINT}, for VMs of network {where}.")
+    advice = "Start the service with --listen-link-local INTERFACE, or with --listen HOST:PORT."
+    return v1.CheckUp(question=question, ok=False, finding="No: the service listens for no guests.", advice=advice)
+
+
+def _addressed(guests: GuestSide, vm: Vm) -> v1.CheckUp:
+    """Look whether a VM that is known by its address has one where it is looked for."""
+    question = "Is its address known?"
+    networks = " or ".join(guests.networks)
+    if not vm.addresses:
+        advice = f"Give it one: `forewarn vm` and the fleet file take addresses; the network is {networks}."
+        return v1.CheckUp(question=question, ok=False, finding="No: it has no address.", advice=advice)
+    served = [address for address in vm.addresses if address.network in guests.networks]
+    said = ", ".join(f"{address.ip} in network {address.network}" for address in served or vm.addresses)
+    if not served:
+        advice = f"The endpoint listens in network {networks}: correct the VM's network, or serve that one, too."
+        return v1.CheckUp(question=question, ok=False, finding=f"Not here: it has {said}.", advice=advice)
+    advice = "The VM must call from exactly this address: no NAT and no proxy in between."
+    return v1.CheckUp(question=question, ok=True, finding=f"Yes: {said}.", advice=advice)
+
+
+def _unique(fleet: Fleet, scope: Scope, vm: Vm) -> v1.CheckUp:
+    question = "Is its address its own?"
+    me = f"{scope.id}/{vm.name}"
+    for address in vm.addresses:
+        others = [f"{view.id}/{other.name}" for view, other in fleet.replica.claims(address.network, address.ip)]
+        others = [other for other in others if other != me]
+        if others:
+            finding = f"No: {address.ip} in network {address.network} is also claimed by {', '.join(others)}."
+            advice = "None of them is served: take it from all but one."
+            return v1.CheckUp(question=question, ok=False, finding=finding, advice=advice)
+    return v1.CheckUp(question=question, ok=True, finding="Yes." if vm.addresses else "It has none.")
+
+
+def _enabled(fleet: Fleet, view: View, scope: Scope) -> v1.CheckUp:
+    question = "Is its scope enabled?"
+    policy = fleet.conditions.policy
+    asked = _asked(fleet.last_seen(view), fleet.clock.now())
+    if scope.enabled:
+        return v1.CheckUp(question=question, ok=True, finding=f"Yes: {asked}.")
+    if policy.announce is Announce.ALWAYS:
+        return v1.CheckUp(
+            question=question, ok=True, finding=f"It need not be: {asked}, and events are always announced."
+        )
+    silence = "" if policy.idle_after is None else f"; {duration_text(policy.idle_after)} of silence switch it off"
+    advice = "Any request for scheduled events from one of its VMs enables it: events made before are announced then."
+    return v1.CheckUp(question=question, ok=False, finding=f"No: {asked}{silence}.", advice=advice)
+
+
+def _asked(seen_at: datetime | None, now: datetime) -> str:
+    if seen_at is None:
+        return "none of its VMs has ever asked"
+    ago = timedelta(seconds=max(0, int((now - seen_at).total_seconds())))
+    return f"one of its VMs last asked at {seen_at:%Y-%m-%d %H:%M:%SZ}, {duration_text(ago)} ago"
+
+
+def _something_to_see(scope: Scope) -> v1.CheckUp:
+    question = "Is there something to see?"
+    if not scope.events:
+        return v1.CheckUp(question=question, ok=True, finding="No open events in its scope: an empty list is right.")
+    hidden = [event for event in scope.events if not event.announced]
+    if len(hidden) == len(scope.events):
+        finding = (
+            f"No: none of the {len(hidden)} open events is announced, because the scope was off when they were made."
+        )
+        advice = "They are announced as soon as a VM of the scope asks."
+        return v1.CheckUp(question=question, ok=False, finding=finding, advice=advice)
+    seen = [event for event in scope.events if event.announced]
+    late = {event.type: TYPE_SINCE[event.type] for event in seen if TYPE_SINCE[event.type] != PREVIEW}
+    finding = f"Yes: {len(seen)} open events, seen by every VM of the scope."
+    if late:
+        since = "; ".join(f"{type_.value} only with api-version {version} or later" for type_, version in late.items())
+        finding = f"{finding.removesuffix('.')}; {since}."
+    return v1.CheckUp(question=question, ok=True, finding=finding)
+
+
+def _held(fleet: Fleet, scope: Scope) -> v1.CheckUp:
+    question = "Does its maintenance go on?"
+    held = scope.held or fleet.held
+    if held is None:
+        return v1.CheckUp(question=question, ok=True, finding="Yes: nothing is held.")
+    what = "its scope" if scope.held is not None else "the whole fleet"
+    finding = f"Nothing planned starts: {held.by} holds {what}: {held.reason}"
+    return v1.CheckUp(question=question, ok=True, finding=finding)

@@ -1,0 +1,175 @@
+"""An import while it runs: one at a time, in turns with everything else, and to its end though nobody listens."""
+
+import asyncio
+import logging
+import multiprocessing
+import os
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from functools import partial
+from multiprocessing.connection import Connection
+
+import msgspec
+
+from forewarn.api import v1
+from forewarn.api.fleet_parsing import FleetFormat, parse_fleet
+from forewarn.api.written import FleetFileError
+from forewarn.core.scope import Scope
+from forewarn.fleet.errors import FleetError, NotSaved
+from forewarn.fleet.importing import Difference, apply_import, compare
+from forewarn.fleet.service import Fleet
+from forewarn.operator.errors import ImportRuns, OperatorError, WrongFleetFile
+from forewarn.operator.paging import unhurried
+
+log = logging.getLogger(__name__)
+
+SMALL = 32 * 1024
+"""A file of this many bytes is read so quickly that it needs no process of its own."""
+
+POLITE = 10
+"""How nice the process is that reads a large file: guests come first."""
+
+_decode = msgspec.json.Decoder(Scope).decode
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of an import."""
+
+    content: bytes
+    format: FleetFormat
+    dry_run: bool
+    prune: bool
+    by: str
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import did, or would do."""
+
+    dry_run: bool
+    differences: tuple[Difference, ...]
+    unchanged: int
+
+
+class Running:
+    """An import, from its beginning to its result or its error. Any number may follow it."""
+
+    def __init__(self, fleet: Fleet, wanted: Wanted) -> None:
+        self.by = wanted.by
+        self.done = 0
+        self.total = 0
+        self.outcome: Outcome | None = None
+        self.error: OperatorError | FleetError | None = None
+        self._fleet = fleet
+        self._wanted = wanted
+        self._news = asyncio.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is a result or an error."""
+        return self.outcome is not None or self.error is not None
+
+    async def run(self) -> None:
+        """Do it. What goes wrong is kept for those who follow; there may be nobody."""
+        try:
+            self.outcome = await self._import()
+        except (OperatorError, FleetError) as error:
+            self.error = error
+        except Exception as error:
+            log.exception("the import of %s failed", self.by)
+            self.error = NotSaved(f"the import ended in the middle, for a reason that the log tells ({error!r})")
+        finally:
+            if not self.is_over:
+                self.error = NotSaved("the service ends: ask again, and it goes on where it was")
+            self._tell()
+
+    async def _import(self) -> Outcome:
+        wanted = self._wanted
+        scopes = [_decode(scope) async for scope in unhurried(await _parsed(wanted, self._fleet.clock.now()))]
+        found = await compare(self._fleet.replica, scopes, prune=wanted.prune)
+        self._progress(0, len(found.wanted) + len(found.unwanted))
+        if wanted.dry_run:
+            return Outcome(dry_run=True, differences=found.differences, unchanged=found.unchanged)
+        made = await apply_import(self._fleet, found, by=wanted.by, on_progress=self._progress)
+        return Outcome(dry_run=False, differences=made.differences, unchanged=made.unchanged)
+
+    def _progress(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+        self._tell()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def followed(self) -> AsyncIterator[v1.ImportProgress]:
+        """Give how far it is, at once and whenever that has changed, until it is over."""
+        while not self.is_over:
+            news = self._news
+            yield v1.ImportProgress(done=self.done, total=self.total)
+            await news.wait()
+
+    async def ended(self) -> Outcome:
+        """Wait for the end; return the result, or raise why there is none."""
+        async for _ in self.followed():
+            pass
+        if self.outcome is None:
+            raise self.error or AssertionError
+        return self.outcome
+
+
+class Imports:
+    """Begins imports, and refuses a second one while one runs: two would undo each other's work."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._running: Running | None = None
+
+    def begin(self, wanted: Wanted) -> Running:
+        """Begin an import, which ends even if whoever has asked for it goes away."""
+        if self._running is not None and not self._running.is_over:
+            raise ImportRuns(self._running.by, self._running.done, self._running.total)
+        self._running = running = Running(self._fleet, wanted)
+        self._fleet.begin(running.run(), name=f"import of {wanted.by}")
+        return running
+
+
+async def _parsed(wanted: Wanted, at: datetime) -> list[bytes]:
+    """Read the file where that keeps nobody waiting; give the scopes in it, encoded."""
+    parse = partial(parse_fleet, wanted.content, file="", format_=wanted.format, at=at)
+    try:
+        return await (asyncio.to_thread(parse) if len(wanted.content) <= SMALL else _parsed_elsewhere(parse))
+    except FleetFileError as error:
+        raise WrongFleetFile(error.key, error.problem) from error
+    except EOFError as error:
+        raise WrongFleetFile("", "the process that read it has ended: perhaps there is too little memory") from error
+
+
+async def _parsed_elsewhere(parse: Callable[[], list[bytes]]) -> list[bytes]:
+    """Read a file in a process of its own: in a thread it would slow every answer to a guest."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_answer, args=(theirs,), daemon=True)
+
+    def talk() -> list[bytes]:
+        process.start()
+        theirs.close()
+        ours.send(parse)
+        answer: list[bytes] | FleetFileError = ours.recv()
+        if isinstance(answer, FleetFileError):
+            raise answer
+        return answer
+
+    try:
+        return await asyncio.to_thread(talk)
+    finally:
+        ours.close()
+        if process.is_alive():
+            process.kill()
+
+
+def _answer(pipe: Connection) -> None:
+    os.nice(POLITE)
+    parse = pipe.recv()
+    try:
+        pipe.send(parse())
+    except FleetFileError as error:
+        pipe.send(error)
