@@ -1,0 +1,56 @@
+"""The guide to back-ups does what it says, on a service that runs."""
+
+import re
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+
+from forewarn.api import v1
+from forewarn.core.event import EventType
+from tests.cli.serving import plain, serving
+from tests.cli.stage import GUARD
+
+GUIDE = Path(__file__).parents[2] / "docs/howto/back-up-and-restore.md"
+
+
+def back_up(data: Path, backup: Path) -> None:
+    """Type what the guide says."""
+    (script,) = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    environ = plain(data.parent, FOREWARN_DATA=str(data), BACKUP=str(backup))
+    subprocess.run(["sh", "-c", script], env=environ, timeout=GUARD, check=True)
+
+
+def test_back_up_of_a_running_service_can_be_restored(tmp_path: Path) -> None:
+    data, backup = tmp_path / "data", tmp_path / "backup.db"
+    ask = v1.ScheduleEvents(type=EventType.REBOOT, vms=("db",), notice="1h")
+    with serving(tmp_path) as service:
+        (kept,) = service.api.schedule(ask).made
+        back_up(data, backup)
+        (lost,) = service.api.schedule(ask).made
+        assert {event.id for event in service.api.events()} == {kept.id, lost.id}
+        assert service.end(signal.SIGTERM) == 0
+    with sqlite3.connect(backup) as copy:
+        assert copy.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    copy.close()
+    assert backup.stat().st_mode & 0o777 == 0o600
+    for name in ("forewarn.db", "forewarn.db-wal"):
+        (data / name).unlink(missing_ok=True)
+    backup.rename(data / "forewarn.db")
+    with serving(tmp_path) as service:
+        assert [event.id for event in service.api.events()] == [kept.id]
+
+
+def test_back_up_is_whole_while_the_service_writes(tmp_path: Path) -> None:
+    """Nothing that was answered before it is missing in it, and the service does not notice."""
+    data, backup = tmp_path / "data", tmp_path / "backup.db"
+    with serving(tmp_path) as service:
+        for number in range(5):
+            service.api.hold(v1.MakeHold(reason=f"round {number}"))
+            backup.unlink(missing_ok=True)
+            back_up(data, backup)
+            service.api.release(v1.ReleaseHold())
+            with sqlite3.connect(backup) as copy:
+                (saved,) = copy.execute("SELECT count(*) FROM journal").fetchone()
+            copy.close()
+            assert saved >= 2 * number + 1
