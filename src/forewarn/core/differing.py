@@ -25,6 +25,14 @@ def vm_fields(old: Vm, new: Vm) -> Fields:
     return _differing(old, new, VM_FIELDS) | _differing_traits(old.traits, new.traits)
 
 
+def differing_names(old: Vm, new: Vm) -> list[str]:
+    """Return the names of the fields in which two VMs differ."""
+    own = [name for name in VM_FIELDS if getattr(old, name) != getattr(new, name)]
+    if old.traits == new.traits:
+        return own
+    return own + [name for name in Traits.__struct_fields__ if getattr(old.traits, name) != getattr(new.traits, name)]
+
+
 def _differing_traits(old: Traits, new: Traits) -> Fields:
     return {} if old == new else _differing(old, new, Traits.__struct_fields__)
 

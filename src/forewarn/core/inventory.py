@@ -7,7 +7,7 @@ import msgspec
 
 from forewarn.core.change import Change, Draft
 from forewarn.core.conditions import Conditions
-from forewarn.core.differing import vm_fields
+from forewarn.core.differing import differing_names
 from forewarn.core.errors import AlreadyThere, Busy, Invalid
 from forewarn.core.event import EventType, Move, State
 from forewarn.core.journal import Did
@@ -97,7 +97,7 @@ def change_vm(scope: Scope, vm: Vm, conditions: Conditions, *, by: str, now: dat
         draft.set(roster=scope.roster.with_changed(settled))
         check_traits(scope, [settled])
         _check_addresses(scope, [settled])
-        draft.note(Did.VM_CHANGED, by=by, vms=(old.name,), fields=", ".join(vm_fields(old, settled)))
+        draft.note(Did.VM_CHANGED, by=by, vms=(old.name,), fields=", ".join(differing_names(old, settled)))
     if vm.host != old.host:
         relocate(draft, settled, vm.host, by=by)
     draft.check_room()

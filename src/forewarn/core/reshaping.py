@@ -11,7 +11,7 @@ import msgspec
 
 from forewarn.core.change import Change, Draft
 from forewarn.core.conditions import Conditions
-from forewarn.core.differing import SCOPE_FIELDS, Fields, scope_fields, vm_fields
+from forewarn.core.differing import SCOPE_FIELDS, Fields, differing_names, scope_fields
 from forewarn.core.errors import Busy
 from forewarn.core.inventory import check_traits
 from forewarn.core.journal import Did
@@ -95,6 +95,8 @@ def _busy(scope: Scope, old: Vm, new: Vm | None) -> str | None:
 
 def _without_collisions(scope: Scope, found: Plan) -> Plan:
     """Refuse what would give to a VM the address of another one that keeps it, until nothing does."""
+    if not found.added and all(old.addresses == new.addresses for old, new in found.changed):
+        return found
     while taken := _taken(scope, found):
         found = msgspec.structs.replace(found, refused={**taken, **found.refused})
     return found
@@ -172,12 +174,12 @@ def _reshape_roster(draft: Draft, found: Plan, *, by: str) -> None:
         draft.note(Did.VM_ADDED, by=by, why=IMPORT, vms=added)
 
 
-def _by_fields(changed: Iterable[Changed]) -> dict[str, tuple[str, ...]]:
+def _by_fields(changed: Iterable[Changed]) -> dict[str, list[str]]:
     """Put the VMs together that change in the same fields; where they run has an entry of its own."""
-    groups: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, list[str]] = {}
     for old, new in changed:
-        if names := ", ".join(name for name in vm_fields(old, new) if name != "host"):
-            groups[names] = (*groups.get(names, ()), old.name)
+        if names := ", ".join(name for name in differing_names(old, new) if name != "host"):
+            groups.setdefault(names, []).append(old.name)
     return groups
 
 

@@ -6,7 +6,6 @@ Every scope is saved by itself, so whoever is interrupted runs it again, and it 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -27,6 +26,9 @@ R = TypeVar("R")
 AT_ONCE = 32
 """How many scopes are saved at the same time: enough for a store to save many in one step, and few enough that
 nobody who wants to save something else waits for long."""
+
+VMS_AT_ONCE = 500
+"""How many VMs these scopes have together, more or less: what is saved at once is taken over at once, too."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,7 +287,13 @@ async def apply_import(
     work = _Import(fleet, differences, by=by)
     items: list[Scope | str] = [*differences.wanted, *differences.unwanted]
     await in_batches(differences.handed, work.hand_over, at_once=AT_ONCE)
-    done = await in_batches(items, work.settle, at_once=AT_ONCE, on_done=lambda number: on_progress(number, len(items)))
+    done = await in_batches(
+        items,
+        work.settle,
+        at_once=AT_ONCE,
+        on_done=lambda number: on_progress(number, len(items)),
+        weight=lambda item: len(item.roster) / VMS_AT_ONCE if isinstance(item, Scope) else 0,
+    )
     return Imported(differences=tuple(one for each in done for one in each), unchanged=differences.unchanged)
 
 
@@ -295,14 +303,30 @@ async def in_batches(
     *,
     at_once: int,
     on_done: Callable[[int], None] = lambda _: None,
+    weight: Callable[[T], float] = lambda _: 0,
 ) -> list[R]:
-    """Do something to all items, some at a time, and tell after each of these batches how many are done."""
-    left = iter(items)
+    """Do something to all items, some at a time, and tell after each of these batches how many are done.
+
+    A batch has at most `at_once` items, and ends with the one that makes its weight 1 or more.
+    """
     done: list[R] = []
-    while batch := list(islice(left, at_once)):
+    for batch in _batches(items, at_once, weight):
         done += await asyncio.gather(*(do(item) for item in batch))
         on_done(len(done))
     return done
+
+
+def _batches(items: Iterable[T], at_once: int, weight: Callable[[T], float]) -> Iterator[list[T]]:
+    batch: list[T] = []
+    total = 0.0
+    for item in items:
+        batch.append(item)
+        total += weight(item)
+        if len(batch) >= at_once or total >= 1:
+            yield batch
+            batch, total = [], 0.0
+    if batch:
+        yield batch
 
 
 class _Import:
@@ -364,6 +388,7 @@ class _Import:
                     refused=refused,
                 ),
             )
+        await self._turns.mine()
         return tuple(_planned(wanted.id, done))
 
     async def _add(self, wanted: Scope) -> Sequence[Difference]:
@@ -374,6 +399,7 @@ class _Import:
                 wanted if len(vms) == len(wanted.roster) else msgspec.structs.replace(wanted, roster=Roster(vms)),
                 by=self._by,
             )
+        await self._turns.mine()
         return tuple(_added(wanted, refused))
 
     def _kept_by_others(self, scope: str, wanted: Iterable[tuple[Vm, set[Place]]]) -> dict[str, str]:
