@@ -167,3 +167,10 @@ async def test_repeated_operation_is_answered_as_it_was_even_when_its_vms_have_g
         assert await service.kept() == kept
         other = await service.ask("POST", path, body | {"why": "another"}, Idempotency_Key="once")
     assert (other.status, other.code) == (409, "key-reused")
+
+
+@pytest.mark.parametrize(("number", "status"), [("1", 201), ("1.0", 201), ("1e0", 201), ("1.5", 400), ("true", 400)])
+async def test_whole_number_may_be_written_as_json_allows(number: str, status: int) -> None:
+    async with stage() as service:
+        body = f'{{"type": "Freeze", "scope": "web", "update_domain": {number}}}'
+        assert (await service.ask("POST", "/v1/events", body.encode())).status == status

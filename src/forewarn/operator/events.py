@@ -1,6 +1,5 @@
 """The paths of events: what is open, how it came to be, and what a person does about it."""
 
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from litestar import Controller, get, post
@@ -9,7 +8,6 @@ from litestar.params import JSONBody, PathParameter, QueryParameter
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
-from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType, Source
 from forewarn.core.schedule import Ask
 from forewarn.operator.access import AskedBy, needs
@@ -17,6 +15,7 @@ from forewarn.operator.backstage import Backstage
 from forewarn.operator.making import ToMake
 from forewarn.operator.operations import MAKING
 from forewarn.operator.parameters import After, AskedOnce, Limit, OnlyScope, OnlyVm, refusals
+from forewarn.operator.reading import utc
 from forewarn.operator.showing_events import Wanted, show_events
 from forewarn.operator.stories import home_of, tell
 
@@ -165,17 +164,10 @@ def _ask(data: v1.ScheduleEvents, vms: tuple[str, ...], *, id_: str, by: str) ->
         vms=vms,
         by=by,
         source=data.source,
-        not_before=None if data.not_before is None else _utc(data.not_before),
+        not_before=None if data.not_before is None else utc(data.not_before, "not_before"),
         notice=None if data.notice is None else parse_duration(data.notice),
         duration=None if data.duration is None else parse_duration(data.duration),
         description=data.description,
         why=data.why,
         failure=data.failure,
     )
-
-
-def _utc(moment: datetime) -> datetime:
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        raise Invalid(f"not_before {moment.isoformat()} is no moment of UTC") from None

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import msgspec
 from litestar import Controller, get
+from litestar.exceptions import ValidationException
 from litestar.params import QueryParameter
 
 from forewarn.api import v1
+from forewarn.api.v1.common import Moment
 from forewarn.core.access import Role
-from forewarn.core.errors import Invalid
 from forewarn.core.journal import Did
 from forewarn.fleet.errors import NoSuchVm
 from forewarn.fleet.history import about
@@ -19,6 +20,7 @@ from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.errors import NoSuchVmNow
 from forewarn.operator.parameters import Limit, OnlyScope, refusals
+from forewarn.operator.reading import utc
 from forewarn.operator.showing_journal import may_see, show_row
 from forewarn.store.port import JournalQuery, JournalRow
 
@@ -37,8 +39,13 @@ OnlyVm = Annotated[
 OnlyEvent = Annotated[str | None, QueryParameter(name="event", max_length=64, description="Of this event only.")]
 OnlyDid = Annotated[list[Did] | None, QueryParameter(name="did", description="Of these kinds only; say it repeatedly.")]
 OnlyBy = Annotated[str | None, QueryParameter(name="by", max_length=512, description="By this one only.")]
-Since = Annotated[datetime | None, QueryParameter(description="Not before this moment.")]
-Until = Annotated[datetime | None, QueryParameter(description="Before this moment.")]
+Since = Annotated[
+    str | None,
+    QueryParameter(max_length=40, description="Not before this moment.", schema_extra={"format": "date-time"}),
+]
+Until = Annotated[
+    str | None, QueryParameter(max_length=40, description="Before this moment.", schema_extra={"format": "date-time"})
+]
 NewestFirst = Annotated[bool, QueryParameter(description="The newest lines first.")]
 From = Annotated[str, QueryParameter(name="after", pattern=r"^[0-9]{0,18}$", description="`next` of the page before.")]
 
@@ -54,7 +61,10 @@ class HistoryController(Controller):
         summary="Read the journal",
         opt=needs(Role.VIEWER),
         responses=refusals(
-            _404="There is no such VM now.", _409="The VM's name is ambiguous.", _503="The journal cannot be read now."
+            _422="A time is none of UTC.",
+            _404="There is no such VM now.",
+            _409="The VM's name is ambiguous.",
+            _503="The journal cannot be read now.",
         ),
     )
     async def history(
@@ -85,8 +95,8 @@ class HistoryController(Controller):
                 event=only_event,
                 dids=tuple(only_did or ()),
                 by=only_by,
-                since=_aware(since, "since"),
-                until=_aware(until, "until"),
+                since=_moment(since, "since"),
+                until=_moment(until, "until"),
                 page=int(after or 0),
                 newest_first=newest_first,
             )
@@ -99,10 +109,15 @@ class HistoryController(Controller):
         return await _page(state.fleet, query, caller, limit)
 
 
-def _aware(moment: datetime | None, name: str) -> datetime | None:
-    if moment is not None and moment.utcoffset() is None:
-        raise Invalid(f"{name} needs a time zone: write it like {moment.isoformat()}Z")
-    return moment
+def _moment(text: str | None, name: str) -> datetime | None:
+    """Read a time with its zone. The framework would take a number for one, too."""
+    if text is None:
+        return None
+    try:
+        moment = msgspec.convert(text, type=Moment)
+    except msgspec.ValidationError:
+        raise ValidationException(f"{name} is no time with a zone: write it like 2026-03-02T10:00:00Z") from None
+    return utc(moment, name)
 
 
 async def _page(fleet: Fleet, query: JournalQuery, caller: Caller, limit: int) -> v1.HistoryPage:

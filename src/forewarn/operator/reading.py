@@ -1,6 +1,7 @@
 """Reading what operators send: exactly what is described, without the conversions that query texts need."""
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,11 +30,23 @@ class StrictRequest(Request[Any, Any, Any]):
     async def json(self) -> Any:
         """Return the body as the handler's type."""
         field = self.route_handler.parsed_data_field
+        type_ = Any if field is None else field.annotation
+        body = await self.body()
         try:
-            return msgspec.json.decode(await self.body(), type=Any if field is None else field.annotation)
+            return msgspec.json.decode(body, type=type_)
         except msgspec.MsgspecError as error:
-            sentence = _about_duration(error, await self.body()) or f"{error} (what is allowed: /openapi.json)"
+            with suppress(msgspec.MsgspecError):
+                return msgspec.convert(_with_whole_numbers(body), type=type_)
+            sentence = _about_duration(error, body) or f"{error} (what is allowed: /openapi.json)"
             raise ValidationException(sentence) from error
+
+
+_with_whole_numbers = msgspec.json.Decoder(float_hook=lambda text: _whole(float(text))).decode
+"""Reads JSON, in which 7.0 is an integer as much as 7 is."""
+
+
+def _whole(number: float) -> int | float:
+    return int(number) if number.is_integer() else number
 
 
 def _about_duration(error: msgspec.MsgspecError, body: bytes) -> str | None:
