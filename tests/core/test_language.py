@@ -89,6 +89,7 @@ SPELT: dict[str, say.Said] = {
     "unknown E1 why crash": say.Unknown(event="E1", why="crash"),
     "retry E1 web_0 by alice": say.Retry(event="E1", vms=("web_0",), by="alice"),
     "resolve E1 done by alice why seen": say.Resolve(event="E1", done=True, by="alice", why="seen"),
+    "resolve E1 on web_0 why seen": say.Resolve(event="E1", vm="web_0", why="seen"),
     "explain E1": say.Explain(event="E1"),
     "document web_0": say.Document(vm="web_0"),
     "state web": say.State(scope="web"),

@@ -271,9 +271,10 @@ class Retry(Said, frozen=True):
 
 
 class Resolve(Said, frozen=True):
-    """An operator ends what failed or is unknown of an event: given up, or done after all."""
+    """An operator ends what failed or is unknown of an event, or of it on one VM: given up, or done after all."""
 
     event: str
+    vm: str | None = None
     done: bool = False
     by: str = OPERATOR
     why: str = ""

@@ -354,7 +354,14 @@ def _(command: say.Resolve, world: World) -> None:
     world.apply(
         world.home(event),
         lambda scope: work.resolve(
-            scope, event, world.conditions, by=command.by, why=command.why, now=world.now, done=command.done
+            scope,
+            event,
+            world.conditions,
+            by=command.by,
+            why=command.why,
+            now=world.now,
+            done=command.done,
+            vm=command.vm,
         ),
     )
 

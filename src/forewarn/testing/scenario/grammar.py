@@ -149,7 +149,9 @@ FORMS: dict[str, Form] = {
     "later": Form(say.Later, _IMPACTS, _WHY, required={"in": Slot("after", DURATION)}),
     "unknown": Form(say.Unknown, _IMPACTS, _WHY),
     "retry": Form(say.Retry, _IMPACTS, {**_BY, **_WHY}),
-    "resolve": Form(say.Resolve, (Slot("event", EVENT),), {"done": Flag("done"), **_BY, **_WHY}),
+    "resolve": Form(
+        say.Resolve, (Slot("event", EVENT),), {"on": Slot("vm", NAME), "done": Flag("done"), **_BY, **_WHY}
+    ),
     "explain": Form(say.Explain, (Slot("event", EVENT),)),
     "document": Form(say.Document, (Slot("vm", VM),)),
     "state": Form(say.State, (Slot("scope", NAME),)),
