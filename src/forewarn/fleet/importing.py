@@ -180,7 +180,8 @@ class _Comparison:
     def _gives_up(self, take: _Take) -> bool:
         """Tell whether the owner of an address loses it in this import."""
         if take.owner not in self._wanted:
-            return self._prune and not self._replica.scope(take.owner).events
+            owner, _ = self._replica.newest(take.owner)
+            return owner is None or (self._prune and not owner.events)
         found = self._plans.get(take.owner)
         return found is not None and take.place not in _kept_places(found, take.owner_vm, take.place)
 
@@ -360,13 +361,17 @@ class _Import:
         if isinstance(item, str):
             return await self._remove(item)
         try:
-            return await self._make(item)
-        except ScopeExists:
-            return await self._make(item)
+            return await self._make_for_sure(item)
+        except NotSaved:
+            raise
         except (CoreError, FleetError) as error:
-            if isinstance(error, NotSaved):
-                raise
             return (Difference(what="changed", scope=item.id, refused=str(error)),)
+
+    async def _make_for_sure(self, wanted: Scope) -> Sequence[Difference]:
+        """Make the scope what it should be, also where somebody makes or removes it at the same moment."""
+        with suppress(ScopeExists, NoSuchScope):
+            return await self._make(wanted)
+        return await self._make(wanted)
 
     async def _make(self, wanted: Scope) -> Sequence[Difference]:
         present, _ = self._fleet.replica.newest(wanted.id)
