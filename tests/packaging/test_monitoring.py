@@ -1,0 +1,124 @@
+"""Alert rules and board: they speak of figures that exist, and every alert says what to do."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml  # type: ignore[import-untyped]  # its stubs are a package of their own, for one call
+from prometheus_client.parser import text_string_to_metric_families
+
+from forewarn.guest.counters import Counters
+from forewarn.operator.metrics import metrics_text
+from tests.fleet.stage import running, web
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "packaging/prometheus/forewarn.rules.yml"
+BOARD = ROOT / "packaging/grafana/forewarn.json"
+REFERENCE = ROOT / "docs/reference/metrics.md"
+SERIES = re.compile(r"\bforewarn_\w+")
+
+
+@pytest.fixture
+async def exported() -> dict[str, str]:
+    """Every series there is, with the type of its family."""
+    async with running(web()) as fleet:
+        text = metrics_text(fleet, Counters()).decode()
+    names: dict[str, str] = {}
+    for family in text_string_to_metric_families(text):
+        match family.type:
+            case "counter":
+                names[f"{family.name}_total"] = family.type
+            case "histogram":
+                names |= {f"{family.name}{part}": family.type for part in ("_bucket", "_count", "_sum")}
+            case _:
+                names[family.name] = family.type
+    return {name: type_ for name, type_ in names.items() if name.startswith("forewarn_")}
+
+
+def rules() -> list[dict[str, Any]]:
+    [group] = yaml.safe_load(RULES.read_text())["groups"]
+    return list(group["rules"])
+
+
+def expressions() -> Iterator[str]:
+    yield from (rule["expr"] for rule in rules())
+    board = msgspec.json.decode(BOARD.read_bytes())
+    for panel in board["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+
+
+async def test_every_figure_in_rules_and_board_exists(exported: dict[str, str]) -> None:
+    named = {name for expression in expressions() for name in SERIES.findall(expression)}
+    assert named
+    assert named - set(exported) == set()
+
+
+async def test_board_shows_every_figure(exported: dict[str, str]) -> None:
+    board = BOARD.read_text()
+    families = {
+        re.sub(r"_(bucket|count|sum)$", "", name) if exported[name] == "histogram" else name for name in exported
+    }
+    left_out = {"forewarn_build_info", "forewarn_scopes", "forewarn_journal_feeds"}
+    assert {name for name in families if name not in board} <= left_out
+
+
+async def test_reference_names_every_figure(exported: dict[str, str]) -> None:
+    page = REFERENCE.read_text()
+    listed = set(re.findall(r"^\| `(forewarn_\w+)`", page, re.MULTILINE))
+    assert listed == {
+        re.sub(r"_(bucket|count|sum)$", "", name) if type_ == "histogram" else name for name, type_ in exported.items()
+    }
+
+
+def test_every_alert_says_what_it_means_and_what_to_do() -> None:
+    assert rules()
+    for rule in rules():
+        assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}, rule["alert"]
+        assert rule["alert"].startswith("Forewarn")
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+        assert rule["annotations"]["summary"].endswith(".")
+        assert len(rule["annotations"]["runbook"]) > 60, rule["alert"]
+    names = [rule["alert"] for rule in rules()]
+    assert len(names) == len(set(names))
+
+
+def test_every_alert_is_in_the_reference() -> None:
+    page = REFERENCE.read_text()
+    assert [rule["alert"] for rule in rules() if f"`{rule['alert']}`" not in page] == []
+
+
+@pytest.mark.parametrize("expression", list(expressions()))
+def test_brackets_of_every_expression_match(expression: str) -> None:
+    opened: list[str] = []
+    pairs = {")": "(", "]": "[", "}": "{"}
+    for character in expression:
+        if character in pairs.values():
+            opened.append(character)
+        elif character in pairs:
+            assert opened.pop() == pairs[character]
+    assert opened == []
+
+
+def test_prometheus_accepts_the_rules() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("the program promtool is missing: it comes with Prometheus")
+    checked = subprocess.run([promtool, "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_panels_of_the_board_do_not_overlap() -> None:
+    board = msgspec.json.decode(BOARD.read_bytes())
+    taken: set[tuple[int, int]] = set()
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert place["x"] + place["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
