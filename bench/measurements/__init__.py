@@ -5,7 +5,18 @@ from functools import partial
 from typing import NamedTuple
 
 from bench.finding import Finding
-from bench.measurements import approvals, callers, lateness, memory, neighbours, saves, startup, throughput, waits
+from bench.measurements import (
+    approvals,
+    callers,
+    imports,
+    lateness,
+    memory,
+    neighbours,
+    saves,
+    startup,
+    throughput,
+    waits,
+)
 from bench.workplace import Workplace
 
 
@@ -26,4 +37,5 @@ MEASUREMENTS: dict[str, Measurement] = {
     "lateness": Measurement(lateness.measure, partial(lateness.measure, size=lateness.QUICK)),
     "neighbours": Measurement(neighbours.measure, partial(neighbours.measure, size=neighbours.QUICK)),
     "waits": Measurement(waits.measure, partial(waits.measure, size=waits.QUICK)),
+    "imports": Measurement(imports.measure, partial(imports.measure, size=imports.QUICK)),
 }

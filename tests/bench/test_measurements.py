@@ -18,6 +18,7 @@ from bench.measurements import (
     Measurement,
     approvals,
     callers,
+    imports,
     lateness,
     memory,
     saves,
@@ -38,6 +39,7 @@ TINY: dict[str, Callable[[Workplace], Finding]] = {
     "approvals": partial(approvals.measure, size=approvals.Size(vms=10, rounds=2)),
     "lateness": partial(lateness.measure, size=lateness.Size(events=2, notice=timedelta(seconds=4))),
     "waits": partial(waits.measure, size=waits.Size(fleet=SMALL, rounds=1)),
+    "imports": partial(imports.measure, size=imports.Size(rounds=1)),
 }
 
 FIGURES: dict[str, set[str]] = {
@@ -49,6 +51,7 @@ FIGURES: dict[str, set[str]] = {
     "approvals": {"seconds"},
     "lateness": {"seen_p99_seconds", "journal_p99_seconds"},
     "waits": {"seconds"},
+    "imports": {"bare_ms", "client_ms", "everything_ms"},
 }
 
 # Six VMs are lost in the noise of a process's memory, and an event may start within the same millisecond.
