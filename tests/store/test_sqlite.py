@@ -134,6 +134,27 @@ def fill(disk: Path) -> Path:
     return ballast
 
 
+async def check_often(store: SqliteStore) -> None:
+    """The log may have some room left in its last pages."""
+    for _ in range(5_000):
+        await store.check()
+
+
+async def test_check_tells_that_the_disk_is_full_and_that_it_has_room_again(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    with mounted(disk, "2m"):
+        store = await SqliteStore.open(disk / "data")
+        try:
+            await store.check()
+            ballast = fill(disk)
+            with pytest.raises(StoreFull):
+                await check_often(store)
+            ballast.unlink()
+            await store.check()
+        finally:
+            await store.aclose()
+
+
 async def test_full_disk_loses_nothing_and_is_left_behind_when_there_is_room(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     with mounted(disk, "4m"):
