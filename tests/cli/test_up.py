@@ -166,8 +166,8 @@ def test_fleet_file_fills_an_empty_directory_only(machine: Machine, tmp_path: Pa
     with machine.up("--fleet", str(other), *data) as second:
         assert set(second.guest_urls) == {"db/db"}
     assert (
-        f"There is a fleet already: {other} is not read. To begin with it, use another --data DIR, or --ephemeral, "
-        f"or remove {tmp_path / 'data'} while no service runs on it.\n"
+        f"There is a fleet already: {other} is not read. `forewarn fleet import {other}` takes it over; to begin with "
+        f"it, use another --data DIR, or --ephemeral, or remove {tmp_path / 'data'} while no service runs on it.\n"
     ) in second.complaints
     with machine.up(*data) as third:
         assert set(third.guest_urls) == {"db/db"}
