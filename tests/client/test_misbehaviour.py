@@ -36,7 +36,7 @@ from tests.client.misbehaving import (
     trickles,
 )
 from tests.client.talking import ID, document, event
-from tests.client.users import User
+from tests.client.users import AsyncUser, BlockingUser, User
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 BODY = document(event())
@@ -290,3 +290,29 @@ def test_endpoint_may_be_given_in_the_environment(user: User, monkeypatch: pytes
     with server(gives(200, BODY)) as running:
         monkeypatch.setenv("FOREWARN_ENDPOINT", running.url)
         assert user.get(None) == FOUND  # type: ignore[arg-type]  # no endpoint is given at all
+
+
+SCRIPTS = st.lists(
+    st.sampled_from(
+        [
+            closes_at_once, resets_after(GOOD[:40]), says(GOOD[:-9]), gives(), gives(200, BODY), gives(200, b""),
+            gives(200, b"{}"), gives(200, document(event(status="Started")), ETag='"2"', Forewarn_Wait="60"),
+            gives(200, BODY, ETag='"1"'), gives(304, b"", ETag='"1"', Forewarn_Wait="60"), gives(404, b""),
+            gives(410, b""), gives(429, b"", Retry_After="1"), gives(403, b""),
+        ]
+    ),
+    max_size=6,
+)  # fmt: skip
+LAST = document(event("last"))
+
+
+@given(SCRIPTS)
+@settings(max_examples=25)
+def test_both_clients_do_and_tell_the_same(script: list[Act]) -> None:
+    traces = []
+    for user in (BlockingUser(), AsyncUser()):
+        with server(*script, gives(200, LAST)) as running:
+            changes = user.changes_until(running.url, "last")
+        asked = [(seen.line, seen.headers.get("if-none-match")) for seen in running.seen]
+        traces.append((changes, asked, user.pauses, [type(trouble) for trouble in user.troubles]))
+    assert traces[0] == traces[1]

@@ -35,6 +35,10 @@ class User(Protocol):
         """Watch until so many changes have come."""
         ...
 
+    def changes_until(self, url: str, id_: str) -> list[Change]:
+        """Watch until an event of this id is told of."""
+        ...
+
     def following(self, url: str, *, mine: bool = False, **settings: Any) -> AbstractContextManager["Following"]:
         """Watch in another thread until the block ends."""
         ...
@@ -102,6 +106,17 @@ class BlockingUser(Memory):
     def changes(self, url: str, count: int, *, mine: bool = False, **settings: Any) -> list[Change]:
         return self._use(url, settings, lambda se: list(islice(se.watch(mine=mine), count)))
 
+    def changes_until(self, url: str, id_: str) -> list[Change]:
+        def take(se: ScheduledEvents) -> list[Change]:
+            told: list[Change] = []
+            for change in se.watch():
+                told.append(change)
+                if change.event.id == id_:
+                    break
+            return told
+
+        return self._use(url, {}, take)
+
     @contextmanager
     def following(self, url: str, *, mine: bool = False, **settings: Any) -> Iterator[Following]:
         following = Following()
@@ -142,6 +157,17 @@ class AsyncUser(Memory):
             return [await anext(watch) for _ in range(count)]
 
         return self._use(url, settings, take)
+
+    def changes_until(self, url: str, id_: str) -> list[Change]:
+        async def take(se: AsyncScheduledEvents) -> list[Change]:
+            told: list[Change] = []
+            async for change in se.watch():
+                told.append(change)
+                if change.event.id == id_:
+                    break
+            return told
+
+        return self._use(url, {}, take)
 
     @contextmanager
     def following(self, url: str, *, mine: bool = False, **settings: Any) -> Iterator[Following]:
