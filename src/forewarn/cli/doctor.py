@@ -13,7 +13,6 @@ from forewarn.cli.exits import Exit
 from forewarn.cli.names import VmName
 from forewarn.cli.output import Output, say, write, write_json
 from forewarn.cli.reaching import Asked, asks_service
-from forewarn.cli.showing import mention_hold
 from forewarn.wire.versions import NEWEST
 
 PATIENCE = 10.0
@@ -36,15 +35,14 @@ def doctor(asked: Asked, vm: VmName) -> None:
     Example: forewarn doctor web-0
     """
     diagnosis = asked.api.diagnosis(vm)
-    checks = [*diagnosis.checks, *_seen_from_here(diagnosis, asked.api.url)]
+    checks = [*diagnosis.checks, *seen_from_here(diagnosis, asked.api.url)]
     if asked.output is Output.JSON:
         write_json(v1.Diagnosis(vm=diagnosis.vm, guest_url=diagnosis.guest_url, checks=checks))
     else:
         _write_checks(checks)
-    mention_hold(asked)
     wrong = sum(not check.ok for check in checks)
     if wrong:
-        say(f"{wrong} of {len(checks)} things are wrong with {diagnosis.vm}.")
+        say(f"Not all is well with {diagnosis.vm}: {wrong} of {len(checks)} answers are bad.")
         raise typer.Exit(Exit.FAILED)
     say(f"All is well with {diagnosis.vm}.")
 
@@ -57,7 +55,7 @@ def _write_checks(checks: list[v1.CheckUp]) -> None:
             write(f"    {check.advice}")
 
 
-def _seen_from_here(diagnosis: v1.Diagnosis, service_url: str) -> Iterator[v1.CheckUp]:
+def seen_from_here(diagnosis: v1.Diagnosis, service_url: str) -> Iterator[v1.CheckUp]:
     """Try the VM's own endpoint, where it has one that this machine can reach."""
     if diagnosis.guest_url is None:
         return
@@ -85,11 +83,11 @@ def _tried(diagnosis: v1.Diagnosis, endpoint: SplitResult) -> v1.CheckUp:
     except (OSError, http.client.HTTPException) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
         advice = "Is something between this machine and the service, a firewall or a container?"
-        return v1.CheckUp(question=CAN_REACH, ok=False, finding=f"no, not from here: {url}: {why}", advice=advice)
+        return v1.CheckUp(question=CAN_REACH, ok=False, finding=f"Not from here: {url}: {why}.", advice=advice)
     finally:
         connection.close()
     if response.status != 200 or name.casefold() != diagnosis.vm.rpartition("/")[2].casefold():
-        finding = f"not as this VM's: {url} answers with status {response.status}: {name[:100]}"
+        finding = f"Not as this VM's: {url} answers with status {response.status}: {name[:100]}"
         advice = "Does another program listen on this port? `forewarn vm list` says where each VM's endpoint is."
         return v1.CheckUp(question=CAN_REACH, ok=False, finding=finding, advice=advice)
-    return v1.CheckUp(question=CAN_REACH, ok=True, finding=f"yes, at {url}")
+    return v1.CheckUp(question=CAN_REACH, ok=True, finding=f"Yes, at {url}.")

@@ -1,0 +1,89 @@
+"""Names complete in the shell, with what the service has; where none can be asked the shell hears nothing."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.inside import told
+from tests.cli.stage import Machine
+
+FLEET = """
+[[scopes]]
+name = "web"
+kind = "availability-set"
+hosts = ["hv-0", "hv-1"]
+vms = [{ name = "web-{n}", count = 2 }]
+
+[[scopes]]
+name = "batch"
+kind = "placement-group"
+scale_set = "batch"
+vms = [{ count = 12 }]
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("completing"))
+    fleet = machine.home / "fleet.toml"
+    fleet.write_text(FLEET)
+    with machine.up("--ephemeral", "--manual-time", "--fleet", str(fleet)):
+        yield machine
+
+
+def completions(machine: Machine, *words: str, shell: str = "bash", **environment: str) -> list[str]:
+    typed = ("forewarn", *words)
+    if shell == "bash":
+        asked = {"COMP_WORDS": " ".join(typed), "COMP_CWORD": str(len(typed) - 1)}
+    else:
+        asked = {"_TYPER_COMPLETE_ARGS": " ".join(typed)}
+    ended = machine.run(_FOREWARN_COMPLETE=f"complete_{shell}", **asked, **environment)
+    assert ended.stderr == ""
+    return ended.stdout.splitlines() if shell != "bash" else sorted(ended.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (("event", "schedule", "Freeze", "web-"), ["web-0", "web-1"]),
+        (("event", "schedule", "Freeze", "web/"), ["web/web-0", "web/web-1"]),
+        (("event", "schedule", "Freeze", "web-0", "batch_1"), ["batch_1", "batch_10", "batch_11"]),
+        (("event", "schedule", "Freeze", "nothing"), []),
+        (("event", "schedule", "Re"), ["Reboot", "Redeploy"]),
+        (("vm", "list", "--host", "h"), ["hv-0", "hv-1"]),
+        (("vm", "restart", "web-"), ["web-0", "web-1"]),
+        (("scope", "show", ""), ["batch", "web"]),
+        (("host", "show", ""), ["hv-0", "hv-1"]),
+        (("hold", "--scope", "w"), ["web"]),
+        (("history", "--did", "impact-f"), ["impact-failed"]),
+        (("token", "create", "x", "--role", ""), ["admin", "operator", "viewer"]),
+        (("hos",), ["host"]),
+    ],
+    ids=" ".join,
+)
+def test_names_complete(shop: Machine, typed: tuple[str, ...], expected: list[str]) -> None:
+    assert completions(shop, *typed) == expected
+
+
+def test_events_and_tokens_complete_by_their_ids_and_say_what_they_are(shop: Machine) -> None:
+    (event,) = told(shop, "event", "schedule", "Reboot", "web-0")["made"]
+    (token,) = told(shop, "token", "list")
+    assert completions(shop, "event", "show", event["id"][:3]) == [event["id"]]
+    assert completions(shop, "token", "revoke", "") == [token["id"]]
+    described = "\n".join(completions(shop, "event", "cancel", "", shell="zsh"))
+    assert "Scheduled Reboot of web-0" in described
+
+
+def test_completion_without_a_service_stays_silent(machine: Machine) -> None:
+    assert completions(machine, "event", "list", "--vm", "w") == []
+
+
+def test_completion_waits_not_long_for_a_service_that_is_silent(machine: Machine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert completions(machine, "vm", "show", "w", FOREWARN_URL=url, FOREWARN_TOKEN="x") == []
+
+
+def test_completion_with_a_wrong_token_stays_silent(shop: Machine) -> None:
+    assert completions(shop, "vm", "show", "w", FOREWARN_TOKEN="wrong") == []

@@ -1,0 +1,264 @@
+"""Events, operations, holds and the journal from the command line."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.inside import Ended, details, rows, run, told
+from tests.cli.stage import Machine
+
+FLEET = """
+[[scopes]]
+name = "web"
+kind = "availability-set"
+update_domains = 2
+hosts = ["hv-0", "hv-1"]
+vms = [{ name = "web-{n}", count = 4 }]
+
+[[scopes]]
+name = "batch"
+kind = "placement-group"
+scale_set = "batch"
+priority = "low"
+vms = [{ count = 40 }]
+
+[[scopes]]
+name = "pair"
+kind = "availability-set"
+approval = "all"
+vms = [{ name = "pair-{n}", count = 2 }]
+"""
+
+
+class Shop(Machine):
+    """A machine on which a service runs that keeps nothing and whose time stands still."""
+
+    used = -1
+
+    def taken(self) -> str:
+        """Return a VM that no other test uses."""
+        self.used += 1
+        return f"batch_{self.used}"
+
+    def scheduled(self, *arguments: str) -> str:
+        """Make one event, and return its id."""
+        (made,) = told(self, "event", "schedule", *arguments)["made"]
+        id_: str = made["id"]
+        return id_
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    machine = Shop(tmp_path_factory.mktemp("events"))
+    fleet = machine.home / "fleet.toml"
+    fleet.write_text(FLEET)
+    with machine.up("--ephemeral", "--manual-time", "--fleet", str(fleet)):
+        yield machine
+
+
+@pytest.mark.parametrize(
+    ("selection", "vms"),
+    [
+        (("--host", "hv-0"), {"web-0", "web-2"}),
+        (("--scope", "web"), {"web-0", "web-1", "web-2", "web-3"}),
+        (("--scope", "web", "--update-domain", "1"), {"web-1", "web-3"}),
+    ],
+    ids=["host", "scope", "update domain"],
+)
+def test_maintenance_is_announced_for_what_is_selected(shop: Shop, selection: tuple[str, ...], vms: set[str]) -> None:
+    events = told(shop, "event", "schedule", "Freeze", *selection, "--in", "20m")["events"]
+    assert {vm for event in events for vm in event["vms"]} == vms
+    for event in events:
+        assert run(shop, "event", "cancel", event["id"][:12]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "made"),
+    [
+        (("restart",), ("Reboot", "User", "user")),
+        (("redeploy",), ("Redeploy", "User", "user")),
+        (("evict", "--in", "1m"), ("Preempt", "Platform", "eviction")),
+        (("fail",), ("Redeploy", "Platform", "failure")),
+        (("fail", "--type", "reboot"), ("Reboot", "Platform", "failure")),
+    ],
+    ids=["restart", "redeploy", "evict", "fail", "fail with reboot"],
+)
+def test_operation_makes_its_event(shop: Shop, command: tuple[str, ...], made: tuple[str, ...]) -> None:
+    (event,) = told(shop, "vm", command[0], shop.taken(), *command[1:], "--why", "because")["events"]
+    assert (event["type"], event["source"], event["cause"]) == made
+    assert (event["why"], event["status"]) == ("because", "Started" if command[0] == "fail" else "Scheduled")
+
+
+def test_operation_is_shown_as_a_table(shop: Shop) -> None:
+    vm = shop.taken()
+    (header, row) = rows(shop, "vm", "restart", vm)
+    assert (header[:3], row[1:5]) == (["EVENT", "STATUS", "TYPE"], ["Scheduled", "Reboot", "batch", vm])
+
+
+def test_failure_can_be_predicted_for_a_host(shop: Shop) -> None:
+    now = told(shop, "clock", "show")["now"]
+    events = told(shop, "vm", "fail", "--host", "hv-1", "--predicted", "3d")["events"]
+    assert {(event["type"], event["status"], event["host"]) for event in events} == {("Redeploy", "Scheduled", "hv-1")}
+    assert all(event["not_before"] > now for event in events)
+    for event in events:
+        run(shop, "event", "cancel", event["id"])
+
+
+def test_vm_without_terminate_notice_is_deleted_at_once_and_others_with_an_event(shop: Shop) -> None:
+    first, second = shop.taken(), shop.taken()
+    at_once = run(shop, "vm", "delete", first)
+    assert (at_once.code, at_once.stdout) == (0, "")
+    assert at_once.stderr == f"VM {first} is deleted at once: it has no terminate notice.\n"
+    assert run(shop, "vm", "show", first).code == 4
+    run(shop, "vm", "change", second, "--terminate-notice", "10m")
+    (event,) = told(shop, "vm", "delete", second)["events"]
+    assert (event["type"], event["source"]) == ("Terminate", "User")
+
+
+def test_event_is_shown_with_its_timeline(shop: Shop) -> None:
+    vm = shop.taken()
+    id_ = shop.scheduled("Reboot", vm, "--in", "20m", "--why", "new kernel", "--description", "restart")
+    shown = details(shop, "event", "show", id_[:8].lower())
+    assert (shown["event"], shown["type"], shown["VMs"], shown["status"]) == (id_, "Reboot", vm, "Scheduled")
+    assert (shown["why"], shown["description"]) == ("new kernel", "restart")
+    assert shown["waits for"].startswith("not before ")
+    timeline = run(shop, "event", "show", id_).stdout.partition("\n\n")[2].splitlines()
+    assert timeline[0].split() == ["AT", "WHAT", "VMS", "BY", "WHY"]
+    assert "new kernel" in timeline[1]
+    run(shop, "event", "cancel", id_, "--why", "not today")
+    ended = details(shop, "event", "show", id_[:8])
+    assert ended["status"].startswith("canceled at ")
+    assert told(shop, "event", "show", id_)["outcome"] == "canceled"
+
+
+def test_cancelled_event_is_gone_and_says_so(shop: Shop) -> None:
+    id_ = shop.scheduled("Freeze", shop.taken())
+    canceled = run(shop, "event", "cancel", id_)
+    assert re.fullmatch(rf"Event {id_} in scope batch is canceled at [-0-9: ]+Z\.\n", canceled.stdout)
+
+
+def test_started_event_cannot_be_cancelled(shop: Shop) -> None:
+    (event,) = told(shop, "vm", "fail", shop.taken())["events"]
+    ended = run(shop, "event", "cancel", event["id"])
+    assert (ended.code, ended.stdout) == (3, "")
+
+
+def test_event_is_approved_on_behalf_of_its_vm(shop: Shop) -> None:
+    (header, row) = rows(shop, "event", "approve", shop.scheduled("Freeze", shop.taken()))
+    assert (header[1], row[1]) == ("STATUS", "Started")
+
+
+def test_event_of_several_vms_is_approved_for_the_one_that_is_named(shop: Shop) -> None:
+    id_ = shop.scheduled("Freeze", "pair-0", "pair-1")
+    asked = run(shop, "event", "approve", id_)
+    assert (asked.code, asked.stderr) == (2, "forewarn: say on behalf of which VM: --vm pair-0 or pair-1\n")
+    event = told(shop, "event", "approve", id_, "--vm", "pair-0")["event"]
+    assert [approval["vm"] for approval in event["approvals"]] == ["pair-0"]
+    assert details(shop, "event", "show", id_)["approved by"].startswith("pair-0 at ")
+
+
+def test_beginning_of_several_ids_is_no_event(shop: Shop) -> None:
+    ids = [shop.scheduled("Freeze", shop.taken()) for _ in range(2)]
+    beginning = ids[0][:4]
+    meant = run(shop, "event", "show", beginning)
+    assert meant.code == (0 if not ids[1].startswith(beginning) else 2)
+
+
+def test_hold_and_release_say_what_is_held(shop: Shop) -> None:
+    assert run(shop, "hold").stderr == "Nothing is held.\n"
+    held = run(shop, "hold", "the switch is replaced", "--scope", "web")
+    assert re.fullmatch(r"Scope web is held by admin since [-0-9: ]+Z: the switch is replaced\n", held.stdout)
+    holds = told(shop, "hold", "all hands off")
+    assert (holds["fleet"]["reason"], holds["scopes"][0]["scope"]) == ("all hands off", "web")
+    assert run(shop, "hold").stdout.count("\n") == 2
+    released = run(shop, "release", "--why", "done")
+    assert (released.code, released.stdout.startswith("Scope web is held")) == (0, True)
+    assert told(shop, "release", "--scope", "web") == {"fleet": None, "scopes": []}
+
+
+def test_history_tells_why_a_vm_paused(shop: Shop) -> None:
+    vm = shop.taken()
+    told(shop, "clock", "advance", "1h")
+    id_ = shop.scheduled("Freeze", vm, "--in", "20m", "--why", "new switch")
+    run(shop, "event", "approve", id_)
+    now = told(shop, "clock", "show")["now"]
+    told(shop, "clock", "advance", "2h")
+    ended = run(shop, "history", "--vm", vm, "--at", now[11:16])
+    assert ended.code == 0
+    assert [row[1] for row in _table(ended)[1:]][:3] == ["scheduled", "approved", "started"]
+    assert "new switch" in ended.stdout
+    assert f"`forewarn event show {id_[:8]}` tells everything about that event." in ended.stderr
+    assert [line["did"] for line in told(shop, "history", "--vm", vm, "--since", "1h")] == []
+    assert {line["did"] for line in told(shop, "history", "--event", id_[:8], "--since", "3h")} >= {
+        "started",
+        "completed",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "fits"),
+    [
+        (("--did", "approved", "--all"), lambda line: line["did"] == "approved"),
+        (("--scope", "batch", "--all"), lambda line: line["record"] == "batch"),
+        (("--by", "admin", "--all"), lambda line: line["by"] == "admin"),
+    ],
+    ids=["did", "scope", "by"],
+)
+def test_history_is_filtered(shop: Shop, options: tuple[str, ...], fits: Any) -> None:
+    run(shop, "event", "approve", shop.scheduled("Freeze", shop.taken()))
+    everything = told(shop, "history", "--all")
+    assert told(shop, "history", *options) == [line for line in everything if fits(line)] != []
+
+
+def test_history_is_the_newest_lines_in_order(shop: Shop) -> None:
+    everything = told(shop, "history", "--all")
+    assert [line["position"] for line in everything] == sorted(line["position"] for line in everything)
+    assert told(shop, "history", "--newest", "3") == everything[-3:]
+    for _ in range(60 - min(len(everything), 60)):
+        told(shop, "clock", "advance", "1s")
+    short = run(shop, "history")
+    assert len(short.stdout.splitlines()) == 51
+    assert short.stderr.endswith("These are the newest 50 lines: --since, --newest or --all shows more.\n")
+
+
+def test_history_without_such_lines_says_so(shop: Shop) -> None:
+    ended = run(shop, "history", "--by", "nobody")
+    assert (ended.code, ended.stdout, ended.stderr) == (0, "", "The journal has no such lines.\n")
+
+
+def _table(ended: Ended) -> list[list[str]]:
+    return [re.split(r"  +", line) for line in ended.stdout.splitlines()]
+
+
+@pytest.fixture
+def failing(machine: Machine) -> Iterator[Machine]:
+    """A service whose own program fails for every impact."""
+    (machine.home / "fleet.toml").write_text(FLEET)
+    program = json.dumps([sys.executable, "-c", "import sys; print('no such domain'); sys.exit(1)"])
+    settings = machine.home / "forewarn.toml"
+    settings.write_text(f'platform = "command"\n[command]\nprogram = {program}\nattempts = 1\n')
+    with machine.up("--ephemeral", "--fleet", "fleet.toml"):
+        yield machine
+
+
+@pytest.mark.parametrize(("how", "outcome"), [("--done", "completed"), ("--give-up", "failed")])
+def test_failed_work_is_retried_and_resolved_by_a_person(failing: Machine, how: str, outcome: str) -> None:
+    (made,) = told(failing, "vm", "fail", "web-0")["made"]
+    id_ = made["id"]
+    _wait_for(failing, id_, "impact-failed", 1)
+    assert "impact on web-0 is failed" in details(failing, "event", "show", id_)["waits for"]
+    assert details(failing, "event", "show", id_)["work on web-0"].startswith("failed")
+    assert run(failing, "event", "retry", id_, "--vm", "web-0", "--why", "domain is back").code == 0
+    _wait_for(failing, id_, "impact-failed", 2)
+    resolved = told(failing, "event", "resolve", id_, how, "--why", "looked at it")
+    assert (resolved["outcome"], resolved["event"]) == (outcome, None)
+
+
+def _wait_for(machine: Machine, id_: str, did: str, times: int) -> None:
+    """Wait until the journal says it; the test's own time limit ends what would not."""
+    while sum(line["did"] == did for line in told(machine, "event", "show", id_)["timeline"]) < times:
+        pass

@@ -1,0 +1,234 @@
+"""Scopes, VMs, hosts and the fleet file from the command line, and what ails a VM."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from forewarn.api import v1
+from forewarn.cli.doctor import seen_from_here
+from tests.cli.inside import details, rows, run, told
+from tests.cli.stage import Machine
+
+FLEET = """
+[[scopes]]
+name = "db"
+kind = "standalone"
+
+[[scopes]]
+name = "web"
+kind = "availability-set"
+update_domains = 2
+hosts = ["hv-0", "hv-1"]
+vms = [{ name = "web-{n}", count = 2, first_address = "10.0.0.1" }]
+"""
+
+
+@pytest.fixture
+def shop(machine: Machine) -> Iterator[Machine]:
+    fleet = machine.home / "fleet.toml"
+    fleet.write_text(FLEET)
+    with machine.up("--ephemeral", "--manual-time", "--fleet", str(fleet)):
+        yield machine
+
+
+def test_inventory_is_listed_and_shown(shop: Machine) -> None:
+    scopes = rows(shop, "scope", "list")
+    assert scopes[0] == ["SCOPE", "KIND", "VMS", "OPEN EVENTS", "ENABLED", "LAST SEEN"]
+    assert [row[:5] for row in scopes[1:]] == [
+        ["db", "standalone", "1", "0", "no"],
+        ["web", "availability-set", "2", "0", "no"],
+    ]
+    assert [scope["id"] for scope in told(shop, "scope", "list", "--kind", "standalone")] == ["db"]
+    assert rows(shop, "host", "list") == [
+        ["HOST", "VMS", "OPEN EVENTS", "SCOPES"],
+        ["hv-0", "1", "0", "web"],
+        ["hv-1", "1", "0", "web"],
+    ]
+    assert details(shop, "host", "show", "hv-0") == {"host": "hv-0", "scopes": "web", "VMs": "web/web-0"}
+    assert told(shop, "host", "show", "hv-0")["vms"] == ["web/web-0"]
+    shown = details(shop, "vm", "show", "web-0")
+    assert (shown["VM"], shown["host"], shown["addresses"]) == ("web/web-0", "hv-0", "10.0.0.1")
+    assert details(shop, "scope", "show", "web")["update domains"] == "0, 1"
+    assert told(shop, "scope", "show", "web")["vms"] == 2
+
+
+def test_vm_comes_is_changed_and_goes(shop: Machine) -> None:
+    place = ("--scope", "web", "--host", "hv-1", "--update-domain", "1")
+    traits = ("--tag", "a=b", "--terminate-notice", "5m", "--os", "linux")
+    addresses = ("--address", "10.0.0.9", "--address", "fd00::9@blue")
+    added = told(shop, "vm", "add", "web-2", *place, *traits, *addresses)
+    assert (added["scope"], added["host"], added["update_domain"], added["tags"]) == ("web", "hv-1", 1, {"a": "b"})
+    assert [(each["ip"], each["network"]) for each in added["addresses"]] == [
+        ("10.0.0.9", "default"),
+        ("fd00::9", "blue"),
+    ]
+    changed = details(shop, "vm", "change", "web-2", "--host", "hv-0", "--zone", "2", "--clear", "tags")
+    assert (changed["host"], changed["zone"], "tags" in changed) == ("hv-0", "2", False)
+    assert changed["addresses"] == "10.0.0.9, fd00::9@blue"
+    assert told(shop, "vm", "change", "web-2", "--clear", "addresses", "--clear", "host")["addresses"] == []
+    removed = run(shop, "vm", "remove", "web-2")
+    assert (removed.code, removed.stdout, removed.stderr) == (0, "", "VM web-2 is removed.\n")
+    assert run(shop, "vm", "show", "web-2").code == 4
+
+
+def test_scope_comes_is_changed_and_goes(shop: Machine) -> None:
+    added = told(shop, "scope", "add", "new", "--kind", "availability-set", "--approval", "all", "--priority", "low")
+    assert (added["id"], added["approval"], added["priority"]) == ("new", "all", "low")
+    changed = details(shop, "scope", "change", "new", "--auto-approve", "reboot", "--clear", "priority")
+    assert (changed["starts at once"], "priority" in changed) == ("Reboot", False)
+    assert told(shop, "scope", "change", "new", "--clear", "auto-approve")["auto_approve"] == []
+    removed = run(shop, "scope", "remove", "new", "--why", "a trial")
+    assert (removed.code, removed.stderr) == (0, "Scope new is removed, with its VMs.\n")
+    assert run(shop, "scope", "show", "new").code == 4
+
+
+def test_vms_are_filtered(shop: Machine) -> None:
+    assert [vm["name"] for vm in told(shop, "vm", "list", "--name", "*-1")] == ["web-1"]
+    assert [vm["name"] for vm in told(shop, "vm", "list", "--host", "hv-0")] == ["web-0"]
+    nothing = run(shop, "vm", "list", "--name", "x*")
+    assert (nothing.code, nothing.stdout, nothing.stderr) == (0, "", "No such VMs.\n")
+
+
+def test_hold_is_shown_by_every_listing(shop: Machine) -> None:
+    run(shop, "hold", "rack 4 burns", "--scope", "web")
+    assert [row[-1] for row in rows(shop, "vm", "list")] == ["HELD", "", *["held by admin: rack 4 burns"] * 2]
+    assert [row[-1] for row in rows(shop, "scope", "list")] == ["HELD", "", "held by admin: rack 4 burns"]
+    assert [scope["id"] for scope in told(shop, "scope", "list", "--held")] == ["web"]
+    assert "rack 4 burns" in details(shop, "vm", "show", "web-0")["held"]
+    assert "admin holds this scope: rack 4 burns" in run(shop, "event", "schedule", "Reboot", "web-0").stdout
+    run(shop, "hold", "everything burns")
+    for listing in (
+        ("vm", "list"),
+        ("scope", "list"),
+        ("host", "list"),
+        ("event", "list"),
+        ("vm", "list", "-o", "json"),
+    ):
+        assert "All planned maintenance is held by admin since" in run(shop, *listing).stderr
+
+
+def test_fleet_is_exported_and_imported_unchanged(shop: Machine) -> None:
+    assert run(shop, "fleet", "export", "all.toml").stderr == "The fleet is in all.toml.\n"
+    exported = (shop.home / "all.toml").read_text()
+    assert run(shop, "fleet", "export").stdout == exported
+    again = run(shop, "fleet", "import", "all.toml", "--prune")
+    assert (again.code, again.stdout) == (0, "")
+    assert again.stderr.startswith("0 added, 0 changed, 0 removed, ")
+    run(shop, "fleet", "export", "all.json")
+    as_json = (shop.home / "all.json").read_text()
+    assert {scope["name"] for scope in json.loads(as_json)["scopes"]} == {"db", "web"}
+    assert run(shop, "fleet", "export", "-o", "json").stdout == as_json
+    assert told(shop, "fleet", "import", "all.json")["differences"] == []
+    assert [path.name for path in shop.home.iterdir() if path.name.startswith(".all")] == []
+
+
+def test_import_shows_the_differences_and_makes_them(shop: Machine) -> None:
+    (shop.home / "wanted.toml").write_text(FLEET.replace("count = 2", "count = 3").replace('"hv-1"', '"hv-9"'))
+    tried = run(shop, "fleet", "import", "wanted.toml", "--dry-run")
+    assert tried.code == 0
+    assert tried.stdout.splitlines()[:2] == ["~ web/web-1", "    host: hv-1 → hv-9"]
+    assert "+ web/web-2" in tried.stdout.splitlines()
+    assert tried.stderr.startswith("Nothing has changed. It would be: 1 added, 1 changed, 0 removed")
+    assert run(shop, "vm", "show", "web-2").code == 4
+    done = run(shop, "fleet", "import", "wanted.toml")
+    assert (done.code, done.stdout) == (0, tried.stdout)
+    assert told(shop, "vm", "show", "web-1")["host"] == "hv-9"
+    assert told(shop, "vm", "show", "web-2")["scope"] == "web"
+
+
+def test_import_can_come_from_stdin(shop: Machine) -> None:
+    assert run(shop, "fleet", "import", "-", "--dry-run", stdin=FLEET).code == 0
+
+
+def test_nothing_is_pruned_unless_somebody_says_yes(shop: Machine) -> None:
+    (shop.home / "less.toml").write_text(FLEET.replace("count = 2", "count = 1"))
+    asked = run(shop, "fleet", "import", "less.toml", "--prune")
+    assert (asked.code, asked.stdout) == (2, "")
+    assert asked.stderr.splitlines()[0] == "- web/web-1"
+    assert "1 would be removed: say --yes if that is wanted" in asked.stderr
+    assert told(shop, "vm", "show", "web-1")["scope"] == "web"
+    done = run(shop, "fleet", "import", "less.toml", "--prune", "--yes")
+    assert (done.code, done.stdout) == (0, "- web/web-1\n")
+    assert run(shop, "vm", "show", "web-1").code == 4
+
+
+def test_import_that_is_partly_refused_says_so(shop: Machine) -> None:
+    run(shop, "event", "schedule", "Reboot", "web-1")
+    (shop.home / "less.toml").write_text(FLEET.replace("count = 2", "count = 1"))
+    ended = run(shop, "fleet", "import", "less.toml", "--prune", "--yes")
+    assert (ended.code, "refused: " in ended.stdout, "1 refused" in ended.stderr) == (3, True, True)
+    assert told(shop, "vm", "show", "web-1")["scope"] == "web"
+
+
+def test_wrong_fleet_file_is_refused_with_the_reason(shop: Machine) -> None:
+    (shop.home / "wrong.toml").write_text('[[scopes]]\nname = "x"\nkind = "pile"\n')
+    ended = run(shop, "fleet", "import", "wrong.toml")
+    assert (ended.code, "pile" in ended.stderr) == (3, True)
+
+
+def test_export_that_cannot_be_written_says_so(shop: Machine) -> None:
+    ended = run(shop, "fleet", "export", "/nowhere/fleet.toml")
+    assert (ended.code, ended.stderr) == (
+        1,
+        "forewarn: cannot write /nowhere/fleet.toml: No such file or directory\n",
+    )
+
+
+def test_export_leaves_a_file_alone_that_it_cannot_replace_in_full(shop: Machine, tmp_path: Path) -> None:
+    file = shop.home / "fleet.json"
+    file.write_text("mine")
+    ended = run(shop, "fleet", "export", "fleet.json", FOREWARN_TOKEN="wrong")
+    assert (ended.code, file.read_text()) == (3, "mine")
+
+
+def test_doctor_finds_nothing_wrong_with_a_vm_that_asks(shop: Machine) -> None:
+    url = told(shop, "vm", "show", "web-0")["guest_url"]
+    request = Request(f"{url}/metadata/scheduledevents?api-version=2020-07-01", headers={"Metadata": "true"})
+    urlopen(request, timeout=30).close()
+    well = run(shop, "doctor", "web-0")
+    assert (well.code, well.stderr) == (0, "All is well with web/web-0.\n"), well
+    assert all(line.startswith("✓ ") for line in well.stdout.splitlines())
+    assert f"✓ Does its endpoint answer? Yes, at {url}." in well.stdout
+    assert all(check["ok"] for check in told(shop, "doctor", "web-0")["checks"])
+
+
+def test_doctor_says_what_is_wrong_and_what_to_do(shop: Machine) -> None:
+    ill = run(shop, "doctor", "nothing")
+    assert (ill.code, ill.stderr) == (1, "Not all is well with nothing: 1 of 1 answers are bad.\n")
+    assert ill.stdout == "✗ Is it known? No: there is no VM nothing.\n    Add it with `forewarn vm add`.\n"
+
+
+@pytest.mark.parametrize("port", ["closed", "another VM's"])
+def test_doctor_tries_the_endpoint_itself(shop: Machine, port: str) -> None:
+    url = told(shop, "vm", "show", "web-1")["guest_url"]
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        if port == "closed":
+            url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        (check,) = seen_from_here(v1.Diagnosis(vm="web/web-0", guest_url=url, checks=()), "http://127.0.0.1:1")
+    found = f"Not from here: {url}: Connection refused." if port == "closed" else "answers with status 200: web-1"
+    assert (check.ok, found in check.finding, bool(check.advice)) == (False, True, True)
+
+
+def test_doctor_does_not_try_what_only_the_machine_of_the_service_can_reach() -> None:
+    diagnosis = v1.Diagnosis(vm="web/web-0", guest_url="http://127.0.0.1:1", checks=())
+    assert list(seen_from_here(diagnosis, "https://forewarn.example:8170")) == []
+
+
+def test_doctor_enables_nothing(shop: Machine) -> None:
+    run(shop, "doctor", "web-0")
+    assert told(shop, "vm", "show", "web-0")["enabled"] is False
+
+
+def test_colours_are_for_terminals_and_only_if_wanted(shop: Machine) -> None:
+    run(shop, "event", "schedule", "Reboot", "web-0", "--failure")
+    coloured = "\n".join(shop.run_on_terminal("event", "list", columns=120))
+    assert "\x1b[33mStarted" in coloured
+    shop.environment["NO_COLOR"] = "1"
+    assert "\x1b[" not in "\n".join(shop.run_on_terminal("event", "list", columns=120))
+    del shop.environment["NO_COLOR"]
+    assert "\x1b[" not in run(shop, "event", "list").stdout

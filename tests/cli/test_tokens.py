@@ -1,0 +1,97 @@
+"""Tokens from the command line: what they are good for, and that their secrets go nowhere by accident."""
+
+import json
+import stat
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.inside import rows, run, told
+from tests.cli.stage import Machine
+
+FLEET = """
+[[scopes]]
+name = "web"
+kind = "availability-set"
+vms = [{ name = "web-0" }]
+
+[[scopes]]
+name = "db"
+kind = "availability-set"
+vms = [{ name = "db-0" }]
+"""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    machine = Machine(tmp_path_factory.mktemp("tokens"))
+    fleet = machine.home / "fleet.toml"
+    fleet.write_text(FLEET)
+    with machine.up("--ephemeral", "--manual-time", "--fleet", str(fleet)):
+        yield machine
+
+
+def test_secret_is_all_that_goes_to_stdout(shop: Machine) -> None:
+    made = run(shop, "token", "create", "pipe", "--role", "operator", "--expires", "90d")
+    assert (made.code, made.stdout.count("\n"), " " in made.stdout) == (0, 1, False)
+    assert "pipe: operator, until " in made.stderr
+    assert made.stdout.strip() not in made.stderr
+    assert run(shop, "vm", "list", FOREWARN_TOKEN=made.stdout.strip()).code == 0
+
+
+def test_secret_can_go_to_a_file_of_its_owner(shop: Machine) -> None:
+    made = run(shop, "token", "create", "kept", "--save", "kept.token")
+    file = shop.home / "kept.token"
+    assert (made.code, made.stdout, stat.S_IMODE(file.stat().st_mode)) == (0, "", 0o600)
+    assert told(shop, "clock", "show", "--token-file", str(file))["manual"]
+
+
+def test_no_token_is_made_whose_secret_cannot_be_written(shop: Machine) -> None:
+    before = told(shop, "token", "list")
+    ended = run(shop, "token", "create", "lost", "--save", "/nowhere/lost.token")
+    assert (ended.code, "cannot write /nowhere/lost.token" in ended.stderr) == (1, True)
+    assert told(shop, "token", "list") == before
+
+
+def test_tokens_are_listed_without_their_secrets_and_revoked(shop: Machine) -> None:
+    made = told(shop, "token", "create", "guest", "--role", "viewer", "--scope", "web*")
+    secret, id_ = made["secret"], made["token"]["id"]
+    listed = run(shop, "token", "list").stdout
+    assert (id_ in listed, secret in listed) == (True, False)
+    (row,) = (row for row in rows(shop, "token", "list") if row[0] == id_)
+    assert (row[1:4], row[-1]) == (["guest", "viewer", "web*"], "good")
+    assert run(shop, "token", "revoke", id_, "--why", "left").stderr == f"Token {id_} is revoked.\n"
+    (row,) = (row for row in rows(shop, "token", "list") if row[0] == id_)
+    assert row[-1] == "revoked"
+    refused = run(shop, "vm", "list", FOREWARN_TOKEN=secret)
+    assert (refused.code, "FOREWARN_TOKEN or --token-file" in refused.stderr) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("role", "scope", "command", "code", "said"),
+    [
+        ("viewer", None, ("event", "list"), 0, ""),
+        ("viewer", None, ("event", "schedule", "Freeze", "web-0"), 3, "has the role viewer, and this needs operator"),
+        ("operator", None, ("token", "list"), 3, "needs admin"),
+        ("operator", "web", ("event", "schedule", "Freeze", "web-0"), 0, ""),
+        ("operator", "web", ("event", "schedule", "Freeze", "db-0"), 3, "is for web only"),
+        ("operator", "web", ("hold", "everything"), 3, "limited to some scopes"),
+    ],
+    ids=["viewer sees", "viewer changes", "operator makes tokens", "in its scope", "in another", "fleet-wide"],
+)
+def test_token_goes_as_far_as_its_role_and_scopes(
+    shop: Machine, role: str, scope: str | None, command: tuple[str, ...], code: int, said: str
+) -> None:
+    limits = () if scope is None else ("--scope", scope)
+    name = f"{role} for {' '.join(command)}"
+    secret = told(shop, "token", "create", name, "--role", role, *limits)["secret"]
+    ended = run(shop, *command, FOREWARN_TOKEN=secret)
+    assert (ended.code, said in ended.stderr) == (code, True), ended.stderr
+    assert secret not in ended.stderr + ended.stdout
+
+
+def test_journal_says_who_made_and_revoked_tokens(shop: Machine) -> None:
+    made = told(shop, "token", "create", "noted")
+    lines = run(shop, "history", "--did", "token-created", "-o", "json").stdout
+    assert "noted" in [line["facts"]["name"] for line in json.loads(lines)]
+    assert made["secret"] not in lines
