@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from tests.client.talking import document
@@ -38,7 +39,8 @@ class Connection:
         """Take the whole request."""
         with self._line.makefile("rb") as reader:
             first = reader.readline().decode().rstrip("\r\n")
-            headers = dict(_header(row) for row in iter(reader.readline, b"\r\n") if row)
+            # A client that hangs up has no blank line at the end.
+            headers = dict(_header(row) for row in takewhile(b"\r\n".__ne__, reader))
             body = reader.read(int(headers.get("content-length", "0")))
         seen = Seen(first, headers, body)
         self._server.note(seen)
