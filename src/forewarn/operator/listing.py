@@ -1,9 +1,10 @@
 """The lists of the inventory: what is asked for, found in order, a page at a time."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Callable, Iterable
 from fnmatch import translate
-from heapq import heapify, heappop
+from heapq import nsmallest
 
 import msgspec
 
@@ -46,13 +47,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         def takes(scope: Scope, vm: Vm) -> bool:
             if self.host not in (None, vm.host) or not is_named(vm.name.casefold()):
                 return False
-            if self.priority is None and self.tag is None:
+            if self.priority not in (None, vm.traits.priority or scope.traits.priority or Priority.REGULAR):
+                return False
+            if self.tag is None:
                 return True
-            traits = scope.traits_of(vm)
-            tags = traits.tags or {}
-            return self.priority in (None, traits.priority or Priority.REGULAR) and (
-                self.tag is None or (tag in tags and (not equals or tags[tag] == value))
-            )
+            found = (vm.traits.tags or {}).get(tag, (scope.traits.tags or {}).get(tag))
+            return found is not None and (not equals or found == value)
 
         return takes
 
@@ -109,32 +109,36 @@ def _scopes_in_question(state: Backstage, caller: Caller, wanted: Wanted, first:
 
 
 def _after(vms: list[Vm], last: str) -> list[Vm]:
-    return [vm for vm in vms if counting_order(vm.name) > counting_order(last)]
+    return vms[bisect_right(vms, counting_order(last), key=lambda vm: counting_order(vm.name)) :]
 
 
 async def list_hosts(state: Backstage, caller: Caller, *, name: str | None, after: str, limit: int) -> v1.HostPage:
     """Show hosts by name, from the one after `after` on."""
-    hosts = state.fleet.hosts()
     is_named = re.compile(translate((name or "*").casefold())).fullmatch
+    hosts = list(state.fleet.hosts()) if not caller.scopes else await _hosts_seen(state, caller)
+    wanted = [host async for host in unhurried(hosts) if host > after and is_named(host.casefold())]
+    names = nsmallest(limit + 1, wanted)
+    there: dict[str, list[tuple[Scope, Vm]]] = {host: [] for host in names[:limit]}
+    async for scope in seen_scopes(state.fleet.replica, state.roll.ids(), caller):
+        for vm in scope.roster:
+            if vm.host in there:
+                there[vm.host].append((scope, vm))
+    shown = [show_host(host, vms) async for host, vms in unhurried(there.items()) if vms]
+    return v1.HostPage(
+        hosts=shown, next=names[limit - 1] if len(names) > limit else None, held=show_hold(state.fleet.held, None)
+    )
 
-    async def rest() -> AsyncIterator[v1.Host]:
-        async for host in unhurried(_in_order(host for host in hosts if host > after)):
-            if is_named(host.casefold()) and (shown := visible_host(state, caller, host)) is not None:
-                yield shown
 
-    found, more = await first_of(rest(), limit)
-    return v1.HostPage(hosts=found, next=found[-1].name if more else None, held=show_hold(state.fleet.held, None))
+async def _hosts_seen(state: Backstage, caller: Caller) -> set[str]:
+    """Return the hosts on which VMs are that the caller may see."""
+    found: set[str] = set()
+    async for scope in seen_scopes(state.fleet.replica, state.roll.ids(), caller):
+        found.update(vm.host for vm in scope.roster if vm.host is not None)
+    return found
 
 
 def visible_host(state: Backstage, caller: Caller, name: str) -> v1.Host | None:
     """Show a host, if there is one with VMs that the caller may see."""
-    there = [(view, vm) for view, vm in state.fleet.hosts().get(name, ()) if caller.sees(view.id)]
-    return show_host(name, there) if there else None
-
-
-def _in_order(names: Iterable[str]) -> Iterator[str]:
-    """Give names in order; sorting those that are never reached is not paid for."""
-    heap = list(names)
-    heapify(heap)
-    while heap:
-        yield heappop(heap)
+    there = state.fleet.hosts().get(name, ())
+    seen = [(view.scope, vm) for view, vm in there if view.scope is not None and caller.sees(view.id)]
+    return show_host(name, seen) if seen else None

@@ -10,12 +10,10 @@ from typing import TypeVar
 from forewarn.core.scope import Scope
 from forewarn.fleet.replica import Replica, View
 from forewarn.fleet.service import Fleet
+from forewarn.fleet.turns import TURN
 from forewarn.operator.access import Caller
 
 T = TypeVar("T")
-
-TURN = 0.004
-"""How long, in seconds, the reading of a list may go on before others have their turn."""
 
 
 class Roll:
@@ -36,12 +34,14 @@ class Roll:
     def ids(self) -> list[str]:
         """Return the ids; the list stays as it is, whatever comes or goes later."""
         if self._changed:
-            come = {id_ for id_, view in self._changed.items() if view.scope is not None}
+            come = sorted(id_ for id_, view in self._changed.items() if view.scope is not None)
             gone = self._changed.keys() - come
             self._changed = {}
-            self._known = (self._known | come) - gone
-            # Two runs that are in order each: that is little work for the sort.
-            self._ids = sorted([*(id_ for id_ in self._ids if id_ not in gone), *sorted(come)])
+            self._known.update(come)
+            self._known -= gone
+            left = [id_ for id_ in self._ids if id_ not in gone] if gone else self._ids
+            self._ids = [*left, *come]
+            self._ids.sort()  # two runs that are in order each: little work
         return self._ids
 
     def starting_at(self, first: str) -> Iterator[str]:
@@ -84,20 +84,3 @@ async def first_of(items: AsyncIterator[T], limit: int) -> tuple[list[T], bool]:
             return found, True
         found.append(item)
     return found, False
-
-
-def scopes_from(replica: Replica, only: str | None, first: str, caller: Caller) -> Iterator[Scope]:
-    """Give one scope, or all that the caller may see by their ids from `first` on."""
-    if only is not None:
-        caller.check(only)
-        yield replica.scope(only)
-        return
-    ids = sorted(view.id for view in replica.views() if caller.sees(view.id))
-    for id_ in ids[bisect_left(ids, first) :]:
-        yield replica.scope(id_)
-
-
-def page_of(rest: Iterable[T], limit: int) -> tuple[list[T], bool]:
-    """Return the first of the rest, and whether there are more."""
-    found = list(islice(rest, limit + 1))
-    return found[:limit], len(found) > limit

@@ -88,12 +88,11 @@ def show_scope(fleet: Fleet, view: View, scope: Scope) -> v1.Scope:
     )
 
 
-def show_host(name: str, there: Iterable[tuple[View, Vm]]) -> v1.Host:
+def show_host(name: str, there: Iterable[tuple[Scope, Vm]]) -> v1.Host:
     """Show a host as the VMs on it let it be seen, with the open events that affect one of them."""
     by_scope: dict[str, tuple[Scope, list[Vm]]] = {}
-    for view, vm in there:
-        if view.scope is not None:
-            by_scope.setdefault(view.id, (view.scope, []))[1].append(vm)
+    for scope, vm in there:
+        by_scope.setdefault(scope.id, (scope, []))[1].append(vm)
     ordered = [by_scope[id_] for id_ in sorted(by_scope)]
     return v1.Host(
         name=name,
