@@ -83,7 +83,7 @@ def test_token_goes_as_far_as_its_role_and_scopes(
     shop: Machine, role: str, scope: str | None, command: tuple[str, ...], code: int, said: str
 ) -> None:
     limits = () if scope is None else ("--scope", scope)
-    name = f"{role} for {' '.join(command)}"
+    name = "-".join((role, *command))
     secret = told(shop, "token", "create", name, "--role", role, *limits)["secret"]
     ended = run(shop, *command, FOREWARN_TOKEN=secret)
     assert (ended.code, said in ended.stderr) == (code, True), ended.stderr

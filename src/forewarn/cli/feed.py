@@ -15,6 +15,9 @@ TICK = 1.0
 PAUSE = 1.0
 """How many seconds pass before a lost service is asked again."""
 
+TROUBLE = "The service cannot be reached; trying again. "
+BACK = "The service is back."
+
 FORGOTTEN = frozenset({"pruned", "unknown-position"})
 """What a service says that no longer has the lines after ours, or never had: then those from now on must do."""
 

@@ -18,11 +18,11 @@ from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import CannotReach
 from forewarn.cli.countdown import STANDING, ServiceTime, countdown
-from forewarn.cli.feed import TICK, Feed, Pressed, trouble_after
+from forewarn.cli.feed import TICK, TROUBLE, Feed, Pressed, trouble_after
 from forewarn.cli.output import moment_text
 from forewarn.cli.showing import SHORT_ID, hold_sentence, journal_row, waits_for
 from forewarn.cli.tables import GAP, Row
-from forewarn.cli.views import STYLES, TROUBLE
+from forewarn.cli.views import STYLES
 
 MOST_EVENTS = 500
 """More events than this are asked for by nobody who looks at a screen."""

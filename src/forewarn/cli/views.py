@@ -12,6 +12,7 @@ from rich.text import Text
 
 from forewarn.api import v1
 from forewarn.cli.countdown import STANDING, ServiceTime, countdown
+from forewarn.cli.feed import BACK, TROUBLE
 from forewarn.cli.output import Output, moment_text, say, write
 from forewarn.cli.showing import SHORT_ID, waits_for
 from forewarn.core.scope import Outcome
@@ -22,8 +23,6 @@ STYLES = {
     Outcome.CANCELED.value: "dim",
     Outcome.FAILED.value: "red",
 }
-
-TROUBLE = "The service cannot be reached; trying again. "
 
 
 class View(Protocol):
@@ -63,10 +62,8 @@ class Lines:
         """Write a line for each change."""
         for story in changed:
             self.write(story, time)
-        if trouble and not self._trouble:
-            say(TROUBLE + trouble)
-        if self._trouble and not trouble:
-            say("The service is back.")
+        if bool(trouble) is not bool(self._trouble):
+            say(TROUBLE + trouble if trouble else BACK)
         self._trouble = trouble
 
     def write(self, story: v1.EventStory, time: ServiceTime) -> None:

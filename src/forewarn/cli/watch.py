@@ -7,7 +7,7 @@ from itertools import islice
 import msgspec
 
 from forewarn.api import v1
-from forewarn.cli.feed import TICK, Feed, trouble_after
+from forewarn.cli.feed import BACK, TICK, TROUBLE, Feed, trouble_after
 from forewarn.cli.output import Output, say, write
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.showing import journal_row
@@ -39,11 +39,12 @@ def watch(asked: Asked) -> None:
 def _write_lines(feed: Feed, output: Output) -> None:
     """Write each line of the journal as it comes."""
     trouble = ""
+    say("Each line of the journal follows as it is written; Ctrl-C ends it.")
     while True:
         news = list(feed.wait(TICK))
         before, trouble = trouble, trouble_after(news, trouble)
-        if trouble and not before:
-            say(trouble)
+        if bool(trouble) is not bool(before):
+            say(TROUBLE + trouble if trouble else BACK)
         for entry in news:
             if isinstance(entry, v1.JournalEntry):
                 write(msgspec.json.encode(entry).decode() if output is Output.JSON else _line(entry))

@@ -1,0 +1,74 @@
+"""A terminal on which a program runs: what is seen there, what is typed, and how it ends."""
+
+import os
+import pty
+import subprocess
+import sys
+import termios
+from types import TracebackType
+from typing import Self
+
+from tests.cli.stage import GUARD, PROGRAM, Machine
+
+TAKE_TERMINAL = "import os, sys; os.open(os.ttyname(0), os.O_RDWR); os.execv(sys.argv[1], sys.argv[1:])"
+"""The first terminal that the leader of a session opens is its own: then Ctrl-C there is a signal."""
+
+
+class Terminal:
+    """Runs the program as the one to whom the terminal's keys, Ctrl-C among them, belong."""
+
+    def __init__(self, machine: Machine, *arguments: str, columns: int = 100, lines: int = 24) -> None:
+        self.seen = ""
+        self._main, other = pty.openpty()
+        termios.tcsetwinsize(other, (lines, columns))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", TAKE_TERMINAL, PROGRAM, *arguments],
+            cwd=machine.home,
+            env=machine.environment | {"TERM": "xterm"},
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            start_new_session=True,
+        )
+        os.close(other)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(GUARD)
+        os.close(self._main)
+
+    def wait_for(self, text: str) -> None:
+        """Read on until this has been seen; the test's own time limit ends what would not come."""
+        while text not in self.seen:
+            assert self._read(), f"{text!r} was not seen in {self.seen!r}"
+
+    def forget(self) -> None:
+        """Look only at what is still to come."""
+        self.seen = ""
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._main, keys.encode())
+
+    def resize(self, columns: int, lines: int) -> None:
+        """Make the window larger or smaller."""
+        termios.tcsetwinsize(self._main, (lines, columns))
+
+    def end(self) -> int:
+        """Read to the end, and return the exit status."""
+        while self._read():
+            pass
+        return self.process.wait(GUARD)
+
+    def _read(self) -> bool:
+        try:
+            said = os.read(self._main, 65_536)
+        except OSError:
+            # A terminal whose last program has gone is an error to read from.
+            return False
+        self.seen += said.decode(errors="replace")
+        return bool(said)
