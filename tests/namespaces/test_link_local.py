@@ -80,6 +80,20 @@ def test_an_address_of_another_network_is_no_vms(lab: Lab, tmp_path: Path) -> No
         assert Curl(tmp_path, *lab.left.within)(*METADATA, EVENTS).status == 403
 
 
+@pytest.mark.parametrize(
+    ("interfaces", "status"),
+    [("guests,others", 200), ("guests,others=elsewhere", 403)],
+    ids=["one network", "a network each"],
+)
+def test_several_interfaces_are_served_each_for_its_network(
+    lab: Lab, tmp_path: Path, interfaces: str, status: int
+) -> None:
+    with link_local_service(lab, tmp_path, "--listen-link-local", interfaces):
+        assert Curl(tmp_path, *lab.left.within)(*METADATA, EVENTS).status == 200
+        assert Curl(tmp_path, *lab.outsider.within)(*METADATA, EVENTS).status == status
+    assert "169.254.169.254" not in lab.host.ip("address show")
+
+
 def test_a_borrowed_address_gets_no_answer(lab: Lab, operator: Operator, left: Curl, right: Curl) -> None:
     """Where the host knows which port of its bridge an address is at, answers go there and not to the borrower."""
     operator.schedule("Reboot", "left-0")
