@@ -3,7 +3,6 @@
 import os
 import selectors
 import socket
-import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -20,6 +19,9 @@ SERVER_PORT = 67
 EVERYBODY = "255.255.255.255"
 LONGEST_PACKET = 4096
 """How much of a datagram is read. A server that was not told otherwise sends at most 576 bytes."""
+
+CAN_CHOOSE = hasattr(socket, "SO_BINDTODEVICE")
+"""Whether the system lets a program choose by which interface it sends: Linux does."""
 
 _INTERFACES = Path("/sys/class/net")
 _ETHERNET = "1"
@@ -40,7 +42,7 @@ class Interface(msgspec.Struct, frozen=True):
 
 def interfaces_that_are_up() -> tuple[Interface, ...]:
     """Return the interfaces that can be asked by. Only Linux lets us choose; elsewhere there is at most one."""
-    if sys.platform == "linux":
+    if CAN_CHOOSE:
         found = (_read_interface(_INTERFACES / name) for _, name in socket.if_nameindex())
         return tuple(interface for interface in found if interface is not None)
     node = uuid.getnode()
@@ -96,7 +98,7 @@ def _bound_socket(interface: Interface) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         # The system's own DHCP client may have the port too: both get what is broadcast.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if sys.platform == "linux":
+        if CAN_CHOOSE:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.name.encode())
         made.bind(("", CLIENT_PORT))
         stack.pop_all()
