@@ -33,6 +33,12 @@ TAGS = {
     "service": "The service itself.",
 }
 
+FILE = {
+    "application/toml": {"schema": {"type": "string"}},
+    "application/json": {"schema": {"type": "object", "title": "The same in JSON"}},
+}
+"""A fleet file: the framework describes one way to write a body, and here there are two."""
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -89,9 +95,26 @@ def described(document: Document) -> Document:
     _, schemas = msgspec.json.schema_components(tuple(_types()), ref_template=SCHEMAS + "{name}")
     for name, example in EXAMPLES.items():
         schemas[name]["examples"] = [example]
-    used = {name: schemas[name] for name in document["components"]["schemas"] if name in schemas}
+    used = {name: schemas[name] for name in (*document["components"]["schemas"], "ImportProgress") if name in schemas}
     components = {**document["components"], "schemas": {**document["components"]["schemas"], **_whole(used, schemas)}}
-    return {**document, "components": components}
+    return {**document, "components": components, "paths": _with_files(document["paths"])}
+
+
+def _with_files(paths: Document) -> Document:
+    """Return the paths with what is sent and answered besides JSON."""
+    if "/v1/fleet" not in paths:
+        return paths
+    export, import_ = paths["/v1/fleet"]["get"], paths["/v1/fleet/import"]["post"]
+    exported = {**export["responses"], "200": {**export["responses"]["200"], "content": FILE}}
+    imported = import_["responses"]["200"]
+    lines = {"application/x-ndjson": {"schema": {"$ref": f"{SCHEMAS}ImportProgress"}}}
+    answers = {**import_["responses"], "200": {**imported, "content": {**imported["content"], **lines}}}
+    body = {"content": FILE, "required": True}
+    return {
+        **paths,
+        "/v1/fleet": {"get": {**export, "responses": exported}},
+        "/v1/fleet/import": {"post": {**import_, "requestBody": body, "responses": answers}},
+    }
 
 
 def _types() -> Iterator[type[msgspec.Struct]]:

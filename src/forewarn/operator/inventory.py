@@ -24,7 +24,11 @@ ScopeName = Annotated[str, PathParameter(min_length=1, max_length=NAME_LENGTH, d
 HostName = Annotated[str, PathParameter(min_length=1, max_length=NAME_LENGTH, description="The host's name.")]
 VmPath = Annotated[
     str,
-    PathParameter(max_length=2 * NAME_LENGTH + 2, description="`scope/name`, or the bare name if it is unambiguous."),
+    PathParameter(
+        max_length=2 * NAME_LENGTH + 2,  # with the slash before it
+        description="`scope/name`, or the bare name if it is unambiguous.",
+        schema_extra={"maxLength": 2 * NAME_LENGTH + 1},
+    ),
 ]
 OnlyKind = Annotated[ScopeKind | None, QueryParameter(name="kind", description="Of this kind of scope only.")]
 OnlyHeld = Annotated[

@@ -200,6 +200,8 @@ def _type(schema: Document) -> Markup:
     if values := schema.get("enum"):
         return Markup(" or ").join(Markup("<code>{}</code>").format(value) for value in values)
     match schema.get("type"):
+        case "array" if members := schema.get("prefixItems"):
+            return Markup("list of ") + Markup(" and ").join(_type(member) for member in members)
         case "array":
             return Markup("list of ") + _type(schema.get("items", {}))
         case "object":
