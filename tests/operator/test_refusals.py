@@ -8,6 +8,7 @@ import forewarn.fleet.filling
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.operator.refusals import STATUS
+from tests.operator.stage import stage
 
 NEVER_ASKED_FOR = {forewarn.fleet.filling.FilledOtherwise}
 """Raised only while the service starts."""
@@ -27,3 +28,22 @@ def test_every_error_has_a_row(root: type[Exception]) -> None:
 
 def test_codes_are_words_for_programs() -> None:
     assert {error.code for error in STATUS if not error.code.replace("-", "").isalpha()} == set()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "name"),
+    [
+        ("GET", "/v1/history?did=exploded", {}, "did"),
+        ("GET", "/v1/events?status=x", {}, "status"),
+        ("GET", "/v1/events?limit=0", {}, "limit"),
+        ("GET", "/v1/watch", {"Last_Event_ID": "x"}, "Last-Event-ID"),
+        ("POST", "/v1/holds", {"Idempotency_Key": "a b"}, "Idempotency-Key"),
+    ],
+)
+async def test_wrong_parameter_is_called_as_it_was_sent(
+    method: str, path: str, headers: dict[str, str], name: str
+) -> None:
+    async with stage() as service:
+        body = {"reason": "x"} if method == "POST" else None
+        reply = await service.ask(method, path, body, **headers)
+    assert (reply.status, reply.json["error"]["message"].partition(":")[0]) == (400, name)

@@ -98,10 +98,10 @@ def answer_unreadable(request: AnyRequest, error: StoreError) -> Response[v1.Err
     return Response(error_body("not-readable", f"this cannot be read now: {error}; try again later"), status_code=503)
 
 
-def answer_malformed(_: AnyRequest, error: HTTPException) -> Response[v1.Error]:
+def answer_malformed(request: AnyRequest, error: HTTPException) -> Response[v1.Error]:
     """The request did not get as far as the fleet."""
     code = MALFORMED[error.status_code].code if error.status_code in MALFORMED else "malformed"
-    return Response(error_body(code, _sentence(error)), status_code=error.status_code, headers=error.headers)
+    return Response(error_body(code, _sentence(request, error)), status_code=error.status_code, headers=error.headers)
 
 
 def answer_failure(request: AnyRequest, error: Exception) -> Response[v1.Error]:
@@ -111,13 +111,23 @@ def answer_failure(request: AnyRequest, error: Exception) -> Response[v1.Error]:
     return Response(body, status_code=500)
 
 
-def _sentence(error: HTTPException) -> str:
+def _sentence(request: AnyRequest, error: HTTPException) -> str:
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
-        wrong = (f"{item.get('key', '')}: {item.get('message', '')}".strip(": ") for item in error.extra)
+        wrong = (
+            f"{_name(request, item.get('key', ''))}: {item.get('message', '')}".strip(": ") for item in error.extra
+        )
         return f"{'; '.join(wrong)} (what is allowed: /openapi.json)"
     if error.status_code in MALFORMED:
         return MALFORMED[error.status_code].sentence
     return error.detail if isinstance(error, ValidationException) else f"this cannot be read: {error.detail}"
+
+
+def _name(request: AnyRequest, parameter: str) -> str:
+    """Return what a parameter is called by those who send it."""
+    if parameter == "key":  # every change takes it, though no handler does
+        return "Idempotency-Key"
+    field = request.route_handler.parsed_fn_signature.parameters.get(parameter)
+    return getattr(field and field.kwarg_definition, "name", None) or parameter
 
 
 def _detail(value: object) -> str | list[str]:
