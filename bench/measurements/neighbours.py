@@ -25,6 +25,12 @@ TARGET_RATIO = 2.0
 AHEAD = timedelta(seconds=2)
 """How long before they are due events are made."""
 
+SHORTEST = 3.0
+"""How many seconds a phase has at least, so that some events become due in it; a full import takes far longer."""
+
+JOURNAL_MS = 1.0
+"""The journal counts lateness in whole milliseconds: what is less counts as one."""
+
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
     """The fleet that is exported and imported, who asks meanwhile and how often, and how many events start."""
@@ -104,6 +110,7 @@ def _phase(served: Served, size: Size, events: Events, do: Callable[[], None]) -
             talk.hear(paced.Began)
             began_at = datetime.now(UTC)
             do()
+            time.sleep(max(0.0, SHORTEST - (datetime.now(UTC) - began_at).total_seconds()))
             span = Span(began_at, datetime.now(UTC))
             talk.close()
             done = talk.hear(paced.Done)
@@ -119,7 +126,7 @@ def _work(served: Served) -> clerk.Worked:
 
 
 def _within(late: Sequence[Start], span: Span) -> list[float]:
-    found = [start.late * 1000 for start in late if span.began_at <= start.at <= span.ended_at]
+    found = [max(start.late * 1000, JOURNAL_MS) for start in late if span.began_at <= start.at <= span.ended_at]
     if not found:
         raise ValueError("no event became due: the phase was too short")
     return found

@@ -21,6 +21,7 @@ from bench.measurements import (
     imports,
     lateness,
     memory,
+    neighbours,
     saves,
     startup,
     throughput,
@@ -38,6 +39,10 @@ TINY: dict[str, Callable[[Workplace], Finding]] = {
     "saves": partial(saves.measure, size=saves.Size(writers=2, vms_each=1, rounds=1, seconds=0.05)),
     "approvals": partial(approvals.measure, size=approvals.Size(vms=10, rounds=2)),
     "lateness": partial(lateness.measure, size=lateness.Size(events=2, notice=timedelta(seconds=4))),
+    "neighbours": partial(
+        neighbours.measure,
+        size=neighbours.Size(fleet=SMALL, callers=2, per_second=6.0, events_per_second=1, rest_seconds=0.1),
+    ),
     "waits": partial(waits.measure, size=waits.Size(fleet=SMALL, rounds=1)),
     "imports": partial(imports.measure, size=imports.Size(rounds=1)),
 }
@@ -50,6 +55,7 @@ FIGURES: dict[str, set[str]] = {
     "saves": {"ratio", "together_per_second", "each_per_second"},
     "approvals": {"seconds"},
     "lateness": {"seen_p99_seconds", "journal_p99_seconds"},
+    "neighbours": {"answers_ratio", "lateness_ratio", "rest_answer_p99_ms", "busy_answer_p99_ms", "import_seconds"},
     "waits": {"seconds"},
     "imports": {"bare_ms", "client_ms", "everything_ms"},
 }
