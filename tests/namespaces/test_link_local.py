@@ -125,8 +125,15 @@ def test_no_vm_reaches_the_operators_or_another_vms_port(lab: Lab, operator: Ope
             assert reached == COULD_NOT_CONNECT, (address, port)
 
 
-def test_the_operators_are_not_at_the_address_of_the_guests(left: Curl) -> None:
-    assert left(*METADATA, f"{ENDPOINT}/v1/vms").status == 404
+@pytest.mark.parametrize("with_token", [False, True], ids=["without a token", "with the admin's token"])
+def test_the_operators_are_not_at_the_address_of_the_guests(operator: Operator, left: Curl, with_token: bool) -> None:
+    """Not even a token that has fallen into a guest's hands opens anything there."""
+    token = Path(operator.started.token_file).read_text().strip()
+    headers = (*METADATA, *(("--header", f"Authorization: Bearer {token}") if with_token else ()))
+    paths = ("/v1/vms", "/v1/events", "/v1/fleet", "/v1/tokens", "/v1/watch", "/metrics", "/healthz", "/docs")
+    assert {path: left(*headers, ENDPOINT + path).status for path in paths} == dict.fromkeys(paths, 404)
+    made = left(*headers, "--data", '{"name": "mine", "role": "admin"}', f"{ENDPOINT}/v1/tokens")
+    assert (made.status, b"secret" in made.body) == (404, False)
 
 
 def test_the_python_program_of_2017_runs_unmodified(lab: Lab, operator: Operator) -> None:
