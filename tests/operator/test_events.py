@@ -11,6 +11,7 @@ from forewarn.core.event import EventType, ImpactState
 from forewarn.core.impact import Failed
 from forewarn.core.journal import Did
 from forewarn.core.scope import Outcome
+from forewarn.operator import stories
 from tests.operator.stage import TEN, Stage, stage
 
 NEVER = "11111111-2222-3333-4444-555555555555"
@@ -148,6 +149,16 @@ async def test_story_of_an_ended_event_is_the_journals() -> None:
         (Did.IMPACT_DONE, "platform"),
         (Did.COMPLETED, "platform"),
     ]
+
+
+async def test_very_long_story_has_its_newest_lines_and_still_knows_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stories, "TIMELINE", 2)
+    async with stage() as service:
+        id_ = await schedule(service, "Reboot", "web-0")
+        await service.fleet.advance(timedelta(hours=1))
+        shown = await story(service, id_)
+    assert (shown.type, shown.vms, shown.outcome) == (EventType.REBOOT, ["web-0"], Outcome.COMPLETED)
+    assert told(list(shown.timeline)) == [(Did.IMPACT_DONE, "platform"), (Did.COMPLETED, "platform")]
 
 
 async def test_story_outlives_the_scope() -> None:
