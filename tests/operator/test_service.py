@@ -4,7 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 from forewarn.api import v1
 from forewarn.clock import SystemClock
+from forewarn.core.access import Role
 from forewarn.core.event import EventType
+from forewarn.core.journal import Did
+from forewarn.store.port import JournalQuery
+from tests.fleet.stage import FailingStore
 from tests.operator.stage import TEN, stage
 
 
@@ -27,3 +31,30 @@ async def test_real_time_is_shown_and_stays() -> None:
         assert (clock.manual, clock.next_at, clock.now <= datetime.now(UTC)) == (False, None, True)
         reply = await service.ask("POST", "/v1/clock/advance", {"by": "1m"})
         assert (reply.status, reply.code) == (409, "time-is-real")
+
+
+async def test_journal_says_who_moved_the_clock() -> None:
+    async with stage() as service:
+        token = await service.token("ann", Role.OPERATOR)
+        for body in ({"by": "1m"}, {"to_next": True}):
+            await service.ask("POST", "/v1/clock/advance", body, token=token)
+        rows = await service.store.journal(JournalQuery(dids=(Did.CLOCK_MOVED,)))
+    assert [row.entry.by for row in rows] == ["ann", "ann"]
+
+
+async def test_service_that_cannot_save_is_not_ready() -> None:
+    store = FailingStore()
+    async with stage(store=store) as service:
+        store.full = True
+        service.fleet.readiness.require(lambda: "the moon is full")
+        reply = await service.ask("GET", "/readyz", token=None)
+        health = await service.ask("GET", "/healthz", token=None)
+    assert (reply.status, reply.json["ready"], reply.json["problems"][-1]) == (503, False, "the moon is full")
+    assert health.status == 200
+
+
+async def test_figures_are_served_to_prometheus() -> None:
+    async with stage() as service:
+        reply = await service.ask("GET", "/metrics")
+    assert (reply.status, reply.headers["content-type"].split(";")[0]) == (200, "text/plain")
+    assert b"\nforewarn_build_info{" in reply.body

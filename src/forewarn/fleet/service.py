@@ -402,16 +402,16 @@ class Fleet:
 
     # Manual time.
 
-    async def advance(self, by: timedelta) -> datetime:
+    async def advance(self, by: timedelta, *, who: str = "operator") -> datetime:
         """Move the manual clock; everything that is due on the way happens in order, and is over on return."""
-        return await self._time.advance(by)
+        return await self._time.advance(by, who=who)
 
-    async def advance_to_next(self) -> datetime:
+    async def advance_to_next(self, *, who: str = "operator") -> datetime:
         """Move the manual clock to the next moment at which something happens, if there is one."""
-        return await self._time.advance_to_next()
+        return await self._time.advance_to_next(who=who)
 
-    async def _save_clock(self, moment: datetime) -> None:
-        await self._keeper.apply(partial(book.clock_moved, to=moment, by="operator"))
+    async def _save_clock(self, moment: datetime, who: str) -> None:
+        await self._keeper.apply(partial(book.clock_moved, to=moment, by=who))
 
     def _waits_for_clock(self) -> int | None:
         """Return how many of our tasks wait for the clock if all of them do, None if something else is under way."""

@@ -45,14 +45,15 @@ class ClockController(Controller):
             _503="It could not be saved; nothing has changed.",
         ),
     )
-    async def advance(self, state: Backstage, data: JSONBody[v1.AdvanceClock]) -> v1.Clock:
+    async def advance(self, state: Backstage, caller: AskedBy, data: JSONBody[v1.AdvanceClock]) -> v1.Clock:
         """Move a manual clock; everything that is due on the way has happened when the answer comes."""
         if (data.by is None) is not data.to_next:
             raise Invalid('say by how much ({"by": "15m"}), or to the next moment ({"to_next": true})')
         if data.by is None:
-            await state.fleet.advance_to_next()
+            await state.fleet.advance_to_next(who=caller.name)
         else:
-            await state.fleet.advance(_within_reach(state.fleet.clock.now(), parse_duration(data.by)))
+            by = _within_reach(state.fleet.clock.now(), parse_duration(data.by))
+            await state.fleet.advance(by, who=caller.name)
         return _show_clock(state.fleet)
 
 
