@@ -1,6 +1,7 @@
 """Scopes, VMs, hosts and the fleet file from the command line, and what ails a VM."""
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from forewarn.api import v1
 from forewarn.cli.doctor import seen_from_here
 from tests.cli.inside import details, rows, run, told
 from tests.cli.stage import Machine
+from tests.cli.terminal import Terminal
 
 FLEET = """
 [[scopes]]
@@ -154,6 +156,39 @@ def test_nothing_is_pruned_unless_somebody_says_yes(shop: Machine) -> None:
     done = run(shop, "fleet", "import", "less.toml", "--prune", "--yes")
     assert (done.code, done.stdout) == (0, "- web/web-1\n")
     assert run(shop, "vm", "show", "web-1").code == 4
+
+
+@pytest.mark.parametrize(("answer", "code", "is_there"), [("n", 3, True), ("y", 0, False)])
+def test_person_is_shown_what_would_be_pruned_and_asked(shop: Machine, answer: str, code: int, is_there: bool) -> None:
+    (shop.home / "less.toml").write_text(FLEET.replace("count = 2", "count = 1"))
+    with Terminal(shop, "fleet", "import", "less.toml", "--prune") as terminal:
+        terminal.wait_for("Remove this? [y/N]")
+        assert "- web/web-1" in terminal.seen
+        terminal.type(f"{answer}\n")
+        assert terminal.end() == code
+    assert ("web-1" in [vm["name"] for vm in told(shop, "vm", "list")]) is is_there
+
+
+def test_import_of_many_shows_how_far_it_is(shop: Machine) -> None:
+    (shop.home / "more.toml").write_text(
+        FLEET + "".join(f'[[scopes]]\nname = "s{n}"\nkind = "standalone"\n' for n in range(200))
+    )
+    with Terminal(shop, "fleet", "import", "more.toml") as terminal:
+        terminal.wait_for("Importing")
+        assert terminal.end() == 0
+    assert "more lines: into a file, or with -o json, all are shown." in terminal.seen
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_listings_fit_the_terminal_and_keep_the_reason_of_a_hold(shop: Machine, columns: int) -> None:
+    reason = "the switch in rack 4 is being replaced, and nobody knows for how long"
+    run(shop, "hold", reason, "--scope", "web")
+    for listing in ("scope list", "vm list", "history", "vm show web-0", "scope show web"):
+        shown = [
+            re.sub("\x1b\\[[0-9;]*m", "", line) for line in shop.run_on_terminal(*listing.split(), columns=columns)
+        ]
+        assert max(map(len, shown)) <= columns, listing
+        assert reason in " ".join(" ".join(shown).split()), listing
 
 
 def test_import_that_is_partly_refused_says_so(shop: Machine) -> None:

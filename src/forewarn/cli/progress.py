@@ -21,8 +21,7 @@ class Bar:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self.end()
 
     def show(self, done: int, total: int) -> None:
         """Show how much is done."""
@@ -31,6 +30,13 @@ class Bar:
         if self._bar is None:
             self._bar = self._made(total)
         self._bar.update(self._bar.task_ids[0], completed=done)
+        if done >= total:
+            self._bar.stop()
+
+    def end(self) -> None:
+        """Give the terminal back, even if not all was done."""
+        if self._bar is not None:
+            self._bar.stop()
 
     def _made(self, total: int) -> "Progress":
         from rich.console import Console

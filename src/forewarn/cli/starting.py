@@ -8,13 +8,12 @@ import signal
 from typing import Self
 
 import uvloop
-from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress
 
 from forewarn.api.errors import ApiError
 from forewarn.cli import logs
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.output import Output, say
+from forewarn.cli.progress import Bar
 from forewarn.cli.welcome import show_welcome
 from forewarn.compose import AlreadyRuns, NotADirectory, UnusableCertificate, running_service
 from forewarn.core.errors import CoreError
@@ -41,9 +40,6 @@ CANNOT_START = (
     UnusableCertificate,
 )
 """What can keep a service with good settings from starting."""
-
-WORTH_A_BAR = 100
-"""Fewer scopes than this are saved before anybody could look at a progress bar."""
 
 
 def run(settings: Settings, output: Output) -> None:
@@ -98,15 +94,13 @@ class _Talk:
     """Says on stderr what happens while the service starts."""
 
     def __init__(self) -> None:
-        self._bar: Progress | None = None
+        self._bar = Bar("Filling the fleet")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the terminal back, even from a bar that has not come to its end."""
-        if self._bar is not None:
-            self._bar.stop()
+        self._bar.end()
 
     def say(self, sentence: str) -> None:
         """Say something that the user should know."""
@@ -114,16 +108,7 @@ class _Talk:
 
     def filling(self, done: int, total: int) -> None:
         """Show how many scopes of the fleet file are saved."""
-        if total < WORTH_A_BAR:
-            return
-        if self._bar is None:
-            columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True))
-            self._bar.add_task("Filling the fleet", total=total)
-            self._bar.start()
-        self._bar.update(self._bar.task_ids[0], completed=done)
-        if done >= total:
-            self._bar.stop()
+        self._bar.show(done, total)
 
 
 def exempt_from_collection() -> None:
