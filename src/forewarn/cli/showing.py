@@ -12,7 +12,7 @@ from forewarn.core.scope import Outcome
 SHORT_ID = 8
 """As much of an event's id as tells it from others; commands take it for the whole."""
 
-NAMED = 4
+NAMED = 2
 """Of more VMs than this a line of the journal says how many there are; `-o json` names all."""
 
 HIDDEN_FACTS = frozenset({"key", "digest"})
@@ -51,9 +51,9 @@ JOURNAL_COLUMNS = (
             "impact-unknown": Colour.BAD,
         },
     ),
-    Column("WHERE", spare=1),
-    Column("VMS", most=24, spare=3),
-    Column("EVENT", spare=2),
+    Column("WHERE", spare=2),
+    Column("VMS", most=16, spare=1),
+    Column("EVENT", spare=3),
     Column("BY", most=24),
     Column("WHY", goes_below=True),
 )
@@ -119,13 +119,7 @@ def reason(entry: v1.JournalEntry) -> str:
 
 
 def _place(entry: v1.JournalEntry) -> str:
-    match entry.kind:
-        case "scope":
-            return entry.record
-        case "fleet":
-            return "fleet"
-        case _:
-            return f"{entry.kind} {entry.record}"
+    return entry.record if entry.kind == "scope" else entry.kind
 
 
 def hold_sentence(hold: v1.Hold) -> str:
