@@ -1,30 +1,14 @@
 """What a handler promises: two halves, a word for every phase, and a self-test. The daemon knows nothing else of it."""
 
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
+from forewarn.agent.phases import Half, Phase
 from forewarn.client.document import Event
 
-
-class Phase(StrEnum):
-    """The steps of an event's walk, in their order."""
-
-    NOTICE = "notice"
-    PREPARE = "prepare"
-    READY = "ready"
-    APPROVE = "approve"
-    IMPACT = "impact"
-    RECOVER = "recover"
-
-
-class Half(StrEnum):
-    """What a handler does, and what it does to undo it."""
-
-    PREPARE = "prepare"
-    RECOVER = "recover"
+__all__ = ["Again", "Done", "Ended", "Errand", "Failed", "Half", "Handler", "Phase"]
 
 
 class Errand(msgspec.Struct, frozen=True, kw_only=True):

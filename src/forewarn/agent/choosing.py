@@ -1,0 +1,53 @@
+"""Which handlers an event gets: rules in order, of which the first that matches counts. Pure."""
+
+import re
+from datetime import timedelta
+from fnmatch import translate
+
+import msgspec
+
+from forewarn.agent.settings import AgentSettings, Rule
+from forewarn.client.document import Event
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """The handlers of an event, and the rule that chose them: its place in the file, from 0; None: none matched."""
+
+    handlers: tuple[str, ...]
+    rule: int | None = None
+
+
+def choose(settings: AgentSettings, event: Event) -> Choice:
+    """Return the handlers of the first rule that matches; where none does, those that only tell."""
+    for number, rule in enumerate(settings.rules):
+        if matches(rule, event):
+            return Choice(handlers=rule.handlers, rule=number)
+    return Choice(handlers=tuple(each.name for each in settings.handlers if each.only_tells))
+
+
+def matches(rule: Rule, event: Event) -> bool:
+    """Tell whether all that a rule says holds of an event."""
+    return (
+        _is_among(event.type, rule.types)
+        and _is_among(event.source, rule.sources)
+        and _is_described(event.description, rule.description)
+        and _takes(event.duration, rule.at_least, rule.at_most)
+    )
+
+
+def _is_among(said: str | None, words: tuple[str, ...]) -> bool:
+    return not words or said in words
+
+
+def _is_described(description: str | None, pattern: str | None) -> bool:
+    """Compare in any case, line breaks or not; an event without a description matches only a rule that asks for none."""
+    if pattern is None:
+        return True
+    return description is not None and re.fullmatch(translate(pattern.casefold()), description.casefold()) is not None
+
+
+def _takes(duration: timedelta | None, least: timedelta | None, most: timedelta | None) -> bool:
+    """A duration that nobody knows may be of any length: it is at least as long as any, and at most as long as none."""
+    if duration is None:
+        return most is None
+    return (least is None or duration >= least) and (most is None or duration <= most)

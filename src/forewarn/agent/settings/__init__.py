@@ -1,0 +1,44 @@
+"""What can be set for the agent: `agent.toml`, with a variable for everything that is there only once."""
+
+from forewarn.agent.settings.agent import (
+    AgentSettings,
+    ApprovalSettings,
+    HttpSettings,
+    PeersSettings,
+    Rule,
+)
+from forewarn.agent.settings.handlers import (
+    KINDS,
+    ExecSettings,
+    HandlerSettings,
+    HaproxySettings,
+    LogHandlerSettings,
+    NotifySettings,
+    ReadinessSettings,
+    SystemdSettings,
+    WebhookSettings,
+)
+from forewarn.agent.settings.reading import read_settings, settings_file, variable
+from forewarn.agent.settings.values import Address, Policy
+
+__all__ = [
+    "KINDS",
+    "Address",
+    "AgentSettings",
+    "ApprovalSettings",
+    "ExecSettings",
+    "HandlerSettings",
+    "HaproxySettings",
+    "HttpSettings",
+    "LogHandlerSettings",
+    "NotifySettings",
+    "PeersSettings",
+    "Policy",
+    "ReadinessSettings",
+    "Rule",
+    "SystemdSettings",
+    "WebhookSettings",
+    "read_settings",
+    "settings_file",
+    "variable",
+]

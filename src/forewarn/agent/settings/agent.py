@@ -1,0 +1,101 @@
+"""Everything that can be set for the agent as a whole, and the rules that choose handlers."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from forewarn.agent.settings.handlers import HandlerSettings
+from forewarn.agent.settings.values import (
+    Address,
+    Agents,
+    Directory,
+    EndpointOrNone,
+    HandlerNames,
+    Interval,
+    PatternOrNone,
+    Policies,
+    Policy,
+    Sources,
+    TextOrNone,
+    Types,
+    UpToDay,
+    UpToDayOrNone,
+    read_address,
+)
+from forewarn.client.document import plain
+from forewarn.settings import Endpoint, LogSettings
+from forewarn.settings.values import Flag, ListenOrNone, Location, WithinDay
+
+STATE_OF_THE_SYSTEM = Path("/var/lib/forewarn-agent")
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the agent answers: peers, load balancers, Prometheus."""
+
+    listen: ListenOrNone = Endpoint("127.0.0.1", 8190)
+
+
+class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who approves, and when."""
+
+    policy: Policies = Policy.LEADER
+    deputy_after: UpToDay = timedelta(seconds=30)
+    user_events_at_once: Flag = True
+    short_freeze: UpToDayOrNone = timedelta(seconds=10)
+
+
+class PeersSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agents of other VMs are asked whether they are ready."""
+
+    secret_file: Location = None
+    agents: Agents = ()
+    pattern: PatternOrNone = None
+    time_limit: WithinDay = timedelta(seconds=5)
+    ask_every: WithinDay = timedelta(seconds=2)
+
+    @property
+    def are_configured(self) -> bool:
+        """Whether there is anybody to ask."""
+        return self.secret_file is not None and bool(self.agents or self.pattern)
+
+    def address_of(self, name: str) -> Address | None:
+        """Return where the agent of a VM answers, by the VM's resource name; None if nobody has said."""
+        for known, address in self.agents:
+            if plain(known) == plain(name):
+                return address
+        return None if self.pattern is None else read_address(self.pattern.replace("{name}", name))
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """Which handlers an event gets if all that is said of it here holds; what is not said does not matter."""
+
+    types: Types = ()
+    sources: Sources = ()
+    at_least: UpToDayOrNone = None
+    at_most: UpToDayOrNone = None
+    description: TextOrNone = None
+    handlers: HandlerNames = ()
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be set. Rules are in the order in which they are tried."""
+
+    endpoint: EndpointOrNone = None
+    name: TextOrNone = None
+    state: Directory = STATE_OF_THE_SYSTEM
+    interval: Interval = timedelta(seconds=1)
+    margin: UpToDay = timedelta(seconds=2)
+    http: HttpSettings = HttpSettings()
+    approval: ApprovalSettings = ApprovalSettings()
+    peers: PeersSettings = PeersSettings()
+    log: LogSettings = LogSettings()
+    handlers: tuple[HandlerSettings, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    def handler(self, name: str) -> HandlerSettings:
+        """Return the settings of a handler; KeyError if there is none of that name."""
+        for each in self.handlers:
+            if each.name == name:
+                return each
+        raise KeyError(name)

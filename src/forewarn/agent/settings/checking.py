@@ -1,0 +1,87 @@
+"""What the agent's settings have to be like together."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from forewarn.agent.settings.agent import AgentSettings, Rule
+from forewarn.agent.settings.handlers import (
+    ExecSettings,
+    HandlerSettings,
+    HaproxySettings,
+    NotifySettings,
+    ReadinessSettings,
+    SystemdSettings,
+    WebhookSettings,
+)
+from forewarn.settings import Contradiction
+
+RESERVED_PATHS = ("/metrics", "/readyz", "/v1")
+"""What the agent itself answers."""
+
+
+def check(settings: AgentSettings, place: str) -> None:
+    """Refuse what does not go together; `place` is the file, for the message."""
+    problem = next(problems(settings), None)
+    if problem is not None:
+        raise Contradiction(f"{place}: {problem}")
+
+
+def problems(settings: AgentSettings) -> Iterator[str]:
+    """Give what is wrong, beginning with the key."""
+    for handler in settings.handlers:
+        for problem in _of_handler(handler):
+            yield f"handlers.{handler.name}.{problem}"
+    names = tuple(handler.name for handler in settings.handlers)
+    for number, rule in enumerate(settings.rules):
+        for problem in _of_rule(rule, names):
+            yield f"rules[{number}].{problem}"
+    yield from _of_peers(settings)
+    yield from _of_paths(settings)
+
+
+def _of_handler(handler: HandlerSettings) -> Iterator[str]:
+    match handler:
+        case ExecSettings(prepare=(), recover=(), hooks=None):
+            yield "prepare is missing: say prepare, recover or both, each a program; or hooks, a directory of programs"
+        case ExecSettings() if handler.hooks is not None and (handler.prepare or handler.recover):
+            yield "hooks is a directory for all phases: it excludes prepare and recover; make two handlers"
+        case SystemdSettings(units=()):
+            yield 'units is missing: it takes a list of units with their suffix, such as ["nginx.service"]'
+        case HaproxySettings(servers=()):
+            yield 'servers is missing: it takes a list of BACKEND/SERVER, such as ["web/web_0"]'
+        case WebhookSettings(url=None, url_file=None):
+            yield "url is missing: say url, or url_file if the URL itself is secret"
+        case WebhookSettings() if handler.url is not None and handler.url_file is not None:
+            yield "url and url_file exclude each other"
+        case NotifySettings(urls_file=None):
+            yield "urls_file is missing: it takes a file with one Apprise URL in each line"
+        case _:
+            pass
+
+
+def _of_rule(rule: Rule, names: tuple[str, ...]) -> Iterator[str]:
+    for name in rule.handlers:
+        if name not in names:
+            yield f"handlers names {name}, which is none of {', '.join(names)}"
+    if rule.at_least is not None and rule.at_most is not None and rule.at_least > rule.at_most:
+        yield "at_least is longer than at_most: no event is both"
+
+
+def _of_peers(settings: AgentSettings) -> Iterator[str]:
+    peers = settings.peers
+    if (peers.agents or peers.pattern) and peers.secret_file is None:
+        yield "peers.secret_file is missing: agents tell each other nothing without a shared secret"
+    if peers.secret_file is not None and settings.http.listen is None:
+        yield 'http.listen is "none": peers could not ask this agent'
+
+
+def _of_paths(settings: AgentSettings) -> Iterator[str]:
+    probes = [handler for handler in settings.handlers if isinstance(handler, ReadinessSettings)]
+    if probes and settings.http.listen is None:
+        yield f'http.listen is "none": handlers.{probes[0].name} could not answer load balancers'
+    for probe in probes:
+        if any(probe.path == path or probe.path.startswith(f"{path}/") for path in RESERVED_PATHS):
+            yield f"handlers.{probe.name}.path is one that the agent has for other things: {', '.join(RESERVED_PATHS)}"
+    for one, other in pairwise(sorted(probes, key=lambda probe: probe.path)):
+        if one.path == other.path:
+            yield f"handlers.{other.name}.path is that of handlers.{one.name} too"

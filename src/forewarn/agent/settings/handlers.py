@@ -1,0 +1,130 @@
+"""What can be set for each kind of handler."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import ClassVar
+
+import msgspec
+
+from forewarn.agent.phases import Phase
+from forewarn.agent.settings.values import (
+    HeaderName,
+    Importance,
+    Method,
+    Phases,
+    Prefix,
+    Servers,
+    SocketPlace,
+    TemplateOrNone,
+    TemplateText,
+    Tries,
+    Units,
+    UpToDay,
+    UrlOrNone,
+    WebPath,
+)
+from forewarn.settings.values import Flag, Location, Program, WithinDay
+
+TELLING = (Phase.NOTICE, Phase.RECOVER)
+
+
+class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What every handler has."""
+
+    kind: ClassVar[str]
+    only_tells: ClassVar[bool] = False
+    """Whether it just passes on what happens: such handlers are chosen where no rule says otherwise."""
+
+    name: str
+    importance: Importance = 50
+    time_limit: WithinDay = timedelta(seconds=30)
+    retries: Tries = 2
+    pause: UpToDay = timedelta(seconds=1)
+    ready_despite_failure: Flag = False
+
+
+class ExecSettings(HandlerSettings, frozen=True, kw_only=True):
+    """Programs of the user: one for each half, or a directory of hooks for each phase."""
+
+    kind = "exec"
+
+    prepare: Program = ()
+    recover: Program = ()
+    hooks: Location = None
+
+
+class SystemdSettings(HandlerSettings, frozen=True, kw_only=True):
+    """Units that are stopped, and started again."""
+
+    kind = "systemd"
+
+    units: Units = ()
+
+
+class WebhookSettings(HandlerSettings, frozen=True, kw_only=True):
+    """A request to some web service."""
+
+    kind = "http"
+
+    url: UrlOrNone = None
+    url_file: Location = None
+    method: Method = "POST"
+    phases: Phases = (Phase.PREPARE, Phase.RECOVER)
+    content_type: Prefix = "application/json"
+    body: TemplateOrNone = None
+    secret_file: Location = None
+    header: HeaderName = "Authorization"
+    prefix: Prefix = "Bearer "
+    ca: Location = None
+
+
+class HaproxySettings(HandlerSettings, frozen=True, kw_only=True):
+    """Servers of HAProxy that are drained, and made ready again."""
+
+    kind = "haproxy"
+
+    socket: SocketPlace = Path("/run/haproxy/admin.sock")
+    servers: Servers = ()
+    wait: UpToDay = timedelta(seconds=20)
+
+
+class ReadinessSettings(HandlerSettings, frozen=True, kw_only=True):
+    """A path at which load balancers are told to stay away."""
+
+    kind = "readiness"
+
+    path: WebPath = "/serving"
+    wait: UpToDay = timedelta(0)
+
+
+class NotifySettings(HandlerSettings, frozen=True, kw_only=True):
+    """People who are told, by Apprise."""
+
+    kind = "notify"
+    only_tells = True
+
+    urls_file: Location = None
+    phases: Phases = TELLING
+    title: TemplateText = "$type of $name: $phase"
+    body: TemplateText = "$description\nEvent $id by $source, not before $not_before, takes $duration s.\n$resources"
+
+
+class LogHandlerSettings(HandlerSettings, frozen=True, kw_only=True):
+    """One line in the log for each phase."""
+
+    kind = "log"
+    only_tells = True
+
+
+KINDS: dict[str, type[HandlerSettings]] = {
+    section.kind: section
+    for section in (
+        ExecSettings,
+        SystemdSettings,
+        WebhookSettings,
+        HaproxySettings,
+        ReadinessSettings,
+        NotifySettings,
+        LogHandlerSettings,
+    )
+}
