@@ -224,6 +224,9 @@ async def test_closed_async_client_answers_no_more() -> None:
         with pytest.raises(Closed):
             await call(se)  # type: ignore[misc]  # each call gives a coroutine
     assert [change async for change in se.watch()] == []
+    with pytest.raises(Closed):
+        async with se.interruptible():
+            pytest.fail("it was entered")
 
 
 async def test_async_block_that_ends_leaves_nobody_waiting() -> None:
@@ -350,3 +353,15 @@ def test_exchange_ends_while_nobody_takes_the_call() -> None:
         assert waiting.is_alive()
         exchange.hang_up()
         assert isinstance(waiting.ended(), Failure)
+
+
+def test_interrupt_while_nobody_takes_the_call_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(socket.socket, "connect", interrupt)
+    exchange = Exchange(read_endpoint("127.0.0.1:9"), Request("GET", "/"), GUARD)
+    with pytest.raises(KeyboardInterrupt):
+        exchange.run()
+    assert exchange._socket is not None
+    assert exchange._socket.fileno() == -1

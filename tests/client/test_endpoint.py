@@ -1,5 +1,6 @@
 """Where the service is."""
 
+import math
 from typing import Any
 
 import pytest
@@ -51,7 +52,18 @@ def test_name_without_address_is_unreachable(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [{"timeout": 0.0}, {"first_timeout": -1.0}, {"interval": 0.0}, {"wait": 61}, {"timeout": float("nan")}]
+    "setting",
+    [
+        {"timeout": 0.0},
+        {"timeout": math.nan},
+        {"first_timeout": -1.0},
+        {"interval": 0.0},
+        {"interval": math.inf},
+        {"wait": 61},
+        {"retry_for": -1.0},
+        {"retry_for": math.nan},
+    ],
+    ids=str,
 )
 def test_settings_without_sense_are_refused_when_the_client_is_made(setting: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="seconds"):

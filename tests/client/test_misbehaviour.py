@@ -1,5 +1,7 @@
 """Both clients against a server that misbehaves, byte by byte. What they do about it is the same."""
 
+import math
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,6 +22,8 @@ from forewarn.client import (
     Unreachable,
 )
 from forewarn.client.document import read_document
+from forewarn.client.talk import Answer
+from forewarn.client.transport import Exchange
 from tests.client.misbehaving import (
     GUARD,
     Act,
@@ -176,6 +180,21 @@ def test_later_answer_may_not(user: User) -> None:
     with server(gives(200, BODY), holds, gives()) as running:
         user.changes(running.url, 2, timeout=PATIENT, first_timeout=GUARD)
     assert [type(trouble) for trouble in user.troubles] == [TooSlow]
+
+
+def test_answers_may_take_for_ever_if_so_wished(user: User) -> None:
+    with server(gives(200, BODY), gives()) as running:
+        changes = user.changes(running.url, 2, timeout=math.inf, first_timeout=math.inf, retry_for=math.inf)
+    assert ([type(change) for change in changes], user.troubles) == ([Appeared, Gone], [])
+
+
+def test_mistake_of_this_library_comes_out(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Exchange) -> Answer:
+        raise LookupError("a mistake")
+
+    monkeypatch.setattr(Exchange, "run", fail)
+    with pytest.raises(LookupError, match="a mistake"):
+        user.get("127.0.0.1:9")
 
 
 def test_newest_version_of_the_service_is_spoken(user: User) -> None:

@@ -105,6 +105,7 @@ class AsyncScheduledEvents:
     @asynccontextmanager
     async def interruptible(self, *types: str) -> AsyncIterator[AsyncInterruption]:
         """Have a sign that is set when this VM is going to be interrupted; see `ScheduledEvents.interruptible`."""
+        self._line.check()
         stop = AsyncInterruption(types, self._now)
         follower = asyncio.create_task(stop.follow(self.watch(mine=True)), name="forewarn-interruptible")
         try:
@@ -170,9 +171,13 @@ class _AsyncLine:
         for exchange in self._under_way:
             exchange.hang_up()
 
-    async def _carry_out(self, command: Command) -> Reply:
+    def check(self) -> None:
+        """Raise Closed if somebody has hung up."""
         if self._hung_up.is_set():
             raise Closed
+
+    async def _carry_out(self, command: Command) -> Reply:
+        self.check()
         match command:
             case Send(request, timeout):
                 return await self._exchange(Exchange(self._endpoint, request, timeout))
@@ -197,8 +202,7 @@ class _AsyncLine:
         if trouble is not None:
             self._on_trouble(trouble, seconds)
         await self._sleep(seconds)
-        if self._hung_up.is_set():
-            raise Closed
+        self.check()
 
     async def _nap(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -212,7 +216,11 @@ async def _in_a_thread(exchange: Exchange) -> Answer | Failure:
     future: asyncio.Future[Answer | Failure] = loop.create_future()
 
     def run() -> None:
-        reply = exchange.run()
+        reply: Answer | Failure | BaseException
+        try:
+            reply = exchange.run()
+        except BaseException as error:  # noqa: BLE001  # whoever waits must hear of it, or would wait for ever
+            reply = error
         # When nobody waits any more, the loop may even be closed.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, future, reply)
@@ -221,6 +229,10 @@ async def _in_a_thread(exchange: Exchange) -> Answer | Failure:
     return await future
 
 
-def _settle(future: "asyncio.Future[Answer | Failure]", reply: Answer | Failure) -> None:
-    if not future.done():
+def _settle(future: "asyncio.Future[Answer | Failure]", reply: Answer | Failure | BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(reply, BaseException):
+        future.set_exception(reply)
+    else:
         future.set_result(reply)

@@ -11,6 +11,7 @@ clients carry out the same flows. From the outside in:
             _send              gives it time, and tells what went wrong on the way
 """
 
+import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -49,8 +50,12 @@ class Settings(msgspec.Struct, frozen=True):
     retry_for: float | None = None
 
     def __post_init__(self) -> None:
-        if not (self.timeout > 0 and self.first_timeout > 0 and self.interval > 0):
-            raise ValueError("timeout, first_timeout and interval are more than 0 seconds")
+        if not (self.timeout > 0 and self.first_timeout > 0):
+            raise ValueError("timeout and first_timeout are more than 0 seconds")
+        if not (0 < self.interval < math.inf):
+            raise ValueError("interval is more than 0 seconds, and not for ever")
+        if self.retry_for is not None and not self.retry_for >= 0:
+            raise ValueError("retry_for is 0 seconds or more")
         if not (0 <= self.wait <= LONGEST_WAIT):
             raise ValueError(f"wait is 0 to {LONGEST_WAIT} seconds")
 

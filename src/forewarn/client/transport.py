@@ -26,8 +26,11 @@ CONNECT_WITHIN = 5.0
 
 LARGEST_ANSWER = 16 * 1024 * 1024
 
-LONGEST_BLOCK = 0.5 if sys.platform == "win32" else 3600.0
-"""For how many seconds at a time the system waits: on Windows Ctrl-C is not noticed meanwhile."""
+LONGEST_WAIT_OF_SYSTEM = 3600.0
+"""For how many seconds the system can surely be told to wait, where a user wants to wait for ever."""
+
+LONGEST_BLOCK = 0.5 if sys.platform == "win32" else LONGEST_WAIT_OF_SYSTEM
+"""For how many seconds at a time it is told to wait for an answer: on Windows Ctrl-C is not noticed meanwhile."""
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """A held request whose server went without a word is found out after some 20 seconds, not after a minute."""
@@ -83,6 +86,10 @@ class Exchange:
             except OSError as error:
                 line.close()
                 failure = error
+            except BaseException:
+                # Ctrl-C, say.
+                line.close()
+                raise
             else:
                 line.give_up_at = give_up_at
                 return line
@@ -145,7 +152,7 @@ class _TimedSocket(socket.socket):
                 return size
 
     def sendall(self, data: "ReadableBuffer", flags: int = 0) -> None:
-        self.settimeout(self._left())
+        self.settimeout(min(self._left(), LONGEST_WAIT_OF_SYSTEM))
         super().sendall(data, flags)
 
     def _note(self, received: bytes) -> None:
