@@ -9,7 +9,8 @@ export PYTHON
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
 MONO := mcs=mono-mcs,libmono-system-net-http4.0-cil,libmono-system-runtime-serialization4.0-cil
-PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base nft=nftables systemd-analyze=systemd jq=jq $(MONO)
+PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base nft=nftables systemd-analyze=systemd jq=jq haproxy=haproxy \
+    pg_ctlcluster=postgresql-common,postgresql $(MONO)
 CODE := $(strip src tests $(wildcard bench))
 
 .PHONY: help install run test test-long check bench clean

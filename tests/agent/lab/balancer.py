@@ -1,0 +1,111 @@
+"""A real HAProxy in front of some web servers. It retries nothing: what goes wrong behind it, its callers see."""
+
+import csv
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.agent.lab.processes import GUARD, wait_until
+
+BACKEND = "web"
+
+CONFIGURATION = """\
+global
+    stats socket {socket} mode 600 level admin
+    stats timeout 60s
+
+defaults
+    mode http
+    retries 0
+    timeout connect 60s
+    timeout client 60s
+    timeout server 60s
+
+frontend front
+    bind 127.0.0.1:{port}
+    default_backend {backend}
+
+backend {backend}
+    balance roundrobin
+    default-server check inter 100ms fall 3 rise 1 on-marked-down shutdown-sessions
+{servers}
+"""
+
+
+class Standing(NamedTuple):
+    """What HAProxy says about a server."""
+
+    status: str
+    """UP, DOWN, DRAIN, MAINT …; what it says of a server on its way up or down is cut to the first word."""
+    sessions: int
+    """How many requests the server has at the moment."""
+
+
+class Balancer:
+    """HAProxy, by its port and its runtime socket."""
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self.port = port
+        self.socket = directory / "haproxy.sock"
+
+    def standing(self) -> dict[str, Standing]:
+        """Return how each server stands."""
+        rows = csv.DictReader(self.ask("show stat").removeprefix("# ").splitlines())
+        return {
+            row["svname"]: Standing(row["status"].split()[0], int(row["scur"]))
+            for row in rows
+            if row["pxname"] == BACKEND and row["svname"] != "BACKEND"
+        }
+
+    def statuses(self, *servers: str) -> tuple[str, ...]:
+        """Return the statuses of these servers."""
+        standing = self.standing()
+        return tuple(standing[server].status for server in servers)
+
+    def ask(self, command: str) -> str:
+        """Say a command on the runtime socket."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(GUARD)
+            connection.connect(str(self.socket))
+            connection.sendall(f"{command}\n".encode())
+            return b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
+
+
+def find_haproxy() -> str:
+    """Return where HAProxy is: Debian puts it where an ordinary user's PATH does not look."""
+    found = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/local/sbin:/usr/sbin:/sbin")
+    if found is None:
+        pytest.skip("needs Debian's package haproxy; as root, `make test` installs it")
+    return found
+
+
+@contextmanager
+def balancing(directory: Path, port: int, servers: Mapping[str, int]) -> Iterator[Balancer]:
+    """Balance over servers, given by their ports, until nobody needs it any more."""
+    balancer = Balancer(directory, port)
+    lines = "\n".join(f"    server {name} 127.0.0.1:{port}" for name, port in servers.items())
+    configuration = directory / "haproxy.cfg"
+    configuration.write_text(
+        CONFIGURATION.format(socket=balancer.socket, port=port, backend=BACKEND, servers=lines), encoding="utf-8"
+    )
+    with (directory / "haproxy.log").open("w") as log:
+        process = subprocess.Popen([find_haproxy(), "-db", "-f", configuration], stdout=log, stderr=log)
+    try:
+        wait_until(lambda: is_listening(balancer.socket) or process.poll() is not None, "HAProxy to start")
+        assert process.poll() is None, (directory / "haproxy.log").read_text()
+        yield balancer
+    finally:
+        process.kill()
+        process.wait(GUARD)
+
+
+def is_listening(path: Path) -> bool:
+    """Tell whether somebody takes connections on a socket in the file system."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0

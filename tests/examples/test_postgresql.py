@@ -1,0 +1,97 @@
+"""The example of PostgreSQL: a primary hands over before it is rebooted, and the last healthy replica stays."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.agent.lab.processes import wait_until
+from tests.examples.replication import Cluster, Node, cluster
+
+NOT_NOW = 75
+
+
+@pytest.fixture(scope="module")
+def kept_cluster() -> Iterator[Cluster]:
+    with cluster() as made:
+        made.primary.ask("create table facts (fact text)")
+        yield made
+
+
+@pytest.fixture
+def servers(kept_cluster: Cluster) -> Iterator[Cluster]:
+    """A primary and two replicas that stream from it; whoever was down afterwards is started."""
+    yield kept_cluster
+    for node in kept_cluster.nodes:
+        if node.role == "down":
+            node.start()
+    kept_cluster.wait_until_whole()
+
+
+def recover(node: Node) -> None:
+    """Run the half as often as it asks for it."""
+    wait_until(lambda: node.failover("recover").returncode == 0, f"{node.name} to be back")
+
+
+def test_primary_hands_over_all_it_has_and_comes_back_as_a_replica(servers: Cluster) -> None:
+    node = servers.primary
+    node.ask("insert into facts values ('handed over')")
+    assert node.failover("prepare").returncode == 0
+    assert sorted(servers.roles) == ["down", "primary", "replica"]
+    assert servers.primary.ask("select fact from facts where fact = 'handed over'") == "handed over"
+    recover(node)
+    assert node.role == "replica"
+
+
+def test_half_that_is_run_again_changes_nothing(servers: Cluster) -> None:
+    node = servers.primary
+    assert node.failover("prepare").returncode == 0
+    roles = servers.roles
+    assert (node.failover("prepare").returncode, servers.roles) == (0, roles)
+    recover(node)
+    roles = servers.roles
+    assert (node.failover("recover").returncode, servers.roles) == (0, roles)
+
+
+def test_handing_over_goes_on_where_it_was_interrupted(servers: Cluster) -> None:
+    node = servers.primary
+    node.stop("fast")
+    assert "primary" not in servers.roles
+    assert node.failover("prepare").returncode == 0
+    assert sorted(servers.roles) == ["down", "primary", "replica"]
+    recover(node)
+
+
+def test_replica_makes_room_while_another_one_is_healthy(servers: Cluster) -> None:
+    one, _ = servers.replicas
+    assert one.failover("prepare").returncode == 0
+    assert sorted(servers.roles) == ["down", "primary", "replica"]
+    recover(one)
+
+
+def test_last_healthy_replica_is_not_removed(servers: Cluster) -> None:
+    primary, (one, other) = servers.primary, servers.replicas
+    other.stop()
+    wait_until(lambda: servers.streaming == 1, "the primary to notice")
+    refusal = one.failover("prepare")
+    assert (refusal.returncode, refusal.stderr) == (
+        NOT_NOW,
+        f"failover: refuses: this is the last healthy replica of {primary.name}\n",
+    )
+    assert one.role == "replica"
+
+
+def test_primary_without_a_healthy_replica_stays(servers: Cluster) -> None:
+    primary = servers.primary
+    for replica in servers.replicas:
+        replica.stop()
+    wait_until(lambda: servers.streaming == 0, "the primary to notice")
+    refusal = primary.failover("prepare")
+    assert (refusal.returncode, refusal.stderr) == (
+        NOT_NOW,
+        "failover: refuses: there is no healthy replica to hand over to\n",
+    )
+    assert primary.role == "primary"
+
+
+def test_half_that_nobody_knows_is_refused(servers: Cluster) -> None:
+    assert servers.primary.failover("destroy").returncode == 2
