@@ -125,11 +125,18 @@ class Imports:
 
     def begin(self, wanted: Wanted) -> Running:
         """Begin an import, which ends even if whoever has asked for it goes away."""
-        if self._running is not None and not self._running.is_over:
+        if self._running is not None:
             raise ImportRuns(self._running.by, self._running.done, self._running.total)
-        self._running = running = Running(self._fleet, wanted)
-        self._fleet.begin(running.run(), name=f"import of {wanted.by}")
-        return running
+        self._running = Running(self._fleet, wanted)
+        self._fleet.begin(self._run(self._running), name=f"import of {wanted.by}")
+        return self._running
+
+    async def _run(self, running: Running) -> None:
+        """Run an import, and keep nothing of it afterwards: the file may be large."""
+        try:
+            await running.run()
+        finally:
+            self._running = None
 
 
 async def _parsed(wanted: Wanted, at: datetime) -> list[bytes]:
