@@ -20,10 +20,10 @@ from bench.fleets import NETWORK
 from bench.guest import HOST
 from bench.process import allow_open_files, say
 from forewarn.api.local import TOKEN_FILE
-from forewarn.cli.starting import exempt_from_collection
 from forewarn.compose import Running, running_service
 from forewarn.core.event import EventType
 from forewarn.core.schedule import Ask
+from forewarn.fleet.garbage import exempt_from_collection
 from forewarn.guest.limits import Limits
 from forewarn.guest.server import GuestServer
 from forewarn.settings import PRODUCTION, Endpoint, PolicySettings

@@ -13,9 +13,10 @@ import uvloop
 from forewarn.api.written import FleetFileError
 from forewarn.cli import logs
 from forewarn.cli.exits import Exit
-from forewarn.cli.starting import CANNOT_START, exempt_from_collection, raise_file_limit
+from forewarn.cli.starting import CANNOT_START, raise_file_limit
 from forewarn.cli.supervisor import Supervisor
 from forewarn.compose import Running, UnusableCertificate, running_service
+from forewarn.fleet.garbage import exempt_from_collection
 from forewarn.fleet.tasks import tasks_until_exit
 from forewarn.settings import PlatformName, Settings, SettingsError
 

@@ -1,7 +1,6 @@
 """Running the service from a terminal: how it starts and how it is ended. Needs the extra `[server]`."""
 
 import asyncio
-import gc
 import os
 import resource
 import signal
@@ -18,6 +17,7 @@ from forewarn.cli.welcome import show_welcome
 from forewarn.compose import AlreadyRuns, NotADirectory, UnusableCertificate, running_service
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
+from forewarn.fleet.garbage import exempt_from_collection
 from forewarn.guest.link_local import LinkLocalError
 from forewarn.guest.ports import CannotListen, NoPortLeft, TooFewFiles
 from forewarn.settings import Settings
@@ -109,15 +109,6 @@ class _Talk:
     def filling(self, done: int, total: int) -> None:
         """Show how many scopes of the fleet file are saved."""
         self._bar.show(done, total)
-
-
-def exempt_from_collection() -> None:
-    """Let garbage collection pass over what is there after the start: the fleet stays, and is no garbage.
-
-    To look through 100,000 VMs again and again would stop the service for a tenth of a second each time.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def raise_file_limit() -> None:

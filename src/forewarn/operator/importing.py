@@ -16,6 +16,7 @@ from forewarn.api.fleet_parsing import FleetFormat, parse_fleet
 from forewarn.api.written import FleetFileError
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import FleetError, NotSaved
+from forewarn.fleet.garbage import exempt_newcomers
 from forewarn.fleet.importing import Difference, apply_import, compare
 from forewarn.fleet.service import Fleet
 from forewarn.operator.errors import ImportRuns, OperatorError, WrongFleetFile
@@ -80,6 +81,7 @@ class Running:
         finally:
             if not self.is_over:
                 self.error = NotSaved("the service ends: ask again, and it goes on where it was")
+            exempt_newcomers()
             self._tell()
 
     async def _import(self) -> Outcome:
