@@ -10,7 +10,7 @@ from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.finding import find_event
 from forewarn.cli.making import show_made
 from forewarn.cli.names import EventId, EventIds, OfScope, OfVm, VmNames, complete_hosts, complete_scopes, complete_vms
-from forewarn.cli.options import Key, PlainUsage, Wait, Why, word, words
+from forewarn.cli.options import Key, PlainUsage, Wait, Why, choice, word, words
 from forewarn.cli.output import Output, moment_text, say, write, write_json
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.showing import mention_hold, waits_for, write_events, write_timeline
@@ -51,12 +51,7 @@ def schedule(
     description: Annotated[str, typer.Option(metavar="TEXT", help="What the VMs are told.")] = "",
     source: Annotated[
         Source,
-        typer.Option(
-            metavar="SOURCE",
-            parser=word(Source),
-            autocompletion=words(Source),
-            help="Who wants it: Platform or User.",
-        ),
+        choice(Source, metavar="SOURCE", help_="Who wants it: Platform or User."),
     ] = Source.PLATFORM,
     user: Annotated[bool, typer.Option("--user", help="The same as --source User.")] = False,
     failure: Annotated[bool, typer.Option("--failure", help="The hardware has failed: start at once.")] = False,
@@ -103,9 +98,7 @@ def list_events(
     vm: OfVm = None,
     type_: Annotated[
         EventType | None,
-        typer.Option(
-            "--type", metavar="TYPE", parser=word(EventType), autocompletion=words(EventType), help="Only such events."
-        ),
+        choice(EventType, "--type", metavar="TYPE", help_="Only such events."),
     ] = None,
 ) -> None:
     """List the open events, and why each of them waits.

@@ -11,7 +11,7 @@ from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.finding import find_event
 from forewarn.cli.names import OfEvent, OfScope, OfVm
-from forewarn.cli.options import word, words
+from forewarn.cli.options import choice
 from forewarn.cli.output import Output, say, write_json
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.showing import SHORT_ID, write_journal
@@ -40,9 +40,7 @@ def history(
     event: OfEvent = None,
     did: Annotated[
         Did | None,
-        typer.Option(
-            metavar="WHAT", parser=word(Did), autocompletion=words(Did), help="Only such lines: started, held, …"
-        ),
+        choice(Did, metavar="WHAT", help_="Only such lines: started, held, …"),
     ] = None,
     by: Annotated[str | None, typer.Option(metavar="NAME", help="Only what this token, VM or part has done.")] = None,
     since: Since = None,

@@ -8,7 +8,7 @@ from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.making import show_made
 from forewarn.cli.names import VmName, VmNames, complete_hosts
-from forewarn.cli.options import Key, Wait, Why, word, words
+from forewarn.cli.options import Key, Wait, Why, choice
 from forewarn.cli.output import say
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.times import read_duration
@@ -71,13 +71,7 @@ def fail(
     ] = None,
     type_: Annotated[
         EventType | None,
-        typer.Option(
-            "--type",
-            metavar="TYPE",
-            parser=word(EventType),
-            autocompletion=words(EventType),
-            help="What happens to them: Redeploy (the default) or Reboot.",
-        ),
+        choice(EventType, "--type", metavar="TYPE", help_="What happens to them: Redeploy (the default) or Reboot."),
     ] = None,
     predicted: Annotated[
         str | None,

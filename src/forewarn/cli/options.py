@@ -94,6 +94,11 @@ def words(choices: type[E]) -> Callable[[], list[str]]:
     return lambda: [choice.value for choice in choices]
 
 
+def choice(choices: type[StrEnum], *names: str, metavar: str, help_: str) -> Any:
+    """Declare the option whose value is a word out of these."""
+    return typer.Option(*names, metavar=metavar, parser=word(choices), autocompletion=words(choices), help=help_)
+
+
 def option(name: str, annotation: Any, default: object = None) -> Parameter:
     """Declare an option."""
     return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

@@ -7,7 +7,7 @@ import typer
 
 from forewarn.api import v1
 from forewarn.cli.names import ScopeName
-from forewarn.cli.options import Force, Key, PlainUsage, Why, word, words
+from forewarn.cli.options import Force, Key, PlainUsage, Why, choice, word
 from forewarn.cli.output import Output, moment_text, say, write_json
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.showing import hold_cell, hold_column, hold_sentence, mention_hold
@@ -19,20 +19,14 @@ from forewarn.core.scope import ApprovalRule, ScopeKind
 app = typer.Typer()
 
 NewName = Annotated[str, typer.Argument(metavar="NAME", hidden=True)]
-Kind = typer.Option(
-    metavar="KIND",
-    parser=word(ScopeKind),
-    autocompletion=words(ScopeKind),
-    help="standalone, cloud-service, availability-set or placement-group.",
-)
+Kind = choice(ScopeKind, metavar="KIND", help_="standalone, cloud-service, availability-set or placement-group.")
 Approval = Annotated[
     ApprovalRule | None,
-    typer.Option(
+    choice(
+        ApprovalRule,
         "--approval",
         metavar="RULE",
-        parser=word(ApprovalRule),
-        autocompletion=words(ApprovalRule),
-        help="Who lets an event start early: any VM of the scope (the default), or all that it affects.",
+        help_="Who lets an event start early: any VM of the scope (the default), or all that it affects.",
     ),
 ]
 AutoApprove = Annotated[

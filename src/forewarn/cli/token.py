@@ -11,7 +11,7 @@ from forewarn.api import v1
 from forewarn.cli.colours import Colour
 from forewarn.cli.files import written_anew
 from forewarn.cli.names import TokenId
-from forewarn.cli.options import Key, PlainUsage, Why, word, words
+from forewarn.cli.options import Key, PlainUsage, Why, choice
 from forewarn.cli.output import Output, moment_text, say, write, write_json
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.tables import Column, write_table
@@ -28,11 +28,8 @@ def create(
     name: Annotated[str, typer.Argument(metavar="NAME", hidden=True)],
     role: Annotated[
         Role,
-        typer.Option(
-            metavar="ROLE",
-            parser=word(Role),
-            autocompletion=words(Role),
-            help="viewer sees everything, operator also changes it, admin also makes tokens.",
+        choice(
+            Role, metavar="ROLE", help_="viewer sees everything, operator also changes it, admin also makes tokens."
         ),
     ] = Role.VIEWER,
     scope: Annotated[

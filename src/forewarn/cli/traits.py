@@ -9,7 +9,7 @@ import typer
 
 from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
-from forewarn.cli.options import option, with_options, word, words
+from forewarn.cli.options import choice, option, with_options
 from forewarn.cli.times import read_duration
 from forewarn.core.vm import Os, Priority
 
@@ -18,12 +18,7 @@ TRAITS = (
         "priority",
         Annotated[
             Priority | None,
-            typer.Option(
-                metavar="PRIORITY",
-                parser=word(Priority),
-                autocompletion=words(Priority),
-                help="regular, or low: it can be taken away.",
-            ),
+            choice(Priority, metavar="PRIORITY", help_="regular, or low: it can be taken away."),
         ],
     ),
     option(
@@ -38,7 +33,7 @@ TRAITS = (
         "os",
         Annotated[
             Os | None,
-            typer.Option(metavar="OS", parser=word(Os), autocompletion=words(Os), help="linux or windows."),
+            choice(Os, metavar="OS", help_="linux or windows."),
         ],
     ),
     option(
