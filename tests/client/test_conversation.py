@@ -17,6 +17,7 @@ from forewarn.client import (
     Event,
     Gone,
     NoName,
+    NoSuchEvent,
     NotAllowed,
     NotAnEvent,
     NotUnderstood,
@@ -279,6 +280,39 @@ def test_refused_approval_is_not_repeated() -> None:
     with pytest.raises(Refused) as caught:
         talk.run(talk.with_.approve([ID], None), answer(400, b'{"error":"unknown event"}'))
     assert (caught.value.status, caught.value.message) == (400, "unknown event")
+
+
+def test_approval_of_what_is_not_found_is_not_repeated_in_other_versions() -> None:
+    talk = Talk()
+    talk.run(talk.with_.document(None), no_such_version("2019-01-01"), ok())
+    with pytest.raises(NoSuchEvent) as caught:
+        talk.run(talk.with_.approve([ID], None), answer(404, b'{"error":"no such event"}'))
+    assert str(caught.value) == f"{ENDPOINT} answered 404: no such event; {NoSuchEvent.advice}"
+
+
+def test_approval_that_is_first_of_all_finds_a_version() -> None:
+    talk = Talk()
+    talk.run(talk.with_.approve([ID], None), answer(404), answer(404), answer(200))
+    assert [target[-10:] for target in talk.targets] == [NEWEST, "2019-08-01", "2019-04-01"]
+
+
+def test_approval_that_no_version_finds_is_of_no_event() -> None:
+    talk = Talk()
+    with pytest.raises(NoSuchEvent):
+        talk.run(talk.with_.approve([ID], None), *[answer(404)] * 7)
+
+
+def test_approval_follows_a_service_that_knows_less_than_before() -> None:
+    talk = Talk()
+    talk.run(talk.with_.document(None), ok())
+    talk.run(talk.with_.approve([ID], None), no_such_version("2019-01-01", "2017-11-01"), answer(200))
+    assert [target[-10:] for target in talk.targets] == [NEWEST, NEWEST, "2019-01-01"]
+
+
+def test_service_that_names_only_strange_versions_to_an_approval_has_none_of_ours() -> None:
+    talk = Talk()
+    with pytest.raises(NoVersion):
+        talk.run(talk.with_.approve([ID], None), *[no_such_version()] * 7)
 
 
 @pytest.mark.parametrize("given", ["", "\ud800", "ä", 17, None, b"x"])

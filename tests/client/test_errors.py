@@ -15,6 +15,7 @@ from forewarn.client import (
     ClientError,
     Closed,
     NoName,
+    NoSuchEvent,
     NotAllowed,
     NotAnEndpoint,
     NotAnEvent,
@@ -43,6 +44,7 @@ EXAMPLES: tuple[ClientError, ...] = (
     NoName(AT, "status 404"),
     Refused(AT, 400, "unknown event"),
     NotAllowed(AT, 403, ""),
+    NoSuchEvent(AT, 404, ""),
     NoVersion(AT, 404, "not found"),
 )
 

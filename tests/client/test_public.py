@@ -9,9 +9,9 @@ import forewarn.client
 
 NAMES = """
     Appeared AsyncInterruption AsyncScheduledEvents Change Changed ClientError Closed Document Ending Event EventType
-    Gone Interruption NoName NoVersion NotAllowed NotAnEndpoint NotAnEvent NotDiscovered NotUnderstood Refused
-    ScheduledEvents Source Started Status TooSlow Unavailable Unreachable deputy discover_endpoint is_deputy is_leader
-    leader
+    Gone Interruption NoName NoSuchEvent NoVersion NotAllowed NotAnEndpoint NotAnEvent NotDiscovered NotUnderstood
+    Refused ScheduledEvents Source Started Status TooSlow Unavailable Unreachable deputy discover_endpoint is_deputy
+    is_leader leader
 """
 
 HEAVY = ("asyncio", "http.client", "logging", "ssl", "email")

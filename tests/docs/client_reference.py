@@ -22,7 +22,7 @@ CHAPTERS: dict[str, tuple[str, ...]] = {
     "Finding the endpoint": ("discover_endpoint",),
     "Errors": (
         *("ClientError", "NotAnEndpoint", "NotAnEvent", "Closed", "NotDiscovered", "Unreachable", "TooSlow"),
-        *("Unavailable", "NotUnderstood", "NoName", "Refused", "NotAllowed", "NoVersion"),
+        *("Unavailable", "NotUnderstood", "NoName", "Refused", "NotAllowed", "NoSuchEvent", "NoVersion"),
     ),
 }
 """Every public name, in the order in which people want to read of them."""

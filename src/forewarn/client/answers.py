@@ -2,8 +2,18 @@
 
 import msgspec
 
-from forewarn.client.errors import ClientError, NoName, NotAllowed, NotUnderstood, NoVersion, Refused, Unavailable
+from forewarn.client.errors import (
+    ClientError,
+    NoName,
+    NoSuchEvent,
+    NotAllowed,
+    NotUnderstood,
+    NoVersion,
+    Refused,
+    Unavailable,
+)
 from forewarn.client.talk import Answer, Request
+from forewarn.client.versions import named_versions
 from forewarn.core.text import shortened
 from forewarn.wire.request import BYTE_ORDER_MARK, LONGEST_WAIT
 
@@ -22,7 +32,8 @@ def trouble_with(endpoint: str, request: Request, answer: Answer) -> ClientError
     if status in (401, 403):
         return NotAllowed(endpoint, status, _message(answer))
     if status == 404:
-        return NoVersion(endpoint, status, _message(answer))
+        is_event = request.method == "POST" and named_versions(answer) is None
+        return (NoSuchEvent if is_event else NoVersion)(endpoint, status, _message(answer))
     if 400 <= status < 500:
         return Refused(endpoint, status, _message(answer))
     if 200 <= status < 300 or (status == 304 and _is_conditional(request)):

@@ -30,8 +30,6 @@ from forewarn.wire.request import LONGEST_WAIT, approval
 EVENTS = "/metadata/scheduledevents"
 INSTANCE_DOCUMENT = "/metadata/instance"
 
-NEWEST = EVENTS_NEWEST_FIRST[0]
-
 OFF_AFTER = 24 * 3600.0
 """After so many seconds without a request the service is off, and its next answer is a first one again."""
 
@@ -89,7 +87,7 @@ class Conversation:
         self._name = name
         self._monotonic = monotonic
         self._chance = chance
-        self._version = NEWEST
+        self._version: str | None = None
         self._answered_at: float | None = None
 
     def watch(self, *, mine: bool, since: Document | None) -> Flow[None]:
@@ -147,7 +145,9 @@ class Conversation:
                 return found
 
     def _look(self, last: News) -> Flow[News]:
-        answer = yield from self._ask_events(lambda version: _query(version, last), held_for=_held_for(last))
+        version = self._version
+        versions = EVENTS_NEWEST_FIRST if version is None else tuple(dict.fromkeys((version, *EVENTS_NEWEST_FIRST)))
+        answer = yield from self._ask_events(lambda version: _query(version, last), versions, held_for=_held_for(last))
         wait = offered_wait(answer, self._settings.wait)
         if answer.status == 304:
             return News(None, last.etag, wait)
@@ -158,7 +158,10 @@ class Conversation:
         return News(document, None if document is None else etag_of(answer), wait)
 
     def _post(self, body: bytes) -> Flow[None]:
-        yield from self._ask_events(lambda version: _start_requests(version, body))
+        # Who has answered in a version knows it: what it does not find is the event, which no other version has either.
+        version = self._version
+        versions = EVENTS_NEWEST_FIRST if version is None else (version,)
+        yield from self._ask_events(lambda version: _start_requests(version, body), versions)
 
     def _own_name(self) -> Flow[str]:
         """Ask for the name if it is not known yet. It stays what it is for as long as the VM runs."""
@@ -173,12 +176,13 @@ class Conversation:
             raise NoName(self.endpoint, f"status {error.status}") from error
         return name_in(self.endpoint, answer)
 
-    def _ask_events(self, make: Callable[[str], Request], *, held_for: int = 0) -> Flow[Answer]:
-        known = tuple(dict.fromkeys((self._version, *EVENTS_NEWEST_FIRST)))
+    def _ask_events(
+        self, make: Callable[[str], Request], versions: tuple[str, ...], *, held_for: int = 0
+    ) -> Flow[Answer]:
         try:
-            self._version, answer = yield from self._speak(make, known, self._patience_of_socket() + held_for)
+            self._version, answer = yield from self._speak(make, versions, self._patience_of_socket() + held_for)
         except ClientError:
-            self._version = NEWEST
+            self._version = None
             raise
         self._answered_at = self._monotonic()
         return answer

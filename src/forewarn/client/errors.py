@@ -12,6 +12,7 @@ ClientError
 │   └── NoName          the endpoint does not say what this VM is called
 └── Refused             the service says no: any other 4xx
     ├── NotAllowed      it does not serve this machine: 401, 403
+    ├── NoSuchEvent     it does not find what is to be approved: 404 to an approval
     └── NoVersion       it has none of the api-versions that this library knows: 404 to all of them
 
 `get`, `approve` and `name` try again for a while after those with a star, then raise them. `watch` and `interruptible`
@@ -134,6 +135,12 @@ class NotAllowed(Refused):
     """The service does not serve this machine."""
 
     advice = "ask inside the VM itself, and have the people who run the service check that it knows the VM's address"
+
+
+class NoSuchEvent(Refused):
+    """The service does not find what is to be approved."""
+
+    advice = "see with get() which events there are: this one may be over; if that fails too, it says what is wrong"
 
 
 class NoVersion(Refused):
