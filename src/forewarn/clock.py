@@ -1,6 +1,8 @@
-"""The time of day. Nothing else in Forewarn reads it; whoever needs it is given a clock."""
+"""The time of day. Nothing else in Forewarn reads it; whoever needs it is given a clock.
 
-import asyncio
+asyncio is imported by what needs it alone: programs inside a VM that only ask what time it is do not pay for it.
+"""
+
 import heapq
 import itertools
 from collections.abc import Callable
@@ -33,6 +35,8 @@ class Clock(Protocol):
 
 async def wait_until(clock: Clock, moment: datetime) -> None:
     """Return as soon as the clock is not before the moment."""
+    import asyncio
+
     if clock.now() >= moment:
         return
     come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -57,6 +61,8 @@ class SystemClock:
 
 class _Naps:
     def __init__(self, clock: SystemClock, moment: datetime, callback: Callable[[], None]) -> None:
+        import asyncio
+
         self._clock, self._moment, self._callback = clock, moment, callback
         self._loop = asyncio.get_running_loop()
         self._handle = self._loop.call_soon(self._look)
@@ -86,6 +92,8 @@ class ManualClock:
 
     def call_at(self, moment: datetime, callback: Callable[[], None]) -> Timer:
         """Call back when somebody sets the clock to the moment or later."""
+        import asyncio
+
         timer = _ManualTimer(moment, next(self._order), callback)
         if moment <= self._now:
             asyncio.get_running_loop().call_soon(self._run_due)

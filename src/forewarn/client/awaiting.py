@@ -15,10 +15,11 @@ from forewarn.client.conversation import Conversation, Settings
 from forewarn.client.document import Document, Event
 from forewarn.client.endpoint import Endpoint, endpoint_of
 from forewarn.client.errors import ClientError, Closed
-from forewarn.client.interruption import Outlook, system_time
+from forewarn.client.interruption import Outlook
 from forewarn.client.talk import Answer, Command, Failure, Flow, Give, Reply, Send, Sleep, T
 from forewarn.client.transport import Exchange
 from forewarn.client.trouble import OnTrouble, TroubleLog
+from forewarn.clock import SystemClock
 
 
 class AsyncInterruption(Outlook):
@@ -68,13 +69,13 @@ class AsyncScheduledEvents:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] | None = None,
         chance: Callable[[], float] = chance,
-        now: Callable[[], datetime] = system_time,
+        now: Callable[[], datetime] | None = None,
     ) -> None:
         where = endpoint_of(endpoint)
         settings = Settings(timeout, first_timeout, interval, wait, retry_for)
         self._conversation = Conversation(str(where), settings, name=name, monotonic=monotonic, chance=chance)
         self._line = _AsyncLine(where, on_trouble or TroubleLog(monotonic), sleep)
-        self._now = now
+        self._now = now or SystemClock().now
 
     @property
     def endpoint(self) -> str:

@@ -14,10 +14,11 @@ from forewarn.client.conversation import Conversation, Settings
 from forewarn.client.document import Document, Event
 from forewarn.client.endpoint import Endpoint, endpoint_of
 from forewarn.client.errors import ClientError, Closed
-from forewarn.client.interruption import Interruption, system_time
+from forewarn.client.interruption import Interruption
 from forewarn.client.talk import Answer, Command, Flow, Give, Reply, Send, Sleep, T
 from forewarn.client.transport import Exchange
 from forewarn.client.trouble import OnTrouble, TroubleLog
+from forewarn.clock import SystemClock
 
 ENDING_WITHIN = 5.0
 """For how many seconds a background thread is awaited that was told to end."""
@@ -63,13 +64,13 @@ class ScheduledEvents:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] | None = None,
         chance: Callable[[], float] = chance,
-        now: Callable[[], datetime] = system_time,
+        now: Callable[[], datetime] | None = None,
     ) -> None:
         where = endpoint_of(endpoint)
         settings = Settings(timeout, first_timeout, interval, wait, retry_for)
         self._conversation = Conversation(str(where), settings, name=name, monotonic=monotonic, chance=chance)
         self._line = _Line(where, on_trouble or TroubleLog(monotonic), sleep)
-        self._now = now
+        self._now = now or SystemClock().now
 
     @property
     def endpoint(self) -> str:
@@ -115,7 +116,8 @@ class ScheduledEvents:
             while not stop.is_set():
                 work()
             clean_up(stop.time_left())
-            se.approve(stop.event)
+            if stop.event is not None:
+                se.approve(stop.event)
         """
         stop = Interruption(types, self._now)
         with self._line.branch() as line:

@@ -10,11 +10,6 @@ from forewarn.client.document import Event, key
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-def system_time() -> datetime:
-    """Return the time of day, as this VM's clock has it."""
-    return datetime.now(UTC)
-
-
 class Outlook:
     """The events that are going to interrupt this VM, the most urgent first."""
 
