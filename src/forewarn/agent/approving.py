@@ -18,7 +18,7 @@ class By(StrEnum):
     NEVER = "never"
     """Nobody here: events start at their time."""
     LEADER = "leader"
-    """The first of the VMs that are affected, for all of them, when all are ready; the next one if the first does not."""
+    """The first of the affected VMs, for all of them, when all are ready; the next one if the first does not."""
     EACH = "each"
     """Every VM for itself: right only where the service waits for all of them."""
 

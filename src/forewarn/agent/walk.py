@@ -103,11 +103,9 @@ class PeerWord(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-class Walk(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known and was done about one event."""
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done about one event and what came of it, without the event itself."""
 
-    event: Event
-    """As it was last seen."""
     phase: Phase
     noticed_at: datetime
     steps: tuple[Step, ...] = ()
@@ -116,12 +114,19 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     """How often an agent found this walk in its journal."""
     ready_at: datetime | None = None
     gone: Ending | None = None
-    comeback: Event | None = None
-    """The event, if it was announced again while it was still being recovered."""
     approval: Approval = Approval()
     peers: tuple[PeerWord, ...] = ()
     peers_asked_at: datetime | None = None
     is_asking_peers: bool = False
+
+
+class Walk(Course, frozen=True, kw_only=True):
+    """Everything that is known and was done about one event."""
+
+    event: Event
+    """As it was last seen."""
+    comeback: Event | None = None
+    """The event, if it was announced again while it was still being recovered."""
 
     @property
     def id(self) -> str:
