@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.inside import told
+from tests.cli.shop import open_shop
 from tests.cli.stage import Machine
 
 FLEET = """
@@ -25,10 +26,7 @@ vms = [{ count = 12 }]
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    machine = Machine(tmp_path_factory.mktemp("completing"))
-    fleet = machine.home / "fleet.toml"
-    fleet.write_text(FLEET)
-    with machine.up("--ephemeral", "--manual-time", "--fleet", str(fleet)):
+    with open_shop(tmp_path_factory.mktemp("completing"), FLEET) as machine:
         yield machine
 
 

@@ -9,55 +9,21 @@ from typing import Any
 import pytest
 
 from tests.cli.inside import Ended, details, rows, run, told
+from tests.cli.shop import FLEET, Shop, open_shop
 from tests.cli.stage import Machine
-
-FLEET = """
-[[scopes]]
-name = "web"
-kind = "availability-set"
-update_domains = 2
-hosts = ["hv-0", "hv-1"]
-vms = [{ name = "web-{n}", count = 4 }]
-
-[[scopes]]
-name = "batch"
-kind = "placement-group"
-scale_set = "batch"
-priority = "low"
-vms = [{ count = 40 }]
-
-[[scopes]]
-name = "pair"
-kind = "availability-set"
-approval = "all"
-vms = [{ name = "pair-{n}", count = 2 }]
-"""
-
-
-class Shop(Machine):
-    """A machine on which a service runs that keeps nothing and whose time stands still."""
-
-    used = -1
-
-    def taken(self) -> str:
-        """Return a VM that no other test uses."""
-        self.used += 1
-        return f"batch_{self.used}"
-
-    def scheduled(self, *arguments: str) -> str:
-        """Make one event, and return its id."""
-        (made,) = told(self, "event", "schedule", *arguments)["made"]
-        id_: str = made["id"]
-        return id_
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    machine = Shop(tmp_path_factory.mktemp("events"))
-    fleet = machine.home / "fleet.toml"
-    fleet.write_text(FLEET)
-    with machine.up("--ephemeral", "--manual-time", "--fleet", str(fleet)):
+    with open_shop(tmp_path_factory.mktemp("events")) as machine:
         yield machine
+
+
+def _scheduled(shop: Shop, *arguments: str) -> str:
+    """Make one event, and return its id."""
+    (made,) = told(shop, "event", "schedule", *arguments)["made"]
+    id_: str = made["id"]
+    return id_
 
 
 @pytest.mark.parametrize(
@@ -121,7 +87,7 @@ def test_vm_without_terminate_notice_is_deleted_at_once_and_others_with_an_event
 
 def test_event_is_shown_with_its_timeline(shop: Shop) -> None:
     vm = shop.taken()
-    id_ = shop.scheduled("Reboot", vm, "--in", "20m", "--why", "new kernel", "--description", "restart")
+    id_ = _scheduled(shop, "Reboot", vm, "--in", "20m", "--why", "new kernel", "--description", "restart")
     shown = details(shop, "event", "show", id_[:8].lower())
     assert (shown["event"], shown["type"], shown["VMs"], shown["status"]) == (id_, "Reboot", vm, "Scheduled")
     assert (shown["why"], shown["description"]) == ("new kernel", "restart")
@@ -136,7 +102,7 @@ def test_event_is_shown_with_its_timeline(shop: Shop) -> None:
 
 
 def test_cancelled_event_is_gone_and_says_so(shop: Shop) -> None:
-    id_ = shop.scheduled("Freeze", shop.taken())
+    id_ = _scheduled(shop, "Freeze", shop.taken())
     canceled = run(shop, "event", "cancel", id_)
     assert re.fullmatch(rf"Event {id_} in scope batch is canceled at [-0-9: ]+Z\.\n", canceled.stdout)
 
@@ -148,12 +114,12 @@ def test_started_event_cannot_be_cancelled(shop: Shop) -> None:
 
 
 def test_event_is_approved_on_behalf_of_its_vm(shop: Shop) -> None:
-    (header, row) = rows(shop, "event", "approve", shop.scheduled("Freeze", shop.taken()))
+    (header, row) = rows(shop, "event", "approve", _scheduled(shop, "Freeze", shop.taken()))
     assert (header[1], row[1]) == ("STATUS", "Started")
 
 
 def test_event_of_several_vms_is_approved_for_the_one_that_is_named(shop: Shop) -> None:
-    id_ = shop.scheduled("Freeze", "pair-0", "pair-1")
+    id_ = _scheduled(shop, "Freeze", "pair-0", "pair-1")
     asked = run(shop, "event", "approve", id_)
     assert (asked.code, asked.stderr) == (2, "forewarn: say on behalf of which VM: --vm pair-0 or pair-1\n")
     event = told(shop, "event", "approve", id_, "--vm", "pair-0")["event"]
@@ -162,7 +128,7 @@ def test_event_of_several_vms_is_approved_for_the_one_that_is_named(shop: Shop) 
 
 
 def test_beginning_of_several_ids_is_no_event(shop: Shop) -> None:
-    ids = [shop.scheduled("Freeze", shop.taken()) for _ in range(2)]
+    ids = [_scheduled(shop, "Freeze", shop.taken()) for _ in range(2)]
     beginning = ids[0][:4]
     meant = run(shop, "event", "show", beginning)
     assert meant.code == (0 if not ids[1].startswith(beginning) else 2)
@@ -183,7 +149,7 @@ def test_hold_and_release_say_what_is_held(shop: Shop) -> None:
 def test_history_tells_why_a_vm_paused(shop: Shop) -> None:
     vm = shop.taken()
     told(shop, "clock", "advance", "1h")
-    id_ = shop.scheduled("Freeze", vm, "--in", "20m", "--why", "new switch")
+    id_ = _scheduled(shop, "Freeze", vm, "--in", "20m", "--why", "new switch")
     run(shop, "event", "approve", id_)
     now = told(shop, "clock", "show")["now"]
     told(shop, "clock", "advance", "2h")
@@ -209,7 +175,7 @@ def test_history_tells_why_a_vm_paused(shop: Shop) -> None:
     ids=["did", "scope", "by"],
 )
 def test_history_is_filtered(shop: Shop, options: tuple[str, ...], fits: Any) -> None:
-    run(shop, "event", "approve", shop.scheduled("Freeze", shop.taken()))
+    run(shop, "event", "approve", _scheduled(shop, "Freeze", shop.taken()))
     everything = told(shop, "history", "--all")
     assert told(shop, "history", *options) == [line for line in everything if fits(line)] != []
 

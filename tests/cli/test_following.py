@@ -11,44 +11,16 @@ from typing import IO
 import pytest
 
 from tests.cli.inside import run, told
+from tests.cli.shop import FLEET, Shop, open_shop
 from tests.cli.stage import GUARD, PROGRAM, Machine
 from tests.cli.terminal import Terminal
-
-FLEET = """
-[[scopes]]
-name = "web"
-kind = "availability-set"
-update_domains = 2
-hosts = ["hv-0", "hv-1"]
-vms = [{ name = "web-{n}", count = 2 }]
-
-[[scopes]]
-name = "batch"
-kind = "placement-group"
-scale_set = "batch"
-priority = "low"
-vms = [{ count = 40 }]
-"""
 
 CTRL_C = "\x03"
 
 
-class Shop(Machine):
-    """A machine on which a service runs that keeps nothing and whose time stands still."""
-
-    used = -1
-
-    def taken(self) -> str:
-        """Return a VM that no other test uses."""
-        self.used += 1
-        return f"batch_{self.used}"
-
-
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    machine = Shop(tmp_path_factory.mktemp("following"))
-    (machine.home / "fleet.toml").write_text(FLEET)
-    with machine.up("--ephemeral", "--manual-time", "--fleet", "fleet.toml"):
+    with open_shop(tmp_path_factory.mktemp("following")) as machine:
         yield machine
 
 

@@ -12,6 +12,7 @@ import pytest
 from forewarn.api import v1
 from forewarn.cli.doctor import seen_from_here
 from tests.cli.inside import details, rows, run, told
+from tests.cli.shop import open_shop
 from tests.cli.stage import Machine
 from tests.cli.terminal import Terminal
 
@@ -30,10 +31,8 @@ vms = [{ name = "web-{n}", count = 2, first_address = "10.0.0.1" }]
 
 
 @pytest.fixture
-def shop(machine: Machine) -> Iterator[Machine]:
-    fleet = machine.home / "fleet.toml"
-    fleet.write_text(FLEET)
-    with machine.up("--ephemeral", "--manual-time", "--fleet", str(fleet)):
+def shop(tmp_path: Path) -> Iterator[Machine]:
+    with open_shop(tmp_path, FLEET) as machine:
         yield machine
 
 

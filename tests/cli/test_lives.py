@@ -1,10 +1,12 @@
 """The whole life of every type of event, as somebody at a terminal sees it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cli.inside import details, run, told
+from tests.cli.shop import open_shop
 from tests.cli.stage import Machine
 
 FLEET = """
@@ -19,9 +21,8 @@ LIFE = ["scheduled", "started", "impact-begun", "impact-done", "completed"]
 
 
 @pytest.fixture
-def shop(machine: Machine) -> Iterator[Machine]:
-    (machine.home / "fleet.toml").write_text(FLEET)
-    with machine.up("--ephemeral", "--manual-time", "--fleet", "fleet.toml"):
+def shop(tmp_path: Path) -> Iterator[Machine]:
+    with open_shop(tmp_path, FLEET) as machine:
         yield machine
 
 

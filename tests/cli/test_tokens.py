@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.inside import rows, run, told
+from tests.cli.shop import open_shop
 from tests.cli.stage import Machine
 
 FLEET = """
@@ -24,10 +25,7 @@ vms = [{ name = "db-0" }]
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    machine = Machine(tmp_path_factory.mktemp("tokens"))
-    fleet = machine.home / "fleet.toml"
-    fleet.write_text(FLEET)
-    with machine.up("--ephemeral", "--manual-time", "--fleet", str(fleet)):
+    with open_shop(tmp_path_factory.mktemp("tokens"), FLEET) as machine:
         yield machine
 
 
