@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-TURN = 0.002
+TURN = 0.001
 """For how long, in seconds, work goes on before others on the event loop get their turn."""
 
 
