@@ -58,14 +58,14 @@ class Feed:
         self._api = api
         self._position = after
         self._inbox: SimpleQueue[News] = SimpleQueue()
+        self._first: News | None = None
 
     def open(self) -> None:
         """Begin; what happens after this has returned is not missed."""
         threading.Thread(target=self._read, daemon=True).start()
-        first = self._inbox.get()
-        if isinstance(first, Failure):
-            raise first.error
-        self._inbox.put(first)
+        self._first = self._inbox.get()
+        if isinstance(self._first, Failure):
+            raise self._first.error
 
     def put(self, news: News) -> None:
         """Add news from elsewhere."""
@@ -74,7 +74,8 @@ class Feed:
     def wait(self, seconds: float) -> Iterator[News]:
         """Give all news that are there; if there are none, wait for some, but not longer than this."""
         try:
-            yield self._inbox.get(timeout=seconds)
+            first, self._first = self._first, None
+            yield self._inbox.get(timeout=seconds) if first is None else first
             while True:
                 yield self._inbox.get_nowait()
         except Empty:
