@@ -64,3 +64,18 @@ def test_nothing_else_is_reported(checked: Checked) -> None:
     """A missing stub, or a note about an untyped import, would come in a line of its own."""
     assert re.search(r"py\.typed|untyped|stub", checked.report) is None, checked.report
     assert re.fullmatch(r"Found \d+ errors in 1 file .*", checked.report.splitlines()[-1])
+
+
+@pytest.mark.parametrize("platform", ["win32", "darwin"])
+def test_library_needs_nothing_that_another_system_does_not_have(platform: str, tmp_path: Path) -> None:
+    """The types of the standard library say what each system has, as far as a test on one of them can know."""
+    root = Path(__file__).parents[2]
+    ended = subprocess.run(
+        [sys.executable, "-m", "mypy", "--platform", platform, "--cache-dir", tmp_path, "src/forewarn/client"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -20,8 +20,8 @@ EVERYBODY = "255.255.255.255"
 LONGEST_PACKET = 4096
 """How much of a datagram is read. A server that was not told otherwise sends at most 576 bytes."""
 
-CAN_CHOOSE = hasattr(socket, "SO_BINDTODEVICE")
-"""Whether the system lets a program choose by which interface it sends: Linux does."""
+BY_INTERFACE: int | None = getattr(socket, "SO_BINDTODEVICE", None)
+"""The option by which a program chooses the interface that it sends by. Linux has it, and few others."""
 
 _INTERFACES = Path("/sys/class/net")
 _ETHERNET = "1"
@@ -42,7 +42,7 @@ class Interface(msgspec.Struct, frozen=True):
 
 def interfaces_that_are_up() -> tuple[Interface, ...]:
     """Return the interfaces that can be asked by. Only Linux lets us choose; elsewhere there is at most one."""
-    if CAN_CHOOSE:
+    if BY_INTERFACE is not None:
         found = (_read_interface(_INTERFACES / name) for _, name in socket.if_nameindex())
         return tuple(interface for interface in found if interface is not None)
     node = uuid.getnode()
@@ -98,8 +98,8 @@ def _bound_socket(interface: Interface) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         # The system's own DHCP client may have the port too: both get what is broadcast.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if CAN_CHOOSE:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.name.encode())
+        if BY_INTERFACE is not None:
+            made.setsockopt(socket.SOL_SOCKET, BY_INTERFACE, interface.name.encode())
         made.bind(("", CLIENT_PORT))
         stack.pop_all()
         return made

@@ -18,7 +18,7 @@ def test_address_of_the_machine_stands_for_its_interface(
     monkeypatch: pytest.MonkeyPatch, node: int, interfaces: tuple[Interface, ...]
 ) -> None:
     """Python makes an address up where it finds none; no server could answer to that."""
-    monkeypatch.setattr(broadcast, "CAN_CHOOSE", False)
+    monkeypatch.setattr(broadcast, "BY_INTERFACE", None)
     monkeypatch.setattr("uuid.getnode", lambda: node)
     assert interfaces_that_are_up() == interfaces
 
