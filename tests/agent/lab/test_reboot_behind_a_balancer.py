@@ -1,0 +1,99 @@
+"""Two VMs behind HAProxy are rebooted together, under constant traffic, and no request fails; whatever dies meanwhile."""
+
+from collections.abc import Iterator
+from threading import Event
+
+import pytest
+
+from tests.agent.lab.balancer import Standing
+from tests.agent.lab.lab import ALL, PAIR, PHASES, Lab, lab
+from tests.agent.lab.processes import GUARD, wait_until
+from tests.agent.lab.traffic import Traffic
+
+LEADER, OTHER = PAIR
+DRAINED = Standing("DRAIN", 0)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Traffic]]:
+    with lab(tmp_path_factory.mktemp("lab")) as made:
+        yield made
+
+
+@pytest.fixture
+def place(built: tuple[Lab, Traffic]) -> Lab:
+    place, _ = built
+    place.tower.forget()
+    place.rebooted.clear()
+    return place
+
+
+@pytest.fixture
+def traffic(place: Lab, built: tuple[Lab, Traffic]) -> Iterator[Traffic]:
+    """Users to whom nothing may happen, from before the test until every VM has answered after it."""
+    _, traffic = built
+    traffic.wait_for_answers_of(*ALL)
+    yield traffic
+    place.wait_until_all_serve()
+    traffic.wait_for_answers_of(*ALL)
+    assert traffic.failures == []
+    assert place.tower.mishaps == []
+
+
+def see_it_through(place: Lab, event: str) -> None:
+    """Wait for the end of a reboot of the pair, and for the pair; look at how it went."""
+    place.wait_until_over(event)
+    for vm in PAIR:
+        place.tower.wait_for("recover", vm)
+    place.wait_until_all_serve()
+    assert place.rebooted == dict.fromkeys(PAIR, DRAINED)
+
+
+@pytest.mark.usefixtures("traffic")
+def test_both_are_drained_rebooted_and_back_without_a_failed_request(place: Lab) -> None:
+    event = place.announce_reboot(*PAIR)
+    see_it_through(place, event)
+    assert place.approvals(event) == [f"vm:{LEADER}"]
+    assert {call.vm for call in place.tower.calls} == set(PAIR)
+
+
+@pytest.mark.usefixtures("traffic")
+def test_leader_approves_when_both_are_ready_and_not_before(place: Lab) -> None:
+    may_go_on = Event()
+    place.tower.at("prepare", OTHER, lambda _: assert_(may_go_on.wait(GUARD)))
+    event = place.announce_reboot(*PAIR)
+    place.tower.wait_for("ready", LEADER)
+    wait_until(lambda: OTHER in place.waiting_for(LEADER, event), "the leader to be told that its peer is not ready")
+    assert place.approvals(event) == []
+    may_go_on.set()
+    see_it_through(place, event)
+    assert place.approvals(event) == [f"vm:{LEADER}"]
+
+
+@pytest.mark.usefixtures("traffic")
+@pytest.mark.parametrize("phase", PHASES)
+def test_agent_that_is_killed_in_a_phase_goes_on_where_it_was(place: Lab, phase: str) -> None:
+    place.tower.at(phase, LEADER, place.kill_agent)
+    event = place.announce_reboot(*PAIR)
+    place.tower.wait_for(phase, LEADER)
+    see_it_through(place, event)
+
+
+@pytest.mark.usefixtures("traffic")
+def test_withdrawn_event_leaves_nothing_drained(place: Lab) -> None:
+    may_go_on = Event()
+    place.tower.at("prepare", OTHER, lambda _: assert_(may_go_on.wait(GUARD)))
+    event = place.announce_reboot(*PAIR)
+    place.tower.wait_for("ready", LEADER)
+    wait_until(lambda: place.balancer.statuses(*PAIR) == ("DRAIN", "DRAIN"), "both to be drained")
+    place.cancel(event)
+    may_go_on.set()
+    for vm in PAIR:
+        place.tower.wait_for("recover", vm)
+    place.wait_until_all_serve()
+    assert place.rebooted == {}
+
+
+def assert_(fact: bool) -> None:
+    """Make a fact of what a program of the lab waited for."""
+    assert fact
