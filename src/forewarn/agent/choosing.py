@@ -40,7 +40,7 @@ def _is_among(said: str | None, words: tuple[str, ...]) -> bool:
 
 
 def _is_described(description: str | None, pattern: str | None) -> bool:
-    """Compare in any case, line breaks or not; an event without a description matches only a rule that asks for none."""
+    """Compare in any case, over line breaks too. An event that says nothing matches no rule that asks for something."""
     if pattern is None:
         return True
     return description is not None and re.fullmatch(translate(pattern.casefold()), description.casefold()) is not None

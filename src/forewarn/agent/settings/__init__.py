@@ -19,10 +19,11 @@ from forewarn.agent.settings.handlers import (
     WebhookSettings,
 )
 from forewarn.agent.settings.reading import read_settings, settings_file, variable
-from forewarn.agent.settings.values import Address, Policy
+from forewarn.agent.settings.values import SAYABLE, Address, Policy
 
 __all__ = [
     "KINDS",
+    "SAYABLE",
     "Address",
     "AgentSettings",
     "ApprovalSettings",

@@ -7,13 +7,11 @@ import msgspec
 
 from forewarn.agent.settings.handlers import HandlerSettings
 from forewarn.agent.settings.values import (
-    Address,
     Agents,
     Directory,
     EndpointOrNone,
     HandlerNames,
     Interval,
-    PatternOrNone,
     Policies,
     Policy,
     Sources,
@@ -21,9 +19,7 @@ from forewarn.agent.settings.values import (
     Types,
     UpToDay,
     UpToDayOrNone,
-    read_address,
 )
-from forewarn.client.document import plain
 from forewarn.settings import Endpoint, LogSettings
 from forewarn.settings.values import Flag, ListenOrNone, Location, WithinDay
 
@@ -40,7 +36,7 @@ class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who approves, and when."""
 
     policy: Policies = Policy.LEADER
-    deputy_after: UpToDay = timedelta(seconds=30)
+    deputy_after: UpToDay = timedelta(seconds=60)
     user_events_at_once: Flag = True
     short_freeze: UpToDayOrNone = timedelta(seconds=10)
 
@@ -50,21 +46,13 @@ class PeersSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     secret_file: Location = None
     agents: Agents = ()
-    pattern: PatternOrNone = None
-    time_limit: WithinDay = timedelta(seconds=5)
-    ask_every: WithinDay = timedelta(seconds=2)
+    time_limit: WithinDay = timedelta(seconds=3)
+    ask_every: WithinDay = timedelta(seconds=5)
 
     @property
     def are_configured(self) -> bool:
         """Whether there is anybody to ask."""
-        return self.secret_file is not None and bool(self.agents or self.pattern)
-
-    def address_of(self, name: str) -> Address | None:
-        """Return where the agent of a VM answers, by the VM's resource name; None if nobody has said."""
-        for known, address in self.agents:
-            if plain(known) == plain(name):
-                return address
-        return None if self.pattern is None else read_address(self.pattern.replace("{name}", name))
+        return self.secret_file is not None and bool(self.agents)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +73,6 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     name: TextOrNone = None
     state: Directory = STATE_OF_THE_SYSTEM
     interval: Interval = timedelta(seconds=1)
-    margin: UpToDay = timedelta(seconds=2)
     http: HttpSettings = HttpSettings()
     approval: ApprovalSettings = ApprovalSettings()
     peers: PeersSettings = PeersSettings()

@@ -1,7 +1,6 @@
 """What the agent's settings have to be like together."""
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from forewarn.agent.settings.agent import AgentSettings, Rule
 from forewarn.agent.settings.handlers import (
@@ -14,9 +13,6 @@ from forewarn.agent.settings.handlers import (
     WebhookSettings,
 )
 from forewarn.settings import Contradiction
-
-RESERVED_PATHS = ("/metrics", "/readyz", "/v1")
-"""What the agent itself answers."""
 
 
 def check(settings: AgentSettings, place: str) -> None:
@@ -36,7 +32,7 @@ def problems(settings: AgentSettings) -> Iterator[str]:
         for problem in _of_rule(rule, names):
             yield f"rules[{number}].{problem}"
     yield from _of_peers(settings)
-    yield from _of_paths(settings)
+    yield from _of_listeners(settings)
 
 
 def _of_handler(handler: HandlerSettings) -> Iterator[str]:
@@ -69,19 +65,19 @@ def _of_rule(rule: Rule, names: tuple[str, ...]) -> Iterator[str]:
 
 def _of_peers(settings: AgentSettings) -> Iterator[str]:
     peers = settings.peers
-    if (peers.agents or peers.pattern) and peers.secret_file is None:
+    if peers.agents and peers.secret_file is None:
         yield "peers.secret_file is missing: agents tell each other nothing without a shared secret"
     if peers.secret_file is not None and settings.http.listen is None:
         yield 'http.listen is "none": peers could not ask this agent'
 
 
-def _of_paths(settings: AgentSettings) -> Iterator[str]:
-    probes = [handler for handler in settings.handlers if isinstance(handler, ReadinessSettings)]
-    if probes and settings.http.listen is None:
-        yield f'http.listen is "none": handlers.{probes[0].name} could not answer load balancers'
-    for probe in probes:
-        if any(probe.path == path or probe.path.startswith(f"{path}/") for path in RESERVED_PATHS):
-            yield f"handlers.{probe.name}.path is one that the agent has for other things: {', '.join(RESERVED_PATHS)}"
-    for one, other in pairwise(sorted(probes, key=lambda probe: probe.path)):
-        if one.path == other.path:
-            yield f"handlers.{other.name}.path is that of handlers.{one.name} too"
+def _of_listeners(settings: AgentSettings) -> Iterator[str]:
+    """Two that listen at one place would be a surprise at the start. Port 0 is any free one."""
+    taken = {} if settings.http.listen is None else {settings.http.listen: "http.listen"}
+    for probe in settings.handlers:
+        if not isinstance(probe, ReadinessSettings) or probe.listen.port == 0:
+            continue
+        key = f"handlers.{probe.name}.listen"
+        if probe.listen in taken:
+            yield f"{key} is where {taken[probe.listen]} is already: give it another port"
+        taken[probe.listen] = key

@@ -23,7 +23,7 @@ from forewarn.agent.settings.values import (
     UrlOrNone,
     WebPath,
 )
-from forewarn.settings.values import Flag, Location, Program, WithinDay
+from forewarn.settings.values import Endpoint, Flag, Listen, Location, Program, WithinDay
 
 TELLING = (Phase.NOTICE, Phase.RECOVER)
 
@@ -89,12 +89,13 @@ class HaproxySettings(HandlerSettings, frozen=True, kw_only=True):
 
 
 class ReadinessSettings(HandlerSettings, frozen=True, kw_only=True):
-    """A path at which load balancers are told to stay away."""
+    """Where load balancers are told to stay away."""
 
     kind = "readiness"
 
+    listen: Listen = Endpoint("127.0.0.1", 8191)
     path: WebPath = "/serving"
-    wait: UpToDay = timedelta(0)
+    wait: UpToDay = timedelta(seconds=15)
 
 
 class NotifySettings(HandlerSettings, frozen=True, kw_only=True):

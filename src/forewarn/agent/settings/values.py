@@ -18,6 +18,24 @@ from forewarn.settings import NONE, Takes
 W = TypeVar("W", bound=StrEnum)
 
 LONGEST_TEXT = 16_384
+
+SAYABLE = (
+    "id",
+    "type",
+    "status",
+    "source",
+    "description",
+    "not_before",
+    "duration",
+    "resources",
+    "name",
+    "phase",
+    "attempt",
+    "seconds_left",
+    "leader",
+)
+"""What a template can say of an event."""
+
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.(service|socket|target|timer|mount|path|slice|scope)")
 _SERVER = re.compile(r"[A-Za-z0-9._:-]{1,255}/[A-Za-z0-9._:-]{1,255}")
@@ -125,14 +143,6 @@ def _agents(value: object) -> tuple[tuple[str, Address], ...]:
     return tuple((_text(name.strip()), read_address(where.strip())) for name, _, where in pairs)
 
 
-def _pattern(value: object) -> str:
-    pattern = _text(value)
-    if "{name}" not in pattern:
-        raise ValueError
-    read_address(pattern.replace("{name}", "vm"))
-    return pattern
-
-
 def _url(value: object) -> str:
     url = _text(value)
     parts = urlsplit(url)
@@ -149,7 +159,7 @@ def _handler_names(value: object) -> tuple[str, ...]:
 
 def _template(value: object) -> str:
     template = Template(_text(value))
-    if not template.is_valid():
+    if not template.is_valid() or not set(template.get_identifiers()) <= set(SAYABLE):
         raise ValueError
     return template.template
 
@@ -189,10 +199,6 @@ Agents = Annotated[
     tuple[tuple[str, Address], ...],
     Takes(_or_none(_agents, ()), 'a table such as { web_1 = "10.0.0.5:8190" }: the agents of other VMs, by name'),
 ]
-PatternOrNone = Annotated[
-    str | None,
-    Takes(_or_none(_pattern), f'HOST:PORT with {{name}} in it, such as "{{name}}.internal:8190", or "{NONE}"'),
-]
 Types = Annotated[tuple[EventType, ...], Takes(_some_of(EventType), f"a list of {_words(EventType)}")]
 Sources = Annotated[tuple[Source, ...], Takes(_some_of(Source), f"a list of {_words(Source)}")]
 Phases = Annotated[tuple[Phase, ...], Takes(_some_of(Phase), f"a list of {_words(Phase)}")]
@@ -210,8 +216,7 @@ HeaderName = Annotated[str, Takes(_matching(_HEADER), "the name of an HTTP heade
 Method = Annotated[
     str, Takes(_matching(re.compile("GET|POST|PUT|PATCH|DELETE")), '"GET", "POST", "PUT", "PATCH" or "DELETE"')
 ]
-TemplateOrNone = Annotated[
-    str | None, Takes(_or_none(_template), f'a text with $type, $name and the like in it ($$ is a dollar), or "{NONE}"')
-]
-TemplateText = Annotated[str, Takes(_template, "a text with $type, $name and the like in it ($$ is a dollar)")]
+SAYING = f"a text in which {', '.join(f'${name}' for name in SAYABLE)} stand for what is known ($$ is a dollar)"
+TemplateOrNone = Annotated[str | None, Takes(_or_none(_template), f'{SAYING}, or "{NONE}"')]
+TemplateText = Annotated[str, Takes(_template, SAYING)]
 WebPath = Annotated[str, Takes(_matching(_WEB_PATH), 'a path such as "/serving"')]

@@ -1,0 +1,84 @@
+"""What programs are told of an event: as JSON, in the protocol's own form, and as environment variables."""
+
+import os
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from forewarn.agent.handlers.port import Errand
+from forewarn.client.document import Event
+from forewarn.settings import VARIABLE_PREFIX
+from forewarn.wire.document import UNKNOWN_DURATION
+from forewarn.wire.http_date import http_date
+
+AGENT_ONLY = (VARIABLE_PREFIX, "EVENT_", "LISTEN_", "WATCHDOG_", "NOTIFY_SOCKET", "STATE_DIRECTORY")
+"""How the variables begin that tell the agent something, and are nothing to a program."""
+
+
+class _Event(msgspec.Struct, rename="pascal"):
+    event_id: str
+    event_status: str
+    event_type: str
+    resource_type: str
+    resources: tuple[str, ...]
+    not_before: str
+    description: str
+    event_source: str
+    duration_in_seconds: int
+
+
+def event_json(event: Event) -> bytes:
+    """Return an event as the endpoint writes it, in its newest version; what is not known is empty, or -1."""
+    return msgspec.json.encode(_form(event))
+
+
+def variables(errand: Errand, now: datetime) -> dict[str, str]:
+    """Return what a program is told of its errand; what is not known is empty, or -1."""
+    event, left = _form(errand.event), errand.time_left(now)
+    said = {
+        "EVENT_ID": event.event_id,
+        "EVENT_TYPE": event.event_type,
+        "EVENT_STATUS": event.event_status,
+        "EVENT_SOURCE": event.event_source,
+        "EVENT_NOTBEFORE": event.not_before,
+        "EVENT_RESOURCES": ",".join(event.resources),
+        "EVENT_RESOURCETYPE": event.resource_type,
+        "EVENT_DESCRIPTION": event.description,
+        "EVENT_DURATION": str(event.duration_in_seconds),
+        "FOREWARN_PHASE": errand.phase.value,
+        "FOREWARN_ATTEMPT": str(errand.attempt),
+        "FOREWARN_DEADLINE": "" if errand.deadline is None else str(int(errand.deadline.timestamp())),
+        "FOREWARN_SECONDS_LEFT": "" if left is None else str(left // timedelta(seconds=1)),
+        "FOREWARN_NAME": errand.name,
+        "FOREWARN_LEADER": "yes" if errand.is_leader else "no",
+    }
+    return {name: _printable(value) for name, value in said.items()}
+
+
+def inherited(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return what of the agent's own variables is passed on: not its settings, nor anybody's token."""
+    return {name: value for name, value in environ.items() if not name.startswith(AGENT_ONLY)}
+
+
+def _form(event: Event) -> _Event:
+    return _Event(
+        event_id=event.id,
+        event_status=str(event.status),
+        event_type=str(event.type),
+        resource_type=event.resource_type,
+        resources=event.resources,
+        not_before="" if event.not_before is None else http_date(event.not_before),
+        description=event.description or "",
+        event_source=str(event.source or ""),
+        duration_in_seconds=_whole_seconds(event.duration),
+    )
+
+
+def _whole_seconds(duration: timedelta | None) -> int:
+    return UNKNOWN_DURATION if duration is None else -(-duration // timedelta(seconds=1))
+
+
+def _printable(text: str) -> str:
+    """A line break could end a line of a script's log early, and no variable can hold a zero byte."""
+    return "".join(char if char.isprintable() else " " for char in text).encode(errors="replace").decode()

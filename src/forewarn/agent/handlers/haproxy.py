@@ -1,0 +1,142 @@
+"""Servers of HAProxy: drained before the event, made ready after it, over the runtime socket."""
+
+import asyncio
+import csv
+import logging
+import os
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+
+from forewarn.agent.handlers.configured import Configured
+from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed
+from forewarn.agent.handlers.remembered import Remembered
+from forewarn.agent.settings import HaproxySettings
+from forewarn.core.duration import duration_text
+
+log = logging.getLogger("forewarn.agent")
+
+LARGEST_ANSWER = 4 * 1024 * 1024
+LOOK_EVERY = 0.25
+"""How often, in seconds, HAProxy is asked whether all sessions have ended."""
+
+MAINTENANCE, DRAIN = 0x01, 0x08
+"""Bits of a server's administrative state, as `show servers state` gives it: forced by somebody."""
+
+REFUSALS = ("No such", "Permission denied", "Unknown", "Require", "Invalid")
+"""How HAProxy begins to say that asking again will not help."""
+
+
+class HaproxyRefused(Exception):
+    """HAProxy took the command and will not do it; the message is its own."""
+
+
+class HaproxyHandler(Configured[HaproxySettings]):
+    """Takes servers out of the rotation, and puts back those that were in it."""
+
+    def __init__(self, settings: HaproxySettings, directory: Path) -> None:
+        super().__init__(settings)
+        self._remembered = Remembered(directory, settings.name)
+
+    async def prepare(self, errand: Errand) -> Ended:
+        """Drain those that take part, and wait until their sessions have ended, but no longer than is set."""
+        del errand
+        try:
+            states = {server: await self._administrative_state(server) for server in self.settings.servers}
+            serving = tuple(server for server in states if not states[server] & (MAINTENANCE | DRAIN))
+            for server in self._remembered.found(serving):
+                await self._command(f"set server {server} state drain")
+            await self._sessions_ended()
+        except OSError as error:
+            return Again(self._not_there(error))
+        except HaproxyRefused as error:
+            return Failed(str(error))
+        return Done()
+
+    async def recover(self, errand: Errand) -> Ended:
+        """Put those back that were drained."""
+        del errand
+        try:
+            for server in self._remembered.to_restore(self.settings.servers):
+                await self._command(f"set server {server} state ready")
+        except OSError as error:
+            return Again(self._not_there(error))
+        except HaproxyRefused as error:
+            return Failed(str(error))
+        self._remembered.restored()
+        return Done()
+
+    async def check(self) -> list[str]:
+        """Ask for the state of every server. That HAProxy lets us change it shows only when we do."""
+        try:
+            for server in self.settings.servers:
+                await self._administrative_state(server)
+        except OSError as error:
+            return [self._not_there(error)]
+        except HaproxyRefused as error:
+            return [str(error)]
+        place = self.settings.socket
+        if isinstance(place, Path) and not os.access(place, os.W_OK):
+            return [f"{place} may not be written to by this user"]
+        return []
+
+    async def _sessions_ended(self) -> None:
+        """Wait for the last session. Some never end: after the time for it, the event is not kept waiting for them."""
+        try:
+            async with asyncio.timeout(self.settings.wait / timedelta(seconds=1)):
+                while await self._sessions():  # noqa: ASYNC110  # HAProxy tells nobody of its own accord
+                    await asyncio.sleep(LOOK_EVERY)
+        except TimeoutError:
+            took = duration_text(self.settings.wait)
+            log.warning("%s: there are still sessions after %s: %s", self.name, took, ", ".join(self.settings.servers))
+
+    async def _sessions(self) -> int:
+        """Return how many requests are under way or waiting on all servers."""
+        answer = await self._command("show stat -1 4 -1")
+        rows = csv.DictReader(answer.removeprefix("# ").splitlines())
+        mine = (row for row in rows if f"{row.get('pxname')}/{row.get('svname')}" in self.settings.servers)
+        return sum(int(row.get("scur") or 0) + int(row.get("qcur") or 0) for row in mine)
+
+    async def _administrative_state(self, server: str) -> int:
+        backend, _, name = server.partition("/")
+        for row in _states(await self._command(f"show servers state {backend}")):
+            if row.get("srv_name") == name:
+                return int(row["srv_admin_state"])
+        raise HaproxyRefused(f"HAProxy has no server {server}")
+
+    async def _command(self, command: str) -> str:
+        place = self.settings.socket
+        if isinstance(place, Path):
+            reader, writer = await asyncio.open_unix_connection(str(place))
+        else:
+            reader, writer = await asyncio.open_connection(place.host, place.port)
+        try:
+            writer.write(f"{command}\n".encode())
+            await writer.drain()
+            answer = (await _whole(reader)).decode(errors="replace")
+        finally:
+            writer.close()
+        if answer.startswith(REFUSALS):
+            raise HaproxyRefused(f"HAProxy refuses `{command}`: {answer.strip().splitlines()[0]}")
+        return answer
+
+    def _not_there(self, error: OSError) -> str:
+        return f"HAProxy cannot be reached at {self.settings.socket}: {error.strerror or error}"
+
+
+async def _whole(reader: asyncio.StreamReader) -> bytes:
+    """Read until HAProxy hangs up, which it does after one command."""
+    answer = b""
+    while len(answer) < LARGEST_ANSWER and (more := await reader.read(LARGEST_ANSWER)):
+        answer += more
+    return answer
+
+
+def _states(answer: str) -> Iterable[dict[str, str]]:
+    """Read what `show servers state` says: a version, the names of columns after a #, then a line for each server."""
+    names: list[str] = []
+    for line in answer.splitlines():
+        if line.startswith("# "):
+            names = line.removeprefix("# ").split()
+        elif names and line.strip():
+            yield dict(zip(names, line.split(), strict=False))

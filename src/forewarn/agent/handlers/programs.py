@@ -1,0 +1,141 @@
+"""Running a program of the user: in a session of its own, with limits, and ended with all that it started."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+FIRST_LOOK, LONGEST_LOOK = 0.005, 0.1
+"""How often, in seconds, a program is looked at."""
+
+GRACE = 2.0
+"""How long, in seconds, a program that is told to end may take. The event does not wait."""
+
+LARGEST_OUTPUT, KEPT_OUTPUT = 1024 * 1024, 64 * 1024
+"""From how many bytes on the beginning of a program's output is thrown away, and how many of the end are kept."""
+
+
+class Ran(NamedTuple):
+    """How a program ended, and the end of what it printed, results and complaints together."""
+
+    code: int
+    printed: str
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words, with the last line that it printed."""
+        how = f"was ended by {_signal_name(-self.code)}" if self.code < 0 else f"ended with {self.code}"
+        lines = self.printed.strip().splitlines()
+        return f"{how}: {_printable(lines[-1])}" if lines else how
+
+
+async def run(argv: Sequence[str], environ: Mapping[str, str], given: bytes = b"") -> Ran:
+    """Run a program to its end. OSError says why it cannot be started; whoever stops waiting ends it.
+
+    Its input and output are no pipes: one that leaves a child behind does not keep us waiting for that child, and what
+    the child prints later does not end it.
+    """
+    with _unnamed_file() as stdin, _unnamed_file() as output:
+        stdin.write(given)
+        stdin.flush()
+        stdin.seek(0)
+        program = _start(argv, environ, stdin, output)
+        try:
+            await _end_of(program, output)
+        except BaseException:
+            await asyncio.shield(_end(program, output))
+            raise
+        return Ran(program.returncode or 0, _last_part(output).decode(errors="replace"))
+
+
+def is_runnable(path: str | Path) -> str | None:
+    """Return why a program could not be started; None if it could."""
+    try:
+        is_file = Path(path).is_file()
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    if not is_file:
+        return f"there is no program {path}"
+    return None if os.access(path, os.X_OK) else f"{path} may not be run: chmod +x {path}"
+
+
+def _start(
+    argv: Sequence[str], environ: Mapping[str, str], stdin: IO[bytes], output: IO[bytes]
+) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603  # it is the user's own program, and no shell
+        argv, stdin=stdin, stdout=output, stderr=output, env=environ, start_new_session=True
+    )
+
+
+async def _end_of(program: "subprocess.Popen[bytes]", output: IO[bytes]) -> None:
+    pause = FIRST_LOOK
+    while program.poll() is None:
+        _shorten(output)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_LOOK)
+
+
+async def _end(program: "subprocess.Popen[bytes]", output: IO[bytes]) -> None:
+    """End a program and everything in its session, and give it a moment for that."""
+    _signal(program, signal.SIGTERM)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GRACE):
+            await _end_of(program, output)
+    if sys.platform != "win32":
+        _signal(program, signal.SIGKILL)
+    program.kill()
+    program.wait()
+
+
+def _signal(program: "subprocess.Popen[bytes]", number: int) -> None:
+    with suppress(OSError):
+        if sys.platform == "win32":
+            program.send_signal(number)
+        else:
+            os.killpg(program.pid, number)
+
+
+@contextmanager
+def _unnamed_file() -> Iterator[IO[bytes]]:
+    """Make a file that needs no room on any disk, where the system has such; a full one is no reason to do nothing."""
+    if sys.platform == "linux":
+        import fcntl
+
+        with os.fdopen(os.memfd_create("forewarn"), "w+b") as file:
+            # Scripts that write to /dev/stderr open it anew, each with a place of its own.
+            fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
+            yield file
+    else:
+        with tempfile.TemporaryFile() as file:
+            yield file
+
+
+def _shorten(output: IO[bytes]) -> None:
+    """Keep the end of what a program prints without end."""
+    if os.fstat(output.fileno()).st_size > LARGEST_OUTPUT:
+        end = _last_part(output)
+        os.ftruncate(output.fileno(), 0)
+        os.write(output.fileno(), end)
+
+
+def _last_part(output: IO[bytes]) -> bytes:
+    """Read the end of a file without moving the place at which its writer goes on."""
+    size = os.fstat(output.fileno()).st_size
+    return os.pread(output.fileno(), KEPT_OUTPUT, max(size - KEPT_OUTPUT, 0))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _printable(line: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in line.strip()[:500])

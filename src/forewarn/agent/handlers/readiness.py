@@ -1,0 +1,63 @@
+"""An answer for the probes of load balancers: 503 from the notice of an event on, until everything is recovered."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+from forewarn.agent.handlers.configured import Configured
+from forewarn.agent.handlers.port import Done, Ended, Errand, Phase
+from forewarn.agent.http import TEXT, Answer, Listener, Request, refuse
+from forewarn.agent.settings import ReadinessSettings
+from forewarn.clock import Clock, SystemClock, wait_until
+
+
+class ReadinessHandler(Configured[ReadinessSettings]):
+    """Answers probes. Events that are told again after a restart are known again."""
+
+    def __init__(self, settings: ReadinessSettings, *, clock: Clock | None = None) -> None:
+        super().__init__(settings)
+        self._clock = clock or SystemClock()
+        self._away_since: dict[str, datetime] = {}
+        self.port = settings.listen.port
+        """Where it listens; another one than was set, if any free one was asked for."""
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Answer probes within this context. Raises OSError where nobody can listen."""
+        listener = Listener(self.respond)
+        try:
+            self.port = await listener.listen(self.settings.listen.host, self.settings.listen.port)
+            yield
+        finally:
+            await listener.aclose()
+
+    def respond(self, request: Request) -> Answer:
+        """Answer a probe."""
+        if request.path != self.settings.path:
+            return refuse(404, f"ask for {self.settings.path}")
+        if request.method not in ("GET", "HEAD"):
+            return refuse(405, "only GET and HEAD are answered", ("Allow", "GET, HEAD"))
+        if self._away_since:
+            return Answer(503, f"going away: {', '.join(sorted(self._away_since))}\n".encode(), TEXT)
+        return Answer(200, b"serving\n", TEXT)
+
+    async def prepare(self, errand: Errand) -> Ended:
+        """Wait until load balancers have had the time to notice."""
+        self._leave(errand)
+        await wait_until(self._clock, self._away_since[errand.event.id] + self.settings.wait)
+        return Done()
+
+    async def recover(self, errand: Errand) -> Ended:
+        """Be there again."""
+        self._away_since.pop(errand.event.id, None)
+        return Done()
+
+    async def tell(self, errand: Errand) -> Ended:
+        """Say no to probes from the notice on; where nothing was prepared, recovery has no half that would end it."""
+        if errand.phase is Phase.RECOVER and errand.half is None:
+            return await self.recover(errand)
+        self._leave(errand)
+        return Done()
+
+    def _leave(self, errand: Errand) -> None:
+        self._away_since.setdefault(errand.event.id, self._clock.now())

@@ -1,0 +1,75 @@
+"""What a handler found before it changed it, kept on disk: recovery, even after a reboot, restores just that."""
+
+import logging
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+log = logging.getLogger("forewarn.agent")
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """The things that were running, and are to run again."""
+
+    running: tuple[str, ...]
+    is_restored: bool = False
+
+
+class Remembered:
+    """One note of one handler. A disk that takes no more is no reason to stop: it is said, and memory has to do."""
+
+    def __init__(self, directory: Path, handler: str) -> None:
+        self._path = directory / f"{handler}.json"
+        self._kept: Found | None = None
+
+    def found(self, running: tuple[str, ...]) -> tuple[str, ...]:
+        """Note what runs before it is stopped; return all that is to run again, from an earlier try too."""
+        before = self._load()
+        if before is not None and not before.is_restored:
+            running = tuple(dict.fromkeys((*before.running, *running)))
+        self._save(Found(running=running))
+        return running
+
+    def to_restore(self, everything: tuple[str, ...]) -> tuple[str, ...]:
+        """Return what is to run again; everything where nothing is known, rather than too little."""
+        before = self._load()
+        return everything if before is None else tuple(each for each in before.running if each in everything)
+
+    def restored(self) -> None:
+        """Note that it runs again. What ran stays known: the same may be asked for once more."""
+        before = self._load()
+        if before is not None:
+            self._save(msgspec.structs.replace(before, is_restored=True))
+
+    def _load(self) -> Found | None:
+        if self._kept is None:
+            with suppress(OSError, msgspec.MsgspecError):
+                self._kept = msgspec.json.decode(self._path.read_bytes(), type=Found)
+        return self._kept
+
+    def _save(self, found: Found) -> None:
+        if found == self._kept:
+            return
+        self._kept = found
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _replace(self._path, msgspec.json.encode(found))
+        except OSError as error:
+            log.warning("cannot note what ran in %s: %s", self._path, error.strerror)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, and have it on the disk."""
+    unfinished = path.with_suffix(".new")
+    with unfinished.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
