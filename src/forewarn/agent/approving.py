@@ -71,8 +71,8 @@ class No(msgspec.Struct, frozen=True):
 Verdict: TypeAlias = Yes | Ask | NotYet | No
 
 
-def judge(walk: Walk, *, me: str, policy: Policy, peers: frozenset[str], now: datetime) -> Verdict:
-    """Tell whether to approve the event of a walk, as this VM, knowing the addresses of these peers."""
+def judge(walk: Walk, *, policy: Policy, peers: frozenset[str], now: datetime) -> Verdict:
+    """Tell whether to approve the event of a walk, knowing the addresses of these peers."""
     if not walk.is_scheduled:
         return No("the event is not waiting for anybody")
     if policy.by is By.NEVER:
@@ -83,7 +83,7 @@ def judge(walk: Walk, *, me: str, policy: Policy, peers: frozenset[str], now: da
         return No(_too_late(walk))
     if policy.by is By.EACH:
         return Yes("this VM is ready; every VM approves for itself")
-    return _as_leader_or_deputy(walk, walk.ready_at, me, policy, peers, now)
+    return _as_leader_or_deputy(walk, walk.ready_at, policy, peers, now)
 
 
 def is_at_once(event: Event, policy: Policy) -> bool:
@@ -103,19 +103,19 @@ def others(event: Event, me: str) -> tuple[str, ...]:
 
 
 def _as_leader_or_deputy(
-    walk: Walk, ready_at: datetime, me: str, policy: Policy, peers: frozenset[str], now: datetime
+    walk: Walk, ready_at: datetime, policy: Policy, peers: frozenset[str], now: datetime
 ) -> Verdict:
-    if is_leader(walk.event, me):
-        return _for_all(walk, me, policy, peers, now)
-    if not is_deputy(walk.event, me):
+    if is_leader(walk.event, walk.me):
+        return _for_all(walk, policy, peers, now)
+    if not is_deputy(walk.event, walk.me):
         return No(f"{walk.event.resources[0]} approves for all")
     if now < (turn := ready_at + policy.deputy_after):
         return NotYet(f"{walk.event.resources[0]} approves for all; this VM does if that has not happened", turn)
-    return _for_all(walk, me, policy, peers, now)
+    return _for_all(walk, policy, peers, now)
 
 
-def _for_all(walk: Walk, me: str, policy: Policy, peers: frozenset[str], now: datetime) -> Verdict:
-    names = others(walk.event, me)
+def _for_all(walk: Walk, policy: Policy, peers: frozenset[str], now: datetime) -> Verdict:
+    names = others(walk.event, walk.me)
     if not names:
         return Yes("this VM is ready, and no other is affected")
     if is_at_once(walk.event, policy):

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from forewarn.agent.handlers.port import Ended, Half, Phase
+from forewarn.agent.handlers.port import Ended
+from forewarn.agent.phases import Half, Phase
 from forewarn.client.changes import Ending
 from forewarn.client.document import Event, Status, key
 
@@ -106,6 +107,8 @@ class PeerWord(msgspec.Struct, frozen=True, kw_only=True):
 class Course(msgspec.Struct, frozen=True, kw_only=True):
     """What was done about one event and what came of it, without the event itself."""
 
+    me: str
+    """What this VM is called."""
     phase: Phase
     noticed_at: datetime
     steps: tuple[Step, ...] = ()

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from forewarn.agent.approving import Ask, No, NotYet, Policy, Yes, judge
-from forewarn.agent.handlers.port import Again, Done, Ended, Failed, Half, Phase
+from forewarn.agent.handlers.port import Again, Done, Ended, Failed
+from forewarn.agent.phases import Half, Phase
 from forewarn.agent.slices import MARGIN, by_importance, end_of_slice
 from forewarn.agent.walk import (
     NOT_BEGUN,
@@ -73,7 +74,7 @@ def start(event: Event, steps: Iterable[Step], world: World) -> Next:
     """Begin the walk of an event that was not known before."""
     unique = {step.handler: step for step in reversed(tuple(steps))}
     ordered = by_importance(tuple(reversed(unique.values())))
-    walk = Walk(event=event, phase=Phase.NOTICE, noticed_at=world.now, steps=ordered)
+    walk = Walk(event=event, me=world.me, phase=Phase.NOTICE, noticed_at=world.now, steps=ordered)
     following = advance(walk, world)
     return replace(following, todo=(Tell(Phase.NOTICE, 1), *following.todo))
 
@@ -172,7 +173,7 @@ def _approve(walk: Walk, world: World) -> _Move:
     is_settled = approval.asked in {Asked.GIVEN, Asked.UNDER_WAY}
     if is_settled or walk.is_asking_peers or _is_later(approval.again_at, world.now):
         return _Move(walk)
-    match judge(walk, me=world.me, policy=world.policy, peers=world.peers, now=world.now):
+    match judge(walk, policy=world.policy, peers=world.peers, now=world.now):
         case Yes(why):
             under_way = Approval(asked=Asked.UNDER_WAY, tries=approval.tries + 1, why=why)
             told = (Tell(Phase.APPROVE, 1),) if walk.phase is Phase.READY else ()
@@ -208,7 +209,7 @@ def _begin_recover(step: Step, world: World) -> Step:
 def _revive(walk: Walk, event: Event, now: datetime) -> _Move:
     """Begin anew with an event that came back while it was recovered. What is still prepared stays so."""
     steps = tuple(_unrecovered(step) for step in walk.steps)
-    anew = Walk(event=event, phase=Phase.NOTICE, noticed_at=now, steps=steps, restarts=walk.restarts)
+    anew = Walk(event=event, me=walk.me, phase=Phase.NOTICE, noticed_at=now, steps=steps, restarts=walk.restarts)
     return _Move(anew, (Tell(Phase.NOTICE, walk.restarts + 1),))
 
 
@@ -403,7 +404,7 @@ def _moments(walk: Walk, world: World) -> Iterator[datetime]:
         yield from (deadline - MARGIN, deadline)
     if walk.approval.again_at is not None:
         yield walk.approval.again_at
-    verdict = judge(walk, me=world.me, policy=world.policy, peers=world.peers, now=world.now)
+    verdict = judge(walk, policy=world.policy, peers=world.peers, now=world.now)
     if isinstance(verdict, NotYet) and verdict.until is not None:
         yield verdict.until
 

@@ -1,0 +1,161 @@
+"""A small HTTP server for peers, load balancers, Prometheus and `agent status`: short questions, short answers.
+
+Each connection is for one request. Whoever asks too much, too long or too slowly is cut off.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+LARGEST_HEAD = 8 * 1024
+MOST_CONNECTIONS = 64
+PATIENCE = 10.0
+"""How many seconds a caller has for asking, and for taking the answer."""
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+
+LOG = logging.getLogger("forewarn.agent.http")
+
+
+class Request(NamedTuple):
+    """What was asked. Header names are in lower case; of repeated ones the last counts."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+class Answer(NamedTuple):
+    """What is answered."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Respond: TypeAlias = Callable[[Request], Answer]
+"""Answers at once: it computes nothing and waits for nobody."""
+
+
+class NotHttp(ValueError):
+    """What came is no request; the message says why."""
+
+
+class Listener:
+    """Listens at any number of addresses until it is closed."""
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+        self._servers: list[asyncio.Server] = []
+        self._talks: set[asyncio.Task[None]] = set()
+
+    async def listen(self, host: str, port: int) -> int:
+        """Listen there from now on, and return the port: 0 asks for any. Raises OSError."""
+        server = await asyncio.start_server(self._connected, host, port, limit=LARGEST_HEAD)
+        self._servers.append(server)
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    async def listen_at(self, path: Path) -> None:
+        """Listen on a socket in the file system; its directory says who may use it. Raises OSError."""
+        if sys.platform == "win32":
+            raise OSError("this system has no such sockets")
+        _remove(path)
+        self._servers.append(await asyncio.start_unix_server(self._connected, path, limit=LARGEST_HEAD))
+
+    async def aclose(self) -> None:
+        """Listen no more, and hang up."""
+        for server in self._servers:
+            server.close()
+        for talk in tuple(self._talks):
+            talk.cancel()
+        if self._talks:
+            await asyncio.wait(self._talks)
+        for server in self._servers:
+            await server.wait_closed()
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._talks) >= MOST_CONNECTIONS:
+            writer.transport.abort()
+            return
+        talk = asyncio.get_running_loop().create_task(self._talk(reader, writer), name="forewarn-agent-http")
+        self._talks.add(talk)
+        talk.add_done_callback(self._talks.discard)
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            # Callers come and go as they like: that is no trouble of this agent.
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+                async with asyncio.timeout(PATIENCE):
+                    await self._converse(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            request = read_request(await reader.readuntil(b"\r\n\r\n"))
+        except asyncio.LimitOverrunError:
+            await _send(writer, refuse(431, "the head of the request is too long"), "GET")
+            return
+        except NotHttp as error:
+            await _send(writer, refuse(400, str(error)), "GET")
+            return
+        await _send(writer, self._answer(request), request.method)
+
+    def _answer(self, request: Request) -> Answer:
+        try:
+            return self._respond(request)
+        except Exception:
+            LOG.exception("%s could not be answered", request.path)
+            return refuse(500, "this agent made a mistake; its log has more")
+
+
+def refuse(status: int, why: str, *headers: tuple[str, str]) -> Answer:
+    """Return an answer that says why there is no other."""
+    # Whatever a caller sent that found its way into the reason is made harmless for terminals.
+    text = "".join(letter if letter.isprintable() and letter not in '"\\' else "?" for letter in why)
+    return Answer(status, f'{{"error":"{text}"}}\n'.encode(), headers=headers)
+
+
+def read_request(head: bytes) -> Request:
+    """Read the head of a request; raises NotHttp."""
+    first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    match first.split(" "):
+        case [method, target, "HTTP/1.1" | "HTTP/1.0"] if method.isalpha() and target.startswith("/"):
+            headers = dict(_header(line) for line in lines)
+            return Request(method, target.partition("?")[0], headers)
+        case _:
+            raise NotHttp("the first line is no request of HTTP/1.0 or HTTP/1.1")
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon or not name or name != name.strip():
+        raise NotHttp("a header is malformed")
+    return name.lower(), value.strip()
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+async def _send(writer: asyncio.StreamWriter, answer: Answer, method: str) -> None:
+    lines = [
+        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
+        f"Content-Type: {answer.content_type}",
+        f"Content-Length: {len(answer.body)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+        *(f"{name}: {value}" for name, value in answer.headers),
+    ]
+    writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (b"" if method == "HEAD" else answer.body))
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
