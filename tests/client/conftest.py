@@ -2,6 +2,8 @@
 
 import pytest
 
+from forewarn.client import transport
+from tests.client.misbehaving import PassingTime
 from tests.client.users import AsyncUser, BlockingUser, User
 
 
@@ -10,6 +12,15 @@ def user(request: pytest.FixtureRequest) -> User:
     """A program with a client of either kind."""
     made: User = request.param()
     return made
+
+
+@pytest.fixture
+def passing_time(monkeypatch: pytest.MonkeyPatch) -> PassingTime:
+    """The time that answers take. The client looks at it again and again, since the system cannot wait by it."""
+    passing_time = PassingTime()
+    monkeypatch.setattr(transport, "time", passing_time)
+    monkeypatch.setattr(transport, "LONGEST_BLOCK", 0.01)
+    return passing_time
 
 
 @pytest.fixture(autouse=True)

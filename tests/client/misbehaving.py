@@ -34,6 +34,7 @@ class Connection:
 
     def __init__(self, line: socket.socket, server: "MisbehavingServer") -> None:
         self._line, self._server = line, server
+        self.let_pass: Callable[[], None] = lambda: None
 
     def read(self) -> Seen:
         """Take the whole request."""
@@ -43,6 +44,7 @@ class Connection:
             headers = dict(_header(row) for row in takewhile(b"\r\n".__ne__, reader))
             body = reader.read(int(headers.get("content-length", "0")))
         seen = Seen(first, headers, body)
+        self.let_pass()
         self._server.note(seen)
         return seen
 
@@ -99,28 +101,39 @@ def dribbles(whole: bytes) -> Act:
     return says(*(bytes([byte]) for byte in whole))
 
 
-def lingers(seconds: float, then: bytes) -> Act:
-    """Take some time before the answer."""
-
-    def act(connection: Connection) -> None:
-        connection.read()
-        time.sleep(seconds)
-        connection.send(then)
-
-    return act
-
-
 def trickles(first: bytes, more: bytes) -> Act:
-    """Send more now and then, without end, until the other side has gone."""
+    """Send more and more, without end, until the other side has gone."""
 
     def act(connection: Connection) -> None:
         connection.read()
         connection.send(first)
         while True:
             connection.send(more)
-            time.sleep(0.05)
+            time.sleep(0.01)
 
     return act
+
+
+class PassingTime:
+    """The time that answers take, as the client sees it: it passes only within what a server is told to do."""
+
+    def __init__(self) -> None:
+        self._now = 1000.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def within(self, act: Act, seconds: float) -> Act:
+        """Let so much time pass as soon as the request has come."""
+
+        def longer(connection: Connection) -> None:
+            connection.let_pass = lambda: self._pass(seconds)
+            act(connection)
+
+        return longer
+
+    def _pass(self, seconds: float) -> None:
+        self._now += seconds
 
 
 def resets_after(*parts: bytes) -> Act:

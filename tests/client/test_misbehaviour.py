@@ -25,15 +25,14 @@ from forewarn.client.document import read_document
 from forewarn.client.talk import Answer
 from forewarn.client.transport import Exchange
 from tests.client.misbehaving import (
-    GUARD,
     Act,
+    PassingTime,
     answered,
     closes_at_once,
     dribbles,
     gives,
     holds,
     holds_after,
-    lingers,
     resets_after,
     says,
     server,
@@ -46,10 +45,9 @@ EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 BODY = document(event())
 FOUND = read_document(BODY) or Document()
 GOOD = answered(200, BODY)
-SHORT = 0.2
-"""How many seconds an answer may take where none comes."""
-PATIENT = 2.0
-"""How many where others do come."""
+LONG = 60.0
+"""More seconds than an answer may take, but not more than the first one may."""
+TOO_LONG = 600.0
 
 MISBEHAVIOUR: dict[str, tuple[Act, type[ClientError]]] = {
     "closes without an answer": (closes_at_once, Unreachable),
@@ -60,7 +58,7 @@ MISBEHAVIOUR: dict[str, tuple[Act, type[ClientError]]] = {
     "says nothing": (holds, TooSlow),
     "says nothing after the head": (holds_after(GOOD[: -len(BODY)]), TooSlow),
     "says nothing within the body": (holds_after(GOOD[:-30]), TooSlow),
-    "never comes to the end of its head": (trickles(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"), TooSlow),
+    "never comes to the end of its head": (trickles(b"HTTP/1.1 200 OK\r\nA: ", b"b"), TooSlow),
     "never comes to the end of its body": (trickles(GOOD[: -len(BODY)], b" "), TooSlow),
     "ends within the status line": (says(b"HTTP/1.1 20"), NotUnderstood),
     "ends within the head": (says(b"HTTP/1.1 200 OK\r\nDate: today\r\n"), NotUnderstood),
@@ -88,6 +86,7 @@ MISBEHAVIOUR: dict[str, tuple[Act, type[ClientError]]] = {
 }
 
 QUICK = {name: row for name, row in MISBEHAVIOUR.items() if row[1] is not TooSlow}
+SLOW = {name: act for name, (act, error) in MISBEHAVIOUR.items() if error is TooSlow}
 
 TOLERATED: dict[str, Act] = {
     "byte by byte": dribbles(GOOD),
@@ -108,17 +107,31 @@ TOLERATED: dict[str, Act] = {
 }
 
 
-@pytest.mark.parametrize(("act", "error"), MISBEHAVIOUR.values(), ids=MISBEHAVIOUR)
+@pytest.mark.parametrize(("act", "error"), QUICK.values(), ids=QUICK)
 def test_get_raises_what_does_not_pass(act: Act, error: type[ClientError], user: User) -> None:
     with server(act) as running, pytest.raises(error) as caught:
-        user.get(running.url, retry_for=0.0, first_timeout=SHORT)
+        user.get(running.url, retry_for=0.0)
     assert (type(caught.value), user.pauses) == (error, [])
+
+
+@pytest.mark.parametrize("act", SLOW.values(), ids=SLOW)
+def test_get_raises_what_comes_to_no_end(act: Act, user: User, passing_time: PassingTime) -> None:
+    with server(passing_time.within(act, TOO_LONG)) as running, pytest.raises(TooSlow) as caught:
+        user.get(running.url, retry_for=0.0)
+    assert (type(caught.value), user.pauses) == (TooSlow, [])
+
+
+@pytest.mark.parametrize("act", SLOW.values(), ids=SLOW)
+def test_watch_goes_on_after_what_comes_to_no_end(act: Act, user: User, passing_time: PassingTime) -> None:
+    with server(passing_time.within(act, TOO_LONG), gives(200, BODY)) as running:
+        (change,) = user.changes(running.url, 1)
+    assert ([type(trouble) for trouble in user.troubles], change) == ([TooSlow], Appeared(FOUND.events[0]))
 
 
 @pytest.mark.parametrize(("act", "error"), QUICK.values(), ids=QUICK)
 def test_get_survives_what_passes(act: Act, error: type[ClientError], user: User) -> None:
     with server(act, gives(200, BODY)) as running:
-        found = user.get(running.url, first_timeout=GUARD)
+        found = user.get(running.url)
     assert (found, user.pauses, [type(trouble) for trouble in user.troubles]) == (FOUND, [1.0], [error])
     assert running.targets[-1] == EVENTS
 
@@ -127,7 +140,7 @@ def test_get_survives_what_passes(act: Act, error: type[ClientError], user: User
 def test_watch_goes_on_whatever_comes(act: Act, error: type[ClientError], user: User) -> None:
     acts = (gives(200, BODY), act, gives(200, document(event(status="Started"))), act, gives())
     with server(*acts) as running:
-        changes = user.changes(running.url, 3, timeout=GUARD)
+        changes = user.changes(running.url, 3)
     assert [type(change) for change in changes] == [Appeared, Started, Gone]
     assert [type(trouble) for trouble in user.troubles] == [error, error]
 
@@ -135,7 +148,7 @@ def test_watch_goes_on_whatever_comes(act: Act, error: type[ClientError], user: 
 @pytest.mark.parametrize("act", TOLERATED.values(), ids=TOLERATED)
 def test_document_is_read_in_whatever_shape(act: Act, user: User) -> None:
     with server(act) as running:
-        assert user.get(running.url, retry_for=0.0, first_timeout=GUARD).events == FOUND.events
+        assert user.get(running.url, retry_for=0.0).events == FOUND.events
 
 
 def test_answer_that_is_cut_off_anywhere_is_no_document() -> None:
@@ -171,14 +184,14 @@ def test_empty_body_says_nothing_about_events_that_are_known(user: User) -> None
     assert ([type(change) for change in changes], user.troubles) == ([Appeared, Gone], [])
 
 
-def test_first_answer_may_be_slow(user: User) -> None:
-    with server(lingers(SHORT * 2, GOOD)) as running:
-        assert user.get(running.url, timeout=SHORT, first_timeout=GUARD, retry_for=0.0) == FOUND
+def test_first_answer_may_be_slow(user: User, passing_time: PassingTime) -> None:
+    with server(passing_time.within(gives(200, BODY), 120.0)) as running:
+        assert user.get(running.url, retry_for=0.0, timeout=10.0, first_timeout=130.0) == FOUND
 
 
-def test_later_answer_may_not(user: User) -> None:
-    with server(gives(200, BODY), holds, gives()) as running:
-        user.changes(running.url, 2, timeout=PATIENT, first_timeout=GUARD)
+def test_later_answer_may_not(user: User, passing_time: PassingTime) -> None:
+    with server(gives(200, BODY), passing_time.within(holds, LONG), gives()) as running:
+        user.changes(running.url, 2, timeout=10.0, first_timeout=130.0)
     assert [type(trouble) for trouble in user.troubles] == [TooSlow]
 
 
@@ -250,9 +263,10 @@ def test_held_answers_are_used_while_they_are_offered(user: User) -> None:
     assert user.pauses == [0.25, 1.0, 1.0]
 
 
-def test_approval_is_repeated_until_it_has_arrived(user: User) -> None:
-    with server(holds_after(b"HTTP/1.1 200"), resets_after(), gives(503, b""), gives(200, b"")) as running:
-        user.approve(running.url, ID, first_timeout=PATIENT)
+def test_approval_is_repeated_until_it_has_arrived(user: User, passing_time: PassingTime) -> None:
+    no_end = passing_time.within(holds_after(b"HTTP/1.1 200"), TOO_LONG)
+    with server(no_end, resets_after(), gives(503, b""), gives(200, b"")) as running:
+        user.approve(running.url, ID)
     body = b'{"StartRequests":[{"EventId":"%b"}]}' % ID.encode()
     assert [(seen.line, seen.body) for seen in running.seen] == [(f"POST {EVENTS} HTTP/1.1", body)] * 4
 

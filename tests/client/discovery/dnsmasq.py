@@ -1,6 +1,5 @@
 """A real DHCP server in a network namespace."""
 
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +8,6 @@ from contextlib import contextmanager
 from tests.clients.service import GUARD
 from tests.namespaces.network import Machine, why_not
 
-MESSAGE = re.compile(r"\bDHCP[A-Z]+(?=\()")
 IS_READY = "DHCP, sockets bound exclusively to interface"
 
 
