@@ -55,7 +55,9 @@ def test_short_work_has_no_bar() -> None:
     assert seen.getvalue() == ""
 
 
-def test_where_nobody_looks_there_is_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    with Bar("Filling the fleet") as bar:
+def test_where_nobody_looks_one_line_says_how_far_it_came() -> None:
+    with patch.object(sys, "stderr", io.StringIO()) as seen, Bar("Filling the fleet") as bar:
         bar.show(1, WORTH_A_BAR)
-    assert capsys.readouterr().err == ""
+        bar.show(WORTH_A_BAR, WORTH_A_BAR)
+    assert f"{WORTH_A_BAR}/{WORTH_A_BAR}" in seen.getvalue()
+    assert seen.getvalue().count("Filling the fleet") == 1

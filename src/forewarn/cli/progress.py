@@ -1,6 +1,5 @@
-"""How far long work is: a bar on stderr, where somebody looks."""
+"""How far long work is: a bar on stderr. Where that is no terminal, one line when it ends."""
 
-import sys
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ class Bar:
 
     def show(self, done: int, total: int) -> None:
         """Show how much is done."""
-        if total < WORTH_A_BAR or not sys.stderr.isatty():
+        if total < WORTH_A_BAR:
             return
         if self._bar is None:
             self._bar = self._made(total)
