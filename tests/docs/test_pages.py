@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("[!R]*.md"))]
 FIRST_PORT = 8180
 EXECUTABLE = Path(sys.executable).parent / "forewarn"
-GUID = re.compile(r'"EventId":"([0-9A-F-]{36})"')
+EVENT = re.compile(r"\b[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}\b")
 
 
 class Reader:
@@ -29,7 +29,7 @@ class Reader:
         self._environ = environ
         self._directory = directory
         self._ports: dict[str, str] = {}
-        self._event = ""
+        self._ids: dict[str, str] = {}
 
     def learn_ports(self) -> None:
         """Find out which ports stand for those of the page: they are given in the order of the table."""
@@ -39,24 +39,27 @@ class Reader:
 
     def run(self, command: str) -> str:
         """Type a command."""
-        for shown, real in self._ports.items():
+        for shown, real in (self._ports | self._ids).items():
             command = command.replace(shown, real)
+        talk = subprocess.STDOUT if ".venv/bin/forewarn" in command else subprocess.PIPE
         for shown, real in ((".venv/bin/forewarn", str(EXECUTABLE)), (".venv/bin/python", sys.executable)):
             command = command.replace(shown, shlex.quote(real))
-        command = re.sub(r'(?<="EventId":")[0-9A-F-]{36}', self._event, command)
         done = subprocess.run(
             ["bash", "-c", command],
             env=self._environ,
             cwd=self._directory,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=talk,
             text=True,
             timeout=120,
             check=False,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        if seen := GUID.search(done.stdout):
-            self._event = seen.group(1)
         return self.shown(done.stdout)
+
+    def learn_ids(self, shown: str, seen: str) -> None:
+        """Remember which events those of the page are here: both were printed in the same place."""
+        self._ids |= zip(EVENT.findall(shown), EVENT.findall(seen), strict=True)
 
     def shown(self, output: str) -> str:
         """Return the output as the page would show it."""
@@ -106,4 +109,6 @@ def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
         if first.prints:
             assert normal(reader.shown(table)) == normal(first.prints)
         for step in rest:
-            assert normal(reader.run(step.command)) == normal(step.prints), step.command
+            printed = reader.run(step.command)
+            assert normal(printed) == normal(step.prints), step.command
+            reader.learn_ids(step.prints, printed)
