@@ -42,7 +42,10 @@ CHAPTERS: Mapping[str, Sequence[Offer]] = {
         Offer("watch", "watch:watch", "Show what is open and what happens, live."),
         Offer("history", "history:history", "Show what happened, when, by whom and why."),
     ),
-    "Inside a VM": (Offer("guest", "guest:app", "See what is going to happen to this VM, and let it happen."),),
+    "Inside a VM": (
+        Offer("guest", "guest:app", "See what is going to happen to this VM, and let it happen."),
+        Offer("agent", "agent:app", "Prepare for events, approve and recover, as agent.toml says."),
+    ),
 }
 
 

@@ -1,0 +1,100 @@
+"""From settings to an agent that can run: the only place that puts its parts together."""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from forewarn.agent.approving import By, Policy
+from forewarn.agent.choosing import choose
+from forewarn.agent.daemon import Equipment
+from forewarn.agent.handlers.making import make_handlers
+from forewarn.agent.handlers.readiness import ReadinessHandler
+from forewarn.agent.handlers.secret_files import Hide, UnusableSecret, read_secret
+from forewarn.agent.peers import Peers
+from forewarn.agent.settings import AgentSettings, ApprovalSettings, PeersSettings
+from forewarn.client.awaiting import AsyncScheduledEvents
+from forewarn.client.document import Event
+
+NEVER_SHORT = timedelta(0)
+
+
+class CannotRun(Exception):
+    """The settings are good, but this machine does not allow what they say; the message says what to do."""
+
+
+@asynccontextmanager
+async def equipped(
+    settings: AgentSettings, *, hide: Hide, environ: Mapping[str, str] = os.environ, dry_run: bool = False
+) -> AsyncIterator[Equipment]:
+    """Make everything that an agent works with; listeners for load balancers answer within this context."""
+    handlers = make_handlers(settings, hide=hide, environ=environ)
+    listen = settings.http.listen
+    async with AsyncExitStack() as stack:
+        for handler in handlers.values():
+            if isinstance(handler, ReadinessHandler):
+                await _serve(handler, stack)
+        client = await stack.enter_async_context(
+            AsyncScheduledEvents(settings.endpoint, name=settings.name, interval=settings.interval.total_seconds())
+        )
+        yield Equipment(
+            client=client,
+            handlers=handlers,
+            choose=_chooser(settings),
+            state_directory=settings.state,
+            policy=policy_of(settings.approval, settings.peers),
+            peers=peers_of(settings.peers, hide),
+            listen=None if listen is None else (listen.host, listen.port),
+            dry_run=dry_run,
+        )
+
+
+def policy_of(approval: ApprovalSettings, peers: PeersSettings) -> Policy:
+    """Say it in the words of the rules."""
+    return Policy(
+        by=By(approval.policy.value),
+        user_events_at_once=approval.user_events_at_once,
+        short_freeze=NEVER_SHORT if approval.short_freeze is None else approval.short_freeze,
+        deputy_after=approval.deputy_after,
+        ask_every=peers.ask_every,
+    )
+
+
+def peers_of(settings: PeersSettings, hide: Hide) -> Peers | None:
+    """Return who can be asked; an agent that asks nobody still answers those who know the secret."""
+    if settings.secret_file is None:
+        return None
+    try:
+        return Peers(
+            addresses={name: f"http://{address}" for name, address in settings.agents},
+            secret=read_secret(settings.secret_file, hide).encode(),
+            timeout=settings.time_limit,
+        )
+    except (UnusableSecret, ValueError) as error:
+        raise CannotRun(f"{settings.secret_file}: {error}" if isinstance(error, ValueError) else str(error)) from None
+
+
+def usable_state(directory: Path) -> None:
+    """Make the directory in which the agent keeps what it must know after a reboot; raise CannotRun if that fails."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotRun(f"state: {directory} cannot be made: {error.strerror}; name another one") from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise CannotRun(f"state: {directory} may not be written to by this user; name another one")
+
+
+def _chooser(settings: AgentSettings) -> Callable[[Event], Sequence[str]]:
+    def chosen(event: Event) -> tuple[str, ...]:
+        return choose(settings, event).handlers
+
+    return chosen
+
+
+async def _serve(handler: ReadinessHandler, stack: AsyncExitStack) -> None:
+    try:
+        await stack.enter_async_context(handler.serving())
+    except OSError as error:
+        where = handler.settings.listen
+        raise CannotRun(f"handlers.{handler.name}.listen: cannot listen at {where}: {error.strerror}") from error

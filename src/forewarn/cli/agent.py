@@ -1,0 +1,170 @@
+"""`forewarn agent …`: the daemon inside a VM, its settings, and what it is doing."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from forewarn.agent.settings import AgentSettings, read_settings, settings_file, variable
+from forewarn.cli.colours import Colour, painted
+from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.options import Shown
+from forewarn.cli.output import Output, say, write, write_json
+from forewarn.clock import SystemClock
+
+app = typer.Typer(no_args_is_help=True, help="Prepare for events, approve and recover, as agent.toml says.")
+
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        envvar="FOREWARN_AGENT_CONFIG",
+        metavar="FILE",
+        help="The settings file; else agent.toml here, else /etc/forewarn/agent.toml.",
+    ),
+]
+Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint",
+        envvar="FOREWARN_ENDPOINT",
+        metavar="URL",
+        help="Where the metadata endpoint is, if not at 169.254.169.254.",
+    ),
+]
+State = Annotated[
+    str | None,
+    typer.Option("--state", envvar="FOREWARN_AGENT_STATE", metavar="DIR", help="Where the agent keeps its journal."),
+]
+GivenEvent = Annotated[
+    Path | None,
+    typer.Option(
+        "--event", metavar="FILE", help="With --dry-run: the event to think of, as JSON of the endpoint; - is stdin."
+    ),
+]
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What the self-test of a handler says; no problems, if it is fine."""
+
+    handler: str
+    kind: str
+    problems: list[str]
+
+
+@app.command("run")
+def run(
+    config: Config = None,
+    endpoint: Endpoint = None,
+    state: State = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Watch, and log what would be done. Nothing is done or approved.")
+    ] = False,
+) -> None:
+    """Watch for events that affect this VM, until SIGTERM or Ctrl-C: prepare, approve, recover.
+
+    Settings are in agent.toml; `forewarn agent check` tries them. Logs go to stderr.
+
+    Example: forewarn agent run --config agent.toml --dry-run
+    """
+    from forewarn.cli.agent_running import run_until_told
+
+    run_until_told(_settings(config, endpoint, state), dry_run=dry_run)
+
+
+@app.command("check")
+def check(
+    config: Config = None,
+    endpoint: Endpoint = None,
+    state: State = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done about events, and how much time each step has.")
+    ] = False,
+    event: GivenEvent = None,
+    output: Shown = Output.TABLE,
+) -> None:
+    """Read the settings, and have every handler test itself. Nothing is changed, and nobody is told anything.
+
+    With --dry-run it says what would happen: for every type of event with its usual notice, or for a given one.
+    The exit code is 0 if all is well, 1 if a handler would not work, 2 if the settings are wrong.
+
+    Example: forewarn agent check --dry-run
+    """
+    settings = _settings(config, endpoint, state)
+    if event is not None and not dry_run:
+        raise Stop(Exit.USAGE, "--event is for --dry-run")
+    if dry_run:
+        _foresee(settings, event, output)
+        return
+    findings = asyncio.run(_test(settings))
+    if output is Output.JSON:
+        write_json(findings)
+    else:
+        _write_findings(findings)
+    wrong = [finding.handler for finding in findings if finding.problems]
+    if wrong:
+        say(f"The settings are good, but this would not work: {', '.join(wrong)}.")
+        raise typer.Exit(Exit.FAILED)
+    say("All is well.")
+
+
+@app.command("status")
+def status(config: Config = None, state: State = None, output: Shown = Output.TABLE) -> None:
+    """Show what the agent on this machine is doing about which events; one that does not run, what it left.
+
+    The exit code is 0 if an agent runs, else 1.
+    """
+    from forewarn.agent.status import read_status
+    from forewarn.cli.agent_showing import write_status
+
+    directory = _settings(config, None, state).state
+    try:
+        found = read_status(directory)
+    except PermissionError as error:
+        raise Stop(Exit.REFUSED, f"{directory} may not be read by this user: {error.strerror}") from error
+    if output is Output.JSON:
+        write_json(found)
+    else:
+        write_status(found, directory)
+    if not found.is_running:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _settings(config: str | None, endpoint: str | None, state: str | None) -> AgentSettings:
+    """Read the settings; what is said on the command line stands in for its variable."""
+    said = {variable("endpoint"): endpoint, variable("state"): state}
+    environ = {**os.environ, **{name: value for name, value in said.items() if value}}
+    return read_settings(settings_file(config, os.environ, Path.cwd()), environ)
+
+
+async def _test(settings: AgentSettings) -> list[Finding]:
+    from forewarn.agent.handlers.making import make_handlers
+
+    handlers = make_handlers(settings)
+    kinds = {each.name: each.kind for each in settings.handlers}
+    return [
+        Finding(handler=name, kind=kinds[name], problems=await handler.check()) for name, handler in handlers.items()
+    ]
+
+
+def _write_findings(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        mark = painted("✗", Colour.BAD) if finding.problems else painted("✓", Colour.GOOD)
+        write(f"{mark} {finding.handler} ({finding.kind})")
+        for problem in finding.problems:
+            write(f"    {problem}")
+
+
+def _foresee(settings: AgentSettings, event: Path | None, output: Output) -> None:
+    from forewarn.cli.agent_showing import foreseen, given_event, usual_events, write_plans
+
+    events = usual_events(settings) if event is None else [given_event(event)]
+    plans = [foreseen(settings, each, SystemClock().now()) for each in events]
+    if output is Output.JSON:
+        write_json(plans)
+    else:
+        write_plans(plans)

@@ -1,0 +1,184 @@
+"""What an agent would do and what it does, as people and programs are shown it."""
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from forewarn.agent.choosing import choose
+from forewarn.agent.settings import AgentSettings, Policy
+from forewarn.agent.slices import foresee
+from forewarn.agent.status import Status, StepStatus, WalkStatus
+from forewarn.agent.walk import State, Step
+from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.output import moment_text, say
+from forewarn.cli.tables import Column, write_details, write_table
+from forewarn.client.document import Event, read_document
+from forewarn.client.document import Status as EventStatus
+from forewarn.clock import SystemClock
+from forewarn.core.conditions import MINIMUM_NOTICE
+from forewarn.core.duration import duration_text
+from forewarn.core.event import EventType, Source
+from forewarn.wire.reading import Unreadable
+
+THOUGHT_OF = "00000000-0000-4000-8000-000000000000"
+"""The id of events that are only thought of."""
+
+STDIN = Path("-")
+
+
+class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler that would prepare, and the time that it would have; null: none is left for it."""
+
+    handler: str
+    time: str | None
+
+    def __str__(self) -> str:
+        return f"{self.handler} (no time left)" if self.time is None else f"{self.handler} (up to {self.time})"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What would happen. `rule` counts from 0; null: none matches."""
+
+    type: str
+    source: str | None
+    notice: str | None
+    rule: int | None
+    tells: list[str]
+    steps: list[PlannedStep]
+    approves: str
+
+
+def usual_events(settings: AgentSettings) -> Iterator[Event]:
+    """Give an event of every type with its shortest notice; from either source, if that makes a difference here."""
+    now = SystemClock().now()
+    sources = tuple(Source) if any(rule.sources for rule in settings.rules) else (Source.PLATFORM,)
+    for type_ in EventType:
+        for source in sources:
+            yield Event(
+                id=THOUGHT_OF,
+                status=EventStatus.SCHEDULED,
+                type=type_,
+                source=source,
+                resources=(settings.name or "this-vm",),
+                not_before=now + MINIMUM_NOTICE[type_],
+            )
+
+
+def given_event(file: Path) -> Event:
+    """Read an event as the endpoint shows it, alone or in its document."""
+    try:
+        text = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+        content = msgspec.json.decode(text)
+        is_document = isinstance(content, dict) and "Events" in content
+        document = read_document(text if is_document else msgspec.json.encode({"Events": [content]}))
+    except OSError as error:
+        raise Stop(Exit.USAGE, f"--event: {file}: {error.strerror}") from error
+    except (msgspec.DecodeError, Unreadable) as error:
+        raise Stop(Exit.USAGE, f"--event: {file} is no event as the endpoint shows it: {error}") from error
+    if document is None or len(document.events) != 1:
+        raise Stop(Exit.USAGE, f"--event: {file} has to have just one event")
+    return document.events[0]
+
+
+def foreseen(settings: AgentSettings, event: Event, now: datetime) -> Plan:
+    """Say what would be done about an event if it came now and every step took its whole time."""
+    choice = choose(settings, event)
+    chosen = [settings.handler(name) for name in choice.handlers]
+    steps = [
+        Step(handler=each.name, importance=each.importance, time_limit=each.time_limit)
+        for each in chosen
+        if not each.only_tells
+    ]
+    left = event.time_left(now)
+    return Plan(
+        type=str(event.type),
+        source=None if event.source is None else str(event.source),
+        notice=None if left is None else _rounded(left),
+        rule=choice.rule,
+        tells=[each.name for each in chosen if each.only_tells],
+        steps=[
+            PlannedStep(handler=slice_.handler, time=None if slice_.time is None else _rounded(slice_.time))
+            for slice_ in foresee(event, steps, now=now)
+        ],
+        approves=_approves(settings, event),
+    )
+
+
+def write_plans(plans: list[Plan]) -> None:
+    """Show them to people."""
+    columns = (
+        Column("TYPE"),
+        Column("SOURCE", spare=2),
+        Column("NOTICE", spare=1),
+        Column("CHOSEN BY"),
+        Column("APPROVED", spare=3),
+        Column("STEPS", goes_below=True),
+    )
+    write_table(columns, (_row(plan) for plan in plans))
+
+
+def write_status(status: Status, directory: Path) -> None:
+    """Show to people what an agent does, or did."""
+    write_details(
+        (
+            ("agent", "runs" if status.is_running else f"does not run, as far as {directory} tells"),
+            ("VM", status.name or ""),
+            ("endpoint", status.endpoint or ""),
+            ("since", "" if status.started_at is None else moment_text(status.started_at)),
+            *(("trouble", trouble) for trouble in status.troubles),
+        )
+    )
+    if not status.walks:
+        say("No events.")
+        return
+    columns = (
+        Column("EVENT"),
+        Column("TYPE"),
+        Column("NOT BEFORE", spare=1),
+        Column("PHASE"),
+        Column("APPROVAL", spare=2),
+        Column("STEPS", goes_below=True),
+    )
+    write_table(columns, (_walk_row(walk) for walk in status.walks))
+
+
+def _row(plan: Plan) -> tuple[str, ...]:
+    chosen_by = "no rule" if plan.rule is None else f"rules[{plan.rule}]"
+    steps = ", ".join([*plan.tells, *map(str, plan.steps)])
+    return (plan.type, plan.source or "", plan.notice or "", chosen_by, plan.approves, steps or "nothing")
+
+
+def _approves(settings: AgentSettings, event: Event) -> str:
+    approval = settings.approval
+    is_user = event.source == Source.USER and approval.user_events_at_once
+    is_short = (
+        event.type == EventType.FREEZE
+        and approval.short_freeze is not None
+        and event.duration is not None
+        and event.duration <= approval.short_freeze
+    )
+    if event.is_started or approval.policy is Policy.NEVER:
+        return "never"
+    if is_user or is_short:
+        return "at once"
+    return "when ready" if approval.policy is Policy.EACH else "by the leader, when all are ready"
+
+
+def _walk_row(walk: WalkStatus) -> tuple[str, ...]:
+    due = "" if walk.not_before is None else moment_text(walk.not_before)
+    approval = f"{walk.approval}: {walk.approval_why}" if walk.approval_why else str(walk.approval)
+    return (walk.event, walk.type, due, walk.phase.value, approval, ", ".join(map(_step_text, walk.steps)))
+
+
+def _step_text(step: StepStatus) -> str:
+    state, why = f"prepare {step.prepare}", step.prepare_why
+    if step.recover is not State.WAITING:
+        state, why = f"recover {step.recover}", step.recover_why
+    return f"{step.handler}: {state}" + (f" ({why})" if why else "")
+
+
+def _rounded(time: timedelta) -> str:
+    return duration_text(timedelta(seconds=round(time.total_seconds())))
