@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from bench.finding import Finding
 from bench.measurements import (
+    agent,
     approvals,
     callers,
     imports,
@@ -38,4 +39,5 @@ MEASUREMENTS: dict[str, Measurement] = {
     "neighbours": Measurement(neighbours.measure, partial(neighbours.measure, size=neighbours.QUICK)),
     "waits": Measurement(waits.measure, partial(waits.measure, size=waits.QUICK)),
     "imports": Measurement(imports.measure, partial(imports.measure, size=imports.QUICK)),
+    "agent": Measurement(agent.measure, partial(agent.measure, size=agent.QUICK)),
 }

@@ -3,7 +3,7 @@
 
 One worker at a time has the job, the others wait for it. Told to stop (SIGTERM), it writes down how far it is, lets the
 job go and ends; the next worker goes on from there. JOB_STEPS says how much there is to do, JOB_PAUSE how long a step
-takes at least, in seconds, and JOB_PID in which file this worker is found while it runs.
+takes at least, in seconds. The file of JOB_PID is removed at the end: nobody is to be looked for any more.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ def main(directory: Path) -> None:
     """Wait for the job, do what is left of it, or as much as there is time for."""
     # Blocked, a signal is kept until somebody asks for it: no step is interrupted.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    with findable(), (directory / "job.lock").open("w") as lock:
-        if has_lock(lock.fileno()):
+    with signed_off(), (directory / "job.lock").open("w") as lock:
+        if has_lock(lock.fileno()) and not (directory / "result.json").exists():
             work(directory)
 
 
@@ -36,10 +36,12 @@ def work(directory: Path) -> None:
     """Go on from the checkpoint, and leave one."""
     job = load(directory / "checkpoint.json")
     begun_at = job["step"]
-    while job["step"] < STEPS and not is_told_to_stop():
+    while True:
         job["digest"] = hashlib.sha256(f"{job['digest']} {job['step']}".encode()).hexdigest()
         job["step"] += 1
         save(directory / "progress.json", {"worker": WORKER, "step": job["step"]})
+        if job["step"] == STEPS or is_told_to_stop():
+            break
     job["done"].append({"worker": WORKER, "from": begun_at, "to": job["step"]})
     save(directory / ("result.json" if job["step"] == STEPS else "checkpoint.json"), job)
 
@@ -78,14 +80,12 @@ def save(path: Path, what: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def findable() -> Iterator[None]:
-    """Let others find this worker as long as it runs."""
-    file = Path(os.environ.get("JOB_PID", "/run/job.pid"))
-    file.write_text(f"{os.getpid()}\n")
+def signed_off() -> Iterator[None]:
+    """Remove the file with this worker's number when it ends."""
     try:
         yield
     finally:
-        file.unlink()
+        Path(os.environ["JOB_PID"]).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

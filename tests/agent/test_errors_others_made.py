@@ -1,4 +1,4 @@
-"""What handlers of Scheduled Events have got wrong in the field, and that this agent does not: a real one, each time."""
+"""What handlers of Scheduled Events have got wrong in the field, and that a real agent does not."""
 
 import socket
 from pathlib import Path
@@ -161,14 +161,14 @@ def test_no_proxy_is_asked(tmp_path: Path) -> None:
 
     with answering(proxy) as url:
         names = ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY")
-        with agent_alone(tmp_path, **dict.fromkeys(names, url)) as alone:
+        with agent_alone(tmp_path, environ=dict.fromkeys(names, url)) as alone:
             alone.endpoint.announce(event("E"))
             alone.endpoint.wait_until_approved("E")
         assert asked == []
 
 
 def test_handler_that_fails_is_no_reason_to_end(tmp_path: Path) -> None:
-    with agent_alone(tmp_path, HOOK_FAILS="yes") as alone:
+    with agent_alone(tmp_path, environ={"HOOK_FAILS": "yes"}) as alone:
         alone.endpoint.announce(event("FIRST"))
         alone.wait_until_ran("prepare FIRST")
         alone.endpoint.announce(event("FIRST"), event("SECOND"), incarnation=3)

@@ -16,6 +16,7 @@ from bench.machine import find_program
 from bench.measurements import (
     MEASUREMENTS,
     Measurement,
+    agent,
     approvals,
     callers,
     imports,
@@ -45,6 +46,7 @@ TINY: dict[str, Callable[[Workplace], Finding]] = {
     ),
     "waits": partial(waits.measure, size=waits.Size(fleet=SMALL, rounds=1)),
     "imports": partial(imports.measure, size=imports.Size(rounds=1)),
+    "agent": partial(agent.measure, size=agent.Size(seconds=1.0, looks=1)),
 }
 
 FIGURES: dict[str, set[str]] = {
@@ -58,10 +60,19 @@ FIGURES: dict[str, set[str]] = {
     "neighbours": {"answers_ratio", "lateness_ratio", "rest_answer_p99_ms", "busy_answer_p99_ms", "import_seconds"},
     "waits": {"seconds"},
     "imports": {"bare_ms", "client_ms", "everything_ms"},
+    "agent": {"resident_mb", "percent_of_a_core", "processor_seconds", "asked"},
 }
 
-# Six VMs are lost in the noise of a process's memory, and an event may start within the same millisecond.
-CAN_BE_NOTHING = {"bytes_per_vm_started", "bytes_per_vm_asked", "journal_p99_seconds"}
+# Six VMs are lost in the noise of a process's memory, an event may start within the same millisecond, and an agent
+# does next to nothing in a second.
+CAN_BE_NOTHING = {
+    "bytes_per_vm_started",
+    "bytes_per_vm_asked",
+    "journal_p99_seconds",
+    "percent_of_a_core",
+    "processor_seconds",
+    "asked",
+}
 
 
 @pytest.fixture

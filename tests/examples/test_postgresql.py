@@ -1,13 +1,26 @@
 """The example of PostgreSQL: a primary hands over before it is rebooted, and the last healthy replica stays."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from forewarn.core.event import EventType
+from forewarn.core.journal import Did
 from tests.agent.lab.processes import wait_until
-from tests.examples.replication import Cluster, Node, cluster
+from tests.examples.configured import configured
+from tests.examples.replication import FAILOVER, Cluster, Node, cluster
+from tests.examples.staging import Stage, stage
 
 NOT_NOW = 75
+
+FLEET = """\
+[[scopes]]
+name = "db"
+kind = "availability-set"
+update_domains = 3
+vms = [{ name = "db-{n}", count = 3 }]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -95,3 +108,50 @@ def test_primary_without_a_healthy_replica_stays(servers: Cluster) -> None:
 
 def test_half_that_nobody_knows_is_refused(servers: Cluster) -> None:
     assert servers.primary.failover("destroy").returncode == 2
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Stage]:
+    with stage(tmp_path, FLEET) as made:
+        yield made
+
+
+def settings_for(node: Node) -> tuple[str, dict[str, str]]:
+    """Return the example's settings for the agent of a server's VM, and its environment."""
+    settings = configured("postgresql", {"/etc/forewarn/failover": str(FAILOVER), 'pause = "10s"': 'pause = "0.2s"'})
+    return settings, {"FAILOVER_CONF": str(node.conf)}
+
+
+def test_vm_of_the_primary_is_rebooted_while_another_one_serves(servers: Cluster, service: Stage) -> None:
+    node = servers.primary
+    node.ask("insert into facts values ('before the reboot')")
+    settings, environ = settings_for(node)
+    with service.agent(f"db/{node.name}", settings, **environ):
+        event = service.schedule(EventType.REBOOT, f"db/{node.name}")
+        service.wait_for(Did.STARTED, event)
+        assert Did.APPROVED in service.did(event)
+        assert sorted(servers.roles) == ["down", "primary", "replica"]
+        servers.primary.ask("insert into facts values ('meanwhile')")
+        service.advance("10m")
+        service.wait_for(Did.COMPLETED, event)
+        wait_until(lambda: node.role == "replica", "the server to be back")
+        servers.wait_until_whole()
+    facts = "select string_agg(fact, ', ' order by fact) from facts where fact in ('before the reboot', 'meanwhile')"
+    wait_until(lambda: node.ask(facts) == "before the reboot, meanwhile", "the replica to have everything")
+
+
+def test_vm_of_the_last_healthy_replica_is_approved_when_there_is_another(servers: Cluster, service: Stage) -> None:
+    one, other = servers.replicas
+    other.stop()
+    wait_until(lambda: servers.streaming == 1, "the primary to notice")
+    settings, environ = settings_for(one)
+    with service.agent(f"db/{one.name}", settings, **environ) as agent:
+        event = service.schedule(EventType.REBOOT, f"db/{one.name}")
+        wait_until(lambda: agent.said().count("this is the last healthy replica") >= 2, "the agent to say why")
+        assert (one.role, service.did(event)) == ("replica", [Did.SCHEDULED])
+        other.start()
+        service.wait_for(Did.APPROVED, event)
+        assert one.role == "down"
+        service.advance("10m")
+        service.wait_for(Did.COMPLETED, event)
+        wait_until(lambda: one.role == "replica", "the server to be back")

@@ -1,7 +1,7 @@
 """One real agent, alone with an endpoint that a test speaks for, and with a hook that writes down what it was told."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -93,7 +93,7 @@ class Alone:
 
 @contextmanager
 def agent_alone(
-    home: Path, *, more: str = "", handlers: tuple[str, ...] = ("hook",), **environ: str
+    home: Path, *, more: str = "", handlers: tuple[str, ...] = ("hook",), environ: Mapping[str, str] | None = None
 ) -> Iterator[Alone]:
     """Run an agent for a while. It must be there in the end: whatever happened, it has not died of it."""
     hook = home / "hook"
@@ -104,7 +104,12 @@ def agent_alone(
     file = home / "agent.toml"
     file.write_text(SETTINGS.format(home=home, port=port, more=more, hook=hook, handlers=names))
     with endpoint(NAME) as said:
-        variables = {"FOREWARN_ENDPOINT": said.url, "HOOK_LOG": str(home / "hook.log"), "HOOK_FAILS": "", **environ}
+        variables = {
+            "FOREWARN_ENDPOINT": said.url,
+            "HOOK_LOG": str(home / "hook.log"),
+            "HOOK_FAILS": "",
+            **(environ or {}),
+        }
         agent = Program([str(FOREWARN), "agent", "run", "--config", str(file)], home / "agent.log", variables)
         agent.start()
         try:

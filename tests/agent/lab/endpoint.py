@@ -1,4 +1,4 @@
-"""A metadata endpoint that says what a test wants said, and remembers what it was asked. It knows no `wait`: all poll."""
+"""A metadata endpoint that says what a test wants said, and remembers what it was asked. It knows no `wait`."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,18 +1,19 @@
 """Two VMs and their neighbour behind a balancer, with real agents, on a real service that can reboot them."""
 
-import os
 import shutil
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from forewarn.agent.status import WalkStatus, read_status
 from forewarn.api.client import ApiClient
 from forewarn.api.v1 import CancelEvent, ScheduleEvents
 from forewarn.core.event import EventType
 from forewarn.core.journal import Did
 from tests.agent.lab.balancer import BACKEND, Balancer, Standing, balancing
-from tests.agent.lab.processes import Program, free_ports, takes_connections, wait_until
+from tests.agent.lab.processes import Program, free_ports, wait_until
 from tests.agent.lab.tower import Call, Tower, tower, write_caller
 from tests.agent.lab.traffic import Traffic, constant_traffic
 from tests.clients.service import forewarn_up
@@ -50,11 +51,11 @@ program = ["{program}"]
 class Vm:
     """A VM: what runs on it ends with it, and starts with it."""
 
-    def __init__(self, name: str, web: Program, agent: Program, port: int) -> None:
+    def __init__(self, name: str, web: Program, agent: Program, state: Path) -> None:
         self.name = name
         self.agent = agent
         self._web = web
-        self._port = port
+        self._state = state
 
     def boot(self) -> None:
         """Start everything; the agent need not wait for the web server, one of its hooks does."""
@@ -66,9 +67,10 @@ class Vm:
         self.agent.kill()
         self._web.kill()
 
-    def wait_until_serving(self) -> None:
-        """Return when the web server takes requests."""
-        wait_until(lambda: takes_connections(self._port), f"the web server of {self.name}")
+    @property
+    def walks(self) -> tuple[WalkStatus, ...]:
+        """What its agent is doing about events, and has not finished."""
+        return read_status(self._state).walks
 
 
 class Lab:
@@ -110,16 +112,17 @@ class Lab:
         wait_until(lambda: event not in {each.id for each in self.api.events()}, f"the end of {event}")
 
     def wait_until_all_serve(self) -> None:
-        """Return when every VM is in rotation, and everything that an agent has done is undone."""
+        """Return when every VM is in rotation, and no agent has anything left to undo."""
         wait_until(lambda: self.balancer.statuses(*ALL) == ("UP",) * len(ALL), "every VM to be back in rotation")
+        wait_until(lambda: all(vm.agent.runs and vm.walks == () for vm in self.vms.values()), "every walk to be over")
 
     def approvals(self, event: str) -> list[str]:
         """Return who has approved an event, in order."""
         return [entry.by for entry in self.api.history(event=event) if entry.did is Did.APPROVED]
 
-    def is_open(self, event: str) -> bool:
-        """Tell whether an event still waits or works."""
-        return any(each.id == event for each in self.api.events())
+    def why_not_approved(self, vm: str) -> str:
+        """Return what the agent of a VM says it is waiting for."""
+        return "; ".join(walk.approval_why for walk in self.vms[vm].walks)
 
 
 @contextmanager
@@ -146,43 +149,34 @@ def lab(home: Path) -> Iterator[tuple[Lab, Traffic]]:
 
 
 def _vms(home: Path, url: str, ports: dict[str, int], balancer: Balancer, guest_urls: dict[str, str]) -> dict[str, Vm]:
-    agents = dict(zip(ALL, free_ports(len(ALL)), strict=True))
-    secret = home / "peers.secret"
-    secret.write_text("a secret that the agents of this lab share\n")
-    secret.chmod(0o600)
-    vms = {}
-    for name in ALL:
-        directory = home / name
-        hooks = directory / "hooks.d"
-        shutil.copytree(EXAMPLES / "web/hooks.d", hooks)
-        for phase in PHASES:
-            write_caller(hooks / phase / "90-lab", url, f"{phase}/$FOREWARN_NAME/$FOREWARN_ATTEMPT")
-        file = directory / "agent.toml"
-        file.write_text(
-            configured(
-                "web",
-                {
-                    'listen = "10.0.1.4:8190"': f'listen = "127.0.0.1:{agents[name]}"',
-                    'web-0 = "10.0.1.4:8190"': f'web-0 = "127.0.0.1:{agents["web-0"]}"',
-                    'web-1 = "10.0.1.5:8190"': f'web-1 = "127.0.0.1:{agents["web-1"]}"',
-                    'web-2 = "10.0.1.6:8190"': f'web-2 = "127.0.0.1:{agents["web-2"]}"',
-                    "/etc/forewarn/peers.secret": str(secret),
-                    "10.0.1.2:9999": str(balancer.socket),
-                    '"web/web-0"': f'"{BACKEND}/{name}"',
-                    "/etc/forewarn/hooks.d": str(hooks),
-                },
-            )
-        )
-        agent = Program(
-            [str(FOREWARN), "agent", "run", "--config", str(file)],
-            directory / "agent.log",
-            {
-                "FOREWARN_ENDPOINT": guest_urls[f"web/{name}"],
-                "FOREWARN_AGENT_STATE": str(directory / "state"),
-                "WEB_SERVER": f"http://127.0.0.1:{ports[name]}/",
-                "PATH": os.environ["PATH"],
-            },
-        )
-        web = Program([sys.executable, str(WEB_SERVER), str(ports[name]), name], directory / "web.log")
-        vms[name] = Vm(name, web, agent, ports[name])
-    return vms
+    (home / "peers.secret").write_text("a secret that the agents of this lab share\n")
+    (home / "peers.secret").chmod(0o600)
+    places = {"/etc/forewarn/peers.secret": str(home / "peers.secret"), "10.0.1.2:9999": str(balancer.socket)}
+    listening = dict(zip(ALL, free_ports(len(ALL)), strict=True))
+    for number, port in enumerate(listening.values(), start=4):
+        places[f'= "10.0.1.{number}:8190"'] = f'= "127.0.0.1:{port}"'
+    return {name: _vm(name, home / name, url, ports[name], places, guest_urls[f"web/{name}"]) for name in ALL}
+
+
+def _vm(name: str, home: Path, url: str, port: int, places: dict[str, str], endpoint: str) -> Vm:
+    shutil.copytree(EXAMPLES / "web/hooks.d", home / "hooks.d")
+    for phase in PHASES:
+        write_caller(home / "hooks.d" / phase / "90-lab", url, f"{phase}/$FOREWARN_NAME/$FOREWARN_ATTEMPT")
+    own = {'"web/web-0"': f'"{BACKEND}/{name}"', "/etc/forewarn/hooks.d": str(home / "hooks.d")}
+    settings = configured("web", own | places)
+    (home / "agent.toml").write_text(settings)
+    environ = {
+        "FOREWARN_ENDPOINT": endpoint,
+        "FOREWARN_AGENT_HTTP_LISTEN": _address_of(name, settings),
+        "FOREWARN_AGENT_STATE": str(home / "state"),
+        "WEB_SERVER": f"http://127.0.0.1:{port}/",
+    }
+    agent = Program([str(FOREWARN), "agent", "run", "--config", str(home / "agent.toml")], home / "agent.log", environ)
+    web = Program([sys.executable, str(WEB_SERVER), str(port), name], home / "web.log")
+    return Vm(name, web, agent, home / "state")
+
+
+def _address_of(name: str, settings: str) -> str:
+    """Return where the agent of a VM answers, as all of them are told."""
+    address: str = tomllib.loads(settings)["peers"]["agents"][name]
+    return address

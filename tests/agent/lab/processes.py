@@ -29,12 +29,6 @@ def free_ports(number: int) -> list[int]:
             probe.close()
 
 
-def takes_connections(port: int) -> bool:
-    """Tell whether somebody listens on this port."""
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 class Program:
     """A program that can be started again after its end. What it says goes to one file."""
 

@@ -1,0 +1,148 @@
+"""What the agent costs its VM while nothing happens: memory and processor of a program that asks every second."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import msgspec
+
+from bench.figures import rounded
+from bench.finding import Finding
+from bench.process import PATIENCE, cpu_seconds, free_port, resident_bytes, wait_for
+from bench.workplace import Workplace
+
+TARGET_MB = 40.0
+TARGET_PERCENT = 0.5
+
+INSTANCE = b'{"compute":{"name":"web_0"}}'
+NOTHING_PLANNED = b'{"DocumentIncarnation":1,"Events":[]}'
+
+SETTINGS = """\
+interval = "1s"
+state = "{directory}/state"
+
+[http]
+listen = "127.0.0.1:{port}"
+
+[handlers.balancer]
+kind = "haproxy"
+servers = ["web/web_0"]
+
+[handlers.web-server]
+kind = "systemd"
+units = ["nginx.service"]
+
+[handlers.probe]
+kind = "readiness"
+
+[[rules]]
+handlers = ["balancer", "web-server", "probe", "log"]
+"""
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """For how long the agent is watched."""
+
+    seconds: float = 600.0
+    looks: int = 20
+    """How often its memory is looked at meanwhile."""
+
+
+FULL = Size()
+QUICK = Size(seconds=20.0)
+
+
+class Endpoint:
+    """An endpoint as Azure's: it cannot hold an answer until something happens, so that it is asked every second."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def answer(self, path: str) -> bytes:
+        """Answer a GET, and count it."""
+        if path.startswith("/metadata/instance"):
+            return INSTANCE
+        self.asked += 1
+        return NOTHING_PLANNED
+
+
+def measure(place: Workplace, size: Size = FULL) -> Finding:
+    """Let the agent run in peace, and look at it now and then."""
+    with _endpoint() as (endpoint, url), _agent(place.empty_directory(), url) as pid:
+        wait_for(lambda: endpoint.asked >= 3, "an agent that asks")
+        place.say(f"    watching it for {size.seconds:.0f} s")
+        asked, worked, began_at = endpoint.asked, cpu_seconds(pid), time.monotonic()
+        resident = [_resident_after(pid, size.seconds / size.looks) for _ in range(size.looks)]
+        took = time.monotonic() - began_at
+        asked, worked = endpoint.asked - asked, cpu_seconds(pid) - worked
+    if asked < took * 0.8 - 1:
+        raise ValueError(f"it asked {asked} times in {took:.0f} s: that is no polling once a second")
+    percent, megabytes = 100 * worked / took, max(resident)
+    return Finding(
+        what="the agent at rest, asking once a second",
+        measured=f"{megabytes:.1f} MB resident, {percent:.2f} % of one core",
+        target=f"≤ {TARGET_MB:.0f} MB, ≤ {TARGET_PERCENT} %",
+        met=megabytes <= TARGET_MB and percent <= TARGET_PERCENT,
+        figures={
+            "resident_mb": rounded(resident, 1),
+            "percent_of_a_core": round(percent, 3),
+            "processor_seconds": round(worked, 2),
+            "seconds": round(took, 1),
+            "asked": asked,
+        },
+        note=f"`forewarn agent run` with handlers for HAProxy, systemd, a probe and the log, watched for {took:.0f} s "
+        f"after its start, in which it asked {asked} times; the most memory that was seen, in millions of bytes",
+    )
+
+
+def _resident_after(pid: int, seconds: float) -> float:
+    time.sleep(seconds)
+    return resident_bytes(pid) / 1_000_000
+
+
+@contextmanager
+def _agent(directory: Path, url: str) -> Iterator[int]:
+    file = directory / "agent.toml"
+    file.write_text(SETTINGS.format(directory=directory, port=free_port()), encoding="utf-8")
+    program = Path(sys.executable).parent / "forewarn"
+    with (directory / "agent.log").open("w") as log:
+        process = subprocess.Popen(
+            [program, "agent", "run", "--config", file], env={"FOREWARN_ENDPOINT": url}, stdout=log, stderr=log
+        )
+    try:
+        yield process.pid
+        if process.poll() is not None:
+            raise RuntimeError(f"the agent has ended: {(directory / 'agent.log').read_text()}")
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+
+
+@contextmanager
+def _endpoint() -> Iterator[tuple[Endpoint, str]]:
+    endpoint = Endpoint()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = endpoint.answer(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield endpoint, f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()

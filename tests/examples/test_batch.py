@@ -1,0 +1,145 @@
+"""The example of a batch job: evicted, it leaves a checkpoint, and goes on elsewhere from there."""
+
+import hashlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarn.core.event import EventType
+from forewarn.core.journal import Did
+from tests.agent.lab.processes import GUARD, wait_until
+from tests.examples.configured import EXAMPLES, configured
+from tests.examples.staging import Stage, stage
+
+CONTROL = EXAMPLES / "batch/job-control"
+FLEET = """\
+[[scopes]]
+name = "batch"
+kind = "placement-group"
+scale_set = "batch"
+priority = "low"
+vms = [{ count = 2 }]
+"""
+
+STEPS = 200
+FOR_EVER = "60"
+"""A pause between steps, in seconds, with which the job does not end within any test."""
+
+
+class Worker:
+    """The worker of one VM, as its scripts see it."""
+
+    def __init__(self, vm: str, shared: Path, home: Path, pause: str) -> None:
+        self.pid = home / f"{vm}.pid"
+        self._shared = shared
+        self._vm = vm
+        self.environ = {
+            "JOB_DIRECTORY": str(shared),
+            "JOB_PID": str(self.pid),
+            "JOB_STEPS": str(STEPS),
+            "JOB_PAUSE": pause,
+        }
+
+    def control(self, word: str) -> None:
+        """Say a word to the worker, as the agent does."""
+        environ = {**os.environ, **self.environ, "FOREWARN_NAME": self._vm}
+        subprocess.run([CONTROL, word], env=environ, check=True, timeout=GUARD)
+
+    def wait_for_progress(self) -> None:
+        """Return when this worker has the job and has done some of it."""
+        progress = self._shared / "progress.json"
+        wait_until(lambda: progress.exists() and load(progress)["worker"] == self._vm, f"progress of {self._vm}")
+
+
+def load(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def digest_without_interruption() -> str:
+    """Do the job in one go."""
+    digest = ""
+    for step in range(STEPS):
+        digest = hashlib.sha256(f"{digest} {step}".encode()).hexdigest()
+    return digest
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """The disk that all workers have in common."""
+    directory = tmp_path / "shared"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def slow(tmp_path: Path, shared: Path) -> Iterator[Worker]:
+    worker = Worker("batch_0", shared, tmp_path, FOR_EVER)
+    yield worker
+    worker.control("stop")
+
+
+@pytest.fixture
+def quick(tmp_path: Path, shared: Path) -> Iterator[Worker]:
+    worker = Worker("batch_1", shared, tmp_path, "0")
+    yield worker
+    worker.control("stop")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Stage]:
+    with stage(tmp_path, FLEET) as made:
+        yield made
+
+
+@pytest.fixture
+def settings() -> str:
+    return configured("batch", {"/etc/forewarn/job-control": str(CONTROL)})
+
+
+def test_job_goes_on_elsewhere_when_its_vm_is_preempted(
+    service: Stage, settings: str, slow: Worker, quick: Worker, shared: Path
+) -> None:
+    slow.control("start")
+    slow.wait_for_progress()
+    quick.control("start")
+    with service.agent("batch/batch_0", settings, **slow.environ):
+        event = service.schedule(EventType.PREEMPT, "batch/batch_0")
+        service.wait_for(Did.STARTED, event)
+        assert Did.APPROVED in service.did(event)
+        assert not slow.pid.exists()
+        wait_until((shared / "result.json").exists, "the result")
+    result = load(shared / "result.json")
+    first, second = result["done"]
+    assert result["digest"] == digest_without_interruption()
+    assert (first["worker"], second["worker"]) == ("batch_0", "batch_1")
+    assert 0 == first["from"] < first["to"] == second["from"] < second["to"] == STEPS
+
+
+def test_job_comes_back_when_the_eviction_is_taken_back(service: Stage, settings: str, slow: Worker) -> None:
+    slow.control("start")
+    slow.wait_for_progress()
+    policy = '[approval]\npolicy = "never"\n'
+    with service.agent("batch/batch_0", f"{policy}\n{settings}", **slow.environ):
+        event = service.schedule(EventType.PREEMPT, "batch/batch_0")
+        wait_until(lambda: not slow.pid.exists(), "the worker to stop")
+        service.cancel(event)
+        wait_until(slow.pid.exists, "the worker to run again")
+
+
+def test_worker_is_stopped_and_started_as_often_as_it_is_said(slow: Worker, shared: Path) -> None:
+    slow.control("stop")
+    slow.control("start")
+    slow.wait_for_progress()
+    pid = slow.pid.read_text()
+    slow.control("start")
+    assert slow.pid.read_text() == pid
+    slow.control("stop")
+    slow.control("stop")
+    assert not slow.pid.exists()
+    checkpoint = load(shared / "checkpoint.json")
+    assert [done["worker"] for done in checkpoint["done"]] == ["batch_0"]

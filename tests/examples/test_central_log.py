@@ -1,0 +1,107 @@
+"""The example of a central log: every phase of an event is told to a log server, and its ends to a person."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any, NamedTuple
+
+from forewarn.core.event import EventType
+from forewarn.core.journal import Did
+from tests.agent.lab.processes import wait_until
+from tests.examples.configured import configured
+from tests.examples.staging import stage
+
+FLEET = """\
+[[scopes]]
+name = "db"
+kind = "standalone"
+"""
+
+
+class Told(NamedTuple):
+    """A message as it arrived."""
+
+    path: str
+    authorization: str
+    body: Any
+
+
+class Sink:
+    """Whoever collects logs, or has a message for a person."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._told: list[Told] = []
+
+    def take(self, told: Told) -> None:
+        with self._lock:
+            self._told.append(told)
+
+    def told(self, path: str) -> list[Told]:
+        """Return what came to a path, in order."""
+        with self._lock:
+            return [told for told in self._told if told.path.rstrip("/") == path]
+
+
+@contextmanager
+def sink() -> Iterator[tuple[Sink, str]]:
+    """Collect for a while; give the address as well."""
+    collected = Sink()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            collected.take(Told(self.path, self.headers.get("Authorization", ""), body))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
+            """Say nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield collected, f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+def test_every_phase_is_told_centrally_and_both_ends_to_a_person(tmp_path: Path) -> None:
+    with sink() as (collected, address), stage(tmp_path, FLEET) as service:
+        secrets = {"logs.token": "the token of the log server", "administrator.urls": f"json://{address}/people"}
+        for name, text in secrets.items():
+            (tmp_path / name).write_text(f"{text}\n")
+            (tmp_path / name).chmod(0o600)
+        settings = configured(
+            "central-log",
+            {
+                "http://logs.internal:8080/forewarn": f"http://{address}/forewarn",
+                "/etc/forewarn/logs.token": str(tmp_path / "logs.token"),
+                "/etc/forewarn/administrator.urls": str(tmp_path / "administrator.urls"),
+            },
+        )
+        with service.agent("db/db", settings):
+            event = service.schedule(EventType.REBOOT, "db/db")
+            phases = ["notice", "prepare", "ready"]
+            wait_until(
+                lambda: [each.body["phase"] for each in collected.told("/forewarn")] == phases, "what is planned"
+            )
+            assert Did.APPROVED not in service.did(event)
+            service.advance("10h")
+            service.wait_for(Did.STARTED, event)
+            phases.append("impact")
+            wait_until(lambda: [each.body["phase"] for each in collected.told("/forewarn")] == phases, "the impact")
+            service.advance("10m")
+            service.wait_for(Did.COMPLETED, event)
+            phases.append("recover")
+            wait_until(lambda: [each.body["phase"] for each in collected.told("/forewarn")] == phases, "the end")
+            wait_until(lambda: len(collected.told("/people")) == 2, "a person to be told")
+        for told in collected.told("/forewarn"):
+            assert told.authorization == f"Bearer {secrets['logs.token']}"
+            assert (told.body["vm"], told.body["event"], told.body["type"]) == ("db", event, "Reboot")
+        titles = [told.body["title"] for told in collected.told("/people")]
+        assert titles == ["Reboot of db: notice", "Reboot of db: recover"]
