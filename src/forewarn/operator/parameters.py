@@ -9,6 +9,7 @@ from litestar.di import NamedDependency
 from litestar.exceptions import ValidationException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, QueryParameter
+from litestar.typing import FieldDefinition
 
 from forewarn.api import v1
 from forewarn.core.limits import DIGEST_LENGTH, KEY_LENGTH
@@ -54,8 +55,9 @@ async def provide_once(request: Request[Any, Any, Any], key: Key = None) -> Once
     if key is None:
         return None
     digest = blake2s(digest_size=DIGEST_LENGTH // 2)
-    parts = (request.method, request.url.path, request.url.query, request.user.name)
-    for part in (*(part.encode() for part in parts), await request.body()):
+    scope = request.scope  # not the request's URL: that has the caller's idea of the host, which may be none
+    parts = (request.method.encode(), scope["path"].encode(), scope["query_string"], request.user.name.encode())
+    for part in (*parts, await request.body()):
         digest.update(len(part).to_bytes(8, "big") + part)
     return Once(key, digest.hexdigest())
 
@@ -64,7 +66,7 @@ async def before_handling(request: Request[Any, Any, Any]) -> Response[None] | N
     """Tell the methods of a path to whoever asks for them; refuse parameters that it does not take."""
     if request.method == "OPTIONS":
         return Response(None, status_code=204, headers={"Allow": _methods(request)})
-    _refuse_unknown_query(request)
+    _check_query(request)
     return None
 
 
@@ -74,11 +76,20 @@ def _methods(request: Request[Any, Any, Any]) -> str:
     return ", ".join(sorted({method for route in here for method in route.methods}))
 
 
-def _refuse_unknown_query(request: Request[Any, Any, Any]) -> None:
-    """A misspelt filter must not list everything."""
+def _check_query(request: Request[Any, Any, Any]) -> None:
+    """A misspelt filter must not list everything, nor one that is said twice half of what is asked for."""
     parameters = request.route_handler.parsed_fn_signature.parameters.items()
-    fields = ((name, field.kwarg_definition) for name, field in parameters)
-    known = {field.name or name for name, field in fields if isinstance(field, QueryParameter)}
-    for name in request.query_params:
+    known = {
+        field.kwarg_definition.name or name: field
+        for name, field in parameters
+        if isinstance(field.kwarg_definition, QueryParameter)
+    }
+    for name, values in request.query_params.dict().items():
         if name not in known:
             raise ValidationException(f"there is no parameter {name} here (what there is: /openapi.json)")
+        if len(values) > 1 and not _takes_several(known[name]):
+            raise ValidationException(f"{name} is said more than once")
+
+
+def _takes_several(field: FieldDefinition) -> bool:
+    return any(type_.is_non_string_collection for type_ in (field, *field.inner_types))

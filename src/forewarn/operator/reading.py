@@ -16,6 +16,10 @@ DURATION_AT = re.compile(r"Expected `str` .* - at `\$\.(?P<field>notice|duration
 """How a text is refused that is in the place of a duration."""
 
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What reading JSON ends with that is none, is not of the type that is asked for, or is nested beyond all reason."""
+
+
 def utc(moment: datetime, what: str) -> datetime:
     """Return a moment of any zone as one of UTC; at the calendar's ends there are some that are none."""
     try:
@@ -34,8 +38,8 @@ class StrictRequest(Request[Any, Any, Any]):
         body = await self.body()
         try:
             return msgspec.json.decode(body, type=type_)
-        except msgspec.MsgspecError as error:
-            with suppress(msgspec.MsgspecError):
+        except UNREADABLE as error:
+            with suppress(*UNREADABLE):
                 return msgspec.convert(_with_whole_numbers(body), type=type_)
             sentence = _about_duration(error, body) or f"{error} (what is allowed: /openapi.json)"
             raise ValidationException(sentence) from error
@@ -49,7 +53,7 @@ def _whole(number: float) -> int | float:
     return int(number) if number.is_integer() else number
 
 
-def _about_duration(error: msgspec.MsgspecError, body: bytes) -> str | None:
+def _about_duration(error: Exception, body: bytes) -> str | None:
     """Say what is wrong with a duration as the rules say it: the pattern that it breaks tells people nothing."""
     found = DURATION_AT.search(str(error))
     if found is None:
@@ -59,4 +63,6 @@ def _about_duration(error: msgspec.MsgspecError, body: bytes) -> str | None:
         parse_duration(str(msgspec.json.decode(body)[field]))
     except Invalid as invalid:
         return f"{field}: {invalid}"
+    except UNREADABLE:  # what follows the duration is even worse
+        return None
     return None

@@ -94,7 +94,7 @@ def answer_refusal(_: AnyRequest, error: Refusal) -> Response[v1.Error]:
 
 def answer_unreadable(request: AnyRequest, error: StoreError) -> Response[v1.Error]:
     """What is kept could not be read."""
-    log.error("%s %s failed: %s", request.method, request.url.path, error)
+    log.error("%s %s failed: %s", request.method, request.scope["path"], error)
     return Response(error_body("not-readable", f"this cannot be read now: {error}; try again later"), status_code=503)
 
 
@@ -106,20 +106,23 @@ def answer_malformed(request: AnyRequest, error: HTTPException) -> Response[v1.E
 
 def answer_failure(request: AnyRequest, error: Exception) -> Response[v1.Error]:
     """Something is wrong with the service itself."""
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
     body = error_body("internal", "the service has failed to answer this; its log says more")
     return Response(body, status_code=500)
 
 
 def _sentence(request: AnyRequest, error: HTTPException) -> str:
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
-        wrong = (
-            f"{_name(request, item.get('key', ''))}: {item.get('message', '')}".strip(": ") for item in error.extra
-        )
-        return f"{'; '.join(wrong)} (what is allowed: /openapi.json)"
+        return f"{'; '.join(_wrong(request, item) for item in error.extra)} (what is allowed: /openapi.json)"
     if error.status_code in MALFORMED:
         return MALFORMED[error.status_code].sentence
     return error.detail if isinstance(error, ValidationException) else f"this cannot be read: {error.detail}"
+
+
+def _wrong(request: AnyRequest, item: dict[str, str]) -> str:
+    if item.get("key") == "data":  # what is wrong within a body is said elsewhere
+        return "the request has no body: send JSON"
+    return f"{_name(request, item.get('key', ''))}: {item.get('message', '')}".strip(": ")
 
 
 def _name(request: AnyRequest, parameter: str) -> str:
