@@ -1,6 +1,7 @@
 """The command platform: real programs, and what becomes of each way in which they end."""
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import pytest
 
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotBegun, Retry, Unknown
-from forewarn.platform import processes
+from forewarn.platform import command, processes
 from forewarn.platform.command import CommandPlatform, Places
 from forewarn.platform.port import Work
 from forewarn.settings import CommandSettings
@@ -132,6 +133,7 @@ ENDINGS = [
         id="failed",
     ),
     pytest.param(WORK, "kill -KILL $$", Failed("{program} was ended by SIGKILL"), id="killed"),
+    pytest.param(WORK, "kill -40 $$", Failed("{program} was ended by signal 40"), id="ended by a nameless signal"),
     pytest.param(
         WORK,
         "echo host is busy; exit 75",
@@ -400,3 +402,79 @@ async def test_program_of_the_guide_waits_for_a_vm_that_cannot_be_asked(guide: C
     (tmp_path / "busy").touch()
     assert isinstance(await guide.carry_out(WORK), Retry)
     assert await guide.probe(WORK) == NotBegun()
+
+
+async def test_program_whose_note_cannot_be_written_is_still_waited_for(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs: to call it one that cannot be started would have a person start it twice."""
+    write = Path.write_bytes
+
+    def full(path: Path, content: bytes) -> int:
+        if path.suffix == ".note":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert await make('touch "$HERE/done"; echo well').carry_out(WORK) == Done(output="well\n")
+    assert (tmp_path / "done").exists()
+
+
+async def test_files_that_cannot_be_removed_do_not_make_a_failure_of_what_is_done(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = Path.unlink
+
+    def read_only(path: Path, missing_ok: bool = False) -> None:
+        if path.exists():
+            raise OSError(errno.EROFS, "Read-only file system")
+        remove(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", read_only)
+    assert await make("exit 0").carry_out(WORK) == Done()
+
+
+async def test_variables_of_the_service_that_are_not_utf_8_reach_the_program_as_they_are(
+    make: Make, tmp_path: Path
+) -> None:
+    platform = make('printf %s "$CITY" > "$HERE/city"', environ={"CITY": "Z\udcfcrich"})
+    assert await platform.carry_out(WORK) == Done()
+    assert (tmp_path / "city").read_bytes() == b"Z\xfcrich"
+
+
+async def test_work_that_finds_no_place_for_long_is_put_off_and_loses_no_attempt(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else, after a day in the queue, it would count as work of which nobody knows whether it was done."""
+    platform = make(LASTING, at_once=1, attempts=1)
+    running = asyncio.create_task(platform.carry_out(WORK))
+    await until((tmp_path / "pid").exists)
+    other = msgspec.structs.replace(WORK, vm="web-1", id=f"{EVENT}/web-1")
+    monkeypatch.setattr(command, "PATIENCE", 0.01)
+    put_off = [await platform.carry_out(msgspec.structs.replace(other, attempt=n)) for n in (1, 2)]
+    assert put_off == [Retry(platform.settings.first_pause, "as many programs run as may, which is 1")] * 2
+    (tmp_path / "go").touch()
+    async with asyncio.timeout(GUARD):
+        assert await running == Done(output="begun\nstill here\n")
+    monkeypatch.setattr(command, "PATIENCE", GUARD)
+    assert platform._again(msgspec.structs.replace(other, attempt=3), "busy", "") == Failed(
+        "busy, in attempt 1 of 1", ""
+    )
+
+
+async def test_thousands_who_stop_waiting_for_a_place_leave_no_trace() -> None:
+    places = Places(1)
+
+    async def take() -> None:
+        async with places.taken():
+            pass
+
+    async with asyncio.timeout(GUARD):
+        async with places.taken():
+            waiting = [asyncio.create_task(take()) for _ in range(20_000)]
+            await asyncio.sleep(0)
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+        await take()
+    assert not places._waiting

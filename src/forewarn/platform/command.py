@@ -10,8 +10,9 @@ import asyncio
 import logging
 import os
 import signal
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -34,7 +35,10 @@ NOT_NOW = 75
 """EX_TEMPFAIL of sysexits: in a probe it means that the work has not begun."""
 
 REMEMBERED = 10_000
-"""How many failed pieces of work are remembered, so that a person's retry gets all its attempts."""
+"""Of how many pieces of work it is remembered which attempts do not count, so that a person's retry has all of them."""
+
+PATIENCE = 3600.0
+"""How long, in seconds, work waits for its turn before it is put off: it has not begun, and must not seem so."""
 
 SERVICE_ONLY = (VARIABLE_PREFIX, "LISTEN_", "WATCHDOG_", "NOTIFY_SOCKET")
 """How the variables begin that tell the service something, and are nothing to the program."""
@@ -54,6 +58,10 @@ class TimedOut(NamedTuple):
     printed: Ended
 
 
+class NoPlace(Exception):
+    """As many programs run as may."""
+
+
 class CommandPlatform:
     """Runs the program for each piece of work, a few at a time. A program that runs is not ended with the service."""
 
@@ -62,7 +70,7 @@ class CommandPlatform:
         self._directory = directory
         self._environ = {name: value for name, value in environ.items() if not name.startswith(SERVICE_ONLY)}
         self._places = Places(settings.at_once)
-        self._given_up_at: dict[str, int] = {}
+        self._not_counted: dict[str, int] = {}
 
     @property
     def repeatable(self) -> bool:
@@ -77,8 +85,10 @@ class CommandPlatform:
     async def carry_out(self, work: Work) -> Outcome:
         """Run the program, and tell how it went."""
         try:
-            async with self._places.taken():
+            async with self._places.taken(PATIENCE):
                 ran = await self._run(work, Phase.CARRY_OUT, self.settings.time_limit)
+        except NoPlace:
+            return self._put_off(work)
         except OSError as error:
             return self._failed(work, f"{self._program} cannot be started: {error.strerror} ({self._path})")
         outcome = self._outcome(work, ran) if isinstance(ran, Ended) else await self._after_time_out(work, ran)
@@ -171,14 +181,14 @@ class CommandPlatform:
             except Invalid as error:
                 why = "correct the VM's host, then resolve the event as done"
                 return self._failed(work, f"{self._program} did it, but {error}: {why}", output)
-            self._given_up_at.pop(work.id, None)
+            self._not_counted.pop(work.id, None)
             return done
         why = f"{self._program} {how_it_ended(ran)}"
         return self._again(work, why, output) if ran.code == NOT_NOW else self._failed(work, why, output)
 
     def _again(self, work: Work, why: str, output: str) -> Retry | Failed:
         """Put the work off: twice as long each time, up to the longest pause, and not for ever."""
-        tries = work.attempt - self._given_up_at.get(work.id, 0)
+        tries = work.attempt - self._not_counted.get(work.id, 0)
         if tries >= self.settings.attempts:
             return self._failed(work, f"{why}, in attempt {tries} of {self.settings.attempts}", output)
         pause = self.settings.first_pause * 2 ** min(tries - 1, 32) if tries > 0 else self.settings.first_pause
@@ -190,9 +200,17 @@ class CommandPlatform:
 
     def _give_up(self, work: Work) -> None:
         """Whatever comes next is a person's wish, and has all its attempts before it."""
-        self._given_up_at[work.id] = work.attempt
-        while len(self._given_up_at) > REMEMBERED:
-            del self._given_up_at[next(iter(self._given_up_at))]
+        self._count_none(work, of=work.attempt)
+
+    def _put_off(self, work: Work) -> Retry:
+        """Have work come again that has not begun; that it came does not count as an attempt."""
+        self._count_none(work, of=self._not_counted.get(work.id, 0) + 1)
+        return Retry(self.settings.first_pause, f"as many programs run as may, which is {self.settings.at_once}")
+
+    def _count_none(self, work: Work, *, of: int) -> None:
+        self._not_counted[work.id] = of
+        while len(self._not_counted) > REMEMBERED:
+            del self._not_counted[next(iter(self._not_counted))]
 
     def _answer(self, work: Work, ran: Ended, before: str) -> Done | NotBegun | Unknown:
         output = before + printed(ran)
@@ -212,7 +230,7 @@ class Places:
     def __init__(self, most: int) -> None:
         self._most = most
         self._taken = 0
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     def limit(self, most: int) -> None:
         """Change how many there are."""
@@ -220,12 +238,16 @@ class Places:
         self._call_next()
 
     @asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
-        """Take a place, in turn."""
+    async def taken(self, patience: float | None = None) -> AsyncIterator[None]:
+        """Take a place, in turn; after so many seconds without one raise NoPlace."""
         if self._taken < self._most and not self._waiting:
             self._taken += 1
         else:
-            await self._turn()
+            try:
+                async with asyncio.timeout(patience):
+                    await self._turn()
+            except TimeoutError:
+                raise NoPlace from None
         try:
             yield
         finally:
@@ -240,15 +262,13 @@ class Places:
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._taken -= 1
-            with suppress(ValueError):
-                self._waiting.remove(turn)
-            self._call_next()
+                self._call_next()
             raise
 
     def _call_next(self) -> None:
         while self._waiting and self._taken < self._most:
-            turn = self._waiting.pop(0)
-            if not turn.done():
+            turn = self._waiting.popleft()
+            if not turn.done():  # else nobody waits for it any more
                 self._taken += 1
                 turn.set_result(None)
 
@@ -299,10 +319,23 @@ def new_host(work: Work, ran: Ended) -> str | None:
 
 def how_it_ended(ran: Ended) -> str:
     """Say it in words, with the last line that it printed."""
-    code = ran.code or 0
-    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+    match ran.code:
+        case None:
+            how = "ended, and the system does not say how"
+        case code if code < 0:
+            how = f"was ended by {_signal_name(-code)}"
+        case code:
+            how = f"ended with {code}"
     said = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
     return f"{how}: {said[-1].strip()}" if said else how
+
+
+def _signal_name(number: int) -> str:
+    """Name a signal; those for real-time use have only numbers."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def printed(ran: Ended) -> str:

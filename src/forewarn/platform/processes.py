@@ -4,6 +4,7 @@ Input and output are files, not pipes: a program whose reader has gone would be 
 """
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import msgspec
+
+log = logging.getLogger(__name__)
 
 FIRST_LOOK, LONGEST_LOOK = 0.005, 0.25
 """How often, in seconds, a program is looked at. One from before a restart is no child of ours and sends no signal."""
@@ -54,14 +57,22 @@ class Files:
         self.note = directory / f"{name}.note"
 
     def remove(self) -> None:
-        """Take them away."""
+        """Take them away; one that stays does no harm to what is told of the program."""
         for path in (self.given, self.stdout, self.stderr, self.note):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+    def keep_note(self, note: Note) -> None:
+        """Write the note; without one, which a full disk may be the cause of, the program runs all the same."""
+        try:
+            self.note.write_bytes(msgspec.json.encode(note))
+        except OSError as error:
+            log.warning("process %d will not be found again after a crash: %s", note.pid, error)
 
     def shorten_output(self) -> None:
         """Keep the end of what a program prints without end."""
         for path in (self.stdout, self.stderr):
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 if path.stat().st_size > LARGEST_OUTPUT:
                     end = _end_of(path)
                     os.truncate(path, 0)
@@ -87,8 +98,8 @@ class Process:
         writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         pid = os.posix_spawn(
             argv[0],
-            [word.encode() for word in argv],
-            {name.encode(): value.encode() for name, value in environ.items()},
+            [_bytes(word) for word in argv],
+            {_bytes(name): _bytes(value) for name, value in environ.items()},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, str(files.given), os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(files.stdout), writing, 0o600),
@@ -99,7 +110,7 @@ class Process:
             setsigdef=RESTORED_SIGNALS,
         )
         note = Note(pid=pid, born=_born(pid), since=now, attempt=attempt)
-        files.note.write_bytes(msgspec.json.encode(note))
+        files.keep_note(note)
         return cls(note, files)
 
     @classmethod
@@ -107,7 +118,7 @@ class Process:
         """Find a program by its note."""
         try:
             note = msgspec.json.decode(files.note.read_bytes(), type=Note)
-        except (FileNotFoundError, msgspec.MsgspecError):
+        except (OSError, msgspec.MsgspecError):
             return None
         return cls(note, files)
 
@@ -150,6 +161,11 @@ class Process:
             os.killpg(self.note.pid, number)
 
 
+def _bytes(text: str) -> bytes:
+    """Write a text as UTF-8; what the system gave us and is none goes on as it came."""
+    return text.encode(errors="surrogateescape")
+
+
 def _born(pid: int) -> str | None:
     """Return when a process began, in the system's own count; None where it is gone or the system does not say."""
     fields = _stat(pid)
@@ -182,5 +198,5 @@ def _end_of(path: Path) -> bytes:
 def _text_of(path: Path) -> str:
     try:
         return _end_of(path).decode(errors="replace")
-    except FileNotFoundError:
+    except OSError:
         return ""
