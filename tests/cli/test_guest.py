@@ -20,6 +20,8 @@ from forewarn.cli.asking import exit_after
 from forewarn.client import ClientError
 from forewarn.client.discovery import NotDiscovered
 from tests.cli.stage import GUARD, PROGRAM, Machine, Up
+from tests.client.misbehaving import gives, server
+from tests.client.talking import document, event
 from tests.repository.test_contents import SERVER_PARTS
 
 SCOPES = 32
@@ -343,6 +345,16 @@ def test_endpoint_where_nobody_is_is_unreachable(machine: Machine, command: str)
     assert ended.stderr.startswith(f"forewarn: cannot reach {url}: Connection refused; check that this is a VM")
 
 
+def test_terminal_gets_nothing_but_text_from_a_service(machine: Machine) -> None:
+    strange = event(Description="\x1b[2Jgone\r\nall", EventType="Tele\nport", Resources=["a\x07b"])
+    with server(*[gives(200, document(strange))] * 2) as running:
+        ended = machine.run("guest", "list", "--endpoint", running.url, "--name", "vm")
+    heading, row = ended.stdout.splitlines()
+    assert "Tele port" in row
+    assert "a b" in row
+    assert f"{heading}{row}".isprintable()
+
+
 def test_endpoint_that_does_not_serve_this_machine_refuses(vm: Vm) -> None:
     ended = vm.run("guest", "list", "--endpoint", vm.service.ready["operator_url"])
     assert (ended.returncode, ended.stdout) == (3, "")
@@ -364,6 +376,7 @@ def test_every_error_of_the_client_has_its_exit_code() -> None:
         "NotAnEvent": 2,
         "Refused": 3,
         "NotAllowed": 3,
+        "NoSuchEvent": 4,
         "NoVersion": 5,
         "Closed": 5,
         "Unreachable": 5,

@@ -195,6 +195,18 @@ def test_later_answer_may_not(user: User, passing_time: PassingTime) -> None:
     assert [type(trouble) for trouble in user.troubles] == [TooSlow]
 
 
+@pytest.mark.parametrize(
+    "act",
+    [says(b"\x1b[2J\x07" + b"x" * 60_000 + b"\r\n"), gives(400, b"\x1b[2J\x07\n" + b"x" * 60_000)],
+    ids=["no HTTP", "a refusal"],
+)
+def test_error_is_one_short_line_whatever_the_service_says(act: Act, user: User) -> None:
+    with server(act) as running, pytest.raises(ClientError) as caught:
+        user.get(running.url, retry_for=0.0)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 600
+
+
 def test_answers_may_take_for_ever_if_so_wished(user: User) -> None:
     with server(gives(200, BODY), gives()) as running:
         changes = user.changes(running.url, 2, timeout=math.inf, first_timeout=math.inf, retry_for=math.inf)

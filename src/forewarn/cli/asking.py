@@ -12,7 +12,15 @@ from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.options import option, with_options
 from forewarn.cli.output import Output, say
 from forewarn.cli.reaching import OUTPUT
-from forewarn.client import ClientError, NotAnEndpoint, NotAnEvent, NoVersion, Refused, ScheduledEvents
+from forewarn.client import (
+    ClientError,
+    NoSuchEvent,
+    NotAnEndpoint,
+    NotAnEvent,
+    NoVersion,
+    Refused,
+    ScheduledEvents,
+)
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
 
@@ -87,6 +95,8 @@ def exit_after(error: ClientError) -> Exit:
     match error:
         case NotAnEndpoint() | NotAnEvent():
             return Exit.USAGE
+        case NoSuchEvent():
+            return Exit.NOT_FOUND
         case Refused() if not isinstance(error, NoVersion):
             return Exit.REFUSED
         case _:

@@ -85,7 +85,7 @@ def write_events(events: Iterable[Event], name: str | None, now: datetime) -> No
 
 
 def _row(event: SeenEvent) -> tuple[str, ...]:
-    return (
+    cells = (
         event.id,
         event.status,
         event.type,
@@ -97,28 +97,27 @@ def _row(event: SeenEvent) -> tuple[str, ...]:
         event.source or "",
         event.description or "",
     )
+    return tuple(map(_printable, cells))
 
 
 def change_line(change: Change, now: datetime) -> tuple[str, str, str]:
     """Write a change for people: when, what, and of which event."""
     event = change.event
-    left = time_left(event, now)
-    rest = (
-        f"{change.how.value}"
-        if isinstance(change, Gone)
-        else ""
-        if event.is_started
-        else f"{left} left"
-        if left
-        else ""
-    )
-    about = (event.id, f"{event.type:<9}", ", ".join(event.resources), rest)
-    return moment_text(now), f"{type(change).__name__:<8}", GAP.join(about).rstrip()
+    about = (event.id, f"{event.type:<9}", ", ".join(event.resources), _rest(change, now))
+    return moment_text(now), f"{type(change).__name__:<8}", _printable(GAP.join(about)).rstrip()
+
+
+def _rest(change: Change, now: datetime) -> str:
+    """Say how an event went, or how long there is to prepare for it."""
+    if isinstance(change, Gone):
+        return change.how.value
+    left = None if change.event.is_started else time_left(change.event, now)
+    return "" if left is None else f"{left} left"
 
 
 def prospect(events: Iterable[Event], now: datetime) -> list[str]:
     """Say of each event when it comes, for people who are watching."""
-    return [f"{event.type} of {', '.join(event.resources)} {_when(event, now)}" for event in events]
+    return [_printable(f"{event.type} of {', '.join(event.resources)} {_when(event, now)}") for event in events]
 
 
 def _when(event: Event, now: datetime) -> str:
@@ -128,3 +127,8 @@ def _when(event: Event, now: datetime) -> str:
     if left is None:
         return "at any moment"
     return f"in {left}" if left != "0s" else "is due"
+
+
+def _printable(text: str) -> str:
+    """Keep what would move a terminal's cursor, or worse, from coming out of what a service says."""
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -17,6 +17,7 @@ from forewarn import __version__
 from forewarn.client.endpoint import Endpoint
 from forewarn.client.errors import NotUnderstood, TooSlow, Unreachable
 from forewarn.client.talk import Answer, Failure, Request
+from forewarn.core.text import shortened
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -25,6 +26,7 @@ CONNECT_WITHIN = 5.0
 """How many seconds a connection may take, however long the answer may: the service is next door."""
 
 LARGEST_ANSWER = 16 * 1024 * 1024
+LONGEST_WHY = 300
 
 LONGEST_WAIT_OF_SYSTEM = 3600.0
 """For how many seconds the system can surely be told to wait, where a user wants to wait for ever."""
@@ -115,7 +117,8 @@ def failure_of(error: Exception) -> Failure | None:
         case OSError():
             return Failure(Unreachable, error.strerror or str(error) or type(error).__name__)
         case HTTPException() | ValueError():
-            return Failure(NotUnderstood, f"{type(error).__name__}: {error}")
+            # The words of http.client quote what the other side has sent, which may be anything.
+            return Failure(NotUnderstood, " ".join(shortened(f"{type(error).__name__}: {error}", LONGEST_WHY).split()))
         case _:
             return None
 
