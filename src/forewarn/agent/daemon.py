@@ -1,23 +1,102 @@
-"""The agent as it runs: watches, walks, and never dies of what goes wrong around it."""
+"""The agent as it runs: watches, walks, and never dies of what goes wrong around it.
+
+Everything that happens goes through one place, `_happened`: the rules say how the walk goes on, the journal has it, and
+only then is anything done. All of that takes one turn of the event loop; what takes longer runs in tasks that report
+back as something that happened.
+"""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
 from forewarn.agent.approving import Policy
+from forewarn.agent.errands import Errands
 from forewarn.agent.handlers.port import Handler
-from forewarn.agent.peers import Peers
-from forewarn.client.awaiting import AsyncScheduledEvents
-from forewarn.client.document import Event
-from forewarn.clock import Clock, SystemClock
+from forewarn.agent.http import JSON, TEXT, Answer, Listener, Request, refuse
+from forewarn.agent.journal import Journal
+from forewarn.agent.metrics import CONTENT_TYPE, Figures
+from forewarn.agent.ownership import own
+from forewarn.agent.peers import PATH as READY_PATH
+from forewarn.agent.peers import Peers, answer_peer, ask_peers
+from forewarn.agent.phases import Phase
+from forewarn.agent.remarks import PhaseBegan, remarks
+from forewarn.agent.saying import say
+from forewarn.agent.status import JOURNAL, SOCKET, Status, show_walks
+from forewarn.agent.status import PATH as STATUS_PATH
+from forewarn.agent.walk import (
+    ApprovalFailed,
+    Approve,
+    Approved,
+    AskPeers,
+    CutShort,
+    Do,
+    Finish,
+    Happening,
+    Next,
+    PeersSaid,
+    Restarted,
+    RunHalf,
+    Seen,
+    Step,
+    Tell,
+    Walk,
+    Went,
+)
+from forewarn.agent.walking import World, advance, around, ending_of, resume, start, take
+from forewarn.client.changes import Appeared, Change, Changed, Gone, Started
+from forewarn.client.document import Document, Event, key
+from forewarn.client.errors import ClientError
+from forewarn.clock import Clock, SystemClock, Timer, wait_until
+
+PAUSE = timedelta(seconds=5)
+"""How long to wait before trying again what should always work."""
+ENABLED_WITHIN = timedelta(seconds=150)
+"""How long a service may say nothing before that counts as saying that nothing is planned."""
+
+LOG = logging.getLogger("forewarn.agent")
+
+
+class Watched(Protocol):
+    """What the agent needs of a client of the service: what AsyncScheduledEvents has."""
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the service."""
+        ...
+
+    @property
+    def trouble(self) -> ClientError | None:
+        """Why the last request brought nothing."""
+        ...
+
+    async def name(self) -> str:
+        """Return what this VM is called."""
+        ...
+
+    async def get(self) -> Document:
+        """Return what is planned."""
+        ...
+
+    def watch(self, *, mine: bool = False, since: Document | None = None) -> AsyncIterator[Change]:
+        """Give every change from then on."""
+        ...
+
+    async def approve(self, event: Event) -> None:
+        """Let the event start before its time."""
+        ...
 
 
 class Equipment(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent works with."""
 
-    client: AsyncScheduledEvents
+    client: Watched
     handlers: Mapping[str, Handler]
     choose: Callable[[Event], Sequence[str]]
     """Names the handlers for an event."""
@@ -28,8 +107,360 @@ class Equipment(msgspec.Struct, frozen=True, kw_only=True):
     """Where peers, load balancers and Prometheus ask."""
     clock: Clock = msgspec.field(default_factory=SystemClock)
     dry_run: bool = False
+    """Say what would be done, and do none of it."""
 
 
 async def run_agent(equipment: Equipment, *, stop: asyncio.Event) -> None:
-    """Watch and walk until `stop` is set."""
-    raise NotImplementedError
+    """Watch and walk until `stop` is set. What is prepared then stays so, and the next agent goes on with it.
+
+    Raises StateInUse, and nothing else.
+    """
+    agent = Agent(equipment)
+    async with agent.running():
+        await stop.wait()
+
+
+class Agent:
+    """The walks of one VM, and everything that is under way for them."""
+
+    def __init__(self, equipment: Equipment) -> None:
+        self._with = equipment
+        self._clock = equipment.clock
+        self._started_at = self._clock.now()
+        self._figures = Figures(equipment.handlers, self._started_at)
+        self._journal = Journal(
+            None if equipment.dry_run else equipment.state_directory / JOURNAL,
+            on_trouble=lambda _: self._figures.count_journal_trouble(),
+        )
+        self._walks: dict[str, Walk] = {}
+        self._said: dict[str, Walk] = {}
+        self._timers: dict[str, Timer] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._errands = Errands(equipment.handlers, self._clock, self._spawn, self._happened, dry_run=equipment.dry_run)
+        self._name: str | None = None
+        self._has_looked = False
+        self._grumbled = ""
+        self._listens_not: str | None = None
+        self.port: int | None = None
+        """Where it listens, once it does."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Agent"]:
+        """Work for as long as the context lasts."""
+        async with AsyncExitStack() as stack:
+            self._own_state(stack)
+            listener = Listener(self.answer)
+            stack.push_async_callback(listener.aclose)
+            stack.push_async_callback(self._end)
+            self._spawn(self._listen(listener))
+            self._spawn(self._keep_journal())
+            self._spawn(self._work())
+            yield self
+
+    @property
+    def walks(self) -> Mapping[str, Walk]:
+        """Every walk that is not over, by the id of its event in upper case."""
+        return self._walks
+
+    def status(self) -> Status:
+        """Tell how everything is."""
+        return Status(
+            is_running=True,
+            name=self._name,
+            endpoint=self._with.client.endpoint,
+            started_at=self._started_at,
+            troubles=(*filter(None, self._troubles().values()), *self._journal.put_aside),
+            walks=show_walks(self._walks.values()),
+        )
+
+    def answer(self, request: Request) -> Answer:
+        """Answer whoever asks over HTTP."""
+        if request.method not in {"GET", "HEAD"}:
+            return refuse(405, "this agent is only asked", ("Allow", "GET, HEAD"))
+        if request.path.startswith(READY_PATH):
+            secret = None if self._with.peers is None else self._with.peers.secret
+            return answer_peer(request, self._walks, me=self._name, secret=secret)
+        match request.path:
+            case "/readyz":
+                troubles = [why for why in self._troubles().values() if why]
+                return Answer(503 if troubles else 200, ("\n".join(troubles or ["ready"]) + "\n").encode(), TEXT)
+            case "/metrics":
+                troubles_now = {what: why is not None for what, why in self._troubles().items()}
+                return Answer(200, self._figures.show(self._walks.values(), troubles_now), CONTENT_TYPE)
+            case _:
+                return refuse(404, "here are /readyz, /metrics and /v1/ready/<EventId>")
+
+    def _troubles(self) -> dict[str, str | None]:
+        service = self._with.client.trouble
+        unseen = None if self._has_looked else "the service has not been heard yet"
+        return {
+            "service": str(service) if service else unseen,
+            "journal": self._journal.trouble,
+            "listening": self._listens_not,
+        }
+
+    # What is always under way.
+
+    def _own_state(self, stack: AsyncExitStack) -> None:
+        if self._with.dry_run:
+            return
+        try:
+            stack.callback(os.close, own(self._with.state_directory))
+        except OSError as error:
+            LOG.error("the state directory is of no use: %s", error.strerror)  # noqa: TRY400  # it says all
+
+    async def _listen(self, listener: Listener) -> None:
+        inside = Listener(self._answer_inside)
+        if not self._with.dry_run:
+            with suppress(OSError):
+                await inside.listen_at(self._with.state_directory / SOCKET)
+        try:
+            while self._with.listen is not None and self.port is None:
+                try:
+                    self.port = await listener.listen(*self._with.listen)
+                    self._listens_not = None
+                except OSError as error:
+                    self._listens_not = f"cannot listen at {_address(self._with.listen)}: {error.strerror or error}"
+                    LOG.error("%s", self._listens_not)  # noqa: TRY400  # it says all
+                    await self._pause(PAUSE)
+            await asyncio.Event().wait()
+        finally:
+            await inside.aclose()
+
+    def _answer_inside(self, request: Request) -> Answer:
+        if request.path == STATUS_PATH:
+            return Answer(200, msgspec.json.encode(self.status()), JSON)
+        return refuse(404, f"here is {STATUS_PATH}")
+
+    async def _keep_journal(self) -> None:
+        while True:
+            await self._journal.in_trouble.wait()
+            await self._pause(PAUSE)
+            self._journal.catch_up()
+
+    async def _work(self) -> None:
+        kept = self._journal.read()
+        # What is gone is recovered whether the service answers or not.
+        self._pick_up([walk for walk in kept if walk.gone is not None], None)
+        self._name = await self._own_name()
+        document = await self._first_look(is_awaited=bool(kept))
+        self._has_looked = True
+        mine = document.affecting(self._name)
+        self._pick_up([walk for walk in kept if walk.gone is None], mine)
+        for event in mine.events:
+            self._seen(event)
+        await self._watch()
+
+    async def _own_name(self) -> str:
+        while True:
+            try:
+                return await self._with.client.name()
+            except ClientError as error:
+                self._grumble("this VM's name is not known", error)
+            except Exception:
+                LOG.exception("asking for this VM's name failed")
+            await self._pause(PAUSE)
+
+    async def _first_look(self, *, is_awaited: bool) -> Document:
+        give_up_at = self._clock.now() + ENABLED_WITHIN
+        while True:
+            try:
+                document = await self._with.client.get()
+                says_nothing = document.incarnation is None and not document.events
+                if not (says_nothing and is_awaited) or self._clock.now() >= give_up_at:
+                    return document
+            except ClientError as error:
+                self._grumble("the service does not say what is planned", error)
+            except Exception:
+                LOG.exception("asking what is planned failed")
+            await self._pause(PAUSE)
+
+    async def _watch(self) -> None:
+        while True:
+            known = tuple(walk.comeback or walk.event for walk in self._walks.values() if _is_there(walk))
+            try:
+                async for change in self._with.client.watch(mine=True, since=Document(events=known)):
+                    self._changed(change)
+            except Exception:
+                LOG.exception("watching failed; it begins anew")
+            await self._pause(PAUSE)
+
+    def _grumble(self, what: str, error: ClientError) -> None:
+        """Warn, but not twice of the same: a VM without a service would fill its log with it."""
+        text = f"{what}: {error}"
+        LOG.log(logging.DEBUG if text == self._grumbled else logging.WARNING, "%s", text)
+        self._grumbled = text
+
+    async def _pause(self, time: timedelta) -> None:
+        await wait_until(self._clock, self._clock.now() + time)
+
+    # What happens.
+
+    def _pick_up(self, walks: Sequence[Walk], mine: Document | None) -> None:
+        """Go on with walks from the journal; where the document is not known yet, with what the journal says."""
+        now = self._clock.now()
+        there = {} if mine is None else {key(event): event for event in mine.events}
+        for kept in walks:
+            walk = take(kept, Restarted(), now=now)
+            if mine is not None:
+                event = there.get(walk.id)
+                walk = take(walk, Seen(event) if event else Went(ending_of(walk, now=now)), now=now)
+            self._walks[walk.id] = walk
+        for kept in walks:
+            self._apply(resume(self._walks[kept.id], self._world(self._walks[kept.id])))
+        self._settle()
+
+    def _changed(self, change: Change) -> None:
+        match change:
+            case Appeared(event) | Changed(event) | Started(event):
+                self._seen(event)
+            case Gone(event, how):
+                self._happened(key(event), Went(how))
+
+    def _seen(self, event: Event) -> None:
+        if key(event) in self._walks:
+            self._happened(key(event), Seen(event))
+            return
+        steps = [_step(handler) for name in self._chosen(event) if (handler := self._with.handlers.get(name))]
+        world = World(now=self._clock.now(), me=self._name or "", **self._surroundings(key(event)))
+        self._apply(start(event, steps, world))
+        self._settle()
+
+    def _chosen(self, event: Event) -> Sequence[str]:
+        try:
+            return self._with.choose(event)
+        except Exception:
+            LOG.exception("no handlers could be chosen", extra={"event": event.id})
+            return ()
+
+    def _happened(self, id_: str, happening: Happening) -> None:
+        if id_ not in self._walks:
+            return
+        self._walks[id_] = take(self._walks[id_], happening, now=self._clock.now())
+        self._settle()
+
+    def _settle(self) -> None:
+        """Let every walk go on: one may have waited for what another has let go."""
+        while any(self._goes_on(walk) for walk in tuple(self._walks.values())):
+            pass
+
+    def _goes_on(self, walk: Walk) -> bool:
+        try:
+            self._apply(advance(walk, self._world(walk)))
+        except Exception:
+            # One walk that cannot go on must not keep the others from it.
+            LOG.exception("a mistake of this agent", extra={"event": walk.event.id})
+            return False
+        return self._walks.get(walk.id) != walk
+
+    def _world(self, walk: Walk) -> World:
+        return World(now=self._clock.now(), me=walk.me, **self._surroundings(walk.id))
+
+    def _surroundings(self, id_: str) -> dict[str, Any]:
+        held, busy = around(id_, self._walks.values())
+        peers = frozenset[str]() if self._with.peers is None else self._with.peers.names
+        return {"policy": self._with.policy, "peers": peers, "held": held, "busy": busy}
+
+    def _apply(self, following: Next) -> None:
+        """Keep, say, do: in this order."""
+        walk = following.walk
+        before = self._said.get(walk.id)
+        self._walks[walk.id] = walk
+        if walk != before and Finish() not in following.todo:
+            self._journal.save(walk)
+        for remark in remarks(before, walk):
+            self._figures.count(walk, remark)
+            say(walk, remark)
+        self._said[walk.id] = walk
+        self._set_timer(following)
+        for do in following.todo:
+            self._do(walk, do)
+
+    def _set_timer(self, following: Next) -> None:
+        id_ = following.walk.id
+        if (timer := self._timers.pop(id_, None)) is not None:
+            timer.cancel()
+        if following.wake_at is not None:
+            self._timers[id_] = self._clock.call_at(following.wake_at, self._settle)
+
+    # What is done about it.
+
+    def _do(self, walk: Walk, do: Do) -> None:
+        match do:
+            case Tell(phase, attempt):
+                remark = PhaseBegan(phase, attempt)
+                self._figures.count(walk, remark)
+                say(walk, remark)
+                self._errands.tell(walk, phase, attempt)
+            case RunHalf():
+                self._errands.run(walk, do)
+            case CutShort():
+                self._errands.cut_short(walk, do)
+            case AskPeers(names):
+                self._spawn(self._ask(walk, names))
+            case Approve():
+                self._spawn(self._approve(walk))
+            case Finish():
+                self._finish(walk)
+
+    async def _ask(self, walk: Walk, names: tuple[str, ...]) -> None:
+        words = () if self._with.peers is None else await ask_peers(self._with.peers, names, walk.event.id)
+        self._happened(walk.id, PeersSaid(words))
+
+    async def _approve(self, walk: Walk) -> None:
+        try:
+            if not self._with.dry_run:
+                await self._with.client.approve(walk.event)
+        except ClientError as error:
+            self._happened(walk.id, ApprovalFailed(str(error)))
+        except Exception as error:
+            LOG.exception("the approval failed", extra={"event": walk.event.id})
+            self._happened(walk.id, ApprovalFailed(f"{type(error).__name__}: {error}"))
+        else:
+            self._happened(walk.id, Approved())
+
+    def _finish(self, walk: Walk) -> None:
+        del self._walks[walk.id], self._said[walk.id]
+        self._journal.strike(walk.id)
+        LOG.info("the walk is over", extra={"event": walk.event.id, "phase": Phase.RECOVER})
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            LOG.error("a mistake of this agent", exc_info=error)
+
+    async def _end(self) -> None:
+        """End everything that is under way. The journal keeps it as begun, for the next agent."""
+        self._errands.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        while tasks := set(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=PAUSE.total_seconds())
+            self._tasks -= tasks
+
+
+def _step(handler: Handler) -> Step:
+    return Step(
+        handler=handler.name,
+        importance=handler.importance,
+        time_limit=handler.time_limit,
+        retries=handler.retries,
+        pause=handler.pause,
+        ready_despite_failure=handler.ready_despite_failure,
+    )
+
+
+def _is_there(walk: Walk) -> bool:
+    return walk.gone is None or walk.comeback is not None
+
+
+def _address(listen: tuple[str, int]) -> str:
+    return f"{listen[0]}:{listen[1]}"

@@ -4,6 +4,7 @@ What is written is whole or not there: a new file takes the old one's place. A f
 ends nothing: the agent goes on in memory, says so, and writes again what is missing as soon as that works.
 """
 
+import asyncio
 import hashlib
 import logging
 import os
@@ -55,22 +56,29 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """Keeps walks in a directory. Nothing here raises because of the disk."""
+    """Keeps walks in a directory, or nowhere. Nothing here raises because of the disk."""
 
-    def __init__(self, directory: Path, *, on_trouble: Callable[[str], None] | None = None) -> None:
+    def __init__(self, directory: Path | None, *, on_trouble: Callable[[str], None] | None = None) -> None:
         self._directory = directory
         self._on_trouble = on_trouble or (lambda _: None)
         self._unsaved: dict[str, Walk | None] = {}
+        self.in_trouble = asyncio.Event()
+        """Is set while something is not on disk that should be."""
+        self.put_aside: list[str] = []
+        """What was found in the directory that is no walk, a sentence each."""
         self.trouble: str | None = None
         """Why the disk does not have everything; None if it has."""
 
     def read(self) -> tuple[Walk, ...]:
         """Return all walks. A file that is none is put aside under another name, for people to look at."""
+        if self._directory is None:
+            return ()
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             paths = sorted(self._directory.iterdir())
         except OSError as error:
             self._say(f"the journal cannot be read: {_words(error)}")
+            self.in_trouble.set()
             return ()
         walks = (self._read(path) for path in paths if path.suffix == ".json")
         return tuple(walk for walk in walks if walk is not None)
@@ -101,6 +109,9 @@ class Journal:
             LOG.warning("the journal is on disk again")
 
     def _write(self, id_: str, walk: Walk | None) -> None:
+        if self._directory is None:
+            return
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / f"{file_name(id_)}.json"
         if walk is None:
             path.unlink(missing_ok=True)
@@ -112,14 +123,15 @@ class Journal:
         try:
             return read_page(path)
         except (OSError, ValueError) as error:
-            # Somebody may have prepared something of which this was the only trace.
-            aside = self._put_aside(path)
-            self._say(
-                f"{path.name} in the journal is unreadable ({error}){aside}; look whether something is left prepared"
-            )
+            # It may have been the only trace of something that is prepared.
+            where = self._move_aside(path)
+            what = f"{path.name} in the journal is unreadable ({error}){where}; look whether something is left prepared"
+            self.put_aside.append(what)
+            LOG.error("%s", what)  # noqa: TRY400  # it says all
+            self._on_trouble(what)
             return None
 
-    def _put_aside(self, path: Path) -> str:
+    def _move_aside(self, path: Path) -> str:
         for name in _names_beside(path):
             if not name.exists():
                 with suppress(OSError):

@@ -34,7 +34,9 @@ class Figures:
     def count(self, walk: Walk, remark: Remark) -> None:
         """Count a remark about a walk."""
         match remark:
-            case PhaseBegan(phase):
+            case PhaseBegan(phase, attempt):
+                if attempt > 1:
+                    return
                 self._phases[phase] += 1
                 if phase is Phase.NOTICE:
                     self._events[walk.event.type if walk.event.type in TYPES else OTHER] += 1

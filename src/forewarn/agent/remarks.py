@@ -9,9 +9,10 @@ from forewarn.agent.walk import Asked, Progress, State, Step, Walk
 
 
 class PhaseBegan(msgspec.Struct, frozen=True):
-    """The walk has come to a phase."""
+    """The walk has come to a phase, or goes on in it after a restart."""
 
     phase: Phase
+    attempt: int
 
 
 class HalfCame(msgspec.Struct, frozen=True):
@@ -35,9 +36,7 @@ SAID = frozenset({State.BEGUN, State.PAUSING, State.DONE, State.FAILED, State.SK
 
 
 def remarks(before: Walk | None, after: Walk) -> Iterator[Remark]:
-    """Give what became different."""
-    if before is None or before.phase is not after.phase:
-        yield PhaseBegan(after.phase)
+    """Give what became different. Phases are not among it: a walk may pass several at a time, and tells of each."""
     for step in after.steps:
         yield from _of_step(None if before is None else before.step(step.handler), step)
     old = None if before is None else before.approval

@@ -40,6 +40,7 @@ from forewarn.agent.walk import (
     Walk,
     Went,
 )
+from forewarn.client.changes import Ending
 from forewarn.client.document import Event
 
 FIRST_AGAIN, LONGEST_AGAIN = timedelta(seconds=30), timedelta(minutes=10)
@@ -85,12 +86,20 @@ def resume(walk: Walk, world: World) -> Next:
     return replace(following, todo=(Tell(walk.phase, walk.restarts + 1), *following.todo))
 
 
-def around(walk: Walk, walks: Iterable[Walk]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return which handlers other walks hold prepared, and which are at work for them."""
-    steps = [(other, step) for other in walks if other.id != walk.id for step in other.steps]
+def around(id_: str, walks: Iterable[Walk]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return which handlers other walks than this one hold prepared, and which are at work for them."""
+    steps = [(other, step) for other in walks if other.id != id_ for step in other.steps]
     held = (step.handler for other, step in steps if other.gone is None and step.is_to_recover)
     busy = (step.handler for _, step in steps if State.BEGUN in {step.prepare.state, step.recover.state})
     return frozenset(held), frozenset(busy)
+
+
+def ending_of(walk: Walk, *, now: datetime) -> Ending:
+    """Judge how an event went that nobody saw go: what was due, approved or begun has most likely happened."""
+    deadline = walk.event.deadline
+    is_due = deadline is not None and now >= deadline
+    has_happened = walk.event.is_started or walk.approval.asked is Asked.GIVEN or is_due
+    return Ending.FINISHED if has_happened else Ending.WITHDRAWN
 
 
 def take(walk: Walk, happening: Happening, *, now: datetime) -> Walk:
