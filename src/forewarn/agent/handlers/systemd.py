@@ -8,7 +8,7 @@ from pathlib import Path
 from forewarn.agent.handlers.configured import Configured
 from forewarn.agent.handlers.environment import inherited
 from forewarn.agent.handlers.port import Again, Done, Ended, Errand
-from forewarn.agent.handlers.programs import Ran, run
+from forewarn.agent.handlers.programs import run
 from forewarn.agent.handlers.remembered import Remembered
 from forewarn.agent.settings import SystemdSettings
 
@@ -16,6 +16,10 @@ RUNNING = frozenset({"active", "activating", "reloading", "refreshing"})
 """What systemd calls units that have something to stop."""
 
 LOADED = "loaded"
+
+
+class SystemctlFailed(Exception):
+    """systemctl did not do what it was asked for; the message says how it ended."""
 
 
 class SystemdHandler(Configured[SystemdSettings]):
@@ -30,49 +34,46 @@ class SystemdHandler(Configured[SystemdSettings]):
         """Stop what runs. What stands still already, for another reason, stays so afterwards."""
         del errand
         try:
-            states = {unit: await self._state(unit, "ActiveState") for unit in self.settings.units}
-            running = self._remembered.found(tuple(unit for unit in states if states[unit] in RUNNING))
-            return await self._all("stop", running)
-        except OSError as error:
-            return Again(_not_there(error))
+            states = await self._states("ActiveState")
+            await self._all("stop", self._remembered.found(tuple(unit for unit in states if states[unit] in RUNNING)))
+        except SystemctlFailed as error:
+            return Again(str(error))
+        return Done()
 
     async def recover(self, errand: Errand) -> Ended:
         """Start what was stopped."""
         del errand
         try:
-            ended = await self._all("start", self._remembered.to_restore(self.settings.units))
-        except OSError as error:
-            return Again(_not_there(error))
-        if isinstance(ended, Done):
-            self._remembered.restored()
-        return ended
+            await self._all("start", self._remembered.to_restore(self.settings.units))
+        except SystemctlFailed as error:
+            return Again(str(error))
+        self._remembered.restored()
+        return Done()
 
     async def check(self) -> list[str]:
         """Ask whether there are such units."""
-        if shutil.which("systemctl", path=self._environ.get("PATH")) is None:
-            return ["there is no program systemctl on the PATH"]
         try:
-            states = {unit: await self._state(unit, "LoadState") for unit in self.settings.units}
+            states = await self._states("LoadState")
+        except SystemctlFailed as error:
+            return [str(error)]
+        return [f"systemd has no unit {unit}: {state}" for unit, state in states.items() if state != LOADED]
+
+    async def _states(self, of: str) -> dict[str, str]:
+        said = {unit: await self._systemctl("show", f"--property={of}", unit) for unit in self.settings.units}
+        return {unit: text.strip().removeprefix(f"{of}=") for unit, text in said.items()}
+
+    async def _all(self, verb: str, units: tuple[str, ...]) -> None:
+        if units:
+            await self._systemctl(verb, *units)
+
+    async def _systemctl(self, verb: str, *words: str) -> str:
+        program = shutil.which("systemctl", path=self._environ.get("PATH", os.defpath))
+        if program is None:
+            raise SystemctlFailed("there is no program systemctl on the PATH")
+        try:
+            ran = await run([program, "--no-ask-password", "--no-pager", verb, *words], self._environ)
         except OSError as error:
-            return [_not_there(error)]
-        return [
-            f"systemd has no unit {unit}: {state or 'no answer'}" for unit, state in states.items() if state != LOADED
-        ]
-
-    async def _all(self, verb: str, units: tuple[str, ...]) -> Ended:
-        if not units:
-            return Done()
-        ran = await self._systemctl(verb, *units)
-        return Done() if ran.code == 0 else Again(f"systemctl {verb} {' '.join(units)} {ran.how}")
-
-    async def _state(self, unit: str, of: str) -> str:
-        ran = await self._systemctl("show", f"--property={of}", unit)
-        return ran.printed.strip().removeprefix(f"{of}=") if ran.code == 0 else ""
-
-    async def _systemctl(self, verb: str, *words: str) -> Ran:
-        program = shutil.which("systemctl", path=self._environ.get("PATH")) or "systemctl"
-        return await run([program, "--no-ask-password", "--no-pager", verb, *words], self._environ)
-
-
-def _not_there(error: OSError) -> str:
-    return f"systemctl cannot be started: {error.strerror or error}"
+            raise SystemctlFailed(f"{program} cannot be started: {error.strerror}") from error
+        if ran.code != 0:
+            raise SystemctlFailed(f"systemctl {verb} {' '.join(words)} {ran.how}")
+        return ran.printed

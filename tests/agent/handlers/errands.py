@@ -1,0 +1,41 @@
+"""Errands that tests send handlers on."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from forewarn.agent.handlers.port import Errand, Half, Phase
+from forewarn.client.document import Event, Status
+from forewarn.core.event import EventType, Source
+
+NOW = datetime(2026, 11, 16, 10, 0, tzinfo=UTC)
+EVENT = Event(
+    id="602D9444-D2CD-49C7-8624-8643E7171297",
+    status=Status.SCHEDULED,
+    type=EventType.REBOOT,
+    resources=("web_0", "web_1"),
+    not_before=NOW + timedelta(minutes=15),
+    description='Host "maintenance";\n$(reboot) <now> & \\ ü',
+    source=Source.PLATFORM,
+    duration=timedelta(seconds=8.5),
+)
+
+
+def errand(phase: Phase = Phase.PREPARE, **more: Any) -> Errand:
+    """Make an errand of a phase; one with a half, if the phase has one."""
+    half = Half(phase.value) if phase in (Phase.PREPARE, Phase.RECOVER) else None
+    known = Errand(
+        event=EVENT,
+        name="web_0",
+        phase=phase,
+        half=half,
+        attempt=1,
+        deadline=EVENT.deadline,
+        time_limit=timedelta(seconds=30),
+        is_leader=True,
+    )
+    return msgspec.structs.replace(known, **more)
+
+
+PREPARE, RECOVER = errand(Phase.PREPARE), errand(Phase.RECOVER)

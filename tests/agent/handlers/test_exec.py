@@ -1,0 +1,301 @@
+"""The exec handler: what programs are told, how their ends are read, and that none outlives its time."""
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.agent.handlers import programs
+from forewarn.agent.handlers.exec import ExecHandler, hooks_of
+from forewarn.agent.handlers.port import Again, Done, Ended, Failed, Phase
+from forewarn.agent.settings import ExecSettings
+from forewarn.client.document import Status
+from forewarn.clock import ManualClock
+from tests.agent.handlers.errands import EVENT, NOW, PREPARE, RECOVER, errand
+
+GUARD = 60
+
+Make = Callable[..., ExecHandler]
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Make a handler of shell scripts; `$HERE` is a directory in which they can leave something."""
+
+    def make(prepare: str = "", recover: str = "", **environ: str) -> ExecHandler:
+        halves = {"prepare": prepare, "recover": recover}
+        own: dict[str, Any] = {
+            half: (str(script(tmp_path / half, text)), "an argument") for half, text in halves.items() if text
+        }
+        known = {"PATH": os.environ["PATH"], "HERE": str(tmp_path)} | environ
+        return ExecHandler(ExecSettings(name="own", **own), environ=known, clock=ManualClock(NOW))
+
+    return make
+
+
+@pytest.fixture
+def hooks(tmp_path: Path) -> ExecHandler:
+    environ = {"PATH": os.environ["PATH"], "HERE": str(tmp_path)}
+    return ExecHandler(ExecSettings(name="hooks", hooks=tmp_path / "hooks.d"), environ=environ, clock=ManualClock(NOW))
+
+
+def variables(path: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in path.read_text().splitlines())
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    async with asyncio.timeout(GUARD):
+        while not fact():  # noqa: ASYNC110  # a file raises no event
+            await asyncio.sleep(0.01)
+
+
+async def test_program_is_given_the_event_as_the_endpoint_writes_it(make: Make, tmp_path: Path) -> None:
+    assert await make('cat > "$HERE/given"').prepare(PREPARE) == Done()
+    assert json.loads((tmp_path / "given").read_text()) == {
+        "EventId": EVENT.id,
+        "EventStatus": "Scheduled",
+        "EventType": "Reboot",
+        "ResourceType": "VirtualMachine",
+        "Resources": ["web_0", "web_1"],
+        "NotBefore": "Mon, 16 Nov 2026 10:15:00 GMT",
+        "Description": EVENT.description,
+        "EventSource": "Platform",
+        "DurationInSeconds": 9,
+    }
+
+
+async def test_program_is_told_everything_in_variables(make: Make, tmp_path: Path) -> None:
+    handler = make('env > "$HERE/env"; echo "$1" > "$HERE/argument"')
+    assert await handler.prepare(msgspec.structs.replace(PREPARE, attempt=3)) == Done()
+    told = variables(tmp_path / "env")
+    assert (tmp_path / "argument").read_text() == "an argument\n"
+    assert {name: value for name, value in told.items() if name.startswith(("EVENT_", "FOREWARN_"))} == {
+        "EVENT_ID": EVENT.id,
+        "EVENT_TYPE": "Reboot",
+        "EVENT_STATUS": "Scheduled",
+        "EVENT_SOURCE": "Platform",
+        "EVENT_NOTBEFORE": "Mon, 16 Nov 2026 10:15:00 GMT",
+        "EVENT_RESOURCES": "web_0,web_1",
+        "EVENT_RESOURCETYPE": "VirtualMachine",
+        "EVENT_DESCRIPTION": 'Host "maintenance"; $(reboot) <now> & \\ ü',
+        "EVENT_DURATION": "9",
+        "FOREWARN_PHASE": "prepare",
+        "FOREWARN_ATTEMPT": "3",
+        "FOREWARN_DEADLINE": str(int((NOW + timedelta(minutes=15)).timestamp())),
+        "FOREWARN_SECONDS_LEFT": "900",
+        "FOREWARN_NAME": "web_0",
+        "FOREWARN_LEADER": "yes",
+    }
+
+
+async def test_what_nobody_knows_is_empty(make: Make, tmp_path: Path) -> None:
+    event = msgspec.structs.replace(
+        EVENT, status=Status.STARTED, not_before=None, duration=None, source=None, description=None
+    )
+    handler = make(recover='cat > "$HERE/given"; env > "$HERE/env"')
+    assert await handler.recover(errand(Phase.RECOVER, event=event, deadline=None, is_leader=False)) == Done()
+    told = variables(tmp_path / "env")
+    empty = ("EVENT_NOTBEFORE", "EVENT_SOURCE", "EVENT_DESCRIPTION", "FOREWARN_DEADLINE", "FOREWARN_SECONDS_LEFT")
+    assert [told[name] for name in empty] == [""] * 5
+    assert (told["EVENT_DURATION"], told["EVENT_STATUS"], told["FOREWARN_LEADER"]) == ("-1", "Started", "no")
+    given = json.loads((tmp_path / "given").read_text())
+    assert (given["NotBefore"], given["DurationInSeconds"]) == ("", -1)
+
+
+async def test_what_is_meant_for_the_agent_alone_is_not_passed_on(make: Make, tmp_path: Path) -> None:
+    own = {"FOREWARN_TOKEN": "t0ken", "FOREWARN_AGENT_STATE": "/x", "NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "1"}
+    handler = make('env > "$HERE/env"', **own, EVENT_OTHER="of somebody else", LANG="C.UTF-8")
+    assert await handler.prepare(PREPARE) == Done()
+    told = variables(tmp_path / "env")
+    assert not {*own, "EVENT_OTHER"} & set(told)
+    assert told["LANG"] == "C.UTF-8"
+
+
+ENDS: dict[str, tuple[str, Ended]] = {
+    "0 is done": ("exit 0", Done()),
+    "75 is not now": ("echo busy; exit 75", Again("prepare ended with 75: busy")),
+    "1 is failed": ("echo first; echo 'no disk' >&2; exit 1", Failed("prepare ended with 1: no disk")),
+    "any other is failed": ("exit 200", Failed("prepare ended with 200")),
+    "a signal is failed": ("kill -9 $$", Failed("prepare was ended by SIGKILL")),
+    "what it says is one printable line": (
+        "printf 'a\\033[31mb\\001c\\n'; exit 1",
+        Failed("prepare ended with 1: a [31mb c"),
+    ),
+    "complaints may be written to the device": (
+        "echo 'no disk' > /dev/stderr; exit 1",
+        Failed("prepare ended with 1: no disk"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "ended"), ENDS.values(), ids=ENDS)
+async def test_how_a_program_ends(make: Make, text: str, ended: Ended) -> None:
+    assert await make(text).prepare(PREPARE) == ended
+
+
+async def test_half_without_a_program_has_nothing_to_do(make: Make) -> None:
+    handler = make("exit 1")
+    assert (await handler.recover(RECOVER), await handler.tell(errand(Phase.NOTICE))) == (Done(), Done())
+
+
+async def test_program_that_is_not_there_fails(tmp_path: Path) -> None:
+    handler = ExecHandler(ExecSettings(name="own", prepare=(str(tmp_path / "nothing"),)))
+    ended = await handler.prepare(PREPARE)
+    assert isinstance(ended, Failed)
+    assert f"{tmp_path / 'nothing'} cannot be started" in ended.why
+
+
+async def test_file_that_is_no_program_fails(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("hello")
+    path.chmod(0o755)
+    assert isinstance(await ExecHandler(ExecSettings(name="own", prepare=(str(path),))).prepare(PREPARE), Failed)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_program_is_ended_with_its_children_when_its_time_is_over(make: Make, tmp_path: Path) -> None:
+    handler = make('sleep 1000 & echo "$$ $!" > "$HERE/new"; mv "$HERE/new" "$HERE/pids"; wait')
+    running = asyncio.create_task(handler.prepare(PREPARE))
+    await until((tmp_path / "pids").exists)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    await until(lambda: not any(map(is_alive, pids)))
+
+
+async def test_program_that_will_not_end_is_killed(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "GRACE", 0.05)
+    handler = make('trap "" TERM; echo $$ > "$HERE/new"; mv "$HERE/new" "$HERE/pid"; while :; do sleep 1000; done')
+    running = asyncio.create_task(handler.prepare(PREPARE))
+    await until((tmp_path / "pid").exists)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+async def test_program_may_tidy_up_when_its_time_is_over(make: Make, tmp_path: Path) -> None:
+    handler = make('trap \'touch "$HERE/tidy"; exit 0\' TERM; touch "$HERE/begun"; while :; do sleep 0.01; done')
+    running = asyncio.create_task(handler.prepare(PREPARE))
+    await until((tmp_path / "begun").exists)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (tmp_path / "tidy").exists()
+
+
+async def test_child_that_is_left_behind_keeps_nobody_waiting_and_lives_on(make: Make, tmp_path: Path) -> None:
+    handler = make('(until [ -e "$HERE/go" ]; do sleep 0.01; done; echo late; touch "$HERE/lived") & exit 0')
+    async with asyncio.timeout(GUARD):
+        assert await handler.prepare(PREPARE) == Done()
+    (tmp_path / "go").touch()
+    await until((tmp_path / "lived").exists)
+
+
+async def test_much_output_does_no_harm(make: Make) -> None:
+    assert await make("seq 1 500000; echo the last; exit 1").prepare(PREPARE) == Failed(
+        "prepare ended with 1: the last"
+    )
+
+
+def test_of_endless_output_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "LARGEST_OUTPUT", 4096)
+    monkeypatch.setattr(programs, "KEPT_OUTPUT", 10)
+    with programs._unnamed_file() as output:
+        os.write(output.fileno(), b"x" * 5000 + b"0123456789")
+        programs._shorten(output)
+        assert os.fstat(output.fileno()).st_size == 10
+        os.write(output.fileno(), b"abc")
+        assert programs._last_part(output) == b"3456789abc"
+
+
+async def test_event_of_a_thousand_vms_fits(make: Make, tmp_path: Path) -> None:
+    event = msgspec.structs.replace(EVENT, resources=tuple(f"{'web' * 20}_{n}" for n in range(1000)))
+    handler = make("sleep 0.05; wc -c > $HERE/size")
+    assert await handler.prepare(errand(event=event)) == Done()
+    assert int((tmp_path / "size").read_text()) > 65_536
+
+
+async def test_hooks_of_a_phase_run_in_the_order_of_their_names(hooks: ExecHandler, tmp_path: Path) -> None:
+    for name in ("20-second", "10-first", "90-last.sh"):
+        script(tmp_path / "hooks.d/prepare" / name, 'echo "$(basename "$0") $FOREWARN_PHASE" >> "$HERE/ran"')
+    assert await hooks.prepare(PREPARE) == Done()
+    assert (tmp_path / "ran").read_text().splitlines() == [
+        "10-first prepare",
+        "20-second prepare",
+        "90-last.sh prepare",
+    ]
+
+
+async def test_each_phase_has_its_hooks_once(hooks: ExecHandler, tmp_path: Path) -> None:
+    for phase in Phase:
+        script(tmp_path / "hooks.d" / phase.value / "10-note", 'echo "$FOREWARN_PHASE" >> "$HERE/ran"')
+    for phase in Phase:
+        assert await hooks.tell(errand(phase)) == Done()
+        if phase is Phase.PREPARE:
+            assert await hooks.prepare(PREPARE) == Done()
+        if phase is Phase.RECOVER:
+            assert await hooks.recover(RECOVER) == Done()
+    assert (tmp_path / "ran").read_text().split() == [phase.value for phase in Phase]
+
+
+async def test_first_hook_that_is_not_done_ends_the_phase(hooks: ExecHandler, tmp_path: Path) -> None:
+    script(tmp_path / "hooks.d/prepare/10-done", 'touch "$HERE/done"')
+    script(tmp_path / "hooks.d/prepare/20-busy", "exit 75")
+    script(tmp_path / "hooks.d/prepare/30-never", 'touch "$HERE/never"')
+    assert await hooks.prepare(PREPARE) == Again("20-busy ended with 75")
+    assert ((tmp_path / "done").exists(), (tmp_path / "never").exists()) == (True, False)
+
+
+def test_only_what_is_called_like_a_hook_is_one(tmp_path: Path) -> None:
+    others = ("README", "10-a~", "10-a.bak", ".10-a", "10-a.sh.dpkg-old", "1-a", "100-a", "10-", "10-a.swp2x", "x10-a")
+    for name in (*others, "10-a", "11-b.py", "12-c_d"):
+        script(tmp_path / "notice" / name, "exit 0")
+    assert [path.name for path in hooks_of(tmp_path, Phase.NOTICE)] == ["10-a", "11-b.py", "12-c_d"]
+
+
+async def test_check_is_content_with_what_can_run(make: Make, hooks: ExecHandler, tmp_path: Path) -> None:
+    script(tmp_path / "hooks.d/prepare/10-a", "touch $HERE/ran")
+    assert (await make("touch $HERE/ran").check(), await hooks.check()) == ([], [])
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_check_finds_what_would_not_work(hooks: ExecHandler, tmp_path: Path) -> None:
+    assert await hooks.check() == [f"{tmp_path}/hooks.d cannot be read: No such file or directory"]
+    script(tmp_path / "hooks.d/prepare/10-a", "").chmod(0o644)
+    script(tmp_path / "hooks.d/recover/10-b", "").chmod(0o777 | stat.S_ISVTX)
+    (tmp_path / "hooks.d/preparing").mkdir()
+    here = tmp_path / "hooks.d"
+    phases = "notice, prepare, ready, approve, impact, recover"
+    writable = f"{here}/recover/10-b can be changed by everybody on this machine: chmod o-w {here}/recover/10-b"
+    assert await hooks.check() == [
+        f"{here}/preparing: there is no phase preparing; use {phases}",
+        f"{here}/prepare/10-a may not be run: chmod +x {here}/prepare/10-a",
+        writable,
+    ]
+
+
+async def test_check_finds_a_program_that_is_not_there() -> None:
+    handler = ExecHandler(ExecSettings(name="own", recover=("/nowhere/at-all",)))
+    assert await handler.check() == ["there is no program /nowhere/at-all"]

@@ -1,0 +1,184 @@
+"""The systemd handler, against a program that stands in for systemctl and writes down what it is asked for."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from forewarn.agent.handlers.port import Again, Done
+from forewarn.agent.handlers.systemd import SystemdHandler
+from forewarn.agent.settings import SystemdSettings
+from tests.agent.handlers.errands import PREPARE, RECOVER
+
+SYSTEMCTL = """\
+#!/bin/sh
+# Units are files in $UNITS, which hold their state.
+[ "$1 $2" = "--no-ask-password --no-pager" ] || exit 64
+shift 2
+verb=$1
+shift
+echo "$verb $*" >> "$UNITS/../asked"
+case $verb in
+show)
+    if [ -e "$UNITS/../silent" ]; then echo "Failed to connect to bus" >&2; exit 1; fi
+    property=${1#--property=}
+    if [ ! -e "$UNITS/$2" ]; then load=not-found; state=inactive; else load=loaded; state=$(cat "$UNITS/$2"); fi
+    if [ "$property" = LoadState ]; then echo "LoadState=$load"; else echo "ActiveState=$state"; fi ;;
+stop | start)
+    if [ -e "$UNITS/../broken" ]; then echo "Failed to $verb: Access denied" >&2; exit 4; fi
+    for unit; do if [ "$verb" = stop ]; then echo inactive; else echo active; fi > "$UNITS/$unit"; done ;;
+esac
+"""
+
+
+class Machine:
+    """A machine with some units."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.units = home / "units"
+        self.units.mkdir()
+        program = home / "bin" / "systemctl"
+        program.parent.mkdir()
+        program.write_text(SYSTEMCTL)
+        program.chmod(0o755)
+
+    def set(self, **states: str) -> None:
+        for unit, state in states.items():
+            (self.units / f"{unit}.service").write_text(f"{state}\n")
+
+    @property
+    def states(self) -> dict[str, str]:
+        return {path.stem: path.read_text().strip() for path in sorted(self.units.iterdir())}
+
+    @property
+    def did(self) -> list[str]:
+        """What was asked for that changes something."""
+        path = self.home / "asked"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line for line in lines if not line.startswith("show ")]
+
+    def handler(self, *units: str) -> SystemdHandler:
+        """Make the handler, as a new agent would."""
+        environ = {"PATH": f"{self.home / 'bin'}:{os.environ['PATH']}", "UNITS": str(self.units)}
+        settings = SystemdSettings(name="stop", units=tuple(f"{unit}.service" for unit in units))
+        return SystemdHandler(settings, self.home / "state" / "handlers", environ=environ)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+async def test_running_units_are_stopped_and_started_again(machine: Machine) -> None:
+    machine.set(web="active", worker="activating")
+    handler = machine.handler("web", "worker")
+    assert await handler.prepare(PREPARE) == Done()
+    assert machine.states == {"web": "inactive", "worker": "inactive"}
+    assert await handler.recover(RECOVER) == Done()
+    assert machine.states == {"web": "active", "worker": "active"}
+    assert machine.did == ["stop web.service worker.service", "start web.service worker.service"]
+
+
+async def test_unit_that_stood_still_before_is_not_started(machine: Machine) -> None:
+    machine.set(web="active", batch="inactive", broken="failed")
+    handler = machine.handler("web", "batch", "broken")
+    assert await handler.prepare(PREPARE) == Done()
+    assert await handler.recover(RECOVER) == Done()
+    assert machine.states == {"batch": "inactive", "broken": "failed", "web": "active"}
+
+
+async def test_what_ran_is_known_after_a_crash_and_a_reboot(machine: Machine) -> None:
+    machine.set(web="active", batch="inactive")
+    assert await machine.handler("web", "batch").prepare(PREPARE) == Done()
+    assert await machine.handler("web", "batch").prepare(PREPARE) == Done(), "the same once more, by the next agent"
+    assert await machine.handler("web", "batch").recover(RECOVER) == Done()
+    assert machine.states == {"batch": "inactive", "web": "active"}
+
+
+async def test_recovering_again_does_the_same(machine: Machine) -> None:
+    machine.set(web="active", batch="inactive")
+    assert await machine.handler("web", "batch").prepare(PREPARE) == Done()
+    for _ in range(2):
+        assert await machine.handler("web", "batch").recover(RECOVER) == Done()
+    assert machine.did == ["stop web.service", "start web.service", "start web.service"]
+
+
+async def test_next_event_looks_anew(machine: Machine) -> None:
+    machine.set(web="active", batch="inactive")
+    handler = machine.handler("web", "batch")
+    assert await handler.prepare(PREPARE) == Done()
+    assert await handler.recover(RECOVER) == Done()
+    machine.set(web="inactive", batch="active")
+    assert await handler.prepare(PREPARE) == Done()
+    assert await handler.recover(RECOVER) == Done()
+    assert machine.states == {"batch": "active", "web": "inactive"}
+
+
+async def test_where_nothing_is_known_everything_is_started(machine: Machine) -> None:
+    machine.set(web="inactive", batch="inactive")
+    assert await machine.handler("web", "batch").recover(RECOVER) == Done()
+    assert machine.states == {"batch": "active", "web": "active"}
+
+
+Spoil = Callable[[Path], int | None]
+SPOILT: dict[str, Spoil] = {
+    "not json": lambda note: note.write_text("{"),
+    "something else": lambda note: note.write_text(json.dumps({"running": 7})),
+    "a directory": lambda note: note.rename(note.with_suffix(".away")).with_suffix(".json").mkdir(),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+async def test_unreadable_note_counts_as_none(machine: Machine, spoil: Spoil) -> None:
+    machine.set(web="active")
+    assert await machine.handler("web").prepare(PREPARE) == Done()
+    spoil(machine.home / "state/handlers/stop.json")
+    assert await machine.handler("web").recover(RECOVER) == Done()
+    assert machine.states == {"web": "active"}
+
+
+async def test_disk_that_takes_no_note_stops_nothing(machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
+    (machine.home / "state").write_text("in the way")
+    machine.set(web="active", batch="inactive")
+    handler = machine.handler("web", "batch")
+    assert await handler.prepare(PREPARE) == Done()
+    assert "cannot note what ran" in caplog.text
+    assert await handler.recover(RECOVER) == Done()
+    assert machine.states == {"batch": "inactive", "web": "active"}
+
+
+async def test_refusal_is_told_and_can_be_tried_again(machine: Machine) -> None:
+    machine.set(web="active")
+    (machine.home / "broken").touch()
+    handler = machine.handler("web")
+    why = "ended with 4: Failed to {}: Access denied"
+    assert await handler.prepare(PREPARE) == Again(f"systemctl stop web.service {why.format('stop')}")
+    assert await handler.recover(RECOVER) == Again(f"systemctl start web.service {why.format('start')}")
+    (machine.home / "broken").unlink()
+    assert (await handler.prepare(PREPARE), await handler.recover(RECOVER)) == (Done(), Done())
+    assert machine.states == {"web": "active"}
+
+
+async def test_check_asks_for_every_unit_and_changes_nothing(machine: Machine) -> None:
+    machine.set(web="active")
+    assert await machine.handler("web", "wbe").check() == ["systemd has no unit wbe.service: not-found"]
+    assert await machine.handler("web").check() == []
+    assert machine.did == []
+
+
+async def test_machine_without_systemd(tmp_path: Path) -> None:
+    handler = SystemdHandler(SystemdSettings(name="stop", units=("a.service",)), tmp_path, environ={"PATH": ""})
+    why = "there is no program systemctl on the PATH"
+    assert await handler.check() == [why]
+    assert (await handler.prepare(PREPARE), await handler.recover(RECOVER)) == (Again(why), Again(why))
+
+
+async def test_unit_is_not_taken_for_stopped_where_systemd_says_nothing(machine: Machine) -> None:
+    machine.set(web="active")
+    (machine.home / "silent").touch()
+    why = "systemctl show --property=ActiveState web.service ended with 1: Failed to connect to bus"
+    assert await machine.handler("web").prepare(PREPARE) == Again(why)
+    assert not (machine.home / "state").exists()
