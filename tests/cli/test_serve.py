@@ -220,6 +220,18 @@ def test_wrong_settings_on_reload_change_nothing(tmp_path: Path) -> None:
         assert len(list(service.api.vms())) == 3
 
 
+def test_token_file_that_cannot_be_used_on_reload_changes_nothing_and_ends_nothing(tmp_path: Path) -> None:
+    with serving(tmp_path) as service:
+        (tmp_path / "data/token").write_text("no token at all\n")
+        (tmp_path / "forewarn.toml").write_text(f"{SETTINGS}\n[policy]\nenforce_notice = false\n")
+        service.process.send_signal(signal.SIGHUP)
+        record = service.wait_for("settings are not taken over")
+        assert (record["level"], "this is not a token" in record["message"]) == ("error", True)
+        (tmp_path / "data/token").unlink()
+        service.process.send_signal(signal.SIGHUP)
+        assert service.wait_for("settings are taken over")["changed"] == ["policy.enforce_notice"]
+
+
 def test_lost_token_file_is_made_again_on_reload(tmp_path: Path) -> None:
     with serving(tmp_path) as service:
         first = read_token(tmp_path / "data/token")

@@ -85,3 +85,9 @@ def test_record_of_an_error_has_its_trace() -> None:
     line = JsonLines().format(record)
     assert "\n" not in line
     assert json.loads(line)["trace"].endswith("RuntimeError: a bug")
+
+
+def test_record_that_names_what_is_no_unicode_is_a_line_too() -> None:
+    record = logging.LogRecord("forewarn.x", logging.ERROR, "x.py", 1, "cannot read %s", ("Z\udcfcrich",), None)
+    record.place = Path("/data")
+    assert json.loads(JsonLines().format(record).encode("ascii"))["message"] == "cannot read Z\udcfcrich"

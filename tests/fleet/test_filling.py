@@ -25,7 +25,7 @@ def crash(_: int) -> None:
 async def test_all_scopes_are_there_and_progress_was_told() -> None:
     told: list[int] = []
     async with running() as fleet:
-        assert fleet.is_empty
+        assert not fleet.is_filled
         await fill(fleet, MANY, by="test", on_saved=told.append)
         assert {view.id for view in fleet.replica.views()} == {each.id for each in MANY}
         assert (told, fleet.is_filled) == ([AT_ONCE, 2 * AT_ONCE, len(MANY)], True)

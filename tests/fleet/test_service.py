@@ -14,7 +14,7 @@ from forewarn.core.errors import Invalid, KeyReused
 from forewarn.core.event import EventType, Source, State
 from forewarn.core.journal import Did
 from forewarn.core.scope import Scope, ScopeKind
-from forewarn.fleet import ledger
+from forewarn.fleet import ledger, service
 from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchVm, PartlyMade, TimeIsReal
 from forewarn.fleet.ledger import LEDGER, manual_start
 from forewarn.fleet.replica import View
@@ -385,15 +385,26 @@ async def test_journal_is_pruned_to_what_is_to_be_kept() -> None:
     assert [row.entry.did for row in rows] == [Did.SCHEDULED] * 5
 
 
-async def test_emptiness_is_known_until_the_first_scope_or_the_end_of_the_first_fleet_file() -> None:
-    """A fleet file fills an empty data directory only."""
-    store = MemoryStore()
-    async with running(store=store) as fleet:
-        assert fleet.is_empty
-        await fleet.mark_filled()
-        assert (fleet.is_empty, fleet.is_filled) == (False, True)
-    async with running(web(), store=MemoryStore()) as fleet:
-        assert (fleet.is_empty, fleet.is_filled) == (False, False)
+async def test_policy_that_changes_holds_for_scopes_in_which_nothing_happens() -> None:
+    """Nobody waits for a scope's next event to count its silence."""
+    async with running(web(), policy=EMULATOR) as fleet:
+        await asked(fleet)
+        fleet.use_policy(msgspec.structs.replace(EMULATOR, idle_after=timedelta(hours=1)))
+        await fleet.advance(timedelta(minutes=59))
+        assert fleet.replica.scope("web").enabled
+        await fleet.advance(timedelta(minutes=1))
+        assert not fleet.replica.scope("web").enabled
+
+
+async def test_service_that_has_begun_to_count_silence_saves_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "HEARTBEAT", 0.001)
+    clock, store = ManualClock(TEN), MemoryStore()
+    async with running(clock=clock, store=store, policy=EMULATOR) as fleet:
+        await fleet.advance(timedelta(minutes=10))
+        fleet.use_policy(msgspec.structs.replace(EMULATOR, idle_after=timedelta(hours=1)))
+        async with asyncio.timeout(30):
+            while fleet._keeper.ledger.alive_at != clock.now():  # noqa: ASYNC110 - nobody is told of a heartbeat
+                await asyncio.sleep(0.001)
 
 
 async def test_speed_divides_notice_and_duration_and_leaves_the_clock_alone() -> None:

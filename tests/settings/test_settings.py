@@ -16,6 +16,7 @@ from forewarn.settings import (
     PRODUCTION,
     BadSetting,
     Changed,
+    CommandSettings,
     Contradiction,
     Endpoint,
     GuestSettings,
@@ -174,6 +175,10 @@ def test_production_keeps_the_limits_of_the_protocol() -> None:
 
 
 BAD_VALUES = {
+    "data": "~no-such-user/data",
+    "fleet": "~no-such-user/fleet.toml",
+    "tls.certificate": "~no-such-user/certificate.pem",
+    "tls.key": "~no-such-user/key.pem",
     "ephemeral": "perhaps",
     "listen": "127.0.0.1",
     "listen_link_local": "no/such",
@@ -208,11 +213,10 @@ BAD_VALUES = {
     "log.format": "xml",
     "log.level": "loud",
 }
-PATHS = {"data", "fleet", "tls.certificate", "tls.key"}
 
 
-def test_bad_values_are_known_for_every_key_that_can_have_one() -> None:
-    assert set(BAD_VALUES) == set(KEYS) - PATHS
+def test_bad_values_are_known_for_every_key() -> None:
+    assert set(BAD_VALUES) == set(KEYS)
 
 
 @pytest.mark.parametrize("key", BAD_VALUES)
@@ -364,6 +368,15 @@ def test_running_service_takes_over_what_it_can() -> None:
     assert set(after_restart) == set(KEYS) - expected - unchanged
     taken = taken_over(running, read)
     assert compare(taken, read) == Changed((), after_restart)
+
+
+def test_program_stays_until_the_platform_changes_with_the_next_start() -> None:
+    """Settings for another platform name no program, and the one that runs goes on with its own."""
+    program = CommandSettings(program=("/bin/true",), attempts=3)
+    running = msgspec.structs.replace(PRODUCTION.settings, platform=PlatformName.COMMAND, command=program)
+    read = msgspec.structs.replace(PRODUCTION.settings, platform=PlatformName.SIMULATED)
+    assert taken_over(running, read).command == program
+    assert compare(running, read) == Changed((), ("platform", "command.program", "command.attempts"))
 
 
 def test_another_certificate_is_taken_over_but_not_the_first_or_none() -> None:

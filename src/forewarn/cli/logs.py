@@ -1,5 +1,6 @@
 """What the service writes to stderr: one line per record, as text or as JSON."""
 
+import json
 import logging
 import sys
 from datetime import UTC, datetime
@@ -27,7 +28,10 @@ class JsonLines(logging.Formatter):
         line |= {name: value for name, value in vars(record).items() if name not in PLAIN}
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except ValueError:  # a name of the system's, say, that is no Unicode
+            return json.dumps(line, default=str)
 
 
 def set_up(settings: LogSettings) -> None:

@@ -10,12 +10,14 @@ from datetime import timedelta
 import typer
 import uvloop
 
+from forewarn.api.errors import ApiError
 from forewarn.api.written import FleetFileError
 from forewarn.cli import logs
 from forewarn.cli.exits import Exit
 from forewarn.cli.starting import CANNOT_START, raise_file_limit
 from forewarn.cli.supervisor import Supervisor
 from forewarn.compose import Running, UnusableCertificate, running_service
+from forewarn.fleet.errors import FleetError
 from forewarn.fleet.garbage import exempt_from_collection
 from forewarn.fleet.tasks import tasks_until_exit
 from forewarn.settings import PlatformName, Settings, SettingsError
@@ -29,6 +31,9 @@ FILLING_STEPS = 10
 """Into how many parts the news of a large fleet file is divided."""
 
 READY = "READY=1"
+
+CANNOT_RELOAD = (ApiError, FleetError, OSError, SettingsError, UnusableCertificate)
+"""What can be wrong with settings, token or certificate, or keep a token from being saved: no reason to end."""
 
 
 def run(settings: Settings, read_again: Callable[[], Settings]) -> None:
@@ -112,7 +117,7 @@ class _Service:
         try:
             read = await asyncio.to_thread(self._read_again)
             changed = await running.reload(read)
-        except (SettingsError, UnusableCertificate) as error:
+        except CANNOT_RELOAD as error:
             log.error("settings are not taken over: %s", error)  # noqa: TRY400 - the sentence says it all
             return
         logs.set_up(read.log)

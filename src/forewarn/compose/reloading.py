@@ -38,7 +38,8 @@ class Reloading:
         self._tls = tls
 
     async def take(self, read: Settings) -> Changed:
-        """Take over what can be; a certificate that cannot be used is refused before anything has changed."""
+        """Take over what can be; a token or certificate that cannot be used is refused before anything has changed."""
+        await adopt_token(self._fleet, self._directory, by="reload")
         changed = compare(self._settings, read)
         settings = taken_over(self._settings, read)
         if self._tls is not None:
@@ -49,7 +50,6 @@ class Reloading:
         self._guests.server.limit_requests(settings.guest.requests_per_second)
         if isinstance(self._platform, CommandPlatform):
             self._platform.take(settings.command)
-        await adopt_token(self._fleet, self._directory, by="reload")
         return changed
 
 

@@ -31,9 +31,8 @@ class LedgerKeeper:
         await self._queues.apply(LEDGER.id, lambda ledger: rule(ledger or Ledger()))
 
     def use(self, policy: Policy) -> None:
-        """Let another policy hold from now on; every scope is looked at again."""
+        """Let another policy hold from now on."""
         self.conditions = msgspec.structs.replace(self.conditions, policy=policy)
-        self._on_hold()
 
     def take(self, record: Record) -> None:
         """Take what the store gives, unless it is known already."""

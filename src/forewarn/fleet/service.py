@@ -144,8 +144,7 @@ class Fleet:
             tasks.create_task(fleet._follow(changes), name="follow the store")
             fleet._go_live()
             tasks.create_task(fleet._prune(retention), name="prune the journal")
-            if policy.idle_after is not None:
-                tasks.create_task(fleet._heartbeat(), name="heartbeat")
+            tasks.create_task(fleet._heartbeat(), name="heartbeat")
             try:
                 yield fleet
             finally:
@@ -217,8 +216,9 @@ class Fleet:
         return self._keeper.conditions
 
     def use_policy(self, policy: Policy) -> None:
-        """Let another policy hold from now on."""
+        """Let another policy hold from now on; every scope is looked at again."""
         self._keeper.use(policy)
+        self._wake_all(also_quiet=True)
 
     @property
     def overdue(self) -> timedelta:
@@ -331,8 +331,9 @@ class Fleet:
     async def _heartbeat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT)
-            with suppress(NotSaved):
-                await self._keeper.apply(partial(book.alive, now=self.clock.now()))
+            if self.conditions.policy.idle_after is not None:
+                with suppress(NotSaved):
+                    await self._keeper.apply(partial(book.alive, now=self.clock.now()))
 
     async def _prune(self, retention: Retention) -> None:
         """Keep the journal within its bounds, a small batch at a time."""
@@ -344,19 +345,22 @@ class Fleet:
                 log.warning("the journal was not pruned: %s", error)
             await asyncio.sleep(PRUNE)
 
-    def _wake_all(self) -> None:
+    def _wake_all(self, *, also_quiet: bool = False) -> None:
         if self._is_live:
             self.measures.released_at = self.clock.now()
             self._ticking += 1
-            self._tasks.create_task(self._wake_each(), name="look at all scopes")
+            self._tasks.create_task(self._wake_each(also_quiet=also_quiet), name="look at all scopes")
 
-    async def _wake_each(self) -> None:
-        """Look at every scope that has events, in turns with whatever else goes on."""
+    async def _wake_each(self, *, also_quiet: bool) -> None:
+        """Look at every scope that has events, or at all of them, in turns with whatever else goes on."""
         turns = Turns()
         try:
-            for id_ in [view.id for view in self.replica.views() if view.scope is not None and view.scope.events]:
+            for view in [view for view in self.replica.views() if also_quiet or (view.scope and view.scope.events)]:
                 await turns.mine()
-                self._wake(id_)
+                if view.scope is not None and view.scope.events:
+                    self._wake(view.id)
+                else:
+                    self._look(view)
         finally:
             self._ticking -= 1
 
@@ -420,11 +424,6 @@ class Fleet:
         return self._impacts.under_way + self._clockwork.is_armed
 
     # The record that is not a scope's.
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no fleet file has been taken and no scope was made."""
-        return not self.is_filled and self.replica.vms == 0 and next(self.replica.views(), None) is None
 
     @property
     def is_filled(self) -> bool:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from forewarn.settings.keys import Settings, values
+from forewarn.settings.values import PlatformName
 
 
 class Changed(NamedTuple):
@@ -31,8 +32,13 @@ def taken_over(running: Settings, read: Settings) -> Settings:
         running,
         guest=msgspec.structs.replace(running.guest, requests_per_second=read.guest.requests_per_second),
         policy=read.policy,
-        command=read.command,
+        command=running.command if _would_have_no_program(running, read) else read.command,
         # Whether operators are served with TLS is a matter of their listener, which stays.
         tls=read.tls if all(has_tls) else running.tls,
         log=read.log,
     )
+
+
+def _would_have_no_program(running: Settings, read: Settings) -> bool:
+    """Tell whether settings for another platform, which waits for a restart, name no program for the one that runs."""
+    return running.platform is PlatformName.COMMAND and not read.command.program

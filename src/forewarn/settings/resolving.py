@@ -11,7 +11,7 @@ import msgspec
 from forewarn.settings.checking import check
 from forewarn.settings.errors import BadSetting, Contradiction, UnknownSetting, UnreadableFile
 from forewarn.settings.keys import KEYS, Preset, Settings, flag, values, variable
-from forewarn.settings.values import DEMONSTRATION, NONE
+from forewarn.settings.values import DEMONSTRATION, NONE, beside
 
 
 class Rank(IntEnum):
@@ -88,8 +88,8 @@ def _read(file: Path) -> Iterator[tuple[str, object]]:
         raise UnreadableFile(file, f"this is not TOML: {error}") from error
     for key, value in _keys_of(content, file):
         # What a file names lies beside it, wherever the program was started.
-        is_location = KEYS[key].is_path and isinstance(value, str) and value not in (NONE, DEMONSTRATION)
-        yield key, file.parent / Path(str(value)).expanduser() if is_location else value
+        is_location = KEYS[key].is_path and isinstance(value, str) and value not in ("", NONE, DEMONSTRATION)
+        yield key, beside(file.parent, str(value)) if is_location else value
 
 
 def _keys_of(content: Mapping[str, object], file: Path, section: str = "") -> Iterator[tuple[str, object]]:

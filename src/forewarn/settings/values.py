@@ -111,7 +111,19 @@ def _name(value: object) -> str:
 
 
 def _path(value: object) -> Path:
-    return value if isinstance(value, Path) else Path(_text(value)).expanduser()
+    if isinstance(value, Path):
+        return value
+    if "\0" in _text(value):
+        raise ValueError
+    try:
+        return Path(_text(value)).expanduser()
+    except RuntimeError as error:  # no such user
+        raise ValueError from error
+
+
+def beside(directory: Path, text: str) -> Path | str:
+    """Return the path that a text names in a file of this directory; one in a user's home is left as it is written."""
+    return text if text.startswith("~") or "\0" in text else directory / text
 
 
 def _fleet(value: object) -> Path | str:
