@@ -13,7 +13,7 @@ from bench.served import Served, serving
 from bench.service import Task
 from bench.workplace import Workplace
 from forewarn.core.scope import ApprovalRule
-from forewarn.wire.request import approval
+from forewarn.wire.approval import approval
 
 TARGET_SECONDS = 1.0
 

@@ -19,6 +19,8 @@ from forewarn.client.endpoint import Endpoint, endpoint_of, read_endpoint
         ("HTTP://Host", Endpoint("host", 80), "http://host"),
         ("[::1]:81", Endpoint("::1", 81), "http://[::1]:81"),
         ("http://[fe80::1]", Endpoint("fe80::1", 80), "http://[fe80::1]"),
+        ("http://[fe80::1%eth0]:8180", Endpoint("fe80::1%eth0", 8180), "http://[fe80::1%eth0]:8180"),
+        (" http://127.0.0.1:8180\n", Endpoint("127.0.0.1", 8180), "http://127.0.0.1:8180"),
     ],
 )
 def test_endpoint_is_a_host_and_a_port(text: str, endpoint: Endpoint, shown: str) -> None:
@@ -30,7 +32,8 @@ def test_endpoint_is_a_host_and_a_port(text: str, endpoint: Endpoint, shown: str
     [
         "", " ", "http://", "https://127.0.0.1", "ftp://127.0.0.1", "127.0.0.1:0", "127.0.0.1:x", "127.0.0.1:99999",
         "http://127.0.0.1/metadata/scheduledevents", "http://127.0.0.1?api-version=1", "http://me@127.0.0.1", "[::1",
-        "http://127.0.0.1#x", "a b", "host\r\nX: y", "x" * 300,
+        "http://127.0.0.1#x", "a b", "::1", "http://[]", "http://[::1]x", "127.0.0.1:65536", "127.0.0.1:",
+        "127.0.0.1:٣", "host\r\nX: y", "x" * 300,
     ],
 )  # fmt: skip
 def test_anything_else_is_refused_when_the_client_is_made(text: str) -> None:

@@ -14,7 +14,7 @@ NAMES = """
     is_leader leader
 """
 
-HEAVY = ("asyncio", "http.client", "logging", "ssl", "email")
+HEAVY = ("asyncio", "email", "http.client", "ipaddress", "logging", "ssl", "urllib.parse", "forewarn.wire.request")
 SERVER_PARTS = ("httptools", "litestar", "prometheus_client", "uvicorn", "uvloop", "rich", "typer")
 
 

@@ -11,10 +11,11 @@ from forewarn.core.event import Event, EventType, Source, State
 from forewarn.core.scope import ScopeKind
 from forewarn.core.vm import Roster
 from forewarn.wire.answers import UNKNOWN_INSTANCE_PATH, Refusal
+from forewarn.wire.approval import approval
 from forewarn.wire.document import document
 from forewarn.wire.instance import instance
 from forewarn.wire.reading import Document, Unreadable, read_document
-from forewarn.wire.request import Approve, Format, Head, Instance, Query, Versions, approval, route, start_requests
+from forewarn.wire.request import Approve, Format, Head, Instance, Query, Versions, route, start_requests
 from forewarn.wire.versions import VERSIONS
 from tests.wire.samples import event, numbered_id, scope, vm
 

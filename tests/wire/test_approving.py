@@ -5,7 +5,8 @@ import json
 import pytest
 
 from forewarn.wire.answers import Reason, Refusal
-from forewarn.wire.request import approval, start_requests
+from forewarn.wire.approval import approval
+from forewarn.wire.request import start_requests
 from tests.wire.samples import EVENT_ID, numbered_id
 
 OTHER = numbered_id(7)

@@ -15,7 +15,7 @@ from forewarn.client.errors import (
 from forewarn.client.talk import Answer, Request
 from forewarn.client.versions import named_versions
 from forewarn.core.text import shortened
-from forewarn.wire.request import BYTE_ORDER_MARK, LONGEST_WAIT
+from forewarn.wire.terms import BYTE_ORDER_MARK, LONGEST_WAIT
 
 NOT_NOW = frozenset({408, 410, 425, 429})
 """Refusals that pass, besides everything from 500 on."""

@@ -24,8 +24,9 @@ from forewarn.client.errors import ClientError, NoName, NotAnEvent, NotUnderstoo
 from forewarn.client.patience import patience_with, pause_after
 from forewarn.client.talk import Answer, Flow, Give, Request, Send, Sleep, T
 from forewarn.client.versions import EVENTS_NEWEST_FIRST, INSTANCE, refuses_version, versions_to_try
+from forewarn.wire.approval import approval
 from forewarn.wire.reading import Unreadable
-from forewarn.wire.request import LONGEST_WAIT, approval
+from forewarn.wire.terms import LONGEST_WAIT
 
 EVENTS = "/metadata/scheduledevents"
 INSTANCE_DOCUMENT = "/metadata/instance"

@@ -3,9 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import NamedTuple
-from urllib.parse import SplitResult, urlsplit
 
 from forewarn.client.errors import NotAnEndpoint
 
@@ -14,7 +12,11 @@ LINK_LOCAL = "169.254.169.254"
 
 VARIABLE = "FOREWARN_ENDPOINT"
 
-_HOST = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
+_ENDPOINT = re.compile(
+    r"(?:http://)?(?:(?P<name>[A-Z0-9._-]{1,253})|\[(?P<ipv6>[A-F0-9:.]{2,45}(?:%[A-Z0-9._-]{1,64})?)\])(?::(?P<port>\d{1,5}))?/?",
+    re.ASCII | re.IGNORECASE,
+)
+_LAST_PORT = 65535
 
 
 class Endpoint(NamedTuple):
@@ -35,13 +37,8 @@ def endpoint_of(given: str | None, environ: Mapping[str, str] = os.environ) -> E
 
 def read_endpoint(text: str) -> Endpoint:
     """Read `host`, `host:port` or an http URL without a path; raise NotAnEndpoint for anything else."""
-    with suppress(ValueError):
-        parts = urlsplit(text if "://" in text else f"http://{text}")
-        if _is_plain(parts) and _HOST.fullmatch(parts.hostname or "") and parts.port != 0:
-            return Endpoint(parts.hostname or "", parts.port or 80)
-    raise NotAnEndpoint(text)
-
-
-def _is_plain(parts: SplitResult) -> bool:
-    nothing_more = not (parts.query or parts.fragment or parts.username or parts.password)
-    return parts.scheme == "http" and parts.path in ("", "/") and nothing_more
+    found = _ENDPOINT.fullmatch(text.strip())
+    port = int(found["port"] or 80) if found is not None else 0
+    if found is None or not 0 < port <= _LAST_PORT:
+        raise NotAnEndpoint(text)
+    return Endpoint(found["name"].lower() if found["name"] else found["ipv6"], port)

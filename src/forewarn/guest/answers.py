@@ -9,7 +9,7 @@ from forewarn.core.scope import Scope
 from forewarn.wire.answers import JSON, Reason, Refusal, refuse, status_line
 from forewarn.wire.document import document, etag
 from forewarn.wire.http_date import http_date
-from forewarn.wire.request import LONGEST_WAIT
+from forewarn.wire.terms import LONGEST_WAIT
 
 SERVER = "IMDS/1.0.0.0"
 """Some clients check the pattern: a name and four numbers (PROTOCOL §3)."""

@@ -11,7 +11,7 @@ import msgspec
 
 from forewarn.core.event import EventType, Source, State
 from forewarn.wire.http_date import read_date
-from forewarn.wire.request import BYTE_ORDER_MARK
+from forewarn.wire.terms import BYTE_ORDER_MARK
 
 STATES = {state.value: state for state in (State.SCHEDULED, State.STARTED)}
 TYPES = {type_.value: type_ for type_ in EventType}

@@ -14,12 +14,8 @@ from forewarn.core.text import is_guid, shortened
 from forewarn.wire import answers
 from forewarn.wire.answers import Refusal
 from forewarn.wire.target import Target, read_target
+from forewarn.wire.terms import BYTE_ORDER_MARK, LONGEST_WAIT
 from forewarn.wire.versions import PREVIEW, VERSIONS
-
-LONGEST_WAIT = 60
-"""How many seconds an answer is held at the most (PROTOCOL §9)."""
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 Format: TypeAlias = Literal["json", "text"]
 
@@ -184,16 +180,3 @@ def _event_ids(entries: Iterable[object]) -> tuple[str, ...] | Refusal:
             return answers.bad_body(f"EventId {shortened(id_, answers.ECHO)} is not a GUID")
         ids[id_.upper()] = None
     return tuple(ids)
-
-
-class _StartRequest(msgspec.Struct, rename="pascal"):
-    event_id: str
-
-
-class _StartRequests(msgspec.Struct, rename="pascal"):
-    start_requests: list[_StartRequest]
-
-
-def approval(ids: Iterable[str]) -> bytes:
-    """Make the body of a POST that approves events: what `start_requests` reads."""
-    return msgspec.json.encode(_StartRequests([_StartRequest(id_) for id_ in ids]))
