@@ -3,7 +3,6 @@
 import asyncio
 import csv
 import logging
-import os
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -23,8 +22,10 @@ LOOK_EVERY = 0.25
 MAINTENANCE, DRAIN = 0x01, 0x08
 """Bits of a server's administrative state, as `show servers state` gives it: forced by somebody."""
 
-REFUSALS = ("No such", "Permission denied", "Unknown", "Require", "Invalid")
-"""How HAProxy begins to say that asking again will not help."""
+NO_STATE = "unchanged"
+"""No state of a server: whoever may change one is told so, whoever may not is told that instead."""
+
+DENIED = "Permission denied"
 
 
 class HaproxyRefused(Exception):
@@ -45,7 +46,7 @@ class HaproxyHandler(Configured[HaproxySettings]):
             states = {server: await self._administrative_state(server) for server in self.settings.servers}
             serving = tuple(server for server in states if not states[server] & (MAINTENANCE | DRAIN))
             for server in self._remembered.found(serving):
-                await self._command(f"set server {server} state drain")
+                await self._set(server, "drain")
             await self._sessions_ended()
         except OSError as error:
             return Again(self._not_there(error))
@@ -58,7 +59,7 @@ class HaproxyHandler(Configured[HaproxySettings]):
         del errand
         try:
             for server in self._remembered.to_restore(self.settings.servers):
-                await self._command(f"set server {server} state ready")
+                await self._set(server, "ready")
         except OSError as error:
             return Again(self._not_there(error))
         except HaproxyRefused as error:
@@ -67,17 +68,16 @@ class HaproxyHandler(Configured[HaproxySettings]):
         return Done()
 
     async def check(self) -> list[str]:
-        """Ask for the state of every server. That HAProxy lets us change it shows only when we do."""
+        """Ask for the state of every server, and whether we may change it."""
         try:
             for server in self.settings.servers:
                 await self._administrative_state(server)
+                if (await self._command(f"set server {server} state {NO_STATE}")).startswith(DENIED):
+                    return [f"HAProxy lets nobody change servers at {self.settings.socket}: it needs `level admin`"]
         except OSError as error:
             return [self._not_there(error)]
         except HaproxyRefused as error:
             return [str(error)]
-        place = self.settings.socket
-        if isinstance(place, Path) and not os.access(place, os.W_OK):
-            return [f"{place} may not be written to by this user"]
         return []
 
     async def _sessions_ended(self) -> None:
@@ -104,6 +104,12 @@ class HaproxyHandler(Configured[HaproxySettings]):
                 return int(row["srv_admin_state"])
         raise HaproxyRefused(f"HAProxy has no server {server}")
 
+    async def _set(self, server: str, state: str) -> None:
+        """Change the state of a server. HAProxy says nothing if it does that, and why if not."""
+        command = f"set server {server} state {state}"
+        if answer := (await self._command(command)).strip():
+            raise HaproxyRefused(f"HAProxy refuses `{command}`: {answer.splitlines()[0]}")
+
     async def _command(self, command: str) -> str:
         place = self.settings.socket
         if isinstance(place, Path):
@@ -113,12 +119,9 @@ class HaproxyHandler(Configured[HaproxySettings]):
         try:
             writer.write(f"{command}\n".encode())
             await writer.drain()
-            answer = (await _whole(reader)).decode(errors="replace")
+            return (await _whole(reader)).decode(errors="replace")
         finally:
             writer.close()
-        if answer.startswith(REFUSALS):
-            raise HaproxyRefused(f"HAProxy refuses `{command}`: {answer.strip().splitlines()[0]}")
-        return answer
 
     def _not_there(self, error: OSError) -> str:
         return f"HAProxy cannot be reached at {self.settings.socket}: {error.strerror or error}"
