@@ -1,7 +1,10 @@
 """The clockwork wakes scopes at their moments and costs nothing while nothing is due."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from forewarn.clock import ManualClock, SystemClock
 from forewarn.fleet.clockwork import AT_ONCE, Clockwork
@@ -81,3 +84,49 @@ async def test_when_thousands_are_due_at_once_others_get_their_turn_in_between()
         in_between.append(len(woken))
     assert woken == names
     assert in_between[:3] == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE]
+
+
+def test_moment_that_is_put_off_again_and_again_has_one_place() -> None:
+    """The silence of a scope that asks every second begins anew for ever."""
+    clock = ManualClock(TEN)
+    woken: list[str] = []
+    clockwork = Clockwork(clock, woken.append)
+    clockwork.set("first", TEN + MINUTE)
+    for n in range(1_000):
+        clockwork.set("silent", TEN + 2 * MINUTE + n * MINUTE)
+    assert len(clockwork._heap) == 2
+    clock.set(TEN + 1_000 * MINUTE)
+    assert (woken, clock.next_moment) == (["first"], TEN + 1_001 * MINUTE)
+    clock.set(TEN + 1_001 * MINUTE)
+    assert woken == ["first", "silent"]
+    assert (clockwork._heap, clockwork._queued, clockwork._moments) == ([], {}, {})
+
+
+@given(steps=st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(1, 20), st.booleans()), max_size=40))
+def test_whatever_is_set_each_scope_is_woken_at_its_last_moment_and_only_then(
+    steps: list[tuple[str, int | None, bool]],
+) -> None:
+    clock, woken, expected = ManualClock(TEN), [], []
+    clockwork = Clockwork(clock, lambda scope: woken.append((clock.now(), scope)))
+    last: dict[str, datetime] = {}
+
+    def let_time_go_on(until: datetime) -> None:
+        expected.extend(sorted((moment, scope) for scope, moment in last.items() if moment <= until))
+        for _, scope in expected:
+            if scope in last and last[scope] <= until:
+                del last[scope]
+        while clock.next_moment is not None and clock.next_moment <= until:
+            clock.set(clock.next_moment)
+        clock.set(until)
+
+    for scope, minutes, goes_on in steps:
+        moment = None if minutes is None else clock.now() + minutes * MINUTE
+        clockwork.set(scope, moment)
+        last.pop(scope, None)
+        if moment is not None:
+            last[scope] = moment
+        if goes_on:
+            let_time_go_on(clock.now() + 3 * MINUTE)
+    let_time_go_on(TEN + timedelta(days=1))
+    assert woken == expected
+    assert (clockwork._heap, clockwork._queued, clockwork._moments) == ([], {}, {})

@@ -1,5 +1,8 @@
 """The replica finds scopes, VMs and callers, and never goes back to an older value."""
 
+import gc
+import weakref
+
 import msgspec
 import pytest
 
@@ -75,6 +78,29 @@ def test_removed_scope_leaves_no_name_and_no_address_behind() -> None:
     assert replica.newest("web") == (None, None)
     with pytest.raises(NoSuchVm):
         replica.find("web-0")
+
+
+def test_of_scopes_that_are_gone_nothing_is_kept() -> None:
+    """In a fleet where VMs come and go, the memory of ten years would be full of them."""
+    replica = replica_of(web())
+    gone = weakref.ref(replica.view("web"))
+    replica.take("web", None, 2)
+    replica.forget("web", 1)
+    assert replica.take("web", web(), 1) is None, "an older value may yet come"
+    replica.forget("web", 2)
+    gc.collect()
+    assert (gone(), replica._views, dict(replica._gone)) == (None, {}, {})
+
+
+def test_whoever_has_the_view_of_a_scope_that_is_gone_sees_it_come_again() -> None:
+    replica = replica_of(web())
+    view = replica.view("web")
+    replica.take("web", None, 2)
+    replica.forget("web", 2)
+    assert replica.view_ever("web") is view
+    assert replica.take("web", web(), 3) is replica.view("web") is view
+    replica.forget("web", 2)
+    assert replica.view("web") is view
 
 
 def test_vm_that_comes_changes_or_goes_is_found_as_it_is_now() -> None:

@@ -1,7 +1,9 @@
 """The fleet as a whole: enablement, holds, manual time, ports, and going on after a restart."""
 
 import asyncio
+import gc
 import time
+import weakref
 from datetime import datetime, timedelta
 
 import msgspec
@@ -383,6 +385,17 @@ async def test_journal_is_pruned_to_what_is_to_be_kept() -> None:
             while len(rows := await journal(store)) > 5:  # noqa: ASYNC110 - pruning raises no event
                 await asyncio.sleep(0)
     assert [row.entry.did for row in rows] == [Did.SCHEDULED] * 5
+
+
+async def test_of_a_scope_that_was_removed_nothing_is_kept_and_it_can_come_again() -> None:
+    async with running(web(), scope("db", vm("db"))) as fleet:
+        view = weakref.ref(fleet.replica.view("web"))
+        await fleet.inventory.remove_scope("web", by="test")
+        await until(lambda: list(fleet.replica._views) == ["db"])
+        await until(lambda: gc.collect() is not None and view() is None)
+        assert fleet._gone == {}
+        await fleet.inventory.add_scope(web(), by="test")
+        assert [view.id for view in fleet.replica.views()] == ["db", "web"]
 
 
 async def test_policy_that_changes_holds_for_scopes_in_which_nothing_happens() -> None:

@@ -18,6 +18,9 @@ class Clockwork:
         self._wake = wake
         self._heap: list[tuple[datetime, str]] = []
         self._moments: dict[str, datetime] = {}
+        self._queued: dict[str, datetime] = {}
+        """The earliest moment of each scope on the heap. A later one is put there when that one is over: the silence
+        of a scope, which begins anew all the time, has one place there and not thousands."""
         self._armed_for: datetime | None = None
         self._timer: Timer | None = None
         self._is_stopped = False
@@ -30,7 +33,8 @@ class Clockwork:
             del self._moments[scope]
         else:
             self._moments[scope] = moment
-            heapq.heappush(self._heap, (moment, scope))
+            if scope not in self._queued or moment < self._queued[scope]:
+                self._push(scope, moment)
         self._arm()
 
     @property
@@ -50,8 +54,21 @@ class Clockwork:
 
     def _next_moment(self) -> datetime | None:
         while self._heap and self._moments.get(self._heap[0][1]) != self._heap[0][0]:
-            heapq.heappop(self._heap)
+            scope = self._pop()
+            if scope not in self._queued and scope in self._moments:
+                self._push(scope, self._moments[scope])
         return self._heap[0][0] if self._heap else None
+
+    def _push(self, scope: str, moment: datetime) -> None:
+        self._queued[scope] = moment
+        heapq.heappush(self._heap, (moment, scope))
+
+    def _pop(self) -> str:
+        """Take the earliest moment from the heap, and return whose it is, or was."""
+        moment, scope = heapq.heappop(self._heap)
+        if self._queued.get(scope) == moment:
+            del self._queued[scope]
+        return scope
 
     def _arm(self) -> None:
         """Keep exactly one timer, for the earliest moment."""
@@ -71,7 +88,7 @@ class Clockwork:
             moment = self._next_moment()
             if moment is None or moment > now:
                 break
-            _, scope = heapq.heappop(self._heap)
+            scope = self._pop()
             del self._moments[scope]
             self._wake(scope)
         self._arm()

@@ -57,7 +57,7 @@ class Queues(Generic[V]):
 
     `basis` gives what decisions rest on besides the value: if it is another object when they are made, they are made
     anew, so that nothing is saved which what holds by then would not allow. `on_saved` is told of every save: the
-    value before, the value after, and the entries.
+    value before, the value after, and the entries; `on_idle` of every record for which nothing waits any more.
     """
 
     def __init__(
@@ -67,12 +67,14 @@ class Queues(Generic[V]):
         shelf: Shelf[V],
         basis: Callable[[], object] = lambda: None,
         on_saved: Callable[[V | None, V | None, Sequence[Entry]], None] = lambda *_: None,
+        on_idle: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._shelf = shelf
         self._basis = basis
         self._on_saved = on_saved
+        self._on_idle = on_idle
         self._waiting: dict[str, list[Waiting[V]]] = {}
         self._saving: set[asyncio.Future[None]] = set()
         self._turns = Turns()
@@ -81,6 +83,10 @@ class Queues(Generic[V]):
     def busy(self) -> int:
         """How many records have commands under way."""
         return len(self._waiting)
+
+    def is_busy(self, id_: str) -> bool:
+        """Tell whether commands on a record are under way: an older value of it may yet arrive."""
+        return id_ in self._waiting
 
     async def saved(self) -> None:
         """Wait until what is being saved now is saved: it was decided on what held before."""
@@ -110,6 +116,7 @@ class Queues(Generic[V]):
         finally:
             for _, caller in self._waiting.pop(id_):
                 caller.cancel()
+            self._on_idle(id_)
 
     async def _settle(self, id_: str, batch: list[Waiting[V]]) -> None:
         try:

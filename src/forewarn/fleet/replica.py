@@ -5,6 +5,7 @@ All reading goes here and never waits. Only saved values come in, so nobody sees
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from weakref import WeakValueDictionary
 
 from forewarn.core.enablement import SAVE_SEEN_AFTER
 from forewarn.core.event import Event
@@ -16,13 +17,23 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class View:
-    """One scope as the replica has it. There is one view per scope id, and it is the same object for ever.
+    """One scope as the replica has it. As long as anybody has the view of an id, there is no other one of that id.
 
     `prepared` belongs to whoever serves guests: whatever is kept there holds for this document only, and it is
     replaced whenever epoch or incarnation change. Before `fresh_until` a request changes nothing that is saved.
     """
 
-    __slots__ = ("_waiters", "credited_at", "fresh_until", "id", "prepared", "revision", "scope", "seen_at")
+    __slots__ = (
+        "__weakref__",
+        "_waiters",
+        "credited_at",
+        "fresh_until",
+        "id",
+        "prepared",
+        "revision",
+        "scope",
+        "seen_at",
+    )
 
     def __init__(self, id_: str) -> None:
         self.id = id_
@@ -77,6 +88,8 @@ class Replica:
 
     def __init__(self) -> None:
         self._views: dict[str, View] = {}
+        self._gone: WeakValueDictionary[str, View] = WeakValueDictionary()
+        """The views without a scope that somebody may still have: it may come again under the same id."""
         self._names: dict[str, View | list[View]] = {}
         self._addresses: dict[str, dict[str, View | list[View]]] = {}
         self._hosts: dict[str, dict[View, int]] = {}
@@ -89,6 +102,8 @@ class Replica:
         view = self.view_ever(id_)
         if revision <= view.revision:
             return None
+        self._views[id_] = view
+        self._gone.pop(id_, None)
         roster = scope.roster if scope is not None else None
         if view.roster is not roster:
             self._index(view, view.roster, roster)
@@ -106,10 +121,16 @@ class Replica:
 
     def view_ever(self, id_: str) -> View:
         """Return the view of a scope that exists, did, or may."""
-        view = self._views.get(id_)
+        view = self._views.get(id_) or self._gone.get(id_)
         if view is None:
-            view = self._views[id_] = View(id_)
+            view = self._gone[id_] = View(id_)
         return view
+
+    def forget(self, id_: str, revision: int) -> None:
+        """Keep nothing of a scope that is gone as of this revision: whatever comes of it now is newer."""
+        view = self._views.get(id_)
+        if view is not None and view.scope is None and view.revision <= revision:
+            self._gone[id_] = self._views.pop(id_)
 
     def scope(self, id_: str) -> Scope:
         """Return a scope as last saved."""

@@ -47,6 +47,7 @@ from forewarn.fleet.tokens import Tokens
 from forewarn.fleet.turns import Turns
 from forewarn.platform.port import Platform
 from forewarn.store.port import (
+    Deleted,
     JournalQuery,
     JournalRow,
     Kind,
@@ -104,7 +105,10 @@ class Fleet:
             Shelf(Kind.SCOPE, self.replica.newest, self._take_scope, _encode_scope, _decode_scope),
             basis=lambda: self.conditions,
             on_saved=lambda old, new, entries: self.measures.take(old, new, entries, self.conditions),
+            on_idle=self._forget_if_gone,
         )
+        self._gone: dict[str, int] = {}
+        """The scopes of which the store has told that they are gone, and as of which revision."""
         self._clockwork = Clockwork(clock, self._wake)
         self._impacts = Impacts(platform, self, tasks)
         self._enabling = Enabling(clock, tasks, self.apply)
@@ -171,12 +175,24 @@ class Fleet:
         if isinstance(change, SnapshotEnd):
             return
         kind, id_ = change.key
-        if kind is Kind.SCOPE and self.replica.is_newer(id_, change.revision):
-            self._take_scope(id_, _decode_scope(change.value) if isinstance(change, Record) else None, change.revision)
+        if kind is Kind.SCOPE:
+            self._take_watched_scope(id_, change)
         elif change.key == LEDGER and isinstance(change, Record):
             self._keeper.take(change)
         elif kind is Kind.TOKEN:
             self.tokens.take(change)
+
+    def _take_watched_scope(self, id_: str, change: Record | Deleted) -> None:
+        if self.replica.is_newer(id_, change.revision):
+            self._take_scope(id_, _decode_scope(change.value) if isinstance(change, Record) else None, change.revision)
+        if isinstance(change, Deleted):
+            self._gone[id_] = change.revision
+            self._forget_if_gone(id_)
+
+    def _forget_if_gone(self, id_: str) -> None:
+        """Keep nothing of a scope that is gone once nothing older can come: from the store, or from a command."""
+        if id_ in self._gone and not self._scopes.is_busy(id_):
+            self.replica.forget(id_, self._gone.pop(id_))
 
     def _take_scope(self, id_: str, scope: Scope | None, revision: int) -> None:
         view = self.replica.take(id_, scope, revision)
