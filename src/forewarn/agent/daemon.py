@@ -26,7 +26,7 @@ from forewarn.agent.ownership import own
 from forewarn.agent.peers import PATH as READY_PATH
 from forewarn.agent.peers import Peers, answer_peer, ask_peers
 from forewarn.agent.phases import Phase
-from forewarn.agent.remarks import PhaseBegan, remarks
+from forewarn.agent.remarks import remarks
 from forewarn.agent.saying import say
 from forewarn.agent.status import JOURNAL, SOCKET, Status, show_walks
 from forewarn.agent.status import PATH as STATUS_PATH
@@ -305,7 +305,7 @@ class Agent:
             if mine is not None:
                 event = there.get(walk.id)
                 walk = take(walk, Seen(event) if event else Went(ending_of(walk, now=now)), now=now)
-            self._walks[walk.id] = walk
+            self._walks[walk.id], self._said[walk.id] = walk, kept
         for kept in walks:
             self._apply(resume(self._walks[kept.id], self._world(self._walks[kept.id])))
         self._settle()
@@ -368,7 +368,7 @@ class Agent:
         self._walks[walk.id] = walk
         if walk != before and Finish() not in following.todo:
             self._journal.save(walk)
-        for remark in remarks(before, walk):
+        for remark in remarks(before, following):
             self._figures.count(walk, remark)
             say(walk, remark)
         self._said[walk.id] = walk
@@ -388,9 +388,6 @@ class Agent:
     def _do(self, walk: Walk, do: Do) -> None:
         match do:
             case Tell(phase, attempt):
-                remark = PhaseBegan(phase, attempt)
-                self._figures.count(walk, remark)
-                say(walk, remark)
                 self._errands.tell(walk, phase, attempt)
             case RunHalf():
                 self._errands.run(walk, do)

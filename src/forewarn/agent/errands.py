@@ -119,7 +119,10 @@ class Errands:
             await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             over.cancel()
-        if not task.done():
+        if task.done():
+            # It has reported by itself, unless it was cut short before its first turn.
+            self._end(run, key, Again(run.cut))
+        else:
             LOG.error("%s does not stop, and is left to itself", key[1])
             self._end(run, key, Again(f"{run.cut}; and it does not stop"))
 

@@ -159,6 +159,10 @@ def read_page(path: Path) -> Walk:
         raise ValueError(str(error)) from error
     if page.format != FORMAT:
         raise ValueError(f"of format {page.format}; this agent knows {FORMAT}")
+    return _walk_of(page)
+
+
+def _walk_of(page: Page) -> Walk:
     comeback = None if page.comeback is None else _event(page.comeback)
     return Walk(event=_event(page.event), comeback=comeback, **_fields(page.course, Course))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from forewarn.agent.phases import Half, Phase
-from forewarn.agent.walk import Asked, Progress, State, Step, Walk
+from forewarn.agent.walk import Approval, Asked, Next, Progress, State, Step, Tell, Walk
 
 
 class PhaseBegan(msgspec.Struct, frozen=True):
@@ -32,17 +32,23 @@ class ApprovalCame(msgspec.Struct, frozen=True):
 
 Remark = PhaseBegan | HalfCame | ApprovalCame
 
-SAID = frozenset({State.BEGUN, State.PAUSING, State.DONE, State.FAILED, State.SKIPPED})
+ENDED = frozenset({State.PAUSING, State.DONE, State.FAILED})
+SAID = ENDED | {State.BEGUN, State.SKIPPED}
 
 
-def remarks(before: Walk | None, after: Walk) -> Iterator[Remark]:
-    """Give what became different. Phases are not among it: a walk may pass several at a time, and tells of each."""
-    for step in after.steps:
-        yield from _of_step(None if before is None else before.step(step.handler), step)
-    old = None if before is None else before.approval
-    new = after.approval
-    if (new.asked, new.why) != ((old.asked, old.why) if old else (Asked.NOT_YET, "")):
+def remarks(before: Walk | None, following: Next) -> Iterator[Remark]:
+    """Give what became different, in the order in which it happened: what ended, what phases came, what begins."""
+    halves = [remark for step in following.walk.steps for remark in _of_step(_step_of(before, step), step)]
+    yield from (remark for remark in halves if remark.progress.state in ENDED)
+    yield from (PhaseBegan(do.phase, do.attempt) for do in following.todo if isinstance(do, Tell))
+    yield from (remark for remark in halves if remark.progress.state not in ENDED)
+    old, new = before.approval if before else Approval(), following.walk.approval
+    if (new.asked, new.why) != (old.asked, old.why):
         yield ApprovalCame(new.asked, new.why)
+
+
+def _step_of(walk: Walk | None, step: Step) -> Step | None:
+    return None if walk is None else walk.step(step.handler)
 
 
 def _of_step(before: Step | None, after: Step) -> Iterator[HalfCame]:

@@ -73,8 +73,7 @@ class _Move(NamedTuple):
 
 def start(event: Event, steps: Iterable[Step], world: World) -> Next:
     """Begin the walk of an event that was not known before."""
-    unique = {step.handler: step for step in reversed(tuple(steps))}
-    ordered = by_importance(tuple(reversed(unique.values())))
+    ordered = by_importance(tuple({step.handler: step for step in steps}.values()))
     walk = Walk(event=event, me=world.me, phase=Phase.NOTICE, noticed_at=world.now, steps=ordered)
     following = advance(walk, world)
     return replace(following, todo=(Tell(Phase.NOTICE, 1), *following.todo))
@@ -83,6 +82,8 @@ def start(event: Event, steps: Iterable[Step], world: World) -> Next:
 def resume(walk: Walk, world: World) -> Next:
     """Go on with a walk that was found in the journal, once it is written down whether its event is still there."""
     following = advance(walk, world)
+    if any(isinstance(do, Tell) for do in following.todo):
+        return following
     return replace(following, todo=(Tell(walk.phase, walk.restarts + 1), *following.todo))
 
 

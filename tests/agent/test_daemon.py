@@ -1,0 +1,408 @@
+"""The agent as it runs, with a service and handlers that do what the test says, on a clock that the test moves."""
+
+import asyncio
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from forewarn.agent.handlers.port import Again, Done, Errand, Failed, Half, Phase
+from forewarn.agent.ownership import StateInUse
+from forewarn.agent.walk import Asked, HalfEnded, State, Went
+from forewarn.client import Ending, Unreachable
+from tests.agent.stage import ID, NOON, OTHER_ID, Recorded, Service, Stage, event, seconds, started
+
+pytestmark = pytest.mark.usefixtures("no_stray_errors")
+
+
+@pytest.fixture
+def no_stray_errors(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="forewarn.agent")
+
+
+@pytest.fixture
+def diary() -> list[str]:
+    return []
+
+
+async def test_an_event_is_prepared_for_approved_and_recovered(tmp_path: Path, diary: list[str]) -> None:
+    drain, stop = Recorded("drain", diary, importance=10), Recorded("stop", diary, importance=5)
+    stage = Stage(tmp_path, Service(), [stop, drain])
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        assert diary == ["drain prepare 1", "drain prepare ends", "stop prepare 1", "stop prepare ends"]
+        assert stage.service.approvals == [ID]
+        assert agent.walks[ID].phase is Phase.APPROVE
+        await stage.show(started(event()))
+        assert agent.walks[ID].phase is Phase.IMPACT
+        await stage.show()
+        assert diary[4:] == ["stop recover 1", "stop recover ends", "drain recover 1", "drain recover ends"]
+        assert not agent.walks
+    assert [errand.phase for errand in drain.told] == list(Phase)
+    assert not list((tmp_path / "journal").iterdir())
+
+
+async def test_an_event_of_other_vms_is_nothing_to_this_one(tmp_path: Path, diary: list[str]) -> None:
+    stage = Stage(tmp_path, Service(), [Recorded("drain", diary)])
+    async with stage.agent_running() as agent:
+        await stage.show(event(resources=("web_1",)))
+        assert not agent.walks
+        assert not diary
+        assert not stage.service.approvals
+
+
+async def test_a_withdrawn_event_is_recovered(tmp_path: Path, diary: list[str]) -> None:
+    drain, never = Recorded("drain", diary, importance=10), Recorded("never", diary)
+    drain.gate.clear()
+    stage = Stage(tmp_path, Service(), [drain, never])
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        await stage.show()
+        drain.gate.set()
+        await stage.settled()
+        assert diary == ["drain prepare 1", "drain prepare cut", "drain recover 1", "drain recover ends"]
+        assert not agent.walks
+
+
+async def test_one_that_is_cut_short_before_its_first_turn_has_ended_too(tmp_path: Path, diary: list[str]) -> None:
+    drain, late = Recorded("drain", diary, importance=10), Recorded("late", diary)
+    drain.gate.clear()
+    stage = Stage(tmp_path, Service(), [drain, late])
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        agent._happened(ID, HalfEnded("drain", Half.PREPARE, 1, Done()))
+        agent._happened(ID, Went(Ending.WITHDRAWN))
+        drain.gate.set()
+        await stage.settled()
+        assert late.halves(Half.PREPARE) == []
+        assert late.halves(Half.RECOVER) == [1]
+        assert not agent.walks
+
+
+async def test_approval_happens_once_however_often_the_event_changes(tmp_path: Path, diary: list[str]) -> None:
+    stage = Stage(tmp_path, Service(), [])
+    async with stage.agent_running():
+        for number in range(5):
+            await stage.show(event(description=f"text {number}"))
+            await stage.pass_time(seconds(10))
+        assert stage.service.approvals == [ID]
+
+
+async def test_an_approval_that_failed_is_sent_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Service(), [])
+    stage.service.fails_with = [Unreachable("http://169.254.169.254", "refused"), RuntimeError("a bug")]
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        assert agent.walks[ID].approval.asked is Asked.FAILED
+        await stage.pass_time(seconds(30))
+        assert stage.service.approvals == [ID] * 3
+        assert agent.walks[ID].approval.asked is Asked.GIVEN
+
+
+async def test_a_half_that_takes_too_long_is_cut_and_tried_again(tmp_path: Path, diary: list[str]) -> None:
+    slow = Recorded("slow", diary, time_limit=20, retries=1, pause=5)
+    slow.gate.clear()
+    stage = Stage(tmp_path, Service(), [slow])
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        await stage.pass_time(seconds(60))
+        assert diary == ["slow prepare 1", "slow prepare cut", "slow prepare 2", "slow prepare cut"]
+        step = agent.walks[ID].steps[0]
+        assert (step.prepare.state, step.prepare.why) == (State.FAILED, "its time was over after 20 s")
+        assert not agent.walks[ID].is_ready
+        assert not stage.service.approvals
+        assert "slow failed" in agent.walks[ID].approval.why
+
+
+async def test_one_that_does_not_stop_is_left_to_itself(tmp_path: Path, diary: list[str]) -> None:
+    class Stubborn(Recorded):
+        async def prepare(self, errand: Errand) -> None:  # type: ignore[override]  # it never ends
+            diary.append("begun")
+            while not self.gate.is_set():
+                try:
+                    await self.gate.wait()
+                except asyncio.CancelledError:
+                    diary.append("ignored")
+
+    stubborn, other = Stubborn("stubborn", diary, importance=1, time_limit=5), Recorded("other", diary)
+    stubborn.gate.clear()
+    stage = Stage(tmp_path, Service(), [stubborn, other])
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        await stage.pass_time(seconds(20))
+        assert diary == ["begun", "ignored", "other prepare 1", "other prepare ends"]
+        assert agent.walks[ID].steps[0].prepare.why == "its time was over after 5 s; and it does not stop"
+        stubborn.gate.set()
+        await stage.settled()
+        assert agent.walks[ID].steps[0].prepare.state is State.FAILED
+
+
+async def test_a_handler_that_raises_is_a_handler_that_failed(tmp_path: Path, diary: list[str]) -> None:
+    bad = Recorded("bad", diary, importance=1)
+    bad.ends = [RuntimeError("oops")]
+    good = Recorded("good", diary)
+    stage = Stage(tmp_path, Service(), [bad, good])
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        assert agent.walks[ID].steps[0].prepare.why == "RuntimeError: oops"
+        assert good.halves(Half.PREPARE) == [1]
+        await stage.show()
+        assert not agent.walks
+        assert bad.halves(Half.RECOVER) == [1]
+
+
+async def test_recovery_is_tried_until_it_succeeds(tmp_path: Path, diary: list[str]) -> None:
+    bad, good = Recorded("bad", diary, importance=1), Recorded("good", diary, importance=2)
+    stage = Stage(tmp_path, Service(), [bad, good])
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        bad.ends = [Failed("no"), Failed("no"), Again("no"), Failed("no")]
+        await stage.show()
+        assert good.halves(Half.RECOVER) == [1]
+        assert agent.walks[ID].steps[1].recover.state is State.FAILED
+        await stage.pass_time(timedelta(hours=1))
+        assert bad.halves(Half.RECOVER) == [1, 2, 3, 4, 5]
+        assert not agent.walks
+
+
+async def test_it_watches_while_handlers_run_and_walks_several_events_at_a_time(
+    tmp_path: Path, diary: list[str]
+) -> None:
+    slow = Recorded("slow", diary)
+    slow.gate.clear()
+    stage = Stage(tmp_path, Service(), [slow])
+    stage.handlers["fast"] = Recorded("fast", diary, importance=-1)
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        await stage.show(event(), event(OTHER_ID, type="Freeze"))
+        assert set(agent.walks) == {ID, OTHER_ID}
+        await stage.show(event(), started(event(OTHER_ID, type="Freeze")))
+        assert agent.walks[OTHER_ID].phase is Phase.IMPACT
+        slow.gate.set()
+        await stage.settled()
+        assert agent.walks[ID].phase is Phase.APPROVE
+
+
+async def test_what_another_event_needs_prepared_is_not_recovered_before(tmp_path: Path, diary: list[str]) -> None:
+    drain = Recorded("drain", diary)
+    stage = Stage(tmp_path, Service(), [drain])
+    async with stage.agent_running() as agent:
+        await stage.show(event(), event(OTHER_ID))
+        assert drain.halves(Half.PREPARE) == [1, 1]
+        await stage.show(event(OTHER_ID))
+        assert drain.halves(Half.RECOVER) == []
+        assert agent.walks[ID].phase is Phase.RECOVER
+        await stage.show()
+        assert drain.halves(Half.RECOVER) == [1, 1]
+        assert not agent.walks
+
+
+async def test_an_event_that_comes_back_while_it_is_recovered_is_prepared_for_again(
+    tmp_path: Path, diary: list[str]
+) -> None:
+    drain = Recorded("drain", diary)
+    stage = Stage(tmp_path, Service(), [drain])
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        drain.gate.clear()
+        await stage.show()
+        await stage.show(event())
+        drain.gate.set()
+        await stage.settled()
+        assert (drain.halves(Half.PREPARE), drain.halves(Half.RECOVER)) == ([1, 2], [1])
+        assert agent.walks[ID].phase is Phase.APPROVE
+        assert stage.service.approvals == [ID, ID]
+        await stage.show()
+        assert drain.halves(Half.RECOVER) == [1, 2]
+        assert not agent.walks
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["still announced", "gone"])
+async def test_a_restart_goes_on_where_the_journal_says(tmp_path: Path, diary: list[str], *, is_there: bool) -> None:
+    drain = Recorded("drain", diary)
+    stage = Stage(tmp_path, Service(), [drain])
+    drain.gate.clear()
+    async with stage.agent_running():
+        await stage.show(event())
+    assert diary == ["drain prepare 1", "drain prepare cut"]
+    drain.gate.set()
+    diary.clear()
+    if not is_there:
+        stage.service.show()
+    async with stage.agent_running() as agent:
+        assert diary == [
+            f"drain {'prepare 2' if is_there else 'recover 1'}",
+            f"drain {'prepare' if is_there else 'recover'} ends",
+        ]
+        assert bool(agent.walks) is is_there
+        assert stage.service.approvals == [ID] * is_there
+    again = ("prepare", 2) if is_there else ("recover", 1)
+    assert [(errand.phase, errand.attempt) for errand in drain.told][2] == again
+
+
+async def test_stopping_undoes_nothing(tmp_path: Path, diary: list[str]) -> None:
+    drain = Recorded("drain", diary)
+    stage = Stage(tmp_path, Service(event()), [drain])
+    async with stage.agent_running():
+        pass
+    assert drain.halves(Half.RECOVER) == []
+    stage.service.show(started(event()))
+    async with stage.agent_running() as agent:
+        assert agent.walks[ID].phase is Phase.IMPACT
+        assert drain.halves(Half.PREPARE) == [1]
+        await stage.show()
+        assert drain.halves(Half.RECOVER) == [1]
+
+
+async def test_an_approval_whose_end_nobody_saw_is_sent_again_and_one_that_was_taken_is_not(tmp_path: Path) -> None:
+    class Hanging(Service):
+        hangs = True
+
+        async def approve(self, event: object) -> None:
+            self.approvals.append(ID)
+            if self.hangs:
+                await asyncio.Event().wait()
+
+    service = Hanging(event())
+    stage = Stage(tmp_path, service, [])
+    for _ in range(2):
+        async with stage.agent_running() as agent:
+            assert agent.walks[ID].approval.asked is Asked.UNDER_WAY
+    service.hangs = False
+    for _ in range(3):
+        async with stage.agent_running() as agent:
+            assert agent.walks[ID].approval.asked is Asked.GIVEN
+    assert service.approvals == [ID] * 3
+
+
+async def test_a_service_that_says_nothing_yet_does_not_mean_that_all_is_gone(tmp_path: Path, diary: list[str]) -> None:
+    drain = Recorded("drain", diary)
+    stage = Stage(tmp_path, Service(event()), [drain])
+    async with stage.agent_running():
+        pass
+    stage.service.say_nothing()
+    async with stage.agent_running() as agent:
+        await stage.pass_time(seconds(60))
+        assert drain.halves(Half.RECOVER) == []
+        await stage.show(started(event()))
+        await stage.pass_time(seconds(10))
+        assert agent.walks[ID].phase is Phase.IMPACT
+
+
+async def test_a_service_that_never_says_more_is_believed_in_the_end(tmp_path: Path, diary: list[str]) -> None:
+    drain = Recorded("drain", diary)
+    stage = Stage(tmp_path, Service(event()), [drain])
+    async with stage.agent_running():
+        pass
+    stage.service.say_nothing()
+    async with stage.agent_running() as agent:
+        await stage.pass_time(timedelta(minutes=5))
+        assert drain.halves(Half.RECOVER) == [1]
+        assert not agent.walks
+
+
+async def test_recovery_does_not_wait_for_a_service_that_does_not_answer(tmp_path: Path, diary: list[str]) -> None:
+    class Deaf(Service):
+        is_deaf = False
+
+        async def name(self) -> str:
+            if self.is_deaf:
+                raise Unreachable(self.endpoint, "nobody there")
+            return await super().name()
+
+    service, drain = Deaf(event()), Recorded("drain", diary)
+    stage = Stage(tmp_path, service, [drain])
+    async with stage.agent_running():
+        drain.gate.clear()
+        await stage.show()
+    drain.gate.set()
+    service.is_deaf = True
+    async with stage.agent_running() as agent:
+        assert drain.halves(Half.RECOVER) == [1, 2]
+        assert drain.errands[-1].name == "web_0"
+        assert not agent.walks
+
+
+async def test_watching_begins_anew_after_any_mistake(tmp_path: Path, diary: list[str]) -> None:
+    drain = Recorded("drain", diary)
+    stage = Stage(tmp_path, Service(), [drain])
+    stage.service.breaks_with = [TypeError("a bug")] * 3
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        await stage.pass_time(seconds(60))
+        assert agent.walks[ID].phase is Phase.APPROVE
+        assert drain.halves(Half.PREPARE) == [1]
+
+
+async def test_rules_that_raise_choose_nothing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Service(), [])
+    stage.handlers = {}
+    async with stage.agent_running() as agent:
+        agent._with = agent._with.__class__(
+            client=stage.service, handlers={}, choose=_raise, state_directory=tmp_path, clock=stage.clock
+        )
+        await stage.show(event())
+        assert agent.walks[ID].steps == ()
+
+
+def _raise(_: object) -> list[str]:
+    raise ValueError("a bug")
+
+
+async def test_a_preempt_gets_its_most_important_steps_done(
+    tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint = Recorded("checkpoint", diary, importance=10, time_limit=20)
+    upload, tidy = Recorded("upload", diary, importance=5, time_limit=60), Recorded("tidy", diary)
+    upload.gate.clear()
+    stage = Stage(tmp_path, Service(), [tidy, upload, checkpoint])
+    async with stage.agent_running() as agent:
+        await stage.show(event(type="Preempt", at=NOON + seconds(30)))
+        await stage.pass_time(seconds(29))
+        assert diary == ["checkpoint prepare 1", "checkpoint prepare ends", "upload prepare 1", "upload prepare cut"]
+        assert upload.errands[0].time_limit == seconds(29)
+        assert [step.prepare.state for step in agent.walks[ID].steps] == ["done", "failed", "skipped"]
+    assert "Preempt: prepare of tidy is skipped: no time is left before the event" in caplog.messages
+
+
+async def test_a_handler_that_is_configured_no_more_is_said_and_stays_to_be_recovered(
+    tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    drain = Recorded("drain", diary)
+    stage = Stage(tmp_path, Service(event()), [drain])
+    async with stage.agent_running():
+        pass
+    stage.handlers = {}
+    stage.service.show()
+    async with stage.agent_running() as agent:
+        assert agent.walks[ID].steps[0].recover.why == "no handler of this name is configured any more"
+    stage.handlers = {"drain": drain}
+    async with stage.agent_running() as agent:
+        assert drain.halves(Half.RECOVER) == [2]
+        assert not agent.walks
+
+
+async def test_two_agents_do_not_share_a_state_directory(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, Service(), [])
+    async with stage.agent_running():
+        with pytest.raises(StateInUse, match="another agent works with"):
+            async with stage.agent_running():
+                raise AssertionError("not reached")
+
+
+async def test_a_dry_run_does_nothing_and_says_everything(
+    tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(tmp_path / "state", Service(), [Recorded("drain", diary)], dry_run=True)
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        assert agent.walks[ID].phase is Phase.APPROVE
+        await stage.show()
+    assert not diary
+    assert not stage.service.approvals
+    assert not (tmp_path / "state").exists()
+    assert [text for text in caplog.messages if "would" in text] == [
+        "would prepare with drain",
+        "would recover with drain",
+    ]

@@ -1,0 +1,489 @@
+"""The rules of a walk: tables of single moves, and any order of anything that can happen."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from forewarn.agent.approving import By, Policy
+from forewarn.agent.handlers.port import Again, Done, Failed
+from forewarn.agent.journal import FORMAT, Page, _walk_of, write_page
+from forewarn.agent.phases import Half, Phase
+from forewarn.agent.walk import (
+    ApprovalFailed,
+    Approve,
+    Approved,
+    Asked,
+    AskPeers,
+    CutShort,
+    Do,
+    Finish,
+    HalfEnded,
+    Next,
+    PeersSaid,
+    PeerWord,
+    Restarted,
+    RunHalf,
+    Seen,
+    State,
+    Step,
+    Tell,
+    Walk,
+    Went,
+)
+from forewarn.agent.walking import World, advance, around, ending_of, resume, start, take
+from forewarn.client import Ending, Event
+from tests.agent.stage import ID, NOON, OTHER_ID, event, seconds, started
+
+
+def world(at: float = 0, **more: object) -> World:
+    return World(now=NOON + seconds(at), me="web_0", **more)  # type: ignore[arg-type]  # a test's own words
+
+
+def after(walk: Walk, *happenings: object, at: float = 0, **more: object) -> Next:
+    """Write everything down, and go on."""
+    for happening in happenings:
+        walk = take(walk, happening, now=NOON + seconds(at))  # type: ignore[arg-type]  # a test's own words
+    return advance(walk, world(at, **more))
+
+
+def halves(following: Next) -> list[tuple[str, str, int]]:
+    return [(do.handler, do.half.value, do.attempt) for do in following.todo if isinstance(do, RunHalf)]
+
+
+TWO = (Step(handler="low"), Step(handler="high", importance=9), Step(handler="high2", importance=9))
+
+
+def test_the_most_important_begin_and_equals_begin_together() -> None:
+    first = start(event(), TWO, world())
+    assert first.todo == (
+        Tell(Phase.NOTICE, 1),
+        Tell(Phase.PREPARE, 1),
+        RunHalf("high", Half.PREPARE, 1, NOON + seconds(30)),
+        RunHalf("high2", Half.PREPARE, 1, NOON + seconds(30)),
+    )
+    assert first.wake_at == NOON + seconds(30)
+    second = after(first.walk, HalfEnded("high", Half.PREPARE, 1, Done()))
+    assert second.todo == ()
+    third = after(second.walk, HalfEnded("high2", Half.PREPARE, 1, Done()), at=3)
+    assert third.todo == (RunHalf("low", Half.PREPARE, 1, NOON + seconds(33)),)
+    ready = after(third.walk, HalfEnded("low", Half.PREPARE, 1, Done()), at=5)
+    assert ready.todo == (Tell(Phase.READY, 1), Tell(Phase.APPROVE, 1), Approve())
+    assert ready.walk.ready_at == NOON + seconds(5)
+
+
+def test_a_handler_that_is_chosen_twice_has_one_step() -> None:
+    walk = start(event(), (Step(handler="a"), Step(handler="b"), Step(handler="a")), world()).walk
+    assert [step.handler for step in walk.steps] == ["a", "b"]
+
+
+def test_an_event_without_handlers_is_ready_at_once() -> None:
+    assert start(event(), (), world()).todo == (
+        Tell(Phase.NOTICE, 1),
+        Tell(Phase.PREPARE, 1),
+        Tell(Phase.READY, 1),
+        Tell(Phase.APPROVE, 1),
+        Approve(),
+    )
+
+
+def test_an_event_that_appears_started_is_only_told() -> None:
+    first = start(started(event()), TWO, world())
+    assert first.todo == (Tell(Phase.NOTICE, 1), Tell(Phase.IMPACT, 1))
+    assert {step.prepare.state for step in first.walk.steps} == {State.SKIPPED}
+    gone = after(first.walk, Went(Ending.FINISHED))
+    assert gone.todo == (Tell(Phase.RECOVER, 1), Finish())
+
+
+def test_what_runs_when_the_event_starts_runs_to_the_end_of_its_slice() -> None:
+    first = start(event(), TWO, world())
+    impact = after(first.walk, Seen(started(event())), at=10)
+    assert impact.todo == (Tell(Phase.IMPACT, 1),)
+    assert [step.prepare.state for step in impact.walk.steps] == [State.BEGUN, State.BEGUN, State.SKIPPED]
+    late = advance(impact.walk, world(30))
+    assert [type(do) for do in late.todo] == [CutShort, CutShort]
+    assert not after(late.walk, HalfEnded("high", Half.PREPARE, 1, Again("busy")), at=30).walk.steps[0].prepare.until
+
+
+def test_again_is_tried_after_a_pause_and_failed_is_not() -> None:
+    steps = (Step(handler="a", retries=1, pause=seconds(5)), Step(handler="b", retries=1))
+    first = start(event(), steps, world()).walk
+    second = after(first, HalfEnded("a", Half.PREPARE, 1, Again("busy")), HalfEnded("b", Half.PREPARE, 1, Failed("no")))
+    assert (second.todo, second.wake_at) == ((), NOON + seconds(5))
+    third = advance(second.walk, world(5))
+    assert halves(third) == [("a", "prepare", 2)]
+    last = after(third.walk, HalfEnded("a", Half.PREPARE, 2, Again("busy")), at=6)
+    assert [step.prepare.state for step in last.walk.steps] == [State.FAILED, State.FAILED]
+    assert last.walk.approval.why == "this VM is not ready: a failed: busy; b failed: no"
+    assert not last.walk.is_ready
+
+
+def test_failure_that_does_not_matter_does_not_hold_back() -> None:
+    first = start(event(), (Step(handler="a", ready_despite_failure=True),), world()).walk
+    assert Approve() in after(first, HalfEnded("a", Half.PREPARE, 1, Failed("no"))).todo
+
+
+def test_what_is_late_or_not_ours_changes_nothing() -> None:
+    walk = start(event(), TWO, world()).walk
+    strange = (
+        HalfEnded("high", Half.PREPARE, 7, Done()),
+        HalfEnded("high", Half.RECOVER, 0, Done()),
+        HalfEnded("nobody", Half.PREPARE, 1, Done()),
+        PeersSaid((PeerWord(name="web_1", is_ready=True),)),
+        Approved(),
+        ApprovalFailed("late"),
+        Seen(event()),
+    )
+    for happening in strange:
+        assert take(walk, happening, now=NOON) == walk
+
+
+def test_time_that_is_taken_away_cuts_what_runs_and_time_that_is_given_brings_back_what_was_skipped() -> None:
+    walk = start(event(), TWO, world()).walk
+    sooner = event(at=NOON + seconds(11))
+    hurried = after(walk, Seen(sooner), at=5)
+    assert [step.prepare.until for step in hurried.walk.steps[:2]] == [NOON + seconds(10)] * 2
+    ended = [HalfEnded(name, Half.PREPARE, 1, Done()) for name in ("high", "high2")]
+    skipped = after(hurried.walk, *ended, at=10)
+    assert skipped.walk.step("low") == Step(
+        handler="low", prepare=msgspec.structs.replace(Step(handler="x").prepare, state=State.SKIPPED, why=NO_TIME)
+    )
+    postponed = after(msgspec.structs.replace(skipped.walk, phase=Phase.READY), Seen(event()), at=10)
+    assert halves(postponed) == [("low", "prepare", 1)]
+    assert not postponed.walk.is_ready
+
+
+NO_TIME = "no time is left before the event"
+
+
+def test_recovery_goes_backwards_and_leaves_alone_what_never_began() -> None:
+    walk = start(event(), TWO, world()).walk
+    gone = after(walk, Went(Ending.WITHDRAWN))
+    assert gone.todo == (
+        Tell(Phase.RECOVER, 1),
+        CutShort("high", Half.PREPARE, 1, "the event is withdrawn"),
+        CutShort("high2", Half.PREPARE, 1, "the event is withdrawn"),
+    )
+    ended = [HalfEnded(name, Half.PREPARE, 1, Again("cut")) for name in ("high", "high2")]
+    recovering = after(gone.walk, *ended)
+    assert halves(recovering) == [("high2", "recover", 1), ("high", "recover", 1)]
+    over = after(recovering.walk, *(HalfEnded(name, Half.RECOVER, 1, Done()) for name in ("high", "high2")))
+    assert over.todo == (Finish(),)
+
+
+def test_handlers_of_other_walks_are_held_or_busy() -> None:
+    one = start(event(), (Step(handler="a"), Step(handler="b", importance=-1)), world()).walk
+    assert around(OTHER_ID, [one]) == (frozenset({"a"}), frozenset({"a"}))
+    assert around(ID, [one]) == (frozenset(), frozenset())
+    done = after(one, HalfEnded("a", Half.PREPARE, 1, Done())).walk
+    assert around(OTHER_ID, [done]) == (frozenset({"a", "b"}), frozenset({"b"}))
+    assert around(OTHER_ID, [after(done, Went(Ending.FINISHED)).walk]) == (frozenset(), frozenset({"b"}))
+
+
+def test_a_busy_handler_is_waited_for_until_there_is_no_time() -> None:
+    first = start(event(at=NOON + seconds(30)), (Step(handler="a"),), world(busy=frozenset({"a"})))
+    assert halves(first) == []
+    assert first.wake_at == NOON + seconds(29)
+    assert halves(advance(first.walk, world(10))) == [("a", "prepare", 1)]
+    late = advance(first.walk, world(29, busy=frozenset({"a"})))
+    assert late.walk.steps[0].prepare.state is State.SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("walk_event", "approval", "at", "how"),
+    [
+        (event(), Asked.NOT_YET, 0, Ending.WITHDRAWN),
+        (event(), Asked.FAILED, 0, Ending.WITHDRAWN),
+        (event(), Asked.GIVEN, 0, Ending.FINISHED),
+        (event(), Asked.NOT_YET, 900, Ending.FINISHED),
+        (started(event()), Asked.NOT_YET, 0, Ending.FINISHED),
+    ],
+    ids=["too early", "approval failed", "approved", "due", "started"],
+)
+def test_how_an_event_went_that_nobody_saw_go(walk_event: Event, approval: Asked, at: float, how: Ending) -> None:
+    walk = start(walk_event, (), world()).walk
+    walk = msgspec.structs.replace(walk, approval=msgspec.structs.replace(walk.approval, asked=approval))
+    assert ending_of(walk, now=NOON + seconds(at)) is how
+
+
+def test_a_restart_in_the_impact_prepares_nothing_more() -> None:
+    walk = after(start(event(), TWO, world()).walk, Seen(started(event()))).walk
+    again = resume(take(walk, Restarted(), now=NOON), world())
+    assert again.todo == (Tell(Phase.IMPACT, 2),)
+    assert [step.prepare.state for step in again.walk.steps] == [State.FAILED, State.FAILED, State.SKIPPED]
+
+
+HANDLERS = (
+    Step(handler="drain", importance=9, retries=1, pause=seconds(3)),
+    Step(handler="stop", importance=5, time_limit=seconds(10)),
+    Step(handler="log", importance=5, ready_despite_failure=True),
+    Step(handler="tidy", time_limit=seconds(100)),
+)
+IDS = (ID, OTHER_ID)
+PEERS = frozenset({"web_1"})
+ENDS = st.sampled_from([Done(), Done(), Again("busy"), Failed("broken")])
+
+
+class AnyOrder(RuleBasedStateMachine):
+    """An agent as its rules see it: a disk, a service that changes its mind, handlers, peers, time, and crashes."""
+
+    @initialize(by=st.sampled_from(By))
+    def begin(self, by: By) -> None:
+        self.policy = Policy(by=by, deputy_after=seconds(20))
+        self.now = NOON
+        self.document: dict[str, Event] = {}
+        self.walks: dict[str, Walk] = {}
+        self.disk: dict[str, bytes] = {}
+        self.running: dict[tuple[str, str, Half], int] = {}
+        self.prepared: set[tuple[str, str]] = set()
+        self.attempts: Counter[tuple[str, str, Half]] = Counter()
+        self.posts: Counter[str] = Counter()
+        self.may_post: Counter[str] = Counter()
+        self.posting: set[str] = set()
+        self.asking: set[str] = set()
+
+    # The world goes on.
+
+    @rule(
+        id_=st.sampled_from(IDS),
+        notice=st.sampled_from([5, 30, 900, None]),
+        names=st.sampled_from([("web_0",), ("web_0", "web_1"), ("web_1", "web_0"), ("web_2", "web_1", "web_0")]),
+    )
+    def announce(self, id_: str, notice: int | None, names: tuple[str, ...]) -> None:
+        at = None if notice is None else self.now + seconds(notice)
+        self.document[id_] = event(id_, at=at, resources=names)
+        self.look()
+
+    @precondition(lambda self: self.document)
+    @rule(data=st.data())
+    def begins(self, data: st.DataObject) -> None:
+        id_ = data.draw(st.sampled_from(sorted(self.document)))
+        self.document[id_] = started(self.document[id_])
+        self.look()
+
+    @precondition(lambda self: self.document)
+    @rule(data=st.data())
+    def goes(self, data: st.DataObject) -> None:
+        del self.document[data.draw(st.sampled_from(sorted(self.document)))]
+        self.look()
+
+    @rule(time=st.sampled_from([0.5, 3, 10, 31, 700]))
+    def time_passes(self, time: float) -> None:
+        end = self.now + seconds(time)
+        while (wake := min((at for walk in self.walks.values() if (at := self.wake_at(walk))), default=end)) < end:
+            assert wake > self.now, "it wants to be woken for nothing"
+            self.now = wake
+            self.settle()
+        self.now = end
+        self.settle()
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), ended=ENDS)
+    def half_ends(self, data: st.DataObject, ended: Done | Again | Failed) -> None:
+        self.end(data.draw(st.sampled_from(sorted(self.running))), ended)
+
+    @precondition(lambda self: self.posting)
+    @rule(data=st.data(), is_taken=st.booleans())
+    def post_ends(self, data: st.DataObject, is_taken: bool) -> None:
+        id_ = data.draw(st.sampled_from(sorted(self.posting)))
+        self.posting.discard(id_)
+        if not is_taken:
+            self.may_post[id_] += 1
+        self.happened(id_, Approved() if is_taken else ApprovalFailed("refused"))
+
+    @precondition(lambda self: self.asking)
+    @rule(data=st.data(), is_ready=st.booleans())
+    def peers_say(self, data: st.DataObject, is_ready: bool) -> None:
+        id_ = data.draw(st.sampled_from(sorted(self.asking)))
+        self.asking.discard(id_)
+        self.happened(id_, PeersSaid((PeerWord(name="web_1", is_ready=is_ready, why="so"),)))
+
+    @rule(data=st.data())
+    def crash(self, data: st.DataObject) -> None:
+        """Forget everything but the disk; while nobody is there, the document may have changed."""
+        for id_ in sorted(self.document):
+            if data.draw(st.booleans()):
+                del self.document[id_]
+        for id_ in self.posting:
+            self.may_post[id_] += 1
+        self.running, self.posting, self.asking = {}, set(), set()
+        self.walks = {}
+        for text in self.disk.values():
+            walk = take(_walk_of(msgspec.json.decode(text, type=Page)), Restarted(), now=self.now)
+            shown = self.document.get(walk.id)
+            is_mine = shown is not None and shown.affects("web_0")
+            happening = Seen(shown) if is_mine and shown else Went(ending_of(walk, now=self.now))
+            # What was gone before stays gone, whoever looks again.
+            self.walks[walk.id] = walk if walk.gone and not is_mine else take(walk, happening, now=self.now)
+        for id_ in sorted(self.walks):
+            self.apply(resume(self.walks[id_], self.world(id_)))
+        self.settle()
+        self.look()
+
+    # What the agent's shell does.
+
+    def look(self) -> None:
+        for id_, shown in self.document.items():
+            walk = self.walks.get(id_)
+            if walk is None:
+                self.posts[id_] = self.may_post[id_] = 0
+                self.apply(start(shown, HANDLERS, self.world(id_)))
+                self.settle()
+            else:
+                self.happened(id_, Seen(shown))
+        for id_ in set(self.walks) - set(self.document):
+            if self.walks[id_].gone is None or self.walks[id_].comeback is not None:
+                self.happened(id_, Went(Ending.FINISHED))
+
+    def happened(self, id_: str, happening: object) -> None:
+        if id_ in self.walks:
+            self.walks[id_] = take(self.walks[id_], happening, now=self.now)  # type: ignore[arg-type]  # one of them
+            self.settle()
+
+    def settle(self) -> None:
+        for _ in range(100):
+            before = dict(self.walks)
+            for id_ in sorted(before):
+                self.apply(advance(self.walks[id_], self.world(id_)))
+            if self.walks == before:
+                return
+        raise AssertionError("it never settles")
+
+    def world(self, id_: str) -> World:
+        held, busy = around(id_, self.walks.values())
+        return World(now=self.now, me="web_0", policy=self.policy, peers=PEERS, held=held, busy=busy)
+
+    def wake_at(self, walk: Walk) -> datetime | None:
+        return advance(walk, self.world(walk.id)).wake_at
+
+    def apply(self, following: Next) -> None:
+        walk = following.walk
+        before = self.walks.get(walk.id)
+        if before is not None and before.noticed_at != walk.noticed_at:
+            self.posts[walk.id] = self.may_post[walk.id] = 0
+        self.walks[walk.id] = walk
+        self.disk[walk.id] = write_page(walk)
+        for do in following.todo:
+            self.do(walk, do)
+
+    def do(self, walk: Walk, do: Do) -> None:
+        match do:
+            case RunHalf(handler, half, attempt, until):
+                key = (walk.id, handler, half)
+                assert not [other for other in self.running if other[1] == handler], "a handler does two things at once"
+                assert attempt > self.attempts[key], "an attempt is repeated"
+                assert until > self.now
+                self.attempts[key] = attempt
+                self.running[key] = attempt
+                if half is Half.PREPARE:
+                    self.prepared.add((walk.id, handler))
+                else:
+                    others = [other for other in self.walks.values() if other.id != walk.id and other.gone is None]
+                    assert not any((other.id, handler) in self.prepared for other in others), "another event needs it"
+            case CutShort(handler, half, attempt):
+                assert self.running[walk.id, handler, half] == attempt
+            case Approve():
+                assert walk.is_ready
+                assert walk.event.status == "Scheduled"
+                assert self.policy.by is not By.NEVER
+                assert walk.event.deadline is None or self.now < walk.event.deadline
+                self.posts[walk.id] += 1
+                self.posting.add(walk.id)
+                self.check_peers(walk)
+            case AskPeers(names):
+                assert names == tuple(name for name in walk.event.resources if name != "web_0")
+                self.asking.add(walk.id)
+            case Finish():
+                del self.walks[walk.id], self.disk[walk.id]
+                left = {pair for pair in self.prepared if pair[0] == walk.id}
+                assert not left, f"{left} stays prepared"
+                for key in [key for key in self.attempts if key[0] == walk.id]:
+                    del self.attempts[key]
+            case Tell():
+                pass
+
+    def check_peers(self, walk: Walk) -> None:
+        if self.policy.by is By.LEADER and len(walk.event.resources) > 1:
+            assert walk.event.resources != ("web_2", "web_1", "web_0"), "neither leader nor deputy"
+            assert all(word.is_ready for word in walk.peers)
+            assert walk.peers
+
+    def end(self, key: tuple[str, str, Half], ended: Done | Again | Failed) -> None:
+        attempt = self.running.pop(key)
+        id_, handler, half = key
+        if half is Half.RECOVER and isinstance(ended, Done):
+            self.prepared.discard((id_, handler))
+        self.happened(id_, HalfEnded(handler, half, attempt, ended))
+
+    # What always holds.
+
+    @invariant()
+    def approvals_are_not_repeated(self) -> None:
+        for id_ in self.walks:
+            assert self.posts[id_] <= 1 + self.may_post[id_]
+
+    @invariant()
+    def everything_prepared_is_known(self) -> None:
+        for id_, handler in self.prepared:
+            step = self.walks[id_].step(handler)
+            assert step is not None
+            assert step.is_to_recover
+
+    @invariant()
+    def what_is_begun_is_running(self) -> None:
+        begun = {
+            (walk.id, step.handler, half): step.progress(half).attempt
+            for walk in self.walks.values()
+            for step in walk.steps
+            for half in Half
+            if step.progress(half).state is State.BEGUN
+        }
+        assert begun == self.running
+
+    @invariant()
+    def the_disk_is_what_is_known(self) -> None:
+        assert {id_: write_page(walk) for id_, walk in self.walks.items()} == self.disk
+
+    def teardown(self) -> None:
+        """In the end, when everything is gone and every handler does its part, nothing stays prepared."""
+        if not hasattr(self, "document"):
+            return
+        self.document = {}
+        self.look()
+        for _ in range(200):
+            if not self.walks:
+                break
+            if self.running:
+                self.end(min(self.running), Done())
+            else:
+                self.time_passes(700)
+        assert not self.walks
+        assert not self.prepared
+
+
+AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+TestAnyOrder = AnyOrder.TestCase
+
+
+def test_a_page_is_of_the_format_that_is_read() -> None:
+    page = msgspec.json.decode(write_page(start(event(), TWO, world()).walk), type=Page)
+    assert (page.format, _walk_of(page)) == (FORMAT, start(event(), TWO, world()).walk)
+
+
+def test_pauses_between_recoveries_double_up_to_ten_minutes() -> None:
+    walk = start(event(), (Step(handler="a"),), world()).walk
+    walk = after(walk, HalfEnded("a", Half.PREPARE, 1, Done()), Went(Ending.FINISHED)).walk
+    pauses, now = [], NOON
+    for attempt in range(1, 8):
+        failed = advance(
+            take(walk, HalfEnded("a", Half.RECOVER, attempt, Failed("no")), now=now), World(now=now, me="web_0")
+        )
+        assert failed.wake_at is not None
+        pauses.append(failed.wake_at - now)
+        now = failed.wake_at
+        walk = advance(failed.walk, World(now=now, me="web_0")).walk
+    assert pauses == [seconds(number) for number in (30, 60, 120, 240, 480)] + [timedelta(minutes=10)] * 2
