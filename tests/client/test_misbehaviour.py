@@ -20,6 +20,7 @@ from forewarn.client import (
     TooSlow,
     Unavailable,
     Unreachable,
+    transport,
 )
 from forewarn.client.document import read_document
 from forewarn.client.talk import Answer
@@ -205,6 +206,14 @@ def test_error_is_one_short_line_whatever_the_service_says(act: Act, user: User)
         user.get(running.url, retry_for=0.0)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 600
+
+
+def test_system_that_does_not_keep_connections_alive_is_good_enough(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "KEEP_ALIVE", {"TCP_KEEPCNT": -1})
+    with server(gives(200, BODY)) as running:
+        assert user.get(running.url, retry_for=0.0) == FOUND
 
 
 def test_answers_may_take_for_ever_if_so_wished(user: User) -> None:

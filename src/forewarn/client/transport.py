@@ -141,10 +141,12 @@ class _TimedSocket(socket.socket):
             self.connect(address)
         except TimeoutError as error:
             raise OSError(errno.EHOSTUNREACH, "nobody takes the call") from error
-        self.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in KEEP_ALIVE.items():
-            if (number := getattr(socket, option, None)) is not None:
-                self.setsockopt(socket.IPPROTO_TCP, number, value)
+        # Some systems know the options, but not all of them: then it is found out later.
+        with suppress(OSError):
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in KEEP_ALIVE.items():
+                if (number := getattr(socket, option, None)) is not None:
+                    self.setsockopt(socket.IPPROTO_TCP, number, value)
 
     def recv_into(self, buffer: "WriteableBuffer", nbytes: int = 0, flags: int = 0) -> int:
         while True:
