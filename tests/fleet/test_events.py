@@ -9,6 +9,7 @@ from forewarn.core.errors import IllegalMove, Invalid, NotEvictable, TooManyOper
 from forewarn.core.event import Cause, EventType, ImpactState, Source, State
 from forewarn.core.impact import Done, Failed, NotBegun
 from forewarn.core.journal import Did
+from forewarn.core.once import Once
 from forewarn.core.operations import evict, fail, predict_failure, redeploy, restart
 from forewarn.core.scope import Held, ScopeKind
 from forewarn.core.vm import Traits
@@ -188,6 +189,6 @@ async def test_eleventh_user_operation_is_refused_also_as_a_deletion() -> None:
 async def test_last_entry_of_a_removed_scope_is_its_removal() -> None:
     store = MemoryStore()
     async with running(scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store) as fleet:
-        await fleet.delete_vm("db", request=fleet.new_id(), by="ann", key="k")
+        await fleet.delete_vm("db", request=fleet.new_id(), by="ann", once=Once("k", "d"))
         last = (await journal(store, Key(Kind.SCOPE, "db")))[-1].entry
         assert (last.did, last.facts["key"]) == (Did.SCOPE_REMOVED, "k")

@@ -146,11 +146,11 @@ COMMANDS: dict[str, tuple[Callable[[Fleet], Awaitable[None]], Command]] = {
     ),
     "remove a VM": (planned, lambda f, k: f.inventory.remove_vm("web", "web-0", by="ann", force=True, once=k)),
     "remove the VM of a standalone scope": (nothing, lambda f, k: f.inventory.remove_vm("db", "db", by="ann", once=k)),
-    "delete a VM": (nothing, lambda f, k: f.delete_vm("web-1", request=f.new_id(), by="ann", key=k.key)),
-    "delete a standalone VM": (nothing, lambda f, k: f.delete_vm("db", request=f.new_id(), by="ann", key=k.key)),
+    "delete a VM": (nothing, lambda f, k: f.delete_vm("web-1", request=f.new_id(), by="ann", once=k)),
+    "delete a standalone VM": (nothing, lambda f, k: f.delete_vm("db", request=f.new_id(), by="ann", once=k)),
     "delete a VM that is terminated": (
         nothing,
-        lambda f, k: f.delete_vm("doomed", request=f.new_id(), by="ann", key=k.key),
+        lambda f, k: f.delete_vm("doomed", request=f.new_id(), by="ann", once=k),
     ),
     "schedule": (
         nothing,
@@ -302,7 +302,7 @@ async def test_key_that_another_scope_has_answered_is_refused() -> None:
         with pytest.raises(KeyReused):
             await fleet.hold(by="ann", reason="flood", scope="db", once=KEY)
         with pytest.raises(KeyReused):
-            await fleet.delete_vm("db", request=fleet.new_id(), by="ann", key=KEY.key)
+            await fleet.delete_vm("db", request=fleet.new_id(), by="ann", once=KEY)
         with pytest.raises(KeyReused):
             await fleet.inventory.add_scope(scope("new"), by="ann", once=KEY)
         with pytest.raises(KeyReused):
@@ -345,7 +345,7 @@ async def test_what_was_never_there_is_refused_with_a_key_as_without() -> None:
         with pytest.raises(NoSuchEvent):
             await fleet.cancel("00000000-0000-4000-8000-000000000009", by="ann", once=KEY)
         with pytest.raises(NoSuchVm):
-            await fleet.delete_vm("nobody", request=fleet.new_id(), by="ann", key=KEY.key)
+            await fleet.delete_vm("nobody", request=fleet.new_id(), by="ann", once=KEY)
         with pytest.raises(ScopeExists):
             await fleet.inventory.add_scope(web(), by="ann", once=KEY)
 

@@ -1,7 +1,6 @@
 """What operators do with events that are there: cancel, approve for a VM, retry, resolve, and delete a VM."""
 
 from collections.abc import Callable
-from hashlib import blake2s
 
 from forewarn.clock import Clock
 from forewarn.core import operations, work
@@ -81,10 +80,9 @@ class Events:
             raise NoSuchEvent(event)
 
     async def delete(
-        self, vm: str, *, request: str, by: str, why: str = "", key: str | None = None
+        self, vm: str, *, request: str, by: str, why: str = "", once: Once | None = None
     ) -> tuple[tuple[str, str], ...]:
         """Delete a VM and return its Terminate event with its scope, if it has a terminate profile."""
-        once = None if key is None else Once(key, _digest(vm, why))
         home = self._answers.home(once)
         try:
             view, found = self._replica.find(vm)
@@ -124,7 +122,3 @@ def within(scope: str, vm: str) -> str:
     if slash and named != scope:
         raise NoSuchVm(f"{vm} in scope {scope}")
     return bare
-
-
-def _digest(vm: str, why: str) -> str:
-    return blake2s(f"delete\n{vm}\n{why}".encode(), digest_size=8).hexdigest()

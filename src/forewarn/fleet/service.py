@@ -284,10 +284,10 @@ class Fleet:
         return await self.apply(scope, lambda value: schedule(value, ask, self.conditions, now=self.clock.now()))
 
     async def delete_vm(
-        self, name: str, *, request: str, by: str, why: str = "", key: str | None = None
+        self, name: str, *, request: str, by: str, why: str = "", once: Once | None = None
     ) -> tuple[tuple[str, str], ...]:
         """Delete a VM: at once, or with a Terminate event, which is returned with its scope."""
-        return await self._events.delete(name, request=request, by=by, why=why, key=key)
+        return await self._events.delete(name, request=request, by=by, why=why, once=once)
 
     async def cancel(self, event: str, *, by: str, why: str = "", once: Once | None = None) -> None:
         """Take a Scheduled event back."""

@@ -19,9 +19,10 @@ from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage, GuestSide
-from forewarn.operator.inventory import find_vm
+from forewarn.operator.finding import find_vm
 from forewarn.operator.paging import unhurried
 from forewarn.operator.parameters import refusals
+from forewarn.operator.refusals import OTHERS
 from forewarn.wire.versions import PREVIEW, TYPE_SINCE
 
 ENDPOINT = "169.254.169.254"
@@ -44,26 +45,23 @@ WhichVm = Annotated[
 async def diagnose(state: Backstage, caller: AskedBy, only_vm: WhichVm) -> v1.Diagnosis:
     """Look at everything that can keep a VM from seeing its events. A VM that is not known is a finding, too."""
     try:
-        scope, name = find_vm(state.fleet, caller, only_vm)
+        view, vm = find_vm(state.fleet, caller, only_vm)
     except (NoSuchVm, NoSuchScope, AmbiguousVm) as unknown:
         check = await _unknown(state.fleet, caller, only_vm, unknown)
         return v1.Diagnosis(vm=only_vm, guest_url=None, checks=(check,))
-    view = state.fleet.replica.view(scope)
-    value = state.fleet.replica.scope(scope)
-    vm = value.vm(name)
     return v1.Diagnosis(
-        vm=f"{scope}/{vm.name}",
-        guest_url=state.guests.url(scope, vm),
-        checks=tuple(_checks(state.fleet, state.guests, view, value, vm)),
+        vm=f"{view.id}/{vm.name}",
+        guest_url=state.guests.url(view.id, vm),
+        checks=tuple(_checks(state, caller, view, vm)),
     )
 
 
 async def _unknown(fleet: Fleet, caller: Caller, name: str, unknown: Exception) -> v1.CheckUp:
     question = "Is it known?"
     if isinstance(unknown, AmbiguousVm):
-        seen = [full for full in unknown.candidates if caller.sees(full.rpartition("/")[0])]
-        finding = f"No: there are {len(seen)} VMs of this name."
-        return v1.CheckUp(question=question, ok=False, finding=finding, advice=f"Say which: {' or '.join(seen)}.")
+        finding = f"No: there are {len(unknown.candidates)} VMs of this name."
+        advice = f"Say which: {' or '.join(unknown.candidates)}."
+        return v1.CheckUp(question=question, ok=False, finding=finding, advice=advice)
     near = await _near(fleet, caller, name.rpartition("/")[2].casefold())
     advice = f"Perhaps {' or '.join(near)} is meant." if near else "Add it with `forewarn vm add`."
     return v1.CheckUp(question=question, ok=False, finding=f"No: {unknown}.", advice=advice)
@@ -81,13 +79,15 @@ async def _near(fleet: Fleet, caller: Caller, name: str) -> list[str]:
     return [alike[match] for match in get_close_matches(name, list(alike)[:ALIKE], n=3)]
 
 
-def _checks(fleet: Fleet, guests: GuestSide, view: View, scope: Scope, vm: Vm) -> Iterator[v1.CheckUp]:
+def _checks(state: Backstage, caller: Caller, view: View, vm: Vm) -> Iterator[v1.CheckUp]:
+    fleet, guests = state.fleet, state.guests
+    scope = fleet.replica.scope(view.id)
     known = f"Yes: {scope.id}/{vm.name}, in a scope of kind {scope.kind.value} with {len(scope.roster)} VMs."
     yield v1.CheckUp(question="Is it known?", ok=True, finding=known)
     yield _listening(guests, scope, vm)
     if guests.ports is None and guests.networks:
         yield _addressed(guests, vm)
-    yield _unique(fleet, scope, vm)
+    yield _unique(fleet, caller, scope, vm)
     yield _enabled(fleet, view, scope)
     yield _something_to_see(scope)
     yield _held(fleet, scope)
@@ -124,14 +124,15 @@ def _addressed(guests: GuestSide, vm: Vm) -> v1.CheckUp:
     return v1.CheckUp(question=question, ok=True, finding=f"Yes: {said}.", advice=advice)
 
 
-def _unique(fleet: Fleet, scope: Scope, vm: Vm) -> v1.CheckUp:
+def _unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) -> v1.CheckUp:
     question = "Is its address its own?"
     me = f"{scope.id}/{vm.name}"
     for address in vm.addresses:
-        others = [f"{view.id}/{other.name}" for view, other in fleet.replica.claims(address.network, address.ip)]
-        others = [other for other in others if other != me]
+        claims = fleet.replica.claims(address.network, address.ip)
+        others = {f"{view.id}/{other.name}" if caller.sees(view.id) else OTHERS for view, other in claims} - {me}
         if others:
-            finding = f"No: {address.ip} in network {address.network} is also claimed by {', '.join(others)}."
+            claimed = ", ".join(sorted(others))
+            finding = f"No: {address.ip} in network {address.network} is also claimed by {claimed}."
             advice = "None of them is served: take it from all but one."
             return v1.CheckUp(question=question, ok=False, finding=finding, advice=advice)
     return v1.CheckUp(question=question, ok=True, finding="Yes." if vm.addresses else "It has none.")

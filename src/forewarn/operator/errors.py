@@ -3,6 +3,8 @@
 OperatorError
 ├── Forbidden        the token's role does not go that far, or it is limited to scopes
 ├── ScopeForbidden   the token is limited to other scopes
+├── HostForbidden    VMs of scopes are on the host that the token is not for
+├── NotSeen          no VM bears that bare name in the scopes that the token is for
 ├── NeverKnown       there never was such an event, or the journal has forgotten it
 ├── NoSuchVmNow      no VM bears that bare name now, so the journal cannot be asked for it
 ├── TooManyWatchers  as many follow the journal as may
@@ -11,6 +13,7 @@ OperatorError
 """
 
 from forewarn.core.access import Role
+from forewarn.fleet.errors import NoSuchVm
 
 
 class OperatorError(Exception):
@@ -44,14 +47,38 @@ class ScopeForbidden(OperatorError):
         super().__init__(f"token {name} is for {', '.join(scopes)} only, not for scope {scope}: use another token")
 
 
+class HostForbidden(OperatorError):
+    """VMs of scopes are on the host that the token is not for; which ones is not told."""
+
+    code = "scope-forbidden"
+
+    def __init__(self, name: str, host: str, scopes: tuple[str, ...]) -> None:
+        self.name, self.host, self.scopes = name, host, scopes
+        super().__init__(
+            f"token {name} is for {', '.join(scopes)} only, and others are on host {host}: "
+            "name the VMs that are meant, or use another token"
+        )
+
+
+class NotSeen(OperatorError, NoSuchVm):
+    """No VM bears that bare name in the scopes that the token is for; whether another scope has one is not told."""
+
+    code = "unknown-vm"
+
+    def __init__(self, vm: str, name: str, scopes: tuple[str, ...]) -> None:
+        self.vm, self.name, self.scopes = vm, name, scopes
+        Exception.__init__(self, f"there is no VM {vm} in {', '.join(scopes)}, and token {name} is for nothing else")
+
+
 class NeverKnown(OperatorError):
-    """There never was such an event, or the journal has forgotten it."""
+    """There never was such an event in any scope that the token is for, or the journal has forgotten it."""
 
     code = "unknown-event"
 
-    def __init__(self, event: str) -> None:
+    def __init__(self, event: str, scopes: tuple[str, ...] = ()) -> None:
         self.event = event
-        super().__init__(f"there is no event {event}, and the journal knows of none")
+        where = f" in {', '.join(scopes)}, and the token is for nothing else" if scopes else ""
+        super().__init__(f"there is no event {event}{where or ', and the journal knows of none'}")
 
 
 class NoSuchVmNow(OperatorError):

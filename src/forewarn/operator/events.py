@@ -12,12 +12,13 @@ from forewarn.core.event import EventType, Source
 from forewarn.core.schedule import Ask
 from forewarn.operator.access import AskedBy, needs
 from forewarn.operator.backstage import Backstage
+from forewarn.operator.finding import check_event
 from forewarn.operator.making import ToMake
 from forewarn.operator.operations import MAKING
 from forewarn.operator.parameters import After, AskedOnce, Limit, OnlyScope, OnlyVm, refusals
 from forewarn.operator.reading import utc
 from forewarn.operator.showing_events import Wanted, show_events
-from forewarn.operator.stories import home_of, tell
+from forewarn.operator.stories import tell
 
 EventId = Annotated[str, PathParameter(max_length=64, description="The event's id, in any case.")]
 OnlyHost = Annotated[str | None, QueryParameter(name="host", max_length=128, description="Only those of this host.")]
@@ -89,7 +90,7 @@ class EventController(Controller):
     )
     async def show(self, state: Backstage, caller: AskedBy, event: EventId) -> v1.EventStory:
         """Show an event, open or ended: its approvals, the impact on each VM, why it waits, and its timeline."""
-        caller.check(await home_of(state.fleet, event))
+        await check_event(state.fleet, caller, event)
         return await tell(state.fleet, event)
 
     @post(
@@ -104,7 +105,7 @@ class EventController(Controller):
         self, state: Backstage, caller: AskedBy, once: AskedOnce, event: EventId, data: JSONBody[v1.CancelEvent]
     ) -> v1.EventStory:
         """Take a Scheduled event back. What has started cannot be cancelled."""
-        caller.check(await home_of(state.fleet, event))
+        await check_event(state.fleet, caller, event)
         await state.fleet.cancel(event, by=caller.name, why=data.why, once=once)
         return await tell(state.fleet, event)
 
@@ -120,7 +121,7 @@ class EventController(Controller):
         self, state: Backstage, caller: AskedBy, once: AskedOnce, event: EventId, data: JSONBody[v1.ApproveEvent]
     ) -> v1.EventStory:
         """Approve an event on behalf of a VM of its scope, which then need not; the journal says who did it."""
-        caller.check(await home_of(state.fleet, event))
+        await check_event(state.fleet, caller, event)
         await state.fleet.approve_for(event, data.vm, by=caller.name, why=data.why, once=once)
         return await tell(state.fleet, event)
 
@@ -136,7 +137,7 @@ class EventController(Controller):
         self, state: Backstage, caller: AskedBy, once: AskedOnce, event: EventId, data: JSONBody[v1.RetryImpact]
     ) -> v1.EventStory:
         """Have failed or unknown work done once more: on one VM, or wherever it is failed or unknown."""
-        caller.check(await home_of(state.fleet, event))
+        await check_event(state.fleet, caller, event)
         await state.fleet.retry(event, vm=data.vm, by=caller.name, why=data.why, once=once)
         return await tell(state.fleet, event)
 
@@ -152,7 +153,7 @@ class EventController(Controller):
         self, state: Backstage, caller: AskedBy, once: AskedOnce, event: EventId, data: JSONBody[v1.ResolveImpact]
     ) -> v1.EventStory:
         """End failed or unknown work: as done after all, or given up. On one VM, or wherever there is such."""
-        caller.check(await home_of(state.fleet, event))
+        await check_event(state.fleet, caller, event)
         await state.fleet.resolve(event, by=caller.name, why=data.why, done=data.done, vm=data.vm, once=once)
         return await tell(state.fleet, event)
 

@@ -19,6 +19,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.errors import NoSuchVmNow
+from forewarn.operator.finding import find_vm
 from forewarn.operator.parameters import Limit, OnlyScope, refusals
 from forewarn.operator.reading import utc
 from forewarn.operator.showing_journal import may_see, show_row
@@ -87,26 +88,34 @@ class HistoryController(Controller):
         Scopes, VMs and events that no longer exist have theirs, too. With a token that is limited to scopes a page may
         have fewer lines than there is room for, or none; `next` still says whether there are more.
         """
-        try:
-            query = about(
-                state.fleet.replica,
-                scope=only_scope,
-                vm=only_vm,
-                event=only_event,
-                dids=tuple(only_did or ()),
-                by=only_by,
-                since=_moment(since, "since"),
-                until=_moment(until, "until"),
-                page=int(after or 0),
-                newest_first=newest_first,
-            )
-        except NoSuchVm as error:
-            raise NoSuchVmNow(error.vm) from None
+        query = about(
+            state.fleet.replica,
+            scope=only_scope,
+            vm=only_vm if only_vm is None or only_scope is not None else _full_name(state.fleet, caller, only_vm),
+            event=only_event,
+            dids=tuple(only_did or ()),
+            by=only_by,
+            since=_moment(since, "since"),
+            until=_moment(until, "until"),
+            page=int(after or 0),
+            newest_first=newest_first,
+        )
         if query.key is not None:
             caller.check(query.key.id)
             if only_scope not in (None, query.key.id):
                 return _shown((), next_=None)
         return await _page(state.fleet, query, caller, limit)
+
+
+def _full_name(fleet: Fleet, caller: Caller, vm: str) -> str:
+    """Return `scope/name` of a VM, which is there if it is named without its scope."""
+    if "/" in vm:
+        return vm
+    try:
+        view, found = find_vm(fleet, caller, vm)
+    except NoSuchVm:
+        raise NoSuchVmNow(vm) from None
+    return f"{view.id}/{found.name}"
 
 
 def _moment(text: str | None, name: str) -> datetime | None:

@@ -16,6 +16,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.drafting import changed_traits, changed_vm, new_scope, new_vm, standalone
+from forewarn.operator.finding import find_vm
 from forewarn.operator.listing import Wanted, list_hosts, list_scopes, list_vms, visible_host
 from forewarn.operator.parameters import After, AskedOnce, Force, Limit, OnlyScope, Why, refusals
 from forewarn.operator.showing_inventory import show_scope, show_vm
@@ -233,9 +234,9 @@ class VmController(Controller):
         self, state: Backstage, caller: AskedBy, once: AskedOnce, vm: VmPath, data: JSONBody[v1.ChangeVm]
     ) -> v1.Vm:
         """Change a VM. What is left out stays; null takes away what the VM has of its own."""
-        scope, name = find_vm(state.fleet, caller, _named(vm))
-        await state.fleet.inventory.change_vm(scope, name, changed_vm(data), by=caller.name, once=once)
-        return _show_vm(state, caller, f"{scope}/{name}")
+        view, found = find_vm(state.fleet, caller, _named(vm))
+        await state.fleet.inventory.change_vm(view.id, found.name, changed_vm(data), by=caller.name, once=once)
+        return _show_vm(state, caller, f"{view.id}/{found.name}")
 
     @delete(
         "/{vm:path}",
@@ -250,12 +251,12 @@ class VmController(Controller):
         """Take a VM out of the inventory, without an event: it is gone already, or nobody's business."""
         fleet = state.fleet
         try:
-            scope, name = find_vm(fleet, caller, _named(vm))
+            view, found = find_vm(fleet, caller, _named(vm))
         except (NoSuchVm, NoSuchScope):
             if await fleet.inventory.was_asked(once):
                 return
             raise
-        await fleet.inventory.remove_vm(scope, name, by=caller.name, why=why, force=force, once=once)
+        await fleet.inventory.remove_vm(view.id, found.name, by=caller.name, why=why, force=force, once=once)
 
 
 class HostController(Controller):
@@ -286,16 +287,6 @@ class HostController(Controller):
         return shown
 
 
-def find_vm(fleet: Fleet, caller: Caller, name: str) -> tuple[str, str]:
-    """Find a VM that the caller may see, and return its scope and its name."""
-    scope, slash, _ = name.rpartition("/")
-    if slash:
-        caller.check(scope)
-    view, vm = fleet.replica.find(name)
-    caller.check(view.id)
-    return view.id, vm.name
-
-
 def _named(vm: str) -> str:
     """Return the name that a path ends with; the framework leaves the slash before it."""
     return vm.removeprefix("/")
@@ -307,6 +298,6 @@ def _show_scope(fleet: Fleet, id_: str) -> v1.Scope:
 
 
 def _show_vm(state: Backstage, caller: Caller, name: str) -> v1.Vm:
-    scope, vm = find_vm(state.fleet, caller, name)
-    found = state.fleet.replica.scope(scope)
-    return show_vm(found, found.vm(vm), state.guests.url)
+    view, vm = find_vm(state.fleet, caller, name)
+    scope = state.fleet.replica.scope(view.id)
+    return show_vm(scope, scope.vm(vm.name), state.guests.url)

@@ -11,11 +11,13 @@ from forewarn.api import v1
 from forewarn.core.errors import Invalid
 from forewarn.core.once import Once, was_answered
 from forewarn.core.schedule import Ask, events_of, request_of
-from forewarn.fleet.errors import FleetError, NoSuchScope, NoSuchVm
+from forewarn.fleet.errors import FleetError, NoSuchHost, NoSuchScope, NoSuchVm
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, Caller
 from forewarn.operator.backstage import Backstage
+from forewarn.operator.errors import HostForbidden
+from forewarn.operator.finding import find_vm
 from forewarn.operator.parameters import AskedOnce
 from forewarn.operator.showing_events import show_event
 
@@ -59,30 +61,37 @@ class Making:
 
     async def deletion(self, vm: str, why: str) -> v1.Scheduled:
         """Delete a VM, at once or with an event."""
-        self._check_named(vm)
-        with suppress(NoSuchVm, NoSuchScope):  # then it has gone by this very request, or the fleet says so
-            view, _ = self._fleet.replica.find(vm)
-            self._caller.check(view.id)
-        key = None if self._once is None else self._once.key
-        return self._show(await self._fleet.delete_vm(vm, request=self.request, by=self.by, why=why, key=key))
+        try:
+            name = self._full_name(vm)
+        except (NoSuchVm, NoSuchScope):  # it may have gone by this very request
+            made = self._made_before()
+            if not made and not await self._fleet.inventory.was_asked(self._once):
+                raise
+            return self._show(made)
+        return self._show(await self._fleet.delete_vm(name, request=self.request, by=self.by, why=why, once=self._once))
 
     def _select(
         self, *, vms: Sequence[str], host: str | None, scope: str | None, update_domain: int | None
     ) -> tuple[str, ...]:
-        for vm in vms:
-            self._check_named(vm)
         if scope is not None:
             self._caller.check(scope)
-        found = self._fleet.select(vms=self._still_there(vms), host=host, scope=scope, update_domain=update_domain)
-        for name in found:
-            self._check_named(name)
+        names = [self._full_name(vm) for vm in self._still_there(vms)]
+        found = self._fleet.select(vms=names, host=host, scope=scope, update_domain=update_domain)
+        if host is not None:
+            self._check_host(host, found)
         return found
 
-    def _check_named(self, vm: str) -> None:
-        """Refuse a scope that is none of the caller's, before it is told whether that exists."""
-        scope, slash, _ = vm.rpartition("/")
-        if slash:
-            self._caller.check(scope)
+    def _check_host(self, host: str, vms: Sequence[str]) -> None:
+        """Refuse a host on which others have VMs; one on which only others have some is none of the caller's."""
+        seen = {self._caller.sees(vm.rpartition("/")[0]) for vm in vms}
+        if True not in seen:
+            raise NoSuchHost(host)
+        if False in seen:
+            raise HostForbidden(self._caller.name, host, self._caller.scopes)
+
+    def _full_name(self, vm: str) -> str:
+        view, found = find_vm(self._fleet, self._caller, vm)
+        return f"{view.id}/{found.name}"
 
     def _still_there(self, vms: Sequence[str]) -> Sequence[str]:
         """Leave out VMs that have gone since the request was first made; if all have, or it is new, leave out none."""
@@ -90,7 +99,7 @@ class Making:
 
     def _is_there(self, vm: str) -> bool:
         try:
-            self._fleet.replica.find(vm)
+            find_vm(self._fleet, self._caller, vm)
         except (NoSuchVm, NoSuchScope):
             return False
         return True

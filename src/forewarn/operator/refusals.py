@@ -18,6 +18,9 @@ AnyRequest = Request[Any, Any, Any]
 
 log = logging.getLogger(__name__)
 
+OTHERS = "a VM of another scope"
+"""What a VM is called towards those who may not know of it."""
+
 Refusal = core.CoreError | fleet.FleetError | operator.OperatorError
 
 STATUS: dict[type[Refusal], int] = {
@@ -56,6 +59,8 @@ STATUS: dict[type[Refusal], int] = {
     operator.ScopeForbidden: 403,
     operator.ImportRuns: 409,
     operator.WrongFleetFile: 422,
+    operator.HostForbidden: 403,
+    operator.NotSeen: 404,
     operator.NeverKnown: 404,
     operator.NoSuchVmNow: 404,
     operator.TooManyWatchers: 503,
@@ -87,8 +92,10 @@ def refusal_body(error: Refusal) -> v1.Error:
     return error_body(error.code, str(error), **details)
 
 
-def answer_refusal(_: AnyRequest, error: Refusal) -> Response[v1.Error]:
+def answer_refusal(request: AnyRequest, error: Refusal) -> Response[v1.Error]:
     """The rules, the fleet or the operator side said no."""
+    if isinstance(error, fleet.AddressTaken) and not request.user.sees(error.vm.rpartition("/")[0]):
+        error = fleet.AddressTaken(error.ip, error.network, OTHERS)
     return Response(refusal_body(error), status_code=STATUS[type(error)])
 
 

@@ -103,7 +103,7 @@ async def readiness(state: Backstage) -> Response[v1.Readiness]:
     summary="Give the service's figures",
     media_type=CONTENT_TYPE,
     tags=("service",),
-    opt=needs(Role.VIEWER),
+    opt=needs(Role.VIEWER, all_scopes=True),
     responses=refusals(),
 )
 async def metrics(state: Backstage) -> bytes:

@@ -13,6 +13,7 @@ from forewarn.core.explain import explain
 from forewarn.core.scope import Scope
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import Caller
+from forewarn.operator.finding import find_vm
 from forewarn.operator.paging import Roll, first_of, seen_scopes, unhurried
 from forewarn.operator.showing_inventory import show_hold
 
@@ -90,8 +91,7 @@ async def show_events(
     """Show open events by scope and in the order in which they were made, from the one after `after` on."""
     name = None
     if vm is not None:
-        view, found_vm = fleet.replica.find(vm)
-        caller.check(view.id)
+        view, found_vm = find_vm(fleet, caller, vm)
         if scope not in (None, view.id):
             return v1.EventPage(events=(), next=None, held=show_hold(fleet.held, None))
         scope, name = view.id, found_vm.name

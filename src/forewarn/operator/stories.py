@@ -19,16 +19,6 @@ BEGINNINGS = (Did.SCHEDULED, Did.STARTED)
 """The first line of an event is one of these, and tells its type."""
 
 
-async def home_of(fleet: Fleet, id_: str) -> str:
-    """Return the scope of an event, open or ended."""
-    if (found := fleet.replica.event(id_)) is not None:
-        return found[0].id
-    rows = await fleet.history(JournalQuery(event=id_.upper(), limit=1))
-    if not rows:
-        raise NeverKnown(id_)
-    return rows[0].key.id
-
-
 async def tell(fleet: Fleet, id_: str) -> v1.EventStory:
     """Tell the story of an event."""
     found = fleet.replica.event(id_)

@@ -1,0 +1,53 @@
+"""Which VM or event is meant, by somebody who may not see all: what is in other scopes is as if it were not there.
+
+Whoever names a scope in full is told that it is none of theirs, whether there is such a scope or not.
+"""
+
+from forewarn.core.vm import Vm
+from forewarn.fleet.errors import AmbiguousVm, NoSuchVm
+from forewarn.fleet.replica import View
+from forewarn.fleet.service import Fleet
+from forewarn.operator.access import Caller
+from forewarn.operator.errors import NeverKnown, NotSeen
+from forewarn.store.port import JournalQuery
+
+
+def find_vm(fleet: Fleet, caller: Caller, name: str) -> tuple[View, Vm]:
+    """Find a VM by `scope/name`, or by its bare name where only one that the caller may see bears it."""
+    scope, slash, _ = name.rpartition("/")
+    if slash:
+        caller.check(scope)
+        return fleet.replica.find(name)
+    try:
+        return fleet.replica.find(_full_name(fleet, caller, name))
+    except NoSuchVm:
+        raise (NotSeen(name, caller.name, caller.scopes) if caller.scopes else NoSuchVm(name)) from None
+
+
+def _full_name(fleet: Fleet, caller: Caller, name: str) -> str:
+    try:
+        view, vm = fleet.replica.find(name)
+    except AmbiguousVm as error:
+        several = error.candidates
+    else:
+        several = (f"{view.id}/{vm.name}",)
+    seen = tuple(full for full in several if caller.sees(full.rpartition("/")[0]))
+    if len(seen) > 1:
+        raise AmbiguousVm(name, seen)
+    if not seen:
+        raise NoSuchVm(name)
+    return seen[0]
+
+
+async def check_event(fleet: Fleet, caller: Caller, id_: str) -> None:
+    """Refuse an event that there never was, open or ended, in a scope that the caller may see."""
+    home = await _home(fleet, id_)
+    if home is None or not caller.sees(home):
+        raise NeverKnown(id_, caller.scopes)
+
+
+async def _home(fleet: Fleet, id_: str) -> str | None:
+    if (found := fleet.replica.event(id_)) is not None:
+        return found[0].id
+    rows = await fleet.history(JournalQuery(event=id_.upper(), limit=1))
+    return rows[0].key.id if rows else None
