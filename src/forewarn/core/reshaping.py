@@ -97,24 +97,51 @@ def _without_collisions(scope: Scope, found: Plan) -> Plan:
     """Refuse what would give to a VM the address of another one that keeps it, until nothing does."""
     if not found.added and all(old.addresses == new.addresses for old, new in found.changed):
         return found
-    while taken := _taken(scope, found):
-        found = msgspec.structs.replace(found, refused={**taken, **found.refused})
-    return found
+    taken = _Claims(scope, found).refused()
+    return msgspec.structs.replace(found, refused={**taken, **found.refused}) if taken else found
 
 
-def _taken(scope: Scope, found: Plan) -> dict[str | None, str]:
-    new = {vm.name for vm in found.added} | {change.new.name for change in found.changed if found.may(change.old)}
-    owners: dict[Place, list[Vm]] = {}
-    for vm in _outcome(scope, found):
-        for place in places(vm):
-            owners.setdefault(place, []).append(vm)
-    return {
-        vm.name: f"address {ip} in network {network} belongs to {next(o.name for o in claims if o is not vm)}"
-        for (network, ip), claims in owners.items()
-        if len(claims) > 1
-        for vm in claims
-        if vm.name in new
-    }
+class _Claims:
+    """Which VMs would have each address. One that is refused claims again what it has, which may be another's by plan.
+
+    So one refusal may lead to the next, all through a scope of a thousand VMs: each looks at its own addresses only.
+    """
+
+    def __init__(self, scope: Scope, found: Plan) -> None:
+        self._before = {old.name: old for old, _ in found.changed if found.may(old)}
+        self._after = {new.name: new for _, new in found.changed if found.may(new)}
+        self._after |= {vm.name: vm for vm in found.added if found.may(vm)}
+        self._claims: dict[Place, list[str]] = {}
+        for vm in _outcome(scope, found):
+            for place in places(vm):
+                self._claims.setdefault(place, []).append(vm.name)
+        self._contested = [place for place, names in self._claims.items() if len(names) > 1]
+
+    def refused(self) -> dict[str | None, str]:
+        """Say why some VMs cannot become what they should."""
+        refused: dict[str | None, str] = {}
+        while self._contested:
+            network, ip = place = self._contested.pop()
+            claims = tuple(self._claims[place])
+            for name in claims if len(claims) > 1 else ():
+                if name in self._after and place not in self._had(name):
+                    other = next(claimant for claimant in claims if claimant != name)
+                    refused[name] = f"address {ip} in network {network} belongs to {other}"
+                    self._take_back(name)
+        return refused
+
+    def _take_back(self, name: str) -> None:
+        for place in places(self._after.pop(name)):
+            self._claims[place].remove(name)
+        for place in self._had(name):
+            claims = self._claims.setdefault(place, [])
+            claims.append(name)
+            if len(claims) > 1:
+                self._contested.append(place)
+
+    def _had(self, name: str) -> set[Place]:
+        """Return the addresses that a VM has as it is."""
+        return places(self._before[name]) if name in self._before else set()
 
 
 def _outcome(scope: Scope, found: Plan) -> list[Vm]:
