@@ -23,11 +23,11 @@ from forewarn.fleet.turns import Turns
 T = TypeVar("T")
 R = TypeVar("R")
 
-AT_ONCE = 32
-"""How many scopes are saved at the same time: enough for a store to save many in one step, and few enough that
-nobody who wants to save something else waits for long."""
+AT_ONCE = 4
+"""How many scopes are saved at the same time. What is saved in one step is taken into the replica in one turn of the
+event loop, so few at a time: an import may last, and nobody must wait for it."""
 
-VMS_AT_ONCE = 500
+VMS_AT_ONCE = 100
 """How many VMs these scopes have together, more or less: what is saved at once is taken over at once, too."""
 
 
