@@ -255,6 +255,15 @@ def test_approval_speaks_the_version_that_was_found() -> None:
     assert talk.targets[-1][-10:] == "2019-01-01"
 
 
+def test_version_is_remembered_after_a_refusal() -> None:
+    talk = Talk()
+    talk.run(talk.with_.document(None), no_such_version("2019-01-01"), ok())
+    with pytest.raises(Refused):
+        talk.run(talk.with_.approve([ID], None), answer(400))
+    talk.run(talk.with_.document(None), ok())
+    assert talk.targets[-1][-10:] == "2019-01-01"
+
+
 def test_failure_while_versions_are_tried_is_that_failure() -> None:
     talk = Talk()
     with pytest.raises(Unreachable):
@@ -285,9 +294,11 @@ def test_refused_approval_is_not_repeated() -> None:
 def test_approval_of_what_is_not_found_is_not_repeated_in_other_versions() -> None:
     talk = Talk()
     talk.run(talk.with_.document(None), no_such_version("2019-01-01"), ok())
-    with pytest.raises(NoSuchEvent) as caught:
-        talk.run(talk.with_.approve([ID], None), answer(404, b'{"error":"no such event"}'))
-    assert str(caught.value) == f"{ENDPOINT} answered 404: no such event; {NoSuchEvent.advice}"
+    for _ in range(2):
+        with pytest.raises(NoSuchEvent) as caught:
+            talk.run(talk.with_.approve([ID], None), answer(404, b'{"error":"no such event"}'))
+        assert str(caught.value) == f"{ENDPOINT} answered 404: no such event; {NoSuchEvent.advice}"
+    assert [target[-10:] for target in talk.targets[2:]] == ["2019-01-01", "2019-01-01"]
 
 
 def test_approval_that_is_first_of_all_finds_a_version() -> None:

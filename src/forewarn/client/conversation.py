@@ -146,8 +146,8 @@ class Conversation:
                 return found
 
     def _look(self, last: News) -> Flow[News]:
-        version = self._version
-        versions = EVENTS_NEWEST_FIRST if version is None else tuple(dict.fromkeys((version, *EVENTS_NEWEST_FIRST)))
+        known = self._version
+        versions = EVENTS_NEWEST_FIRST if known is None else tuple(dict.fromkeys((known, *EVENTS_NEWEST_FIRST)))
         answer = yield from self._ask_events(lambda version: _query(version, last), versions, held_for=_held_for(last))
         wait = offered_wait(answer, self._settings.wait)
         if answer.status == 304:
@@ -160,8 +160,8 @@ class Conversation:
 
     def _post(self, body: bytes) -> Flow[None]:
         # Who has answered in a version knows it: what it does not find is the event, which no other version has either.
-        version = self._version
-        versions = EVENTS_NEWEST_FIRST if version is None else (version,)
+        known = self._version
+        versions = EVENTS_NEWEST_FIRST if known is None else (known,)
         yield from self._ask_events(lambda version: _start_requests(version, body), versions)
 
     def _own_name(self) -> Flow[str]:
@@ -182,8 +182,10 @@ class Conversation:
     ) -> Flow[Answer]:
         try:
             self._version, answer = yield from self._speak(make, versions, self._patience_of_socket() + held_for)
-        except ClientError:
-            self._version = None
+        except ClientError as error:
+            # Who says no is still the same; after anything else it may be another service that answers next.
+            if error.is_passing or isinstance(error, NoVersion):
+                self._version = None
             raise
         self._answered_at = self._monotonic()
         return answer
