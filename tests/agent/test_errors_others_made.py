@@ -120,7 +120,8 @@ def test_incarnation_that_begins_anew_hides_nothing(tmp_path: Path) -> None:
         alone.endpoint.wait_until_approved("BEFORE")
         alone.endpoint.announce(event("AFTER"), incarnation=1)
         alone.endpoint.wait_until_approved("AFTER")
-        alone.wait_until_ran("recover BEFORE")
+        alone.endpoint.announce(incarnation=2)
+        alone.wait_until_ran("recover BEFORE", "recover AFTER")
 
 
 def test_nothing_is_approved_before_the_peers_are_ready(tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_nothing_is_approved_before_the_peers_are_ready(tmp_path: Path) -> None:
         return 503, b"{}"
 
     secret = tmp_path / "secret"
-    secret.write_text("between us\n")
+    secret.write_text("between-us\n")
     secret.chmod(0o600)
     with answering(is_ready) as url:
         peers = PEERS.format(secret=secret, address=url.removeprefix("http://"))

@@ -68,6 +68,12 @@ class Vm:
         self._web.kill()
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether its agent runs and has nothing to do."""
+        status = read_status(self._state)
+        return status.is_running and status.walks == ()
+
+    @property
     def walks(self) -> tuple[WalkStatus, ...]:
         """What its agent is doing about events, and has not finished."""
         return read_status(self._state).walks
@@ -114,7 +120,7 @@ class Lab:
     def wait_until_all_serve(self) -> None:
         """Return when every VM is in rotation, and no agent has anything left to undo."""
         wait_until(lambda: self.balancer.statuses(*ALL) == ("UP",) * len(ALL), "every VM to be back in rotation")
-        wait_until(lambda: all(vm.agent.runs and vm.walks == () for vm in self.vms.values()), "every walk to be over")
+        wait_until(lambda: all(vm.is_at_rest for vm in self.vms.values()), "every agent to be at rest")
 
     def approvals(self, event: str) -> list[str]:
         """Return who has approved an event, in order."""
@@ -149,7 +155,7 @@ def lab(home: Path) -> Iterator[tuple[Lab, Traffic]]:
 
 
 def _vms(home: Path, url: str, ports: dict[str, int], balancer: Balancer, guest_urls: dict[str, str]) -> dict[str, Vm]:
-    (home / "peers.secret").write_text("a secret that the agents of this lab share\n")
+    (home / "peers.secret").write_text("the-secret-that-agents-of-this-lab-share\n")
     (home / "peers.secret").chmod(0o600)
     places = {"/etc/forewarn/peers.secret": str(home / "peers.secret"), "10.0.1.2:9999": str(balancer.socket)}
     listening = dict(zip(ALL, free_ports(len(ALL)), strict=True))
