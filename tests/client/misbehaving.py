@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
+from forewarn.client.endpoint import Endpoint
 from tests.client.talking import document
 
 GUARD = 60.0
@@ -171,15 +172,15 @@ def holds_after(*parts: bytes) -> Act:
 class MisbehavingServer:
     """Does one act per connection, in turn; when there are no more, it holds."""
 
-    def __init__(self, *acts: Act) -> None:
+    def __init__(self, *acts: Act, host: str = "127.0.0.1") -> None:
         self.seen: list[Seen] = []
         self.requests = threading.Semaphore(0)
         """Released once for each request that has arrived."""
         self.hang_ups = threading.Semaphore(0)
         """Released once for each client that has gone while it was held."""
         self._acts = iter(acts)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self.url = str(Endpoint(host, self._listener.getsockname()[1]))
         self._lines: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
 
@@ -233,7 +234,7 @@ class MisbehavingServer:
 
 
 @contextmanager
-def server(*acts: Act) -> Iterator[MisbehavingServer]:
+def server(*acts: Act, host: str = "127.0.0.1") -> Iterator[MisbehavingServer]:
     """Run a server for a while."""
-    with MisbehavingServer(*acts).running() as running:
+    with MisbehavingServer(*acts, host=host).running() as running:
         yield running

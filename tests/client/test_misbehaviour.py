@@ -1,6 +1,7 @@
 """Both clients against a server that misbehaves, byte by byte. What they do about it is the same."""
 
 import math
+import socket
 
 import msgspec
 import pytest
@@ -320,6 +321,23 @@ def test_requests_are_those_that_the_service_wants(user: User) -> None:
         "user-agent": f"forewarn/{__version__}",
         "connection": "close",
     }
+
+
+def test_service_may_have_an_ipv6_address(user: User) -> None:
+    with server(gives(200, BODY), host="::1") as running:
+        assert user.get(running.url) == FOUND
+    assert running.seen[0].headers["host"] == running.url.removeprefix("http://")
+
+
+def test_interface_of_an_ipv6_address_is_not_told(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked_up(host: str, port: int, **_: object) -> list[object]:
+        assert host == "fe80::1%eth0"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", port))]
+
+    with server(gives(200, BODY)) as running:
+        monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+        assert user.get(running.url.replace("127.0.0.1", "[fe80::1%eth0]")) == FOUND
+    assert running.seen[0].headers["host"] == running.url.removeprefix("http://").replace("127.0.0.1", "[fe80::1]")
 
 
 @pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])

@@ -185,7 +185,8 @@ def _addresses(endpoint: Endpoint) -> Iterator[tuple[socket.AddressFamily, tuple
 def _converse(line: _TimedSocket, endpoint: Endpoint, request: Request) -> Answer | Failure:
     from http.client import HTTPConnection
 
-    connection = HTTPConnection(endpoint.host, endpoint.port)
+    # Which of its interfaces leads to the service is this machine's own business.
+    connection = HTTPConnection(endpoint.host.partition("%")[0], endpoint.port)
     connection.sock = line
     connection.request(request.method, request.target, request.body, HEADERS | dict(request.headers))
     with connection.getresponse() as response:
