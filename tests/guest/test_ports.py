@@ -117,8 +117,10 @@ async def test_port_that_could_not_be_saved_is_given_later(monkeypatch: pytest.M
         await until(lambda: store.refused > 1)
         await until(lambda: len(given._server._listeners) == 6)
         assert given.url("web", "web-6") is None
+        assert not given.is_complete
         store.full = False
         await until(lambda: given.url("web", "web-6") is not None)
+        await until(lambda: given.is_complete)
         assert await answer_at(given.url("web", "web-6")) == (b"HTTP/1.1 200 OK", b"web-6")
         assert len(given._server._listeners) == 7
 

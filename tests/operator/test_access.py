@@ -14,6 +14,7 @@ from litestar.routes import HTTPRoute
 from forewarn.core.access import Role
 from forewarn.operator.access import Need, check_declared
 from forewarn.operator.app import open_app
+from forewarn.operator.counting import none_yet
 from tests.operator.stage import TOKEN, Guests, Stage, stage
 
 HEADERS = {
@@ -112,7 +113,7 @@ async def test_every_path_answers_exactly_those_whose_role_it_declares() -> None
 
 
 def declared(service: Stage) -> list[tuple[str, str, Need]]:
-    app = open_app(service.fleet, guests=Guests())
+    app = open_app(service.fleet, guests=Guests(), answers=none_yet())
     routes = (route for route in app.routes if isinstance(route, HTTPRoute))
     return [
         (route.path_format, method, handler.opt.get("need", Need(Role.VIEWER)))

@@ -7,7 +7,7 @@ import pytest
 from forewarn.api import v1
 from forewarn.api.errors import NotFound, Refusal
 from forewarn.core.access import Role
-from forewarn.core.event import EventType, ImpactState
+from forewarn.core.event import EventType, ImpactState, Source
 from forewarn.core.impact import Failed
 from forewarn.core.journal import Did
 from forewarn.core.scope import Outcome
@@ -316,3 +316,25 @@ async def test_viewer_changes_nothing() -> None:
             reply = await service.ask("POST", path, body, token=viewer)
             assert (reply.status, reply.code) == (403, "forbidden"), path
         assert (await service.ask("GET", f"/v1/events/{event}", token=viewer)).status == 200
+
+
+async def test_client_asks_for_events_by_everything_that_the_service_knows() -> None:
+    async with stage() as service:
+        frozen = await schedule(service, "Freeze", "web-0")
+        (made,) = (await service.ask("POST", "/v1/operations/restart", {"vm": "db-0"})).json["made"]
+        host = service.fleet.replica.find("web-0")[1].host
+        found = [
+            await service.client(lambda api: [event.id for event in api.events(host=host)]),
+            await service.client(lambda api: [event.id for event in api.events(source=Source.USER)]),
+            await service.client(lambda api: [event.id for event in api.events(type_=EventType.FREEZE)]),
+            await service.client(lambda api: [event.id for event in api.events(status="Started")]),
+            await service.client(lambda api: [event.id for event in api.events(vm="db-0", scope="db-0")]),
+        ]
+    assert found == [[frozen], [made["id"]], [frozen], [], [made["id"]]]
+
+
+async def test_client_says_empty_names_as_they_are() -> None:
+    """A variable that is not set must not list everything."""
+    async with stage() as service:
+        with pytest.raises(NotFound):
+            await service.client(lambda api: list(api.events(scope="")))

@@ -103,6 +103,8 @@ async def test_client_reads_every_page() -> None:
     async with stage() as service:
         await live(service)
         lines = await service.client(lambda api: list(api.history(vm="web-0", newest_first=True)))
+        kinds = await service.client(lambda api: list(api.history(vm="web-0", did=(Did.SCHEDULED, Did.COMPLETED))))
+        assert [line.did for line in kinds] == [Did.SCHEDULED, Did.COMPLETED]
     assert [line.did.value for line in lines][:5] == OF_THE_EVENT[::-1]
 
 

@@ -1,5 +1,7 @@
 """Requests of those who wish the service ill, or do not know it: each is refused like any other, with a stable code."""
 
+import asyncio
+
 import pytest
 
 from tests.operator.stage import TOKEN, stage
@@ -50,3 +52,29 @@ async def test_parameter_that_is_said_twice_is_refused() -> None:
         several = await service.ask("GET", "/v1/history?did=scheduled&did=started")
     assert (twice.status, twice.code, several.status) == (400, "malformed", 200)
     assert twice.json["error"]["message"] == "scope is said more than once"
+
+
+NO_HTTP = {
+    "TLS": b"\x16\x03\x01garbage\r\n\r\n",
+    "two lengths": b"POST /v1/holds HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "blank in a name": b"GET /v1/me HTTP/1.1\r\nHost: x\r\nAuthorization : Bearer x\r\n\r\n",
+    "endless head": b"GET /v1/me HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 200_000,
+}
+
+
+@pytest.mark.parametrize("case", NO_HTTP)
+async def test_what_is_no_http_is_refused_like_everything_else(case: str) -> None:
+    async with stage() as service:
+        head = await service.raw(NO_HTTP[case])
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/json\r\n" in head
+
+
+async def test_crowd_is_told_to_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.operator.server.CONNECTIONS", 1)
+    async with stage() as service:
+        _, writer = await asyncio.open_connection("127.0.0.1", service.port)
+        refused = await service.ask("GET", "/healthz")
+        writer.close()
+        await writer.wait_closed()
+    assert (refused.status, refused.code) == (503, "too-many-connections")

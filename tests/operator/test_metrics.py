@@ -13,13 +13,14 @@ from forewarn.core.event import Cause, EventType
 from forewarn.fleet.measures import CHANGES, OUTCOMES
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
+from forewarn.operator.counting import STATUSES, none_yet
 from forewarn.operator.metrics import metrics_text
 from forewarn.wire.answers import REASON_PHRASES, Reason
 from tests.fleet.stage import ask, running, web
 
 LABELS: dict[str, set[str]] = {
     "version": {__version__},
-    "status": {str(status) for status in REASON_PHRASES} | {"Scheduled", "Started"},
+    "status": {str(status) for status in (*REASON_PHRASES, *STATUSES)} | {"Scheduled", "Started"},
     "reason": {reason.value for reason in Reason},
     "type": {type_.value for type_ in EventType},
     "cause": {cause.value for cause in Cause},
@@ -31,7 +32,7 @@ LABELS: dict[str, set[str]] = {
 
 
 def read(fleet: Fleet, guests: Counters) -> dict[str, Metric]:
-    text = metrics_text(fleet, guests).decode()
+    text = metrics_text(fleet, guests, none_yet() | {401: 1}).decode()
     return {metric.name: metric for metric in text_string_to_metric_families(text)}
 
 
@@ -65,6 +66,7 @@ async def test_what_guests_ask_is_shown() -> None:
     async with running(web()) as fleet:
         metrics = read(fleet, busy_guests())
     assert value(metrics, "forewarn_guest_answers", "forewarn_guest_answers_total", status="200") == 5
+    assert value(metrics, "forewarn_operator_answers", "forewarn_operator_answers_total", status="401") == 1
     assert value(metrics, "forewarn_guest_refusals", "forewarn_guest_refusals_total", reason="unknown-caller") == 2
     plain = {
         name: value(metrics, f"forewarn_guest_{name}", f"forewarn_guest_{name}_total")
@@ -132,5 +134,5 @@ async def test_nobody_goes_through_the_whole_fleet_for_it(monkeypatch: pytest.Mo
         await lived_through(fleet)
         for method in ("views", "hosts", "find"):
             monkeypatch.setattr(fleet.replica, method, refuse)
-        assert b"forewarn_vms 6.0" in metrics_text(fleet, Counters())
+        assert b"forewarn_vms 6.0" in metrics_text(fleet, Counters(), none_yet())
         monkeypatch.undo()

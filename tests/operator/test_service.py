@@ -55,6 +55,9 @@ async def test_service_that_cannot_save_is_not_ready() -> None:
 
 async def test_figures_are_served_to_prometheus() -> None:
     async with stage() as service:
+        for token in (None, "wrong"):
+            await service.ask("GET", "/v1/clock", token=token)
         reply = await service.ask("GET", "/metrics")
+    assert b'\nforewarn_operator_answers_total{status="401"} 2.0\n' in reply.body
     assert (reply.status, reply.headers["content-type"].split(";")[0]) == (200, "text/plain")
     assert b"\nforewarn_build_info{" in reply.body

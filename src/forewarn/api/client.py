@@ -1,7 +1,7 @@
 """The client of the operator API: one method per path, typed answers."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
@@ -12,13 +12,17 @@ import msgspec
 from forewarn.api import v1
 from forewarn.api.errors import LostAnswer, NotForewarn
 from forewarn.api.transport import Transport
-from forewarn.core.event import EventType
+from forewarn.core.event import EventType, Source
+from forewarn.core.journal import Did
 
 T = TypeVar("T")
 
 TIMEOUT = 60.0
 LARGEST_WAIT = 3600.0
 """How long, in seconds, an import may be silent."""
+
+Said = str | Sequence[str] | None
+"""A parameter, one that is said repeatedly, or one that is left out."""
 
 FileFormat = Literal["toml", "json"]
 
@@ -78,9 +82,11 @@ class ApiClient:
 
     # The inventory.
 
-    def scopes(self, *, kind: str | None = None, held: bool | None = None) -> Iterator[v1.Scope]:
-        """Give every scope, by id."""
-        for page in self._pages("/v1/scopes", v1.ScopePage, kind=kind, held=_flag(held)):
+    def scopes(
+        self, *, kind: str | None = None, held: bool | None = None, name: str | None = None
+    ) -> Iterator[v1.Scope]:
+        """Give every scope, by id. `name`: or a pattern like `web-*`."""
+        for page in self._pages("/v1/scopes", v1.ScopePage, kind=kind, held=_flag(held), name=name):
             yield from page.scopes
 
     def scope(self, id_: str) -> v1.Scope:
@@ -131,9 +137,9 @@ class ApiClient:
         """Ask why a VM sees nothing."""
         return self._get("/v1/diagnosis" + _query(vm=name), v1.Diagnosis)
 
-    def hosts(self) -> Iterator[v1.Host]:
-        """Give every host, by name."""
-        for page in self._pages("/v1/hosts", v1.HostPage):
+    def hosts(self, *, name: str | None = None) -> Iterator[v1.Host]:
+        """Give every host, by name. `name`: or a pattern like `hv-*`."""
+        for page in self._pages("/v1/hosts", v1.HostPage, name=name):
             yield from page.hosts
 
     def host(self, name: str) -> v1.Host:
@@ -156,14 +162,20 @@ class ApiClient:
     # Events.
 
     def events(
-        self, *, scope: str | None = None, vm: str | None = None, type_: EventType | None = None
+        self,
+        *,
+        scope: str | None = None,
+        vm: str | None = None,
+        host: str | None = None,
+        type_: EventType | None = None,
+        status: Literal["Scheduled", "Started"] | None = None,
+        source: Source | None = None,
     ) -> Iterator[v1.Event]:
-        """Give every open event."""
-        for page in self._event_pages(scope=scope, vm=vm, type_=type_):
+        """Give every open event that fits everything that is said."""
+        asked = {"scope": scope, "vm": vm, "host": host, "status": status}
+        kinds = {"type": type_ and type_.value, "source": source and source.value}
+        for page in self._pages("/v1/events", v1.EventPage, **asked, **kinds):
             yield from page.events
-
-    def _event_pages(self, *, scope: str | None, vm: str | None, type_: EventType | None) -> Iterator[v1.EventPage]:
-        return self._pages("/v1/events", v1.EventPage, scope=scope, vm=vm, type=type_ and type_.value)
 
     def event(self, id_: str) -> v1.EventStory:
         """Return one event, open or ended, with its timeline."""
@@ -233,15 +245,17 @@ class ApiClient:
         scope: str | None = None,
         vm: str | None = None,
         event: str | None = None,
-        did: str | None = None,
+        did: Sequence[Did] = (),
         by: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         newest_first: bool = False,
     ) -> Iterator[v1.JournalEntry]:
-        """Give the lines of the journal that fit everything that is said."""
-        asked = {"scope": scope, "vm": vm, "event": event, "did": did, "by": by, "newest_first": _flag(newest_first)}
-        for page in self._pages("/v1/history", v1.HistoryPage, **asked, since=_moment(since), until=_moment(until)):
+        """Give the lines of the journal that fit everything that is said, and are of one of the kinds `did`."""
+        asked = {"scope": scope, "vm": vm, "event": event, "by": by, "newest_first": _flag(newest_first)}
+        times = {"since": _moment(since), "until": _moment(until)}
+        kinds = [kind.value for kind in did] or None
+        for page in self._pages("/v1/history", v1.HistoryPage, did=kinds, **asked, **times):
             yield from page.entries
 
     def watch(self, *, after: int | None = None, scope: str | None = None) -> Iterator[v1.JournalEntry | None]:
@@ -276,12 +290,12 @@ class ApiClient:
     def _get(self, path: str, answer: type[T]) -> T:
         return self._read(self._transport.ask("GET", path, None, {"Accept": "application/json"}), answer)
 
-    def _pages(self, path: str, answer: type[P], **asked: str | None) -> Iterator[P]:
-        after: str | None = ""
-        while after is not None:
-            page = self._get(path + _query(**asked, after=after), answer)
+    def _pages(self, path: str, answer: type[P], **asked: Said) -> Iterator[P]:
+        page = self._get(path + _query(**asked), answer)
+        yield page
+        while page.next is not None:
+            page = self._get(path + _query(**asked, after=page.next), answer)
             yield page
-            after = page.next
 
     def _change(self, method: str, path: str, ask: msgspec.Struct, answer: type[T], key: str | None) -> T:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -306,9 +320,9 @@ class ApiClient:
             raise NotForewarn(self.url, str(wrong)) from wrong
 
 
-def _query(**asked: str | None) -> str:
-    said = {name: value for name, value in asked.items() if value}
-    return f"?{urlencode(said)}" if said else ""
+def _query(**asked: Said) -> str:
+    said = {name: value for name, value in asked.items() if value is not None}
+    return f"?{urlencode(said, doseq=True)}" if said else ""
 
 
 def _flag(value: bool | None) -> str | None:

@@ -9,7 +9,17 @@ from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.finding import find_event
 from forewarn.cli.making import show_made
-from forewarn.cli.names import EventId, EventIds, OfScope, OfVm, VmNames, complete_hosts, complete_scopes, complete_vms
+from forewarn.cli.names import (
+    EventId,
+    EventIds,
+    OfHost,
+    OfScope,
+    OfVm,
+    VmNames,
+    complete_hosts,
+    complete_scopes,
+    complete_vms,
+)
 from forewarn.cli.options import Key, PlainUsage, Wait, Why, choice, word, words
 from forewarn.cli.output import Output, moment_text, say, write, write_json
 from forewarn.cli.reaching import Asked, asks_service
@@ -100,12 +110,14 @@ def list_events(
         EventType | None,
         choice(EventType, "--type", metavar="TYPE", help_="Only such events."),
     ] = None,
+    source: Annotated[Source | None, choice(Source, metavar="SOURCE", help_="Only what this one asked for.")] = None,
+    host: OfHost = None,
 ) -> None:
     """List the open events, and why each of them waits.
 
     Example: forewarn event list --vm web-0
     """
-    events = list(asked.api.events(scope=scope, vm=vm, type_=type_))
+    events = list(asked.api.events(scope=scope, vm=vm, host=host, type_=type_, source=source))
     if asked.output is Output.JSON:
         write_json(events)
     elif events:

@@ -63,7 +63,7 @@ def history(
         scope=scope,
         vm=vm,
         event=None if event is None else find_event(asked.api, event),
-        did=did and did.value,
+        did=() if did is None else (did,),
         by=by,
         since=begin,
         until=end,

@@ -3,8 +3,9 @@
 Completion is a convenience. Where the service cannot be asked, or takes long, nothing is offered, and nothing is said.
 """
 
+import time
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Annotated, TypeAlias
 
 import typer
@@ -31,8 +32,9 @@ def _completed(offers: Callable[[ApiClient, str], Iterable[tuple[str, str]]]) ->
     def complete(ctx: typer.Context, incomplete: str) -> Offered:
         try:
             api = connect(**{item.name: ctx.params.get(item.name) for item in WHERE}, timeout=PATIENCE)
-            found = ((name, about) for name, about in offers(api, incomplete) if name.startswith(incomplete))
-            return list(islice(found, MOST))
+            until = time.monotonic() + PATIENCE
+            offered = takewhile(lambda _: time.monotonic() < until, offers(api, incomplete))
+            return list(islice((offer for offer in offered if offer[0].startswith(incomplete)), MOST))
         except (ApiError, SettingsError, Stop):
             return []
 
@@ -45,12 +47,12 @@ def _vms(api: ApiClient, incomplete: str) -> Iterable[tuple[str, str]]:
         yield f"{vm.scope}/{vm.name}" if slash else vm.name, f"{vm.kind.value} {vm.scope}"
 
 
-def _scopes(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
-    return ((scope.id, f"{scope.kind.value}, {scope.vms} VMs") for scope in api.scopes())
+def _scopes(api: ApiClient, incomplete: str) -> Iterable[tuple[str, str]]:
+    return ((scope.id, f"{scope.kind.value}, {scope.vms} VMs") for scope in api.scopes(name=f"{incomplete}*"))
 
 
-def _hosts(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
-    return ((host.name, f"{len(host.vms)} VMs") for host in api.hosts())
+def _hosts(api: ApiClient, incomplete: str) -> Iterable[tuple[str, str]]:
+    return ((host.name, f"{len(host.vms)} VMs") for host in api.hosts(name=f"{incomplete}*"))
 
 
 def _events(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:

@@ -30,6 +30,14 @@ class Guests(msgspec.Struct, frozen=True, kw_only=True):
         is_known = any(address.network in self.networks for address in vm.addresses)
         return self.link_local_url if is_known else None
 
+    def problem(self) -> str | None:
+        """Say what keeps guests from being heard; None: nothing that we know of."""
+        if not self.server.is_listening:
+            return "the guests' endpoint has stopped listening: restart the service"
+        if self.ports is not None and not self.ports.is_complete:
+            return "there are VMs without a guest port: the log says why"
+        return None
+
     @property
     def counters(self) -> Counters:
         """What the endpoint counts."""
@@ -63,7 +71,9 @@ async def serving_guests(settings: Settings, fleet: Fleet, talk: Talk) -> AsyncI
             await stack.enter_async_context(link_local_address(where.interface))
             await _listen_link_local(server, network, where.interface)
             networks[network] = where.interface
-        yield Guests(server=server, ports=ports, networks=networks)
+        guests = Guests(server=server, ports=ports, networks=networks)
+        fleet.readiness.require(guests.problem)
+        yield guests
 
 
 def _say_kept_ports(fleet: Fleet, listen: Endpoint, talk: Talk) -> None:

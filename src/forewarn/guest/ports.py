@@ -88,6 +88,8 @@ class PortPerVm:
         self._open: dict[str, int] = {}
         self._changed: set[str] = set()
         self._has_changed = asyncio.Event()
+        self.is_complete = True
+        """Whether every VM has its port, as far as could be found out when one last came."""
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -120,7 +122,8 @@ class PortPerVm:
             self._has_changed.clear()
             changed, self._changed = self._changed, set()
             views = [view for view in self._fleet.replica.views() if view.id in changed]
-            if await self._open_for_new(_names(views)):
+            self.is_complete = await self._open_for_new(_names(views))
+            if self.is_complete:
                 pause = None
             else:
                 self._changed |= changed

@@ -63,6 +63,11 @@ class GuestServer:
         """
         return await self._listen(ByAddress(self._replica, network), host, port, interface)
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether every listener that there is accepts guests."""
+        return all(listener.is_serving() for listener in self._listeners.values())
+
     def limit_requests(self, per_second: int | None) -> None:
         """Have another limit per VM from now on; None: as many as it likes."""
         self._desk.limit_requests(per_second)

@@ -10,6 +10,7 @@ from forewarn.fleet.errors import FleetError
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import TokenGate, check_declared, check_role, provide_caller
 from forewarn.operator.backstage import Backstage, GuestSide
+from forewarn.operator.counting import Answers, Counted, none_yet
 from forewarn.operator.description import description_config
 from forewarn.operator.diagnosis import diagnose
 from forewarn.operator.errors import OperatorError
@@ -57,10 +58,11 @@ PATHS: list[ControllerRouterHandler] = [
 
 def operator_app(fleet: Fleet, *, guests: GuestSide) -> ASGIApp:
     """Make the application that answers operators who have a token."""
-    return TokenGate(open_app(fleet, guests=guests), fleet.tokens.find)
+    answers = none_yet()
+    return Counted(TokenGate(open_app(fleet, guests=guests, answers=answers), fleet.tokens.find), answers)
 
 
-def open_app(fleet: Fleet, *, guests: GuestSide) -> Litestar:
+def open_app(fleet: Fleet, *, guests: GuestSide, answers: Answers) -> Litestar:
     """Make the application without its gate: something before it must say who calls."""
     app = Litestar(
         PATHS,
@@ -84,7 +86,14 @@ def open_app(fleet: Fleet, *, guests: GuestSide) -> Litestar:
         request_class=StrictRequest,
         request_max_body_size=BODY_BYTES,
         state=Backstage(
-            {"fleet": fleet, "guests": guests, "roll": Roll(fleet), "seats": Seats(), "imports": Imports(fleet)},
+            {
+                "fleet": fleet,
+                "guests": guests,
+                "answers": answers,
+                "roll": Roll(fleet),
+                "seats": Seats(),
+                "imports": Imports(fleet),
+            },
             deep_copy=False,
         ),
     )

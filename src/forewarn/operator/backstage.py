@@ -7,6 +7,7 @@ from litestar.datastructures import State
 
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
+from forewarn.operator.counting import Answers
 from forewarn.operator.importing import Imports
 from forewarn.operator.metrics import GuestCounters
 from forewarn.operator.paging import Roll
@@ -44,6 +45,7 @@ class Backstage(State):
 
     fleet: Fleet
     guests: GuestSide
+    answers: Answers
     roll: Roll
     seats: Seats
     imports: Imports

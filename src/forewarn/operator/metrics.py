@@ -11,6 +11,7 @@ from forewarn import __version__
 from forewarn.core.event import STUCK, EventType, State
 from forewarn.fleet.measures import CHANGES, OUTCOMES, Histogram
 from forewarn.fleet.service import Fleet
+from forewarn.operator.counting import Answers
 from forewarn.wire.answers import Reason
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,10 +30,10 @@ class GuestCounters(Protocol):
     held: int
 
 
-def metrics_text(fleet: Fleet, guests: GuestCounters) -> bytes:
+def metrics_text(fleet: Fleet, guests: GuestCounters, operators: Answers) -> bytes:
     """Return all figures as Prometheus reads them."""
     registry = CollectorRegistry()
-    registry.register(FleetCollector(fleet, guests))
+    registry.register(FleetCollector(fleet, guests, operators))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
@@ -40,9 +41,10 @@ def metrics_text(fleet: Fleet, guests: GuestCounters) -> bytes:
 class FleetCollector(Collector):
     """Reads what others count. What it costs does not grow with the fleet."""
 
-    def __init__(self, fleet: Fleet, guests: GuestCounters) -> None:
+    def __init__(self, fleet: Fleet, guests: GuestCounters, operators: Answers) -> None:
         self._fleet = fleet
         self._guests = guests
+        self._operators = operators
 
     def describe(self) -> Iterable[Metric]:
         """Give the names that are taken: all figures have the same one at all times."""
@@ -66,13 +68,11 @@ class FleetCollector(Collector):
             self._fleet.overdue.total_seconds(),
         )
         yield _gauge("forewarn_journal_feeds", "Readers that follow the journal now.", self._fleet.feeds.open)
+        yield _by_status("forewarn_operator_answers", "Answers to operators by status.", self._operators)
 
     def _endpoint(self) -> Iterator[Metric]:
         guests = self._guests
-        answers = CounterMetricFamily("forewarn_guest_answers", "Answers to guests by status.", labels=["status"])
-        for status, count in sorted(guests.answers.items()):
-            answers.add_metric([str(status)], count)
-        yield answers
+        yield _by_status("forewarn_guest_answers", "Answers to guests by status.", guests.answers)
         refusals = CounterMetricFamily("forewarn_guest_refusals", "Refused requests of guests.", labels=["reason"])
         for reason, count in guests.refusals.items():
             refusals.add_metric([reason.value], count)
@@ -140,6 +140,13 @@ def _gauge(name: str, meaning: str, value: float) -> Metric:
 
 def _counter(name: str, meaning: str, value: float) -> Metric:
     return CounterMetricFamily(name, meaning, value=value)
+
+
+def _by_status(name: str, meaning: str, answers: Mapping[int, int]) -> Metric:
+    family = CounterMetricFamily(name, meaning, labels=["status"])
+    for status, count in sorted(answers.items()):
+        family.add_metric([str(status)], count)
+    return family
 
 
 def _by_type(name: str, meaning: str, histograms: Mapping[EventType, Histogram]) -> Metric:

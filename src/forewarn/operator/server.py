@@ -6,13 +6,18 @@ import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+import h11
+import msgspec
 import uvicorn
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from forewarn.fleet.tasks import tasks_until_exit
+from forewarn.operator.refusals import error_body
 
 CONNECTIONS = 256
+"""How many callers may be connected."""
+
 GRACE = 5
 """How long, in seconds, answers under way may take when the service ends."""
 
@@ -60,6 +65,8 @@ class Impatient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Wait for the first request."""
         super().connection_made(transport)
+        if len(self.connections) > CONNECTIONS:
+            self.app = refuse_crowd
         self._wait()
 
     def data_received(self, data: bytes) -> None:
@@ -82,6 +89,14 @@ class Impatient(H11Protocol):
         self._stop_waiting()
         super().connection_lost(exc)
 
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn says it in its own words
+        """Refuse what is no HTTP as everything else is refused."""
+        body = msgspec.json.encode(error_body("malformed", "this is no request of HTTP/1.1"))
+        head = h11.Response(status_code=400, headers=_headers(body), reason=b"Bad Request")
+        for event in (head, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
     @property
     def _has_head(self) -> bool:
         """Whether there is a request that has no complete answer yet."""
@@ -98,6 +113,19 @@ class Impatient(H11Protocol):
             self._patience = None
 
 
+async def refuse_crowd(_: Scope, __: Receive, send: Send) -> None:
+    """Answer those who come when as many are connected as may be."""
+    sentence = f"{CONNECTIONS} are connected already, and no more may be: try again later"
+    body = msgspec.json.encode(error_body("too-many-connections", sentence))
+    await send({"type": "http.response.start", "status": 503, "headers": _headers(body)})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _headers(body: bytes) -> list[tuple[bytes, bytes]]:
+    length = str(len(body)).encode()
+    return [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
+
+
 @asynccontextmanager
 async def serving(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
     """Serve the application as long as the context lasts, then finish the answers that are under way."""
@@ -106,7 +134,6 @@ async def serving(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | N
         access_log=False,
         http=Impatient,
         lifespan="off",
-        limit_concurrency=CONNECTIONS,
         log_config=None,
         proxy_headers=False,
         server_header=False,

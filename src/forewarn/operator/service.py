@@ -108,7 +108,7 @@ async def readiness(state: Backstage) -> Response[v1.Readiness]:
 )
 async def metrics(state: Backstage) -> bytes:
     """Give the service's figures, for Prometheus to read."""
-    return metrics_text(state.fleet, state.guests.counters)
+    return metrics_text(state.fleet, state.guests.counters, state.answers)
 
 
 @get(
