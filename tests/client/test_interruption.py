@@ -1,5 +1,6 @@
 """The sign for simple programs: set when this VM is going to be interrupted."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -125,3 +126,18 @@ async def test_async_waiting_ends_when_the_time_is_over() -> None:
         async with AsyncScheduledEvents(running.url, name="a") as se, se.interruptible() as stop:
             assert await stop.wait(0.01) is False
             assert (stop.is_set(), stop.event, stop.time_left()) == (False, None, None)
+
+
+async def test_mistake_in_the_background_is_said() -> None:
+    """A thread says it by itself."""
+    told: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.set_result(context))
+    mistake = LookupError("a mistake of the user's")
+
+    def fail(*_: object) -> None:
+        raise mistake
+
+    with server(gives(500, b"")) as running:
+        async with AsyncScheduledEvents(running.url, name="a", on_trouble=fail) as se, se.interruptible() as stop:
+            context = await told
+            assert (context["exception"], stop.is_set()) == (mistake, False)

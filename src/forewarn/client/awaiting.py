@@ -109,6 +109,7 @@ class AsyncScheduledEvents:
         self._line.check()
         stop = AsyncInterruption(types, self._now)
         follower = asyncio.create_task(stop.follow(self.watch(mine=True)), name="forewarn-interruptible")
+        follower.add_done_callback(_tell_of_failure)
         try:
             yield stop
         finally:
@@ -209,6 +210,13 @@ class _AsyncLine:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._hung_up.wait()
+
+
+def _tell_of_failure(follower: "asyncio.Task[None]") -> None:
+    """Say at once that nobody follows any more, as a thread would: it is a mistake, the user's in `on_trouble` say."""
+    if not follower.cancelled() and (error := follower.exception()) is not None:
+        what = "Nobody follows the events any more, so interruptible() will not be told"
+        follower.get_loop().call_exception_handler({"message": what, "exception": error, "task": follower})
 
 
 async def _in_a_thread(exchange: Exchange) -> Answer | Failure:
