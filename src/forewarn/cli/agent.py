@@ -71,9 +71,11 @@ def run(
 
     Example: forewarn agent run --config agent.toml --dry-run
     """
-    from forewarn.cli.agent_running import run_until_told
+    from forewarn.cli.agent_running import become_agent
 
-    run_until_told(_settings(config, endpoint, state), dry_run=dry_run)
+    file, environ = _file(config), _environ(endpoint, state)
+    read_settings(file, environ)
+    become_agent(file, environ, dry_run=dry_run)
 
 
 @app.command("check")
@@ -135,10 +137,17 @@ def status(config: Config = None, state: State = None, output: Shown = Output.TA
 
 
 def _settings(config: str | None, endpoint: str | None, state: str | None) -> AgentSettings:
-    """Read the settings; what is said on the command line stands in for its variable."""
+    return read_settings(_file(config), _environ(endpoint, state))
+
+
+def _file(config: str | None) -> Path | None:
+    return settings_file(config, os.environ, Path.cwd())
+
+
+def _environ(endpoint: str | None, state: str | None) -> dict[str, str]:
+    """Return the variables; what is said on the command line stands in for its variable."""
     said = {variable("endpoint"): endpoint, variable("state"): state}
-    environ = {**os.environ, **{name: value for name, value in said.items() if value}}
-    return read_settings(settings_file(config, os.environ, Path.cwd()), environ)
+    return {**os.environ, **{name: value for name, value in said.items() if value}}
 
 
 async def _test(settings: AgentSettings) -> list[Finding]:

@@ -1,25 +1,34 @@
-"""Running the agent: its log, signals, and whoever supervises it."""
+"""Running the agent: its log, signals, and whoever supervises it.
+
+It runs in an interpreter of its own, which takes the place of the one that read the command line: what that needed,
+a third of all memory, is of no use to a daemon.
+"""
 
 import asyncio
 import logging
 import os
 import signal
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import typer
 
 from forewarn.agent.daemon import run_agent
 from forewarn.agent.equipping import CannotRun, equipped, usable_state
 from forewarn.agent.lines import HIDDEN, JsonLines
-from forewarn.agent.settings import AgentSettings
+from forewarn.agent.ownership import StateInUse
+from forewarn.agent.settings import AgentSettings, read_settings
 from forewarn.cli.exits import Exit
 from forewarn.cli.logs import TEXT
+from forewarn.cli.output import say
 from forewarn.cli.supervisor import Supervisor
 from forewarn.client.errors import ClientError
-from forewarn.settings import LogFormat, LogSettings
+from forewarn.settings import LogFormat, LogSettings, SettingsError
 
 log = logging.getLogger("forewarn.agent")
 
+DRY_RUN = "dry-run"
 ENDING = ("SIGTERM", "SIGINT", "SIGHUP")
 
 
@@ -38,6 +47,27 @@ class TextLines(JsonLines):
         return text
 
 
+def become_agent(file: Path | None, environ: Mapping[str, str], *, dry_run: bool) -> None:
+    """Go on as an agent with settings that are known to be good: the same process, with another program in it."""
+    words = [str(file or ""), DRY_RUN if dry_run else ""]
+    if sys.platform == "win32" or not sys.executable:
+        run_until_told(read_settings(file, environ), dry_run=dry_run)
+        return
+    os.execve(sys.executable, [sys.executable, "-m", __name__, *words], dict(environ))  # noqa: S606  # it is ourselves
+
+
+def main(file: str, mode: str) -> None:
+    """Be the agent."""
+    try:
+        settings = read_settings(Path(file) if file else None, os.environ)
+        run_until_told(settings, dry_run=mode == DRY_RUN)
+    except SettingsError as error:
+        say(f"forewarn: {error}")
+        sys.exit(Exit.USAGE)
+    except typer.Exit as end:
+        sys.exit(end.exit_code)
+
+
 def run_until_told(settings: AgentSettings, *, dry_run: bool) -> None:
     """Run the agent until it is told to end."""
     lines = _set_up_log(settings.log)
@@ -45,7 +75,7 @@ def run_until_told(settings: AgentSettings, *, dry_run: bool) -> None:
         if not dry_run:
             usable_state(settings.state)
         asyncio.run(_run(settings, lines, dry_run=dry_run))
-    except (CannotRun, ClientError) as error:
+    except (CannotRun, ClientError, StateInUse) as error:
         log.critical("cannot start: %s", error)
         raise typer.Exit(Exit.USAGE) from error
 
@@ -78,3 +108,7 @@ def _set_up_log(settings: LogSettings) -> JsonLines:
     logging.basicConfig(handlers=[handler], level=settings.level.number, force=True)
     logging.captureWarnings(capture=True)
     return lines
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
