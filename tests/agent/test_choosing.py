@@ -1,0 +1,78 @@
+"""Which handlers an event gets: the first rule that matches counts."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.agent.choosing import Choice, choose, matches
+from forewarn.agent.settings import AgentSettings, ExecSettings, LogHandlerSettings, NotifySettings, Rule
+from forewarn.client.document import Event, Status
+from forewarn.core.event import EventType, Source
+
+EVENT = Event(
+    id="602D9444-D2CD-49C7-8624-8643E7171297",
+    status=Status.SCHEDULED,
+    type=EventType.REBOOT,
+    resources=("web_0",),
+    source=Source.PLATFORM,
+    duration=timedelta(seconds=9),
+    description="Host server is undergoing\nmaintenance.",
+)
+HANDLERS = (ExecSettings(name="own"), LogHandlerSettings(name="log"), NotifySettings(name="people"))
+
+
+def rule(**said: Any) -> Rule:
+    return Rule(handlers=("own",), **said)
+
+
+def settings(*rules: Rule) -> AgentSettings:
+    return AgentSettings(handlers=HANDLERS, rules=rules)
+
+
+MATCHES: dict[str, tuple[Rule, dict[str, Any], bool]] = {
+    "nothing said matches all": (rule(), {}, True),
+    "type": (rule(types=(EventType.REBOOT,)), {}, True),
+    "one of several types": (rule(types=(EventType.FREEZE, EventType.REBOOT)), {}, True),
+    "another type": (rule(types=(EventType.FREEZE,)), {}, False),
+    "type that nobody knew": (rule(types=(EventType.REBOOT,)), {"type": "Hibernate"}, False),
+    "any type, even such": (rule(), {"type": "Hibernate"}, True),
+    "source": (rule(sources=(Source.PLATFORM,)), {}, True),
+    "another source": (rule(sources=(Source.USER,)), {}, False),
+    "source that is not said": (rule(sources=(Source.PLATFORM,)), {"source": None}, False),
+    "as short as allowed": (rule(at_most=timedelta(seconds=9)), {}, True),
+    "too long": (rule(at_most=timedelta(seconds=8)), {}, False),
+    "as long as asked for": (rule(at_least=timedelta(seconds=9)), {}, True),
+    "too short": (rule(at_least=timedelta(seconds=10)), {}, False),
+    "unknown may be long": (rule(at_least=timedelta(hours=1)), {"duration": None}, True),
+    "unknown is not short": (rule(at_most=timedelta(hours=1)), {"duration": None}, False),
+    "no interruption at all": (rule(at_most=timedelta(0)), {"duration": timedelta(0)}, True),
+    "words anywhere, in any case": (rule(description="*MAINTENANCE*"), {}, True),
+    "whole description is compared": (rule(description="maintenance"), {}, False),
+    "no description": (rule(description="*"), {"description": None}, False),
+    "all of it has to hold": (rule(types=(EventType.REBOOT,), sources=(Source.USER,)), {}, False),
+}
+
+
+@pytest.mark.parametrize(("rule", "facts", "is_match"), MATCHES.values(), ids=MATCHES)
+def test_rule_matches(rule: Rule, facts: dict[str, Any], is_match: bool) -> None:
+    assert matches(rule, msgspec.structs.replace(EVENT, **facts)) is is_match
+
+
+def test_first_match_wins() -> None:
+    first = Rule(types=(EventType.FREEZE,), handlers=("log",))
+    second = Rule(types=(EventType.REBOOT,), handlers=("own", "log"))
+    third = Rule(handlers=("people",))
+    assert choose(settings(first, second, third), EVENT) == Choice(handlers=("own", "log"), rule=1)
+    assert choose(settings(third, second), EVENT) == Choice(handlers=("people",), rule=0)
+
+
+def test_rule_may_choose_nothing() -> None:
+    assert choose(settings(Rule(handlers=()), rule()), EVENT) == Choice(handlers=(), rule=0)
+
+
+def test_without_a_match_everybody_is_told_and_nothing_is_done() -> None:
+    only_told = Choice(handlers=("log", "people"), rule=None)
+    assert choose(settings(), EVENT) == only_told
+    assert choose(settings(rule(types=(EventType.FREEZE,))), EVENT) == only_told
