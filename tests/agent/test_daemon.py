@@ -344,6 +344,17 @@ async def test_rules_that_raise_choose_nothing(tmp_path: Path) -> None:
         )
         await stage.show(event())
         assert agent.walks[ID].steps == ()
+        assert not stage.service.approvals
+
+
+async def test_what_no_rule_matches_is_told_and_not_approved(tmp_path: Path, diary: list[str]) -> None:
+    log = Recorded("log", diary)
+    stage = Stage(tmp_path, Service(), [log], may_approve=lambda _: False)
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        assert [errand.phase for errand in log.told] == ["notice", "prepare", "ready"]
+        assert agent.walks[ID].approval.why == "no rule matches this event, so it is only told"
+        assert not stage.service.approvals
 
 
 def _raise(_: object) -> list[str]:

@@ -77,6 +77,8 @@ def judge(walk: Walk, *, policy: Policy, peers: frozenset[str], now: datetime) -
         return No("the event is not waiting for anybody")
     if policy.by is By.NEVER:
         return No("this agent never approves; the event starts at its time")
+    if walk.is_only_told:
+        return No("no rule matches this event, so it is only told")
     if walk.ready_at is None:
         return No("this VM is not ready")
     if (deadline := walk.event.deadline) is not None and now >= deadline:

@@ -93,6 +93,10 @@ class Watched(Protocol):
         ...
 
 
+def _always(_: Event) -> bool:
+    return True
+
+
 class Equipment(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent works with."""
 
@@ -100,6 +104,8 @@ class Equipment(msgspec.Struct, frozen=True, kw_only=True):
     handlers: Mapping[str, Handler]
     choose: Callable[[Event], Sequence[str]]
     """Names the handlers for an event."""
+    may_approve: Callable[[Event], bool] = _always
+    """Whether anybody has said what to do about an event; what is only told is never approved."""
     state_directory: Path
     policy: Policy = Policy()
     peers: Peers | None = None
@@ -321,17 +327,18 @@ class Agent:
         if key(event) in self._walks:
             self._happened(key(event), Seen(event))
             return
-        steps = [_step(handler) for name in self._chosen(event) if (handler := self._with.handlers.get(name))]
+        steps, is_only_told = self._chosen(event)
         world = World(now=self._clock.now(), me=self._name or "", **self._surroundings(key(event)))
-        self._apply(start(event, steps, world))
+        self._apply(start(event, steps, world, is_only_told=is_only_told))
         self._settle()
 
-    def _chosen(self, event: Event) -> Sequence[str]:
+    def _chosen(self, event: Event) -> tuple[Sequence[Step], bool]:
         try:
-            return self._with.choose(event)
+            chosen = [self._with.handlers[name] for name in self._with.choose(event)]
+            return [_step(handler) for handler in chosen], not self._with.may_approve(event)
         except Exception:
             LOG.exception("no handlers could be chosen", extra={"event": event.id})
-            return ()
+            return (), True
 
     def _happened(self, id_: str, happening: Happening) -> None:
         if id_ not in self._walks:

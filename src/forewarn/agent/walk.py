@@ -113,6 +113,8 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     noticed_at: datetime
     steps: tuple[Step, ...] = ()
     """The most important first."""
+    is_only_told: bool = False
+    """Whether nobody has said what to do about such an event: then nobody here brings it forward."""
     restarts: int = 0
     """How often an agent found this walk in its journal."""
     ready_at: datetime | None = None

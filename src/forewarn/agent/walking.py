@@ -71,10 +71,17 @@ class _Move(NamedTuple):
     todo: tuple[Do, ...] = ()
 
 
-def start(event: Event, steps: Iterable[Step], world: World) -> Next:
+def start(event: Event, steps: Iterable[Step], world: World, *, is_only_told: bool = False) -> Next:
     """Begin the walk of an event that was not known before."""
     ordered = by_importance(tuple({step.handler: step for step in steps}.values()))
-    walk = Walk(event=event, me=world.me, phase=Phase.NOTICE, noticed_at=world.now, steps=ordered)
+    walk = Walk(
+        event=event,
+        me=world.me,
+        phase=Phase.NOTICE,
+        noticed_at=world.now,
+        steps=ordered,
+        is_only_told=is_only_told,
+    )
     following = advance(walk, world)
     return replace(following, todo=(Tell(Phase.NOTICE, 1), *following.todo))
 
@@ -219,7 +226,15 @@ def _begin_recover(step: Step, world: World) -> Step:
 def _revive(walk: Walk, event: Event, now: datetime) -> _Move:
     """Begin anew with an event that came back while it was recovered. What is still prepared stays so."""
     steps = tuple(_unrecovered(step) for step in walk.steps)
-    anew = Walk(event=event, me=walk.me, phase=Phase.NOTICE, noticed_at=now, steps=steps, restarts=walk.restarts)
+    anew = Walk(
+        event=event,
+        me=walk.me,
+        phase=Phase.NOTICE,
+        noticed_at=now,
+        steps=steps,
+        is_only_told=walk.is_only_told,
+        restarts=walk.restarts,
+    )
     return _Move(anew, (Tell(Phase.NOTICE, walk.restarts + 1),))
 
 

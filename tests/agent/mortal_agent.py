@@ -1,0 +1,93 @@
+"""An agent in a process of its own that kills itself, for real, at a given write of its journal.
+
+    python mortal_agent.py ENDPOINT STATE_DIRECTORY DIARY WRITE WHERE
+
+WRITE 0 never comes. WHERE is `before` the write, `within` it (the new file is there, the old one not replaced), `after`
+it (nothing is done yet of what was written down). Every half appends to the diary when it begins and when it ends.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from forewarn.agent import journal
+from forewarn.agent.daemon import Equipment, run_agent
+from forewarn.agent.handlers.port import Done, Ended, Errand
+from forewarn.agent.walk import Walk
+from forewarn.client import AsyncScheduledEvents
+
+
+class Noted:
+    """A handler that appends to the diary."""
+
+    time_limit, pause = timedelta(seconds=60), timedelta(seconds=1)
+    retries, ready_despite_failure = 0, False
+
+    def __init__(self, name: str, importance: int, diary: Path) -> None:
+        self.name, self.importance, self._diary = name, importance, diary
+
+    async def prepare(self, errand: Errand) -> Ended:
+        return await self._half(errand)
+
+    async def recover(self, errand: Errand) -> Ended:
+        return await self._half(errand)
+
+    async def tell(self, errand: Errand) -> Ended:
+        return Done()
+
+    async def check(self) -> list[str]:
+        return []
+
+    async def _half(self, errand: Errand) -> Ended:
+        self._note(f"{self.name} {errand.half} {errand.attempt} begins")
+        await asyncio.sleep(0)
+        self._note(f"{self.name} {errand.half} {errand.attempt} ends")
+        return Done()
+
+    def _note(self, line: str) -> None:
+        with self._diary.open("a") as file:
+            file.write(line + "\n")
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def be_mortal(write: int, where: str) -> None:
+    """Die at the given write."""
+    count = 0
+    whole, replacing = journal.Journal._write, Path.replace
+
+    def writing(self: journal.Journal, id_: str, walk: Walk | None) -> None:
+        nonlocal count
+        count += 1
+        if count == write and where == "before":
+            die()
+        whole(self, id_, walk)
+        if count == write and where == "after":
+            die()
+
+    def replace(self: Path, target: Path) -> Path:
+        if count == write and where == "within":
+            die()
+        return replacing(self, target)
+
+    journal.Journal._write = writing  # type: ignore[method-assign]  # to die in the midst of it
+    Path.replace = replace  # type: ignore[method-assign,assignment]  # likewise
+
+
+async def main(endpoint: str, state: Path, diary: Path) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    handlers = {name: Noted(name, importance, diary) for importance, name in enumerate(("stop", "drain"))}
+    async with AsyncScheduledEvents(endpoint, interval=0.02) as client:
+        equipment = Equipment(client=client, handlers=handlers, choose=lambda _: tuple(handlers), state_directory=state)
+        await run_agent(equipment, stop=stop)
+
+
+if __name__ == "__main__":
+    be_mortal(int(sys.argv[4]), sys.argv[5])
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])))
