@@ -1,7 +1,7 @@
 """From settings to an agent that can run: the only place that puts its parts together."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +15,6 @@ from forewarn.agent.handlers.secret_files import Hide, UnusableSecret, read_secr
 from forewarn.agent.peers import Peers
 from forewarn.agent.settings import AgentSettings, ApprovalSettings, PeersSettings
 from forewarn.client.awaiting import AsyncScheduledEvents
-from forewarn.client.document import Event
 
 NEVER_SHORT = timedelta(0)
 
@@ -41,7 +40,8 @@ async def equipped(
         yield Equipment(
             client=client,
             handlers=handlers,
-            choose=_chooser(settings),
+            choose=lambda event: choose(settings, event).handlers,
+            may_approve=lambda event: choose(settings, event).rule is not None,
             state_directory=settings.state,
             policy=policy_of(settings.approval, settings.peers),
             peers=peers_of(settings.peers, hide),
@@ -83,13 +83,6 @@ def usable_state(directory: Path) -> None:
         raise CannotRun(f"state: {directory} cannot be made: {error.strerror}; name another one") from error
     if not os.access(directory, os.W_OK | os.X_OK):
         raise CannotRun(f"state: {directory} may not be written to by this user; name another one")
-
-
-def _chooser(settings: AgentSettings) -> Callable[[Event], Sequence[str]]:
-    def chosen(event: Event) -> tuple[str, ...]:
-        return choose(settings, event).handlers
-
-    return chosen
 
 
 async def _serve(handler: ReadinessHandler, stack: AsyncExitStack) -> None:

@@ -160,7 +160,7 @@ def _approves(settings: AgentSettings, event: Event) -> str:
         and event.duration is not None
         and event.duration <= approval.short_freeze
     )
-    if event.is_started or approval.policy is Policy.NEVER:
+    if event.is_started or approval.policy is Policy.NEVER or choose(settings, event).rule is None:
         return "never"
     if is_user or is_short:
         return "at once"
