@@ -1,0 +1,90 @@
+"""The agent's systemd unit: systemd accepts it, its place in the order is right, and it fits its settings."""
+
+import configparser
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forewarn.agent.settings import AgentSettings, LogHandlerSettings, read_settings
+
+UNITS = Path(__file__).parents[2] / "packaging/systemd"
+INSTALLED = "/usr/local/bin/forewarn"
+PROGRAM = Path(sys.executable).parent / "forewarn"
+
+
+@pytest.fixture(scope="module")
+def sections() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # the way to have names keep their case
+    parser.read(UNITS / "forewarn-agent.service")
+    return parser
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit as it would be installed, with the program where it is here."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("the program systemd-analyze is missing: install systemd")
+    text = (UNITS / "forewarn-agent.service").read_text()
+    assert text.count(INSTALLED) == 1
+    unit = tmp_path / "forewarn-agent.service"
+    unit.write_text(text.replace(INSTALLED, str(PROGRAM)))
+    return unit
+
+
+def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_systemd_has_nothing_to_say_against_the_unit(unit: Path) -> None:
+    checked = analyze("verify", "--man=no", unit)
+    complaints = [line for line in checked.stderr.splitlines() if "forewarn-agent" in line or "cycle" in line]
+    assert (checked.returncode, complaints) == (0, [])
+
+
+def test_mistakes_in_the_unit_would_be_found(unit: Path) -> None:
+    unit.write_text(unit.read_text().replace("KillMode=mixed", "KillMode=perhaps"))
+    assert "perhaps" in analyze("verify", "--man=no", unit).stderr
+
+
+def test_agent_is_started_after_and_so_stopped_before_network_and_workloads(
+    sections: configparser.ConfigParser,
+) -> None:
+    assert sections["Unit"]["After"].split() == ["network-online.target", "multi-user.target"]
+    assert sections["Unit"]["Wants"] == "network-online.target"
+    assert "Before" not in sections["Unit"]
+    assert sections["Install"]["WantedBy"] == "multi-user.target"
+
+
+def test_agent_is_always_started_again_unless_its_settings_are_wrong(sections: configparser.ConfigParser) -> None:
+    service = sections["Service"]
+    assert (service["Restart"], service["RestartPreventExitStatus"]) == ("always", "2")
+    assert service["Type"] == "notify"
+
+
+def test_no_hook_outlives_its_agent(sections: configparser.ConfigParser) -> None:
+    assert sections["Service"]["KillMode"] == "mixed"
+
+
+def test_unit_and_settings_name_the_same_places(sections: configparser.ConfigParser) -> None:
+    service = sections["Service"]
+    assert service["ExecStart"] == (
+        f"{INSTALLED} agent run --config /etc/{service['ConfigurationDirectory']}/agent.toml"
+    )
+    state = f"/var/lib/{service['StateDirectory']}"
+    settings = read_settings(UNITS / "agent.toml", {"STATE_DIRECTORY": state})
+    assert settings == AgentSettings(state=Path(state), handlers=(LogHandlerSettings(name="log"),))
+
+
+def test_what_is_commented_out_in_the_settings_is_good_too(tmp_path: Path) -> None:
+    lines = (UNITS / "agent.toml").read_text().splitlines()
+    wanted = [line.removeprefix("# ") if line.startswith("# [") or " = " in line else line for line in lines]
+    file = tmp_path / "agent.toml"
+    file.write_text("\n".join(wanted))
+    settings = read_settings(file, {})
+    assert [handler.name for handler in settings.handlers] == ["probe", "workers", "hooks", "log"]
+    assert [rule.handlers for rule in settings.rules] == [("log",), ("probe", "workers", "hooks", "log")]
+    assert settings.peers.are_configured
