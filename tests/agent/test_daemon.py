@@ -152,6 +152,18 @@ async def test_a_handler_that_raises_is_a_handler_that_failed(tmp_path: Path, di
         assert bad.halves(Half.RECOVER) == [1]
 
 
+async def test_a_reason_that_is_no_text_is_kept_as_text(tmp_path: Path, diary: list[str]) -> None:
+    bad = Recorded("bad", diary, retries=1)
+    bad.ends = [Again("\udcff" * 2000), Failed("\udcff")]
+    stage = Stage(tmp_path, Service(), [bad])
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        assert agent.walks[ID].steps[0].prepare.why == "?" * 1000
+        await stage.pass_time(seconds(1))
+        assert agent.walks[ID].steps[0].prepare.why == "?"
+        assert agent.status().troubles == ()
+
+
 async def test_recovery_is_tried_until_it_succeeds(tmp_path: Path, diary: list[str]) -> None:
     bad, good = Recorded("bad", diary, importance=1), Recorded("good", diary, importance=2)
     stage = Stage(tmp_path, Service(), [bad, good])

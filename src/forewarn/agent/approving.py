@@ -124,10 +124,10 @@ def _for_all(walk: Walk, policy: Policy, peers: frozenset[str], now: datetime) -
         return Yes("this VM is ready, and such events do not wait for the others")
     if not peers:
         return No(
-            f"{', '.join(names)} are affected too, and no peers are configured that could say whether they are ready"
+            f"other VMs are affected ({', '.join(names)}), and no peers are configured to ask whether they are ready"
         )
     if unknown := [name for name in names if plain(name) not in peers]:
-        return No(f"{', '.join(unknown)} are affected too, and no address of theirs is configured")
+        return No(f"other VMs are affected whose agents have no address here: {', '.join(unknown)}")
     return _by_word_of_peers(walk, names, policy, now)
 
 

@@ -16,6 +16,8 @@ from forewarn.clock import Clock, wait_until
 GRACE = timedelta(seconds=10)
 """How long a handler may take to stop; whoever does not stop is left to himself."""
 
+LONGEST_REASON = 1000
+
 LOG = logging.getLogger("forewarn.agent.errands")
 
 Key = tuple[str, str, Half]
@@ -107,7 +109,7 @@ class Errands:
             return
         del self._runs[key]
         id_, handler, half = key
-        self._report(id_, HalfEnded(handler, half, run.attempt, ended))
+        self._report(id_, HalfEnded(handler, half, run.attempt, _fit_to_keep(ended)))
 
     async def _leave(self, key: Key, run: _Run) -> None:
         """Wait no longer than a while for one that was cut short."""
@@ -160,6 +162,21 @@ class Errands:
     def _told(self, key: tuple[str, str], ended: asyncio.Task[None]) -> None:
         if self._tellings.get(key) is ended:
             del self._tellings[key]
+
+
+def _fit_to_keep(ended: Ended) -> Ended:
+    """Make a reason short, and text: programs say what they like."""
+    match ended:
+        case Done():
+            return ended
+        case Again(why):
+            return Again(_fit(why))
+        case Failed(why):
+            return Failed(_fit(why))
+
+
+def _fit(why: str) -> str:
+    return why[:LONGEST_REASON].encode(errors="replace").decode()
 
 
 def _errand(walk: Walk, phase: Phase, half: Half | None, attempt: int, time_limit: timedelta) -> Errand:

@@ -78,7 +78,6 @@ class Journal:
             paths = sorted(self._directory.iterdir())
         except OSError as error:
             self._say(f"the journal cannot be read: {_words(error)}")
-            self.in_trouble.set()
             return ()
         walks = (self._read(path) for path in paths if path.suffix == ".json")
         return tuple(walk for walk in walks if walk is not None)
@@ -94,18 +93,19 @@ class Journal:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Write whatever is not on disk yet, until something does not work."""
-        try:
-            for id_, walk in list(self._unsaved.items()):
+        """Write whatever is not on disk yet."""
+        why: str | None = None
+        for id_, walk in list(self._unsaved.items()):
+            try:
                 self._write(id_, walk)
                 del self._unsaved[id_]
-        except OSError as error:
-            self._say(
-                f"the journal cannot be written: {_words(error)}; what is done is only known until the agent ends"
-            )
-            return
-        if self.trouble is not None:
+            except (OSError, ValueError) as error:
+                why = _words(error)
+        if why is not None:
+            self._say(f"the journal cannot be written: {why}; what is done is only known until the agent ends")
+        elif self.trouble is not None:
             self.trouble = None
+            self.in_trouble.clear()
             LOG.warning("the journal is on disk again")
 
     def _write(self, id_: str, walk: Walk | None) -> None:
@@ -144,6 +144,7 @@ class Journal:
         if trouble != self.trouble:
             LOG.error("%s", trouble)
         self.trouble = trouble
+        self.in_trouble.set()
         self._on_trouble(trouble)
 
 
@@ -229,5 +230,5 @@ def _names_beside(path: Path) -> Iterator[Path]:
     return (path.with_name(f"{path.name}.unreadable-{number}") for number in range(1, 1000))
 
 
-def _words(error: OSError) -> str:
-    return error.strerror or type(error).__name__
+def _words(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"

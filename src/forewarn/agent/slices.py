@@ -29,6 +29,8 @@ class Slice(msgspec.Struct, frozen=True):
 
 def end_of_slice(event: Event, time_limit: timedelta, *, now: datetime) -> datetime | None:
     """Return until when a half that begins now may take; None if it does not fit any more."""
+    if event.is_started:
+        return None
     until = now + time_limit
     if event.deadline is not None:
         until = min(until, event.deadline - MARGIN)

@@ -1,0 +1,210 @@
+"""The journal on disk: whole or not there, and no trouble of the disk ends anything."""
+
+import logging
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import given
+
+from forewarn.agent import journal as journal_module
+from forewarn.agent.handlers.port import Half, Phase
+from forewarn.agent.journal import LARGEST, Journal, file_name, read_page, write_page
+from forewarn.agent.walk import Seen, Step, Walk, Went
+from forewarn.agent.walking import World, start, take
+from forewarn.client import Ending, Event
+from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event, seconds
+
+
+def walk(id_: str = ID, **facts: object) -> Walk:
+    return start(event(id_, **facts), (Step(handler="drain"),), World(now=NOON, me="web_0")).walk  # type: ignore[arg-type]  # facts of an event
+
+
+def test_what_is_saved_is_read_and_what_is_struck_is_not(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    assert journal.read() == ()
+    journal.save(walk())
+    journal.save(walk("B"))
+    assert Journal(tmp_path / "journal").read() == (walk(), walk("B"))
+    journal.strike(ID)
+    assert Journal(tmp_path / "journal").read() == (walk("B"),)
+    journal.strike(ID)
+    assert journal.trouble is None
+
+
+def test_a_walk_with_a_comeback_and_words_that_nobody_knows_is_read_as_it_was(tmp_path: Path) -> None:
+    strange = walk(type="Defrost", status="Thinking", source="Moon", description='\x00"\u2028', duration=seconds(9))
+    gone = take(take(strange, Went(Ending.FINISHED), now=NOON), Seen(event()), now=NOON)
+    journal = Journal(tmp_path)
+    journal.save(gone)
+    assert journal.read() == (gone,)
+
+
+def test_everything_is_synced_before_save_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        done.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    journal = Journal(tmp_path / "journal")
+    journal.save(walk())
+    journal.strike(ID)
+    assert done == [f"{ID}.new", "journal", "journal"]
+
+
+@pytest.mark.parametrize(
+    "id_",
+    ["../../etc/passwd", "", ".", "a" * 500, "\ud800", "CON", "x/y", "a.b", "Ünïcode"],
+    ids=lambda id_: ascii(id_)[:20],
+)
+def test_no_id_leaves_the_directory(id_: str) -> None:
+    name = file_name(id_)
+    assert name == Path(name).name
+    assert len(name) <= 71
+    assert name.isascii()
+
+
+GARBAGE = {
+    "empty": b"",
+    "zeros": bytes(4096),
+    "half a page": write_page(walk())[:200],
+    "no JSON": b"\xff\xfe{",
+    "other JSON": b"[1,2,3]",
+    "deep": b"[" * 100_000,
+    "another format": write_page(walk()).replace(b'"format":1', b'"format":99'),
+    "too long": b" " * (LARGEST + 1),
+    "a state that does not exist": write_page(walk()).replace(b'"begun"', b'"perhaps"'),
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
+def test_garbage_is_put_aside_and_said(tmp_path: Path, garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(tmp_path)
+    journal.save(walk("B"))
+    (tmp_path / f"{ID}.json").write_bytes(garbage)
+    assert journal.read() == (walk("B"),)
+    assert (tmp_path / f"{ID}.json.unreadable-1").read_bytes() == garbage
+    assert f"and is now {ID}.json.unreadable-1; look whether something is left prepared" in caplog.text
+    assert len(journal.put_aside) == 1
+    (tmp_path / f"{ID}.json").write_bytes(garbage)
+    assert journal.read() == (walk("B"),)
+    assert (tmp_path / f"{ID}.json.unreadable-2").exists()
+
+
+@given(st.binary(max_size=300), st.integers(0, 2000), st.integers(0, 30))
+def test_any_damage_is_found_or_harmless(noise: bytes, at: int, cut: int) -> None:
+    page = write_page(walk())
+    damaged = page[:at] + noise + page[at + cut :]
+    try:
+        found = journal_module._walk_of(msgspec.json.decode(damaged, type=journal_module.Page))
+    except (ValueError, RecursionError):
+        return
+    assert isinstance(found.event, Event)
+
+
+def test_what_was_left_half_written_is_no_page(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.save(walk())
+    (tmp_path / f"{ID}.new").write_bytes(b"half")
+    assert journal.read() == (walk(),)
+
+
+def test_a_directory_that_is_a_file_is_trouble_and_no_end(tmp_path: Path) -> None:
+    (tmp_path / "journal").write_text("no directory")
+    journal = Journal(tmp_path / "journal")
+    assert journal.read() == ()
+    journal.save(walk())
+    assert journal.in_trouble.is_set()
+    assert "the journal cannot be written" in str(journal.trouble)
+    (tmp_path / "journal").unlink()
+    journal.catch_up()
+    assert not journal.trouble
+    assert journal.read() == (walk(),)
+
+
+def test_without_a_directory_nothing_is_kept() -> None:
+    journal = Journal(None)
+    journal.save(walk())
+    assert journal.read() == ()
+    assert journal.trouble is None
+
+
+def test_read_page_tells_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(GARBAGE["another format"])
+    with pytest.raises(ValueError, match="of format 99; this agent knows 1"):
+        read_page(tmp_path / "x")
+
+
+async def test_an_agent_on_a_full_disk_goes_on_says_so_and_catches_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="forewarn.agent")
+    diary: list[str] = []
+    drain = Recorded("drain", diary)
+    with mounted(tmp_path / "disk", "128k"):
+        stage = Stage(tmp_path / "disk" / "state", Service(), [drain])
+        async with stage.agent_running() as agent:
+            ballast = fill(tmp_path / "disk")
+            await stage.show(event())
+            assert agent.walks[ID].phase is Phase.APPROVE
+            assert drain.halves(Half.PREPARE) == [1]
+            assert any("journal cannot be written: No space left on device" in each for each in agent.status().troubles)
+            ballast.unlink()
+            await stage.pass_time(seconds(10))
+            assert agent.status().troubles == ()
+        stage.service.show()
+        async with stage.agent_running() as agent:
+            assert drain.halves(Half.RECOVER) == [1]
+            assert not agent.walks
+    assert caplog.messages.count("the journal is on disk again") == 1
+
+
+async def test_an_agent_starts_on_a_full_disk(tmp_path: Path) -> None:
+    diary: list[str] = []
+    drain = Recorded("drain", diary)
+    with mounted(tmp_path / "disk", "64k"):
+        fill(tmp_path / "disk")
+        stage = Stage(tmp_path / "disk" / "state", Service(event()), [drain])
+        async with stage.agent_running() as agent:
+            assert agent.walks[ID].phase is Phase.APPROVE
+            await stage.show()
+            assert drain.halves(Half.RECOVER) == [1]
+            assert not agent.walks
+
+
+@contextmanager
+def mounted(directory: Path, size: str) -> Iterator[None]:
+    directory.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if made.returncode:
+        pytest.skip(f"a small disk needs root and the right to mount: {made.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take all the room that a disk has left."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (4_096, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return ballast

@@ -1,0 +1,75 @@
+"""How the time until an event is divided."""
+
+from datetime import timedelta
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from forewarn.agent.slices import LEAST, MARGIN, Slice, end_of_slice, foresee
+from forewarn.agent.walk import Step
+from tests.agent.stage import NOON, event, seconds, started
+
+
+@pytest.mark.parametrize(
+    ("notice", "limit", "time"),
+    [
+        (900, 30, 30),
+        (30, 60, 29),
+        (2, 60, 1),
+        (1.5, 60, None),
+        (1.5, 0.5, 0.5),
+        (0, 60, None),
+        (-60, 60, None),
+        (None, 60, 60),
+    ],
+)
+def test_a_slice_is_the_limit_or_what_is_left(notice: float | None, limit: float, time: float | None) -> None:
+    shown = event(at=None if notice is None else NOON + seconds(notice))
+    until = end_of_slice(shown, seconds(limit), now=NOON)
+    assert until == (None if time is None else NOON + seconds(time))
+
+
+def test_a_preempt_is_foreseen_by_importance() -> None:
+    steps = [
+        Step(handler="tidy", importance=1, time_limit=seconds(5)),
+        Step(handler="upload", importance=5, time_limit=seconds(60)),
+        Step(handler="checkpoint", importance=9, time_limit=seconds(20)),
+        Step(handler="drain", importance=9, time_limit=seconds(10)),
+    ]
+    assert foresee(event(at=NOON + seconds(30)), steps, now=NOON) == (
+        Slice("checkpoint", seconds(20)),
+        Slice("drain", seconds(10)),
+        Slice("upload", seconds(9)),
+        Slice("tidy", None),
+    )
+
+
+def test_nothing_fits_before_what_has_started_unless_nobody_knows_when() -> None:
+    assert foresee(event(at=NOON), [Step(handler="a")], now=NOON) == (Slice("a", None),)
+    assert foresee(started(event()), [Step(handler="a")], now=NOON) == (Slice("a", None),)
+
+
+@given(
+    notice=st.integers(-10, 2000),
+    limits=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 300)), max_size=8),
+)
+def test_slices_never_reach_the_event_and_only_the_less_important_get_nothing(
+    notice: int, limits: list[tuple[int, int]]
+) -> None:
+    steps = [
+        Step(handler=str(number), importance=importance, time_limit=seconds(limit))
+        for number, (importance, limit) in enumerate(limits)
+    ]
+    importances = {step.handler: step.importance for step in steps}
+    found = foresee(event(at=NOON + seconds(notice)), steps, now=NOON)
+    assert [importances[each.handler] for each in found] == sorted(importances.values(), reverse=True)
+    longest: dict[int, timedelta] = {}
+    for each in found:
+        longest[importances[each.handler]] = max(
+            longest.get(importances[each.handler], seconds(0)), each.time or seconds(0)
+        )
+    assert sum(longest.values(), seconds(0)) <= max(seconds(notice) - MARGIN, seconds(0))
+    assert all(each.time is None or each.time >= LEAST for each in found)
+    without = [importances[each.handler] for each in found if each.time is None]
+    assert all(importances[each.handler] >= max(without, default=0) for each in found if each.time is not None)
