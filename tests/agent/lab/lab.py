@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import RLock
 
 from forewarn.agent.status import WalkStatus, read_status
 from forewarn.api.client import ApiClient
@@ -56,16 +57,32 @@ class Vm:
         self.agent = agent
         self._web = web
         self._state = state
+        # A reboot may come while the agent is being killed, as in life.
+        self._switch = RLock()
 
     def boot(self) -> None:
         """Start everything; the agent need not wait for the web server, one of its hooks does."""
-        self.agent.start()
-        self._web.start()
+        with self._switch:
+            self.agent.start()
+            self._web.start()
 
     def pull_the_plug(self) -> None:
         """End everything, without a word."""
-        self.agent.kill()
-        self._web.kill()
+        with self._switch:
+            self.agent.kill()
+            self._web.kill()
+
+    def reboot(self) -> None:
+        """End everything, and start it again."""
+        with self._switch:
+            self.pull_the_plug()
+            self.boot()
+
+    def restart_agent(self) -> None:
+        """Let the agent die in the middle of what it is doing, and start it again, as systemd does."""
+        with self._switch:
+            self.agent.kill()
+            self.agent.start()
 
     @property
     def is_at_rest(self) -> bool:
@@ -92,16 +109,12 @@ class Lab:
 
     def reboot(self, call: Call) -> None:
         """Do what the platform was told to."""
-        vm = self.vms[call.vm]
         self.rebooted[call.vm] = self.balancer.standing()[call.vm]
-        vm.pull_the_plug()
-        vm.boot()
+        self.vms[call.vm].reboot()
 
     def kill_agent(self, call: Call) -> None:
-        """Let the agent die in the middle of what it is doing, and start it again, as systemd does."""
-        agent = self.vms[call.vm].agent
-        agent.kill()
-        agent.start()
+        """Kill the agent that is waiting for this call."""
+        self.vms[call.vm].restart_agent()
 
     def announce_reboot(self, *vms: str) -> str:
         """Announce a reboot so far ahead that only an approval lets it start, and return the event's id."""

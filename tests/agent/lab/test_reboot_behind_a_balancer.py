@@ -12,6 +12,7 @@ from tests.agent.lab.traffic import Traffic
 
 LEADER, OTHER = PAIR
 DRAINED = Standing("DRAIN", 0)
+HALVES = ("prepare", "recover")
 
 
 @pytest.fixture(scope="module")
@@ -71,11 +72,33 @@ def test_leader_approves_when_both_are_ready_and_not_before(place: Lab) -> None:
 
 
 @pytest.mark.usefixtures("traffic")
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", [phase for phase in PHASES if phase != "impact"])
 def test_agent_that_is_killed_in_a_phase_goes_on_where_it_was(place: Lab, phase: str) -> None:
     place.tower.at(phase, LEADER, place.kill_agent)
+    if phase == "approve":
+        place.tower.at("reboot", LEADER, lambda _: place.tower.wait_for(phase, LEADER))
     event = place.announce_reboot(*PAIR)
     place.tower.wait_for(phase, LEADER)
+    see_it_through(place, event)
+    attempts = [call.attempt for call in place.tower.calls if (call.what, call.vm) == (phase, LEADER)]
+    assert attempts == ([1, 2] if phase in HALVES else sorted(attempts))
+
+
+@pytest.mark.usefixtures("traffic")
+def test_agent_that_is_killed_during_the_impact_knows_it_before_and_after_the_reboot(place: Lab) -> None:
+    place.tower.at("impact", LEADER, place.kill_agent)
+    place.tower.at("reboot", LEADER, lambda _: place.tower.wait_for("impact", LEADER, times=2))
+    event = place.announce_reboot(*PAIR)
+    see_it_through(place, event)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("traffic")
+def test_both_agents_can_die_in_one_phase_after_the_other(place: Lab) -> None:
+    for vm in PAIR:
+        for phase in ("notice", "prepare", "ready", "recover"):
+            place.tower.at(phase, vm, place.kill_agent)
+    event = place.announce_reboot(*PAIR)
     see_it_through(place, event)
 
 
