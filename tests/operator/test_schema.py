@@ -11,7 +11,9 @@ from forewarn.operator.refusals import MALFORMED, STATUS
 from tests.operator.stage import TOKEN, stage
 
 SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
-EXAMPLES = 8
+QUICK = "examples,fuzzing,stateful"
+THOROUGH = "examples,coverage,fuzzing,stateful"
+"""Coverage goes through every bound of every parameter, which takes minutes."""
 
 # What is well formed is never called malformed: it is done, or refused for a reason that the rules know.
 CHECKS = """
@@ -34,10 +36,14 @@ OTHER_CODES = {"malformed", "no-token", "wrong-token", "internal", "not-readable
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "known_names",
-    [pytest.param(True, id="with names of VMs"), pytest.param(False, id="as served", marks=pytest.mark.long)],
+    ("known_names", "examples", "phases"),
+    [
+        pytest.param(True, 8, QUICK, id="with names of VMs"),
+        pytest.param(True, 8, THOROUGH, id="with names of VMs, every bound", marks=pytest.mark.long),
+        pytest.param(False, 30, THOROUGH, id="as served", marks=pytest.mark.long),
+    ],
 )
-async def test_service_keeps_to_its_description(tmp_path: Path, known_names: bool) -> None:
+async def test_service_keeps_to_its_description(tmp_path: Path, known_names: bool, examples: int, phases: str) -> None:
     """Each operation by itself, and then one after the other with what the one before has answered."""
     (tmp_path / "checks.toml").write_text(CHECKS)
     async with stage() as service:
@@ -50,8 +56,8 @@ async def test_service_keeps_to_its_description(tmp_path: Path, known_names: boo
         process = await asyncio.create_subprocess_exec(
             SCHEMATHESIS,
             *("--config-file", "checks.toml", "run", "openapi.json", "--url", service.url),
-            *("--header", f"Authorization: Bearer {TOKEN}", "--max-examples", str(EXAMPLES if known_names else 30)),
-            *("--phases", "examples,coverage,fuzzing,stateful"),
+            *("--header", f"Authorization: Bearer {TOKEN}", "--max-examples", str(examples)),
+            *("--phases", phases),
             *(word for id_ in LEFT_OUT for word in ("--exclude-operation-id", id_)),
             *("--generation-deterministic", "--warnings", "off", "--no-color"),
             cwd=tmp_path,

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from forewarn.api import v1
-from forewarn.api.errors import LostAnswer, NotForewarn
+from forewarn.api.errors import LostAnswer, NotForewarn, NotFound
 from forewarn.api.transport import Transport
 from forewarn.core.event import EventType, Source
 from forewarn.core.journal import Did
@@ -91,7 +91,7 @@ class ApiClient:
 
     def scope(self, id_: str) -> v1.Scope:
         """Return one scope."""
-        return self._get(f"/v1/scopes/{quote(id_, safe='')}", v1.Scope)
+        return self._get(_path("scopes", id_), v1.Scope)
 
     def add_scope(self, ask: v1.AddScope, *, key: str | None = None) -> v1.Scope:
         """Add a scope."""
@@ -99,11 +99,11 @@ class ApiClient:
 
     def change_scope(self, id_: str, ask: v1.ChangeScope, *, key: str | None = None) -> v1.Scope:
         """Change a scope."""
-        return self._change("PATCH", f"/v1/scopes/{quote(id_, safe='')}", ask, v1.Scope, key)
+        return self._change("PATCH", _path("scopes", id_), ask, v1.Scope, key)
 
     def remove_scope(self, id_: str, *, force: bool = False, why: str = "", key: str | None = None) -> None:
         """Remove a scope with its VMs."""
-        self._remove(f"/v1/scopes/{quote(id_, safe='')}", key, force=_flag(force), why=why)
+        self._remove(_path("scopes", id_), key, force=_flag(force), why=why)
 
     def vms(
         self,
@@ -119,7 +119,7 @@ class ApiClient:
 
     def vm(self, name: str) -> v1.Vm:
         """Return one VM, named as `scope/name` or by its bare name where that is unambiguous."""
-        return self._get(f"/v1/vms/{quote(name)}", v1.Vm)
+        return self._get(_path("vms", name), v1.Vm)
 
     def add_vm(self, ask: v1.AddVm, *, key: str | None = None) -> v1.Vm:
         """Add a VM."""
@@ -127,11 +127,11 @@ class ApiClient:
 
     def change_vm(self, name: str, ask: v1.ChangeVm, *, key: str | None = None) -> v1.Vm:
         """Change a VM."""
-        return self._change("PATCH", f"/v1/vms/{quote(name)}", ask, v1.Vm, key)
+        return self._change("PATCH", _path("vms", name), ask, v1.Vm, key)
 
     def remove_vm(self, name: str, *, force: bool = False, why: str = "", key: str | None = None) -> None:
         """Take a VM out of the inventory, without an event."""
-        self._remove(f"/v1/vms/{quote(name)}", key, force=_flag(force), why=why)
+        self._remove(_path("vms", name), key, force=_flag(force), why=why)
 
     def diagnosis(self, name: str) -> v1.Diagnosis:
         """Ask why a VM sees nothing."""
@@ -144,7 +144,7 @@ class ApiClient:
 
     def host(self, name: str) -> v1.Host:
         """Return one host."""
-        return self._get(f"/v1/hosts/{quote(name, safe='')}", v1.Host)
+        return self._get(_path("hosts", name), v1.Host)
 
     def export_fleet(self, format_: FileFormat = "toml") -> Iterator[bytes]:
         """Give the fleet file, piece by piece."""
@@ -179,7 +179,7 @@ class ApiClient:
 
     def event(self, id_: str) -> v1.EventStory:
         """Return one event, open or ended, with its timeline."""
-        return self._get(f"/v1/events/{quote(id_, safe='')}", v1.EventStory)
+        return self._get(_path("events", id_), v1.EventStory)
 
     def schedule(self, ask: v1.ScheduleEvents, *, key: str | None = None) -> v1.Scheduled:
         """Make events."""
@@ -211,19 +211,19 @@ class ApiClient:
 
     def cancel(self, id_: str, ask: v1.CancelEvent, *, key: str | None = None) -> v1.EventStory:
         """Take a Scheduled event back."""
-        return self._change("POST", f"/v1/events/{quote(id_, safe='')}/cancel", ask, v1.EventStory, key)
+        return self._change("POST", _path("events", id_) + "/cancel", ask, v1.EventStory, key)
 
     def approve(self, id_: str, ask: v1.ApproveEvent, *, key: str | None = None) -> v1.EventStory:
         """Approve an event on behalf of a VM."""
-        return self._change("POST", f"/v1/events/{quote(id_, safe='')}/approve", ask, v1.EventStory, key)
+        return self._change("POST", _path("events", id_) + "/approve", ask, v1.EventStory, key)
 
     def retry(self, id_: str, ask: v1.RetryImpact, *, key: str | None = None) -> v1.EventStory:
         """Have failed or unknown work done once more."""
-        return self._change("POST", f"/v1/events/{quote(id_, safe='')}/retry", ask, v1.EventStory, key)
+        return self._change("POST", _path("events", id_) + "/retry", ask, v1.EventStory, key)
 
     def resolve(self, id_: str, ask: v1.ResolveImpact, *, key: str | None = None) -> v1.EventStory:
         """End failed or unknown work."""
-        return self._change("POST", f"/v1/events/{quote(id_, safe='')}/resolve", ask, v1.EventStory, key)
+        return self._change("POST", _path("events", id_) + "/resolve", ask, v1.EventStory, key)
 
     def holds(self) -> v1.Holds:
         """Return what is held."""
@@ -283,7 +283,7 @@ class ApiClient:
 
     def revoke_token(self, id_: str, *, why: str = "", key: str | None = None) -> None:
         """Revoke a token."""
-        self._remove(f"/v1/tokens/{quote(id_, safe='')}", key, why=why)
+        self._remove(_path("tokens", id_), key, why=why)
 
     # Asking.
 
@@ -318,6 +318,14 @@ class ApiClient:
             return msgspec.json.decode(content, type=answer)
         except msgspec.MsgspecError as wrong:
             raise NotForewarn(self.url, str(wrong)) from wrong
+
+
+def _path(kind: str, name: str) -> str:
+    """Return the path of one thing. One without a name does not exist, but its path would: that of all of them."""
+    if not name:
+        code = f"unknown-{kind.removesuffix('s')}"
+        raise NotFound(404, code, f"none of the {kind} has an empty name", {})
+    return f"/v1/{kind}/{quote(name, safe='/' if kind == 'vms' else '')}"
 
 
 def _query(**asked: Said) -> str:

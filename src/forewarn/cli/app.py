@@ -1,6 +1,5 @@
 """The program: its commands, and how it ends."""
 
-import os
 import sys
 from typing import Annotated
 
@@ -9,7 +8,7 @@ import typer
 from forewarn import __version__
 from forewarn.cli.exits import EXPECTED, INTERRUPTED, Exit, exit_code, sentence
 from forewarn.cli.offers import Offers
-from forewarn.cli.output import say, write
+from forewarn.cli.output import forget_stdout, have_streams, say, write
 
 app = typer.Typer(
     name="forewarn",
@@ -38,6 +37,11 @@ def forewarn(
 
 def main() -> None:
     """Run the program."""
+    have_streams()
+    if any(word.startswith("--token") for word in sys.argv):
+        from forewarn.cli.hiding import hide_tokens  # takes a while, and is seldom needed
+
+        hide_tokens(sys.argv)
     try:
         app()
     except EXPECTED as error:
@@ -47,5 +51,5 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has had enough; the interpreter must not complain about it at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_stdout()
         sys.exit(Exit.FAILED)

@@ -14,13 +14,13 @@ from forewarn.cli.colours import Colour, painted
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.files import written_anew
 from forewarn.cli.options import PlainUsage
-from forewarn.cli.output import Output, say, write, write_json
+from forewarn.cli.output import Output, say, write, write_bytes, write_json
 from forewarn.cli.progress import Bar
 from forewarn.cli.reaching import Asked, asks_service
 
 app = typer.Typer()
 
-STDIN = Path("-")
+STDIO = Path("-")
 
 MOST_SHOWN = 200
 """A person at a terminal reads no more differences than this."""
@@ -46,7 +46,7 @@ def import_(
 
     Example: forewarn fleet import fleet.toml --dry-run
     """
-    text, format_ = _read(file), _format(file, asked.output if file == STDIN else Output.TABLE)
+    text, format_ = _read(file), _format(file, asked.output if file == STDIO else Output.TABLE)
     if prune and not (dry_run or yes):
         _ask_before_removing(_import(asked.api, text, format_, dry_run=True, prune=True))
     result = _import(asked.api, text, format_, dry_run=dry_run, prune=prune)
@@ -62,17 +62,16 @@ def import_(
 @app.command("export", cls=PlainUsage)
 @asks_service
 def export(asked: Asked, file: Annotated[Path | None, typer.Argument(metavar="FILE", hidden=True)] = None) -> None:
-    """Write the whole fleet as a fleet file, to FILE or to stdout. `fleet import` reads it.
+    """Write the whole fleet as a fleet file, to FILE or to stdout (-). `fleet import` reads it.
 
     It is TOML, or JSON if the name of FILE ends so, or with -o json.
 
     Example: forewarn fleet export fleet.toml
     """
     pieces = asked.api.export_fleet(_format(file, asked.output))
-    if file is None:
+    if file is None or file == STDIO:
         for piece in pieces:
-            sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
+            write_bytes(piece)
         return
     with written_anew(file) as draft:
         for piece in pieces:
@@ -88,7 +87,7 @@ def _format(file: Path | None, output: Output) -> FileFormat:
 
 def _read(file: Path) -> bytes:
     try:
-        return sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+        return sys.stdin.buffer.read() if file == STDIO else file.read_bytes()
     except OSError as error:
         raise Stop(Exit.USAGE, f"cannot read {file}: {error.strerror or error}") from error
 

@@ -33,9 +33,9 @@ def hold(
 
     Example: forewarn hold "the switch in rack 4 is being replaced" --scope web
     """
-    if reason is not None:
+    if reason is not None and reason.strip():
         _show(asked.api.hold(v1.MakeHold(reason=reason, scope=scope), key=key), asked.output)
-    elif scope is not None or key is not None:
+    elif reason is not None or scope is not None or key is not None:
         raise Stop(Exit.USAGE, 'say why it is held, like `forewarn hold "the switch is being replaced"`')
     else:
         _show(asked.api.holds(), asked.output)
