@@ -39,6 +39,7 @@ units = ["nginx.service"]
 
 [handlers.probe]
 kind = "readiness"
+listen = "127.0.0.1:{probe}"
 
 [[rules]]
 handlers = ["balancer", "web-server", "probe", "log"]
@@ -108,7 +109,7 @@ def _resident_after(pid: int, seconds: float) -> float:
 @contextmanager
 def _agent(directory: Path, url: str) -> Iterator[int]:
     file = directory / "agent.toml"
-    file.write_text(SETTINGS.format(directory=directory, port=free_port()), encoding="utf-8")
+    file.write_text(SETTINGS.format(directory=directory, port=free_port(), probe=free_port()), encoding="utf-8")
     program = Path(sys.executable).parent / "forewarn"
     with (directory / "agent.log").open("w") as log:
         process = subprocess.Popen(
