@@ -94,6 +94,12 @@ def test_page_does_not_keep_its_moment(writer: Writer, reader: Reader) -> None:
             "COVERING INDEX journal_by_did (did=? AND at>? AND at<?)",
             id="kinds and time",
         ),
+        pytest.param(JournalQuery(request="k1"), "INDEX journal_by_request (request=?", id="request"),
+        pytest.param(
+            JournalQuery(request="k1", key=WEB, dids=(Did.SCOPE_CREATED,), since=NOON),
+            "INDEX journal_by_request (request=?",
+            id="request and all the rest",
+        ),
         pytest.param(JournalQuery(by="ada"), "COVERING INDEX journal_by_author (author=? AND position>?)", id="author"),
         pytest.param(JournalQuery(by="ada", since=NOON), "COVERING INDEX journal_by_author", id="author and time"),
     ],

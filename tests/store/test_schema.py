@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from forewarn.core.journal import Did, Entry
@@ -196,4 +197,15 @@ async def test_older_file_says_what_had_been_pruned_from_it(tmp_path: Path) -> N
     store = await SqliteStore.open(tmp_path)
     assert await store.extent() == Extent(pruned=1, last=4)
     assert [row.position for row in await store.journal(JournalQuery(dids=(Did.APPROVED,), by="web-0"))] == [3]
+    await store.aclose()
+
+
+async def test_requests_of_an_older_file_are_found(tmp_path: Path) -> None:
+    signed = Entry(n=2, at=NOON, did=Did.SCOPE_REMOVED, by="operator", facts={"key": "k1", "digest": "d1"})
+    with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
+        connection.executescript((OLD_FILES / "version-2.sql").read_text(encoding="utf-8"))
+        connection.execute("UPDATE journal SET entry = ? WHERE position = 4", (msgspec.json.encode(signed).decode(),))
+        connection.commit()
+    store = await SqliteStore.open(tmp_path)
+    assert await store.journal(JournalQuery(request="k1")) == [JournalRow(4, BATCH, signed)]
     await store.aclose()

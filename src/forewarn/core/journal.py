@@ -45,6 +45,10 @@ class Did(StrEnum):
     TOKEN_REVOKED = "token-revoked"  # noqa: S105
 
 
+REQUEST_KEY = "key"
+"""The fact by which an entry that begins or ends a record's life tells which request did it."""
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of a record's journal. `n` counts inside one life of the record, from 1."""
 

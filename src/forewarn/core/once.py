@@ -7,7 +7,7 @@ import msgspec
 
 from forewarn.core.change import Change, Draft
 from forewarn.core.errors import Invalid, KeyReused
-from forewarn.core.journal import Entry
+from forewarn.core.journal import REQUEST_KEY, Entry
 from forewarn.core.limits import DIGEST_LENGTH, RECENT_AGE, RECENT_ITEMS
 from forewarn.core.scope import Answered, Scope
 from forewarn.core.text import check_key
@@ -57,20 +57,20 @@ def remembered(answered: Sequence[Answered], asked: Once | None, *, now: datetim
     return (*kept, *new)[-RECENT_ITEMS:]
 
 
-KEY, DIGEST = "key", "digest"
-"""The facts by which a journal entry that ends or begins a record's life tells which request did it."""
+DIGEST = "digest"
+"""The fact, beside the request's key, that stands for all that it asked."""
 
 
 def signed(entries: tuple[Entry, ...], asked: Once) -> tuple[Entry, ...]:
     """Return the entries with the request in the facts of the last one."""
     *others, last = entries
-    facts = {**last.facts, KEY: asked.key, DIGEST: asked.digest}
+    facts = {**last.facts, REQUEST_KEY: asked.key, DIGEST: asked.digest}
     return (*others, msgspec.structs.replace(last, facts=facts))
 
 
 def is_signed(entry: Entry, asked: Once) -> bool:
     """Tell whether the entry is the work of this request; refuse the request where its key stands for another one."""
-    if entry.facts.get(KEY) != asked.key:
+    if entry.facts.get(REQUEST_KEY) != asked.key:
         return False
     if entry.facts.get(DIGEST) != asked.digest:
         raise KeyReused(asked.key)

@@ -1,6 +1,6 @@
 """Requests that were answered before are found again wherever that is remembered, even where the scope is gone."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from forewarn.clock import Clock
@@ -64,22 +64,17 @@ class Answers:
         """Tell whether the request has made or removed the scope, or any scope, within the time that is remembered."""
         if asked is None:
             return False
-        async for row in self._lives(id_):
-            if is_signed(row.entry, asked):
-                return True
-        return False
-
-    async def _lives(self, id_: str | None) -> AsyncIterator[JournalRow]:
-        key = None if id_ is None else Key(Kind.SCOPE, id_)
         since = self._scopes.clock.now() - RECENT_AGE
-        before: int | None = None
-        while rows := await self._rows(
-            JournalQuery(key=key, dids=LIVES, since=since, newest_first=True, before=before)
-        ):
-            for row in rows:
-                if row.entry.at > since:
-                    yield row
-            before = rows[-1].position
+        rows = await self._rows(
+            JournalQuery(
+                key=None if id_ is None else Key(Kind.SCOPE, id_),
+                request=asked.key,
+                dids=LIVES,
+                since=since,
+                newest_first=True,
+            )
+        )
+        return any(row.entry.at > since and is_signed(row.entry, asked) for row in rows)
 
     async def _rows(self, query: JournalQuery) -> list[JournalRow]:
         try:

@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice
 from operator import attrgetter
 
-from forewarn.core.journal import Entry
+from forewarn.core.journal import REQUEST_KEY, Entry
 from forewarn.store.port import (
     PRUNE_BATCH,
     Conflict,
@@ -127,6 +127,7 @@ def _matches(row: JournalRow, query: JournalQuery) -> bool:
         and (query.vm is None or _concerns(row, query.vm))
         and (not query.dids or row.entry.did in query.dids)
         and (query.by is None or row.entry.by == query.by)
+        and (query.request is None or row.entry.facts.get(REQUEST_KEY) == query.request)
         and (query.since is None or row.entry.at >= query.since)
         and (query.until is None or row.entry.at < query.until)
     )

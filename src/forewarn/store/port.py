@@ -82,6 +82,7 @@ class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     `event` is compared as it is written. `vm` needs `key`, and means what concerns this VM: rows that name it, in any
     case, and rows of that record which name no VM, because they hold for all. An empty `dids` allows every kind.
+    `request` is the key of the request of which a row says that it was its work.
     `since` is included, `until` is not; neither are `after` and `before`, which are positions: the last row of one
     page is where the next one goes on, with `after`, or with `before` where the newest come first.
     """
@@ -91,6 +92,7 @@ class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
     vm: str | None = None
     dids: tuple[Did, ...] = ()
     by: str | None = None
+    request: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     after: int = 0

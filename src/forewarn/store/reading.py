@@ -101,6 +101,8 @@ def _journal_statement(query: JournalQuery) -> tuple[str, list[str | int]]:
 
 def _lines(query: JournalQuery) -> str:
     """Say where lines are looked for: by what fewer of them have in common."""
+    if query.request is not None:
+        return "journal INDEXED BY journal_by_request"
     if query.event is not None:
         return "journal INDEXED BY journal_by_event"
     if query.key is not None:
@@ -128,6 +130,8 @@ def _conditions(query: JournalQuery) -> Iterator[tuple[str, tuple[str | int, ...
         yield _CONCERNS, (name, query.vm.lower())
     if query.by is not None:
         yield "author = ?", (query.by,)
+    if query.request is not None:
+        yield "request = ?", (query.request,)
     if query.dids:
         yield f"did IN ({', '.join('?' * len(query.dids))})", tuple(did.value for did in query.dids)
     if query.since is not None:

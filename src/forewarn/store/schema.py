@@ -66,6 +66,12 @@ MIGRATIONS: tuple[Migration, ...] = (
         "UPDATE counters SET pruned = coalesce((SELECT min(position) - 1 FROM journal), position)",
         "ALTER TABLE counters ADD COLUMN checks INTEGER NOT NULL DEFAULT 0",  # goes up to prove that it can
     ),
+    (
+        # Which request it was, of those few entries that say so.
+        "ALTER TABLE journal ADD COLUMN request TEXT",
+        "UPDATE journal SET request = json_extract(entry, '$.facts.key') WHERE json_valid(entry)",
+        "CREATE INDEX journal_by_request ON journal (request) WHERE request IS NOT NULL",
+    ),
 )
 """MIGRATIONS[n] leads from version n to version n + 1. What has been released is never changed, only added to."""
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from forewarn.core.journal import Entry
+from forewarn.core.journal import REQUEST_KEY, Entry
 from forewarn.store.database import errors_named, name_error, open_for_writing
 from forewarn.store.port import PRUNE_BATCH, Conflict, Deleted, Key, Record, Retention, StoreError
 from forewarn.store.schema import microseconds, transaction
@@ -22,6 +22,7 @@ class Line(NamedTuple):
     event: str | None
     did: str
     author: str
+    request: str | None
 
 
 class Save(msgspec.Struct, frozen=True):
@@ -49,6 +50,7 @@ def _line(entry: Entry) -> Line:
         event=entry.event,
         did=entry.did.value,
         author=entry.by,
+        request=entry.facts.get(REQUEST_KEY),
     )
 
 
@@ -138,7 +140,10 @@ class Writer:
     def _write_lines(self, lines: Sequence[tuple[Key, Line]]) -> None:
         first = self._counters.position + 1
         self._connection.executemany(
-            "INSERT INTO journal (position, kind, id, at, entry, event, did, author) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            """
+            INSERT INTO journal (position, kind, id, at, entry, event, did, author, request)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            """,
             [(position, key.kind.value, key.id, *line) for position, (key, line) in enumerate(lines, first)],
         )
 

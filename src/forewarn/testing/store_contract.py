@@ -437,6 +437,18 @@ class StoreContract:
         assert [row.entry.did for row in rows] == [did for did in Did if did in kinds]
         assert len(await store.journal(JournalQuery(dids=tuple(Did)))) == len(Did)
 
+    async def test_journal_by_request_gives_what_was_its_work(self, store: Store) -> None:
+        made = [
+            Entry(n=n, at=NOON, did=Did.SCOPE_CREATED, by="ada", facts={"kind": "standalone"} | key)
+            for n, key in enumerate(({"key": "k1"}, {"key": "k2"}, {"why": "k1"}, {}), start=1)
+        ]
+        await store.save(WEB, b"value", made, expected=None)
+        await store.save(BATCH, b"value", made[:1], expected=None)
+        found = await store.journal(JournalQuery(request="k1"))
+        assert [(row.key, row.entry) for row in found] == [(WEB, made[0]), (BATCH, made[0])]
+        assert [row.key for row in await store.journal(JournalQuery(request="k1", key=BATCH))] == [BATCH]
+        assert await store.journal(JournalQuery(request="k3")) == []
+
     async def test_journal_by_author_gives_what_they_did(self, store: Store) -> None:
         await store.save(WEB, b"value", [entry(1, by="ada"), entry(2, by="Ada"), entry(3, by="clock")], expected=None)
         await store.save(BATCH, b"value", [entry(1, by="ada")], expected=None)
