@@ -38,8 +38,13 @@ class JsonLines(logging.Formatter):
         line |= {name: value for name, value in vars(record).items() if name not in PLAIN}
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        text = msgspec.json.encode(line, enc_hook=str).decode()
+        # Programs and file names may have brought what is no text, and no JSON either.
+        text = msgspec.json.encode({name: _text(value) for name, value in line.items()}, enc_hook=str).decode()
         # Longer ones first: one secret may be the beginning of another.
         for secret in sorted(self._hidden, key=len, reverse=True):
             text = text.replace(secret, HIDDEN)
         return text
+
+
+def _text(value: object) -> object:
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value

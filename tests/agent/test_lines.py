@@ -1,0 +1,136 @@
+"""The agent's log and figures: one line of JSON each, no secrets, and no set of labels that grows."""
+
+import json
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from forewarn.agent.handlers.port import Failed, Half, Phase
+from forewarn.agent.lines import JsonLines
+from forewarn.agent.metrics import Figures
+from forewarn.agent.remarks import ApprovalCame, HalfCame, PhaseBegan, remarks
+from forewarn.agent.walk import Asked, HalfEnded, Progress, State, Step, Walk
+from forewarn.agent.walking import World, advance, start, take
+from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event
+
+SECRET = 'hunter"2 über'
+
+
+def line(formatter: JsonLines, message: str, **facts: object) -> str:
+    record = logging.LogRecord("forewarn.agent", logging.WARNING, __file__, 1, message, (), None)
+    record.__dict__.update(facts)
+    return formatter.format(record)
+
+
+def test_a_record_is_one_line_with_its_facts() -> None:
+    text = line(JsonLines(), "two\nlines", event=ID, phase=Phase.READY, path=Path("/x"))
+    assert "\n" not in text
+    read = json.loads(text)
+    assert list(read) == ["time", "level", "logger", "message", "event", "phase", "path"]
+    assert (read["level"], read["message"], read["phase"], read["path"]) == ("warning", "two\nlines", "ready", "/x")
+
+
+def test_no_secret_is_in_a_line_wherever_it_comes_from() -> None:
+    formatter = JsonLines()
+    formatter.hide(SECRET)
+    formatter.hide(SECRET + "-longer")
+    formatter.hide("")
+    formatter.hide("abc")
+    try:
+        float(SECRET)
+    except ValueError:
+        record = logging.LogRecord("x", logging.ERROR, __file__, 1, "abc %s", (SECRET,), sys.exc_info())
+    record.__dict__["url"] = f"https://host/{SECRET}-longer"
+    text = formatter.format(record)
+    assert "hunter" not in text
+    assert "longer" not in text
+    assert json.loads(text)["message"] == "abc ***"
+
+
+def test_what_is_no_text_is_written_as_text() -> None:
+    assert json.loads(line(JsonLines(), "\udcff!", why="\udcff"))["message"] == "?!"
+
+
+def walked() -> tuple[Walk, Walk]:
+    world = World(now=NOON, me="web_0")
+    before = start(event(), (Step(handler="drain"),), world).walk
+    return before, take(before, HalfEnded("drain", Half.PREPARE, 1, Failed("no")), now=NOON)
+
+
+def test_remarks_are_what_became_different() -> None:
+    world = World(now=NOON, me="web_0")
+    before, after = walked()
+    begun = Progress(state=State.BEGUN, attempt=1, tries=1, begun_at=NOON, until=before.steps[0].prepare.until)
+    assert list(remarks(None, start(event(), (Step(handler="drain"),), world))) == [
+        PhaseBegan(Phase.NOTICE, 1),
+        PhaseBegan(Phase.PREPARE, 1),
+        HalfCame("drain", Half.PREPARE, begun),
+    ]
+    assert list(remarks(before, advance(after, world))) == [
+        HalfCame("drain", Half.PREPARE, after.steps[0].prepare),
+        ApprovalCame(Asked.NOT_YET, "this VM is not ready: drain failed: no"),
+    ]
+    assert list(remarks(before, advance(before, world))) == []
+
+
+def test_figures_have_closed_labels_and_always_the_same_lines() -> None:
+    figures = Figures(["drain"], NOON)
+    before, after = walked()
+    empty = figures.show([], {"service": False})
+    for handler in ("drain", 'gone "away"\n'):
+        figures.count(after, HalfCame(handler, Half.PREPARE, after.steps[0].prepare))
+    strange = start(event(type="Defrost"), (), World(now=NOON, me="web_0")).walk
+    for walk in (before, strange):
+        figures.count(walk, PhaseBegan(Phase.NOTICE, 1))
+        figures.count(walk, PhaseBegan(Phase.NOTICE, 2))
+    figures.count(after, ApprovalCame(Asked.GIVEN, ""))
+    figures.count_journal_trouble()
+    full = figures.show([after], {"service": True}).decode()
+    names = [text.rsplit(" ", 1)[0] for text in full.splitlines() if text[0] != "#"]
+    assert names == [text.rsplit(" ", 1)[0] for text in empty.decode().splitlines() if text[0] != "#"]
+    assert len(names) == len(set(names))
+    changed = set(full.splitlines()) - set(empty.decode().splitlines())
+    assert changed == {
+        'forewarn_agent_trouble{with="service"} 1',
+        'forewarn_agent_walks{phase="prepare"} 1',
+        'forewarn_agent_events_total{type="Reboot"} 1',
+        'forewarn_agent_events_total{type="other"} 1',
+        'forewarn_agent_phases_total{phase="notice"} 2',
+        'forewarn_agent_halves_total{handler="drain",half="prepare",state="failed"} 1',
+        'forewarn_agent_halves_total{handler="other",half="prepare",state="failed"} 1',
+        'forewarn_agent_approvals_total{state="given"} 1',
+        "forewarn_agent_journal_troubles_total 1",
+    }
+
+
+def test_prometheus_reads_the_figures() -> None:
+    parser = pytest.importorskip("prometheus_client.parser")
+    text = Figures(["drain"], NOON).show([walked()[0]], {"service": False, "journal": True}).decode()
+    families = {family.name: family.type for family in parser.text_string_to_metric_families(text)}
+    assert families["forewarn_agent_halves"] == "counter"
+    assert families["forewarn_agent_walks"] == "gauge"
+
+
+async def test_what_a_walk_says_is_enough_to_follow_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="forewarn.agent")
+    stage = Stage(tmp_path, Service(), [Recorded("drain", [])])
+    async with stage.agent_running():
+        await stage.show(event())
+        await stage.show()
+    assert caplog.messages == [
+        "Reboot: notice",
+        "Reboot: prepare",
+        "Reboot: prepare of drain begins",
+        "Reboot: prepare of drain is done",
+        "Reboot: ready",
+        "Reboot: approve",
+        "Reboot: approving: this VM is ready, and no other is affected",
+        "Reboot: approved: this VM is ready, and no other is affected",
+        "Reboot: recover",
+        "Reboot: recover of drain begins",
+        "Reboot: recover of drain is done",
+        "the walk is over",
+    ]
+    assert {record.__dict__["event"] for record in caplog.records} == {ID}

@@ -1,0 +1,241 @@
+"""Agents that ask each other over real sockets. Whoever does not clearly say that he is ready, is not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from forewarn.agent.daemon import Agent
+from forewarn.agent.handlers.port import Half, Phase
+from forewarn.agent.http import Answer, Listener, Request
+from forewarn.agent.peers import Peers, answer_peer, ask_peers
+from forewarn.agent.walk import PeerWord, Step, Walk
+from forewarn.agent.walking import World, start
+from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event, seconds, until
+
+SECRET = b"correct-horse"
+READY = f'{{"name":"web_1","event":"{ID}","ready":true,"why":"ready"}}'.encode()
+
+
+def peers(port: int, *, secret: bytes = SECRET, timeout: float = 30) -> Peers:
+    return Peers(addresses={"web_1": f"http://127.0.0.1:{port}"}, secret=secret, timeout=seconds(timeout))
+
+
+@asynccontextmanager
+async def answering(respond: Callable[[Request], Answer]) -> AsyncIterator[int]:
+    listener = Listener(respond)
+    try:
+        yield await listener.listen("127.0.0.1", 0)
+    finally:
+        await listener.aclose()
+
+
+async def word(answer: Answer) -> PeerWord:
+    async with answering(lambda _: answer) as port:
+        (said,) = await ask_peers(peers(port), ["web_1"], ID)
+        return said
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_ready", "why"),
+    [
+        (Answer(200, READY), True, "ready"),
+        (Answer(200, READY.replace(b"web_1", b"WEB_1")), True, "ready"),
+        (Answer(200, READY.replace(b'"why":"ready"', b'"new":1')), True, ""),
+        (Answer(200, READY.replace(b"true", b"false")), False, "ready"),
+        (Answer(200, READY.replace(b"true", b"1")), False, "its answer is no word of an agent"),
+        (Answer(200, READY.replace(b"web_1", b"web_9")), False, "at its address answers 'web_9'"),
+        (Answer(200, READY.replace(ID[:4].encode(), b"0000")), False, "it answered about another event"),
+        (Answer(200, b""), False, "its answer is no word of an agent"),
+        (Answer(200, b"<html>"), False, "its answer is no word of an agent"),
+        (Answer(200, b"[" * 50_000), False, "its answer is no word of an agent"),
+        (Answer(200, b" " * 70_000), False, "its answer is too long"),
+        (Answer(401, READY), False, "it does not take our secret: the files differ"),
+        (Answer(403, READY), False, "it does not take our secret: the files differ"),
+        (Answer(500, READY), False, "it answered with status 500"),
+        (Answer(302, READY), False, "it answered with status 302"),
+    ],
+    ids=lambda value: None if isinstance(value, Answer) else str(value),
+)
+async def test_only_a_clear_word_means_ready(answer: Answer, is_ready: bool, why: str) -> None:
+    assert await word(answer) == PeerWord(name="web_1", is_ready=is_ready, why=why)
+
+
+async def test_a_peer_that_never_answers_is_not_ready() -> None:
+    hangs: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda _, writer: hangs.append(writer), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    (said,) = await ask_peers(peers(port, timeout=0.05), ["web_1"], ID)
+    assert said == PeerWord(name="web_1", is_ready=False, why="no answer in time")
+    server.close()
+    for writer in hangs:
+        writer.close()
+    await server.wait_closed()
+
+
+async def test_a_peer_that_is_not_there_is_not_ready() -> None:
+    async with answering(lambda _: Answer(200, READY)) as port:
+        pass
+    (said,) = await ask_peers(peers(port), ["web_1"], ID)
+    assert not said.is_ready
+    assert said.why.startswith("cannot be reached: ")
+
+
+@pytest.mark.parametrize("text", [b"", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1\r\n\r\n"], ids=repr)
+async def test_a_peer_that_speaks_otherwise_is_not_ready(text: bytes) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(text)
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    (said,) = await ask_peers(peers(server.sockets[0].getsockname()[1]), ["web_1"], ID)
+    assert said == PeerWord(name="web_1", is_ready=False, why="its answer is not HTTP")
+    server.close()
+    await server.wait_closed()
+
+
+async def test_an_id_that_is_no_part_of_a_path_is_asked_of_nobody() -> None:
+    (said,) = await ask_peers(peers(1), ["web_1"], "x HTTP/1.1\r\nEvil: 1")
+    assert said == PeerWord(name="web_1", is_ready=False, why="the id of the event cannot be asked for")
+
+
+async def test_many_peers_are_asked_at_once_and_each_has_a_word() -> None:
+    names = [f"vm_{number}" for number in range(200)]
+
+    async with answering(lambda _: Answer(200, READY)) as port:
+        url = f"http://127.0.0.1:{port}"
+        asked = Peers(addresses=dict.fromkeys(names[:150], url), secret=SECRET, timeout=seconds(60))
+        words = await ask_peers(asked, names, ID)
+    assert [said.name for said in words] == names
+    assert {said.why for said in words[:150]} == {"at its address answers 'web_1'"}
+    assert {said.why for said in words[150:]} == {"no address of it is configured"}
+
+
+def prepared(*, is_ready: bool) -> dict[str, Walk]:
+    steps = () if is_ready else (Step(handler="drain"),)
+    return {ID: start(event(), steps, World(now=NOON, me="web_0")).walk}
+
+
+@pytest.mark.parametrize(
+    ("walks", "headers", "status", "body"),
+    [
+        (prepared(is_ready=True), {}, 401, "say the secret"),
+        (prepared(is_ready=True), {"authorization": "Basic correct-horse"}, 401, "say the secret"),
+        (prepared(is_ready=True), {"authorization": "Bearer wrong"}, 403, "not the secret"),
+        (prepared(is_ready=True), {"authorization": "Bearer "}, 403, "not the secret"),
+        (prepared(is_ready=True), {"authorization": "Bearer correct-horse"}, 200, '"ready":true'),
+        (prepared(is_ready=False), {"authorization": "Bearer correct-horse"}, 200, "not prepared yet: drain"),
+        ({}, {"authorization": "Bearer correct-horse"}, 404, "knows of no such event"),
+    ],
+    ids=["no secret", "another scheme", "wrong secret", "empty secret", "ready", "not ready", "unknown event"],
+)
+def test_answers(walks: dict[str, Walk], headers: dict[str, str], status: int, body: str) -> None:
+    answer = answer_peer(Request("GET", f"/v1/ready/{ID.lower()}", headers), walks, me="web_0", secret=SECRET)
+    assert answer.status == status
+    assert body in answer.body.decode()
+
+
+def test_who_has_no_secret_answers_nobody() -> None:
+    request = Request("GET", f"/v1/ready/{ID}", {"authorization": "Bearer "})
+    assert answer_peer(request, {}, me="web_0", secret=None).status == 403
+    assert answer_peer(request, {}, me=None, secret=SECRET).status == 403
+
+
+@pytest.mark.parametrize("secret", [b"", b"two words", b"line\r\nbreak", b"\xff\xfe"], ids=repr)
+def test_a_secret_that_is_no_header_is_refused_without_being_said(secret: bytes) -> None:
+    with pytest.raises(ValueError, match="one line of ASCII") as refused:
+        Peers(addresses={}, secret=secret)
+    assert not secret or repr(secret)[2:-1] not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["https://h:1", "http://h", "http://user:pw@h:1", "http://h:1/path", "h:1"])
+def test_an_address_is_a_host_and_a_port(url: str) -> None:
+    with pytest.raises(ValueError, match="the agent of web_1 is at http://HOST:PORT"):
+        Peers(addresses={"web_1": url}, secret=SECRET)
+
+
+def test_a_secret_is_in_no_representation() -> None:
+    assert repr(peers(1)) == "Peers(web_1)"
+
+
+class Pair:
+    """Two agents of two VMs that one event affects, on one clock, asking each other over real sockets."""
+
+    def __init__(self, directory: Path, *, other_secret: bytes = SECRET) -> None:
+        self.directory, self.other_secret = directory, other_secret
+        self.stages: list[Stage] = []
+        self.handlers = [Recorded("drain", []), Recorded("drain", [])]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[tuple[Agent, Agent]]:
+        names = ("web_0", "web_1")
+        addresses: dict[str, str] = {}
+        async with AsyncExitStack() as stack:
+            agents = []
+            for number, name in enumerate(names):
+                secret = self.other_secret if number else SECRET
+                stage = Stage(
+                    self.directory / name,
+                    Service(name=name),
+                    [self.handlers[number]],
+                    listen=("127.0.0.1", 0),
+                    peers=Peers(addresses=addresses, secret=secret, timeout=seconds(30)),
+                )
+                self.stages.append(stage)
+                agents.append(await stack.enter_async_context(stage.agent_running()))
+            await until(lambda: all(agent.port for agent in agents))
+            addresses |= {name: f"http://127.0.0.1:{agent.port}" for name, agent in zip(names, agents, strict=True)}
+            yield agents[0], agents[1]
+
+    def show(self) -> None:
+        for stage in self.stages:
+            stage.service.show(event(resources=("web_0", "web_1")))
+
+    def approvals(self) -> list[list[str]]:
+        return [stage.service.approvals for stage in self.stages]
+
+
+async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.handlers[1].gate.clear()
+    async with pair.running() as (leader, _):
+        pair.show()
+        await until(lambda: ID in leader.walks and bool(leader.walks[ID].peers))
+        assert leader.walks[ID].phase is Phase.READY
+        assert leader.walks[ID].approval.why in {
+            "not ready: web_1 (not prepared yet: drain)",
+            "not ready: web_1 (this agent knows of no such event)",
+        }
+        assert pair.approvals() == [[], []]
+        pair.handlers[1].gate.set()
+        await until(lambda: pair.handlers[1].halves(Half.PREPARE) == [1])
+        await pair.stages[1].settled()
+        pair.stages[0].clock.set(NOON + seconds(5))
+        await until(lambda: pair.approvals() == [[ID], []])
+        assert leader.walks[ID].phase is Phase.APPROVE
+
+
+async def test_the_deputy_approves_if_the_leader_cannot(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    async with pair.running() as (leader, deputy):
+        pair.stages[0].service.fails_with = [RuntimeError("no way out")] * 100
+        pair.show()
+        await until(lambda: ID in leader.walks and ID in deputy.walks and leader.walks[ID].is_ready)
+        await until(lambda: deputy.walks[ID].is_ready)
+        pair.stages[1].clock.set(NOON + seconds(60))
+        await until(lambda: pair.approvals()[1] == [ID])
+
+
+async def test_two_secrets_mean_no_approval_and_it_is_said(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, other_secret=b"wrong-horse")
+    async with pair.running() as (leader, _):
+        pair.show()
+        await until(lambda: ID in leader.walks and bool(leader.walks[ID].peers))
+        assert "it does not take our secret" in leader.walks[ID].approval.why
+        pair.stages[0].clock.set(NOON + timedelta(minutes=15))
+        await until(lambda: "not all VMs were ready before NotBefore" in leader.walks[ID].approval.why)
+        assert pair.approvals() == [[], []]
