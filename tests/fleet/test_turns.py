@@ -2,7 +2,7 @@
 
 import asyncio
 
-from forewarn.fleet.turns import Turns
+from forewarn.fleet.turns import Turns, unhurried
 
 
 class Rounds:
@@ -58,3 +58,18 @@ async def test_who_is_cancelled_while_waiting_keeps_nobody_from_their_turn() -> 
     done = await asyncio.gather(*waiting, return_exceptions=True)
     assert [isinstance(each, asyncio.CancelledError) for each in done] == [False, True, False, True, False]
     await turns.mine()
+
+
+async def test_others_have_their_turn_while_a_list_is_read() -> None:
+    rounds = 0
+
+    async def others() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    items = [item async for item in unhurried(range(100), length=0)]
+    task.cancel()
+    assert (items, rounds >= 99) == (list(range(100)), True)

@@ -1,12 +1,10 @@
 """Lists of a large fleet: in order whatever comes and goes, and never at the cost of others."""
 
-import asyncio
-
 import pytest
 
 from forewarn.core.scope import Scope, ScopeKind
-from forewarn.operator import paging
-from forewarn.operator.paging import Roll, first_of, unhurried
+from forewarn.fleet.turns import unhurried
+from forewarn.operator.paging import Roll, first_of
 from tests.operator.stage import TEN, stage
 
 
@@ -33,22 +31,6 @@ async def test_roll_is_in_order_whatever_comes_and_goes() -> None:
     assert last == ["again", "batch", "cafe", "db-0", "web"]
     assert (list(roll.starting_at("cafe")), list(roll.after("cafe"))) == (last[2:], last[3:])
     assert list(roll.starting_at("cage")) == list(roll.after("cage")) == last[3:]
-
-
-async def test_others_have_their_turn_while_a_list_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "TURN", 0)
-    rounds = 0
-
-    async def others() -> None:
-        nonlocal rounds
-        while True:
-            rounds += 1
-            await asyncio.sleep(0)
-
-    task = asyncio.create_task(others())
-    items = [item async for item in unhurried(range(100))]
-    task.cancel()
-    assert (items, rounds >= 99) == (list(range(100)), True)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(1, ([0], True)), (3, ([0, 1, 2], False)), (9, ([0, 1, 2], False))])

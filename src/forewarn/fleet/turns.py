@@ -2,6 +2,10 @@
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 TURN = 0.001
 """For how long, in seconds, work goes on before others on the event loop get their turn."""
@@ -42,3 +46,14 @@ class Turns:
                 turn.set_result(None)
                 self._begin()
                 return
+
+
+async def unhurried(items: Iterable[T], length: float = TURN) -> AsyncIterator[T]:
+    """Give the items, and let others have their turn whenever it has taken a while.
+
+    What the items are sifted for must be looked at after this, not before: else a long search has no pause.
+    """
+    turns = Turns(length)
+    for item in items:
+        await turns.mine()
+        yield item

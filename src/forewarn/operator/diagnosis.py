@@ -17,10 +17,10 @@ from forewarn.core.vm import Vm
 from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
+from forewarn.fleet.turns import unhurried
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage, GuestSide
 from forewarn.operator.finding import find_vm
-from forewarn.operator.paging import unhurried
 from forewarn.operator.parameters import refusals
 from forewarn.operator.refusals import OTHERS
 from forewarn.wire.versions import PREVIEW, TYPE_SINCE

@@ -15,10 +15,10 @@ from forewarn.api.fleet_writing import write_fleet_json, write_fleet_toml
 from forewarn.core.access import Role
 from forewarn.core.scope import Scope
 from forewarn.fleet.importing import Difference
+from forewarn.fleet.turns import unhurried
 from forewarn.operator.access import AskedBy, needs
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.importing import Outcome, Running, Wanted
-from forewarn.operator.paging import unhurried
 from forewarn.operator.parameters import refusals
 from forewarn.operator.refusals import refusal_body
 

@@ -19,8 +19,8 @@ from forewarn.fleet.errors import FleetError, NotSaved
 from forewarn.fleet.garbage import exempt_newcomers
 from forewarn.fleet.importing import Difference, apply_import, compare
 from forewarn.fleet.service import Fleet
+from forewarn.fleet.turns import unhurried
 from forewarn.operator.errors import ImportRuns, OperatorError, WrongFleetFile
-from forewarn.operator.paging import unhurried
 
 log = logging.getLogger(__name__)
 

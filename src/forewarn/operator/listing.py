@@ -13,9 +13,10 @@ from forewarn.core.scope import Scope, ScopeKind
 from forewarn.core.text import counting_order
 from forewarn.core.vm import Priority, Vm
 from forewarn.fleet.errors import NoSuchHost
+from forewarn.fleet.turns import unhurried
 from forewarn.operator.access import Caller
 from forewarn.operator.backstage import Backstage
-from forewarn.operator.paging import first_of, seen_scopes, unhurried
+from forewarn.operator.paging import first_of, seen_scopes
 from forewarn.operator.showing_inventory import counted, show_hold, show_host, show_scope, show_vm
 
 

@@ -1,7 +1,5 @@
 """Lists, a page at a time, of a fleet that may have 100,000 scopes: nobody else waits for a long one."""
 
-import asyncio
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Iterable, Iterator
 from itertools import islice
@@ -10,7 +8,7 @@ from typing import TypeVar
 from forewarn.core.scope import Scope
 from forewarn.fleet.replica import Replica, View
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.turns import TURN
+from forewarn.fleet.turns import unhurried
 from forewarn.operator.access import Caller
 
 T = TypeVar("T")
@@ -53,19 +51,6 @@ class Roll:
         """Give the ids after `last`."""
         ids = self.ids()
         return islice(ids, bisect_right(ids, last), None)
-
-
-async def unhurried(items: Iterable[T]) -> AsyncIterator[T]:
-    """Give the items, and let others have their turn whenever it has taken a while.
-
-    What the items are sifted for must be looked at after this, not before: else a long search has no pause.
-    """
-    until = time.monotonic() + TURN
-    for item in items:
-        yield item
-        if time.monotonic() > until:
-            await asyncio.sleep(0)
-            until = time.monotonic() + TURN
 
 
 async def seen_scopes(replica: Replica, ids: Iterable[str], caller: Caller) -> AsyncIterator[Scope]:

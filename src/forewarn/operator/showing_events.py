@@ -12,9 +12,10 @@ from forewarn.core.event import Event, EventType, Source, State
 from forewarn.core.explain import explain
 from forewarn.core.scope import Scope
 from forewarn.fleet.service import Fleet
+from forewarn.fleet.turns import unhurried
 from forewarn.operator.access import Caller
 from forewarn.operator.finding import find_vm
-from forewarn.operator.paging import Roll, first_of, seen_scopes, unhurried
+from forewarn.operator.paging import Roll, first_of, seen_scopes
 from forewarn.operator.showing_inventory import show_hold
 
 
