@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PROGRAM = re.compile(r"^```python\n(# (\w+\.py)\n.*?)^```$", re.MULTILINE | re.DOTALL)
+SAVED = re.compile(r"^```(?:python|toml)\n(# (\w+\.(?:py|toml))\n.*?)^```$", re.MULTILINE | re.DOTALL)
 
 VARIABLE = [
     (re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"), "<guid>"),
@@ -37,8 +37,8 @@ def steps(page: Path) -> list[Step]:
 
 
 def programs(page: Path) -> dict[str, str]:
-    """Return what the page has its reader save: the blocks of Python whose first line names their file."""
-    return {name: program for program, name in PROGRAM.findall(page.read_text(encoding="utf-8"))}
+    """Return what the page has its reader save: programs and settings whose first line names their file."""
+    return {name: program for program, name in SAVED.findall(page.read_text(encoding="utf-8"))}
 
 
 def normal(text: str) -> str:

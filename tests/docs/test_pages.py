@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -97,6 +97,18 @@ def service(command: str, tmp_path: Path) -> Iterator[tuple[Reader, str]]:
         process.communicate()
 
 
+@contextmanager
+def nothing_left_running(directory: Path) -> Iterator[None]:
+    """End what a page had started in the background, with its number in a file, if the page itself did not."""
+    try:
+        yield
+    except BaseException:
+        for file in directory.glob("*.pid"):
+            with suppress(ProcessLookupError):
+                os.kill(int(file.read_text()), signal.SIGKILL)
+        raise
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     """The first command starts the service; every other one prints what the page shows."""
@@ -105,7 +117,7 @@ def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     assert rest, "a page without steps teaches nothing"
     for name, program in programs(page).items():
         (tmp_path / name).write_text(program, encoding="utf-8")
-    with service(first.command, tmp_path) as (reader, table):
+    with service(first.command, tmp_path) as (reader, table), nothing_left_running(tmp_path):
         if first.prints:
             assert normal(reader.shown(table)) == normal(first.prints)
         for step in rest:
