@@ -111,7 +111,7 @@ def test_help_imports_no_command_and_no_client() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [(("evnt",), "event"), (("vm", "lst"), "list")], ids=["command", "below a command"]
+    ("typed", "meant"), [(("histroy",), "history"), (("vm", "lst"), "list")], ids=["command", "below a command"]
 )
 def test_mistyped_command_is_answered_with_the_nearest(machine: Machine, typed: tuple[str, ...], meant: str) -> None:
     ended = run(machine, *typed)

@@ -1,6 +1,7 @@
 """The agent's systemd unit: systemd accepts it, its place in the order is right, and it fits its settings."""
 
 import configparser
+import os
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,31 @@ def test_systemd_has_nothing_to_say_against_the_unit(unit: Path) -> None:
 def test_mistakes_in_the_unit_would_be_found(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("KillMode=mixed", "KillMode=perhaps"))
     assert "perhaps" in analyze("verify", "--man=no", unit).stderr
+
+
+def enabled(unit: Path) -> subprocess.CompletedProcess[str]:
+    """Have systemd plan a start of the machine on which the unit is enabled."""
+    wants = unit.parent / "multi-user.target.wants"
+    wants.mkdir()
+    (wants / unit.name).symlink_to(unit)
+    return subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", "multi-user.target"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "SYSTEMD_UNIT_PATH": f"{unit.parent}:"},
+    )
+
+
+def test_order_has_no_circle_when_the_unit_is_enabled(unit: Path) -> None:
+    """It is wanted by the very target after which it starts."""
+    assert "forewarn-agent" not in enabled(unit).stderr
+
+
+def test_circle_would_be_found(unit: Path) -> None:
+    unit.write_text(unit.read_text().replace("[Unit]", "[Unit]\nBefore=multi-user.target"))
+    assert "Found ordering cycle on forewarn-agent.service" in enabled(unit).stderr
 
 
 def test_agent_is_started_after_and_so_stopped_before_network_and_workloads(

@@ -119,6 +119,8 @@ def status(config: Config = None, state: State = None, output: Shown = Output.TA
     """Show what the agent on this machine is doing about which events; one that does not run, what it left.
 
     The exit code is 0 if an agent runs, else 1.
+
+    Example: forewarn agent status -o json
     """
     from forewarn.agent.status import read_status
     from forewarn.cli.agent_showing import write_status
