@@ -1,14 +1,16 @@
 """Making a scope what a fleet file says: no address is given twice, and whoever is refused stays as it was."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.core import reshaping
 from forewarn.core.conditions import PRODUCTION, Conditions
+from forewarn.core.errors import Invalid
 from forewarn.core.reshaping import Place, plan, reshape
 from forewarn.core.scope import Scope
-from forewarn.core.vm import Vm
+from forewarn.core.vm import Roster, Traits, Vm
 from tests.fleet.stage import TEN, scope, vm
 
 CHAIN = 200
@@ -84,3 +86,15 @@ def test_whatever_is_wanted_no_address_has_two_owners_and_the_refused_stay_as_th
             assert new == target
         else:
             assert new == old
+
+
+@pytest.mark.parametrize("name", ["a", "b"], ids=["changed", "added"])
+def test_tags_that_are_too_many_only_together_with_those_of_the_scope_are_refused(name: str) -> None:
+    half = {f"tag-{n}": "x" for n in range(26)}
+    other = {f"other-{n}": "x" for n in range(26)}
+    present = msgspec.structs.replace(group({"a": 1}), traits=Traits(tags=half))
+    vms = {each: vm(each, ip=f"10.0.0.{n}") for n, each in enumerate("ab", start=2)}
+    vms[name] = msgspec.structs.replace(vms[name], traits=Traits(tags=other))
+    wanted = msgspec.structs.replace(present, roster=Roster(tuple(vms.values())))
+    with pytest.raises(Invalid, match="tags"):
+        reshape(present, wanted, Conditions(policy=PRODUCTION), by="ann", now=TEN, prune=False)

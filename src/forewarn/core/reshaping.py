@@ -176,10 +176,18 @@ def reshape(
         draft.note(Did.SCOPE_CHANGED, by=by, why=", ".join(name for name in found.fields if name != "kind"))
     _reshape_roster(draft, found, by=by)
     if draft.entries:
-        check_traits(draft.scope, draft.scope.roster)
+        check_traits(draft.scope, _with_other_traits(draft.scope, scope, found))
         draft.check_room()
         start_what_may(draft, conditions)
     return draft.finish(found)
+
+
+def _with_other_traits(scope: Scope, before: Scope, found: Plan) -> Iterable[Vm]:
+    """Return the VMs whose traits may have changed: all of them, where the scope's have."""
+    if scope.traits != before.traits:
+        return scope.roster
+    changed = (new for old, new in found.changed if found.may(old) and new.traits != old.traits)
+    return (*changed, *(vm for vm in found.added if found.may(vm)))
 
 
 def _reshape_roster(draft: Draft, found: Plan, *, by: str) -> None:
