@@ -1,7 +1,9 @@
 """Names complete in the shell, with what the service has; where none can be asked the shell hears nothing."""
 
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -81,6 +83,28 @@ def test_completion_waits_not_long_for_a_service_that_is_silent(machine: Machine
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         assert completions(machine, "vm", "show", "w", FOREWARN_URL=url, FOREWARN_TOKEN="x") == []
+
+
+def test_completion_waits_not_long_for_a_service_that_says_little_by_little(machine: Machine) -> None:
+    """Each word comes in time, the last one never."""
+    with socket.create_server(("127.0.0.1", 0)) as dripping:
+
+        def drip() -> None:
+            connection, _ = dripping.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                while not is_over.wait(0.2):
+                    connection.sendall(b" ")
+
+        is_over = threading.Event()
+        service = threading.Thread(target=drip)
+        service.start()
+        url = f"http://127.0.0.1:{dripping.getsockname()[1]}"
+        try:
+            assert completions(machine, "vm", "show", "w", FOREWARN_URL=url, FOREWARN_TOKEN="x") == []
+        finally:
+            is_over.set()
+            service.join()
 
 
 def test_completion_with_a_wrong_token_stays_silent(shop: Machine) -> None:

@@ -72,10 +72,19 @@ def test_tokens_are_listed_without_their_secrets_and_revoked(shop: Machine) -> N
         ("viewer", None, ("event", "schedule", "Freeze", "web-0"), 3, "has the role viewer, and this needs operator"),
         ("operator", None, ("token", "list"), 3, "needs admin"),
         ("operator", "web", ("event", "schedule", "Freeze", "web-0"), 0, ""),
-        ("operator", "web", ("event", "schedule", "Freeze", "db-0"), 3, "is for web only"),
+        ("operator", "web", ("event", "list", "--scope", "db-0"), 3, "is for web only"),
+        ("operator", "web", ("event", "schedule", "Freeze", "db-0"), 4, "there is no VM db-0 in web"),
         ("operator", "web", ("hold", "everything"), 3, "limited to some scopes"),
     ],
-    ids=["viewer sees", "viewer changes", "operator makes tokens", "in its scope", "in another", "fleet-wide"],
+    ids=[
+        "viewer sees",
+        "viewer changes",
+        "operator makes tokens",
+        "in its scope",
+        "another scope",
+        "VM of another scope",
+        "fleet-wide",
+    ],
 )
 def test_token_goes_as_far_as_its_role_and_scopes(
     shop: Machine, role: str, scope: str | None, command: tuple[str, ...], code: int, said: str

@@ -3,9 +3,10 @@
 Completion is a convenience. Where the service cannot be asked, or takes long, nothing is offered, and nothing is said.
 """
 
-import time
 from collections.abc import Callable, Iterable
-from itertools import islice, takewhile
+from contextlib import suppress
+from itertools import islice
+from threading import Thread
 from typing import Annotated, TypeAlias
 
 import typer
@@ -30,13 +31,19 @@ def _completed(offers: Callable[[ApiClient, str], Iterable[tuple[str, str]]]) ->
     """Return what asks the service for names that begin as typed, each with a word about it."""
 
     def complete(ctx: typer.Context, incomplete: str) -> Offered:
-        try:
-            api = connect(**{item.name: ctx.params.get(item.name) for item in WHERE}, timeout=PATIENCE)
-            until = time.monotonic() + PATIENCE
-            offered = takewhile(lambda _: time.monotonic() < until, offers(api, incomplete))
-            return list(islice((offer for offer in offered if offer[0].startswith(incomplete)), MOST))
-        except (ApiError, SettingsError, Stop):
-            return []
+        where = {item.name: ctx.params.get(item.name) for item in WHERE}
+        found: list[tuple[str, str]] = []
+
+        def ask() -> None:
+            with suppress(ApiError, SettingsError, Stop):
+                offered = offers(connect(**where, timeout=PATIENCE), incomplete)
+                found.extend(islice((offer for offer in offered if offer[0].startswith(incomplete)), MOST))
+
+        # A thread can be left behind: a service that says a little now and then would hold us for ever.
+        asking = Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(PATIENCE)
+        return [] if asking.is_alive() else found
 
     return complete
 

@@ -24,7 +24,7 @@ Token = Annotated[
         "--token",
         envvar="FOREWARN_TOKEN",
         metavar="TOKEN",
-        help="The token for --url. Everybody on this machine can read what you type here: better use the variable.",
+        help="The token for --url. For a moment others can see what you type here: better use the variable.",
     ),
 ]
 TokenFile = Annotated[

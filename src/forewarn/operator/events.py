@@ -15,7 +15,7 @@ from forewarn.operator.backstage import Backstage
 from forewarn.operator.finding import check_event
 from forewarn.operator.making import ToMake
 from forewarn.operator.operations import MAKING
-from forewarn.operator.parameters import After, AskedOnce, Limit, OnlyScope, OnlyVm, refusals
+from forewarn.operator.parameters import After, AskedOnce, Limit, OnlyScope, OnlyVm, change_refusals, refusals
 from forewarn.operator.reading import utc
 from forewarn.operator.showing_events import Wanted, show_events
 from forewarn.operator.stories import tell
@@ -28,11 +28,9 @@ OnlyStatus = Annotated[
 ]
 OnlySource = Annotated[Source | None, QueryParameter(name="source", description="Only those of this source.")]
 
-CHANGING = refusals(
+CHANGING = change_refusals(
     _404="There is no open event of this id, or its scope has no such VM.",
     _409="The event's state does not allow it, or the key was used for another request.",
-    _422="A value breaks its own rules.",
-    _503="It could not be saved; nothing has changed.",
 )
 
 

@@ -8,14 +8,12 @@ from forewarn.core.access import Role
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage
-from forewarn.operator.parameters import AskedOnce, refusals
+from forewarn.operator.parameters import AskedOnce, change_refusals, refusals
 from forewarn.operator.showing_inventory import show_hold
 
-CHANGING = refusals(
+CHANGING = change_refusals(
     _404="There is no such scope.",
     _409="The key was used for another request.",
-    _422="A value breaks its own rules.",
-    _503="It could not be saved; nothing has changed.",
 )
 
 

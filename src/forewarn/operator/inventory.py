@@ -18,7 +18,7 @@ from forewarn.operator.backstage import Backstage
 from forewarn.operator.drafting import changed_traits, changed_vm, new_scope, new_vm, standalone
 from forewarn.operator.finding import find_vm
 from forewarn.operator.listing import Wanted, list_hosts, list_scopes, list_vms, visible_host
-from forewarn.operator.parameters import After, AskedOnce, Force, Limit, OnlyScope, Why, refusals
+from forewarn.operator.parameters import After, AskedOnce, Force, Limit, OnlyScope, Why, change_refusals, refusals
 from forewarn.operator.showing_inventory import show_scope, show_vm
 
 ScopeName = Annotated[str, PathParameter(min_length=1, max_length=NAME_LENGTH, description="The scope's id.")]
@@ -48,11 +48,7 @@ OnlyTag = Annotated[
 ]
 OnlyPriority = Annotated[Priority | None, QueryParameter(name="priority", description="Of this priority only.")]
 
-CHANGES = {
-    "_409": "The rules do not allow it.",
-    "_422": "A value breaks its own rules.",
-    "_503": "It could not be saved; nothing has changed.",
-}
+NOT_ALLOWED = "The rules do not allow it."
 
 
 class ScopeController(Controller):
@@ -81,7 +77,7 @@ class ScopeController(Controller):
         operation_id="addScope",
         summary="Add a scope",
         opt=needs(Role.OPERATOR),
-        responses=refusals(**CHANGES),
+        responses=change_refusals(_409=NOT_ALLOWED),
     )
     async def add_scope(
         self, state: Backstage, caller: AskedBy, once: AskedOnce, data: JSONBody[v1.AddScope]
@@ -110,7 +106,7 @@ class ScopeController(Controller):
         operation_id="changeScope",
         summary="Change a scope",
         opt=needs(Role.OPERATOR),
-        responses=refusals(_404="There is no such scope.", **CHANGES),
+        responses=change_refusals(_404="There is no such scope.", _409=NOT_ALLOWED),
     )
     async def change_scope(
         self,
@@ -137,7 +133,7 @@ class ScopeController(Controller):
         operation_id="removeScope",
         summary="Remove a scope",
         opt=needs(Role.OPERATOR),
-        responses=refusals(_404="There is no such scope.", **CHANGES),
+        responses=change_refusals(_404="There is no such scope.", _409=NOT_ALLOWED),
     )
     async def remove_scope(
         self,
@@ -197,7 +193,7 @@ class VmController(Controller):
         operation_id="addVm",
         summary="Add a VM",
         opt=needs(Role.OPERATOR),
-        responses=refusals(_404="There is no such scope.", **CHANGES),
+        responses=change_refusals(_404="There is no such scope.", _409=NOT_ALLOWED),
     )
     async def add_vm(self, state: Backstage, caller: AskedBy, once: AskedOnce, data: JSONBody[v1.AddVm]) -> v1.Vm:
         """Add a VM to a scope, or as a standalone VM."""
@@ -228,7 +224,7 @@ class VmController(Controller):
         operation_id="changeVm",
         summary="Change a VM",
         opt=needs(Role.OPERATOR),
-        responses=refusals(_404="There is no such VM.", **CHANGES),
+        responses=change_refusals(_404="There is no such VM.", _409=NOT_ALLOWED),
     )
     async def change_vm(
         self, state: Backstage, caller: AskedBy, once: AskedOnce, vm: VmPath, data: JSONBody[v1.ChangeVm]
@@ -243,7 +239,7 @@ class VmController(Controller):
         operation_id="removeVm",
         summary="Remove a VM",
         opt=needs(Role.OPERATOR),
-        responses=refusals(_404="There is no such VM.", **CHANGES),
+        responses=change_refusals(_404="There is no such VM.", _409=NOT_ALLOWED),
     )
     async def remove_vm(
         self, state: Backstage, caller: AskedBy, once: AskedOnce, vm: VmPath, force: Force = False, why: Why = ""

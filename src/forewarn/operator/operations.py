@@ -9,13 +9,11 @@ from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
 from forewarn.operator.access import needs
 from forewarn.operator.making import ToMake
-from forewarn.operator.parameters import refusals
+from forewarn.operator.parameters import change_refusals
 
-MAKING = refusals(
+MAKING = change_refusals(
     _404="There is no such VM, host or scope.",
     _409="The rules do not allow it now, or the VM's name is ambiguous.",
-    _422="A value breaks its own rules.",
-    _503="It could not be saved; nothing has changed.",
 )
 
 

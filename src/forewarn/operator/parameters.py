@@ -46,6 +46,12 @@ def refusals(**meanings: str) -> Mapping[int, ResponseSpec]:
     }
 
 
+def change_refusals(**meanings: str) -> Mapping[int, ResponseSpec]:
+    """Describe the refusals of a path that changes something: its own, and those that every such path has."""
+    usual = {"_422": "A value breaks its own rules.", "_503": "It could not be saved; nothing has changed."}
+    return refusals(**usual | meanings)
+
+
 AskedOnce = NamedDependency[Once | None]
 """The request's key and digest, as handlers take them: `once: AskedOnce`."""
 

@@ -16,7 +16,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, needs
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.metrics import CONTENT_TYPE, metrics_text
-from forewarn.operator.parameters import refusals
+from forewarn.operator.parameters import change_refusals, refusals
 
 LAST_MOMENT = datetime(9000, 1, 1, tzinfo=UTC)
 """Beyond this a manual clock is not moved: far enough for anybody, and no sum of times can fall off the calendar."""
@@ -39,10 +39,9 @@ class ClockController(Controller):
         summary="Move a manual clock",
         status_code=200,
         opt=needs(Role.OPERATOR, all_scopes=True),
-        responses=refusals(
+        responses=change_refusals(
             _409="The service runs in real time.",
             _422="Neither or both of by and to_next are given.",
-            _503="It could not be saved; nothing has changed.",
         ),
     )
     async def advance(self, state: Backstage, caller: AskedBy, data: JSONBody[v1.AdvanceClock]) -> v1.Clock:

@@ -10,7 +10,7 @@ from forewarn.core.access import Role
 from forewarn.fleet.tokens import Token
 from forewarn.operator.access import AskedBy, needs
 from forewarn.operator.backstage import Backstage
-from forewarn.operator.parameters import AskedOnce, Why, refusals
+from forewarn.operator.parameters import AskedOnce, Why, change_refusals, refusals
 from forewarn.operator.reading import utc
 
 TokenId = Annotated[str, PathParameter(min_length=1, max_length=64, description="The token's id, never its secret.")]
@@ -31,10 +31,8 @@ class TokenController(Controller):
     @post(
         operation_id="createToken",
         summary="Make a token",
-        responses=refusals(
+        responses=change_refusals(
             _409="There is a token of this name, or this request was answered before, and the secret is shown once.",
-            _422="A value breaks its own rules.",
-            _503="It could not be saved; nothing has changed.",
         ),
     )
     async def create_token(
@@ -55,11 +53,9 @@ class TokenController(Controller):
         "/{token_id:str}",
         operation_id="revokeToken",
         summary="Revoke a token",
-        responses=refusals(
+        responses=change_refusals(
             _404="There is no such token.",
             _409="The key was used for another request.",
-            _422="A value breaks its own rules.",
-            _503="It could not be saved; nothing has changed.",
         ),
     )
     async def revoke_token(
