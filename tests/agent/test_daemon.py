@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.agent.handlers.port import Again, Done, Errand, Failed, Half, Phase
+from forewarn.agent import daemon
+from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed, Half, Phase
 from forewarn.agent.ownership import StateInUse
-from forewarn.agent.walk import Asked, HalfEnded, State, Went
+from forewarn.agent.walk import Asked, HalfEnded, Next, State, Walk, Went
+from forewarn.agent.walking import World, advance
 from forewarn.client import Ending, Unreachable
 from tests.agent.stage import ID, NOON, OTHER_ID, Recorded, Service, Stage, event, seconds, started
 
@@ -63,6 +65,49 @@ async def test_a_withdrawn_event_is_recovered(tmp_path: Path, diary: list[str]) 
         await stage.settled()
         assert diary == ["drain prepare 1", "drain prepare cut", "drain recover 1", "drain recover ends"]
         assert not agent.walks
+
+
+async def test_who_is_told_of_recovery_knows_whether_his_half_follows(tmp_path: Path, diary: list[str]) -> None:
+    drain, never = Recorded("drain", diary, importance=10), Recorded("never", diary)
+    drain.gate.clear()
+    stage = Stage(tmp_path, Service(), [drain, never])
+    async with stage.agent_running():
+        await stage.show(event())
+        await stage.show()
+        assert [(errand.phase, errand.half) for errand in drain.told] == [
+            ("notice", None),
+            ("prepare", None),
+            ("recover", Half.RECOVER),
+        ]
+        assert [(errand.phase, errand.half) for errand in never.told] == [
+            ("notice", None),
+            ("prepare", None),
+            ("recover", None),
+        ]
+
+
+async def test_one_that_hangs_or_raises_when_it_is_told_holds_nothing_up(
+    tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    class Deaf(Recorded):
+        async def tell(self, errand: Errand) -> Ended:
+            self.told.append(errand)
+            if errand.phase is Phase.NOTICE:
+                await asyncio.Event().wait()
+            if errand.phase is Phase.PREPARE:
+                raise RuntimeError("deaf")
+            return Failed("no ears")
+
+    deaf = Deaf("deaf", diary, time_limit=5)
+    stage = Stage(tmp_path, Service(), [deaf])
+    async with stage.agent_running() as agent:
+        await stage.show(event())
+        assert agent.walks[ID].phase is Phase.APPROVE
+        assert [errand.phase for errand in deaf.told] == ["notice"]
+        await stage.pass_time(seconds(5))
+        assert [errand.phase for errand in deaf.told] == ["notice", "prepare", "ready", "approve"]
+    assert "deaf took too long to hear of notice" in caplog.messages
+    assert "deaf could not be told of ready: no ears" in caplog.messages
 
 
 async def test_one_that_is_cut_short_before_its_first_turn_has_ended_too(tmp_path: Path, diary: list[str]) -> None:
@@ -345,6 +390,21 @@ async def test_watching_begins_anew_after_any_mistake(tmp_path: Path, diary: lis
         await stage.pass_time(seconds(60))
         assert agent.walks[ID].phase is Phase.APPROVE
         assert drain.halves(Half.PREPARE) == [1]
+
+
+async def test_a_mistake_about_one_event_does_not_keep_the_agent_from_another(
+    tmp_path: Path, diary: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(walk: Walk, world: World) -> Next:
+        if walk.id == ID:
+            raise RuntimeError("a bug")
+        return advance(walk, world)
+
+    stage = Stage(tmp_path, Service(event()), [Recorded("drain", diary)])
+    async with stage.agent_running() as agent:
+        monkeypatch.setattr(daemon, "advance", faulty)
+        await stage.show(event(description="new"), event(OTHER_ID))
+        assert agent.walks[OTHER_ID].phase is Phase.APPROVE
 
 
 async def test_rules_that_raise_choose_nothing(tmp_path: Path) -> None:

@@ -38,10 +38,11 @@ def test_no_secret_is_in_a_line_wherever_it_comes_from() -> None:
     formatter.hide(SECRET + "-longer")
     formatter.hide("")
     formatter.hide("abc")
+    record = logging.LogRecord("x", logging.ERROR, __file__, 1, "abc %s", (SECRET,), None)
     try:
         float(SECRET)
     except ValueError:
-        record = logging.LogRecord("x", logging.ERROR, __file__, 1, "abc %s", (SECRET,), sys.exc_info())
+        record.exc_info = sys.exc_info()
     record.__dict__["url"] = f"https://host/{SECRET}-longer"
     text = formatter.format(record)
     assert "hunter" not in text

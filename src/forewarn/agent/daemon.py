@@ -8,8 +8,8 @@ back as something that happened.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -218,8 +218,10 @@ class Agent:
     async def _listen(self, listener: Listener) -> None:
         inside = Listener(self._answer_inside)
         if not self._with.dry_run:
-            with suppress(OSError):
+            try:
                 await inside.listen_at(self._with.state_directory / SOCKET)
+            except OSError as error:
+                LOG.warning("`agent status` cannot ask this agent: %s", error)
         try:
             while self._with.listen is not None and self.port is None:
                 try:
@@ -254,7 +256,8 @@ class Agent:
         mine = document.affecting(self._name)
         self._pick_up([walk for walk in kept if walk.gone is None], mine)
         for event in mine.events:
-            self._seen(event)
+            with _surviving("an event cannot be dealt with"):
+                self._seen(event)
         await self._watch()
 
     async def _own_name(self) -> str:
@@ -286,7 +289,8 @@ class Agent:
             known = tuple(walk.comeback or walk.event for walk in self._walks.values() if _is_there(walk))
             try:
                 async for change in self._with.client.watch(mine=True, since=Document(events=known)):
-                    self._changed(change)
+                    with _surviving("a change cannot be dealt with"):
+                        self._changed(change)
             except Exception:
                 LOG.exception("watching failed; it begins anew")
             await self._pause(PAUSE)
@@ -313,7 +317,8 @@ class Agent:
                 walk = take(walk, Seen(event) if event else Went(ending_of(walk, now=now)), now=now)
             self._walks[walk.id], self._said[walk.id] = walk, kept
         for kept in walks:
-            self._apply(resume(self._walks[kept.id], self._world(self._walks[kept.id])))
+            with _surviving("a walk from the journal cannot go on"):
+                self._apply(resume(self._walks[kept.id], self._world(self._walks[kept.id])))
         self._settle()
 
     def _changed(self, change: Change) -> None:
@@ -352,12 +357,9 @@ class Agent:
             pass
 
     def _goes_on(self, walk: Walk) -> bool:
-        try:
+        # One walk that cannot go on must not keep the others from it.
+        with _surviving("a walk cannot go on"):
             self._apply(advance(walk, self._world(walk)))
-        except Exception:
-            # One walk that cannot go on must not keep the others from it.
-            LOG.exception("a mistake of this agent", extra={"event": walk.event.id})
-            return False
         return self._walks.get(walk.id) != walk
 
     def _world(self, walk: Walk) -> World:
@@ -449,6 +451,15 @@ class Agent:
                 task.cancel()
             await asyncio.wait(tasks, timeout=PAUSE.total_seconds())
             self._tasks -= tasks
+
+
+@contextmanager
+def _surviving(what: str) -> Iterator[None]:
+    """Go on after a mistake of this agent: the next event may not make it."""
+    try:
+        yield
+    except Exception:
+        LOG.exception("%s", what)
 
 
 def _step(handler: Handler) -> Step:

@@ -66,13 +66,18 @@ class Errands:
         self._spawn(self._leave(key, run))
 
     def tell(self, walk: Walk, phase: Phase, attempt: int) -> None:
-        """Tell all handlers of the walk of a phase: each in the order of the phases, and none waits for another."""
+        """Tell all handlers of the walk of a phase: each in the order of the phases, and none waits for another.
+
+        Who is told of recovery is also told whether his recover half follows: it does if he may have prepared.
+        """
         for step in walk.steps:
             handler = self._handlers.get(step.handler)
             if handler is None:
                 continue
             key = (walk.id, step.handler)
-            task = self._spawn(self._telling(self._tellings.get(key), handler, walk, phase, attempt))
+            half = Half.RECOVER if phase is Phase.RECOVER and step.is_to_recover else None
+            errand = _errand(walk, phase, half, attempt, handler.time_limit)
+            task = self._spawn(self._telling(self._tellings.get(key), handler, errand))
             self._tellings[key] = task
             task.add_done_callback(partial(self._told, key))
 
@@ -128,12 +133,9 @@ class Errands:
             LOG.error("%s does not stop, and is left to itself", key[1])
             self._end(run, key, Again(f"{run.cut}; and it does not stop"))
 
-    async def _telling(
-        self, earlier: asyncio.Task[None] | None, handler: Handler, walk: Walk, phase: Phase, attempt: int
-    ) -> None:
+    async def _telling(self, earlier: asyncio.Task[None] | None, handler: Handler, errand: Errand) -> None:
         if earlier is not None:
             await asyncio.wait({earlier})
-        errand = _errand(walk, phase, None, attempt, handler.time_limit)
         if self._dry_run:
             return
         over = self._spawn(wait_until(self._clock, self._clock.now() + handler.time_limit))
@@ -141,7 +143,8 @@ class Errands:
         try:
             await asyncio.wait({talk, over}, return_when=asyncio.FIRST_COMPLETED)
             if not talk.done():
-                LOG.warning("%s took too long to hear of %s", handler.name, phase, extra={"event": walk.event.id})
+                facts = {"event": errand.event.id}
+                LOG.warning("%s took too long to hear of %s", handler.name, errand.phase, extra=facts)
         finally:
             over.cancel()
             talk.cancel()
