@@ -69,15 +69,9 @@ class Files:
         except OSError as error:
             log.warning("process %d will not be found again after a crash: %s", note.pid, error)
 
-    def shorten_output(self) -> None:
-        """Keep the end of what a program prints without end."""
-        for path in (self.stdout, self.stderr):
-            with suppress(OSError):
-                if path.stat().st_size > LARGEST_OUTPUT:
-                    end = _end_of(path)
-                    os.truncate(path, 0)
-                    with path.open("ab") as again:
-                        again.write(end)
+    def large_output(self) -> list[Path]:
+        """Return the files that have grown too large."""
+        return [path for path in (self.stdout, self.stderr) if _size(path) > LARGEST_OUTPUT]
 
 
 class Process:
@@ -126,7 +120,8 @@ class Process:
         """Wait for the end. Whoever stops waiting leaves the program running."""
         pause = FIRST_LOOK
         while not self.is_over():
-            self._files.shorten_output()
+            for path in self._files.large_output():
+                await asyncio.to_thread(_shorten, path)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_LOOK)
         return Ended(self._code, _text_of(self._files.stdout), _text_of(self._files.stderr))
@@ -187,6 +182,22 @@ def _stat(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _shorten(path: Path) -> None:
+    """Keep the end of what a program prints without end. The system may take its time to free the rest."""
+    with suppress(OSError):
+        end = _end_of(path)
+        os.truncate(path, 0)
+        with path.open("ab") as again:
+            again.write(end)
 
 
 def _end_of(path: Path) -> bytes:
