@@ -106,6 +106,14 @@ def test_figures_have_closed_labels_and_always_the_same_lines() -> None:
     }
 
 
+def test_the_reference_names_every_figure() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "agent-http.md").read_text()
+    shown = Figures([], NOON).show([], {}).decode().splitlines()
+    kinds = [text.split(" ")[2:] for text in shown if text.startswith("# TYPE")]
+    rows = [text.split("|")[1:3] for text in page.splitlines() if text.startswith("| `forewarn_agent_")]
+    assert [[name.strip(" `"), kind.strip()] for name, kind in rows] == kinds
+
+
 def test_prometheus_reads_the_figures() -> None:
     parser = pytest.importorskip("prometheus_client.parser")
     text = Figures(["drain"], NOON).show([walked()[0]], {"service": False, "journal": True}).decode()
