@@ -104,7 +104,8 @@ async def test_people_are_told_at_notice_and_recovery_alone(web: Web, tmp_path: 
 async def test_who_cannot_be_told_now_is_told_later(tmp_path: Path) -> None:
     (nobody,) = free_ports(1)
     path = urls(tmp_path / "urls", f"json://127.0.0.1:{nobody}/")
-    assert await notify(path).tell(errand(Phase.NOTICE)) == Again(f"not everybody in {path} could be told")
+    handler = notify(path, retries=1, pause=timedelta(0))
+    assert await handler.tell(errand(Phase.NOTICE)) == Again(f"not everybody in {path} could be told")
 
 
 async def test_wrong_url_is_named_by_its_number_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -198,6 +199,24 @@ async def test_where_nothing_was_prepared_being_told_of_recovery_ends_it() -> No
     await handler.tell(errand(Phase.RECOVER, half=Half.RECOVER))
     assert probe(handler) == 503, "its half is still to come"
     await handler.tell(errand(Phase.RECOVER, half=None))
+    assert probe(handler) == 200
+
+
+async def test_half_may_be_quicker_than_the_telling() -> None:
+    handler = ReadinessHandler(ReadinessSettings(name="probe"))
+    await handler.tell(errand(Phase.NOTICE))
+    await handler.recover(RECOVER)
+    await handler.tell(errand(Phase.RECOVER, half=Half.RECOVER))
+    assert probe(handler) == 200
+    await handler.tell(errand(Phase.NOTICE))
+    assert probe(handler) == 503, "the same event may be announced again"
+
+
+async def test_agent_that_starts_in_the_middle_of_recovery_stays_away_until_its_end() -> None:
+    handler = ReadinessHandler(ReadinessSettings(name="probe"))
+    await handler.tell(errand(Phase.RECOVER, half=Half.RECOVER, attempt=2))
+    assert probe(handler) == 503
+    await handler.recover(RECOVER)
     assert probe(handler) == 200
 
 

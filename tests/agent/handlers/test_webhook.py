@@ -163,6 +163,18 @@ async def test_server_that_hangs_up_may_answer_later(web: Web) -> None:
     assert isinstance(await hook(url=web.url).prepare(PREPARE), Again)
 
 
+async def test_telling_is_tried_again_as_often_as_is_set(web: Web) -> None:
+    web.answer = b"HTTP/1.1 503 Later\r\n\r\n"
+    handler = hook(url=web.url, phases=(Phase.NOTICE, Phase.PREPARE), retries=2, pause=timedelta(0))
+    assert isinstance(await handler.tell(errand(Phase.NOTICE)), Again)
+    assert len(web.received) == 3
+    assert isinstance(await handler.prepare(PREPARE), Again)
+    assert len(web.received) == 4, "halves are repeated by the daemon"
+    web.answer = b"HTTP/1.1 400 No\r\n\r\n"
+    assert isinstance(await handler.tell(errand(Phase.NOTICE)), Failed)
+    assert len(web.received) == 5, "what cannot succeed is not repeated"
+
+
 async def test_server_that_is_not_there_may_come() -> None:
     (nobody,) = free_ports(1)
     assert isinstance(await hook(url=f"http://127.0.0.1:{nobody}/").prepare(PREPARE), Again)

@@ -1,10 +1,12 @@
 """What handlers have in common: their settings. Each kind adds the halves that it has."""
 
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from forewarn.agent.handlers.port import Done, Ended, Errand
+from forewarn.agent.handlers.port import Again, Done, Ended, Errand
 from forewarn.agent.settings import HandlerSettings
+from forewarn.clock import Clock, SystemClock, wait_until
 
 S = TypeVar("S", bound=HandlerSettings)
 
@@ -12,8 +14,9 @@ S = TypeVar("S", bound=HandlerSettings)
 class Configured(Generic[S]):
     """A handler with settings, that has nothing to do unless its kind says otherwise."""
 
-    def __init__(self, settings: S) -> None:
+    def __init__(self, settings: S, clock: Clock | None = None) -> None:
         self.settings = settings
+        self._clock = clock or SystemClock()
 
     @property
     def name(self) -> str:
@@ -63,3 +66,13 @@ class Configured(Generic[S]):
     async def check(self) -> list[str]:
         """Return what would keep this handler from working now: nothing."""
         return []
+
+    async def _tried_again(self, once: Callable[[Errand], Awaitable[Ended]], errand: Errand) -> Ended:
+        """Tell with all tries that there are: halves are repeated by the daemon, tellings by nobody else."""
+        ended = await once(errand)
+        for _ in range(self.retries):
+            if not isinstance(ended, Again):
+                break
+            await wait_until(self._clock, self._clock.now() + self.pause)
+            ended = await once(errand)
+        return ended

@@ -18,7 +18,7 @@ from forewarn.agent.handlers.environment import event_json, inherited, variables
 from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed, Phase
 from forewarn.agent.handlers.programs import is_runnable, run
 from forewarn.agent.settings import ExecSettings
-from forewarn.clock import Clock, SystemClock
+from forewarn.clock import Clock
 
 NOT_NOW = 75
 """EX_TEMPFAIL of sysexits."""
@@ -37,9 +37,8 @@ class ExecHandler(Configured[ExecSettings]):
     def __init__(
         self, settings: ExecSettings, *, environ: Mapping[str, str] = os.environ, clock: Clock | None = None
     ) -> None:
-        super().__init__(settings)
+        super().__init__(settings, clock)
         self._environ = inherited(environ)
-        self._clock = clock or SystemClock()
 
     async def prepare(self, errand: Errand) -> Ended:
         """Run the program for it, or the hooks."""
@@ -51,13 +50,16 @@ class ExecHandler(Configured[ExecSettings]):
 
     async def tell(self, errand: Errand) -> Ended:
         """Run the hooks of a phase that has no half."""
-        return Done() if errand.phase in HALVES else await self._run_all(self._programs(errand.phase), errand)
+        return Done() if errand.phase in HALVES else await self._tried_again(self._tell_once, errand)
 
     async def check(self) -> list[str]:
         """Look at every program, without running any."""
         problems = [] if self.settings.hooks is None else _problems_of_directory(self.settings.hooks)
         programs = {argv[0] for phase in Phase for argv in self._programs(phase)}
         return problems + [problem for path in sorted(programs) for problem in _problems_of(Path(path))]
+
+    async def _tell_once(self, errand: Errand) -> Ended:
+        return await self._run_all(self._programs(errand.phase), errand)
 
     def _programs(self, phase: Phase) -> list[Sequence[str]]:
         if self.settings.hooks is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import logging
+import sys
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -112,10 +113,7 @@ class HaproxyHandler(Configured[HaproxySettings]):
 
     async def _command(self, command: str) -> str:
         place = self.settings.socket
-        if isinstance(place, Path):
-            reader, writer = await asyncio.open_unix_connection(str(place))
-        else:
-            reader, writer = await asyncio.open_connection(place.host, place.port)
+        reader, writer = await (_to_socket(place) if isinstance(place, Path) else asyncio.open_connection(*place))
         try:
             writer.write(f"{command}\n".encode())
             await writer.drain()
@@ -125,6 +123,12 @@ class HaproxyHandler(Configured[HaproxySettings]):
 
     def _not_there(self, error: OSError) -> str:
         return f"HAProxy cannot be reached at {self.settings.socket}: {error.strerror or error}"
+
+
+async def _to_socket(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if sys.platform == "win32":
+        raise OSError("this system has no such sockets")
+    return await asyncio.open_unix_connection(str(path))
 
 
 async def _whole(reader: asyncio.StreamReader) -> bytes:

@@ -6,7 +6,7 @@ from forewarn.agent.handlers.configured import Configured
 from forewarn.agent.handlers.port import Done, Ended, Errand
 from forewarn.agent.handlers.saying import facts
 from forewarn.agent.settings import LogHandlerSettings
-from forewarn.clock import Clock, SystemClock
+from forewarn.clock import Clock
 
 log = logging.getLogger("forewarn.agent.event")
 
@@ -15,8 +15,7 @@ class LogHandler(Configured[LogHandlerSettings]):
     """Logs."""
 
     def __init__(self, settings: LogHandlerSettings, *, clock: Clock | None = None) -> None:
-        super().__init__(settings)
-        self._clock = clock or SystemClock()
+        super().__init__(settings, clock)
 
     async def tell(self, errand: Errand) -> Ended:
         """Write the line. The facts stand beside the sentence, each under a name of its own."""

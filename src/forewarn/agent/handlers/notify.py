@@ -14,7 +14,7 @@ from forewarn.agent.handlers.saying import facts, filled
 from forewarn.agent.handlers.secret_files import Hide, UnusableSecret, problems_of, read_secrets, unhidden
 from forewarn.agent.handlers.telling import NOT_KNOWN, NOT_THERE, NOT_TOLD, Message
 from forewarn.agent.settings import NotifySettings
-from forewarn.clock import Clock, SystemClock
+from forewarn.clock import Clock
 
 PROGRAM = (sys.executable, "-m", "forewarn.agent.handlers.telling")
 MISSING = "notify needs Apprise: pip install 'forewarn[notify]'"
@@ -31,15 +31,15 @@ class NotifyHandler(Configured[NotifySettings]):
         environ: Mapping[str, str] = os.environ,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(settings)
+        super().__init__(settings, clock)
         self._hide = hide
         self._environ = inherited(environ)
-        self._clock = clock or SystemClock()
 
     async def tell(self, errand: Errand) -> Ended:
         """Send the message, if it is wanted in this phase."""
-        if errand.phase not in self.settings.phases:
-            return Done()
+        return await self._tried_again(self._tell_once, errand) if errand.phase in self.settings.phases else Done()
+
+    async def _tell_once(self, errand: Errand) -> Ended:
         said = facts(errand, self._clock.now())
         return await self._run(title=filled(self.settings.title, said), body=filled(self.settings.body, said))
 

@@ -126,8 +126,11 @@ def _shorten(output: IO[bytes]) -> None:
 
 def _last_part(output: IO[bytes]) -> bytes:
     """Read the end of a file without moving the place at which its writer goes on."""
-    size = os.fstat(output.fileno()).st_size
-    return os.pread(output.fileno(), KEPT_OUTPUT, max(size - KEPT_OUTPUT, 0))
+    start = max(os.fstat(output.fileno()).st_size - KEPT_OUTPUT, 0)
+    if sys.platform == "win32":
+        output.seek(start)
+        return output.read(KEPT_OUTPUT)
+    return os.pread(output.fileno(), KEPT_OUTPUT, start)
 
 
 def _signal_name(number: int) -> str:

@@ -8,16 +8,19 @@ from forewarn.agent.handlers.configured import Configured
 from forewarn.agent.handlers.port import Done, Ended, Errand, Phase
 from forewarn.agent.http import TEXT, Answer, Listener, Request, refuse
 from forewarn.agent.settings import ReadinessSettings
-from forewarn.clock import Clock, SystemClock, wait_until
+from forewarn.clock import Clock, wait_until
+
+REMEMBERED = 1_000
+"""How many events are remembered that are recovered."""
 
 
 class ReadinessHandler(Configured[ReadinessSettings]):
     """Answers probes. Events that are told again after a restart are known again."""
 
     def __init__(self, settings: ReadinessSettings, *, clock: Clock | None = None) -> None:
-        super().__init__(settings)
-        self._clock = clock or SystemClock()
+        super().__init__(settings, clock)
         self._away_since: dict[str, datetime] = {}
+        self._back_since: dict[str, datetime] = {}
         self.port = settings.listen.port
         """Where it listens; another one than was set, if any free one was asked for."""
 
@@ -50,14 +53,24 @@ class ReadinessHandler(Configured[ReadinessSettings]):
     async def recover(self, errand: Errand) -> Ended:
         """Be there again."""
         self._away_since.pop(errand.event.id, None)
+        self._back_since[errand.event.id] = self._clock.now()
+        while len(self._back_since) > REMEMBERED:
+            del self._back_since[next(iter(self._back_since))]
         return Done()
 
     async def tell(self, errand: Errand) -> Ended:
-        """Say no to probes from the notice on; where nothing was prepared, recovery has no half that would end it."""
-        if errand.phase is Phase.RECOVER and errand.half is None:
-            return await self.recover(errand)
-        self._leave(errand)
+        """Say no to probes from the notice on; where nothing was prepared, recovery has no half that would end it.
+
+        The half runs beside the telling, and may have been quicker.
+        """
+        if errand.phase is not Phase.RECOVER:
+            self._leave(errand)
+        elif errand.half is None:
+            await self.recover(errand)
+        elif errand.event.id not in self._back_since:
+            self._leave(errand)
         return Done()
 
     def _leave(self, errand: Errand) -> None:
+        self._back_since.pop(errand.event.id, None)
         self._away_since.setdefault(errand.event.id, self._clock.now())

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -68,6 +69,8 @@ def _replace(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
+    if sys.platform == "win32":
+        return
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(directory)

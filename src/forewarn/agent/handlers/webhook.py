@@ -13,7 +13,7 @@ from forewarn.agent.handlers.saying import facts, filled, written_for
 from forewarn.agent.handlers.secret_files import Hide, UnusableSecret, problems_of, read_secret, unhidden
 from forewarn.agent.handlers.sending import PORTS, NotHttp, Request, send
 from forewarn.agent.settings import WebhookSettings
-from forewarn.clock import Clock, SystemClock
+from forewarn.clock import Clock
 
 PASSING = frozenset({408, 425, 429})
 """Refusals that another try may get around; all from 500 on may."""
@@ -25,9 +25,8 @@ class WebhookHandler(Configured[WebhookSettings]):
     """Sends a request, with a secret if there is one."""
 
     def __init__(self, settings: WebhookSettings, *, hide: Hide = unhidden, clock: Clock | None = None) -> None:
-        super().__init__(settings)
+        super().__init__(settings, clock)
         self._hide = hide
-        self._clock = clock or SystemClock()
 
     async def prepare(self, errand: Errand) -> Ended:
         """Send the request, if it is wanted in this phase."""
@@ -40,7 +39,8 @@ class WebhookHandler(Configured[WebhookSettings]):
     async def tell(self, errand: Errand) -> Ended:
         """Send the request, if it is wanted in a phase that has no half."""
         is_half = errand.phase in (Phase.PREPARE, Phase.RECOVER)
-        return Done() if is_half else await self._send_if(errand.phase, errand)
+        is_wanted = errand.phase in self.settings.phases and not is_half
+        return await self._tried_again(self._send, errand) if is_wanted else Done()
 
     async def check(self) -> list[str]:
         """Look at the files, and whether the server's name is known. Nothing is sent."""
