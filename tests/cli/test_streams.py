@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.cli.hiding import _tokens
+from forewarn.cli.output import harmless
 from tests.cli.shop import Shop, open_shop
 
 FULL = Path("/dev/full")
@@ -77,3 +78,21 @@ def test_token_on_the_command_line_is_not_in_the_process_list() -> None:
         process.stdin.write(b"\n")
         process.stdin.close()
     assert shown[3:-1] == [b"--token", b"xxxxxxxxx", b"--token=xxxxxxxx", b"vm"]
+
+
+def test_what_others_have_written_does_not_command_the_terminal(shop: Shop) -> None:
+    reason = "\x1b]0;yours\x07\x1b[2Jaudit\x9b1m \N{RIGHT-TO-LEFT OVERRIDE}"
+    shop.run("hold", reason, "--scope", "pair")
+    try:
+        shown = [shop.run(*command) for command in (("hold",), ("scope", "show", "pair"), ("history", "--did", "held"))]
+        (hold,) = shop.told("hold")["scopes"]
+    finally:
+        shop.run("release", "--scope", "pair")
+    for ended in shown:
+        assert "audit" in ended.stdout + ended.stderr
+        assert not set("\x1b\x07\x9b\N{RIGHT-TO-LEFT OVERRIDE}") & set(ended.stdout + ended.stderr)
+    assert hold["reason"] == reason
+
+
+def test_our_own_colours_are_shown() -> None:
+    assert harmless("\x1b[31mbad\x1b[0m\n") == "\x1b[31mbad\x1b[0m\n"

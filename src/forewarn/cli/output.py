@@ -1,6 +1,7 @@
 """Results go to stdout, as a table for people or as JSON for programs; everything else that is said goes to stderr."""
 
 import os
+import re
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from forewarn.cli.colours import Colour
 from forewarn.cli.exits import Exit, Stop
 
 
@@ -19,14 +21,30 @@ class Output(StrEnum):
     JSON = "json"
 
 
+OWN_COLOURS = "|".join(("0", *(colour.value for colour in Colour)))
+COMMANDS = re.compile(
+    rf"(\x1b\[(?:{OWN_COLOURS})m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+"""What a terminal takes for a command instead of showing it, and, as a group, the commands that are ours."""
+
+
+def harmless(text: str) -> str:
+    """Return a text in which nothing but our own colours commands a terminal: others have written what is in it."""
+    return COMMANDS.sub(lambda found: found[1] or "\N{REPLACEMENT CHARACTER}", text)
+
+
 def say(sentence: str) -> None:
     """Tell the user something that is no result."""
-    sys.stderr.write(f"{sentence}\n")
+    sys.stderr.write(f"{harmless(sentence)}\n")
     sys.stderr.flush()
 
 
 def write(text: str) -> None:
-    """Write a line of the result."""
+    """Write a line of the result for people."""
+    _write_line(harmless(text))
+
+
+def _write_line(text: str) -> None:
     write_bytes(f"{text}\n".encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
 
 
@@ -56,7 +74,12 @@ def forget_stdout() -> None:
 
 def write_json(value: Any) -> None:
     """Write the result for programs."""
-    write(msgspec.json.format(msgspec.json.encode(value)).decode())
+    _write_line(msgspec.json.format(msgspec.json.encode(value)).decode())
+
+
+def write_json_line(value: Any) -> None:
+    """Write one of several results for programs, in a line."""
+    _write_line(msgspec.json.encode(value).decode())
 
 
 def moment_text(moment: datetime) -> str:

@@ -19,7 +19,7 @@ from forewarn.api.client import ApiClient
 from forewarn.api.errors import CannotReach
 from forewarn.cli.countdown import STANDING, ServiceTime, countdown
 from forewarn.cli.feed import TICK, TROUBLE, Feed, Pressed, trouble_after
-from forewarn.cli.output import moment_text
+from forewarn.cli.output import harmless, moment_text
 from forewarn.cli.showing import SHORT_ID, hold_sentence, journal_row, waits_for
 from forewarn.cli.tables import GAP, Row
 from forewarn.cli.views import STYLES
@@ -118,7 +118,7 @@ def _head(url: str, fleet: Fleet, trouble: str) -> list[Text]:
     head += [Text(TROUBLE + trouble, "red")] if trouble else []
     head += [Text(STANDING, "dim")] if fleet.time.stands else []
     held = [*((fleet.holds.fleet,) if fleet.holds.fleet is not None else ()), *fleet.holds.scopes]
-    return [*head, *(Text(hold_sentence(hold), "yellow") for hold in held)]
+    return [*head, *(Text(harmless(hold_sentence(hold)), "yellow") for hold in held)]
 
 
 def _events(fleet: Fleet, most: int) -> RenderableType:
@@ -156,9 +156,9 @@ def _lines(rows: Sequence[Row]) -> Text:
     for number, row in enumerate(rows):
         drawn.append("\n" if number else "")
         for cell, width in zip(row[:-1], widths, strict=False):
-            drawn.append(_cut(cell, width).ljust(width), STYLES.get(cell, ""))
+            drawn.append(_cut(harmless(cell), width).ljust(width), STYLES.get(cell, ""))
             drawn.append(GAP)
-        drawn.append(row[-1])
+        drawn.append(harmless(row[-1]))
     return drawn
 
 

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Sequence
 from typing import Protocol, Self
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -13,7 +12,7 @@ from rich.text import Text
 from forewarn.api import v1
 from forewarn.cli.countdown import STANDING, ServiceTime, countdown
 from forewarn.cli.feed import BACK, TROUBLE
-from forewarn.cli.output import Output, moment_text, say, write
+from forewarn.cli.output import Output, harmless, moment_text, say, write, write_json_line
 from forewarn.cli.showing import SHORT_ID, waits_for
 from forewarn.core.scope import Outcome
 
@@ -77,7 +76,7 @@ class Objects(Lines):
 
     def write(self, story: v1.EventStory, _: ServiceTime) -> None:
         """Write one change."""
-        write(msgspec.json.encode(story).decode())
+        write_json_line(story)
 
 
 class LiveTable:
@@ -112,7 +111,7 @@ class LiveTable:
                 ", ".join(story.vms),
                 Text(status, STYLES.get(status, "")),
                 "" if story.event is None else countdown(story.event, time.now),
-                Text(_more(story)),
+                Text(harmless(_more(story))),
             )
         is_open = any(story.event is not None for story in self._stories.values())
         below = [Text(TROUBLE + trouble, "red")] if trouble else []

@@ -4,11 +4,9 @@ import sys
 from contextlib import suppress
 from itertools import islice
 
-import msgspec
-
 from forewarn.api import v1
 from forewarn.cli.feed import BACK, TICK, TROUBLE, Feed, trouble_after
-from forewarn.cli.output import Output, say, write
+from forewarn.cli.output import Output, say, write, write_json_line
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.showing import journal_row
 from forewarn.cli.tables import GAP
@@ -47,7 +45,10 @@ def _write_lines(feed: Feed, output: Output) -> None:
             say(TROUBLE + trouble if trouble else BACK)
         for entry in news:
             if isinstance(entry, v1.JournalEntry):
-                write(msgspec.json.encode(entry).decode() if output is Output.JSON else _line(entry))
+                if output is Output.JSON:
+                    write_json_line(entry)
+                else:
+                    write(_line(entry))
 
 
 def _line(entry: v1.JournalEntry) -> str:
