@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
@@ -207,3 +208,31 @@ def test_journal_is_written_line_by_line_where_no_terminal_is(shop: Shop, output
         assert (json.loads(line)["did"], json.loads(line)["vms"]) == ("scheduled", [vm])
     else:
         assert re.match(rf"[-0-9: ]+Z  scheduled  batch  {vm}  ", line)
+
+
+@pytest.fixture
+def failing(machine: Machine) -> Iterator[Machine]:
+    """A service whose own program fails for every impact."""
+    (machine.home / "fleet.toml").write_text(FLEET)
+    program = json.dumps([sys.executable, "-c", "import sys; print('no such domain'); sys.exit(1)"])
+    settings = machine.home / "forewarn.toml"
+    settings.write_text(f'platform = "command"\n[command]\nprogram = {program}\nattempts = 1\n')
+    with machine.up("--ephemeral", "--fleet", "fleet.toml"):
+        yield machine
+
+
+def test_following_ends_with_the_next_step_where_only_a_person_can_go_on(failing: Machine) -> None:
+    made = failing.run("event", "schedule", "Reboot", "web-0", "web-1", "--in", "0s", "--wait")
+    (stuck,) = [event for event in told(failing, "event", "list") if event["status"] == "Started"]
+    id_ = stuck["id"][:8]
+    assert made.returncode == 1
+    assert made.stderr == (
+        f"The work on {stuck['vms'][0]} waits for a person: `forewarn event retry {id_}` has it done once more, "
+        f"`forewarn event resolve {id_}` ends it.\n"
+    )
+    again = failing.run("event", "watch", stuck["id"])
+    assert (again.returncode, again.stderr) == (1, made.stderr)
+    # The other update domain cannot have its turn before that.
+    (waiting,) = [event for event in told(failing, "event", "list") if event["status"] == "Scheduled"]
+    behind = failing.run("event", "watch", waiting["id"])
+    assert (behind.returncode, behind.stderr) == (1, made.stderr)
