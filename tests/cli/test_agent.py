@@ -19,6 +19,8 @@ from tests.cli.stage import GUARD, PROGRAM, Machine
 
 SECRET = "s3cret-that-nobody-sees"
 
+ITSELF = "✓ the agent itself (state and peers)"
+
 PLAN = """\
 state = "state"
 
@@ -65,7 +67,7 @@ def test_check_is_content(machine: Machine) -> None:
     settings(machine, PLAN)
     ended = run(machine, "agent", "check")
     assert (ended.code, ended.stderr) == (0, "All is well.\n")
-    assert ended.stdout.splitlines() == ["✓ drain (exec)", "✓ backup (exec)", "✓ log (log)"]
+    assert ended.stdout.splitlines() == [ITSELF, "✓ drain (exec)", "✓ backup (exec)", "✓ log (log)"]
     assert not (machine.home / "state").exists()
 
 
@@ -73,11 +75,28 @@ def test_check_says_what_would_not_work(machine: Machine) -> None:
     settings(machine, '[handlers.own]\nkind = "exec"\nprepare = ["/nowhere/program"]\n')
     ended = run(machine, "agent", "check")
     assert ended.code == 1
-    assert ended.stdout.splitlines() == ["✗ own (exec)", "    there is no program /nowhere/program", "✓ log (log)"]
+    missing = "    there is no program /nowhere/program"
+    assert ended.stdout.splitlines() == [ITSELF, "✗ own (exec)", missing, "✓ log (log)"]
     assert ended.stderr == "The settings are good, but this would not work: own.\n"
     assert json.loads(run(machine, "agent", "check", "-o", "json").stdout) == [
+        {"handler": "the agent itself", "kind": "state and peers", "problems": []},
         {"handler": "own", "kind": "exec", "problems": ["there is no program /nowhere/program"]},
         {"handler": "log", "kind": "log", "problems": []},
+    ]
+
+
+def test_check_looks_at_the_agent_itself(machine: Machine) -> None:
+    (machine.home / "file").write_text("in the way")
+    (machine.home / "secret").write_text("two words\n")
+    (machine.home / "secret").chmod(0o600)
+    settings(machine, 'state = "file/state"\n[peers]\nsecret_file = "secret"\n')
+    ended = run(machine, "agent", "check")
+    assert ended.code == 1
+    assert ended.stdout.splitlines() == [
+        "✗ the agent itself (state and peers)",
+        f"    {machine.home}/secret: the secret is one line of ASCII without blanks",
+        f"    state: {machine.home}/file/state cannot be made or written to by this user",
+        "✓ log (log)",
     ]
 
 

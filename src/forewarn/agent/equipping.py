@@ -11,7 +11,8 @@ from forewarn.agent.choosing import choose
 from forewarn.agent.daemon import Equipment
 from forewarn.agent.handlers.making import make_handlers
 from forewarn.agent.handlers.readiness import ReadinessHandler
-from forewarn.agent.handlers.secret_files import Hide, UnusableSecret, read_secret
+from forewarn.agent.handlers.secret_files import Hide, UnusableSecret, read_secret, unhidden
+from forewarn.agent.handlers.secret_files import problems_of as secret_problems
 from forewarn.agent.peers import Peers
 from forewarn.agent.settings import AgentSettings, ApprovalSettings, PeersSettings
 from forewarn.client.awaiting import AsyncScheduledEvents
@@ -73,6 +74,20 @@ def peers_of(settings: PeersSettings, hide: Hide) -> Peers | None:
         )
     except (UnusableSecret, ValueError) as error:
         raise CannotRun(f"{settings.secret_file}: {error}" if isinstance(error, ValueError) else str(error)) from None
+
+
+def problems_of(settings: AgentSettings) -> list[str]:
+    """Return what would keep the agent itself from running as it is set up. Changes nothing."""
+    problems = [] if settings.peers.secret_file is None else secret_problems(settings.peers.secret_file)
+    if not problems:
+        try:
+            peers_of(settings.peers, unhidden)
+        except CannotRun as error:
+            problems.append(str(error))
+    there = next(path for path in (settings.state, *settings.state.absolute().parents) if os.path.exists(path))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        problems.append(f"state: {settings.state} cannot be made or written to by this user")
+    return problems
 
 
 def usable_state(directory: Path) -> None:

@@ -48,8 +48,11 @@ GivenEvent = Annotated[
 ]
 
 
+AGENT = "the agent itself"
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What the self-test of a handler says; no problems, if it is fine."""
+    """What the self-test of a handler, or of the agent, says; no problems, if it is fine."""
 
     handler: str
     kind: str
@@ -153,12 +156,17 @@ def _environ(endpoint: str | None, state: str | None) -> dict[str, str]:
 
 
 async def _test(settings: AgentSettings) -> list[Finding]:
+    from forewarn.agent.equipping import problems_of
     from forewarn.agent.handlers.making import make_handlers
 
     handlers = make_handlers(settings)
     kinds = {each.name: each.kind for each in settings.handlers}
     return [
-        Finding(handler=name, kind=kinds[name], problems=await handler.check()) for name, handler in handlers.items()
+        Finding(handler=AGENT, kind="state and peers", problems=problems_of(settings)),
+        *[
+            Finding(handler=name, kind=kinds[name], problems=await handler.check())
+            for name, handler in handlers.items()
+        ],
     ]
 
 
