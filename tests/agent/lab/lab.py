@@ -188,6 +188,7 @@ def _vm(name: str, home: Path, url: str, port: int, places: dict[str, str], endp
         "FOREWARN_ENDPOINT": endpoint,
         "FOREWARN_AGENT_HTTP_LISTEN": _address_of(name, settings),
         "FOREWARN_AGENT_STATE": str(home / "state"),
+        "FOREWARN_AGENT_PEERS_ASK_EVERY": "0.2s",
         "WEB_SERVER": f"http://127.0.0.1:{port}/",
     }
     agent = Program([str(FOREWARN), "agent", "run", "--config", str(home / "agent.toml")], home / "agent.log", environ)

@@ -117,6 +117,19 @@ def test_withdrawn_event_leaves_nothing_drained(place: Lab) -> None:
     assert place.rebooted == {}
 
 
+def test_users_would_notice_a_vm_that_goes_without_being_drained(place: Lab, built: tuple[Lab, Traffic]) -> None:
+    """Otherwise the other tests would prove nothing."""
+    _, traffic = built
+
+    def is_noticed() -> bool:
+        place.vms["web-2"].reboot()
+        return bool(traffic.failures)
+
+    wait_until(is_noticed, "a failed request")
+    place.wait_until_all_serve()
+    traffic.forget_failures()
+
+
 def assert_(fact: bool) -> None:
     """Make a fact of what a program of the lab waited for."""
     assert fact

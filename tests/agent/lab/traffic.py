@@ -35,6 +35,13 @@ class Traffic:
         with self._lock:
             return self._answers.copy()
 
+    def forget_failures(self) -> None:
+        """Begin anew, when every request that may still fail has been answered."""
+        before = self.answers().total()
+        wait_until(lambda: self.answers().total() > before + 2 * USERS, "answers")
+        with self._lock:
+            self.failures.clear()
+
     def wait_for_answers_of(self, *servers: str) -> None:
         """Return when each of these servers has answered once more than it has now."""
         before = self.answers()
