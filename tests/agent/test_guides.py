@@ -12,7 +12,6 @@ from forewarn.agent.handlers.environment import variables
 from forewarn.agent.handlers.exec import ExecHandler
 from forewarn.agent.handlers.making import make_handlers
 from forewarn.agent.handlers.port import Again, Done
-from forewarn.agent.metrics import Figures
 from forewarn.agent.settings import KINDS, ExecSettings, read_settings
 from tests.agent.handlers.errands import EVENT, NOW, PREPARE
 
@@ -67,13 +66,6 @@ async def test_script_of_the_guide_works_and_can_be_repeated(tmp_path: Path, che
 
 def test_script_of_the_guide_is_one_for_any_shell(checkpoint: Path) -> None:
     subprocess.run(["sh", "-n", str(checkpoint)], check=True, timeout=60)
-
-
-def test_reference_names_every_figure() -> None:
-    text = Figures(["own"], NOW).show([], {}).decode()
-    figures = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
-    page = (DOCS / "reference/agent.md").read_text()
-    assert dict(re.findall(r"^\| `(forewarn_agent_\w+)` \| (\w+) \|", page, re.MULTILINE)) == figures
 
 
 def test_reference_names_every_variable() -> None:
