@@ -84,7 +84,9 @@ class EventController(Controller):
         operation_id="showEvent",
         summary="Show an event",
         opt=needs(Role.VIEWER),
-        responses=refusals(_404="There never was such an event, or it is forgotten."),
+        responses=refusals(
+            _404="There never was such an event, or it is forgotten.", _503="The journal cannot be read now."
+        ),
     )
     async def show(self, state: Backstage, caller: AskedBy, event: EventId) -> v1.EventStory:
         """Show an event, open or ended: its approvals, the impact on each VM, why it waits, and its timeline."""

@@ -48,7 +48,11 @@ def refusals(**meanings: str) -> Mapping[int, ResponseSpec]:
 
 def change_refusals(**meanings: str) -> Mapping[int, ResponseSpec]:
     """Describe the refusals of a path that changes something: its own, and those that every such path has."""
-    usual = {"_422": "A value breaks its own rules.", "_503": "It could not be saved; nothing has changed."}
+    usual = {
+        "_413": "The body is too large.",
+        "_422": "A value breaks its own rules.",
+        "_503": "It could not be saved; nothing has changed.",
+    }
     return refusals(**usual | meanings)
 
 
