@@ -131,6 +131,7 @@ class Recorded:
             raise
         end = self.ends.pop(0) if self.ends else Done()
         if isinstance(end, Exception):
+            self._diary.append(f"{self.name} {errand.half} raises")
             raise end
         self._diary.append(f"{self.name} {errand.half} ends")
         return end

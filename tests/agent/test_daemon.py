@@ -12,7 +12,7 @@ from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed, Hal
 from forewarn.agent.ownership import StateInUse
 from forewarn.agent.walk import Asked, HalfEnded, Next, State, Walk, Went
 from forewarn.agent.walking import World, advance
-from forewarn.client import Ending, Unreachable
+from forewarn.client import Document, Ending, Unreachable
 from tests.agent.stage import ID, NOON, OTHER_ID, Recorded, Service, Stage, event, seconds, started
 
 pytestmark = pytest.mark.usefixtures("no_stray_errors")
@@ -294,8 +294,7 @@ async def test_a_restart_goes_on_where_the_journal_says(tmp_path: Path, diary: l
         ]
         assert bool(agent.walks) is is_there
         assert stage.service.approvals == [ID] * is_there
-    again = ("prepare", 2) if is_there else ("recover", 1)
-    assert [(errand.phase, errand.attempt) for errand in drain.told][2] == again
+    assert [(errand.phase, errand.attempt) for errand in drain.told][2] == ("prepare", 2)
 
 
 async def test_stopping_undoes_nothing(tmp_path: Path, diary: list[str]) -> None:
@@ -379,6 +378,56 @@ async def test_recovery_does_not_wait_for_a_service_that_does_not_answer(tmp_pat
         assert drain.halves(Half.RECOVER) == [1, 2]
         assert drain.errands[-1].name == "web_0"
         assert not agent.walks
+
+
+async def test_handlers_are_told_at_once_after_a_restart_even_if_the_service_does_not_answer(
+    tmp_path: Path, diary: list[str]
+) -> None:
+    class Deaf(Service):
+        is_deaf = False
+
+        async def get(self) -> Document:
+            if self.is_deaf:
+                raise Unreachable(self.endpoint, "nobody there")
+            return await super().get()
+
+    service, drain = Deaf(event()), Recorded("drain", diary)
+    stage = Stage(tmp_path, service, [drain])
+    drain.gate.clear()
+    async with stage.agent_running():
+        pass
+    service.is_deaf = True
+    async with stage.agent_running() as agent:
+        assert (drain.told[-1].phase, drain.told[-1].attempt) == (Phase.PREPARE, 2)
+        assert drain.halves(Half.PREPARE) == [1]
+        service.is_deaf = False
+        await stage.pass_time(seconds(5))
+        assert drain.halves(Half.PREPARE) == [1, 2]
+        assert set(agent.walks) == {ID}
+
+
+async def test_after_a_restart_too_nothing_is_recovered_that_another_event_needs(
+    tmp_path: Path, diary: list[str]
+) -> None:
+    drain = Recorded("drain", diary)
+    stage = Stage(tmp_path, Service(event(), event(OTHER_ID)), [drain])
+    async with stage.agent_running():
+        await stage.show(event(OTHER_ID))
+    async with stage.agent_running() as agent:
+        assert agent.walks[ID].phase is Phase.RECOVER
+        assert drain.halves(Half.RECOVER) == []
+
+
+async def test_what_started_while_nobody_looked_is_not_prepared_for(tmp_path: Path, diary: list[str]) -> None:
+    drain = Recorded("drain", diary)
+    drain.gate.clear()
+    stage = Stage(tmp_path, Service(event(), event(OTHER_ID)), [drain])
+    async with stage.agent_running():
+        pass
+    stage.service.show(started(event()), started(event(OTHER_ID)))
+    async with stage.agent_running() as agent:
+        assert {walk.phase for walk in agent.walks.values()} == {Phase.IMPACT}
+        assert drain.halves(Half.PREPARE) == [1]
 
 
 async def test_watching_begins_anew_after_any_mistake(tmp_path: Path, diary: list[str]) -> None:

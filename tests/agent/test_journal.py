@@ -14,7 +14,7 @@ from hypothesis import given
 
 from forewarn.agent import journal as journal_module
 from forewarn.agent.handlers.port import Half, Phase
-from forewarn.agent.journal import LARGEST, Journal, file_name, read_page, write_page
+from forewarn.agent.journal import Journal, file_name, read_page, write_page
 from forewarn.agent.walk import Seen, Step, Walk, Went
 from forewarn.agent.walking import World, start, take
 from forewarn.client import Ending, Event
@@ -80,7 +80,6 @@ GARBAGE = {
     "other JSON": b"[1,2,3]",
     "deep": b"[" * 100_000,
     "another format": write_page(walk()).replace(b'"format":1', b'"format":99'),
-    "too long": b" " * (LARGEST + 1),
     "a state that does not exist": write_page(walk()).replace(b'"begun"', b'"perhaps"'),
 }
 
@@ -97,6 +96,13 @@ def test_garbage_is_put_aside_and_said(tmp_path: Path, garbage: bytes, caplog: p
     (tmp_path / f"{ID}.json").write_bytes(garbage)
     assert journal.read() == (walk("B"),)
     assert (tmp_path / f"{ID}.json.unreadable-2").exists()
+
+
+def test_what_is_too_long_is_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "LARGEST", 100)
+    (tmp_path / "x").write_bytes(write_page(walk()))
+    with pytest.raises(ValueError, match="longer than 100 bytes"):
+        read_page(tmp_path / "x")
 
 
 @given(st.binary(max_size=300), st.integers(0, 2000), st.integers(0, 30))

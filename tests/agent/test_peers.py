@@ -53,6 +53,7 @@ async def word(answer: Answer) -> PeerWord:
         (Answer(200, b"<html>"), False, "its answer is no word of an agent"),
         (Answer(200, b"[" * 50_000), False, "its answer is no word of an agent"),
         (Answer(200, b" " * 70_000), False, "its answer is too long"),
+        (Answer(404, READY), False, "it knows of no such event"),
         (Answer(401, READY), False, "it does not take our secret: the files differ"),
         (Answer(403, READY), False, "it does not take our secret: the files differ"),
         (Answer(500, READY), False, "it answered with status 500"),
@@ -208,7 +209,7 @@ async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: 
         assert leader.walks[ID].phase is Phase.READY
         assert leader.walks[ID].approval.why in {
             "not ready: web_1 (not prepared yet: drain)",
-            "not ready: web_1 (this agent knows of no such event)",
+            "not ready: web_1 (it knows of no such event)",
         }
         assert pair.approvals() == [[], []]
         pair.handlers[1].gate.set()

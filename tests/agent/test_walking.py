@@ -26,7 +26,6 @@ from forewarn.agent.walk import (
     Next,
     PeersSaid,
     PeerWord,
-    Restarted,
     RunHalf,
     Seen,
     State,
@@ -212,8 +211,9 @@ def test_how_an_event_went_that_nobody_saw_go(walk_event: Event, approval: Asked
 
 def test_a_restart_in_the_impact_prepares_nothing_more() -> None:
     walk = after(start(event(), TWO, world()).walk, Seen(started(event()))).walk
-    again = resume(take(walk, Restarted(), now=NOON), world())
+    again = resume(walk, now=NOON)
     assert again.todo == (Tell(Phase.IMPACT, 2),)
+    assert advance(again.walk, world()).todo == ()
     assert [step.prepare.state for step in again.walk.steps] == [State.FAILED, State.FAILED, State.SKIPPED]
 
 
@@ -314,17 +314,14 @@ class AnyOrder(RuleBasedStateMachine):
             self.may_post[id_] += 1
         self.running, self.posting, self.asking = {}, set(), set()
         self.walks = {}
-        for text in self.disk.values():
-            walk = take(_walk_of(msgspec.json.decode(text, type=Page)), Restarted(), now=self.now)
-            shown = self.document.get(walk.id)
-            is_mine = shown is not None and shown.affects("web_0")
-            happening = Seen(shown) if is_mine and shown else Went(ending_of(walk, now=self.now))
-            # What was gone before stays gone, whoever looks again.
-            self.walks[walk.id] = walk if walk.gone and not is_mine else take(walk, happening, now=self.now)
-        for id_ in sorted(self.walks):
-            self.apply(resume(self.walks[id_], self.world(id_)))
-        self.settle()
+        for text in tuple(self.disk.values()):
+            self.apply(resume(_walk_of(msgspec.json.decode(text, type=Page)), now=self.now))
+        shown = {id_ for id_, each in self.document.items() if each.affects("web_0")}
+        for id_, walk in self.walks.items():
+            if walk.gone is None and id_ not in shown:
+                self.walks[id_] = take(walk, Went(ending_of(walk, now=self.now)), now=self.now)
         self.look()
+        self.settle()
 
     # What the agent's shell does.
 

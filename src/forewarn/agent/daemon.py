@@ -41,7 +41,6 @@ from forewarn.agent.walk import (
     Happening,
     Next,
     PeersSaid,
-    Restarted,
     RunHalf,
     Seen,
     Step,
@@ -140,6 +139,8 @@ class Agent:
         )
         self._walks: dict[str, Walk] = {}
         self._said: dict[str, Walk] = {}
+        self._unseen: set[str] = set()
+        """The walks of which nobody knows yet whether their event is still there."""
         self._timers: dict[str, Timer] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._errands = Errands(equipment.handlers, self._clock, self._spawn, self._happened, dry_run=equipment.dry_run)
@@ -247,17 +248,12 @@ class Agent:
             self._journal.catch_up()
 
     async def _work(self) -> None:
-        kept = self._journal.read()
+        for walk in self._journal.read():
+            self._pick_up(walk)
         # What is gone is recovered whether the service answers or not.
-        self._pick_up([walk for walk in kept if walk.gone is not None], None)
+        self._settle()
         self._name = await self._own_name()
-        document = await self._first_look(is_awaited=bool(kept))
-        self._has_looked = True
-        mine = document.affecting(self._name)
-        self._pick_up([walk for walk in kept if walk.gone is None], mine)
-        for event in mine.events:
-            with _surviving("an event cannot be dealt with"):
-                self._seen(event)
+        self._look_at((await self._first_look()).affecting(self._name))
         await self._watch()
 
     async def _own_name(self) -> str:
@@ -270,13 +266,14 @@ class Agent:
                 LOG.exception("asking for this VM's name failed")
             await self._pause(PAUSE)
 
-    async def _first_look(self, *, is_awaited: bool) -> Document:
+    async def _first_look(self) -> Document:
+        """Return the first document that says something, if walks from the journal depend on it."""
         give_up_at = self._clock.now() + ENABLED_WITHIN
         while True:
             try:
                 document = await self._with.client.get()
                 says_nothing = document.incarnation is None and not document.events
-                if not (says_nothing and is_awaited) or self._clock.now() >= give_up_at:
+                if not (says_nothing and self._unseen) or self._clock.now() >= give_up_at:
                     return document
             except ClientError as error:
                 self._grumble("the service does not say what is planned", error)
@@ -306,20 +303,27 @@ class Agent:
 
     # What happens.
 
-    def _pick_up(self, walks: Sequence[Walk], mine: Document | None) -> None:
-        """Go on with walks from the journal; where the document is not known yet, with what the journal says."""
-        now = self._clock.now()
-        there = {} if mine is None else {key(event): event for event in mine.events}
-        for kept in walks:
-            walk = take(kept, Restarted(), now=now)
-            if mine is not None:
-                event = there.get(walk.id)
-                walk = take(walk, Seen(event) if event else Went(ending_of(walk, now=now)), now=now)
-            self._walks[walk.id], self._said[walk.id] = walk, kept
-        for kept in walks:
-            with _surviving("a walk from the journal cannot go on"):
-                self._apply(resume(self._walks[kept.id], self._world(self._walks[kept.id])))
+    def _pick_up(self, kept: Walk) -> None:
+        """Go on with a walk from the journal: if its event was there, once it is known whether it still is."""
+        self._said[kept.id] = kept
+        if kept.gone is None:
+            self._unseen.add(kept.id)
+        with _surviving("a walk from the journal cannot go on"):
+            self._apply(resume(kept, now=self._clock.now()))
+
+    def _look_at(self, mine: Document) -> None:
+        """Take the first document as what happened while nobody looked."""
+        now, there = self._clock.now(), {key(event): event for event in mine.events}
+        for id_, walk in self._walks.items():
+            if id_ in there:
+                self._walks[id_] = take(walk, Seen(there[id_]), now=now)
+            elif id_ in self._unseen:
+                self._walks[id_] = take(walk, Went(ending_of(walk, now=now)), now=now)
+        self._unseen, self._has_looked = set(), True
         self._settle()
+        for event in mine.events:
+            with _surviving("an event cannot be dealt with"):
+                self._seen(event)
 
     def _changed(self, change: Change) -> None:
         match change:
@@ -353,7 +357,7 @@ class Agent:
 
     def _settle(self) -> None:
         """Let every walk go on: one may have waited for what another has let go."""
-        while any(self._goes_on(walk) for walk in tuple(self._walks.values())):
+        while any(self._goes_on(walk) for walk in tuple(self._walks.values()) if walk.id not in self._unseen):
             pass
 
     def _goes_on(self, walk: Walk) -> bool:

@@ -23,8 +23,8 @@ from forewarn.client.document import STATUSES, Event
 from forewarn.wire.reading import SOURCES, TYPES
 
 FORMAT = 1
-LARGEST = 1024 * 1024
-"""No walk is longer: what is, is none."""
+LARGEST = 64 * 1024 * 1024
+"""No walk is longer, whatever the service writes into an event: what is, is none."""
 
 PLAIN_ID = re.compile(r"[0-9A-Z][0-9A-Z-]{0,63}")
 """Such ids are file names by themselves; the service may send others."""

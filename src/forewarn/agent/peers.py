@@ -155,8 +155,10 @@ def _read(text: bytes) -> Word:
     if not end or len(first) < 2 or not first[0].startswith(b"HTTP/1."):
         raise NoWord("its answer is not HTTP")
     match first[1]:
-        case b"200" | b"404":
+        case b"200":
             pass
+        case b"404":
+            raise NoWord("it knows of no such event")
         case b"401" | b"403":
             raise NoWord("it does not take our secret: the files differ")
         case status:

@@ -86,12 +86,13 @@ def start(event: Event, steps: Iterable[Step], world: World, *, is_only_told: bo
     return replace(following, todo=(Tell(Phase.NOTICE, 1), *following.todo))
 
 
-def resume(walk: Walk, world: World) -> Next:
-    """Go on with a walk that was found in the journal, once it is written down whether its event is still there."""
-    following = advance(walk, world)
-    if any(isinstance(do, Tell) for do in following.todo):
-        return following
-    return replace(following, todo=(Tell(walk.phase, walk.restarts + 1), *following.todo))
+def resume(walk: Walk, *, now: datetime) -> Next:
+    """Take up a walk that was found in the journal, and tell the phase in which it is again.
+
+    Nothing else is done before it is known whether the event is still there.
+    """
+    walk = take(walk, Restarted(), now=now)
+    return Next(walk=walk, todo=(Tell(walk.phase, walk.restarts + 1),))
 
 
 def around(id_: str, walks: Iterable[Walk]) -> tuple[frozenset[str], frozenset[str]]:
