@@ -228,3 +228,23 @@ def _wait_for(machine: Machine, id_: str, did: str, times: int) -> None:
     """Wait until the journal says it; the test's own time limit ends what would not."""
     while sum(line["did"] == did for line in told(machine, "event", "show", id_)["timeline"]) < times:
         pass
+
+
+def test_whoever_schedules_what_no_vm_is_told_of_hears_it_at_once(machine: Machine) -> None:
+    with machine.up("--ephemeral", "--manual-time", FOREWARN_POLICY_ANNOUNCE="when-enabled"):
+        begun = run(machine, "event", "schedule", "Reboot", "web-0")
+        (id_, *_, waits_for) = _only_row(begun)
+        assert begun.stderr == (
+            f"Nobody in scope web is told of event {id_}, which has started: none of its VMs asks for events. "
+            "`forewarn doctor web/web-0` says more.\n"
+        )
+        assert waits_for == "web-0 begun; unannounced"
+        later = run(machine, "event", "schedule", "Reboot", "web-3", "--in", "1h")
+        (id_, *_, when, waits_for) = _only_row(later)
+        assert f"of event {id_}, which starts at {when}: none" in later.stderr
+        assert waits_for == f"not before {when}; unannounced"
+
+
+def _only_row(ended: Ended) -> list[str]:
+    _, row = ended.stdout.splitlines()
+    return re.split(r" {2,}", row)

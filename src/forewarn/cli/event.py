@@ -74,6 +74,9 @@ def schedule(
     TYPE is Freeze, Reboot, Redeploy, Preempt or Terminate. A VM is named by its name, or as scope/name where that is
     ambiguous; several can be named. Or say --host, --scope, or --scope with --update-domain.
 
+    Where announce is when-enabled, as under `serve`, nobody is told in a scope of which no VM asks for events: without
+    --in and --at its maintenance starts at once.
+
     Example: forewarn event schedule Reboot web-0 web-1 --in 20m --why "new kernel"
     """
     if notice is not None and at is not None:

@@ -1,13 +1,16 @@
 """What commands show that make events."""
 
 from forewarn.api import v1
-from forewarn.cli.output import Output, say, write_json
+from forewarn.cli.output import Output, moment_text, say, write_json
 from forewarn.cli.reaching import Asked
 from forewarn.cli.showing import mention_hold, write_events
 
 
 def show_made(asked: Asked, scheduled: v1.Scheduled, *, wait: bool) -> None:
-    """Show the events of a request, or follow them to their end."""
+    """Show the events of a request, or follow them to their end; say first of which of them no VM is told."""
+    for event in scheduled.events:
+        if not event.announced:
+            say(_unannounced(event))
     if wait and scheduled.made:
         from forewarn.cli.following import follow
 
@@ -22,3 +25,11 @@ def show_made(asked: Asked, scheduled: v1.Scheduled, *, wait: bool) -> None:
         if made.id not in still_open:
             say(f"Event {made.id} in scope {made.scope} has ended already.")
     mention_hold(asked)
+
+
+def _unannounced(event: v1.Event) -> str:
+    when = "has started" if event.status == "Started" else f"starts at {moment_text(event.not_before)}"
+    return (
+        f"Nobody in scope {event.scope} is told of event {event.id}, which {when}: none of its VMs asks for events. "
+        f"`forewarn doctor {event.scope}/{event.vms[0]}` says more."
+    )

@@ -78,8 +78,9 @@ def event_row(event: v1.Event) -> Row:
 
 
 def waits_for(event: v1.Event) -> str:
-    """Say what the event waits for, or how far the work on each VM is."""
-    return "; ".join(event.explain) or ", ".join(f"{impact.vm} {impact.state.value}" for impact in event.impacts)
+    """Say what the event waits for, or how far the work on each VM is, and whether the VMs know nothing of it."""
+    said = "; ".join(event.explain) or ", ".join(f"{impact.vm} {impact.state.value}" for impact in event.impacts)
+    return said if event.announced else f"{said}; unannounced"
 
 
 def write_journal(entries: Iterable[v1.JournalEntry]) -> None:
