@@ -267,6 +267,16 @@ def test_agent_runs_until_it_is_told_to_end(machine: Machine, said: Endpoint) ->
         assert running.end() == 0
 
 
+def test_nothing_is_imported_from_where_it_is_started(machine: Machine, said: Endpoint) -> None:
+    written(machine)
+    for name in ("asyncio", "msgspec", "forewarn"):
+        (machine.home / f"{name}.py").write_text("raise SystemExit('this is not the real one')\n")
+    with agent(machine, FOREWARN_ENDPOINT=said.url) as running:
+        said.announce(event("A"))
+        until(lambda: "prepare" in ran(machine))
+        assert running.end() == 0
+
+
 def test_dry_run_does_nothing_and_says_so(machine: Machine, said: Endpoint) -> None:
     written(machine)
     with agent(machine, "--dry-run", FOREWARN_ENDPOINT=said.url) as running:

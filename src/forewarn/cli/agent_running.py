@@ -53,7 +53,7 @@ def become_agent(file: Path | None, environ: Mapping[str, str], *, dry_run: bool
     if sys.platform == "win32" or not sys.executable:
         run_until_told(read_settings(file, environ), dry_run=dry_run)
         return
-    os.execve(sys.executable, [sys.executable, "-m", __name__, *words], dict(environ))  # noqa: S606  # it is ourselves
+    os.execve(sys.executable, [sys.executable, "-P", "-m", __name__, *words], dict(environ))  # noqa: S606  # it is ourselves
 
 
 def main(file: str, mode: str) -> None:

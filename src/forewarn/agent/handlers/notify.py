@@ -16,7 +16,7 @@ from forewarn.agent.handlers.telling import NOT_KNOWN, NOT_THERE, NOT_TOLD, Mess
 from forewarn.agent.settings import NotifySettings
 from forewarn.clock import Clock
 
-PROGRAM = (sys.executable, "-m", "forewarn.agent.handlers.telling")
+PROGRAM = (sys.executable, "-P", "-m", "forewarn.agent.handlers.telling")
 MISSING = "notify needs Apprise: pip install 'forewarn[notify]'"
 
 
