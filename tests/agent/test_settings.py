@@ -323,6 +323,14 @@ WRONG = {
         f'{HANDLER}"readiness"\nlisten = "127.0.0.1:8190"',
         "handlers.h.listen is where http.listen is already",
     ),
+    "waits longer than it may": (
+        f'{HANDLER}"readiness"\nwait = "30s"',
+        "handlers.h.wait is not shorter than time_limit",
+    ),
+    "drains longer than it may": (
+        f'{HANDLER}"haproxy"\nservers = ["a/b"]\ntime_limit = "5s"',
+        "handlers.h.wait is not shorter than time_limit",
+    ),
     "rules that are no list": ("[rules]\nx = 1", "rules takes a list of tables"),
     "rule without handlers": ("[[rules]]\n", "rules[0].handlers is missing"),
     "rule with an unknown handler": (

@@ -115,6 +115,14 @@ async def test_url_may_be_secret_itself(web: Web, tmp_path: Path) -> None:
     assert await handler.prepare(PREPARE) == Again(f"http://127.0.0.1:{web.port} answers 500")
 
 
+async def test_user_and_password_of_a_url_are_sent_as_browsers_do(web: Web, tmp_path: Path) -> None:
+    path = secret_file(tmp_path / "url", f"http://admin:p%40ss@127.0.0.1:{web.port}/x")
+    assert await hook(url_file=path).prepare(PREPARE) == Done()
+    (received,) = web.received
+    assert received.headers["authorization"] == "Basic YWRtaW46cEBzcw=="
+    assert (received.first, received.headers["host"]) == ("POST /x HTTP/1.1", f"127.0.0.1:{web.port}")
+
+
 async def test_nothing_secret_is_said_whatever_goes_wrong(web: Web, tmp_path: Path) -> None:
     (nobody,) = free_ports(1)
     told: list[str] = []

@@ -2,7 +2,8 @@
 
 import socket
 import ssl
-from urllib.parse import urlsplit
+from base64 import b64encode
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -79,9 +80,11 @@ class WebhookHandler(Configured[WebhookSettings]):
             body = msgspec.json.encode(said)
         if body:
             headers["Content-Type"] = settings.content_type
+        url = self._url()
+        headers |= _basic(url)
         if settings.secret_file is not None:
             headers[settings.header] = settings.prefix + read_secret(settings.secret_file, self._hide)
-        return Request(settings.method, self._url(), headers, body)
+        return Request(settings.method, url, headers, body)
 
     def _url(self) -> str:
         if self.settings.url is not None:
@@ -96,6 +99,15 @@ class WebhookHandler(Configured[WebhookSettings]):
         if urlsplit(self._url()).scheme != "https":
             return None
         return ssl.create_default_context(cafile=self.settings.ca)
+
+
+def _basic(url: str) -> dict[str, str]:
+    """Return the header for a user and password that stand in the URL, as browsers send it."""
+    parts = urlsplit(url)
+    if parts.username is None:
+        return {}
+    said = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": f"Basic {b64encode(said.encode()).decode()}"}
 
 
 def _ended(place: str, status: int) -> Ended:

@@ -25,7 +25,7 @@ def check(settings: AgentSettings, place: str) -> None:
 def problems(settings: AgentSettings) -> Iterator[str]:
     """Give what is wrong, beginning with the key."""
     for handler in settings.handlers:
-        for problem in _of_handler(handler):
+        for problem in (*_of_handler(handler), *_of_waiting(handler)):
             yield f"handlers.{handler.name}.{problem}"
     names = tuple(handler.name for handler in settings.handlers)
     for number, rule in enumerate(settings.rules):
@@ -53,6 +53,11 @@ def _of_handler(handler: HandlerSettings) -> Iterator[str]:
             yield "urls_file is missing: it takes a file with one Apprise URL in each line"
         case _:
             pass
+
+
+def _of_waiting(handler: HandlerSettings) -> Iterator[str]:
+    if isinstance(handler, HaproxySettings | ReadinessSettings) and handler.wait >= handler.time_limit:
+        yield "wait is not shorter than time_limit: it would always be cut off, and count as failed"
 
 
 def _of_rule(rule: Rule, names: tuple[str, ...]) -> Iterator[str]:
