@@ -13,6 +13,7 @@ from forewarn.api.client import ApiClient
 from forewarn.api.errors import NotFound
 from forewarn.api.local import read_token
 from forewarn.core.event import EventType
+from forewarn.core.journal import Did
 from forewarn.core.scope import Outcome
 from tests.cli.stage import GUARD
 from tests.service.town import Town, town
@@ -139,7 +140,7 @@ def test_life(place: Town, life: Life) -> None:
         with pytest.raises(NotFound):
             place.api.vm(life.vm)
         assert not place.is_served(life.vm)
-        assert [entry.vms for entry in place.api.history(vm=life.vm, did="vm-removed")] == [[name]]
+        assert [entry.vms for entry in place.api.history(vm=life.vm, did=(Did.VM_REMOVED,))] == [[name]]
     else:
         assert (place.api.vm(life.vm).host != host) is life.moves
         assert place.seen(life.vm) == []
