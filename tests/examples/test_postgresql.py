@@ -74,6 +74,20 @@ def test_handing_over_goes_on_where_it_was_interrupted(servers: Cluster) -> None
     recover(node)
 
 
+def test_primary_that_crashed_is_started_before_it_hands_over(servers: Cluster) -> None:
+    node = servers.primary
+    node.stop("immediate")
+    refusal = node.failover("prepare")
+    assert (refusal.returncode, refusal.stderr) == (
+        NOT_NOW,
+        "failover: no replica has everything: this server goes on as the primary\n",
+    )
+    servers.wait_until_whole()
+    assert node.failover("prepare").returncode == 0
+    assert sorted(servers.roles) == ["down", "primary", "replica"]
+    recover(node)
+
+
 def test_replica_makes_room_while_another_one_is_healthy(servers: Cluster) -> None:
     one, _ = servers.replicas
     assert one.failover("prepare").returncode == 0

@@ -53,17 +53,12 @@ def event(id_: str, *resources: str, **more: Any) -> dict[str, Any]:
         "EventType": "Reboot",
         "ResourceType": "VirtualMachine",
         "Resources": resources or (NAME,),
-        "NotBefore": http_date(in_an_hour()),
+        "NotBefore": http_date(datetime.now(UTC) + timedelta(hours=1)),
         "Description": "Host maintenance.",
         "EventSource": "Platform",
         "DurationInSeconds": -1,
         **more,
     }
-
-
-def in_an_hour() -> datetime:
-    """Return a whole second."""
-    return datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
 
 
 class Alone:
