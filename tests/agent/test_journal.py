@@ -8,16 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import hypothesis.strategies as st
-import msgspec
 import pytest
 from hypothesis import given
 
 from forewarn.agent import journal as journal_module
 from forewarn.agent.handlers.port import Half, Phase
-from forewarn.agent.journal import Journal, file_name, read_page, write_page
+from forewarn.agent.journal import Journal, file_name, read_page, walk_in, write_page
 from forewarn.agent.walk import Seen, Step, Walk, Went
 from forewarn.agent.walking import World, start, take
-from forewarn.client import Ending, Event
+from forewarn.client import Ending
 from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event, seconds
 
 
@@ -108,12 +107,11 @@ def test_what_is_too_long_is_not_even_read(tmp_path: Path, monkeypatch: pytest.M
 @given(st.binary(max_size=300), st.integers(0, 2000), st.integers(0, 30))
 def test_any_damage_is_found_or_harmless(noise: bytes, at: int, cut: int) -> None:
     page = write_page(walk())
-    damaged = page[:at] + noise + page[at + cut :]
     try:
-        found = journal_module._walk_of(msgspec.json.decode(damaged, type=journal_module.Page))
-    except (ValueError, RecursionError):
+        found = walk_in(page[:at] + noise + page[at + cut :])
+    except ValueError:
         return
-    assert isinstance(found.event, Event)
+    assert found == walk()
 
 
 def test_what_was_left_half_written_is_no_page(tmp_path: Path) -> None:

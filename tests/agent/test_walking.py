@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from forewarn.agent.approving import By, Policy
 from forewarn.agent.handlers.port import Again, Done, Failed
-from forewarn.agent.journal import FORMAT, Page, _walk_of, write_page
+from forewarn.agent.journal import walk_in, write_page
 from forewarn.agent.phases import Half, Phase
 from forewarn.agent.walk import (
     ApprovalFailed,
@@ -315,7 +315,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.running, self.posting, self.asking = {}, set(), set()
         self.walks = {}
         for text in tuple(self.disk.values()):
-            self.apply(resume(_walk_of(msgspec.json.decode(text, type=Page)), now=self.now))
+            self.apply(resume(walk_in(text), now=self.now))
         shown = {id_ for id_, each in self.document.items() if each.affects("web_0")}
         for id_, walk in self.walks.items():
             if walk.gone is None and id_ not in shown:
@@ -469,11 +469,6 @@ class AnyOrder(RuleBasedStateMachine):
 
 AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestAnyOrder = AnyOrder.TestCase
-
-
-def test_a_page_is_of_the_format_that_is_read() -> None:
-    page = msgspec.json.decode(write_page(start(event(), TWO, world()).walk), type=Page)
-    assert (page.format, _walk_of(page)) == (FORMAT, start(event(), TWO, world()).walk)
 
 
 def test_pauses_between_recoveries_double_up_to_ten_minutes() -> None:

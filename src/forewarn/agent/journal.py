@@ -15,6 +15,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -47,9 +48,16 @@ class KeptEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in a file."""
+    """What is in a file, together with a sum over it: what was damaged is not to be taken for what was done."""
 
     format: int
+    sum: int
+    walk: msgspec.Raw
+
+
+class KeptWalk(msgspec.Struct, frozen=True, kw_only=True):
+    """A walk as it is in a page."""
+
     event: KeptEvent
     comeback: KeptEvent | None
     course: Course
@@ -154,25 +162,30 @@ def read_page(path: Path) -> Walk:
         text = file.read(LARGEST + 1)
     if len(text) > LARGEST:
         raise ValueError(f"longer than {LARGEST} bytes")
+    return walk_in(text)
+
+
+def walk_in(text: bytes) -> Walk:
+    """Read the content of a walk's file; raises ValueError."""
     try:
         page = msgspec.json.decode(text, type=Page)
+        if page.format != FORMAT:
+            raise ValueError(f"of format {page.format}; this agent knows {FORMAT}")
+        if crc32(page.walk) != page.sum:
+            raise ValueError("damaged: its sum is wrong")
+        kept = msgspec.json.decode(page.walk, type=KeptWalk)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(str(error)) from error
-    if page.format != FORMAT:
-        raise ValueError(f"of format {page.format}; this agent knows {FORMAT}")
-    return _walk_of(page)
-
-
-def _walk_of(page: Page) -> Walk:
-    comeback = None if page.comeback is None else _event(page.comeback)
-    return Walk(event=_event(page.event), comeback=comeback, **_fields(page.course, Course))
+    comeback = None if kept.comeback is None else _event(kept.comeback)
+    return Walk(event=_event(kept.event), comeback=comeback, **_fields(kept.course, Course))
 
 
 def write_page(walk: Walk) -> bytes:
     """Return the content of a walk's file."""
     comeback = None if walk.comeback is None else _kept(walk.comeback)
     course = Course(**_fields(walk, Course))
-    return msgspec.json.encode(Page(format=FORMAT, event=_kept(walk.event), comeback=comeback, course=course))
+    kept = msgspec.json.encode(KeptWalk(event=_kept(walk.event), comeback=comeback, course=course))
+    return msgspec.json.encode(Page(format=FORMAT, sum=crc32(kept), walk=msgspec.Raw(kept)))
 
 
 def _kept(event: Event) -> KeptEvent:
