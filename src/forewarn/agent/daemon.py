@@ -8,15 +8,14 @@ back as something that happened.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from forewarn.agent.approving import Policy
+from forewarn.agent.equipment import Equipment
 from forewarn.agent.errands import Errands
 from forewarn.agent.handlers.port import Handler
 from forewarn.agent.http import JSON, TEXT, Answer, Listener, Request, refuse
@@ -24,7 +23,7 @@ from forewarn.agent.journal import Journal
 from forewarn.agent.metrics import CONTENT_TYPE, Figures
 from forewarn.agent.ownership import own
 from forewarn.agent.peers import PATH as READY_PATH
-from forewarn.agent.peers import Peers, answer_peer, ask_peers
+from forewarn.agent.peers import answer_peer, ask_peers
 from forewarn.agent.phases import Phase
 from forewarn.agent.remarks import remarks
 from forewarn.agent.saying import say
@@ -52,7 +51,9 @@ from forewarn.agent.walking import World, advance, around, ending_of, resume, st
 from forewarn.client.changes import Appeared, Change, Changed, Gone, Started
 from forewarn.client.document import Document, Event, key
 from forewarn.client.errors import ClientError
-from forewarn.clock import Clock, SystemClock, Timer, wait_until
+from forewarn.clock import Timer, wait_until
+
+__all__ = ["Agent", "Equipment", "run_agent"]
 
 PAUSE = timedelta(seconds=5)
 """How long to wait before trying again what should always work."""
@@ -60,59 +61,6 @@ ENABLED_WITHIN = timedelta(seconds=150)
 """How long a service may say nothing before that counts as saying that nothing is planned."""
 
 LOG = logging.getLogger("forewarn.agent")
-
-
-class Watched(Protocol):
-    """What the agent needs of a client of the service: what AsyncScheduledEvents has."""
-
-    @property
-    def endpoint(self) -> str:
-        """The URL of the service."""
-        ...
-
-    @property
-    def trouble(self) -> ClientError | None:
-        """Why the last request brought nothing."""
-        ...
-
-    async def name(self) -> str:
-        """Return what this VM is called."""
-        ...
-
-    async def get(self) -> Document:
-        """Return what is planned."""
-        ...
-
-    def watch(self, *, mine: bool = False, since: Document | None = None) -> AsyncIterator[Change]:
-        """Give every change from then on."""
-        ...
-
-    async def approve(self, event: Event) -> None:
-        """Let the event start before its time."""
-        ...
-
-
-def _always(_: Event) -> bool:
-    return True
-
-
-class Equipment(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent works with."""
-
-    client: Watched
-    handlers: Mapping[str, Handler]
-    choose: Callable[[Event], Sequence[str]]
-    """Names the handlers for an event."""
-    may_approve: Callable[[Event], bool] = _always
-    """Whether anybody has said what to do about an event; what is only told is never approved."""
-    state_directory: Path
-    policy: Policy = Policy()
-    peers: Peers | None = None
-    listen: tuple[str, int] | None = None
-    """Where peers, load balancers and Prometheus ask."""
-    clock: Clock = msgspec.field(default_factory=SystemClock)
-    dry_run: bool = False
-    """Say what would be done, and do none of it."""
 
 
 async def run_agent(equipment: Equipment, *, stop: asyncio.Event) -> None:
@@ -205,8 +153,6 @@ class Agent:
             "journal": self._journal.trouble,
             "listening": self._listens_not,
         }
-
-    # What is always under way.
 
     def _own_state(self, stack: AsyncExitStack) -> None:
         if self._with.dry_run:
@@ -301,8 +247,6 @@ class Agent:
     async def _pause(self, time: timedelta) -> None:
         await wait_until(self._clock, self._clock.now() + time)
 
-    # What happens.
-
     def _pick_up(self, kept: Walk) -> None:
         """Go on with a walk from the journal: if its event was there, once it is known whether it still is."""
         self._said[kept.id] = kept
@@ -395,8 +339,6 @@ class Agent:
             timer.cancel()
         if following.wake_at is not None:
             self._timers[id_] = self._clock.call_at(following.wake_at, self._settle)
-
-    # What is done about it.
 
     def _do(self, walk: Walk, do: Do) -> None:
         match do:

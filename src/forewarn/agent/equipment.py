@@ -1,0 +1,68 @@
+"""What an agent is given to work with."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from forewarn.agent.approving import Policy
+from forewarn.agent.handlers.port import Handler
+from forewarn.agent.peers import Peers
+from forewarn.client.changes import Change
+from forewarn.client.document import Document, Event
+from forewarn.client.errors import ClientError
+from forewarn.clock import Clock, SystemClock
+
+
+class Watched(Protocol):
+    """What the agent needs of a client of the service: what AsyncScheduledEvents has."""
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the service."""
+        ...
+
+    @property
+    def trouble(self) -> ClientError | None:
+        """Why the last request brought nothing."""
+        ...
+
+    async def name(self) -> str:
+        """Return what this VM is called."""
+        ...
+
+    async def get(self) -> Document:
+        """Return what is planned."""
+        ...
+
+    def watch(self, *, mine: bool = False, since: Document | None = None) -> AsyncIterator[Change]:
+        """Give every change from then on."""
+        ...
+
+    async def approve(self, event: Event) -> None:
+        """Let the event start before its time."""
+        ...
+
+
+def _always(_: Event) -> bool:
+    return True
+
+
+class Equipment(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent works with."""
+
+    client: Watched
+    handlers: Mapping[str, Handler]
+    choose: Callable[[Event], Sequence[str]]
+    """Names the handlers for an event."""
+    may_approve: Callable[[Event], bool] = _always
+    """Whether anybody has said what to do about an event; what is only told is never approved."""
+    state_directory: Path
+    policy: Policy = Policy()
+    peers: Peers | None = None
+    listen: tuple[str, int] | None = None
+    """Where peers, load balancers and Prometheus ask."""
+    clock: Clock = msgspec.field(default_factory=SystemClock)
+    dry_run: bool = False
+    """Say what would be done, and do none of it."""
