@@ -85,6 +85,20 @@ def test_check_says_what_would_not_work(machine: Machine) -> None:
     ]
 
 
+def test_self_test_that_hangs_is_given_up(machine: Machine) -> None:
+    path = machine.home / "s"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        settings(
+            machine,
+            f'[handlers.d]\nkind = "haproxy"\nsocket = "{path}"\nservers = ["a/b"]\ntime_limit = "0.1s"\nwait = "0s"\n',
+        )
+        ended = run(machine, "agent", "check")
+    assert ended.code == 1
+    assert "its self-test came to no end within 0.1s" in ended.stdout
+
+
 def test_check_looks_at_the_agent_itself(machine: Machine) -> None:
     (machine.home / "file").write_text("in the way")
     (machine.home / "secret").write_text("two words\n")

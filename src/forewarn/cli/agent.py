@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -15,6 +15,10 @@ from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.options import Shown
 from forewarn.cli.output import Output, say, write, write_json
 from forewarn.clock import SystemClock
+from forewarn.core.duration import duration_text
+
+if TYPE_CHECKING:
+    from forewarn.agent.handlers.port import Handler
 
 app = typer.Typer(no_args_is_help=True, help="Prepare for events, approve and recover, as agent.toml says.")
 
@@ -164,10 +168,19 @@ async def _test(settings: AgentSettings) -> list[Finding]:
     return [
         Finding(handler=AGENT, kind="state and peers", problems=problems_of(settings)),
         *[
-            Finding(handler=name, kind=kinds[name], problems=await handler.check())
+            Finding(handler=name, kind=kinds[name], problems=await _problems(handler))
             for name, handler in handlers.items()
         ],
     ]
+
+
+async def _problems(handler: "Handler") -> list[str]:
+    """Return what a self-test says; one that hangs says enough."""
+    try:
+        async with asyncio.timeout(handler.time_limit.total_seconds()):
+            return await handler.check()
+    except TimeoutError:
+        return [f"its self-test came to no end within {duration_text(handler.time_limit)}"]
 
 
 def _write_findings(findings: Sequence[Finding]) -> None:

@@ -1,6 +1,6 @@
 """A request to some web service when a phase begins, or as a half that has to succeed."""
 
-import socket
+import asyncio
 import ssl
 from base64 import b64encode
 from urllib.parse import unquote, urlsplit
@@ -52,7 +52,7 @@ class WebhookHandler(Configured[WebhookSettings]):
             self._tls()
         except (UnusableSecret, OSError) as error:
             return problems or [str(error)]
-        return problems + _unknown_server(url)
+        return problems + await _unknown_server(url)
 
     async def _send_if(self, phase: Phase, errand: Errand) -> Ended:
         return await self._send(errand) if phase in self.settings.phases else Done()
@@ -119,10 +119,10 @@ def _ended(place: str, status: int) -> Ended:
     return Again(why) if status in PASSING or status >= 500 else Failed(why)
 
 
-def _unknown_server(url: str) -> list[str]:
+async def _unknown_server(url: str) -> list[str]:
     parts = urlsplit(url)
     try:
-        socket.getaddrinfo(parts.hostname, parts.port or PORTS[parts.scheme], type=socket.SOCK_STREAM)
+        await asyncio.get_running_loop().getaddrinfo(parts.hostname, parts.port or PORTS[parts.scheme])
     except (OSError, UnicodeError) as error:
         return [f"{parts.hostname} is not known: {error}"]
     return []
