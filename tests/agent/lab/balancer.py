@@ -14,6 +14,7 @@ import pytest
 from tests.agent.lab.processes import GUARD, wait_until
 
 BACKEND = "web"
+PROBE = "/serving"
 
 CONFIGURATION = """\
 global
@@ -33,7 +34,8 @@ frontend front
 
 backend {backend}
     balance roundrobin
-    default-server check inter 100ms fall 3 rise 1 on-marked-down shutdown-sessions
+    {check}
+    default-server check inter 100ms fall 3 rise 1
 {servers}
 """
 
@@ -86,13 +88,28 @@ def find_haproxy() -> str:
 
 
 @contextmanager
-def balancing(directory: Path, port: int, servers: Mapping[str, int]) -> Iterator[Balancer]:
-    """Balance over servers, given by their ports, until nobody needs it any more."""
+def balancing(
+    directory: Path, port: int, servers: Mapping[str, int], *, probes: Mapping[str, int] | None = None
+) -> Iterator[Balancer]:
+    """Balance over servers, given by their ports, until nobody needs it any more.
+
+    A server is there if it takes connections, or if its probe, on a port of its own, answers with 200.
+    """
     balancer = Balancer(directory, port)
-    lines = "\n".join(f"    server {name} 127.0.0.1:{port}" for name, port in servers.items())
+    places = {name: f"127.0.0.1:{port}" for name, port in servers.items()}
+    if probes is not None:
+        places = {name: f"{place} port {probes[name]}" for name, place in places.items()}
+    lines = "\n".join(f"    server {name} {place}" for name, place in places.items())
     configuration = directory / "haproxy.cfg"
     configuration.write_text(
-        CONFIGURATION.format(socket=balancer.socket, port=port, backend=BACKEND, servers=lines), encoding="utf-8"
+        CONFIGURATION.format(
+            socket=balancer.socket,
+            port=port,
+            backend=BACKEND,
+            check="" if probes is None else f"option httpchk GET {PROBE}",
+            servers=lines,
+        ),
+        encoding="utf-8",
     )
     with (directory / "haproxy.log").open("w") as log:
         process = subprocess.Popen([find_haproxy(), "-db", "-f", configuration], stdout=log, stderr=log)
@@ -105,7 +122,10 @@ def balancing(directory: Path, port: int, servers: Mapping[str, int]) -> Iterato
         process.wait(GUARD)
 
 
-def is_listening(path: Path) -> bool:
-    """Tell whether somebody takes connections on a socket in the file system."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        return probe.connect_ex(str(path)) == 0
+def is_listening(place: Path | int) -> bool:
+    """Tell whether somebody takes connections on a socket in the file system, or on a port."""
+    family, address = (
+        (socket.AF_UNIX, str(place)) if isinstance(place, Path) else (socket.AF_INET, ("127.0.0.1", place))
+    )
+    with socket.socket(family) as probe:
+        return probe.connect_ex(address) == 0
