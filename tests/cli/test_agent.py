@@ -16,6 +16,7 @@ from tests.agent.lab.endpoint import Endpoint, endpoint
 from tests.agent.lab.processes import free_ports
 from tests.cli.inside import run, told
 from tests.cli.stage import GUARD, PROGRAM, Machine
+from tests.repository.test_contents import SERVER_PARTS
 
 SECRET = "s3cret-that-nobody-sees"
 
@@ -289,6 +290,20 @@ def test_nothing_is_imported_from_where_it_is_started(machine: Machine, said: En
         said.announce(event("A"))
         until(lambda: "prepare" in ran(machine))
         assert running.end() == 0
+
+
+def test_agent_needs_no_package_of_any_extra(machine: Machine, said: Endpoint) -> None:
+    written(machine)
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({SERVER_PARTS!r}))\n"
+    (machine.home / "python").mkdir()
+    (machine.home / "python/sitecustomize.py").write_text(blocked)
+    environ = {"FOREWARN_ENDPOINT": said.url, "PYTHONPATH": str(machine.home / "python")}
+    with agent(machine, **environ) as running:
+        said.announce(event("A"))
+        until(lambda: "prepare" in ran(machine))
+        assert machine.run("agent", "status", **environ).returncode == 0
+        assert running.end() == 0
+    assert machine.run("agent", "check", **environ).returncode == 0
 
 
 def test_dry_run_does_nothing_and_says_so(machine: Machine, said: Endpoint) -> None:
