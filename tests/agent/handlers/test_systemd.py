@@ -173,7 +173,7 @@ async def test_machine_without_systemd(tmp_path: Path) -> None:
     handler = SystemdHandler(SystemdSettings(name="stop", units=("a.service",)), tmp_path, environ={"PATH": ""})
     why = "there is no program systemctl on the PATH"
     assert await handler.check() == [why]
-    assert (await handler.prepare(PREPARE), await handler.recover(RECOVER)) == (Again(why), Again(why))
+    assert (await handler.recover(RECOVER), await handler.prepare(PREPARE)) == (Again(why), Again(why))
 
 
 async def test_unit_is_not_taken_for_stopped_where_systemd_says_nothing(machine: Machine) -> None:
@@ -181,4 +181,7 @@ async def test_unit_is_not_taken_for_stopped_where_systemd_says_nothing(machine:
     (machine.home / "silent").touch()
     why = "systemctl show --property=ActiveState web.service ended with 1: Failed to connect to bus"
     assert await machine.handler("web").prepare(PREPARE) == Again(why)
-    assert not (machine.home / "state").exists()
+    (machine.home / "silent").unlink()
+    machine.set(web="inactive")
+    assert await machine.handler("web").recover(RECOVER) == Done()
+    assert machine.did == [], "nothing was stopped, so nothing is started"

@@ -43,6 +43,7 @@ class HaproxyHandler(Configured[HaproxySettings]):
     async def prepare(self, errand: Errand) -> Ended:
         """Drain those that take part, and wait until their sessions have ended, but no longer than is set."""
         del errand
+        self._remembered.begin()
         try:
             states = {server: await self._administrative_state(server) for server in self.settings.servers}
             serving = tuple(server for server in states if not states[server] & (MAINTENANCE | DRAIN))

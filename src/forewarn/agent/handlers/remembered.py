@@ -25,6 +25,12 @@ class Remembered:
         self._path = directory / f"{handler}.json"
         self._kept: Found | None = None
 
+    def begin(self) -> None:
+        """Note that nothing has been touched yet: what fails before anything is found has nothing to restore."""
+        before = self._load()
+        if before is None or before.is_restored:
+            self._save(Found(running=()))
+
     def found(self, running: tuple[str, ...]) -> tuple[str, ...]:
         """Note what runs before it is stopped; return all that is to run again, from an earlier try too."""
         before = self._load()

@@ -33,6 +33,7 @@ class SystemdHandler(Configured[SystemdSettings]):
     async def prepare(self, errand: Errand) -> Ended:
         """Stop what runs. What stands still already, for another reason, stays so afterwards."""
         del errand
+        self._remembered.begin()
         try:
             states = await self._states("ActiveState")
             await self._all("stop", self._remembered.found(tuple(unit for unit in states if states[unit] in RUNNING)))
