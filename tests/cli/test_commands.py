@@ -87,13 +87,13 @@ def test_event_is_scheduled_listed_and_runs_its_course(shop: Shop) -> None:
     assert header == ["EVENT", "STATUS", "TYPE", "SCOPE", "VMS", "NOT BEFORE", "WAITS FOR"]
     assert GUID.fullmatch(line[0])
     assert line[1:5] == ["Scheduled", "Reboot", "batch", vm]
-    assert line[6] == f"not before {line[5]}; or earlier, if any VM of the scope approves"
+    assert line[6] == f"not before {line[5]}, or earlier if any VM of the scope approves"
     listed = shop.run("event", "list", "--vm", vm).stdout.splitlines()
     assert [re.split(r"  +", each) for each in listed] == [header, line]
     (event,) = shop.told("event", "list", "--vm", vm)
     assert (event["id"], event["duration"], event["description"]) == (line[0], "1m30s", "kernel")
     shop.told("clock", "advance", "20m")
-    assert shop.run("event", "list", "--vm", vm).stdout.splitlines()[1].endswith(f"{vm} begun")
+    assert shop.run("event", "list", "--vm", vm).stdout.splitlines()[1].endswith(f"the work on {vm}, begun")
     shop.told("clock", "advance", "1m")
     assert shop.told("event", "list", "--vm", vm) == []
 

@@ -216,7 +216,7 @@ def test_failed_work_is_retried_and_resolved_by_a_person(failing: Machine, how: 
     (made,) = told(failing, "vm", "fail", "web-0")["made"]
     id_ = made["id"]
     _wait_for(failing, id_, "impact-failed", 1)
-    assert "impact on web-0 is failed" in details(failing, "event", "show", id_)["waits for"]
+    assert "the work on web-0 has failed" in details(failing, "event", "show", id_)["waits for"]
     assert details(failing, "event", "show", id_)["work on web-0"].startswith("failed")
     assert run(failing, "event", "retry", id_, "--vm", "web-0", "--why", "domain is back").code == 0
     _wait_for(failing, id_, "impact-failed", 2)
@@ -238,7 +238,7 @@ def test_whoever_schedules_what_no_vm_is_told_of_hears_it_at_once(machine: Machi
             f"Nobody in scope web is told of event {id_}, which has started: none of its VMs asks for events. "
             "`forewarn doctor web/web-0` says more.\n"
         )
-        assert waits_for == "web-0 begun; unannounced"
+        assert waits_for == "the work on web-0, begun; unannounced"
         later = run(machine, "event", "schedule", "Reboot", "web-3", "--in", "1h")
         (id_, *_, when, waits_for) = _only_row(later)
         assert f"of event {id_}, which starts at {when}: none" in later.stderr

@@ -76,7 +76,7 @@ def test_event_is_followed_in_lines(shop: Shop) -> None:
         code, rest, said = following.ended()
     short = id_[:8]
     assert re.fullmatch(rf"[-0-9: ]+Z  {short}  Freeze of {vm}  Scheduled: not before .+ approves\n", first)
-    assert re.fullmatch(rf"[-0-9: ]+Z  {short}  Freeze of {vm}  Started: {vm} begun\n", second)
+    assert re.fullmatch(rf"[-0-9: ]+Z  {short}  Freeze of {vm}  Started: the work on {vm}, begun\n", second)
     assert re.fullmatch(rf"[-0-9: ]+Z  {short}  Freeze of {vm}  completed\n", rest)
     assert (code, said) == (0, "")
 
@@ -182,6 +182,18 @@ def test_screen_shows_events_holds_and_the_journal(shop: Shop) -> None:
         terminal.type("q")
         assert terminal.end() == 0
     assert terminal.seen.rstrip().endswith("\x1b[?1049l")
+
+
+def test_narrow_screen_still_says_what_an_event_waits_for(shop: Shop) -> None:
+    run(shop, "hold", "rack 4 burns", "--scope", "batch")
+    with Terminal(shop, "watch", columns=80) as terminal:
+        terminal.wait_for("(q ends)")
+        made = told(shop, "event", "schedule", "Redeploy", shop.taken(), "--in", "17m")["made"][0]
+        terminal.wait_for(made["id"][:8])
+        terminal.wait_for("the scope is held by admin")
+        terminal.type("q")
+        assert terminal.end() == 0
+    run(shop, "release", "--scope", "batch")
 
 
 def test_ctrl_c_is_a_usual_end_of_the_screen(shop: Shop) -> None:

@@ -100,7 +100,7 @@ def test_hold_is_shown_by_every_listing(shop: Machine) -> None:
     assert [row[-1] for row in rows(shop, "scope", "list")] == ["HELD", "", "held by admin: rack 4 burns"]
     assert [scope["id"] for scope in told(shop, "scope", "list", "--held")] == ["web"]
     assert "rack 4 burns" in details(shop, "vm", "show", "web-0")["held"]
-    assert "admin holds this scope: rack 4 burns" in run(shop, "event", "schedule", "Reboot", "web-0").stdout
+    assert "the scope is held by admin: rack 4 burns" in run(shop, "event", "schedule", "Reboot", "web-0").stdout
     run(shop, "hold", "everything burns")
     for listing in (
         ("vm", "list"),

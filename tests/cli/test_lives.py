@@ -61,7 +61,7 @@ def test_held_event_waits_past_its_time_and_starts_when_it_is_released(shop: Mac
     (event,) = told(shop, "event", "schedule", "Reboot", "web-0", "--in", "20m")["events"]
     run(shop, "hold", "rack 4 burns")
     told(shop, "clock", "advance", "1h")
-    assert details(shop, "event", "show", event["id"])["waits for"] == "admin holds all maintenance: rack 4 burns"
+    assert details(shop, "event", "show", event["id"])["waits for"] == "all maintenance is held by admin: rack 4 burns"
     run(shop, "release", "--why", "the fire is out")
     assert details(shop, "event", "show", event["id"])["status"] == "Started"
     lines = told(shop, "history", "--since", "2h")

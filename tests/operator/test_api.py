@@ -73,7 +73,7 @@ async def test_event_is_shown_from_its_announcement_to_its_end() -> None:
             announced=True,
             approvals=[],
             impacts=[],
-            explain=["not before 2026-03-02 10:20:00Z", "or earlier, if any VM of the scope approves"],
+            explain=["not before 2026-03-02 10:20:00Z, or earlier if any VM of the scope approves"],
         )
         await service.fleet.approve("web", "web-1", [event.id])
         (event,) = await service.client(lambda api: list(api.events()))

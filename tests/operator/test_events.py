@@ -94,10 +94,9 @@ async def test_every_listing_shows_the_holds() -> None:
     assert shown is not None
     assert shown.held == v1.Hold(scope="web", by="admin", at=TEN, reason="closing")
     assert shown.explain == [
-        "not before 2026-03-02 10:15:00Z",
-        "or earlier, if any VM of the scope approves",
-        "admin holds all maintenance: audit",
-        "admin holds this scope: closing",
+        "all maintenance is held by admin: audit",
+        "the scope is held by admin: closing",
+        "not before 2026-03-02 10:15:00Z, or earlier if any VM of the scope approves",
     ]
 
 
@@ -212,7 +211,7 @@ async def test_failed_impact_is_retried_then_resolved() -> None:
         failed = await story(service, id_)
         assert failed.event is not None
         assert [(impact.state, impact.why) for impact in failed.event.impacts] == [(ImpactState.FAILED, "no power")]
-        assert failed.event.explain == ["impact on web-0 is failed: no power"]
+        assert failed.event.explain == ["the work on web-0 has failed: no power"]
 
         retried = await service.client(lambda api: api.retry(id_, v1.RetryImpact(why="power is back"), key="r1"))
         assert (retried.timeline[-1].did, retried.timeline[-1].by) == (Did.IMPACT_RETRIED, "admin")

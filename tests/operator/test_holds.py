@@ -20,7 +20,7 @@ async def test_nothing_planned_starts_while_all_is_held() -> None:
         await service.fleet.advance(timedelta(minutes=20))
         waiting = await service.client(lambda api: list(api.events()))
         assert [(event.status, event.explain) for event in waiting] == [
-            ("Scheduled", ["admin holds all maintenance: audit"])
+            ("Scheduled", ["all maintenance is held by admin: audit"])
         ] * 2
         released = await service.client(lambda api: api.release(v1.ReleaseHold(why="done")))
         assert released == v1.Holds(fleet=None, scopes=[])
@@ -42,7 +42,7 @@ async def test_scope_is_held_by_itself_and_stays_so_when_the_fleet_is_released()
         await service.client(lambda api: api.release(v1.ReleaseHold()))
         await service.fleet.advance(timedelta(minutes=16))
         waiting = await service.client(lambda api: list(api.events()))
-        assert [(event.scope, event.explain) for event in waiting] == [("web", ["admin holds this scope: closing"])]
+        assert [(event.scope, event.explain) for event in waiting] == [("web", ["the scope is held by admin: closing"])]
         assert waiting[0].held == v1.Hold(scope="web", by="admin", at=TEN, reason="closing")
         listed = await service.client(lambda api: api.holds())
         assert listed.scopes == [waiting[0].held]

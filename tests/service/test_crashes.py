@@ -82,7 +82,7 @@ def test_hold_on_all_and_what_waits_for_it_survive(tmp_path: Path) -> None:
         assert (place.api.holds(), place.api.clock().now) == (holds, now)
         place.api.advance("1h")
         (waiting,) = place.api.events()
-        assert (waiting.status, waiting.explain) == ("Scheduled", ["admin holds all maintenance: audit"])
+        assert (waiting.status, waiting.explain) == ("Scheduled", ["all maintenance is held by admin: audit"])
         place.api.release(v1.ReleaseHold())
         place.api.advance("1h")
         assert place.told(event) == ["scheduled", "started", *DONE]

@@ -160,7 +160,7 @@ def test_hold_keeps_what_is_planned_and_release_lets_it_start(place: Town) -> No
     place.approve("db-0/db-0", made.id)
     place.api.advance("1h")
     (waiting,) = place.api.events(scope="db-0")
-    assert waiting.explain == ["admin holds all maintenance: audit", "admin holds this scope: closing"]
+    assert waiting.explain == ["all maintenance is held by admin: audit", "the scope is held by admin: closing"]
     assert place.seen("db-0/db-0") == [("Freeze", "Scheduled", "Platform", ["db-0"])]
     place.api.release(v1.ReleaseHold())
     assert place.seen("db-0/db-0") == [("Freeze", "Scheduled", "Platform", ["db-0"])]

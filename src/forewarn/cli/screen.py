@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from datetime import UTC
 from itertools import islice
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
@@ -29,6 +28,15 @@ MOST_EVENTS = 500
 
 WIDEST = 16
 """A cell in the middle is cut to this."""
+
+LEAST_LEFT = 32
+"""Where the last cell, which says why, would get less than this, other columns are left out."""
+
+SPARE_OF_EVENTS = (3, 2, 1)
+"""The scope, the type, the status: whether it has started is seen from its time."""
+
+SPARE_OF_JOURNAL = (4, 2, 5)
+"""The event, the place, and who has done it."""
 
 LEAST_EVENTS = 3
 JOURNAL_SHARE = 3
@@ -106,9 +114,9 @@ def _drawn(url: str, fleet: Fleet, lines: Sequence[v1.JournalEntry], trouble: st
     return Group(
         *head,
         Text(),
-        _events(fleet, for_events),
+        _events(fleet, for_events, console.size.width),
         Text(),
-        _journal(list(lines)[-for_journal:] if for_journal else []),
+        _journal(list(lines)[-for_journal:] if for_journal else [], console.size.width),
     )
 
 
@@ -121,7 +129,7 @@ def _head(url: str, fleet: Fleet, trouble: str) -> list[Text]:
     return [*head, *(Text(harmless(hold_sentence(hold)), "yellow") for hold in held)]
 
 
-def _events(fleet: Fleet, most: int) -> RenderableType:
+def _events(fleet: Fleet, most: int, width: int) -> RenderableType:
     if not fleet.events:
         return Text("No open events.", "dim")
     rows = [
@@ -132,31 +140,33 @@ def _events(fleet: Fleet, most: int) -> RenderableType:
             event.scope,
             ", ".join(event.vms),
             countdown(event, fleet.time.now),
-            _waits_for(event),
+            waits_for(event),
         )
         for event in fleet.events[:most]
     ]
-    return _lines([("EVENT", "STATUS", "TYPE", "SCOPE", "VMS", "TIME", "WAITS FOR"), *rows])
+    return _lines([("EVENT", "STATUS", "TYPE", "SCOPE", "VMS", "TIME", "WAITS FOR"), *rows], width, SPARE_OF_EVENTS)
 
 
-def _waits_for(event: v1.Event) -> str:
-    """Say what it waits for; last what the countdown tells as well."""
-    ordered = sorted(event.explain, key=lambda sentence: sentence.startswith(("not before", "or earlier")))
-    return waits_for(msgspec.structs.replace(event, explain=ordered))
+def _journal(entries: Sequence[v1.JournalEntry], width: int) -> RenderableType:
+    rows = [(f"{entry.at.astimezone(UTC):%H:%M:%SZ}", *journal_row(entry)[1:]) for entry in entries]
+    return _lines(rows, width, SPARE_OF_JOURNAL)
 
 
-def _journal(entries: Sequence[v1.JournalEntry]) -> RenderableType:
-    return _lines([(f"{entry.at.astimezone(UTC):%H:%M:%SZ}", *journal_row(entry)[1:]) for entry in entries])
+def _lines(rows: Sequence[Row], width: int, spare: Sequence[int]) -> Text:
+    """Draw rows of one line each; the last cell gets what the others leave, and what does not fit is cut.
 
-
-def _lines(rows: Sequence[Row]) -> Text:
-    """Draw rows of one line each; the last cell gets what the others leave, and what does not fit is cut."""
+    `spare` are columns that are left out where that would be too little, the first of them first.
+    """
     widths = [min(max(map(len, cells)), WIDEST) for cells in zip(*rows, strict=True)]
+    shown = list(range(len(widths) - 1))
+    for column in spare:
+        if sum(widths[n] + len(GAP) for n in shown) > width - LEAST_LEFT and column in shown:
+            shown.remove(column)
     drawn = Text(no_wrap=True, overflow="ellipsis")
     for number, row in enumerate(rows):
         drawn.append("\n" if number else "")
-        for cell, width in zip(row[:-1], widths, strict=False):
-            drawn.append(_cut(harmless(cell), width).ljust(width), STYLES.get(cell, ""))
+        for n in shown:
+            drawn.append(_cut(harmless(row[n]), widths[n]).ljust(widths[n]), STYLES.get(row[n], ""))
             drawn.append(GAP)
         drawn.append(harmless(row[-1]))
     return drawn

@@ -7,6 +7,7 @@ from forewarn.cli.colours import Colour
 from forewarn.cli.output import moment_text, say
 from forewarn.cli.reaching import Asked
 from forewarn.cli.tables import Column, Row, write_table
+from forewarn.core.event import STUCK
 from forewarn.core.scope import Outcome
 
 SHORT_ID = 8
@@ -79,8 +80,17 @@ def event_row(event: v1.Event) -> Row:
 
 def waits_for(event: v1.Event) -> str:
     """Say what the event waits for, or how far the work on each VM is, and whether the VMs know nothing of it."""
-    said = "; ".join(event.explain) or ", ".join(f"{impact.vm} {impact.state.value}" for impact in event.impacts)
+    said = "; and ".join(event.explain) or _under_way(event)
+    if any(impact.state in STUCK for impact in event.impacts):
+        said = f"{said} (`forewarn event retry {event.id[:SHORT_ID]}`, or `resolve`)"
     return said if event.announced else f"{said}; unannounced"
+
+
+def _under_way(event: v1.Event) -> str:
+    vms: dict[str, list[str]] = {}
+    for impact in event.impacts:
+        vms.setdefault(impact.state.value, []).append(impact.vm)
+    return "; ".join(f"the work on {', '.join(names)}, {state}" for state, names in vms.items())
 
 
 def write_journal(entries: Iterable[v1.JournalEntry]) -> None:

@@ -9,7 +9,7 @@ from forewarn.core.change import Change, Draft
 from forewarn.core.conditions import Conditions
 from forewarn.core.errors import UnknownEvent
 from forewarn.core.event import Approval, Event, Move, State
-from forewarn.core.explain import explain, missing_approvals
+from forewarn.core.explain import explain, missing_approvals, sentences
 from forewarn.core.progress import start_what_may, turn
 from forewarn.core.scope import Scope
 from forewarn.core.text import shortened
@@ -42,14 +42,14 @@ def _approve(draft: Draft, event: Event, approver: str, conditions: Conditions, 
     """Note the approval and what holds the event all the same, then start it if nothing does."""
     approval = Approval(vm=approver, at=draft.now)
     approved = msgspec.structs.replace(event, approvals=(*event.approvals, approval))
-    holds = "; ".join(str(hold) for hold in explain(draft.scope, approved, conditions, now=draft.now))
+    holds = "; and ".join(sentences(explain(draft.scope, approved, conditions, now=draft.now)))
     facts = {"held_by": shortened(holds)} if holds else {}
     if by is None:
         draft.move(approved, Move.APPROVE, by=f"vm:{approver}", **facts)
     else:
         spoken = f"in the name of {approver}{': ' if why else ''}{why}"
         draft.move(approved, Move.APPROVE, by=by, why=spoken, **facts)
-    start_what_may(draft, conditions)
+    start_what_may(draft, conditions, spoken_by=by)
 
 
 def _known(scope: Scope, ids: Iterable[str]) -> list[Event]:

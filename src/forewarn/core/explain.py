@@ -1,11 +1,12 @@
 """Why an event waits: the one source for rules, command line, API and dashboard."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 
 from forewarn.core.conditions import Conditions
-from forewarn.core.event import STUCK, Event, State
+from forewarn.core.event import STUCK, Event, ImpactState, State
 from forewarn.core.scope import ApprovalRule, Held, Scope
 
 
@@ -30,8 +31,8 @@ class NeedsApproval(Hold, frozen=True, tag="needs-approval"):
 
     def __str__(self) -> str:
         if self.rule is ApprovalRule.ANY:
-            return "or earlier, if any VM of the scope approves"
-        return f"or earlier, if {', '.join(self.vms)} approve{'s' if len(self.vms) == 1 else ''}"
+            return "or earlier if any VM of the scope approves"
+        return f"or earlier if {', '.join(self.vms)} approve{'s' if len(self.vms) == 1 else ''}"
 
 
 class DomainBusy(Hold, frozen=True, tag="domain-busy"):
@@ -52,33 +53,45 @@ class HeldByOperator(Hold, frozen=True, tag="held"):
     whole_fleet: bool
 
     def __str__(self) -> str:
-        what = "all maintenance" if self.whole_fleet else "this scope"
-        return f"{self.held.by} holds {what}: {self.held.reason}"
+        what = "all maintenance" if self.whole_fleet else "the scope"
+        return f"{what} is held by {self.held.by}: {self.held.reason}"
 
 
 class ImpactStuck(Hold, frozen=True, tag="impact-stuck"):
     """The work on a VM has failed, or its outcome is unknown: a person decides."""
 
     vm: str
-    state: str
+    state: ImpactState
     why: str
 
     def __str__(self) -> str:
-        return f"impact on {self.vm} is {self.state}: {self.why or 'retry or resolve it'}"
+        how = "has failed" if self.state is ImpactState.FAILED else f"is {self.state.value}"
+        return f"the work on {self.vm} {how}: {self.why or 'retry or resolve it'}"
 
 
 def explain(scope: Scope, event: Event, conditions: Conditions, *, now: datetime) -> tuple[Hold, ...]:
-    """Return everything that keeps the event where it is; empty means that nothing does."""
+    """Return everything that keeps the event where it is, what a person decides first; empty: nothing does."""
     if event.state is State.STARTED:
         return tuple(
-            ImpactStuck(vm=impact.vm, state=impact.state.value, why=impact.why)
+            ImpactStuck(vm=impact.vm, state=impact.state, why=impact.why)
             for impact in event.impacts
             if impact.state in STUCK
         )
     return (
-        *waits_for_its_time(scope, event, now=max(now, scope.changed_at)),
         *waits_for_others(scope, event, conditions),
+        *waits_for_its_time(scope, event, now=max(now, scope.changed_at)),
     )
+
+
+def sentences(holds: Iterable[Hold]) -> tuple[str, ...]:
+    """Say each reason; that an approval would do instead of waiting is part of the sentence on waiting."""
+    said: list[str] = []
+    for hold in holds:
+        if isinstance(hold, NeedsApproval) and said:
+            said[-1] += f", {hold}"
+        else:
+            said.append(str(hold))
+    return tuple(said)
 
 
 def waits_for_its_time(scope: Scope, event: Event, *, now: datetime) -> tuple[Hold, ...]:
@@ -108,7 +121,7 @@ def waits_for_others(scope: Scope, event: Event, conditions: Conditions) -> tupl
         for held, whole in ((conditions.held, True), (scope.held, False))
         if held is not None
     )
-    return (*busy, *held)
+    return (*held, *busy)
 
 
 def missing_approvals(scope: Scope, event: Event) -> tuple[str, ...]:

@@ -51,14 +51,17 @@ def vms_under_way(scope: Scope) -> set[str]:
     return {impact.vm for event in scope.events for impact in event.impacts if impact.state is ImpactState.BEGUN}
 
 
-def start_what_may(draft: Draft, conditions: Conditions) -> None:
-    """Start every event that nothing holds, the longest due first."""
+def start_what_may(draft: Draft, conditions: Conditions, *, spoken_by: str | None = None) -> None:
+    """Start every event that nothing holds, the longest due first.
+
+    `spoken_by` names who gave the last approval, where it was not the VM itself.
+    """
     waiting = [event for event in draft.scope.events if event.state is State.SCHEDULED]
     for event in sorted(waiting, key=turn):
         if not waits_for_its_time(draft.scope, event, now=draft.now) and not waits_for_others(
             draft.scope, event, conditions
         ):
-            _start(draft, event)
+            _start(draft, event, spoken_by)
 
 
 def turn(event: Event) -> tuple[datetime, datetime, int]:
@@ -66,13 +69,15 @@ def turn(event: Event) -> tuple[datetime, datetime, int]:
     return event.not_before, event.made_at, event.update_domain
 
 
-def _start(draft: Draft, event: Event) -> None:
+def _start(draft: Draft, event: Event, spoken_by: str | None) -> None:
     if draft.now >= event.not_before and missing_approvals(draft.scope, event):
         late = draft.now - event.not_before
         draft.move(event, Move.START_DUE, by=CLOCK, why="due", late=seconds(late))
     else:
-        approvers = ", ".join(approval.vm for approval in event.approvals)
-        draft.move(event, Move.START_APPROVED, by=f"vm:{event.approvals[-1].vm}", why=f"approved by {approvers}")
+        *others, last = (approval.vm for approval in event.approvals)
+        spoken = last if spoken_by is None else f"{spoken_by} in the name of {last}"
+        why = f"approved by {', '.join((*others, spoken))}"
+        draft.move(event, Move.START_APPROVED, by=spoken_by or f"vm:{last}", why=why)
 
 
 def seconds(time: timedelta) -> str:

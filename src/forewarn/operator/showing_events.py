@@ -9,7 +9,7 @@ import msgspec
 from forewarn.api import v1
 from forewarn.core.duration import duration_text
 from forewarn.core.event import Event, EventType, Source, State
-from forewarn.core.explain import explain
+from forewarn.core.explain import explain, sentences
 from forewarn.core.scope import Scope
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
@@ -51,7 +51,7 @@ def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1
             )
             for impact in event.impacts
         ),
-        explain=tuple(str(hold) for hold in explain(scope, event, fleet.conditions, now=now)),
+        explain=sentences(explain(scope, event, fleet.conditions, now=now)),
         held=show_hold(scope.held, scope.id),
     )
 

@@ -14,7 +14,7 @@ from forewarn.core.conditions import EMULATOR, PRODUCTION, Outage, Policy
 from forewarn.core.enablement import needs_saving, seen
 from forewarn.core.errors import AlreadyThere, CoreError
 from forewarn.core.event import Source
-from forewarn.core.explain import explain
+from forewarn.core.explain import explain, sentences
 from forewarn.core.impact import Done, Failed, Outcome, Retry, Unknown
 from forewarn.core.limits import DIGEST_LENGTH
 from forewarn.core.progress import tick, wake_at
@@ -387,7 +387,7 @@ def _on_impacts(world: World, name: str, vms: tuple[str, ...], rule: Callable[[S
 def _(command: say.Explain, world: World) -> None:
     scope = world.scopes[world.home(world.event(command.event))]
     holds = explain(scope, scope.event(world.event(command.event)), world.conditions, now=world.now)
-    world.facts += [world.names.plain(str(hold)) for hold in holds]
+    world.facts += [world.names.plain(sentence) for sentence in sentences(holds)]
 
 
 @act.register
