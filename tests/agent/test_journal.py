@@ -14,8 +14,9 @@ from hypothesis import given
 from forewarn.agent import journal as journal_module
 from forewarn.agent.handlers.port import Half, Phase
 from forewarn.agent.journal import Journal, file_name, read_page, walk_in, write_page
+from forewarn.agent.taking import take
 from forewarn.agent.walk import Seen, Step, Walk, Went
-from forewarn.agent.walking import World, start, take
+from forewarn.agent.walking import World, start
 from forewarn.client import Ending
 from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event, seconds
 

@@ -11,8 +11,9 @@ from forewarn.agent.handlers.port import Failed, Half, Phase
 from forewarn.agent.lines import JsonLines
 from forewarn.agent.metrics import Figures
 from forewarn.agent.remarks import ApprovalCame, HalfCame, PhaseBegan, remarks
+from forewarn.agent.taking import take
 from forewarn.agent.walk import Asked, HalfEnded, Progress, State, Step, Walk
-from forewarn.agent.walking import World, advance, start, take
+from forewarn.agent.walking import World, advance, start
 from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event
 
 SECRET = 'hunter"2 über'

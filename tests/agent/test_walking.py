@@ -13,6 +13,7 @@ from forewarn.agent.approving import By, Policy
 from forewarn.agent.handlers.port import Again, Done, Failed
 from forewarn.agent.journal import walk_in, write_page
 from forewarn.agent.phases import Half, Phase
+from forewarn.agent.taking import ending_of, take
 from forewarn.agent.walk import (
     ApprovalFailed,
     Approve,
@@ -34,7 +35,7 @@ from forewarn.agent.walk import (
     Walk,
     Went,
 )
-from forewarn.agent.walking import World, advance, around, ending_of, resume, start, take
+from forewarn.agent.walking import World, advance, around, resume, start
 from forewarn.client import Ending, Event
 from tests.agent.stage import ID, NOON, OTHER_ID, event, seconds, started
 

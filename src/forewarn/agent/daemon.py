@@ -29,6 +29,7 @@ from forewarn.agent.remarks import remarks
 from forewarn.agent.saying import say
 from forewarn.agent.status import JOURNAL, SOCKET, Status, show_walks
 from forewarn.agent.status import PATH as STATUS_PATH
+from forewarn.agent.taking import ending_of, take
 from forewarn.agent.walk import (
     ApprovalFailed,
     Approve,
@@ -47,7 +48,7 @@ from forewarn.agent.walk import (
     Walk,
     Went,
 )
-from forewarn.agent.walking import World, advance, around, ending_of, resume, start, take
+from forewarn.agent.walking import World, advance, around, resume, start
 from forewarn.client.changes import Appeared, Change, Changed, Gone, Started
 from forewarn.client.document import Document, Event, key
 from forewarn.client.errors import ClientError

@@ -14,6 +14,9 @@ from forewarn.agent.phases import Half, Phase
 from forewarn.client.changes import Ending
 from forewarn.client.document import Event, Status, key
 
+BEFORE_IMPACT = frozenset({Phase.NOTICE, Phase.PREPARE, Phase.READY, Phase.APPROVE})
+"""The phases in which something can still be prepared, or approved."""
+
 
 class State(StrEnum):
     """How far a half is."""

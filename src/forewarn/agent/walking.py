@@ -1,55 +1,43 @@
 """How a walk goes on: notice → prepare → ready → approve → impact → recover. Pure.
 
-`take` writes down what happened; `advance` draws the consequences and says what to do. Whoever calls them keeps the new
-walk first and acts then: what is done is always known, and what is known to be begun may have to be done again.
+What happened is written down by `taking`; `advance` draws the consequences and says what to do. Whoever calls it keeps
+the new walk first and acts then: what is done is always known, and what is begun may have to be done again.
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from forewarn.agent.approving import Ask, No, NotYet, Policy, Yes, judge
-from forewarn.agent.handlers.port import Again, Done, Ended, Failed
+from forewarn.agent.halves import anew, begun, give_up, given_up, is_due
 from forewarn.agent.phases import Half, Phase
 from forewarn.agent.slices import MARGIN, by_importance, end_of_slice
+from forewarn.agent.taking import take
 from forewarn.agent.walk import (
+    BEFORE_IMPACT,
     NOT_BEGUN,
     Approval,
-    ApprovalFailed,
     Approve,
-    Approved,
     Asked,
     AskPeers,
     CutShort,
     Do,
     Finish,
-    HalfEnded,
-    Happening,
     Next,
-    PeersSaid,
     Progress,
     Restarted,
     RunHalf,
-    Seen,
     State,
     Step,
     Tell,
     Walk,
-    Went,
 )
-from forewarn.client.changes import Ending
 from forewarn.client.document import Event
 
-FIRST_AGAIN, LONGEST_AGAIN = timedelta(seconds=30), timedelta(minutes=10)
-"""Recovery that failed is tried again after pauses that double from the first to the longest, for ever."""
-FIRST_POST_AGAIN, LONGEST_POST_AGAIN = timedelta(seconds=5), timedelta(minutes=1)
-"""The same for an approval that the service did not take, until the event starts."""
-
 UNSETTLED = frozenset({State.WAITING, State.BEGUN, State.PAUSING})
-BEFORE_IMPACT = frozenset({Phase.NOTICE, Phase.PREPARE, Phase.READY, Phase.APPROVE})
 
 
 class World(NamedTuple):
@@ -103,36 +91,6 @@ def around(id_: str, walks: Iterable[Walk]) -> tuple[frozenset[str], frozenset[s
     return frozenset(held), frozenset(busy)
 
 
-def ending_of(walk: Walk, *, now: datetime) -> Ending:
-    """Judge how an event went that nobody saw go: what was due, approved or begun has most likely happened."""
-    deadline = walk.event.deadline
-    is_due = deadline is not None and now >= deadline
-    has_happened = walk.event.is_started or walk.approval.asked is Asked.GIVEN or is_due
-    return Ending.FINISHED if has_happened else Ending.WITHDRAWN
-
-
-def take(walk: Walk, happening: Happening, *, now: datetime) -> Walk:
-    """Write down what happened. What does not concern the walk any more changes nothing."""
-    match happening:
-        case Seen(event):
-            return _seen(walk, event)
-        case Went(how):
-            return replace(walk, comeback=None) if walk.gone else replace(walk, gone=how)
-        case HalfEnded():
-            return _half_ended(walk, happening, now)
-        case PeersSaid(words):
-            if not walk.is_asking_peers:
-                return walk
-            return replace(walk, peers=words, peers_asked_at=now, is_asking_peers=False)
-        case Approved():
-            return _approval_ended(walk, replace(walk.approval, asked=Asked.GIVEN, again_at=None))
-        case ApprovalFailed(why):
-            again_at = now + _doubled(FIRST_POST_AGAIN, walk.approval.tries, LONGEST_POST_AGAIN)
-            return _approval_ended(walk, replace(walk.approval, asked=Asked.FAILED, again_at=again_at, why=why))
-        case Restarted():
-            return _restarted(walk)
-
-
 def advance(walk: Walk, world: World) -> Next:
     """Go on as far as possible, and say what is to be done and when to look again."""
     todo: list[Do] = []
@@ -146,9 +104,9 @@ def advance(walk: Walk, world: World) -> Next:
 
 def _move(walk: Walk, world: World) -> _Move:
     if walk.gone is not None and walk.phase is not Phase.RECOVER:
-        return _enter(_give_up(walk, f"the event is {walk.gone.value}"), Phase.RECOVER)
+        return _enter(give_up(walk, f"the event is {walk.gone.value}"), Phase.RECOVER)
     if walk.phase in BEFORE_IMPACT and walk.event.is_started:
-        return _enter(_give_up(walk, "the event had started"), Phase.IMPACT)
+        return _enter(give_up(walk, "the event had started"), Phase.IMPACT)
     match walk.phase:
         case Phase.NOTICE:
             return _enter(walk, Phase.PREPARE)
@@ -178,12 +136,12 @@ def _prepare(walk: Walk, world: World) -> _Move:
 
 
 def _begin_prepare(event: Event, step: Step, world: World) -> Step:
-    if not _is_due(step.prepare, world.now):
+    if not is_due(step.prepare, world.now):
         return step
     until = end_of_slice(event, step.time_limit, now=world.now)
     if until is None:
-        return replace(step, prepare=_given_up(step.prepare, "no time is left before the event"))
-    return step if step.handler in world.busy else replace(step, prepare=_begun(step.prepare, world.now, until))
+        return replace(step, prepare=given_up(step.prepare, "no time is left before the event"))
+    return step if step.handler in world.busy else replace(step, prepare=begun(step.prepare, world.now, until))
 
 
 def _approve(walk: Walk, world: World) -> _Move:
@@ -215,13 +173,13 @@ def _recover(walk: Walk, world: World) -> _Move:
 
 def _is_unsettled(step: Step, now: datetime) -> bool:
     recover = step.recover
-    return step.prepare.state is State.BEGUN or recover.state in UNSETTLED or _is_due(recover, now)
+    return step.prepare.state is State.BEGUN or recover.state in UNSETTLED or is_due(recover, now)
 
 
 def _begin_recover(step: Step, world: World) -> Step:
-    if step.prepare.state is State.BEGUN or step.handler in world.busy or not _is_due(step.recover, world.now):
+    if step.prepare.state is State.BEGUN or step.handler in world.busy or not is_due(step.recover, world.now):
         return step
-    return replace(step, recover=_begun(step.recover, world.now, world.now + step.time_limit))
+    return replace(step, recover=begun(step.recover, world.now, world.now + step.time_limit))
 
 
 def _revive(walk: Walk, event: Event, now: datetime) -> _Move:
@@ -242,7 +200,7 @@ def _revive(walk: Walk, event: Event, now: datetime) -> _Move:
 def _unrecovered(step: Step) -> Step:
     if step.prepare.state is State.DONE and step.recover == NOT_BEGUN:
         return step
-    return replace(step, prepare=_anew(step.prepare), recover=_anew(step.recover))
+    return replace(step, prepare=anew(step.prepare), recover=anew(step.recover))
 
 
 def _begin_all(walk: Walk, half: Half, steps: Iterable[Step]) -> _Move:
@@ -261,134 +219,6 @@ def _run(step: Step, half: Half) -> RunHalf:
 
 def _is_begun(step: Step, half: Half) -> bool:
     return step.progress(half).state is State.BEGUN
-
-
-def _begun(progress: Progress, now: datetime, until: datetime) -> Progress:
-    return Progress(
-        state=State.BEGUN, attempt=progress.attempt + 1, tries=progress.tries + 1, begun_at=now, until=until
-    )
-
-
-def _is_due(progress: Progress, now: datetime) -> bool:
-    """Tell whether its next try may begin: a first one, one after a pause, and one after a failure that has an end."""
-    if progress.state is State.WAITING:
-        return True
-    return progress.state in {State.PAUSING, State.FAILED} and progress.until is not None and progress.until <= now
-
-
-def _give_up(walk: Walk, why: str) -> Walk:
-    """Prepare nothing more. What runs may run to its end."""
-    waits = {State.WAITING, State.PAUSING}
-    steps = (
-        replace(step, prepare=_given_up(step.prepare, why)) if step.prepare.state in waits else step
-        for step in walk.steps
-    )
-    return replace(walk, steps=tuple(steps))
-
-
-def _given_up(progress: Progress, why: str) -> Progress:
-    if not progress.attempt:
-        return Progress(state=State.SKIPPED, why=why)
-    return replace(progress, state=State.FAILED, until=None, why=f"{progress.why}; {why}" if progress.why else why)
-
-
-def _anew(progress: Progress) -> Progress:
-    """Return it with all tries before it; the number of the attempt goes on."""
-    return Progress(attempt=progress.attempt)
-
-
-def _seen(walk: Walk, event: Event) -> Walk:
-    if walk.gone is not None:
-        return replace(walk, comeback=event)
-    if event == walk.event:
-        return walk
-    is_postponed = _is_postponed(walk.event, event)
-    steps = tuple(_retimed(step, event, is_postponed=is_postponed) for step in walk.steps)
-    # What peers said was said of the event as it was.
-    walk = replace(walk, event=event, steps=steps, peers=(), peers_asked_at=None)
-    has_more_to_do = any(step.prepare.state is State.WAITING for step in steps)
-    return replace(walk, phase=Phase.PREPARE, ready_at=None) if has_more_to_do and walk.phase is Phase.READY else walk
-
-
-def _is_postponed(before: Event, event: Event) -> bool:
-    if before.deadline is None or event.is_started:
-        return False
-    return event.deadline is None or event.deadline > before.deadline
-
-
-def _retimed(step: Step, event: Event, *, is_postponed: bool) -> Step:
-    """Fit a step into the time there is now: what runs ends earlier or later, what was skipped may have its turn."""
-    prepare = step.prepare
-    if prepare.state is State.SKIPPED and is_postponed:
-        return replace(step, prepare=NOT_BEGUN)
-    if prepare.state is State.BEGUN and prepare.begun_at is not None and event.deadline is not None:
-        until = min(prepare.begun_at + step.time_limit, event.deadline - MARGIN)
-        return replace(step, prepare=replace(prepare, until=until))
-    return step
-
-
-def _half_ended(walk: Walk, ended: HalfEnded, now: datetime) -> Walk:
-    step = walk.step(ended.handler)
-    if step is None:
-        return walk
-    progress = step.progress(ended.half)
-    if progress.state is not State.BEGUN or progress.attempt != ended.attempt:
-        return walk
-    if ended.half is Half.PREPARE:
-        may_try_again = walk.gone is None and walk.phase is Phase.PREPARE
-        changed = replace(step, prepare=_after(step, progress, ended.ended, now, may_try_again=may_try_again))
-    else:
-        changed = replace(step, recover=_lasting(_after(step, progress, ended.ended, now, may_try_again=True), now))
-    return replace(walk, steps=tuple(changed if step.handler == ended.handler else step for step in walk.steps))
-
-
-def _after(step: Step, progress: Progress, ended: Ended, now: datetime, *, may_try_again: bool) -> Progress:
-    match ended:
-        case Done():
-            return replace(progress, state=State.DONE, until=None)
-        case Again(why) if may_try_again and progress.tries <= step.retries:
-            return replace(progress, state=State.PAUSING, until=now + step.pause, why=why)
-        case Again(why) | Failed(why):
-            return replace(progress, state=State.FAILED, until=None, why=why)
-
-
-def _lasting(recover: Progress, now: datetime) -> Progress:
-    """Never give recovery up."""
-    if recover.state is not State.FAILED:
-        return recover
-    return replace(recover, tries=0, until=now + _doubled(FIRST_AGAIN, recover.attempt, LONGEST_AGAIN))
-
-
-def _doubled(first: timedelta, times: int, longest: timedelta) -> timedelta:
-    return min(first * 2.0 ** min(max(times - 1, 0), 16), longest)
-
-
-def _approval_ended(walk: Walk, approval: Approval) -> Walk:
-    return replace(walk, approval=approval) if walk.approval.asked is Asked.UNDER_WAY else walk
-
-
-def _restarted(walk: Walk) -> Walk:
-    approval = walk.approval
-    if approval.asked is not Asked.GIVEN:
-        asked = Asked.NOT_YET if approval.asked is Asked.NOT_YET else Asked.FAILED
-        approval = replace(approval, asked=asked, again_at=None)
-    again = replace(
-        walk,
-        restarts=walk.restarts + 1,
-        steps=tuple(_picked_up(step) for step in walk.steps),
-        approval=approval,
-        peers=(),
-        peers_asked_at=None,
-        is_asking_peers=False,
-    )
-    return again if walk.phase in BEFORE_IMPACT else _give_up(again, "the agent ended meanwhile")
-
-
-def _picked_up(step: Step) -> Step:
-    under_way = {State.BEGUN, State.PAUSING}
-    prepare = _anew(step.prepare) if step.prepare.state in under_way else step.prepare
-    recover = _anew(step.recover) if step.recover.state in under_way | {State.FAILED} else step.recover
-    return replace(step, prepare=prepare, recover=recover)
 
 
 def _is_at_work(walk: Walk) -> bool:
