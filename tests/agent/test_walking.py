@@ -247,8 +247,6 @@ class AnyOrder(RuleBasedStateMachine):
         self.posting: set[str] = set()
         self.asking: set[str] = set()
 
-    # The world goes on.
-
     @rule(
         id_=st.sampled_from(IDS),
         notice=st.sampled_from([5, 30, 900, None]),
@@ -324,8 +322,6 @@ class AnyOrder(RuleBasedStateMachine):
         self.look()
         self.settle()
 
-    # What the agent's shell does.
-
     def look(self) -> None:
         for id_, shown in self.document.items():
             walk = self.walks.get(id_)
@@ -336,7 +332,8 @@ class AnyOrder(RuleBasedStateMachine):
             else:
                 self.happened(id_, Seen(shown))
         for id_ in set(self.walks) - set(self.document):
-            if self.walks[id_].gone is None or self.walks[id_].comeback is not None:
+            walk = self.walks.get(id_)
+            if walk is not None and (walk.gone is None or walk.comeback is not None):
                 self.happened(id_, Went(Ending.FINISHED))
 
     def happened(self, id_: str, happening: object) -> None:
@@ -418,8 +415,6 @@ class AnyOrder(RuleBasedStateMachine):
         if half is Half.RECOVER and isinstance(ended, Done):
             self.prepared.discard((id_, handler))
         self.happened(id_, HalfEnded(handler, half, attempt, ended))
-
-    # What always holds.
 
     @invariant()
     def approvals_are_not_repeated(self) -> None:
