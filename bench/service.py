@@ -95,7 +95,7 @@ async def main() -> None:
 @asynccontextmanager
 async def _served(task: Task) -> AsyncIterator[tuple[Running, GuestServer, int]]:
     settings = msgspec.structs.replace(SETTINGS, data=Path(task.data))
-    async with running_service(settings, environ=os.environ, talk=_Silence()) as running:
+    async with running_service(settings, PRODUCTION, environ=os.environ, talk=_Silence()) as running:
         server = GuestServer(running.fleet, limits=_limits(task))
         try:
             port = await server.listen_by_address(NETWORK, HOST, task.port)
@@ -115,6 +115,9 @@ class _Silence:
     """Whoever measures knows what is going on."""
 
     def say(self, sentence: str) -> None:
+        """Say nothing."""
+
+    def not_read(self, source: Path) -> None:
         """Say nothing."""
 
     def filling(self, done: int, total: int) -> None:

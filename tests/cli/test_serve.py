@@ -23,7 +23,7 @@ from forewarn.api.local import read_token
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
 from tests.cli.serving import SETTINGS, Serving, plain, serving
-from tests.cli.stage import GUARD, PROGRAM, Machine
+from tests.cli.stage import FREE_PORTS, GUARD, PROGRAM, Machine
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 
@@ -123,7 +123,8 @@ def test_fleet_begins_without_vms_where_no_file_is_named(tmp_path: Path) -> None
         assert list(service.api.vms()) == []
     with serving(tmp_path) as service:
         assert list(service.api.vms()) == []
-    assert any(message.startswith("There is a fleet already") for message in service.messages())
+    (record,) = [record for record in service.log if record["message"].startswith("there is a fleet already")]
+    assert (record["level"], record["fleet"]) == ("info", str(tmp_path / "fleet.toml"))
 
 
 def test_first_token_is_an_admins_and_the_local_command_line_finds_it(tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ def test_lost_token_file_is_made_again_on_reload(tmp_path: Path) -> None:
         first = read_token(tmp_path / "data/token")
         (tmp_path / "data/token").unlink()
         service.process.send_signal(signal.SIGHUP)
-        service.wait_for("settings are taken over")
+        service.wait_for("no setting has changed")
         second = read_token(tmp_path / "data/token")
         assert first != second
         assert service.api.me().role is Role.ADMIN
@@ -290,3 +291,53 @@ def test_data_that_are_ahead_of_real_time_are_pointed_out(machine: Machine, tmp_
         pass
     warning = f"These data were at {moved['now'][:10]} "
     assert any(message.startswith(warning) for message in service.messages()), service.text
+
+
+def test_that_no_vm_can_ask_is_pointed_out(tmp_path: Path) -> None:
+    with serving(tmp_path, SETTINGS.replace('listen = "127.0.0.1:0"\n', "")) as service:
+        pass
+    (record,) = [record for record in service.log if record["message"].startswith("No VM can ask")]
+    assert (record["level"], "listen_link_local" in record["message"]) == ("warning", True)
+    with serving(tmp_path) as service:
+        pass
+    assert not any(message.startswith("No VM can ask") for message in service.messages())
+
+
+def test_emulator_does_not_touch_the_data_of_a_service_for_real_vms(machine: Machine, tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    with serving(tmp_path):
+        pass
+    (tmp_path / "forewarn.toml").unlink()
+    refused_ = machine.run("up", *FREE_PORTS, *data)
+    assert (refused_.returncode, refused_.stdout) == (3, "")
+    assert refused_.stderr == (
+        f"forewarn: {tmp_path / 'data'} has the data of a service for real VMs, and the emulator would only pretend to "
+        "carry their maintenance out: run `forewarn serve` there, or choose another --data. If the emulator is to have "
+        f"them all the same, remove {tmp_path / 'data/preset'} first\n"
+    )
+    (tmp_path / "data/preset").unlink()
+    with machine.up(*data) as service:
+        assert set(service.guest_urls) == {"db/db", "web/web-0", "web/web-1"}
+
+
+def test_data_of_the_emulator_are_pointed_out_once(machine: Machine, tmp_path: Path) -> None:
+    with machine.up("--data", str(tmp_path / "data")):
+        pass
+    with serving(tmp_path) as first:
+        pass
+    with serving(tmp_path) as second:
+        pass
+    pointed_out = [
+        [message for message in service.messages() if "the emulator's" in message] for service in (first, second)
+    ]
+    assert [len(messages) for messages in pointed_out] == [1, 0]
+
+
+def test_directory_of_which_nothing_is_said_belongs_to_whoever_comes(machine: Machine, tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    with machine.up(*data):
+        pass
+    (tmp_path / "data/preset").unlink()
+    with machine.up(*data) as service:
+        assert len(service.guest_urls) == 15
+    assert (tmp_path / "data/preset").read_text() == "emulator\n"

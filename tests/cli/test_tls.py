@@ -134,7 +134,7 @@ def test_renewed_certificate_is_used_after_a_reload(tmp_path: Path, authority: A
         authority.certify("127.0.0.1")
         assert shown_certificate(service) == before
         service.process.send_signal(signal.SIGHUP)
-        service.wait_for("settings are taken over")
+        service.wait_for("no setting has changed")
         assert shown_certificate(service) != before
         client(service, ca=authority.file).me()
 

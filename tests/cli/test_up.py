@@ -123,8 +123,8 @@ def test_killed_service_goes_on_too(machine: Machine, tmp_path: Path) -> None:
     assert (unreachable.returncode, unreachable.stderr) == (
         5,
         (
-            f"forewarn: no service runs on {tmp_path / 'data'}: start one with `forewarn up`, or say where it is with "
-            "--url or --data\n"
+            f"forewarn: no service runs on {tmp_path / 'data'}: start one with `forewarn up` (the emulator) or "
+            "`forewarn serve` (for real VMs), or say where it is with --url or --data\n"
         ),
     )
     with machine.up(*data) as second:
@@ -167,7 +167,7 @@ def test_fleet_file_fills_an_empty_directory_only(machine: Machine, tmp_path: Pa
         assert set(second.guest_urls) == {"db/db"}
     assert (
         f"There is a fleet already: {other} is not read. `forewarn fleet import {other}` takes it over; to begin with "
-        f"it, use another --data DIR, or --ephemeral, or remove {tmp_path / 'data'} while no service runs on it.\n"
+        "it, use another --data DIR, or --ephemeral.\n"
     ) in second.complaints
     with machine.up(*data) as third:
         assert set(third.guest_urls) == {"db/db"}

@@ -71,7 +71,10 @@ class NoService(ApiError):
 
     def __init__(self, why: str) -> None:
         self.why = why
-        super().__init__(f"{why}: start one with `forewarn up`, or say where it is with --url or --data")
+        super().__init__(
+            f"{why}: start one with `forewarn up` (the emulator) or `forewarn serve` (for real VMs), or say where it "
+            "is with --url or --data"
+        )
 
 
 class NotAllowed(ApiError):

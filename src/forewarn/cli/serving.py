@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import typer
 import uvloop
@@ -20,7 +21,7 @@ from forewarn.compose import Running, UnusableCertificate, running_service
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.garbage import exempt_from_collection
 from forewarn.fleet.tasks import tasks_until_exit
-from forewarn.settings import PlatformName, Settings, SettingsError
+from forewarn.settings import PRODUCTION, PlatformName, Settings, SettingsError
 
 log = logging.getLogger("forewarn.service")
 
@@ -62,7 +63,7 @@ class _Service:
         """Serve until a signal says that it is enough, even while it starts."""
         self._listen_to_signals()
         try:
-            async with running_service(self._settings, environ=os.environ, talk=_LogTalk()) as running:
+            async with running_service(self._settings, PRODUCTION, environ=os.environ, talk=_LogTalk()) as running:
                 self._is_started = True
                 exempt_from_collection()
                 self._say_ready(running)
@@ -121,7 +122,10 @@ class _Service:
             log.error("settings are not taken over: %s", error)  # noqa: TRY400 - the sentence says it all
             return
         logs.set_up(read.log)
-        log.info("settings are taken over", extra={"changed": changed.live})
+        if changed.live:
+            log.info("settings are taken over", extra={"changed": changed.live})
+        elif not changed.after_restart:
+            log.info("no setting has changed; the token and the certificate, if there is one, are read again")
         if changed.after_restart:
             log.warning("these settings need a restart: %s", ", ".join(changed.after_restart))
 
@@ -135,6 +139,10 @@ class _LogTalk:
     def say(self, sentence: str) -> None:
         """Say something that the user should know."""
         log.warning(sentence)
+
+    def not_read(self, source: Path) -> None:
+        """Log that the fleet file is not read: with a settings file that names one, that is every start but one."""
+        log.info("there is a fleet already: the fleet file is not read", extra={"fleet": str(source)})
 
     def filling(self, done: int, total: int) -> None:
         """Tell now and then how many scopes of the fleet file are saved."""

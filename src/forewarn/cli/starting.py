@@ -4,6 +4,7 @@ import asyncio
 import os
 import resource
 import signal
+from pathlib import Path
 from typing import Self
 
 import uvloop
@@ -14,13 +15,13 @@ from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.output import Output, say
 from forewarn.cli.progress import Bar
 from forewarn.cli.welcome import show_welcome
-from forewarn.compose import AlreadyRuns, NotADirectory, UnusableCertificate, running_service
+from forewarn.compose import AlreadyRuns, NotADirectory, NotTheEmulators, UnusableCertificate, running_service
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.garbage import exempt_from_collection
 from forewarn.guest.link_local import LinkLocalError
 from forewarn.guest.ports import CannotListen, NoPortLeft, TooFewFiles
-from forewarn.settings import Settings
+from forewarn.settings import EMULATOR, Settings
 from forewarn.store.port import StoreError
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -34,6 +35,7 @@ CANNOT_START = (
     LinkLocalError,
     NoPortLeft,
     NotADirectory,
+    NotTheEmulators,
     OSError,
     StoreError,
     TooFewFiles,
@@ -57,7 +59,7 @@ async def _serve(settings: Settings, output: Output) -> None:
     ending = _Ending()
     try:
         with _Talk() as talk:
-            async with running_service(settings, environ=os.environ, talk=talk) as running:
+            async with running_service(settings, EMULATOR, environ=os.environ, talk=talk) as running:
                 ending.is_started = True
                 exempt_from_collection()
                 show_welcome(running, output)
@@ -105,6 +107,13 @@ class _Talk:
     def say(self, sentence: str) -> None:
         """Say something that the user should know."""
         say(sentence)
+
+    def not_read(self, source: Path) -> None:
+        """Say that the fleet file is not read, and what can be done about it."""
+        say(
+            f"There is a fleet already: {source} is not read. `forewarn fleet import {source}` takes it over; to begin "
+            "with it, use another --data DIR, or --ephemeral."
+        )
 
     def filling(self, done: int, total: int) -> None:
         """Show how many scopes of the fleet file are saved."""

@@ -21,21 +21,21 @@ class Talk(Protocol):
         """Say something that the user should know."""
         ...
 
+    def not_read(self, source: Path) -> None:
+        """Tell that the fleet file is not read, because there is a fleet already."""
+        ...
+
     def filling(self, done: int, total: int) -> None:
         """Tell how many scopes of the fleet file are saved."""
         ...
 
 
-async def fill_if_empty(fleet: Fleet, settings: Settings, directory: Path, talk: Talk) -> None:
+async def fill_if_empty(fleet: Fleet, settings: Settings, talk: Talk) -> None:
     """Take the fleet file if there is no fleet yet, or go on with it where a crash has interrupted that."""
     source = settings.fleet
     if fleet.is_filled:
         if isinstance(source, Path):
-            talk.say(
-                f"There is a fleet already: {source} is not read. `forewarn fleet import {source}` takes it over; to "
-                f"begin with it, use another --data DIR, or --ephemeral, or remove {directory} while no service runs "
-                "on it."
-            )
+            talk.not_read(source)
         return
     birth = Birth(fleet.clock.now(), fleet.new_epoch)
     scopes = await asyncio.to_thread(_read_fleet, source, birth)

@@ -71,6 +71,8 @@ async def serving_guests(settings: Settings, fleet: Fleet, talk: Talk) -> AsyncI
             await stack.enter_async_context(link_local_address(where.interface))
             await _listen_link_local(server, network, where.interface)
             networks[network] = where.interface
+        if ports is None and not networks:
+            talk.say("No VM can ask for its events: set listen_link_local to the VMs' interface, or listen.")
         guests = Guests(server=server, ports=ports, networks=networks)
         fleet.readiness.require(guests.problem)
         yield guests

@@ -11,6 +11,7 @@ from forewarn import __version__
 from forewarn.api import local
 from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.compose import operators
+from forewarn.compose.belonging import claim
 from forewarn.compose.filling import Talk, fill_if_empty
 from forewarn.compose.guests import serving_guests
 from forewarn.compose.platforms import Hosts, make_platform
@@ -23,7 +24,7 @@ from forewarn.operator.app import operator_app
 from forewarn.operator.backstage import GuestUrl
 from forewarn.operator.server import serving
 from forewarn.platform.port import Platform
-from forewarn.settings import Settings
+from forewarn.settings import Preset, Settings
 from forewarn.store.port import Retention, Store
 
 
@@ -41,11 +42,14 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def running_service(settings: Settings, *, environ: Mapping[str, str], talk: Talk) -> AsyncIterator[Running]:
+async def running_service(
+    settings: Settings, preset: Preset, *, environ: Mapping[str, str], talk: Talk
+) -> AsyncIterator[Running]:
     """Start the service; when the context ends, end it, in reverse order and with everything saved."""
     async with AsyncExitStack() as stack:
         tls = operators.tls_context(settings.tls)
         directory, store = await stack.enter_async_context(opened_store(settings, environ))
+        claim(directory, preset, talk)
         local.ensure_token(directory)
         if local.is_readable_by_others(directory / local.TOKEN_FILE):
             talk.say(f"Others can read {directory / local.TOKEN_FILE}: close it with chmod 600.")
@@ -55,7 +59,7 @@ async def running_service(settings: Settings, *, environ: Mapping[str, str], tal
         platform = make_platform(settings, clock, hosts, directory)
         fleet = await stack.enter_async_context(_fleet(settings, store, clock, platform, hosts))
         await adopt_token(fleet, directory, by="first start")
-        await fill_if_empty(fleet, settings, directory, talk)
+        await fill_if_empty(fleet, settings, talk)
         guests = await stack.enter_async_context(serving_guests(settings, fleet, talk))
         await stack.enter_async_context(serving(operator_app(fleet, guests=guests), listener, tls))
         stack.callback(fleet.feeds.end)  # who follows the journal must not be waited for

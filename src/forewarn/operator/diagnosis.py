@@ -104,7 +104,7 @@ def _listening(guests: GuestSide, scope: Scope, vm: Vm) -> v1.CheckUp:
     if guests.networks:
         where = ", ".join(f"{network} (interface {interface})" for network, interface in guests.networks.items())
         return v1.CheckUp(question=question, ok=True, finding=f"Yes, at {ENDPOINT}, for VMs of network {where}.")
-    advice = "Start the service with --listen-link-local INTERFACE, or with --listen HOST:PORT."
+    advice = "Set listen_link_local to the VMs' interface, or listen to HOST:PORT, and start the service again."
     return v1.CheckUp(question=question, ok=False, finding="No: the service listens for no guests.", advice=advice)
 
 
