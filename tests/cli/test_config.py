@@ -34,6 +34,11 @@ def test_each_value_is_shown_with_the_place_that_says_it(machine: Machine, tmp_p
     assert said["log.format"] == ("json", "production preset")
 
 
+def test_what_a_command_does_not_allow_is_not_shown(machine: Machine) -> None:
+    settings = shown(machine, "--for", "serve", FOREWARN_PLATFORM="simulated")
+    assert set(KEYS) - set(settings) == {"manual_time", "speed"}
+
+
 def test_table_has_a_line_for_each_setting(machine: Machine) -> None:
     lines = machine.run("config").stdout.splitlines()
     assert lines[0].split() == ["KEY", "VALUE", "FROM"]

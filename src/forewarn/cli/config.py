@@ -12,7 +12,9 @@ from forewarn.cli.output import Output, write_json
 from forewarn.cli.tables import Column, write_table
 from forewarn.settings import (
     KEYS,
+    OWN_TIME,
     PRESETS,
+    Preset,
     Resolved,
     resolve,
     settings_file,
@@ -40,7 +42,7 @@ def config(for_: For = "up", config: Config = None, output: Shown = Output.TABLE
     if for_ not in PRESETS:
         raise typer.BadParameter(f"{for_} is not among {' and '.join(PRESETS)}.", param_hint="--for")
     resolved = resolve(PRESETS[for_], flags={}, environ=os.environ, file=settings_file(config, os.environ, Path.cwd()))
-    shown = _shown(_with_directory(resolved))
+    shown = _shown(_with_directory(resolved), PRESETS[for_])
     if output is Output.JSON:
         write_json(shown)
         return
@@ -56,7 +58,8 @@ def _with_directory(resolved: Resolved) -> Resolved:
     return Resolved(msgspec.structs.replace(settings, data=user_data_directory(os.environ)), resolved.origins)
 
 
-def _shown(resolved: Resolved) -> list[Effective]:
+def _shown(resolved: Resolved, preset: Preset) -> list[Effective]:
+    """Return all settings but those that the preset does not allow."""
     return [
         Effective(
             key=key,
@@ -66,6 +69,7 @@ def _shown(resolved: Resolved) -> list[Effective]:
             takes=KEYS[key].allowed,
         )
         for key, value in values(resolved.settings)
+        if preset.own_time or key not in OWN_TIME
     ]
 
 

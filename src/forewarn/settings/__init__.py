@@ -11,6 +11,7 @@ from forewarn.settings.errors import (
 from forewarn.settings.keys import (
     EMULATOR,
     KEYS,
+    OWN_TIME,
     PRESETS,
     PRODUCTION,
     VARIABLE_PREFIX,
@@ -48,6 +49,7 @@ __all__ = [
     "FILE_NAME",
     "KEYS",
     "NONE",
+    "OWN_TIME",
     "PRESETS",
     "PRODUCTION",
     "VARIABLE_PREFIX",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from forewarn.settings.errors import BadSetting, Contradiction, MissingSetting
-from forewarn.settings.keys import KEYS, Preset, Settings
+from forewarn.settings.keys import KEYS, OWN_TIME, Preset, Settings
 from forewarn.settings.values import PlatformName
 
 
@@ -28,8 +28,8 @@ def _check_loopback(settings: Settings, places: Mapping[str, str]) -> None:
 
 
 def _check_real_time(settings: Settings, places: Mapping[str, str]) -> None:
-    for key, value in (("manual_time", settings.manual_time), ("speed", settings.speed != 1)):
-        if value:
+    for key in OWN_TIME:
+        if getattr(settings, key) != getattr(Settings(), key):
             raise Contradiction(f"{places[key]}: {key} is for the emulator; a real service runs in real time")
 
 

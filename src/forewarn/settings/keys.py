@@ -164,6 +164,9 @@ PRODUCTION = Preset(
 )
 """`forewarn serve`: the protocol's own limits, in real time."""
 
+OWN_TIME = ("manual_time", "speed")
+"""Keys that only a preset with a time of its own allows."""
+
 PRESETS = {preset.command: preset for preset in (EMULATOR, PRODUCTION)}
 """The presets by the command that uses each."""
 
