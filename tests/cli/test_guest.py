@@ -343,6 +343,7 @@ def test_endpoint_where_nobody_is_is_unreachable(machine: Machine, command: str)
         ended = machine.run("guest", command, *more, "--endpoint", url, "--retry-for", "0s")
     assert (ended.returncode, ended.stdout) == (5, "")
     assert ended.stderr.startswith(f"forewarn: cannot reach {url}: Connection refused; check that this is a VM")
+    assert ended.stderr.endswith("; of the emulator, name a URL of `forewarn vm list` with --endpoint\n")
 
 
 def test_terminal_gets_nothing_but_text_from_a_service(machine: Machine) -> None:

@@ -20,6 +20,7 @@ from forewarn.client import (
     NoVersion,
     Refused,
     ScheduledEvents,
+    Unreachable,
 )
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
@@ -79,7 +80,7 @@ def asks_endpoint(command: Callable[Concatenate[AskedFromVm, P], None]) -> Calla
             with connect(**where) as events:
                 command(AskedFromVm(events, where["name"], output), **given)  # type: ignore[call-arg]  # the rest is the command's own
         except ClientError as error:
-            raise Stop(exit_after(error), str(error)) from error
+            raise Stop(exit_after(error), f"{error}{_emulators(error)}") from error
 
     _, *own = signature(command).parameters.values()
     return with_options(with_endpoint, (*own, *WHERE, OUTPUT))
@@ -88,6 +89,10 @@ def asks_endpoint(command: Callable[Concatenate[AskedFromVm, P], None]) -> Calla
 def connect(endpoint: str | None = None, name: str | None = None, retry_for: str = "30s") -> ScheduledEvents:
     """Make a client of the endpoint that the options name; it says on stderr when it has to try again."""
     return ScheduledEvents(endpoint, name=name, retry_for=_seconds(retry_for), on_trouble=_say_trouble)
+
+
+def _emulators(error: ClientError) -> str:
+    return "; of the emulator, name a URL of `forewarn vm list` with --endpoint" if isinstance(error, Unreachable) else ""
 
 
 def exit_after(error: ClientError) -> Exit:

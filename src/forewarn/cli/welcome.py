@@ -117,7 +117,7 @@ def lines_to_paste(running: Running, vms: Sequence[Vm]) -> Iterator[str]:
         yield rf"curl -s -H Metadata:true {url} -w '\n'"
         # The id of the first event is cut out of the answer, and sent back as an approval.
         approval = r"""sed 's/^[^[]*\[{"EventId":"\([^"]*\)".*/{"StartRequests":[{"EventId":"\1"}]}/'"""
-        yield f"curl -s -H Metadata:true {url} | {approval} | curl -i -H Metadata:true -d @- {url}"
+        yield f"curl -s -H Metadata:true {url} | {approval} | curl -s -i -H Metadata:true -d @- {url}"
 
 
 def program() -> tuple[str, ...]:
