@@ -61,7 +61,7 @@ ANSWERS: dict[str, tuple[bytes, type[ApiError], str]] = {
     "error of another program": (http(502, b"Bad Gateway"), NotForewarn, "status 502"),
     "no HTTP": (b"SSH-2.0\r\n", NotForewarn, "BadStatusLine"),
     "half an answer": (http(200, b"{}")[:-1], LostAnswer, "the connection ended before the answer had come"),
-    "nothing": (b"", LostAnswer, "the connection ended before the answer had come"),
+    "nothing": (b"", LostAnswer, "the connection ended before the answer had come; does it speak https?"),
 }
 
 
@@ -122,7 +122,7 @@ def test_two_changes_have_two_keys() -> None:
 
 
 def test_change_whose_answer_is_lost_twice_says_so() -> None:
-    with server(b"", b"") as url, pytest.raises(LostAnswer):
+    with server(b"", b"") as url, pytest.raises(LostAnswer, match="look whether it was done"):
         ApiClient(url, "token").hold(v1.MakeHold(reason="disk swap"))
 
 

@@ -41,8 +41,8 @@ class CannotReach(ApiError):
 class LostAnswer(CannotReach):
     """The connection ended before the answer had come: what was asked may or may not have been done."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__(url, "the connection ended before the answer had come; look whether it was done")
+    def __init__(self, url: str, advice: str = "look whether it was done") -> None:
+        super().__init__(url, f"the connection ended before the answer had come; {advice}")
 
 
 class NotTrusted(ApiError):

@@ -33,7 +33,7 @@ class Transport:
         with self._answered(method, path, body, headers) as response:
             content = response.read(LARGEST_ANSWER)
             if response.length:
-                raise LostAnswer(self.url)
+                raise self._lost(method)
             if response.status >= 300:
                 raise self.refusal(response.status, content)
             return content
@@ -72,7 +72,7 @@ class Transport:
             raise NotTrusted(self.url, error.verify_message) from error
         except (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead) as error:
             if is_sent:
-                raise LostAnswer(self.url) from error
+                raise self._lost(method) from error
             raise CannotReach(self.url, str(error)) from error
         except OSError as error:
             raise CannotReach(self.url, error.strerror or str(error) or type(error).__name__) from error
@@ -80,6 +80,12 @@ class Transport:
             raise NotForewarn(self.url, f"{type(error).__name__} {error}".strip()) from error
         finally:
             connection.close()
+
+    def _lost(self, method: str) -> LostAnswer:
+        """Return the error that says so, with what to do about it: of what only reads nothing can have been done."""
+        if method != "GET":
+            return LostAnswer(self.url)
+        return LostAnswer(self.url, "say it again" if self._trust is not None else "does it speak https?")
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port
