@@ -133,7 +133,7 @@ def test_import_shows_the_differences_and_makes_them(shop: Machine) -> None:
     assert tried.code == 0
     assert tried.stdout.splitlines()[:2] == ["~ web/web-1", "    host: hv-1 → hv-9"]
     assert "+ web/web-2" in tried.stdout.splitlines()
-    assert tried.stderr.startswith("Nothing has changed. It would be: 1 added, 1 changed, 0 removed")
+    assert tried.stderr.startswith("Nothing has changed. It would be: 1 VM added, 1 VM changed, 0 removed")
     assert run(shop, "vm", "show", "web-2").code == 4
     done = run(shop, "fleet", "import", "wanted.toml")
     assert (done.code, done.stdout) == (0, tried.stdout)
@@ -150,18 +150,18 @@ def test_nothing_is_pruned_unless_somebody_says_yes(shop: Machine) -> None:
     asked = run(shop, "fleet", "import", "less.toml", "--prune")
     assert (asked.code, asked.stdout) == (2, "")
     assert asked.stderr.splitlines()[0] == "- web/web-1"
-    assert "1 would be removed: say --yes if that is wanted" in asked.stderr
+    assert "1 VM would be removed: say --yes if that is wanted" in asked.stderr
     assert told(shop, "vm", "show", "web-1")["scope"] == "web"
     done = run(shop, "fleet", "import", "less.toml", "--prune", "--yes")
     assert (done.code, done.stdout) == (0, "- web/web-1\n")
     assert run(shop, "vm", "show", "web-1").code == 4
 
 
-@pytest.mark.parametrize(("answer", "code", "is_there"), [("n", 3, True), ("y", 0, False)])
+@pytest.mark.parametrize(("answer", "code", "is_there"), [("n", 1, True), ("y", 0, False)])
 def test_person_is_shown_what_would_be_pruned_and_asked(shop: Machine, answer: str, code: int, is_there: bool) -> None:
     (shop.home / "less.toml").write_text(FLEET.replace("count = 2", "count = 1"))
     with Terminal(shop, "fleet", "import", "less.toml", "--prune") as terminal:
-        terminal.wait_for("Remove this? [y/N]")
+        terminal.wait_for("Remove 1 VM? [y/N]")
         assert "- web/web-1" in terminal.seen
         terminal.type(f"{answer}\n")
         assert terminal.end() == code
@@ -201,7 +201,14 @@ def test_import_that_is_partly_refused_says_so(shop: Machine) -> None:
 def test_wrong_fleet_file_is_refused_with_the_reason(shop: Machine) -> None:
     (shop.home / "wrong.toml").write_text('[[scopes]]\nname = "x"\nkind = "pile"\n')
     ended = run(shop, "fleet", "import", "wrong.toml")
-    assert (ended.code, "pile" in ended.stderr) == (3, True)
+    assert (ended.code, ended.stderr.startswith('forewarn: wrong.toml: scopes[0].kind: "pile" is not allowed')) == (
+        2,
+        True,
+    )
+    (shop.home / "wrong.toml").write_text("scopes = [\n  7 8\n")
+    ended = run(shop, "fleet", "import", "wrong.toml")
+    assert (ended.code, ended.stderr.startswith("forewarn: wrong.toml: this is not TOML: ")) == (2, True)
+    assert "line 2, column" in ended.stderr
 
 
 def test_export_that_cannot_be_written_says_so(shop: Machine) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from forewarn.cli.exits import Stop
-from forewarn.cli.times import read_past, span_text
+from forewarn.cli.times import read_coming, read_past, span_text
 
 NOW = datetime(2026, 3, 10, 12, 30, tzinfo=UTC)
 
@@ -17,7 +17,9 @@ NOW = datetime(2026, 3, 10, 12, 30, tzinfo=UTC)
         ("1d12h", datetime(2026, 3, 9, 0, 30, tzinfo=UTC)),
         ("03:12", datetime(2026, 3, 10, 3, 12, tzinfo=UTC)),
         ("12:30", NOW),
-        ("12:31", datetime(2026, 3, 9, 12, 31, tzinfo=UTC)),
+        ("3:12", datetime(2026, 3, 10, 3, 12, tzinfo=UTC)),
+        ("12:34", datetime(2026, 3, 10, 12, 34, tzinfo=UTC)),
+        ("12:36", datetime(2026, 3, 9, 12, 36, tzinfo=UTC)),
         ("03:12:07Z", datetime(2026, 3, 10, 3, 12, 7, tzinfo=UTC)),
         ("13:00+02:00", datetime(2026, 3, 10, 11, tzinfo=UTC)),
         ("23:59+14:00", datetime(2026, 3, 10, 9, 59, tzinfo=UTC)),
@@ -36,6 +38,28 @@ def test_time_that_has_passed_is_read(typed: str, meant: datetime) -> None:
 def test_what_is_no_time_is_refused_with_examples(typed: str) -> None:
     with pytest.raises(Stop, match="write how long ago, like 2h"):
         read_past(typed, "--since", now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("12:30", NOW),
+        ("12:31", datetime(2026, 3, 10, 12, 31, tzinfo=UTC)),
+        ("3:12", datetime(2026, 3, 11, 3, 12, tzinfo=UTC)),
+        ("2026-03-11T10:15Z", datetime(2026, 3, 11, 10, 15, tzinfo=UTC)),
+    ],
+)
+def test_time_to_come_is_read(typed: str, meant: datetime) -> None:
+    assert read_coming(typed, "--at", now=NOW) == meant
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [("soon", "write it like 2026-01-31T10:15Z, or 03:12"), ("2026-03-11T10:15", "has no zone: add Z for UTC")],
+)
+def test_what_is_no_time_to_come_is_refused(typed: str, said: str) -> None:
+    with pytest.raises(Stop, match=said):
+        read_coming(typed, "--at", now=NOW)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import TypeVar
 
@@ -89,7 +90,9 @@ class Written:
         table = Table(self, content)
         for key in content:
             if key not in known:
-                raise table.at(key).wrong(f"there is no such key here; there are {', '.join(sorted(known))}")
+                close = get_close_matches(key, sorted(known), n=1, cutoff=0.7)
+                meant = f"do you mean {close[0]}? There" if close else "there"
+                raise table.at(key).wrong(f"there is no such key here; {meant} are {', '.join(sorted(known))}")
         return table
 
     def entries(self) -> dict[str, "Written"]:

@@ -1,6 +1,7 @@
 """`forewarn event …`: maintenance, from its announcement to its end."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -25,7 +26,7 @@ from forewarn.cli.output import Output, moment_text, say, write, write_json
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.showing import mention_hold, waits_for, write_events, write_timeline
 from forewarn.cli.tables import write_details
-from forewarn.cli.times import read_duration, read_moment
+from forewarn.cli.times import read_coming, read_duration
 from forewarn.core.event import EventType, Source
 
 app = typer.Typer()
@@ -54,7 +55,9 @@ def schedule(
         int | None, typer.Option(metavar="NUMBER", min=0, help="With --scope: those of this update domain.")
     ] = None,
     notice: Annotated[str | None, typer.Option("--in", metavar="DURATION", help="Start after this time: 20m.")] = None,
-    at: Annotated[str | None, typer.Option(metavar="TIME", help="Start at this time: 2026-01-31T10:15Z.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Start at this time: 2026-01-31T10:15Z, 03:12.")
+    ] = None,
     duration: Annotated[
         str | None, typer.Option(metavar="DURATION", help="For how long the VMs are interrupted: 9s.")
     ] = None,
@@ -81,8 +84,7 @@ def schedule(
     """
     if notice is not None and at is not None:
         raise Stop(Exit.USAGE, "--in and --at: say one of them")
-    if not (vms or host or scope):
-        raise Stop(Exit.USAGE, "say for which VMs: VM…, --host or --scope")
+    _check_selection(vms, host, scope, update_domain)
     scheduled = asked.api.schedule(
         v1.ScheduleEvents(
             type=type_,
@@ -91,7 +93,7 @@ def schedule(
             scope=scope,
             update_domain=update_domain,
             notice=read_duration(notice, "--in"),
-            not_before=read_moment(at, "--at"),
+            not_before=_coming(asked, at, key),
             duration=read_duration(duration, "--duration"),
             description=description,
             source=Source.USER if user else source,
@@ -101,6 +103,30 @@ def schedule(
         key=key,
     )
     show_made(asked, scheduled, wait=wait)
+
+
+def _check_selection(vms: Sequence[str] | None, host: str | None, scope: str | None, update_domain: int | None) -> None:
+    """VMs are said in one way: as names, as those of a host, or as those of a scope."""
+    if update_domain is not None and scope is None:
+        raise Stop(Exit.USAGE, "--update-domain says which VMs of a scope: say --scope, too")
+    said = [word for word, given in (("VM…", vms), ("--host", host), ("--scope", scope)) if given]
+    if not said:
+        raise Stop(Exit.USAGE, "say for which VMs: VM…, --host or --scope")
+    if len(said) > 1:
+        raise Stop(Exit.USAGE, f"{' and '.join(said)}: say one of them")
+
+
+def _coming(asked: Asked, at: str | None, key: str | None) -> datetime | None:
+    """Read --at. A request that is said again under its key may be about a time that has passed meanwhile."""
+    if at is None:
+        return None
+    now = asked.api.clock().now
+    moment = read_coming(at, "--at", now=now)
+    if moment is not None and moment < now and key is None:
+        raise Stop(
+            Exit.USAGE, f"--at: {at} has passed, the service has {moment_text(now)}: to start at once say --in 0s"
+        )
+    return moment
 
 
 @app.command("list")
@@ -194,10 +220,9 @@ def retry(asked: Asked, event: EventId, vm: OneVm = None, why: Why = "", key: Ke
 def resolve(
     asked: Asked,
     event: EventId,
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="What you found out, for the journal.")],
-    done: Annotated[
-        bool | None, typer.Option("--done/--give-up", help="It was done after all, or it is given up.")
-    ] = None,
+    done: Annotated[bool, typer.Option("--done", help="It was done after all.")] = False,
+    give_up: Annotated[bool, typer.Option("--give-up", help="It was not, and is given up.")] = False,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="What you found out, for the journal.")] = "",
     vm: OneVm = None,
     key: Key = None,
 ) -> None:
@@ -205,8 +230,12 @@ def resolve(
 
     Example: forewarn event resolve 3F2A91C0 --done --why "uptime says it has rebooted"
     """
-    if done is None:
-        raise Stop(Exit.USAGE, "say how it ends: --done if it was done after all, --give-up if not")
+    if done and give_up:
+        raise Stop(Exit.USAGE, "--done and --give-up: say one of them")
+    missing = [] if done or give_up else ["how it ends: --done if it was done after all, --give-up if not"]
+    missing += [] if why.strip() else ["what you found out: --why TEXT"]
+    if missing:
+        raise Stop(Exit.USAGE, f"say {'; and '.join(missing)}")
     id_ = find_event(asked.api, event)
     _show_changed(asked.api.resolve(id_, v1.ResolveImpact(done=done, why=why, vm=vm), key=key), asked.output)
 

@@ -24,7 +24,8 @@ def find_event(api: ApiClient, said: str) -> str:
     if len(wanted) < LEAST or not _BEGINNING.fullmatch(wanted):
         raise Stop(
             Exit.USAGE,
-            f"{said} is no event: give its id as `forewarn event list` shows it, at least {LEAST} characters",
+            f"{said} is no event: give its id as `forewarn event list` shows it, "
+            f"at least {LEAST} characters, which are digits and A to F",
         )
     found = {event.id for event in api.events() if event.id.startswith(wanted)} or _recent(api, wanted)
     if len(found) > 1:

@@ -10,6 +10,7 @@ import typer
 from forewarn.api import v1
 from forewarn.api.client import ApiClient, FileFormat
 from forewarn.api.errors import Refusal
+from forewarn.api.written import FleetFileError
 from forewarn.cli.colours import Colour, painted
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.files import written_anew
@@ -48,8 +49,8 @@ def import_(
     """
     text, format_ = _read(file), _format(file, asked.output if file == STDIO else Output.TABLE)
     if prune and not (dry_run or yes):
-        _ask_before_removing(_import(asked.api, text, format_, dry_run=True, prune=True))
-    result = _import(asked.api, text, format_, dry_run=dry_run, prune=prune)
+        _ask_before_removing(_import(asked.api, file, text, format_, dry_run=True, prune=True))
+    result = _import(asked.api, file, text, format_, dry_run=dry_run, prune=prune)
     if asked.output is Output.JSON:
         write_json(result)
     else:
@@ -92,30 +93,38 @@ def _read(file: Path) -> bytes:
         raise Stop(Exit.USAGE, f"cannot read {file}: {error.strerror or error}") from error
 
 
-def _import(api: ApiClient, text: bytes, format_: FileFormat, *, dry_run: bool, prune: bool) -> v1.Imported:
+def _import(api: ApiClient, file: Path, text: bytes, format_: FileFormat, *, dry_run: bool, prune: bool) -> v1.Imported:
     """Import, and show how far it is."""
     with Bar("Comparing" if dry_run else "Importing") as bar:
         for progress in api.import_fleet(text, format_, dry_run=dry_run, prune=prune):
             bar.show(progress.done, progress.total)
             if progress.error is not None:
-                wrong = progress.error.error
-                raise Refusal(409, wrong.code, wrong.message, wrong.details)
+                raise _refused(file, progress.error.error)
             if progress.result is not None:
                 return progress.result
     raise Stop(Exit.FAILED, "the import ended without a result: say it again, it goes on where it was")
 
 
+def _refused(file: Path, wrong: v1.ErrorBody) -> Exception:
+    """Return why nothing was imported. What is wrong with the file is said of the file, whose name only we know."""
+    if wrong.code != "wrong-fleet-file":
+        return Refusal(409, wrong.code, wrong.message, wrong.details)
+    key, problem = wrong.details["key"], wrong.details["problem"]
+    return FleetFileError("stdin" if file == STDIO else str(file), str(key), str(problem))
+
+
 def _ask_before_removing(wanted: v1.Imported) -> None:
     """Show what would be removed, and go on only if that is wanted."""
-    removed = [difference for difference in wanted.differences if difference.what == "removed"]
+    named = [difference for difference in wanted.differences if difference.what == "removed"]
+    removed = [difference for difference in named if not difference.refused]
     if not removed:
         return
-    for line in _lines(removed):
+    for line in _lines(named):
         say(line)
     if not sys.stdin.isatty():
-        raise Stop(Exit.USAGE, f"{len(removed)} would be removed: say --yes if that is wanted")
-    if not typer.confirm(f"Remove {'this' if len(removed) == 1 else f'these {len(removed)}'}?", err=True):
-        raise Stop(Exit.REFUSED, "nothing has changed")
+        raise Stop(Exit.USAGE, f"{_counted(removed)} would be removed: say --yes if that is wanted")
+    if not typer.confirm(f"Remove {_counted(removed)}?", err=True):
+        raise Stop(Exit.FAILED, "nothing has changed")
 
 
 def _write_differences(differences: Sequence[v1.Difference]) -> None:
@@ -141,7 +150,18 @@ def _difference_lines(difference: v1.Difference) -> list[str]:
 
 def _summary(result: v1.Imported) -> str:
     made = [difference for difference in result.differences if not difference.refused]
-    counts = ", ".join(f"{sum(each.what == what for each in made)} {what}" for what in SIGNS)
+    counts = ", ".join(f"{_counted([each for each in made if each.what == what])} {what}" for what in SIGNS)
     refused = f", {result.refused} refused" if result.refused else ""
     would = "Nothing has changed. It would be: " if result.dry_run else ""
-    return f"{would}{counts}{refused}, {result.unchanged} unchanged."
+    return f"{would}{counts}{refused}, {_amount(result.unchanged, 'VM')} unchanged."
+
+
+def _counted(differences: Sequence[v1.Difference]) -> str:
+    """Count scopes and VMs, each by themselves: a scope is no VM."""
+    vms = sum(difference.vm is not None for difference in differences)
+    counts = ((len(differences) - vms, "scope"), (vms, "VM"))
+    return " and ".join(_amount(count, what) for count, what in counts if count) or "0"
+
+
+def _amount(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

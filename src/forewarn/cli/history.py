@@ -12,7 +12,7 @@ from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.finding import find_event
 from forewarn.cli.names import OfEvent, OfScope, OfVm
 from forewarn.cli.options import choice
-from forewarn.cli.output import Output, say, write_json
+from forewarn.cli.output import Output, moment_text, say, write_json
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.showing import SHORT_ID, write_journal
 from forewarn.cli.times import read_past
@@ -71,6 +71,8 @@ def history(
     )
     entries = list(found) if most is None else list(islice(found, most))[::-1]
     _show(entries, asked.output)
+    if not entries and (begin is not None or end is not None):
+        say(_searched(begin, end, asked.api.clock().now))
     if newest is None and most is not None and len(entries) == most:
         say(f"These are the newest {most} lines: --since, --newest or --all shows more.")
 
@@ -83,7 +85,17 @@ def _period(
     now = asked.api.clock().now
     if (moment := read_past(at, "--at", now=now)) is not None:
         return moment - AROUND, moment + AROUND
-    return read_past(since, "--since", now=now), read_past(until, "--until", now=now)
+    begin, end = read_past(since, "--since", now=now), read_past(until, "--until", now=now)
+    if begin is not None and end is not None and begin > end:
+        raise Stop(Exit.USAGE, f"--since, {moment_text(begin)}, comes after --until, {moment_text(end)}")
+    return begin, end
+
+
+def _searched(begin: datetime | None, end: datetime | None, now: datetime) -> str:
+    """Say where nothing was found: times are easily taken for those of another zone or day."""
+    since = "" if begin is None else f" from {moment_text(begin)}"
+    until = "" if end is None else f" until {moment_text(end)}"
+    return f"Looked{since}{until}; the service has {moment_text(now)}."
 
 
 def _show(entries: Sequence[v1.JournalEntry], output: Output) -> None:

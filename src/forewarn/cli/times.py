@@ -8,6 +8,9 @@ from forewarn.core.errors import Invalid
 
 DAY = timedelta(days=1)
 
+AHEAD = timedelta(minutes=5)
+"""So far may the clock of whoever asks what has happened be ahead of the service's."""
+
 
 def read_duration(text: str | None, option: str) -> str | None:
     """Check a duration that was typed, and return it as the service takes it."""
@@ -19,13 +22,23 @@ def read_duration(text: str | None, option: str) -> str | None:
         raise Stop(Exit.USAGE, f"{option}: {error}") from None
 
 
-def read_moment(text: str | None, option: str) -> datetime | None:
-    """Read a moment at which something is to happen: it is written with its zone, so that nobody has to guess."""
+def read_coming(text: str | None, option: str, *, now: datetime) -> datetime | None:
+    """Read a moment to come: a date with its zone, or a time of day, the next time it is so late."""
     if text is None:
         return None
+    if (time_of_day := _time_of_day(text)) is not None:
+        moment = _on_its_day(time_of_day, now)
+        return moment if moment >= now else moment + DAY
+    return _with_zone(text, option, "2026-01-31T10:15Z, or 03:12")
+
+
+def _with_zone(text: str, option: str, example: str) -> datetime:
+    """Read a date: it is written with its zone, so that nobody has to guess."""
     moment = _moment(text)
-    if moment is None or moment.tzinfo is None:
-        raise Stop(Exit.USAGE, f"{option}: {text!r} is no time: write it with its zone, like 2026-01-31T10:15Z")
+    if moment is None:
+        raise Stop(Exit.USAGE, f"{option}: {text!r} is no time: write it like {example}")
+    if moment.tzinfo is None:
+        raise Stop(Exit.USAGE, f"{option}: {text!r} has no zone: add Z for UTC, or another, like +02:00")
     return moment
 
 
@@ -37,7 +50,8 @@ def read_past(text: str | None, option: str, *, now: datetime) -> datetime | Non
         return now - parse_duration(text)
     except Invalid:
         pass
-    moment = _moment(text) or _last_time_it_was(text, now)
+    time_of_day = _time_of_day(text)
+    moment = _moment(text) if time_of_day is None else _last_time_it_was(time_of_day, now)
     if moment is None:
         raise Stop(
             Exit.USAGE, f"{option}: {text!r} is no time: write how long ago, like 2h, or 03:12, or 2026-01-31T10:15Z"
@@ -52,7 +66,7 @@ def read_later(text: str | None, option: str) -> datetime | None:
     try:
         return datetime.now(UTC).replace(microsecond=0) + parse_duration(text)
     except Invalid:
-        return read_moment(text, option)
+        return _with_zone(text, option, "90d (from now), or 2026-01-31T10:15Z")
 
 
 def span_text(span: timedelta) -> str:
@@ -68,11 +82,22 @@ def _moment(text: str) -> datetime | None:
         return None
 
 
-def _last_time_it_was(text: str, now: datetime) -> datetime | None:
+def _time_of_day(text: str) -> time | None:
+    """Read a time of day; it needs no leading zero."""
+    if ":" not in text:
+        return None
     try:
-        time_of_day = time.fromisoformat(text)
+        return time.fromisoformat(f"0{text}" if text[1:2] == ":" else text)
     except ValueError:
         return None
+
+
+def _on_its_day(time_of_day: time, now: datetime) -> datetime:
+    """Return when it is, or was, so late today; UTC unless it says its zone."""
     zone = time_of_day.tzinfo or UTC
-    moment = datetime.combine(now.astimezone(zone).date(), time_of_day, tzinfo=zone)
-    return moment if moment <= now else moment - DAY
+    return datetime.combine(now.astimezone(zone).date(), time_of_day, tzinfo=zone)
+
+
+def _last_time_it_was(time_of_day: time, now: datetime) -> datetime:
+    moment = _on_its_day(time_of_day, now)
+    return moment if moment <= now + AHEAD else moment - DAY
