@@ -52,9 +52,9 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.server: pyproject.toml constraints.txt | $(VENV)/.made
-	$(PIP) --editable '.[server]'
+	@tools/install-packages $(PIP) --editable '.[server]'
 	@touch $@
 
 $(VENV)/.tests: pyproject.toml constraints.txt requirements-dev.txt | $(VENV)/.made
-	$(PIP) --editable '.[server,testing,notify]' --requirement requirements-dev.txt
+	@tools/install-packages $(PIP) --editable '.[server,testing,notify]' --requirement requirements-dev.txt
 	@touch $@ $(VENV)/.server

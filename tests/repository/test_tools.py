@@ -112,3 +112,26 @@ def test_missing_programs_are_named_to_an_ordinary_user(machine: Machine, option
         status,
         ["Some programs are missing. To have them, type:", "    sudo apt-get install one"],
     )
+
+
+PIP = """
+echo "Collecting typer"
+echo "  Downloading typer-1.0-py3-none-any.whl"
+echo "WARNING: something" >&2
+echo "Successfully installed rich-1.0 typer-1.0"
+"""
+
+
+def test_of_pip_little_is_seen_but_what_it_complains_of(machine: Machine) -> None:
+    machine.has("pip", PIP)
+    code, lines = machine.run("install-packages", "pip", "install", "typer")
+    assert (code, sorted(lines)) == (
+        0,
+        ["Installed 2 packages.", "Installing packages: this can take a minute.", "WARNING: something"],
+    )
+
+
+def test_failure_of_pip_is_ours(machine: Machine) -> None:
+    machine.has("pip", "echo ERROR: no such package >&2; exit 7")
+    code, lines = machine.run("install-packages", "pip", "install", "typo")
+    assert (code, "ERROR: no such package" in lines) == (7, True)
