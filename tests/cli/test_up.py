@@ -63,7 +63,7 @@ def test_it_ends_in_order_and_leaves_only_its_data(machine: Machine, tmp_path: P
         assert (described["pid"], described["operator_url"]) == (service.process.pid, service.ready["operator_url"])
         assert service.end(number) == 0
     assert service.complaints.splitlines()[-2:] == ["Ending.", "Ended."]
-    assert {path.name for path in data.iterdir()} == {"forewarn.db", "forewarn.lock", "token"}
+    assert {path.name for path in data.iterdir()} == {"forewarn.db", "forewarn.lock", "preset", "token"}
 
 
 def test_token_is_for_the_owner_alone_and_nowhere_else(machine: Machine, tmp_path: Path) -> None:

@@ -92,7 +92,9 @@ def connect(endpoint: str | None = None, name: str | None = None, retry_for: str
 
 
 def _emulators(error: ClientError) -> str:
-    return "; of the emulator, name a URL of `forewarn vm list` with --endpoint" if isinstance(error, Unreachable) else ""
+    return (
+        "; of the emulator, name a URL of `forewarn vm list` with --endpoint" if isinstance(error, Unreachable) else ""
+    )
 
 
 def exit_after(error: ClientError) -> Exit:
