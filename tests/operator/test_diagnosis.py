@@ -112,11 +112,28 @@ async def test_scope_that_has_never_asked_sees_nothing() -> None:
         on = await findings(service, "db-0")
     assert off["Is its scope enabled?"] == (
         False,
-        "No: none of its VMs has ever asked; 1d of silence switch it off.",
+        "No: this VM has never asked; 1d of silence switch it off.",
     )
     assert off["Is there something to see?"][0] is False
-    assert on["Is its scope enabled?"] == (True, "Yes: one of its VMs last asked at 2026-03-02 10:00:00Z, 0s ago.")
-    assert on["Is there something to see?"] == (True, "Yes: 1 open events, seen by every VM of the scope.")
+    assert on["Is its scope enabled?"] == (True, "Yes: this VM last asked at 2026-03-02 10:00:00Z, 0s ago.")
+    assert on["Is there something to see?"] == (True, "Yes: 1 open event, seen by every VM of the scope.")
+
+
+async def test_of_several_vms_it_is_not_known_which_has_asked() -> None:
+    async with stage(guests=LinkLocal(), policy=PRODUCTION) as service:
+        off = await findings(service, "web-0")
+        noted = service.fleet.note_request(service.fleet.replica.view("web"))
+        assert noted is not None
+        await noted
+        on = await findings(service, "web-0")
+        vm = service.fleet.replica.scope("web").vm("web-0")
+        vms = len(service.fleet.replica.scope("web").roster)
+    assert off["Is its scope enabled?"][1].startswith(f"No: none of its {vms} VMs has ever asked;")
+    assert on["Is its scope enabled?"] == (
+        True,
+        f"Yes: one of its {vms} VMs (which is not kept) last asked at 2026-03-02 10:00:00Z, 0s ago.",
+    )
+    assert on["Is its address its own?"] == (True, f"Yes: {vm.addresses[0].ip} in network default.")
 
 
 async def test_type_that_old_versions_do_not_show_and_hold_are_told() -> None:
@@ -126,7 +143,7 @@ async def test_type_that_old_versions_do_not_show_and_hold_are_told() -> None:
         found = await findings(service, "batch_1")
     assert found["Is there something to see?"] == (
         True,
-        "Yes: 1 open events, seen by every VM of the scope; Preempt only with api-version 2017-11-01 or later.",
+        "Yes: 1 open event, seen by every VM of the scope; Preempt only with api-version 2017-11-01 or later.",
     )
     assert found["Does its maintenance go on?"] == (
         True,

@@ -82,7 +82,7 @@ async def _near(fleet: Fleet, caller: Caller, name: str) -> list[str]:
 def _checks(state: Backstage, caller: Caller, view: View, vm: Vm) -> Iterator[v1.CheckUp]:
     fleet, guests = state.fleet, state.guests
     scope = fleet.replica.scope(view.id)
-    known = f"Yes: {scope.id}/{vm.name}, in a scope of kind {scope.kind.value} with {len(scope.roster)} VMs."
+    known = f"Yes: {scope.id}/{vm.name}, in a scope of kind {scope.kind.value} with {_vms(scope)}."
     yield v1.CheckUp(question="Is it known?", ok=True, finding=known)
     yield _listening(guests, scope, vm)
     if guests.ports is None and guests.networks:
@@ -135,13 +135,14 @@ def _unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) -> v1.CheckUp:
             finding = f"No: {address.ip} in network {address.network} is also claimed by {claimed}."
             advice = "None of them is served: take it from all but one."
             return v1.CheckUp(question=question, ok=False, finding=finding, advice=advice)
-    return v1.CheckUp(question=question, ok=True, finding="Yes." if vm.addresses else "It has none.")
+    known = ", ".join(f"{address.ip} in network {address.network}" for address in vm.addresses)
+    return v1.CheckUp(question=question, ok=True, finding=f"Yes: {known}." if known else "It has none.")
 
 
 def _enabled(fleet: Fleet, view: View, scope: Scope) -> v1.CheckUp:
     question = "Is its scope enabled?"
     policy = fleet.conditions.policy
-    asked = _asked(fleet.last_seen(view), fleet.clock.now())
+    asked = _asked(scope, fleet.last_seen(view), fleet.clock.now())
     if scope.enabled:
         return v1.CheckUp(question=question, ok=True, finding=f"Yes: {asked}.")
     if policy.announce is Announce.ALWAYS:
@@ -153,11 +154,18 @@ def _enabled(fleet: Fleet, view: View, scope: Scope) -> v1.CheckUp:
     return v1.CheckUp(question=question, ok=False, finding=f"No: {asked}{silence}.", advice=advice)
 
 
-def _asked(seen_at: datetime | None, now: datetime) -> str:
+def _vms(scope: Scope) -> str:
+    return "1 VM" if len(scope.roster) == 1 else f"{len(scope.roster)} VMs"
+
+
+def _asked(scope: Scope, seen_at: datetime | None, now: datetime) -> str:
+    """Say when it was asked last. Of each scope that is known, of a VM only where the scope has no other."""
+    is_alone = len(scope.roster) == 1
     if seen_at is None:
-        return "none of its VMs has ever asked"
+        return "this VM has never asked" if is_alone else f"none of its {_vms(scope)} has ever asked"
     ago = timedelta(seconds=max(0, int((now - seen_at).total_seconds())))
-    return f"one of its VMs last asked at {seen_at:%Y-%m-%d %H:%M:%SZ}, {duration_text(ago)} ago"
+    who = "this VM" if is_alone else f"one of its {_vms(scope)} (which is not kept)"
+    return f"{who} last asked at {seen_at:%Y-%m-%d %H:%M:%SZ}, {duration_text(ago)} ago"
 
 
 def _something_to_see(scope: Scope) -> v1.CheckUp:
@@ -173,7 +181,7 @@ def _something_to_see(scope: Scope) -> v1.CheckUp:
         return v1.CheckUp(question=question, ok=False, finding=finding, advice=advice)
     seen = [event for event in scope.events if event.announced]
     late = {event.type: TYPE_SINCE[event.type] for event in seen if TYPE_SINCE[event.type] != PREVIEW}
-    finding = f"Yes: {len(seen)} open events, seen by every VM of the scope."
+    finding = f"Yes: {len(seen)} open event{'' if len(seen) == 1 else 's'}, seen by every VM of the scope."
     if late:
         since = "; ".join(f"{type_.value} only with api-version {version} or later" for type_, version in late.items())
         finding = f"{finding.removesuffix('.')}; {since}."
