@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -141,8 +142,14 @@ def test_hold_and_release_say_what_is_held(shop: Shop) -> None:
     holds = told(shop, "hold", "all hands off")
     assert (holds["fleet"]["reason"], holds["scopes"][0]["scope"]) == ("all hands off", "web")
     assert run(shop, "hold").stdout.count("\n") == 2
+    again = run(shop, "hold", "hands off again")
+    assert re.fullmatch(r"This replaces the hold of admin since [-0-9: ]+Z: all hands off\n", again.stderr)
     released = run(shop, "release", "--why", "done")
     assert (released.code, released.stdout.startswith("Scope web is held")) == (0, True)
+    assert re.fullmatch(
+        r"Released: the whole fleet, held by admin since [-0-9: ]+Z: hands off again\n", released.stderr
+    )
+    assert run(shop, "release").stderr == "Nothing to release: the whole fleet was not held.\n"
     assert told(shop, "release", "--scope", "web") == {"fleet": None, "scopes": []}
 
 
@@ -200,11 +207,48 @@ def _table(ended: Ended) -> list[list[str]]:
     return [re.split(r"  +", line) for line in ended.stdout.splitlines()]
 
 
+def test_history_says_where_it_found_nothing(shop: Shop) -> None:
+    told(shop, "clock", "advance", "1h")
+    ended = run(shop, "history", "--since", "30m", "--until", "20m")
+    assert ended.code == 0
+    assert re.fullmatch(
+        r"The journal has no such lines\.\nLooked from [-0-9: ]+Z until [-0-9: ]+Z; the service has [-0-9: ]+Z\.\n",
+        ended.stderr,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("history", "--since", "1h", "--until", "2h"), "comes after --until"),
+        (("event", "schedule", "Freeze", "web-0", "--host", "hv-0"), "VM… and --host: say one of them"),
+        (("event", "schedule", "Freeze", "web-0", "--update-domain", "1"), "--update-domain says which VMs of a scope"),
+        (("event", "schedule", "Freeze", "web-0", "--at", "2001-01-01T00:00Z"), "to start at once say --in 0s"),
+        (("event", "schedule", "Freeze", "web-0", "--at", "2101-01-01T00:00"), "has no zone"),
+        (("event", "resolve", "ABCD1234", "--done", "--give-up"), "--done and --give-up: say one of them"),
+        (("event", "resolve", "ABCD1234"), "say how it ends: --done if it was done after all, --give-up if not; and"),
+        (("event", "resolve", "ABCD1234"), "what you found out: --why TEXT"),
+        (("event", "show", "zzzz"), "digits and A to F"),
+        (("token", "create", "grafana", "--expires", "5"), "90d (from now)"),
+    ],
+)
+def test_wrong_usage_is_answered_with_what_is_right(shop: Shop, arguments: tuple[str, ...], said: str) -> None:
+    ended = run(shop, *arguments)
+    assert (ended.code, ended.stdout, said in ended.stderr) == (2, "", True), ended.stderr
+
+
+def test_maintenance_can_be_announced_for_a_time_of_day(shop: Shop) -> None:
+    now = datetime.fromisoformat(told(shop, "clock", "show")["now"])
+    wanted = (now + timedelta(hours=2)).replace(second=0, microsecond=0)
+    (event,) = told(shop, "event", "schedule", "Freeze", shop.taken(), "--at", f"{wanted:%H:%M}")["events"]
+    assert datetime.fromisoformat(event["not_before"]) == wanted
+
+
 @pytest.fixture
 def failing(machine: Machine) -> Iterator[Machine]:
     """A service whose own program fails for every impact."""
     (machine.home / "fleet.toml").write_text(FLEET)
-    program = json.dumps([sys.executable, "-c", "import sys; print('no such domain'); sys.exit(1)"])
+    program = json.dumps([sys.executable, "-c", "import sys; print('looking'); print('no such domain'); sys.exit(1)"])
     settings = machine.home / "forewarn.toml"
     settings.write_text(f'platform = "command"\n[command]\nprogram = {program}\nattempts = 1\n')
     with machine.up("--ephemeral", "--fleet", "fleet.toml"):
@@ -220,6 +264,8 @@ def test_failed_work_is_retried_and_resolved_by_a_person(failing: Machine, how: 
     assert details(failing, "event", "show", id_)["work on web-0"].startswith("failed")
     assert run(failing, "event", "retry", id_, "--vm", "web-0", "--why", "domain is back").code == 0
     _wait_for(failing, id_, "impact-failed", 2)
+    (first, *_) = [line for line in run(failing, "history", "--event", id_).stdout.splitlines() if "failed" in line]
+    assert first.endswith(": no such domain; attempt: 1; output: looking / no such domain"), first
     resolved = told(failing, "event", "resolve", id_, how, "--why", "looked at it")
     assert (resolved["outcome"], resolved["event"]) == (outcome, None)
 

@@ -6,7 +6,7 @@ from forewarn.api import v1
 from forewarn.cli.colours import Colour
 from forewarn.cli.output import moment_text, say
 from forewarn.cli.reaching import Asked
-from forewarn.cli.tables import Column, Row, write_table
+from forewarn.cli.tables import Column, Row, in_one_line, write_table
 from forewarn.core.event import STUCK
 from forewarn.core.scope import Outcome
 
@@ -16,8 +16,11 @@ SHORT_ID = 8
 NAMED = 2
 """Of more VMs than this a line of the journal says how many there are; `-o json` names all."""
 
-HIDDEN_FACTS = frozenset({"key", "digest"})
-"""What the journal keeps to recognise a repeated request; it tells nobody anything."""
+HIDDEN_FACTS = frozenset({"key", "digest", "epoch"})
+"""What the journal keeps to recognise a repeated request, or another life of a scope; it tells people nothing."""
+
+ON_TIME = "0."
+"""How a lateness of less than a second begins: nobody calls that late."""
 
 STATUS = Column(
     "STATUS",
@@ -125,8 +128,16 @@ def _few(vms: Sequence[str]) -> str:
 
 def reason(entry: v1.JournalEntry) -> str:
     """Say why it happened, and the facts."""
-    facts = (f"{name.replace('_', ' ')}: {fact}" for name, fact in entry.facts.items() if name not in HIDDEN_FACTS)
-    return "; ".join((*((entry.why,) if entry.why else ()), *facts))
+    facts = (f"{name.replace('_', ' ')}: {fact}" for name, fact in entry.facts.items() if _tells(entry, name, fact))
+    return in_one_line("; ".join((*((entry.why,) if entry.why else ()), *facts)))
+
+
+def _tells(entry: v1.JournalEntry, name: str, fact: str) -> bool:
+    """Tell whether a fact is worth a person's time; `-o json` has all."""
+    if name == "late":
+        return not fact.startswith(ON_TIME)
+    # The reason often is the only line that the program has printed.
+    return name not in HIDDEN_FACTS and not (name == "output" and fact in entry.why)
 
 
 def _place(entry: v1.JournalEntry) -> str:

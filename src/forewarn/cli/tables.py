@@ -36,7 +36,7 @@ def write_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
     if sys.stdout.isatty():
         _write_fitted(columns, list(rows), shutil.get_terminal_size().columns)
         return
-    lines = [[column.title for column in columns], *rows]
+    lines = [[column.title for column in columns], *(list(map(in_one_line, row)) for row in rows)]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     for line in lines:
         write(_joined(line, widths))
@@ -48,9 +48,16 @@ def write_details(rows: Iterable[tuple[str, str]]) -> None:
     widest = max(len(name) for name, _ in known)
     room = shutil.get_terminal_size().columns - widest - len(GAP)
     for name, value in known:
-        lines = wrap(value, max(room, LEAST_LEFT), break_on_hyphens=False) if sys.stdout.isatty() else [value]
+        lines = (
+            wrap(value, max(room, LEAST_LEFT), break_on_hyphens=False) if sys.stdout.isatty() else [in_one_line(value)]
+        )
         for number, line in enumerate(lines):
             write(_joined(("" if number else name, line), (widest, 0)))
+
+
+def in_one_line(text: str) -> str:
+    """Return a text of several lines, a program's output say, as one."""
+    return " / ".join(line.strip() for line in text.splitlines()) if "\n" in text else text
 
 
 def _write_fitted(columns: Sequence[Column], rows: list[Row], width: int) -> None:
