@@ -45,6 +45,6 @@ def test_drawing_in_the_documentation_shows_the_table(rewrite: bool) -> None:
 
 def test_stale_drawing_is_seen() -> None:
     page = PAGE.read_text()
-    stale = page.replace("Scheduled --> [*]: be cancelled", "Started --> [*]: be cancelled")
+    stale = page.replace("Scheduled --> [*]: be canceled", "Started --> [*]: be canceled")
     assert stale != page
     assert drawn(stale) == page

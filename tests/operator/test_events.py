@@ -185,7 +185,7 @@ async def test_scheduled_event_is_cancelled_and_a_started_one_is_not() -> None:
         with pytest.raises(NotFound, match="there is no open event"):
             await service.client(lambda api: api.cancel(id_, v1.CancelEvent()))
         started = await schedule(service, "Reboot", "web-0", failure=True)
-        with pytest.raises(Refusal, match="is Started: it cannot be cancelled") as refused:
+        with pytest.raises(Refusal, match="is Started: it cannot be canceled") as refused:
             await service.client(lambda api: api.cancel(started, v1.CancelEvent()))
         assert (refused.value.status, refused.value.code) == (409, "illegal-move")
 

@@ -63,7 +63,7 @@ class Move(StrEnum):
     SHRINK = "lose a VM"
     START_APPROVED = "start because it is approved"
     START_DUE = "start because it is due"
-    CANCEL = "be cancelled"
+    CANCEL = "be canceled"
     COMPLETE = "complete"
     GIVE_UP = "be given up"
 

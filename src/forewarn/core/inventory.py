@@ -120,7 +120,7 @@ def remove_vm(
 
 
 def remove_scope(scope: Scope, *, by: str, now: datetime, why: str = "", force: bool = False) -> Change[None]:
-    """Remove a scope with its VMs. Open events need force: Scheduled ones are cancelled, Started ones given up."""
+    """Remove a scope with its VMs. Open events need force: Scheduled ones are canceled, Started ones given up."""
     if scope.events and not force:
         raise Busy(f"scope {scope.id}", tuple(event.id for event in scope.events))
     draft = Draft(scope, now)

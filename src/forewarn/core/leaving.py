@@ -33,7 +33,7 @@ def _settle_gone(draft: Draft, event: Event, vm: str, *, by: str) -> None:
 
 
 def drop(draft: Draft, event: Event, vm: str, *, by: str, why: str) -> None:
-    """Take a VM out of a Scheduled event; an event without VMs is cancelled. What the VM approved stays approved."""
+    """Take a VM out of a Scheduled event; an event without VMs is canceled. What the VM approved stays approved."""
     rest = tuple(name for name in event.vms if name != vm)
     if not rest:
         draft.move(event, Move.CANCEL, by=by, why=why)

@@ -98,7 +98,7 @@ class Inventory:
     async def remove_scope(
         self, scope: str, *, by: str, why: str = "", force: bool = False, once: Once | None = None
     ) -> None:
-        """Remove a scope with its VMs. Open events need force: Scheduled ones are cancelled, Started ones given up."""
+        """Remove a scope with its VMs. Open events need force: Scheduled ones are canceled, Started ones given up."""
         if await self._is_done(scope, once):
             return
         await self._answers.apply(

@@ -104,7 +104,7 @@ class EventController(Controller):
     async def cancel(
         self, state: Backstage, caller: AskedBy, once: AskedOnce, event: EventId, data: JSONBody[v1.CancelEvent]
     ) -> v1.EventStory:
-        """Take a Scheduled event back. What has started cannot be cancelled."""
+        """Take a Scheduled event back. What has started cannot be canceled."""
         await check_event(state.fleet, caller, event)
         await state.fleet.cancel(event, by=caller.name, why=data.why, once=once)
         return await tell(state.fleet, event)

@@ -20,7 +20,7 @@ After = Annotated[str, QueryParameter(max_length=512, description="`next` of the
 OnlyScope = Annotated[str | None, QueryParameter(name="scope", max_length=128, description="Of this scope only.")]
 OnlyVm = Annotated[str | None, QueryParameter(name="vm", max_length=257, description="Only those that affect this VM.")]
 Why = Annotated[str, QueryParameter(max_length=512, description="Said in the journal.")]
-Force = Annotated[bool, QueryParameter(description="Although there are open events, which are cancelled or given up.")]
+Force = Annotated[bool, QueryParameter(description="Although there are open events, which are canceled or given up.")]
 Key = Annotated[
     str | None,
     HeaderParameter(
