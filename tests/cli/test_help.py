@@ -34,7 +34,7 @@ COMMANDS = dict(_commands())
 
 OF_ONE_REQUEST = {
     "--address", "--all", "--approval", "--at", "--auto-approve", "--by", "--clear", "--description", "--did", "--done",
-    "--dry-run", "--duration", "--event", "--expires", "--failure", "--fault-domain", "--for", "--force", "--held",
+    "--dry-run", "--duration", "--event", "--expires", "--failure", "--fault-domain", "--for", "--force", "--give-up", "--held",
     "--host", "--in", "--key", "--kind", "--location", "--mine", "--name", "--newest", "--os", "--placement-group",
     "--predicted", "--priority", "--prune", "--resource-group", "--role", "--role-instance", "--save", "--scale-set",
     "--scope", "--since", "--source", "--subscription", "--tag", "--terminate-notice", "--to-next", "--type", "--until",
