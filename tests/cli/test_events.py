@@ -99,6 +99,7 @@ def test_event_is_shown_with_its_timeline(shop: Shop) -> None:
     run(shop, "event", "cancel", id_, "--why", "not today")
     ended = details(shop, "event", "show", id_[:8])
     assert ended["status"].startswith("canceled at ")
+    assert (ended["source"], ended["why"], ended["made"].partition(" by ")[2]) == ("Platform", "new kernel", "admin")
     assert told(shop, "event", "show", id_)["outcome"] == "canceled"
 
 
@@ -117,6 +118,10 @@ def test_started_event_cannot_be_cancelled(shop: Shop) -> None:
 def test_event_is_approved_on_behalf_of_its_vm(shop: Shop) -> None:
     (header, row) = rows(shop, "event", "approve", _scheduled(shop, "Freeze", shop.taken()))
     assert (header[1], row[1]) == ("STATUS", "Started")
+    run(shop, "clock", "advance", "1m")
+    ended = details(shop, "event", "show", row[0])
+    assert (ended["status"][:9], ended["approved by"][:9]) == ("completed", "admin at ")
+    assert ended["started at"] == ended["made"].partition(" by ")[0]
 
 
 def test_event_of_several_vms_is_approved_for_the_one_that_is_named(shop: Shop) -> None:

@@ -28,6 +28,7 @@ from forewarn.cli.showing import mention_hold, waits_for, write_events, write_ti
 from forewarn.cli.tables import write_details
 from forewarn.cli.times import read_coming, read_duration
 from forewarn.core.event import EventType, Source
+from forewarn.core.journal import Did
 
 app = typer.Typer()
 
@@ -278,7 +279,7 @@ def _show_story(story: v1.EventStory, output: Output) -> None:
             ("type", type_),
             ("scope", story.scope),
             ("VMs", ", ".join(story.vms)),
-            *(_open_details(story.event) if story.event is not None else (("status", _ending(story)),)),
+            *(_open_details(story.event) if story.event is not None else _ended_details(story)),
         )
     )
     write("")
@@ -288,6 +289,21 @@ def _show_story(story: v1.EventStory, output: Output) -> None:
 def _ending(story: v1.EventStory) -> str:
     how = "over" if story.outcome is None else story.outcome.value
     return how if story.ended_at is None else f"{how} at {moment_text(story.ended_at)}"
+
+
+def _ended_details(story: v1.EventStory) -> tuple[tuple[str, str], ...]:
+    """Return what the journal still tells of an event that is over."""
+    made = next((entry for entry in story.timeline if "source" in entry.facts), None)
+    started = next((entry for entry in story.timeline if entry.did is Did.STARTED), None)
+    approvals = (f"{entry.by} at {moment_text(entry.at)}" for entry in story.timeline if entry.did is Did.APPROVED)
+    return (
+        ("status", _ending(story)),
+        ("started at", "" if started is None else moment_text(started.at)),
+        ("source", "" if made is None else made.facts["source"]),
+        ("made", "" if made is None else f"{moment_text(made.at)} by {made.by}"),
+        ("why", "" if made is None else made.why),
+        ("approved by", ", ".join(approvals)),
+    )
 
 
 def _open_details(event: v1.Event) -> tuple[tuple[str, str], ...]:
