@@ -234,6 +234,10 @@ def test_history_says_where_it_found_nothing(shop: Shop) -> None:
         (("event", "resolve", "ABCD1234"), "say how it ends: --done if it was done after all, --give-up if not; and"),
         (("event", "resolve", "ABCD1234"), "what you found out: --why TEXT"),
         (("event", "show", "zzzz"), "digits and A to F"),
+        (("event", "schedule", "Freeze", ""), "vms[0] is empty"),
+        (("hold", "rack 4 burns", "--scope", ""), "scope is empty"),
+        (("hold", "rack 4 burns", "--key", "a b"), "a request key is 1 to 64 printable ASCII characters"),
+        (("release", "--why", "a" * 600), "why is longer than 512 characters"),
         (("token", "create", "grafana", "--expires", "5"), "90d (from now)"),
     ],
 )

@@ -14,6 +14,8 @@ VARIABLE = [
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "<time>"),
     (re.compile(r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"), "<date>"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(Z|\+00:00)"), "<time>"),
+    # Work that has just started begins at once, or a moment later.
+    (re.compile(r"(the work on [^;\n]*), (pending|begun)\b"), r"\1, <under way>"),
     (re.compile(r"\r"), ""),
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
 ]

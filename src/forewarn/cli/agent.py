@@ -72,7 +72,7 @@ def run(
         bool, typer.Option("--dry-run", help="Watch, and log what would be done. Nothing is done or approved.")
     ] = False,
 ) -> None:
-    """Watch for events that affect this VM, until SIGTERM or Ctrl-C: prepare, approve, recover.
+    """Prepare for events that affect this VM, approve, recover. Until SIGTERM or Ctrl-C.
 
     Settings are in agent.toml; `forewarn agent check` tries them. Logs go to stderr.
 
@@ -123,7 +123,7 @@ def check(
 
 @app.command("status")
 def status(config: Config = None, state: State = None, output: Shown = Output.TABLE) -> None:
-    """Show what the agent on this machine is doing about which events; one that does not run, what it left.
+    """Show what the agent on this machine does about events. Of one that does not run, what it left.
 
     The exit code is 0 if an agent runs, else 1.
 

@@ -28,7 +28,9 @@ def advance(
     by: Annotated[str | None, typer.Argument(metavar="DURATION", hidden=True)] = None,
     to_next: Annotated[bool, typer.Option("--to-next", help="To the next moment at which something happens.")] = False,
 ) -> None:
-    """Move the clock of a service that was started with --manual-time; what is due on the way happens.
+    """Move a clock that stands still. What is due on the way happens.
+
+    Only the clock of a service that was started with --manual-time can be moved.
 
     DURATION is how far: 90s, 15m, 1h30m, 2d.
     """

@@ -61,6 +61,8 @@ def exit_code(error: Exception) -> Exit:
             return Exit.USAGE
         case NotFound():
             return Exit.NOT_FOUND
+        case Refusal(code="malformed"):
+            return Exit.USAGE
         case Refusal():
             return Exit.REFUSED
         case ApiError():

@@ -34,7 +34,7 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="EVENT", autocompletion
 @app.command("list")
 @asks_endpoint
 def list_events(asked: AskedFromVm, mine: Mine = False) -> None:
-    """List the events that this VM is told of: its own, and those of its neighbours."""
+    """List what this VM is told of. Its own events, and those of its neighbours."""
     events = _events(asked, mine=mine)
     _show(asked, events)
     if not events:
@@ -44,7 +44,7 @@ def list_events(asked: AskedFromVm, mine: Mine = False) -> None:
 @app.command("watch")
 @asks_endpoint
 def watch(asked: AskedFromVm, mine: Mine = False) -> None:
-    """Tell every change until Ctrl-C: events that appear, change, start, and are gone.
+    """Tell every change until Ctrl-C. Events appear, change, start, and are gone.
 
     On a terminal the time that is left to prepare is counted down. With -o json there is one object in each line.
     """
@@ -66,7 +66,7 @@ def approve(
     mine: Annotated[bool, typer.Option("--mine", help="All that affect this VM.")] = False,
     every: Annotated[bool, typer.Option("--all", help="All that this VM is told of.")] = False,
 ) -> None:
-    """Say that everything is prepared: the events need not wait any longer, for any of the VMs that they affect.
+    """Say that everything is prepared. The events need not wait any longer, for any of the VMs that they affect.
 
     EVENT is an id, as `forewarn guest list` shows it; several can be named. Approving again changes nothing.
 

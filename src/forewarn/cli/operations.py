@@ -54,7 +54,7 @@ def evict(
     key: Key = None,
     wait: Wait = False,
 ) -> None:
-    """Take a low-priority VM away: a Preempt, as when the platform needs the capacity.
+    """Take a low-priority VM away: a Preempt. So does a platform that needs the capacity.
 
     Example: forewarn vm evict batch_3
     """

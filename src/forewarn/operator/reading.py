@@ -11,6 +11,7 @@ from litestar.exceptions import ValidationException
 
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
+from forewarn.core.limits import KEY_LENGTH
 
 DURATION_AT = re.compile(r"Expected `str` .* - at `\$\.(?P<field>notice|duration|by|ahead|terminate_notice)`$")
 """How a text is refused that is in the place of a duration."""
@@ -28,6 +29,17 @@ def utc(moment: datetime, what: str) -> datetime:
         raise Invalid(f"{what} {moment.isoformat()} is no moment of UTC") from None
 
 
+IN_PLAIN_WORDS = (
+    (re.compile(r"Expected `str` of length >= 1 - at `\$\.(.+)`"), r"\1 is empty"),
+    (re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`"), r"\2 is longer than \1 characters"),
+    (
+        re.compile(r"Idempotency-Key: Expected `str` .*"),
+        rf"a request key is 1 to {KEY_LENGTH} printable ASCII characters without spaces, quotes or backslashes",
+    ),
+)
+"""What a decoder says, and what a person is told of it who typed the value."""
+
+
 class StrictRequest(Request[Any, Any, Any]):
     """A request whose JSON body is read as the type that its handler takes: 1 is not true, and "null" is a text."""
 
@@ -41,7 +53,7 @@ class StrictRequest(Request[Any, Any, Any]):
         except UNREADABLE as error:
             with suppress(*UNREADABLE):
                 return msgspec.convert(_with_whole_numbers(body), type=type_)
-            sentence = _about_duration(error, body) or f"{error} (what is allowed: /openapi.json)"
+            sentence = _about_duration(error, body) or f"{in_plain_words(str(error))} (what is allowed: /openapi.json)"
             raise ValidationException(sentence) from error
 
 
@@ -66,3 +78,11 @@ def _about_duration(error: Exception, body: bytes) -> str | None:
     except UNREADABLE:  # what follows the duration is even worse
         return None
     return None
+
+
+def in_plain_words(complaint: str) -> str:
+    """Say in plain words what the decoder says in its own."""
+    for words, plain in IN_PLAIN_WORDS:
+        if found := words.fullmatch(complaint):
+            return found.expand(plain)
+    return complaint

@@ -12,6 +12,7 @@ from forewarn.core import errors as core
 from forewarn.core.duration import duration_text
 from forewarn.fleet import errors as fleet
 from forewarn.operator import errors as operator
+from forewarn.operator.reading import in_plain_words
 from forewarn.store.port import StoreError
 
 AnyRequest = Request[Any, Any, Any]
@@ -120,7 +121,8 @@ def answer_failure(request: AnyRequest, error: Exception) -> Response[v1.Error]:
 
 def _sentence(request: AnyRequest, error: HTTPException) -> str:
     if isinstance(error, ValidationException) and isinstance(error.extra, list):
-        return f"{'; '.join(_wrong(request, item) for item in error.extra)} (what is allowed: /openapi.json)"
+        wrong = "; ".join(in_plain_words(_wrong(request, item)) for item in error.extra)
+        return f"{wrong} (what is allowed: /openapi.json)"
     if error.status_code in MALFORMED:
         return MALFORMED[error.status_code].sentence
     return error.detail if isinstance(error, ValidationException) else f"this cannot be read: {error.detail}"
