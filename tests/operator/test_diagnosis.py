@@ -78,7 +78,9 @@ async def test_ambiguous_name_is_a_finding_with_what_to_say() -> None:
 async def test_service_that_listens_nowhere() -> None:
     async with stage(guests=Nowhere()) as service:
         found = await findings(service, "web-0")
+        diagnosis = await service.client(lambda api: api.diagnosis("web-0"))
     assert found["Does the endpoint listen for it?"] == (False, "No: the service listens for no guests.")
+    assert any(check.advice.startswith("Set listen_link_local to ") for check in diagnosis.checks)
 
 
 async def test_address_that_is_missing_or_of_another_network() -> None:
