@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import stat
+import subprocess
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -193,6 +194,40 @@ async def test_program_that_will_not_end_is_killed(make: Make, tmp_path: Path, m
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+async def test_program_that_will_not_end_is_killed_even_if_nobody_waits_for_that(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "GRACE", 0.5)
+    handler = make('trap "" TERM; echo $$ > "$HERE/new"; mv "$HERE/new" "$HERE/pid"; while :; do sleep 1000; done')
+    running = asyncio.create_task(handler.prepare(PREPARE))
+    await until((tmp_path / "pid").exists)
+    for _ in range(2):
+        running.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
+
+
+async def test_program_that_hangs_in_the_kernel_holds_up_nobody_else(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "GRACE", 0.01)
+    is_released = False
+    poll = subprocess.Popen.poll
+    monkeypatch.setattr(subprocess.Popen, "poll", lambda program: poll(program) if is_released else None)
+    monkeypatch.setattr(subprocess.Popen, "wait", lambda *_: pytest.fail("waits with the whole loop"))
+    handler = make('touch "$HERE/begun"; exec sleep 1000')
+    running = asyncio.create_task(handler.prepare(PREPARE))
+    await until((tmp_path / "begun").exists)
+    running.cancel()
+    done, _ = await asyncio.wait({running}, timeout=0.2)
+    assert not done
+    is_released = True
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 async def test_program_may_tidy_up_when_its_time_is_over(make: Make, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -47,9 +47,9 @@ async def run(argv: Sequence[str], environ: Mapping[str, str], given: bytes = b"
         stdin.seek(0)
         program = _start(argv, environ, stdin, output)
         try:
-            await _end_of(program, output)
+            await _end_of(program, lambda: _shorten(output))
         except BaseException:
-            await asyncio.shield(_end(program, output))
+            await asyncio.shield(_end(program))
             raise
         return Ran(program.returncode or 0, _last_part(output).decode(errors="replace"))
 
@@ -73,24 +73,27 @@ def _start(
     )
 
 
-async def _end_of(program: "subprocess.Popen[bytes]", output: IO[bytes]) -> None:
+async def _end_of(program: "subprocess.Popen[bytes]", meanwhile: Callable[[], None] = lambda: None) -> None:
     pause = FIRST_LOOK
     while program.poll() is None:
-        _shorten(output)
+        meanwhile()
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_LOOK)
 
 
-async def _end(program: "subprocess.Popen[bytes]", output: IO[bytes]) -> None:
+async def _end(program: "subprocess.Popen[bytes]") -> None:
     """End a program and everything in its session, and give it a moment for that."""
     _signal(program, signal.SIGTERM)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(GRACE):
-            await _end_of(program, output)
-    if sys.platform != "win32":
-        _signal(program, signal.SIGKILL)
-    program.kill()
-    program.wait()
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE):
+                await _end_of(program)
+    finally:
+        if sys.platform != "win32":
+            _signal(program, signal.SIGKILL)
+        program.kill()
+    # One that hangs in the kernel, as when a file server is away, does not end even then; nothing else waits for it.
+    await _end_of(program)
 
 
 def _signal(program: "subprocess.Popen[bytes]", number: int) -> None:
