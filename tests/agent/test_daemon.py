@@ -13,7 +13,7 @@ from forewarn.agent.ownership import StateInUse
 from forewarn.agent.walk import Asked, HalfEnded, Next, State, Walk, Went
 from forewarn.agent.walking import World, advance
 from forewarn.client import Document, Ending, Unreachable
-from tests.agent.stage import ID, NOON, OTHER_ID, Recorded, Service, Stage, event, seconds, started
+from tests.agent.stage import ID, NOON, OTHER_ID, Recorded, Service, Stage, event, seconds, started, until
 
 pytestmark = pytest.mark.usefixtures("no_stray_errors")
 
@@ -538,3 +538,41 @@ async def test_a_dry_run_does_nothing_and_says_everything(
         "would prepare with drain",
         "would recover with drain",
     ]
+
+
+async def test_a_clock_that_is_set_back_keeps_nobody_waiting(
+    tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "LOOK_AT_CLOCK", 0.0)
+    drain = Recorded("drain", diary)
+    stage = Stage(tmp_path, Service(event()), [drain])
+    async with stage.agent_running() as agent:
+        drain.ends = [Failed("not yet")]
+        await stage.show()
+        assert drain.halves(Half.RECOVER) == [1]
+        stage.clock._now -= timedelta(hours=2)
+        await until(lambda: any("was set back by 7200 s" in message for message in caplog.messages))
+        await stage.pass_time(seconds(30))
+        assert drain.halves(Half.RECOVER) == [1, 2]
+        assert not agent.walks
+
+
+async def test_a_clock_that_is_set_back_does_not_keep_the_agent_from_asking_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(Service):
+        asked = 0
+
+        async def name(self) -> str:
+            self.asked += 1
+            if self.asked == 1:
+                raise Unreachable(self.endpoint, "refused")
+            return await super().name()
+
+    monkeypatch.setattr(daemon, "LOOK_AT_CLOCK", 0.0)
+    service = Late()
+    stage = Stage(tmp_path, service, [])
+    async with stage.agent_running():
+        assert service.asked == 1
+        stage.clock._now -= timedelta(hours=2)
+        await until(lambda: service.asked == 2)

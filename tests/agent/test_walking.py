@@ -29,6 +29,7 @@ from forewarn.agent.walk import (
     PeerWord,
     RunHalf,
     Seen,
+    SetBack,
     State,
     Step,
     Tell,
@@ -465,6 +466,35 @@ class AnyOrder(RuleBasedStateMachine):
 
 AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestAnyOrder = AnyOrder.TestCase
+
+
+def test_a_clock_that_is_set_back_delays_nothing() -> None:
+    walk = start(event(), (Step(handler="drain"),), world()).walk
+    walk = after(walk, HalfEnded("drain", Half.PREPARE, 1, Done()), Went(Ending.WITHDRAWN)).walk
+    failed = after(walk, HalfEnded("drain", Half.RECOVER, 1, Failed("not yet")), at=10)
+    assert failed.wake_at == NOON + seconds(40)
+    set_back = after(failed.walk, SetBack(seconds(7200)), at=-7190)
+    assert set_back.wake_at == NOON + seconds(-7160)
+    assert halves(after(set_back.walk, at=-7160)) == [("drain", "recover", 2)]
+
+
+def test_a_clock_that_is_set_back_leaves_the_time_of_the_event_alone() -> None:
+    walk = start(event(resources=("web_1", "web_0")), (), world()).walk
+    set_back = after(walk, SetBack(seconds(60)), at=-60).walk
+    assert set_back.event == walk.event
+    assert set_back.ready_at == NOON + seconds(-60)
+
+
+def test_a_postponed_event_is_prepared_for_anew_if_its_approval_was_refused() -> None:
+    soon = event(at=NOON + seconds(1.5))
+    asked = start(soon, (Step(handler="drain"),), world())
+    assert Approve() in asked.todo
+    refused = after(asked.walk, ApprovalFailed("503"), at=0.1).walk
+    later = after(refused, Seen(event()), at=0.2)
+    assert halves(later) == [("drain", "prepare", 1)]
+    assert not later.walk.is_ready
+    again = after(later.walk, HalfEnded("drain", Half.PREPARE, 1, Done()), at=9)
+    assert Approve() in again.todo
 
 
 def test_pauses_between_recoveries_double_up_to_ten_minutes() -> None:

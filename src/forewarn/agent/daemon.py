@@ -43,6 +43,7 @@ from forewarn.agent.walk import (
     PeersSaid,
     RunHalf,
     Seen,
+    SetBack,
     Step,
     Tell,
     Walk,
@@ -52,12 +53,14 @@ from forewarn.agent.walking import World, advance, around, resume, start
 from forewarn.client.changes import Appeared, Change, Changed, Gone, Started
 from forewarn.client.document import Document, Event, key
 from forewarn.client.errors import ClientError
-from forewarn.clock import Timer, wait_until
+from forewarn.clock import Timer
 
 __all__ = ["Agent", "Equipment", "run_agent"]
 
 PAUSE = timedelta(seconds=5)
 """How long to wait before trying again what should always work."""
+LOOK_AT_CLOCK = 2.0
+"""How often, in seconds of no wall clock, it is looked whether that was set back."""
 ENABLED_WITHIN = timedelta(seconds=150)
 """How long a service may say nothing before that counts as saying that nothing is planned."""
 
@@ -91,6 +94,7 @@ class Agent:
         self._unseen: set[str] = set()
         """The walks of which nobody knows yet whether their event is still there."""
         self._timers: dict[str, Timer] = {}
+        self._pauses: set[asyncio.Event] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._errands = Errands(equipment.handlers, self._clock, self._spawn, self._happened, dry_run=equipment.dry_run)
         self._name: str | None = None
@@ -110,6 +114,7 @@ class Agent:
             stack.push_async_callback(self._end)
             self._spawn(self._listen(listener))
             self._spawn(self._keep_journal())
+            self._spawn(self._mind_the_clock())
             self._spawn(self._work())
             yield self
 
@@ -246,7 +251,31 @@ class Agent:
         self._grumbled = text
 
     async def _pause(self, time: timedelta) -> None:
-        await wait_until(self._clock, self._clock.now() + time)
+        over = asyncio.Event()
+        timer = self._clock.call_at(self._clock.now() + time, over.set)
+        self._pauses.add(over)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()
+            self._pauses.discard(over)
+
+    async def _mind_the_clock(self) -> None:
+        """Notice when the clock is set back, as happens soon after a boot: nothing may wait until it has caught up."""
+        while True:
+            before = self._clock.now()
+            await asyncio.sleep(LOOK_AT_CLOCK)
+            if (now := self._clock.now()) < before:
+                with _surviving("the clock was set back, and not everything is reckoned anew"):
+                    self._set_back(before - now)
+
+    def _set_back(self, by: timedelta) -> None:
+        LOG.warning("the clock of this machine was set back by %.0f s", by.total_seconds())
+        for over in self._pauses:
+            over.set()
+        for id_, walk in self._walks.items():
+            self._walks[id_] = take(walk, SetBack(by), now=self._clock.now())
+        self._settle()
 
     def _pick_up(self, kept: Walk) -> None:
         """Go on with a walk from the journal: if its event was there, once it is known whether it still is."""

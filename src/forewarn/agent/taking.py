@@ -21,6 +21,7 @@ from forewarn.agent.walk import (
     Progress,
     Restarted,
     Seen,
+    SetBack,
     State,
     Step,
     Walk,
@@ -55,6 +56,8 @@ def take(walk: Walk, happening: Happening, *, now: datetime) -> Walk:
             return _approval_ended(walk, replace(walk.approval, asked=Asked.FAILED, again_at=again_at, why=why))
         case Restarted():
             return _restarted(walk)
+        case SetBack(by):
+            return _set_back(walk, by)
 
 
 def ending_of(walk: Walk, *, now: datetime) -> Ending:
@@ -75,7 +78,13 @@ def _seen(walk: Walk, event: Event) -> Walk:
     # What peers said was said of the event as it was.
     walk = replace(walk, event=event, steps=steps, peers=(), peers_asked_at=None)
     has_more_to_do = any(step.prepare.state is State.WAITING for step in steps)
-    return replace(walk, phase=Phase.PREPARE, ready_at=None) if has_more_to_do and walk.phase is Phase.READY else walk
+    return replace(walk, phase=Phase.PREPARE, ready_at=None) if has_more_to_do and _may_turn_back(walk) else walk
+
+
+def _may_turn_back(walk: Walk) -> bool:
+    """Tell whether there is still something to prepare for: an approval that may have arrived is not taken back."""
+    is_refused = walk.phase is Phase.APPROVE and walk.approval.asked is Asked.FAILED
+    return walk.phase is Phase.READY or is_refused
 
 
 def _is_postponed(before: Event, event: Event) -> bool:
@@ -157,3 +166,25 @@ def _picked_up(step: Step) -> Step:
     prepare = anew(step.prepare) if step.prepare.state in under_way else step.prepare
     recover = anew(step.recover) if step.recover.state in under_way | {State.FAILED} else step.recover
     return replace(step, prepare=prepare, recover=recover)
+
+
+def _set_back(walk: Walk, by: timedelta) -> Walk:
+    """Move every moment that was reckoned from the clock as it was; those of the event are the service's own."""
+    steps = tuple(
+        replace(step, prepare=_earlier(step.prepare, by), recover=_earlier(step.recover, by)) for step in walk.steps
+    )
+    return replace(
+        walk,
+        steps=steps,
+        approval=replace(walk.approval, again_at=_moved(walk.approval.again_at, by)),
+        ready_at=_moved(walk.ready_at, by),
+        peers_asked_at=_moved(walk.peers_asked_at, by),
+    )
+
+
+def _earlier(progress: Progress, by: timedelta) -> Progress:
+    return replace(progress, begun_at=_moved(progress.begun_at, by), until=_moved(progress.until, by))
+
+
+def _moved(moment: datetime | None, by: timedelta) -> datetime | None:
+    return None if moment is None else moment - by

@@ -197,7 +197,13 @@ class Restarted(msgspec.Struct, frozen=True):
     """The agent has found the walk in its journal; whatever was under way is not any more."""
 
 
-Happening: TypeAlias = Seen | Went | HalfEnded | PeersSaid | Approved | ApprovalFailed | Restarted
+class SetBack(msgspec.Struct, frozen=True):
+    """The machine's clock was set back by so much: what was to happen after a while is due so much earlier by it."""
+
+    by: timedelta
+
+
+Happening: TypeAlias = Seen | Went | HalfEnded | PeersSaid | Approved | ApprovalFailed | Restarted | SetBack
 
 
 class Tell(msgspec.Struct, frozen=True):
