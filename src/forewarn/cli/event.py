@@ -1,7 +1,7 @@
 """`forewarn event …`: maintenance, from its announcement to its end."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -31,6 +31,9 @@ from forewarn.core.event import EventType, Source
 from forewarn.core.journal import Did
 
 app = typer.Typer()
+
+JUST_NOW = timedelta(minutes=1)
+"""A time that has passed by no more than this was the present when it was typed; the service takes it, too."""
 
 # Typer would show the type as Python knows it; the command's own words say what it is.
 Type = Annotated[
@@ -123,7 +126,7 @@ def _coming(asked: Asked, at: str | None, key: str | None) -> datetime | None:
         return None
     now = asked.api.clock().now
     moment = read_coming(at, "--at", now=now)
-    if moment is not None and moment < now and key is None:
+    if moment is not None and moment < now - JUST_NOW and key is None:
         raise Stop(
             Exit.USAGE, f"--at: {at} has passed, the service has {moment_text(now)}: to start at once say --in 0s"
         )
