@@ -122,6 +122,13 @@ def test_what_was_left_half_written_is_no_page(tmp_path: Path) -> None:
     assert journal.read() == (walk(),)
 
 
+def test_what_was_left_half_written_is_cleared_away(tmp_path: Path) -> None:
+    Journal(tmp_path).save(walk())
+    (tmp_path / "B.new").write_bytes(b'{"format":')
+    assert Journal(tmp_path).read() == (walk(),)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{ID}.json"]
+
+
 def test_a_directory_that_is_a_file_is_trouble_and_no_end(tmp_path: Path) -> None:
     (tmp_path / "journal").write_text("no directory")
     journal = Journal(tmp_path / "journal")

@@ -27,6 +27,9 @@ FORMAT = 1
 LARGEST = 64 * 1024 * 1024
 """No walk is longer, whatever the service writes into an event: what is, is none."""
 
+UNFINISHED = ".new"
+"""How a file is called that was not written to its end: an agent that was killed leaves it, and nobody needs it."""
+
 PLAIN_ID = re.compile(r"[0-9A-Z][0-9A-Z-]{0,63}")
 """Such ids are file names by themselves; the service may send others."""
 
@@ -87,6 +90,10 @@ class Journal:
         except OSError as error:
             self._say(f"the journal cannot be read: {_words(error)}")
             return ()
+        for path in paths:
+            if path.suffix == UNFINISHED:
+                with suppress(OSError):
+                    path.unlink()
         walks = (self._read(path) for path in paths if path.suffix == ".json")
         return tuple(walk for walk in walks if walk is not None)
 
@@ -226,7 +233,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _replace(path: Path, text: bytes) -> None:
-    new = path.with_suffix(".new")
+    new = path.with_suffix(UNFINISHED)
     try:
         with new.open("wb") as file:
             file.write(text)
