@@ -576,3 +576,12 @@ async def test_a_clock_that_is_set_back_does_not_keep_the_agent_from_asking_agai
         assert service.asked == 1
         stage.clock._now -= timedelta(hours=2)
         await until(lambda: service.asked == 2)
+
+
+async def test_the_log_says_whose_events_are_watched_and_what_is_left_to_the_next_agent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(tmp_path, Service(event()), [])
+    async with stage.agent_running():
+        assert "this VM is web_0; http://169.254.169.254 is asked for its events" in caplog.messages
+    assert caplog.messages[-1] == "the agent ends; events that the next one goes on with: 1"

@@ -205,6 +205,7 @@ class Agent:
         # What is gone is recovered whether the service answers or not.
         self._settle()
         self._name = await self._own_name()
+        LOG.info("this VM is %s; %s is asked for its events", self._name, self._with.client.endpoint)
         self._look_at((await self._first_look()).affecting(self._name))
         await self._watch()
 
@@ -419,6 +420,7 @@ class Agent:
 
     async def _end(self) -> None:
         """End everything that is under way. The journal keeps it as begun, for the next agent."""
+        LOG.info("the agent ends; events that the next one goes on with: %d", len(self._walks))
         self._errands.close()
         for timer in self._timers.values():
             timer.cancel()
