@@ -585,3 +585,13 @@ async def test_the_log_says_whose_events_are_watched_and_what_is_left_to_the_nex
     async with stage.agent_running():
         assert "this VM is web_0; http://169.254.169.254 is asked for its events" in caplog.messages
     assert caplog.messages[-1] == "the agent ends; events that the next one goes on with: 1"
+
+
+async def test_a_dry_run_does_not_say_that_anything_was_approved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage(tmp_path, Service(event()), [], dry_run=True)
+    async with stage.agent_running():
+        assert stage.service.approvals == []
+    said = [message for message in caplog.messages if "approved" in message]
+    assert said == ["dry run: Reboot: approved: this VM is ready, and no other is affected"]

@@ -358,7 +358,7 @@ class Agent:
             self._journal.save(walk)
         for remark in remarks(before, following):
             self._figures.count(walk, remark)
-            say(walk, remark)
+            say(walk, remark, dry_run=self._with.dry_run)
         self._said[walk.id] = walk
         self._set_timer(following)
         for do in following.todo:

@@ -25,22 +25,23 @@ APPROVALS: dict[Asked, tuple[int, str]] = {
 }
 
 
-def say(walk: Walk, remark: Remark) -> None:
-    """Say it in the log."""
+def say(walk: Walk, remark: Remark, *, dry_run: bool = False) -> None:
+    """Say it in the log; in a dry run not without saying that it is none of what really happens."""
+    about = f"dry run: {walk.event.type}" if dry_run else str(walk.event.type)
     match remark:
         case PhaseBegan(phase, attempt):
             again = "" if attempt == 1 else ", again after a restart"
-            _log(logging.INFO, f"{walk.event.type}: {phase}{again}", walk, phase=phase, attempt=attempt)
+            _log(logging.INFO, f"{about}: {phase}{again}", walk, phase=phase, attempt=attempt)
         case HalfCame(handler, half, progress):
-            _say_half(walk, handler, half, progress)
+            _say_half(about, walk, handler, half, progress)
         case ApprovalCame(asked, why):
             level, words = APPROVALS[asked]
-            _log(level, f"{walk.event.type}: {words}{_because(why)}", walk, approval=asked, why=why)
+            _log(level, f"{about}: {words}{_because(why)}", walk, approval=asked, why=why)
 
 
-def _say_half(walk: Walk, handler: str, half: Half, progress: Progress) -> None:
+def _say_half(about: str, walk: Walk, handler: str, half: Half, progress: Progress) -> None:
     level, words = HALVES[progress.state]
-    message = f"{walk.event.type}: {half} of {handler} {words}{_because(progress.why)}"
+    message = f"{about}: {half} of {handler} {words}{_because(progress.why)}"
     _log(level, message, walk, handler=handler, half=half, attempt=progress.attempt, state=progress.state)
 
 
