@@ -8,6 +8,10 @@ settings.register_profile("forewarn", deadline=None, suppress_health_check=[Heal
 settings.load_profile("forewarn")
 
 
+# Its assertions tell what they compared; said here, because several folders use it.
+pytest.register_assert_rewrite("forewarn.testing.store_contract")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite",
