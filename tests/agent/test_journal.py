@@ -2,9 +2,6 @@
 
 import logging
 import os
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -19,6 +16,7 @@ from forewarn.agent.walk import Seen, Step, Walk, Went
 from forewarn.agent.walking import World, start
 from forewarn.client import Ending
 from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event, seconds
+from tests.disks import fill, mounted
 
 
 def walk(id_: str = ID, **facts: object) -> Walk:
@@ -190,33 +188,3 @@ async def test_an_agent_starts_on_a_full_disk(tmp_path: Path) -> None:
             await stage.show()
             assert drain.halves(Half.RECOVER) == [1]
             assert not agent.walks
-
-
-@contextmanager
-def mounted(directory: Path, size: str) -> Iterator[None]:
-    directory.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if made.returncode:
-        pytest.skip(f"a small disk needs root and the right to mount: {made.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(directory)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Take all the room that a disk has left."""
-    ballast = disk / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        for size in (4_096, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-    return ballast

@@ -3,7 +3,6 @@
 import asyncio
 import resource
 import sqlite3
-import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -26,6 +25,7 @@ from forewarn.testing.store_contract import (
     take_snapshot,
     whole_journal,
 )
+from tests.disks import fill, mounted
 
 
 class TestSqliteStore(DurableStoreContract):
@@ -102,36 +102,6 @@ async def test_save_that_does_not_fit_fails_alone(tmp_path: Path, monkeypatch: p
     assert [row.key for row in await whole_journal(store)] == saved
     await store.aclose()
     assert_sound(tmp_path)
-
-
-@contextmanager
-def mounted(directory: Path, size: str) -> Iterator[None]:
-    directory.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if made.returncode:
-        pytest.skip(f"a small disk needs root and the right to mount: {made.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(directory)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """Take all the room that a disk has left."""
-    ballast = disk / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        for size in (65_536, 4_096, 1):
-            try:
-                while True:
-                    file.write(bytes(size))
-            except OSError:
-                continue
-    return ballast
 
 
 async def check_often(store: SqliteStore) -> None:

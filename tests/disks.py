@@ -1,0 +1,39 @@
+"""Small disks that become full, as real ones do: made of memory, and mounted for one test."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def mounted(directory: Path, size: str) -> Iterator[None]:
+    """Have a disk of this size in a new directory."""
+    directory.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if made.returncode:
+        pytest.skip(f"a small disk needs root and the right to mount: {made.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take all the room that a disk has left; return the file to remove when there should be some again."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (65_536, 4_096, 1):
+            try:
+                while True:
+                    file.write(bytes(size))
+            except OSError:
+                continue
+    return ballast
