@@ -34,7 +34,7 @@ IN_PLAIN_WORDS = (
     (re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`"), r"\2 is longer than \1 characters"),
     (
         re.compile(r"Idempotency-Key: Expected `str` .*"),
-        f"Idempotency-Key: a request key is 1 to {KEY_LENGTH} printable ASCII characters except space, quote, backslash",
+        f"Idempotency-Key: a request key is 1 to {KEY_LENGTH} printable ASCII characters but space, quote, backslash",
     ),
 )
 """What a decoder says, and what a person is told of it who typed the value."""
