@@ -1,6 +1,7 @@
 """Network namespaces as machines: a host with bridges, and VMs with an address each. Nothing of it leaves them."""
 
 import os
+import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ def why_not() -> str | None:
         return "the program ip is missing: install iproute2"
     if os.geteuid() != 0:
         return "network namespaces need root: sudo make test ARGS=tests/namespaces"
-    probe = f"forewarn-{os.getpid()}-probe"
+    probe = _name_of_its_own("probe")
     made = subprocess.run(["ip", "netns", "add", probe], check=False, capture_output=True, text=True)
     if made.returncode != 0:
         return f"this system lets not even root make a network namespace: {made.stderr.strip()}"
@@ -60,8 +61,8 @@ class Machine(msgspec.Struct, frozen=True):
 
 @contextmanager
 def machine(name: str) -> Iterator[Machine]:
-    """Make a namespace that no other process has."""
-    full_name = f"forewarn-{os.getpid()}-{name}"
+    """Make a namespace that no other run of the tests has, or has left behind."""
+    full_name = _name_of_its_own(name)
     subprocess.run(["ip", "netns", "add", full_name], check=True)
     try:
         made = Machine(full_name)
@@ -100,3 +101,8 @@ def network() -> Iterator[Network]:
     """Make a host without any VM; at the end take everything away."""
     with ExitStack() as stack:
         yield Network(stack.enter_context(machine("host")), stack)
+
+
+def _name_of_its_own(name: str) -> str:
+    """Give a name that is never met again: a process that was killed leaves its namespaces, and its pid comes back."""
+    return f"forewarn-{secrets.token_hex(4)}-{name}"
