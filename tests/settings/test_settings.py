@@ -86,6 +86,10 @@ EVERY_KEY = {
     "manual_time": ("true", "true"),
     "speed": ("2.5", "2.5"),
     "platform": ('"command"', "command"),
+    "gates": (
+        '{ web = { url = "http://h/ok", retries = 0 }, db = { command = ["/bin/ok", "-q"], timeout = "3s" } }',
+        '{"web": {"url": "http://h/ok", "retries": 0}, "db": {"command": "/bin/ok -q", "timeout": "3s"}}',
+    ),
     "guest.requests_per_second": ("7", "7"),
     "guest.unsupported_version_status": ("400", "400"),
     "guest.enable_delay": ('"2m"', "2m"),
@@ -106,6 +110,9 @@ EVERY_KEY = {
     "command.first_pause": ('"1s"', "1s"),
     "command.longest_pause": ('"1m"', "1m"),
     "command.repeatable": ("true", "yes"),
+    "campaigns.webhooks": ('["http://a/x", "https://b/y"]', "http://a/x https://b/y"),
+    "campaigns.webhook_secret_file": ('"/secret"', "/secret"),
+    "campaigns.webhook_timeout": ('"3s"', "3s"),
     "tls.certificate": ('"/cert.pem"', "/cert.pem"),
     "tls.key": ('"/key.pem"', "/key.pem"),
     "journal.age": ('"30d"', "30d"),
@@ -188,6 +195,7 @@ BAD_VALUES = {
     "manual_time": "2",
     "speed": "0",
     "platform": "libvirt",
+    "gates": "web",
     "guest.requests_per_second": "0",
     "guest.unsupported_version_status": "200",
     "guest.enable_delay": "2 minutes",
@@ -208,6 +216,9 @@ BAD_VALUES = {
     "command.first_pause": "0s",
     "command.longest_pause": "2d",
     "command.repeatable": "perhaps",
+    "campaigns.webhooks": "ftp://h/x",
+    "campaigns.webhook_secret_file": "~no-such-user/secret",
+    "campaigns.webhook_timeout": "0s",
     "journal.age": "for ever",
     "journal.rows": "0",
     "log.format": "xml",
@@ -241,8 +252,33 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
         ("speed = ", "this is not TOML: "),
         ("speed = true", "speed takes a number above 0, at most 1000000, not True"),
         ("guest = 5", "there is no setting guest; known here: "),
+        (
+            "[gates.web]\nuri = 'http://h'",
+            "gates.web.uri takes nothing: there is no such key, only command, url",
+        ),
+        ("[gates.web]\nurl = 'h:80'", "gates.web.url takes a URL such as"),
+        ("[gates.web]\nretries = 1", "gates.web takes either command or url, not {'retries': 1}"),
+        ("[gates.web]\nurl = 'http://h'\ncommand = ['/bin/a']", "gates.web takes either command or url, not"),
+        (
+            "[gates]\nweb = 5",
+            "gates.web takes a table with command, url, expect_status, timeout, re",
+        ),
+        ("[gates.'a b']\nurl = 'http://h'", "gates takes tables by name, each with command or url"),
     ],
-    ids=["key", "key in section", "section", "toml", "type", "section as value"],
+    ids=[
+        "key",
+        "key in section",
+        "section",
+        "toml",
+        "type",
+        "section as value",
+        "key of a gate",
+        "value of a gate",
+        "gate without a way",
+        "gate with two ways",
+        "gate that is no table",
+        "name of a gate",
+    ],
 )
 def test_wrong_file_is_refused_by_name(text: str, complaint: str, tmp_path: Path) -> None:
     file = written_to(tmp_path / "forewarn.toml", text)
@@ -360,7 +396,7 @@ def test_running_service_takes_over_what_it_can() -> None:
         flags={key: text for key, (_, text) in EVERY_KEY.items() if key not in {"manual_time", "speed"}},
         environ={},
     ).settings
-    sections = ("policy.", "command.", "log.")
+    sections = ("policy.", "command.", "campaigns.", "gates", "log.")
     expected = {key for key in KEYS if key.startswith(sections)} | {"guest.requests_per_second"}
     live, after_restart = compare(running, read)
     unchanged = {"ephemeral", "manual_time", "speed", "policy.announce", "policy.enforce_notice", "log.format"}
@@ -445,5 +481,13 @@ def shown(value: object) -> str:
 def test_reference_says_what_a_running_service_takes_over() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
     (paragraph,) = re.findall(r"^\*\*Reloading.*$", page, re.MULTILINE)
-    for said in ("`policy.*`", "`command.*`", "`tls.*`", "`log.*`", "`guest.requests_per_second`"):
-        assert said in paragraph
+    for said in (
+        "`policy.*`",
+        "`command.*`",
+        "`gates.*`",
+        "`campaigns.*`",
+        "`tls.*`",
+        "`log.*`",
+        "`guest.requests_per_second`",
+    ):
+        assert f"`{section}`" in paragraph

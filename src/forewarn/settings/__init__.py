@@ -8,6 +8,7 @@ from forewarn.settings.errors import (
     UnknownSetting,
     UnreadableFile,
 )
+from forewarn.settings.gates import Gate, GateSettings
 from forewarn.settings.keys import (
     EMULATOR,
     KEYS,
@@ -15,6 +16,7 @@ from forewarn.settings.keys import (
     PRESETS,
     PRODUCTION,
     VARIABLE_PREFIX,
+    CampaignSettings,
     CommandSettings,
     GuestSettings,
     JournalSettings,
@@ -54,10 +56,13 @@ __all__ = [
     "PRODUCTION",
     "VARIABLE_PREFIX",
     "BadSetting",
+    "CampaignSettings",
     "Changed",
     "CommandSettings",
     "Contradiction",
     "Endpoint",
+    "Gate",
+    "GateSettings",
     "GuestInterface",
     "GuestSettings",
     "JournalSettings",

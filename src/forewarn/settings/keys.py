@@ -8,6 +8,7 @@ import msgspec
 
 from forewarn.core.conditions import EMULATOR as EMULATOR_POLICY
 from forewarn.core.conditions import PRODUCTION as PRODUCTION_POLICY
+from forewarn.settings.gates import Gates
 from forewarn.settings.values import (
     DEMONSTRATION,
     Announcing,
@@ -33,6 +34,7 @@ from forewarn.settings.values import (
     Program,
     Speed,
     Takes,
+    Urls,
     WithinDay,
 )
 
@@ -79,6 +81,14 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
     repeatable: Flag = False
 
 
+class CampaignSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is told of campaigns: each of the URLs gets a POST when one starts, halts or ends."""
+
+    webhooks: Urls = ()
+    webhook_secret_file: Location = None
+    webhook_timeout: WithinDay = timedelta(seconds=10)
+
+
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The certificate with which operators are served, and its key."""
 
@@ -114,10 +124,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     manual_time: Flag = False
     speed: Speed = 1.0
     platform: Carrier = PlatformName.SIMULATED
+    gates: Gates = ()
     guest: GuestSettings = GuestSettings()
     policy: PolicySettings = PolicySettings()
     simulated: SimulatedSettings = SimulatedSettings()
     command: CommandSettings = CommandSettings()
+    campaigns: CampaignSettings = CampaignSettings()
     tls: TlsSettings = TlsSettings()
     journal: JournalSettings = JournalSettings()
     log: LogSettings = LogSettings()

@@ -32,6 +32,8 @@ def taken_over(running: Settings, read: Settings) -> Settings:
         running,
         guest=msgspec.structs.replace(running.guest, requests_per_second=read.guest.requests_per_second),
         policy=read.policy,
+        gates=read.gates,
+        campaigns=read.campaigns,
         command=running.command if _would_have_no_program(running, read) else read.command,
         # Whether operators are served with TLS is a matter of their listener, which stays.
         tls=read.tls if all(has_tls) else running.tls,

@@ -10,6 +10,7 @@ import msgspec
 
 from forewarn.settings.checking import check
 from forewarn.settings.errors import BadSetting, Contradiction, UnknownSetting, UnreadableFile
+from forewarn.settings.gates import BadPart
 from forewarn.settings.keys import KEYS, Preset, Settings, flag, values, variable
 from forewarn.settings.values import DEMONSTRATION, NONE, beside
 
@@ -75,6 +76,8 @@ def parsed(key: str, value: object, place: Origin) -> object:
     takes = KEYS[key]
     try:
         return takes.parse(value)
+    except BadPart as wrong:
+        raise BadSetting(place.name, f"{key}.{wrong.key}", wrong.value, wrong.allowed) from None
     except (TypeError, ValueError, KeyError):
         raise BadSetting(place.name, key, value, takes.allowed) from None
 

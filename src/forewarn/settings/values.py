@@ -8,6 +8,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -211,6 +212,22 @@ def _program(value: object) -> tuple[str, ...]:
     return words
 
 
+def _url(value: object) -> str:
+    text = _text(value)
+    parts = urlsplit(text)
+    is_complete = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    if not is_complete or not text.isprintable() or " " in text:
+        raise ValueError
+    return text
+
+
+def _urls(value: object) -> tuple[str, ...]:
+    found = tuple(_url(part) for part in _texts(value, str.split))
+    if not found or len(set(found)) < len(found):
+        raise ValueError
+    return found
+
+
 def _or_none(parse: Callable[[object], object], nothing: object = None) -> Callable[[object], object]:
     return lambda value: nothing if value == NONE else parse(value)
 
@@ -230,6 +247,13 @@ FleetSource = Annotated[
 ]
 Count = Annotated[int, Takes(_between(1), "a whole number from 1 on")]
 CountOrNone = Annotated[int | None, Takes(_or_none(_between(1)), f'a whole number from 1 on, or "{NONE}"')]
+WholeNumber = Annotated[int, Takes(_between(0, 1000), "a whole number from 0 to 1000")]
+AnyStatus = Annotated[int, Takes(_between(100, 599), "an HTTP status from 100 to 599")]
+UrlOrNone = Annotated[str | None, Takes(_or_none(_url), f'a URL such as "https://monitor.example/health", or "{NONE}"')]
+Urls = Annotated[
+    tuple[str, ...],
+    Takes(_or_none(_urls, ()), f'URLs such as ["https://chat.example/hooks/maintenance"], or "{NONE}"'),
+]
 ErrorStatus = Annotated[int, Takes(_between(400, 499), "an HTTP status from 400 to 499")]
 Speed = Annotated[float, Takes(_speed, "a number above 0, at most 1000000")]
 Listen = Annotated[Endpoint, Takes(_endpoint, "HOST:PORT with an IP address as host, such as 127.0.0.1:8170")]

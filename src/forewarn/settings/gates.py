@@ -1,0 +1,96 @@
+"""Gates: checks by name that campaigns ask before their next wave. Each is a program or an HTTP address."""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, get_args, get_type_hints
+
+import msgspec
+
+from forewarn.core.text import check_name
+from forewarn.settings.values import NONE, AnyStatus, Program, Takes, UrlOrNone, WholeNumber, WithinDay, written
+
+
+class BadPart(ValueError):
+    """A part of a value is wrong; `key` says which, counted from the value's own key."""
+
+    def __init__(self, key: str, value: object, allowed: str) -> None:
+        self.key, self.value, self.allowed = key, value, allowed
+        super().__init__(f"{key} takes {allowed}, not {value!r}")
+
+
+class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How one gate is asked: by running a program, which ends with 0 if it is open, or by a GET."""
+
+    command: Program = ()
+    url: UrlOrNone = None
+    expect_status: AnyStatus = 200
+    timeout: WithinDay = timedelta(seconds=10)
+    retries: WholeNumber = 2
+    pause: WithinDay = timedelta(seconds=5)
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """A gate and its name."""
+
+    name: str
+    settings: GateSettings
+
+    def __str__(self) -> str:
+        """Write it as a settings file could, in one text."""
+        said = {
+            field: written(value)
+            for field in GateSettings.__struct_fields__
+            if (value := getattr(self.settings, field)) not in (None, ())
+        }
+        return json.dumps({self.name: said})
+
+
+KEYS: dict[str, Takes] = {
+    field: next(item for item in get_args(hint) if isinstance(item, Takes))
+    for field, hint in get_type_hints(GateSettings, include_extras=True).items()
+}
+"""What can be said of a gate."""
+
+
+def _gates(value: object) -> tuple[Gate, ...]:
+    """Read tables by name; a text, as in a variable, has them as JSON, and so has each text of a list."""
+    if value == NONE:
+        return ()
+    tables: dict[str, object] = {}
+    for part in value if isinstance(value, list | tuple) else [value]:
+        tables |= _tables(part)
+    return tuple(sorted(_read(tables), key=lambda gate: gate.name))
+
+
+def _tables(value: object) -> Mapping[str, object]:
+    read = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(read, dict):
+        raise TypeError
+    return read
+
+
+def _read(tables: Mapping[str, object]) -> Iterator[Gate]:
+    for name, table in tables.items():
+        check_name(name, "gate")
+        if not isinstance(table, Mapping):
+            raise BadPart(name, table, f"a table with {', '.join(KEYS)}")
+        said = {key: _part(name, key, value) for key, value in table.items()}
+        if bool(said.get("command")) is bool(said.get("url")):
+            raise BadPart(name, dict(table), "either command or url")
+        yield Gate(name, msgspec.structs.replace(GateSettings(), **said))
+
+
+def _part(name: str, key: str, value: object) -> object:
+    if key not in KEYS:
+        raise BadPart(f"{name}.{key}", value, f"nothing: there is no such key, only {', '.join(KEYS)}")
+    try:
+        return KEYS[key].parse(value)
+    except (TypeError, ValueError, KeyError):
+        raise BadPart(f"{name}.{key}", value, KEYS[key].allowed) from None
+
+
+Gates = Annotated[
+    tuple[Gate, ...],
+    Takes(_gates, f'tables by name, each with command or url, such as {{ web = {{ url = "http://…" }} }}, or "{NONE}"'),
+]
