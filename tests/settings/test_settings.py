@@ -490,4 +490,4 @@ def test_reference_says_what_a_running_service_takes_over() -> None:
         "`log.*`",
         "`guest.requests_per_second`",
     ):
-        assert f"`{section}`" in paragraph
+        assert said in paragraph
