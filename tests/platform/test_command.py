@@ -19,7 +19,8 @@ import pytest
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotBegun, Retry, Unknown
 from forewarn.platform import command, processes
-from forewarn.platform.command import CommandPlatform, Places
+from forewarn.platform.command import CommandPlatform
+from forewarn.platform.places import Places
 from forewarn.platform.port import Work
 from forewarn.settings import CommandSettings
 

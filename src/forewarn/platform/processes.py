@@ -135,6 +135,11 @@ class Process:
         self._signal(signal.SIGKILL)
         return await self.ended()
 
+    def kill(self) -> None:
+        """End the program at once, where nobody waits for what it would say."""
+        if not self.is_over():
+            self._signal(signal.SIGKILL)
+
     def is_over(self) -> bool:
         """Tell whether it has ended."""
         if self._code is not None or _born(self.note.pid) != self.note.born:
