@@ -1,6 +1,7 @@
 """The fleet with which an empty data directory begins."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,11 @@ from forewarn.fleet.service import Fleet
 from forewarn.settings import Settings
 
 LARGEST_FLEET_FILE = 64 * 1024 * 1024
+
+ReadFleet = Callable[[Birth], tuple[Scope, ...]]
+"""How whoever starts the service gives it a fleet that is in no file."""
+
+GIVEN = "the fleet that was given"
 
 
 class Talk(Protocol):
@@ -30,16 +36,19 @@ class Talk(Protocol):
         ...
 
 
-async def fill_if_empty(fleet: Fleet, settings: Settings, talk: Talk) -> None:
-    """Take the fleet file if there is no fleet yet, or go on with it where a crash has interrupted that."""
+async def fill_if_empty(fleet: Fleet, settings: Settings, talk: Talk, given: ReadFleet | None = None) -> None:
+    """Take the fleet file if there is no fleet yet, or go on with it where a crash has interrupted that.
+
+    What is `given` is taken in its place.
+    """
     source = settings.fleet
     if fleet.is_filled:
         if isinstance(source, Path):
             talk.not_read(source)
         return
     birth = Birth(fleet.clock.now(), fleet.new_epoch)
-    scopes = await asyncio.to_thread(_read_fleet, source, birth)
-    by = str(source if isinstance(source, Path) else DEMONSTRATION)
+    scopes = given(birth) if given is not None else await asyncio.to_thread(_read_fleet, source, birth)
+    by = GIVEN if given is not None else str(source if isinstance(source, Path) else DEMONSTRATION)
     await fill(fleet, scopes, by=by, on_saved=lambda done: talk.filling(done, len(scopes)))
 
 

@@ -12,7 +12,7 @@ from forewarn.api import local
 from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.compose import operators
 from forewarn.compose.belonging import claim
-from forewarn.compose.filling import Talk, fill_if_empty
+from forewarn.compose.filling import ReadFleet, Talk, fill_if_empty
 from forewarn.compose.guests import serving_guests
 from forewarn.compose.platforms import Hosts, make_platform
 from forewarn.compose.policy import policy
@@ -43,9 +43,18 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def running_service(
-    settings: Settings, preset: Preset, *, environ: Mapping[str, str], talk: Talk
+    settings: Settings,
+    preset: Preset,
+    *,
+    environ: Mapping[str, str],
+    talk: Talk,
+    clock: Clock | None = None,
+    scopes: ReadFleet | None = None,
 ) -> AsyncIterator[Running]:
-    """Start the service; when the context ends, end it, in reverse order and with everything saved."""
+    """Start the service; when the context ends, end it, in reverse order and with everything saved.
+
+    With `clock`, time is that one's, whatever the settings say; with `scopes`, so is the fleet that it begins with.
+    """
     async with AsyncExitStack() as stack:
         tls = operators.tls_context(settings.tls)
         directory, store = await stack.enter_async_context(opened_store(settings, environ))
@@ -54,12 +63,12 @@ async def running_service(
         if local.is_readable_by_others(directory / local.TOKEN_FILE):
             talk.say(f"Others can read {directory / local.TOKEN_FILE}: close it with chmod 600.")
         listener = stack.enter_context(operators.bound(settings.operator))
-        clock = await _clock(settings, store, talk)
+        clock = clock or await _clock(settings, store, talk)
         hosts = Hosts()
         platform = make_platform(settings, clock, hosts, directory)
         fleet = await stack.enter_async_context(_fleet(settings, store, clock, platform, hosts))
         await adopt_token(fleet, directory, by="first start")
-        await fill_if_empty(fleet, settings, talk)
+        await fill_if_empty(fleet, settings, talk, scopes)
         guests = await stack.enter_async_context(serving_guests(settings, fleet, talk))
         await stack.enter_async_context(serving(operator_app(fleet, guests=guests), listener, tls))
         stack.callback(fleet.feeds.end)  # who follows the journal must not be waited for

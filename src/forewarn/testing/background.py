@@ -1,0 +1,83 @@
+"""An asynchronous context in a thread of its own, with an event loop of its own, for programs that have none."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar
+
+import uvloop
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+GUARD = 30.0
+"""For how many seconds a call, or the end, may take before it counts as hanging."""
+
+
+class Hangs(Exception):
+    """What was asked of the thread has not come to an end."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self.what, self.seconds = what, seconds
+        super().__init__(f"{what} has not come to an end within {seconds:g} s")
+
+
+class Background(Generic[T]):
+    """Enters the context that `make` makes in a thread of its own, and leaves it there when told to."""
+
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]], *, name: str) -> None:
+        self._make, self._name = make, name
+        self._loop = uvloop.new_event_loop()
+        self._started = threading.Event()
+        self._told: asyncio.Event | None = None
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> T:
+        """Enter the context and return what it gives; what it raises is raised here."""
+        self._thread.start()
+        self._started.wait()
+        if self._value is None:
+            self._thread.join()
+            raise self._error or AssertionError(f"{self._name} has not started")
+        return self._value
+
+    def call(self, work: Coroutine[Any, Any, R], *, guard: float = GUARD) -> R:
+        """Have work done in that thread, and wait for its result."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result(guard)
+        except TimeoutError:
+            if future.done():
+                raise
+            future.cancel()
+            raise Hangs(self._name, guard) from None
+
+    def stop(self) -> None:
+        """Leave the context; what has gone wrong inside is raised here. A second call does nothing."""
+        if self._told is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._told.set)
+        self._thread.join(GUARD)
+        if self._thread.is_alive():
+            raise Hangs(f"the end of {self._name}", GUARD)
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._stay())
+        except BaseException as error:  # noqa: BLE001 - it is raised again where somebody can take it
+            self._error = error
+        finally:
+            self._started.set()
+
+    async def _stay(self) -> None:
+        told = self._told = asyncio.Event()
+        async with self._make() as value:
+            self._value = value
+            self._started.set()
+            await told.wait()

@@ -1,0 +1,68 @@
+"""The fleets that a test can have: the demonstration fleet, a fleet file, or just the names of some VMs."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from forewarn.api.fleet_file import Birth, demonstration_fleet, read_fleet, read_fleet_file
+from forewarn.api.written import FleetFileError
+from forewarn.compose import ReadFleet
+from forewarn.core.scope import Scope, ScopeKind
+
+FleetLike = str | Path | Mapping[str, object] | Sequence[str] | None
+"""None: the demonstration fleet; the text of a fleet file, or its content, or the path to one; or names of VMs."""
+
+GIVEN = "fleet"
+"""How messages call a fleet that is in no file."""
+
+
+def reader_of(fleet: FleetLike) -> ReadFleet:
+    """Return what reads the fleet. A file is read now, so that a missing one is found out by whoever names it."""
+    match fleet:
+        case None:
+            return demonstration_fleet
+        case Path():
+            return partial(_read_text, _text_of(fleet), str(fleet))
+        case str():
+            return partial(_read_text, fleet, GIVEN)
+        case Mapping():
+            return partial(_read, fleet)
+        case _:
+            return partial(_read, _of_names(fleet))
+
+
+def _read_text(text: str, file: str, birth: Birth) -> tuple[Scope, ...]:
+    return read_fleet_file(text, file=file, birth=birth)
+
+
+def _read(content: Mapping[str, object], birth: Birth) -> tuple[Scope, ...]:
+    return read_fleet(content, file=GIVEN, birth=birth)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FleetFileError(str(path), "", f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise FleetFileError(str(path), "", "this is not TOML: it is not even UTF-8") from error
+
+
+def _of_names(names: Sequence[str]) -> dict[str, object]:
+    """Write a fleet of named VMs: `web/web-0` is one of an availability set, `db-0` stands alone.
+
+    Each VM of a set has an update domain of its own, so that maintenance comes to one after the other.
+    """
+    sets: dict[str, list[str]] = {}
+    alone: list[str] = []
+    for name in names:
+        scope, slash, vm = name.rpartition("/")
+        if slash:
+            sets.setdefault(scope, []).append(vm)
+        else:
+            alone.append(vm)
+    scopes: list[dict[str, object]] = [{"name": vm, "kind": ScopeKind.STANDALONE.value} for vm in alone]
+    for scope, vms in sets.items():
+        entries = [{"name": vm, "update_domain": n} for n, vm in enumerate(vms)]
+        scopes.append({"name": scope, "kind": ScopeKind.AVAILABILITY_SET.value, "vms": entries})
+    return {"scopes": scopes}
