@@ -1,0 +1,318 @@
+"""What an operator asks for: which VMs, what happens to them, and the policy that bounds when and how many at once."""
+
+import re
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from enum import StrEnum
+from urllib.parse import urlsplit
+
+import msgspec
+
+from forewarn.core.duration import duration_text
+from forewarn.core.errors import Invalid
+from forewarn.core.event import EventType
+from forewarn.core.limits import TEXT_LENGTH
+from forewarn.core.schedule import LONGEST_NOTICE
+from forewarn.core.text import check_name, check_text
+
+TYPES = (EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY)
+"""What planned maintenance can be: these take turns by update domain, and an operator can hold them."""
+
+USUAL_GAP = timedelta(minutes=30)
+USUAL_LENGTH = timedelta(minutes=5)
+"""How long a wave is expected to take where neither policy nor duration says."""
+
+LONGEST_GAP = timedelta(days=30)
+LONGEST_WAVE = timedelta(days=7)
+LONGEST_CAMPAIGN = timedelta(days=366)
+"""Nothing is planned further ahead, and no window is looked for beyond."""
+
+MOST_NAMES = 1_000
+MOST_WINDOWS = 64
+MOST_BLACKOUTS = 256
+MOST_RETRIES = 100
+LONGEST_CHECK = timedelta(minutes=10)
+LONGEST_PATIENCE = timedelta(days=30)
+URL_LENGTH = 2_048
+
+_CLOCK_TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+_PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%")
+_PATTERN = re.compile(r"[A-Za-z0-9._/*?\[\]!-]{1,260}")
+_ZONE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,63}")
+
+
+class Waves(StrEnum):
+    """How the VMs of a scope are parted into waves."""
+
+    UPDATE_DOMAIN = "update-domain"
+
+
+class Day(StrEnum):
+    """A day of the week, in the order of `datetime.weekday`."""
+
+    MON = "mon"
+    TUE = "tue"
+    WED = "wed"
+    THU = "thu"
+    FRI = "fri"
+    SAT = "sat"
+    SUN = "sun"
+
+
+WEEKDAYS = tuple(Day)
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which VMs are meant. What is given is united: those of the scopes, those on the hosts, those with all the tags.
+
+    Then come the exclusions, each of which is enough by itself. Names may be patterns such as `web-*`.
+    """
+
+    scopes: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    tags: dict[str, str] = {}
+    all: bool = False
+    exclude_scopes: tuple[str, ...] = ()
+    exclude_hosts: tuple[str, ...] = ()
+    exclude_vms: tuple[str, ...] = ()
+    """`scope/name`, or a bare name in any scope."""
+    exclude_tags: dict[str, str] = {}
+    """One of these tags is enough."""
+
+    def __post_init__(self) -> None:
+        named = bool(self.scopes or self.hosts or self.tags)
+        if not named and not self.all:
+            raise Invalid("say which VMs are meant: scopes, hosts or tags, or all of them with all = true")
+        if named and self.all:
+            raise Invalid("all = true means every VM: leave out scopes, hosts and tags, or leave out all")
+        for field in ("scopes", "hosts", "exclude_scopes", "exclude_hosts", "exclude_vms"):
+            _check_patterns(getattr(self, field), field)
+        for field in ("tags", "exclude_tags"):
+            _check_tags(getattr(self, field), field)
+
+
+def _check_patterns(patterns: tuple[str, ...], field: str) -> None:
+    if len(patterns) > MOST_NAMES:
+        raise Invalid(f"{field} has {len(patterns)} names: at most {MOST_NAMES}; use patterns such as web-*")
+    for pattern in patterns:
+        if not _PATTERN.fullmatch(pattern):
+            raise Invalid(f"{field}: {pattern!r} is neither a name nor a pattern such as web-*")
+
+
+def _check_tags(tags: dict[str, str], field: str) -> None:
+    if len(tags) > MOST_NAMES:
+        raise Invalid(f"{field} has {len(tags)} tags: at most {MOST_NAMES}")
+    for name, value in tags.items():
+        check_text(name, f"a name in {field}")
+        check_text(value, f"{field} {name}")
+
+
+class Limit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many at once: a number, or a percentage of all that are selected."""
+
+    number: int | None = None
+    percent: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.number is None) == (self.percent is None):
+            raise Invalid('a limit is a number such as 10, or a percentage such as "10%"')
+        if self.number is not None and not 1 <= self.number <= 10_000_000:
+            raise Invalid(f"a limit is 1 or more, not {self.number}: leave it out for no limit")
+        if self.percent is not None and not 0 < self.percent <= 100:
+            raise Invalid(f"a limit in percent is above 0 and at most 100, not {self.percent:g}")
+
+    @classmethod
+    def parse(cls, written: int | str) -> "Limit":
+        """Read a limit as people write it: 10, "10" or "10%"."""
+        if isinstance(written, int):
+            return cls(number=written)
+        if found := _PERCENT.fullmatch(written):
+            return cls(percent=float(found[1]))
+        if written.isascii() and written.isdigit() and len(written) <= 8:
+            return cls(number=int(written))
+        raise Invalid(f'{written!r} is not a limit: write a number such as 10, or a percentage such as "10%"')
+
+    def of(self, total: int) -> int:
+        """Return how many that is of so many; a percentage is rounded down, but one can always go."""
+        if self.number is not None:
+            return self.number
+        return max(1, int(total * (self.percent or 0) / 100))
+
+    def __str__(self) -> str:
+        return f"{self.number}" if self.number is not None else f"{self.percent:g}%"
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When waves may start, by the clocks of a time zone. One whose end is not after its start goes past midnight."""
+
+    days: tuple[Day, ...] = ()
+    """The days on which it begins; none are all."""
+    start: str
+    end: str
+    """Up to, but without, this time; 24:00 is the end of the day."""
+    zone: str = ""
+    """Where it is not said, the policy's zone."""
+
+    def __post_init__(self) -> None:
+        _check_clock_time(self.start, "start")
+        if self.end != "24:00":
+            _check_clock_time(self.end, "end")
+        if self.zone:
+            check_zone(self.zone)
+        if len(set(self.days)) < len(self.days):
+            raise Invalid("a window names each day once")
+
+    def __str__(self) -> str:
+        days = ",".join(self.days) or "every day"
+        return f"{days} {self.start}-{self.end}" + (f" {self.zone}" if self.zone else "")
+
+
+def _check_clock_time(written: str, field: str) -> None:
+    if not _CLOCK_TIME.fullmatch(written):
+        raise Invalid(f'window: {field} {written!r} is not a time of day: write it like "22:00"')
+
+
+def check_zone(zone: str) -> None:
+    """Refuse what cannot be the name of a time zone. Whether there is one of that name, the shell knows."""
+    if not _ZONE.fullmatch(zone) or ".." in zone:
+        raise Invalid(f'{zone!r} is not a time zone: write it like "Europe/Vienna" or "UTC"')
+
+
+class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A time in which nothing of the campaign happens: no wave starts in it, or is expected to last into it."""
+
+    start: datetime
+    end: datetime
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        check_aware(self.start, "a black-out's start")
+        check_aware(self.end, "a black-out's end")
+        check_text(self.why, "a black-out's why")
+        if not self.start < self.end:
+            raise Invalid(f"a black-out ends after it starts: {self.start} to {self.end} does not")
+
+
+def check_aware(moment: datetime, what: str) -> None:
+    """Refuse a moment that does not say where on earth it is meant."""
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise Invalid(f"{what} needs a time zone: write it like 2030-01-07T10:00:00Z")
+
+
+class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A health gate that is asked by HTTP: open while it answers with the expected status."""
+
+    url: str
+    expect_status: int = 200
+    timeout: timedelta = timedelta(seconds=10)
+    """For one try."""
+    retries: int = 2
+    pause: timedelta = timedelta(seconds=10)
+    """Between two tries."""
+
+    def __post_init__(self) -> None:
+        _check_url(self.url)
+        if not 100 <= self.expect_status <= 599:
+            raise Invalid(f"gate: expect_status is 100 to 599, not {self.expect_status}")
+        if not 0 <= self.retries <= MOST_RETRIES:
+            raise Invalid(f"gate: retries is 0 to {MOST_RETRIES}, not {self.retries}")
+        _check_between(self.timeout, timedelta(milliseconds=1), LONGEST_CHECK, "gate: timeout")
+        _check_between(self.pause, timedelta(0), LONGEST_CHECK, "gate: pause")
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or len(url) > URL_LENGTH or not url.isascii() or not url.isprintable() or " " in url:
+        raise Invalid(f"gate: {url[:TEXT_LENGTH]!r} is not a URL that can be asked: write http://… or https://…")
+
+
+class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When waves may start, how many VMs at once, and when to stop. Every key has a default."""
+
+    waves: Waves = Waves.UPDATE_DOMAIN
+    gap: timedelta = USUAL_GAP
+    """From the end of a scope's wave to the start of its next."""
+    notice: timedelta | None = None
+    """From a wave's announcement to its start; None is the minimum of its type."""
+    expected: timedelta | None = None
+    """How long a wave is expected to take; None is the campaign's duration, or else `USUAL_LENGTH`."""
+    scopes_at_once: Limit | None = None
+    hosts_at_once: Limit | None = None
+    vms_at_once: Limit | None = None
+    windows: tuple[Window, ...] = ()
+    """None are always open."""
+    blackouts: tuple[Blackout, ...] = ()
+    zone: str = "UTC"
+    """Of the windows that name none."""
+    must_end_inside: bool = False
+    """Whether a wave must be expected to end in the window in which it starts."""
+    gate: str | HttpCheck | None = None
+    """Asked before a scope's next wave: the name of a gate in the settings, or an HTTP check."""
+    gate_patience: timedelta = timedelta(minutes=30)
+    """How long a gate may stay shut before the campaign halts."""
+    halt_after: int | None = 1
+    """How many failed events halt the campaign; None never does."""
+    advance: bool = True
+    """Whether waves move up when those before them were approved early."""
+
+    def __post_init__(self) -> None:
+        _check_between(self.gap, timedelta(0), LONGEST_GAP, "gap")
+        if self.notice is not None:
+            _check_between(self.notice, timedelta(0), LONGEST_NOTICE, "notice")
+        if self.expected is not None:
+            _check_between(self.expected, timedelta(seconds=1), LONGEST_WAVE, "expected")
+        _check_between(self.gate_patience, timedelta(0), LONGEST_PATIENCE, "gate_patience")
+        check_zone(self.zone)
+        if isinstance(self.gate, str):
+            check_name(self.gate, "gate")
+        if self.halt_after is not None and self.halt_after < 1:
+            raise Invalid(f"halt_after is 1 or more, not {self.halt_after}: leave it out to go on after any failure")
+        _check_number(self.windows, MOST_WINDOWS, "windows")
+        _check_number(self.blackouts, MOST_BLACKOUTS, "black-outs")
+
+
+def _check_between(time: timedelta, low: timedelta, high: timedelta, what: str) -> None:
+    if not low <= time <= high:
+        raise Invalid(f"{what} is {duration_text(low)} to {duration_text(high)}, not {time}")
+
+
+def _check_number(items: tuple[object, ...], most: int, what: str) -> None:
+    if len(items) > most:
+        raise Invalid(f"{len(items)} {what}: at most {most}")
+
+
+class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A whole campaign, as it was asked for."""
+
+    name: str
+    type: EventType
+    selection: Selection
+    duration: timedelta | None = None
+    description: str = ""
+    policy: CampaignPolicy = CampaignPolicy()
+    start_at: datetime | None = None
+    """Nothing is announced before."""
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "campaign")
+        if self.type not in TYPES:
+            raise Invalid(f"a campaign is {_listed(TYPES)}, not {self.type.value}")
+        if self.duration is not None:
+            _check_between(self.duration, timedelta(0), LONGEST_WAVE, "duration")
+        check_text(self.description, "description")
+        if self.start_at is not None:
+            check_aware(self.start_at, "start_at")
+
+    @property
+    def expected(self) -> timedelta:
+        """How long a wave is expected to take, before speed."""
+        return self.policy.expected or self.duration or USUAL_LENGTH
+
+
+def _listed(types: Iterable[EventType]) -> str:
+    *first, last = (type_.value for type_ in types)
+    return f"{', '.join(first)} or {last}"
