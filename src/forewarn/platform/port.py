@@ -1,10 +1,14 @@
-"""Who carries maintenance out. A platform is given one piece of work at a time: one event on one VM."""
+"""The world outside: who carries maintenance out, who says whether a campaign may go on, and who is told of it.
 
-from datetime import timedelta
+A platform is given one piece of work at a time: one event on one VM.
+"""
+
+from datetime import datetime, timedelta
 from typing import Protocol
 
 import msgspec
 
+from forewarn.core.campaign.spec import HttpCheck
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, NotBegun, Outcome, Unknown
 
@@ -39,3 +43,88 @@ class Platform(Protocol):
     async def probe(self, work: Work) -> Done | NotBegun | Unknown:
         """Tell, after a crash, whether work that had begun was done."""
         ...
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What a gate is asked about: the next wave of a scope. `gate` is a name of the settings, or brought along."""
+
+    gate: str | HttpCheck
+    campaign: str
+    name: str
+    scope: str = ""
+    wave: int = 0
+
+
+class Open(msgspec.Struct, frozen=True):
+    """The wave may go."""
+
+
+class Shut(msgspec.Struct, frozen=True):
+    """The wave may not go now."""
+
+    why: str
+
+
+class Checker(Protocol):
+    """Asks the gates of campaigns."""
+
+    def knows(self, gate: str) -> bool:
+        """Tell whether there is a gate of this name."""
+        ...
+
+    async def check(self, question: Question) -> Open | Shut:
+        """Ask, with the time limit and the retries of the gate. What goes wrong makes it shut."""
+        ...
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """What others are told of a campaign. `id` is the same over all attempts."""
+
+    id: str
+    campaign: str
+    name: str
+    what: str
+    at: datetime
+    why: str = ""
+    facts: dict[str, str] = {}
+
+
+class Undelivered(Exception):
+    """Somebody who is to be told could not be reached."""
+
+
+class Messenger(Protocol):
+    """Tells others of campaigns."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether anybody is to be told."""
+        ...
+
+    async def tell(self, message: Message) -> None:
+        """Try once to tell everybody who does not know it yet; Undelivered: try again later."""
+        ...
+
+
+class NoChecker:
+    """A world without gates."""
+
+    def knows(self, gate: str) -> bool:  # noqa: ARG002  # there is none, whatever its name
+        """There is none of this name."""
+        return False
+
+    async def check(self, question: Question) -> Open | Shut:
+        """Let nothing go that is to wait for a gate."""
+        return Shut(f"there is no gate {question.gate}")
+
+
+class NoMessenger:
+    """A world in which nobody is told."""
+
+    @property
+    def listens(self) -> bool:
+        """Nobody is to be told."""
+        return False
+
+    async def tell(self, message: Message) -> None:
+        """Tell nobody."""
