@@ -41,6 +41,9 @@ class Did(StrEnum):
     IMPACT_RETRIED = "impact-retried"
     IMPACT_GIVEN_UP = "impact-given-up"
     CLOCK_MOVED = "clock-moved"
+    FAULT_SET = "fault-set"
+    FAULT_CLEARED = "fault-cleared"
+    FAULT_ENDED = "fault-ended"
     TOKEN_CREATED = "token-created"  # noqa: S105 - what happened to it, not what it is
     TOKEN_REVOKED = "token-revoked"  # noqa: S105
 

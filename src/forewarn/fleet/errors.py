@@ -6,6 +6,7 @@ FleetError
 ├── NoSuchEvent
 ├── NoSuchHost       no VM is on a host of that name
 ├── NoSuchToken
+├── NoSuchFault      no such fault is set, or it is over
 ├── AmbiguousVm      a bare name that exists in several scopes
 ├── ScopeExists
 ├── SecretShown      the request made a token before, and its secret is shown only once
@@ -72,6 +73,16 @@ class NoSuchToken(FleetError):
     def __init__(self, token: str) -> None:
         self.token = token
         super().__init__(f"there is no token {token}")
+
+
+class NoSuchFault(FleetError):
+    """No fault of that id is set."""
+
+    code = "unknown-fault"
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        super().__init__(f"there is no fault {fault}, or it is over")
 
 
 class AmbiguousVm(FleetError):

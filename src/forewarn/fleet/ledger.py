@@ -10,6 +10,7 @@ import msgspec
 
 from forewarn.core.conditions import Outage
 from forewarn.core.errors import Invalid
+from forewarn.core.fault import Fault, told
 from forewarn.core.journal import Did, Entry
 from forewarn.core.limits import RECORD_BYTES
 from forewarn.core.once import Once, remembered, was_answered
@@ -106,6 +107,11 @@ def clock_moved(ledger: Ledger, *, to: datetime, by: str) -> Decision[Ledger, No
     return _noted(msgspec.structs.replace(ledger, clock_at=to), Did.CLOCK_MOVED, by=by, why="", now=to)
 
 
+def fault_noted(ledger: Ledger, did: Did, fault: Fault, *, by: str, why: str, now: datetime) -> Decision[Ledger, None]:
+    """A fault of all VMs was set or cleared, or is over; it is told here, and kept nowhere."""
+    return _noted(ledger, did, by=by, why=why, now=now, facts=told(fault, did))
+
+
 def ports_given(ledger: Ledger, ports: Mapping[str, int]) -> Decision[Ledger, None]:
     """Give ports to VMs, each for ever."""
     owners = {port: vm for vm, port in ledger.ports.items()}
@@ -120,6 +126,8 @@ def ports_given(ledger: Ledger, ports: Mapping[str, int]) -> Decision[Ledger, No
     return Decision(given, (), None)
 
 
-def _noted(ledger: Ledger, did: Did, *, by: str, why: str, now: datetime) -> Decision[Ledger, None]:
-    entry = Entry(n=ledger.entries + 1, at=now, did=did, by=by, why=why)
+def _noted(
+    ledger: Ledger, did: Did, *, by: str, why: str, now: datetime, facts: dict[str, str] | None = None
+) -> Decision[Ledger, None]:
+    entry = Entry(n=ledger.entries + 1, at=now, did=did, by=by, why=why, facts=facts or {})
     return Decision(msgspec.structs.replace(ledger, entries=entry.n), (entry,), None)

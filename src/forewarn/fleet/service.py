@@ -18,12 +18,15 @@ from forewarn.core.change import Change
 from forewarn.core.conditions import Conditions, Policy
 from forewarn.core.enablement import SAVE_SEEN_AFTER
 from forewarn.core.event import Event
+from forewarn.core.fault import Fault, note_fault
+from forewarn.core.journal import Did
 from forewarn.core.once import Once
 from forewarn.core.progress import tick, wake_at
 from forewarn.core.schedule import Ask, schedule
 from forewarn.core.scope import Held, Scope
 from forewarn.core.vm import Vm
 from forewarn.fleet import ledger as book
+from forewarn.fleet.alarms import Alarms
 from forewarn.fleet.answers import Answers
 from forewarn.fleet.clockwork import Clockwork
 from forewarn.fleet.enabling import Enabling, new_epoch
@@ -112,6 +115,7 @@ class Fleet:
         self._clockwork = Clockwork(clock, self._wake)
         self._impacts = Impacts(platform, self, tasks)
         self._enabling = Enabling(clock, tasks, self.apply)
+        self.alarms = Alarms(clock, tasks)
         self._time = ManualTime(clock, save=self._save_clock, waiting=self._waits_for_clock)
         answers = Answers(self, store)
         self._answers = answers
@@ -420,6 +424,15 @@ class Fleet:
         """Give every line of the journal after a position, then each new one; None: from now on."""
         return self.feeds.rows(after)
 
+    async def note_fault(self, did: Did, fault: Fault, *, by: str, why: str = "") -> None:
+        """Have the journal tell of a fault: that of the VM's scope, or of the fleet where it is one of all VMs."""
+        now = self.clock.now()
+        if fault.vm is None:
+            await self._keeper.apply(partial(book.fault_noted, did=did, fault=fault, by=by, why=why, now=now))
+        else:
+            scope = fault.vm.rpartition("/")[0]
+            await self.apply(scope, lambda value: note_fault(value, did, fault, by=by, why=why, now=now))
+
     # Manual time.
 
     async def advance(self, by: timedelta, *, who: str = "operator") -> datetime:
@@ -437,7 +450,9 @@ class Fleet:
         """Return how many of our tasks wait for the clock if all of them do, None if something else is under way."""
         if self._scopes.busy or self._keeper.busy or self.tokens.busy or self._ticking or self._enabling.busy:
             return None
-        return self._impacts.under_way + self._clockwork.is_armed
+        if self.alarms.ringing:
+            return None
+        return self._impacts.under_way + self._clockwork.is_armed + self.alarms.armed
 
     # The record that is not a scope's.
 

@@ -148,6 +148,9 @@ VERBS: dict[Did, str] = {
     Did.IMPACT_RETRIED: "to be tried again",
     Did.IMPACT_GIVEN_UP: "given up",
     Did.CLOCK_MOVED: "moved the clock",
+    Did.FAULT_SET: "fault set",
+    Did.FAULT_CLEARED: "fault cleared",
+    Did.FAULT_ENDED: "fault over",
     Did.TOKEN_CREATED: "made",
     Did.TOKEN_REVOKED: "revoked",
 }

@@ -1,0 +1,132 @@
+"""Faults: ways in which the endpoint misbehaves on purpose, so that handlers can be tested against them."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from forewarn.core.change import Change, Draft
+from forewarn.core.duration import duration_text
+from forewarn.core.errors import Invalid
+from forewarn.core.journal import Did
+from forewarn.core.scope import Scope
+
+
+class FaultKind(StrEnum):
+    """What goes wrong with a request to `/metadata/scheduledevents`."""
+
+    STATUS_410 = "status-410"
+    STATUS_429 = "status-429"
+    STATUS_500 = "status-500"
+    EMPTY_BODY = "empty-body"
+    SLOW = "slow"
+    HANG = "hang"
+    RESET = "reset"
+    TRUNCATED = "truncated"
+    WRONG_CONTENT_TYPE = "wrong-content-type"
+    UNKNOWN_EVENT_TYPE = "unknown-event-type"
+    EXTRA_FIELD = "extra-field"
+    LATE_FIRST_ANSWER = "late-first-answer"
+    WRONG_DATE = "wrong-date"
+
+
+STATUSES = {FaultKind.STATUS_410: 410, FaultKind.STATUS_429: 429, FaultKind.STATUS_500: 500}
+DELAYS = frozenset({FaultKind.SLOW, FaultKind.LATE_FIRST_ANSWER})
+
+USUAL_AMOUNTS = {
+    FaultKind.SLOW: timedelta(seconds=5),
+    FaultKind.LATE_FIRST_ANSWER: timedelta(minutes=2),
+    FaultKind.WRONG_DATE: timedelta(hours=1),
+}
+"""The kinds of which there can be more or less, and how much there is unless it is said: for how long an answer waits,
+and how far ahead its date is."""
+
+LARGEST_AMOUNTS = {
+    FaultKind.SLOW: timedelta(minutes=10),
+    FaultKind.LATE_FIRST_ANSWER: timedelta(minutes=2),
+    FaultKind.WRONG_DATE: timedelta(days=3650),
+}
+MOST_TIMES = 1_000_000
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One way of misbehaving: towards whom, until when, how often.
+
+    `vm` is `scope/name`, or None for all VMs. With neither `until` nor `times` it stays until it is cleared; with both
+    it ends with whichever comes first. `until` is a moment by the service's clock; `amount` is always real time.
+    """
+
+    id: str
+    kind: FaultKind
+    vm: str | None = None
+    until: datetime | None = None
+    times: int | None = None
+    amount: timedelta | None = None
+    by: str = ""
+    set_at: datetime | None = None
+    hits: int = 0
+    """How many requests it has hit so far."""
+
+    def __post_init__(self) -> None:
+        if self.times is not None and not 1 <= self.times <= MOST_TIMES:
+            raise Invalid(f"a fault hits 1 to {MOST_TIMES} requests, not {self.times}")
+        if self.amount is not None:
+            _check_amount(self.kind, self.amount)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has hit as many requests as it may."""
+        return self.times is not None and self.hits >= self.times
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What the journal says of it."""
+        facts = {"fault": self.id, "kind": self.kind.value, "vm": self.vm or "all"}
+        if self.amount is not None:
+            facts["amount"] = signed_text(self.amount)
+        if self.times is not None:
+            facts["times"] = str(self.times)
+        if self.until is not None:
+            facts["until"] = f"{self.until:%Y-%m-%dT%H:%M:%SZ}"
+        return facts
+
+
+def fault_kind(word: str) -> FaultKind:
+    """Read a kind as people say it: a status may be said by its number alone."""
+    said = word.strip().lower()
+    try:
+        return FaultKind(f"status-{said}" if said.isdecimal() else said)
+    except ValueError:
+        raise Invalid(f"there is no fault {word!r}, only {', '.join(FaultKind)}") from None
+
+
+def usual_amount(kind: FaultKind) -> timedelta | None:
+    """Return how much of it there is unless it is said; None: there is no more or less of it."""
+    return USUAL_AMOUNTS.get(kind)
+
+
+def signed_text(amount: timedelta) -> str:
+    """Write a duration that may be below zero: an hour behind is `-1h`."""
+    return f"-{duration_text(-amount)}" if amount < timedelta(0) else duration_text(amount)
+
+
+def note_fault(scope: Scope, did: Did, fault: Fault, *, by: str, why: str = "", now: datetime) -> Change[None]:
+    """Have the scope's journal tell of a fault of one of its VMs; the fault itself is not kept."""
+    draft = Draft(scope, now)
+    draft.note(did, by=by, why=why, vms=((fault.vm or "").rpartition("/")[2],), **told(fault, did))
+    return draft.finish(None)
+
+
+def told(fault: Fault, did: Did) -> dict[str, str]:
+    """Return the facts of a line of the journal; at the fault's end they tell how many requests it has hit."""
+    return fault.facts if did is Did.FAULT_SET else {**fault.facts, "hits": str(fault.hits)}
+
+
+def _check_amount(kind: FaultKind, amount: timedelta) -> None:
+    most = LARGEST_AMOUNTS.get(kind)
+    if most is None:
+        raise Invalid(f"of {kind.value} there is no more or less: only {', '.join(LARGEST_AMOUNTS)} have an amount")
+    if kind is not FaultKind.WRONG_DATE and amount <= timedelta(0):
+        raise Invalid(f"{kind.value} takes longer than nothing, not {signed_text(amount)}")
+    if abs(amount) > most:
+        raise Invalid(f"{kind.value} is at most {duration_text(most)}, not {signed_text(amount)}")
