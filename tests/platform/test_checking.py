@@ -1,0 +1,181 @@
+"""Gates: real programs and a real web server, and what each answer means."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarn.core.campaign.spec import HttpCheck
+from forewarn.platform.checking import Gatekeeper
+from forewarn.platform.port import Open, Question, Shut
+from forewarn.settings import Gate, GateSettings
+from tests.platform.web import Web, web_server
+
+CAMPAIGN = "11111111-2222-4333-8444-555555555555"
+QUESTION = Question(gate="health", campaign=CAMPAIGN, name="kernel", scope="web", wave=2)
+BRIEF = timedelta(milliseconds=1)
+SHORT = timedelta(milliseconds=200)
+GUARD = 60
+
+Make = Callable[..., Gatekeeper]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Make a gatekeeper whose gate is a shell script; `$HERE` is a directory in which it can leave something."""
+
+    def make(script: str, **settings: Any) -> Gatekeeper:
+        program = tmp_path / "check"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        gate = GateSettings(command=(str(program), "-q"), pause=BRIEF, **settings)
+        environ = {"PATH": os.environ["PATH"], "HERE": str(tmp_path), "FOREWARN_TOKEN": "secret"}
+        return Gatekeeper([Gate("health", gate)], tmp_path / "work", environ)
+
+    return make
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    async with web_server() as web:
+        yield web
+
+
+def http_gate(web: Web, tmp_path: Path, **settings: Any) -> Gatekeeper:
+    gate = GateSettings(url=web.url, pause=BRIEF, **settings)
+    return Gatekeeper([Gate("health", gate)], tmp_path / "work", {})
+
+
+async def test_program_that_ends_with_0_says_open(make: Make, tmp_path: Path) -> None:
+    assert await make("exit 0").check(QUESTION) == Open()
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+async def test_program_that_ends_otherwise_says_shut_and_its_last_line_says_why(make: Make) -> None:
+    gate = make("echo looking; echo 3 alerts are firing >&2; exit 7", retries=0)
+    assert await gate.check(QUESTION) == Shut("check ended with 7: 3 alerts are firing")
+
+
+async def test_program_is_told_what_is_asked_and_nothing_of_the_service(make: Make, tmp_path: Path) -> None:
+    assert await make("env > $HERE/env; cat > $HERE/given; echo $1 > $HERE/argument").check(QUESTION) == Open()
+    lines = (tmp_path / "env").read_text().splitlines()
+    assert {line for line in lines if line.startswith("FOREWARN_")} == {
+        "FOREWARN_PHASE=gate",
+        "FOREWARN_GATE=health",
+        f"FOREWARN_CAMPAIGN={CAMPAIGN}",
+        "FOREWARN_CAMPAIGN_NAME=kernel",
+        "FOREWARN_SCOPE=web",
+        "FOREWARN_WAVE=2",
+    }
+    assert json.loads((tmp_path / "given").read_text()) == {
+        "phase": "gate",
+        "gate": "health",
+        "campaign": {"id": CAMPAIGN, "name": "kernel"},
+        "scope": "web",
+        "wave": 2,
+    }
+    assert (tmp_path / "argument").read_text() == "-q\n"
+
+
+async def test_shut_gate_is_asked_again_as_often_as_it_says(make: Make, tmp_path: Path) -> None:
+    gate = make('echo . >> $HERE/tries; test $(wc -l < $HERE/tries) -ge 3 || { echo "not yet"; exit 1; }', retries=2)
+    assert await gate.check(QUESTION) == Open()
+    (tmp_path / "tries").unlink()
+    gate = make("echo . >> $HERE/tries; exit 1", retries=2)
+    assert await gate.check(QUESTION) == Shut("check ended with 1")
+    assert (tmp_path / "tries").read_text() == ".\n" * 3
+
+
+async def test_program_that_takes_too_long_is_ended_with_all_it_started(make: Make, tmp_path: Path) -> None:
+    gate = make("sleep 1000 & echo $! > $HERE/child; wait", timeout=timedelta(seconds=1), retries=0)
+    async with asyncio.timeout(GUARD):
+        assert await gate.check(QUESTION) == Shut("check took longer than 1s and was ended")
+    await until(lambda: not is_running(int((tmp_path / "child").read_text())))
+
+
+async def test_program_is_ended_with_whoever_asks(make: Make, tmp_path: Path) -> None:
+    gate = make("echo $$ > $HERE/pid.part; mv $HERE/pid.part $HERE/pid; sleep 1000")
+    asking = asyncio.create_task(gate.check(QUESTION))
+    await until((tmp_path / "pid").exists)
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    await until(lambda: not is_running(int((tmp_path / "pid").read_text())))
+
+
+async def test_program_that_is_not_there_keeps_the_gate_shut(tmp_path: Path) -> None:
+    gate = Gatekeeper([Gate("health", GateSettings(command=("/no/such",), retries=0))], tmp_path / "work", {})
+    assert await gate.check(QUESTION) == Shut("such cannot be started: No such file or directory (/no/such)")
+
+
+async def test_gate_without_a_definition_is_shut_and_says_what_to_do(tmp_path: Path) -> None:
+    gates = Gatekeeper([], tmp_path, {})
+    assert not gates.knows("health")
+    assert await gates.check(QUESTION) == Shut("the settings have no gate health: define [gates.health], and reload")
+    gates.take([Gate("health", GateSettings(command=("/bin/true",)))])
+    assert gates.knows("health")
+    assert await gates.check(QUESTION) == Open()
+
+
+async def test_expected_status_says_open(web: Web, tmp_path: Path) -> None:
+    web.statuses = [204]
+    assert await http_gate(web, tmp_path, expect_status=204).check(QUESTION) == Open()
+    (received,) = web.received
+    assert received.first == "GET /hook?a=b HTTP/1.1"
+    assert received.headers["host"] == f"127.0.0.1:{web.port}"
+
+
+@pytest.mark.parametrize("status", [500, 204, 302], ids=["error", "another success", "redirect"])
+async def test_any_other_status_says_shut(web: Web, tmp_path: Path, status: int) -> None:
+    web.statuses = [status]
+    answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
+    assert answer == Shut(f"http://127.0.0.1:{web.port} answers {status}, not 200")
+    assert len(web.received) == 1
+
+
+async def test_address_is_asked_again_as_often_as_it_says(web: Web, tmp_path: Path) -> None:
+    web.statuses = [500, 503]
+    assert await http_gate(web, tmp_path, retries=2).check(QUESTION) == Open()
+    assert len(web.received) == 3
+
+
+async def test_silence_is_shut_when_the_time_is_over(web: Web, tmp_path: Path) -> None:
+    web.statuses = [None]
+    async with asyncio.timeout(GUARD):
+        answer = await http_gate(web, tmp_path, timeout=SHORT, retries=0).check(QUESTION)
+    assert answer == Shut(f"http://127.0.0.1:{web.port} gave no answer within 0.2s")
+
+
+async def test_nobody_there_is_shut(web: Web, tmp_path: Path) -> None:
+    async with web_server() as gone:
+        pass
+    answer = await http_gate(gone, tmp_path, retries=0).check(QUESTION)
+    assert answer == Shut(f"http://127.0.0.1:{gone.port} does not answer: Connection refused")
+
+
+async def test_campaign_can_bring_its_check_along_and_a_password_is_not_told(web: Web, tmp_path: Path) -> None:
+    web.statuses = [401]
+    url = web.url.replace("http://", "http://me:s3cret@")
+    check = HttpCheck(url=url, retries=0)
+    question = Question(gate=check, campaign=CAMPAIGN, name="kernel")
+    answer = await Gatekeeper([], tmp_path, {}).check(question)
+    assert answer == Shut(f"http://127.0.0.1:{web.port} answers 401, not 200")
+    assert web.received[0].headers["authorization"] == "Basic bWU6czNjcmV0"
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    async with asyncio.timeout(GUARD):
+        while not fact():  # noqa: ASYNC110 - a file raises no event
+            await asyncio.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

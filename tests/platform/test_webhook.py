@@ -1,0 +1,105 @@
+"""Webhooks: what is sent to whom, how it is signed, and when it counts as delivered."""
+
+import hmac
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarn import __version__
+from forewarn.platform.port import Message, Undelivered
+from forewarn.platform.webhook import Webhooks
+from forewarn.settings import CampaignSettings
+from tests.platform.web import Web, web_server
+
+MESSAGE = Message(
+    id="9c1b6c1e-0000-4000-8000-000000000001",
+    campaign="11111111-2222-4333-8444-555555555555",
+    name="kernel",
+    what="halted",
+    at=datetime(2026, 11, 16, 10, 0, tzinfo=UTC),
+    why="1 event has failed",
+    facts={"failures": "1"},
+)
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[Web]:
+    async with web_server() as web:
+        yield web
+
+
+def webhooks(*urls: str, **settings: Any) -> Webhooks:
+    return Webhooks(CampaignSettings(webhooks=urls, webhook_timeout=timedelta(seconds=30), **settings))
+
+
+async def test_message_is_sent_as_json(web: Web) -> None:
+    assert webhooks(web.url).listens
+    await webhooks(web.url).tell(MESSAGE)
+    (received,) = web.received
+    assert received.first == "POST /hook?a=b HTTP/1.1"
+    assert received.headers["content-type"] == "application/json"
+    assert received.headers["forewarn-delivery"] == MESSAGE.id
+    assert "forewarn-signature" not in received.headers
+    assert json.loads(received.body) == {
+        "version": 1,
+        "from": f"forewarn/{__version__}",
+        "id": MESSAGE.id,
+        "campaign": MESSAGE.campaign,
+        "name": "kernel",
+        "what": "halted",
+        "at": "2026-11-16T10:00:00Z",
+        "why": "1 event has failed",
+        "facts": {"failures": "1"},
+    }
+
+
+async def test_message_is_signed_where_there_is_a_secret(web: Web, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of the hook\n")
+    await webhooks(web.url, webhook_secret_file=secret).tell(MESSAGE)
+    (received,) = web.received
+    expected = hmac.new(b"of the hook", received.body, "sha256").hexdigest()
+    assert received.headers["forewarn-signature"] == f"sha256={expected}"
+
+
+@pytest.mark.parametrize("content", [None, "", "two\nlines\n"], ids=["missing", "empty", "two lines"])
+async def test_nothing_is_sent_unsigned_that_should_be_signed(web: Web, tmp_path: Path, content: str | None) -> None:
+    secret = tmp_path / "secret"
+    if content is not None:
+        secret.write_text(content)
+    with pytest.raises(Undelivered, match=r"campaigns\.webhook_secret_file cannot be used"):
+        await webhooks(web.url, webhook_secret_file=secret).tell(MESSAGE)
+    assert web.received == []
+
+
+async def test_refused_message_is_undelivered_and_can_be_sent_again(web: Web) -> None:
+    web.statuses = [500]
+    hooks = webhooks(web.url)
+    with pytest.raises(Undelivered, match=f"http://127.0.0.1:{web.port} answers 500"):
+        await hooks.tell(MESSAGE)
+    await hooks.tell(MESSAGE)
+    first, second = web.received
+    assert first.body == second.body
+
+
+async def test_whoever_has_taken_it_is_not_told_again(web: Web) -> None:
+    async with web_server() as other:
+        other.statuses = [503]
+        hooks = webhooks(web.url, other.url)
+        with pytest.raises(Undelivered):
+            await hooks.tell(MESSAGE)
+        await hooks.tell(MESSAGE)
+        assert (len(web.received), len(other.received)) == (1, 2)
+
+
+async def test_other_settings_hold_from_the_next_message_on(web: Web) -> None:
+    hooks = webhooks()
+    assert not hooks.listens
+    await hooks.tell(MESSAGE)
+    hooks.take(CampaignSettings(webhooks=(web.url,)))
+    await hooks.tell(MESSAGE)
+    assert len(web.received) == 1
