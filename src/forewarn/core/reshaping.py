@@ -60,10 +60,8 @@ def plan(scope: Scope, wanted: Scope, *, prune: bool, refused: Mapping[str, str]
     """
     present = {vm.name.casefold(): vm for vm in scope.roster}
     asked = {vm.name.casefold(): vm for vm in wanted.roster}
-    both = (Changed(old, asked[name]) for name, old in present.items() if name in asked)
-    changed = tuple(
-        Changed(old, msgspec.structs.replace(new, name=old.name)) for old, new in both if not _is_same(old, new)
-    )
+    both = (Changed(old, _named(asked[name], old.name)) for name, old in present.items() if name in asked)
+    changed = tuple(pair for pair in both if pair.old != pair.new)
     removed = tuple(vm for name, vm in present.items() if name not in asked) if prune else ()
     added = tuple(vm for name, vm in asked.items() if name not in present)
     fields = scope_fields(scope, wanted)
@@ -78,8 +76,8 @@ def plan(scope: Scope, wanted: Scope, *, prune: bool, refused: Mapping[str, str]
     return _without_collisions(scope, found)
 
 
-def _is_same(old: Vm, new: Vm) -> bool:
-    return old == new or old == msgspec.structs.replace(new, name=old.name)
+def _named(vm: Vm, name: str) -> Vm:
+    return vm if vm.name == name else msgspec.structs.replace(vm, name=name)
 
 
 def _busy(scope: Scope, old: Vm, new: Vm | None) -> str | None:

@@ -209,6 +209,7 @@ async def test_program_that_will_not_end_is_killed_even_if_nobody_waits_for_that
     with pytest.raises(asyncio.CancelledError):
         await running
     await until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # it is buried, too
 
 
 async def test_program_that_hangs_in_the_kernel_holds_up_nobody_else(
