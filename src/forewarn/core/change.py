@@ -19,11 +19,12 @@ R = TypeVar("R")
 
 SCOPE_RESERVE = 98 * 1024
 EVENT_RESERVE = 64 + NAME_LENGTH
+CLEARED_RESERVE = 16
 IMPACT_RESERVE = 160 + IMPACT_TEXT_BYTES
 APPROVAL_RESERVE = 64
 """Room that is kept free, so that what was once accepted can always be approved, held, started, failed and ended:
-per scope for a full `recent` and a hold; per event for its start and a host's name; per affected VM for its impact and,
-once that is done, the name of another host; per approval that is missing (the names of the VMs come on top)."""
+per scope for a full `recent` and a hold; per event for its start and a host's name, and for its clearance where a campaign made it; per affected VM for its
+impact and, once that is done, the name of another host; per approval that is missing (the names of the VMs come on top)."""
 
 ENDINGS = {Did.COMPLETED: Outcome.COMPLETED, Did.CANCELED: Outcome.CANCELED, Did.FAILED: Outcome.FAILED}
 
@@ -178,7 +179,8 @@ def reserve(scope: Scope, event: Event) -> int:
         approvals = APPROVAL_RESERVE + NAME_LENGTH if missing else 0
     else:
         approvals = sum(len(vm) + APPROVAL_RESERVE for vm in missing)
-    return EVENT_RESERVE + impacts + approvals
+    cleared = CLEARED_RESERVE if event.campaign else 0
+    return EVENT_RESERVE + cleared + impacts + approvals
 
 
 def stamp(moment: datetime) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from forewarn.core.errors import IllegalMove, Invalid
 from forewarn.core.journal import Did
 from forewarn.core.limits import IMPACT_TEXT_BYTES
-from forewarn.core.text import check_text, is_guid, shortened
+from forewarn.core.text import check_name, check_text, is_guid, shortened
 
 
 class EventType(StrEnum):
@@ -155,6 +155,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approvals: tuple[Approval, ...] = ()
     started_at: datetime | None = None
     impacts: tuple[Impact, ...] = ()
+    campaign: str = ""
+    """The campaign that made it; such an event starts only when the campaign has cleared it."""
+    cleared: bool = False
 
     def __post_init__(self) -> None:
         if not is_guid(self.id) or self.id != self.id.upper():
@@ -168,6 +171,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         check_text(self.description, "description")
         check_text(self.why, "reason")
         check_text(self.by, "by")
+        if self.campaign:
+            check_name(self.campaign, "campaign")
 
     @property
     def is_planned(self) -> bool:

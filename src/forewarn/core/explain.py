@@ -57,6 +57,15 @@ class HeldByOperator(Hold, frozen=True, tag="held"):
         return f"{what} is held by {self.held.by}: {self.held.reason}"
 
 
+class AwaitsCampaign(Hold, frozen=True, tag="campaign"):
+    """The campaign that made the event has not cleared it: the campaign's policy does not let it start now."""
+
+    campaign: str
+
+    def __str__(self) -> str:
+        return f"campaign {self.campaign} has not cleared it"
+
+
 class ImpactStuck(Hold, frozen=True, tag="impact-stuck"):
     """The work on a VM has failed, or its outcome is unknown: a person decides."""
 
@@ -104,7 +113,7 @@ def waits_for_its_time(scope: Scope, event: Event, *, now: datetime) -> tuple[Ho
 
 
 def waits_for_others(scope: Scope, event: Event, conditions: Conditions) -> tuple[Hold, ...]:
-    """Return what other events and operators say. Only planned maintenance waits for these."""
+    """Return what other events, operators and campaigns say. Only planned maintenance waits for these."""
     if not event.is_planned:
         return ()
     ahead = [
@@ -121,7 +130,8 @@ def waits_for_others(scope: Scope, event: Event, conditions: Conditions) -> tupl
         for held, whole in ((conditions.held, True), (scope.held, False))
         if held is not None
     )
-    return (*held, *busy)
+    campaign = (AwaitsCampaign(campaign=event.campaign),) if event.campaign and not event.cleared else ()
+    return (*held, *busy, *campaign)
 
 
 def missing_approvals(scope: Scope, event: Event) -> tuple[str, ...]:

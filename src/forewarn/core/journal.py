@@ -44,6 +44,21 @@ class Did(StrEnum):
     FAULT_SET = "fault-set"
     FAULT_CLEARED = "fault-cleared"
     FAULT_ENDED = "fault-ended"
+    CAMPAIGN_STARTED = "campaign-started"
+    CAMPAIGN_PAUSED = "campaign-paused"
+    CAMPAIGN_RESUMED = "campaign-resumed"
+    CAMPAIGN_HALTED = "campaign-halted"
+    CAMPAIGN_ABORTED = "campaign-aborted"
+    CAMPAIGN_ENDED = "campaign-ended"
+    WAVE_ANNOUNCED = "wave-announced"
+    WAVE_DIFFERS = "wave-differs"
+    WAVE_CLEARED = "wave-cleared"
+    WAVE_SETTLED = "wave-settled"
+    WAVE_FAILED = "wave-failed"
+    WAVE_SKIPPED = "wave-skipped"
+    WAVE_RETRIED = "wave-retried"
+    GATE_SHUT = "gate-shut"
+    GATE_OPENED = "gate-opened"
     TOKEN_CREATED = "token-created"  # noqa: S105 - what happened to it, not what it is
     TOKEN_REVOKED = "token-revoked"  # noqa: S105
 

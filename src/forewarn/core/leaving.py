@@ -36,7 +36,7 @@ def drop(draft: Draft, event: Event, vm: str, *, by: str, why: str) -> None:
     """Take a VM out of a Scheduled event; an event without VMs is canceled. What the VM approved stays approved."""
     rest = tuple(name for name in event.vms if name != vm)
     if not rest:
-        draft.move(event, Move.CANCEL, by=by, why=why)
+        draft.move(event, Move.CANCEL, by=by, why=why, dropped=vm)
         return
     draft.move(msgspec.structs.replace(event, vms=rest), Move.SHRINK, by=by, why=why)
 

@@ -2,14 +2,17 @@
 
 from datetime import datetime, timedelta
 
+import msgspec
+
 from forewarn.core.change import Change, Draft
 from forewarn.core.conditions import Conditions
 from forewarn.core.errors import Invalid
-from forewarn.core.event import EventType, Move, Source
+from forewarn.core.event import EventType, Move, Source, State
+from forewarn.core.explain import explain
 from forewarn.core.inventory import remove_vm
 from forewarn.core.journal import Did
 from forewarn.core.once import Once, once, was_answered
-from forewarn.core.progress import start_what_may
+from forewarn.core.progress import start_what_may, turn
 from forewarn.core.schedule import Ask, events_of, request_of, schedule
 from forewarn.core.scope import Held, Scope
 
@@ -96,6 +99,23 @@ def cancel(
     draft.move(scope.event(event_id), Move.CANCEL, by=by, why=why)
     start_what_may(draft, conditions)
     return draft.finish(None)
+
+
+def clear(scope: Scope, request: str, conditions: Conditions, *, now: datetime) -> Change[tuple[str, ...]]:
+    """Let the events of a campaign's request start that nothing else holds, and return their ids.
+
+    What is held otherwise is not cleared: whether it may start once that is over, the campaign decides then.
+    """
+    draft = Draft(scope, now)
+    cleared: list[str] = []
+    for event in sorted((event for event in scope.events if event.request == request.upper()), key=turn):
+        if event.state is State.SCHEDULED and event.campaign and not event.cleared:
+            free = msgspec.structs.replace(event, cleared=True)
+            if not explain(draft.scope, free, conditions, now=draft.now):
+                draft.put(free)
+                start_what_may(draft, conditions)
+                cleared.append(event.id)
+    return draft.finish(tuple(cleared))
 
 
 def hold(scope: Scope, *, by: str, reason: str, now: datetime) -> Change[None]:

@@ -53,6 +53,9 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     failure: bool = False
     key: str | None = None
+    campaign: str = ""
+    wave: int = 0
+    """The campaign that asks, and which of its waves in the scope this is."""
     digest: str = ""
     """What stands for the whole request beside its key, so that another one with the same key is noticed."""
 
@@ -71,6 +74,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid("a hardware failure comes without notice, and from the platform")
         if self.key is not None:
             check_key(self.key)
+        if self.campaign and self.cause is not Cause.MAINTENANCE:
+            raise Invalid("a campaign makes planned maintenance: Freeze, Reboot or Redeploy of source Platform")
         if len(self.digest) > DIGEST_LENGTH or not self.digest.isascii():
             raise Invalid(f"a digest is at most {DIGEST_LENGTH} ASCII characters")
 
@@ -178,6 +183,7 @@ def _make(draft: Draft, ask: Ask, vms: tuple[Vm, ...], conditions: Conditions) -
         by=ask.by,
         why=ask.why,
         announced=announced,
+        campaign=ask.campaign,
     )
     _announce(draft, event, ask, at_once=at_once)
     return event.id
@@ -188,12 +194,16 @@ def _announce(draft: Draft, event: Event, ask: Ask, *, at_once: bool) -> None:
         reason = event.cause.value if ask.failure else "auto-approved"
         draft.move(event, Move.START_AT_ONCE, by=ask.by, why=ask.why or reason, **told(event))
     else:
-        draft.move(event, Move.SCHEDULE, by=ask.by, why=ask.why, not_before=stamp(event.not_before), **told(event))
+        facts = {"wave": str(ask.wave)} if ask.campaign else {}
+        not_before = stamp(event.not_before)
+        draft.move(event, Move.SCHEDULE, by=ask.by, why=ask.why, not_before=not_before, **told(event), **facts)
 
 
 def told(event: Event) -> dict[str, str]:
     """Return what the journal keeps of every new event, besides its VMs."""
     facts = {"type": event.type.value, "source": event.source.value}
+    if event.campaign:
+        facts["campaign"] = event.campaign
     if not event.announced:
         facts["unannounced"] = "the scope is not enabled"
     return facts
