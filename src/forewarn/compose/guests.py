@@ -9,8 +9,10 @@ from forewarn.compose.filling import Talk
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
+from forewarn.guest.faults import Faults
 from forewarn.guest.limits import Limits
 from forewarn.guest.link_local import ADDRESS, PORT, link_local_address
+from forewarn.guest.observing import Observer
 from forewarn.guest.ports import CannotListen, PortPerVm
 from forewarn.guest.server import GuestServer
 from forewarn.settings import Endpoint, Settings
@@ -22,6 +24,8 @@ class Guests(msgspec.Struct, frozen=True, kw_only=True):
     server: GuestServer
     ports: PortPerVm | None
     networks: Mapping[str, str]
+    faults: Faults | None = None
+    """What the endpoint does wrong on purpose; None: it never does."""
 
     def url(self, scope: str, vm: Vm) -> str | None:
         """Return the URL of a VM's endpoint, if it can reach one."""
@@ -50,13 +54,17 @@ class Guests(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def serving_guests(settings: Settings, fleet: Fleet, talk: Talk) -> AsyncIterator[Guests]:
+async def serving_guests(
+    settings: Settings, fleet: Fleet, talk: Talk, *, faults: Faults | None = None, observer: Observer | None = None
+) -> AsyncIterator[Guests]:
     """Listen for guests, wherever the settings say."""
     server = GuestServer(
         fleet,
         limits=Limits(requests_per_second=settings.guest.requests_per_second),
         unsupported_version_status=settings.guest.unsupported_version_status,
         enable_delay=settings.guest.enable_delay,
+        faults=faults,
+        observer=observer,
     )
     async with AsyncExitStack() as stack:
         stack.push_async_callback(server.aclose)
@@ -73,7 +81,7 @@ async def serving_guests(settings: Settings, fleet: Fleet, talk: Talk) -> AsyncI
             networks[network] = where.interface
         if ports is None and not networks:
             talk.say("No VM can ask for its events: set listen_link_local to the VMs' interface, or listen.")
-        guests = Guests(server=server, ports=ports, networks=networks)
+        guests = Guests(server=server, ports=ports, networks=networks, faults=faults)
         fleet.readiness.require(guests.problem)
         yield guests
 

@@ -20,11 +20,13 @@ from forewarn.compose.reloading import Reload, Reloading, adopt_token
 from forewarn.compose.storing import opened_store
 from forewarn.fleet.ledger import manual_start
 from forewarn.fleet.service import Fleet
+from forewarn.guest.faults import Faults
+from forewarn.guest.observing import Observer
 from forewarn.operator.app import operator_app
 from forewarn.operator.backstage import GuestUrl
 from forewarn.operator.server import serving
 from forewarn.platform.port import Platform
-from forewarn.settings import Preset, Settings
+from forewarn.settings import EMULATOR, Preset, Settings
 from forewarn.store.port import Retention, Store
 
 
@@ -39,6 +41,8 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     guest_url: GuestUrl
     is_ephemeral: bool
     reload: Reload
+    faults: Faults | None
+    """What the endpoint does wrong on purpose; None: this is no emulator."""
 
 
 @asynccontextmanager
@@ -50,10 +54,12 @@ async def running_service(
     talk: Talk,
     clock: Clock | None = None,
     scopes: ReadFleet | None = None,
+    observer: Observer | None = None,
 ) -> AsyncIterator[Running]:
     """Start the service; when the context ends, end it, in reverse order and with everything saved.
 
     With `clock`, time is that one's, whatever the settings say; with `scopes`, so is the fleet that it begins with.
+    The `observer` is told of every request of a VM. Faults can be set in the emulator alone.
     """
     async with AsyncExitStack() as stack:
         tls = operators.tls_context(settings.tls)
@@ -69,7 +75,10 @@ async def running_service(
         fleet = await stack.enter_async_context(_fleet(settings, store, clock, platform, hosts))
         await adopt_token(fleet, directory, by="first start")
         await fill_if_empty(fleet, settings, talk, scopes)
-        guests = await stack.enter_async_context(serving_guests(settings, fleet, talk))
+        faults = Faults(fleet) if preset is EMULATOR else None
+        guests = await stack.enter_async_context(
+            serving_guests(settings, fleet, talk, faults=faults, observer=observer)
+        )
         await stack.enter_async_context(serving(operator_app(fleet, guests=guests), listener, tls))
         stack.callback(fleet.feeds.end)  # who follows the journal must not be waited for
         reloading = Reloading(settings, directory, fleet=fleet, platform=platform, guests=guests, tls=tls)
@@ -82,6 +91,7 @@ async def running_service(
             guest_url=guests.url,
             is_ephemeral=settings.ephemeral,
             reload=reloading.take,
+            faults=faults,
         )
         stack.enter_context(_known_as(running, certificate=settings.tls.certificate))
         yield running

@@ -31,7 +31,6 @@ class FaultKind(StrEnum):
 
 
 STATUSES = {FaultKind.STATUS_410: 410, FaultKind.STATUS_429: 429, FaultKind.STATUS_500: 500}
-DELAYS = frozenset({FaultKind.SLOW, FaultKind.LATE_FIRST_ANSWER})
 
 USUAL_AMOUNTS = {
     FaultKind.SLOW: timedelta(seconds=5),

@@ -2,8 +2,9 @@
 
 import secrets
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 from forewarn.core.scope import Scope
 from forewarn.wire.answers import JSON, Reason, Refusal, refuse, status_line
@@ -72,6 +73,20 @@ class Answer:
         if self.lines is not letterhead.lines:
             self.renew(letterhead.lines)
         return self.template % letterhead.number
+
+
+class Misdated(NamedTuple):
+    """An answer that bears another date than the present one."""
+
+    answer: Answer | Refusal
+    by: timedelta
+
+
+class Reset:
+    """No answer: the connection is reset."""
+
+
+RESET = Reset()
 
 
 def _literal(text: bytes) -> bytes:

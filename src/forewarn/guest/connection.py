@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from socket import SO_LINGER, SOL_SOCKET
 from typing import cast
 
 from forewarn.guest.answers import FAILED
@@ -22,6 +24,7 @@ IDLE = Phase.IDLE
 BUSY = (Phase.ANSWERING, Phase.RESTRAINED, Phase.UNREAD)
 READING = (Phase.HEAD, Phase.BODY)
 OVER = (Phase.LINGERING, Phase.CLOSED)
+NO_LINGER = struct.pack("ii", 1, 0)
 PHASES = {None: IDLE, Stage.HEAD: Phase.HEAD, Stage.BODY: Phase.BODY}
 
 
@@ -85,7 +88,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Finish what is under way, if anything is, else close."""
         self._has_peer_ended = True
-        self._desk.held.release(self._conversation.visitor)
+        self._desk.gone(self._conversation.visitor)
         return self._phase in BUSY
 
     def pause_writing(self) -> None:
@@ -169,6 +172,8 @@ class Connection(asyncio.Protocol):
 
     def _answered(self, task: asyncio.Task[Reply]) -> None:
         self._pending = None
+        if task.cancelled() and self._phase is Phase.CLOSED:
+            return  # the peer has left, and nobody waits for the answer
         self._safely(partial(self._reply, self._outcome(task)))
 
     def _reply(self, reply: Reply) -> None:
@@ -245,4 +250,13 @@ class Connection(asyncio.Protocol):
 
     def _close(self) -> None:
         self._turn_to(Phase.CLOSED)
-        self._transport.close()
+        if self._conversation.is_reset:
+            self._reset()
+        else:
+            self._transport.close()
+
+    def _reset(self) -> None:
+        """Break the connection off as a crash would: the peer sees a reset, whatever it has not read."""
+        with suppress(OSError):
+            self._transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, NO_LINGER)
+        self._transport.abort()

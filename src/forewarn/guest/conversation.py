@@ -1,9 +1,10 @@
 """What one peer asks and is answered, in order: bytes in, bytes out. Sockets and all waiting: see `connection`."""
 
-from forewarn.guest.answers import CONTINUE, Answer, refused
+from forewarn.guest.answers import CONTINUE, Answer, Misdated, Reset, refused
 from forewarn.guest.callers import CONTESTED, Caller, Visitor
 from forewarn.guest.desk import Desk
 from forewarn.guest.endpoint import Later, Reply
+from forewarn.guest.observing import Sight
 from forewarn.guest.reading import CLOSED, KEPT_OPEN, Reader, Stage, Unreadable
 from forewarn.wire.answers import TOO_MANY_REQUESTS, Reason, Refusal
 from forewarn.wire.request import Query, Question, Versions
@@ -27,9 +28,11 @@ class Conversation:
         "_noted_at",
         "_reader",
         "_ready",
+        "_sight",
         "answers",
         "answers_size",
         "is_over",
+        "is_reset",
         "known",
         "lingers",
         "visitor",
@@ -54,6 +57,8 @@ class Conversation:
         """Whether the last answer has been given: it says `Connection: close`."""
         self.lingers = False
         """Whether the peer may still be sending what nobody will read."""
+        self.is_reset = False
+        """Whether the connection is to be reset in place of an answer."""
         self.known = b""
         """The bytes of the last question without a body: when they come again, they need not be read again."""
         self._known_question: Question = Versions()
@@ -61,6 +66,8 @@ class Conversation:
         """What `_caller` was answered to it, where that holds for as long as its scope stays the same."""
         self._noted_at = 0
         """The second in which the fleet was last told that the known question was asked."""
+        self._sight: Sight | None = None
+        """The present request, if there is anybody who observes it."""
 
     def repeat(self) -> bytes | None:
         """Answer the known question once more as before; None, and nothing done, if anything has changed since.
@@ -74,7 +81,7 @@ class Conversation:
         view, beats, tally = caller.view, desk.beats, visitor.tally
         if view.scope is not caller.scope or visitor.owners.get(visitor.address) is not view:
             return None
-        if not tally.has_room(beats, desk.rate):
+        if not tally.has_room(beats, desk.repeats):
             return None
         if self._noted_at != beats:
             if desk.note_request(view) is not None:
@@ -106,6 +113,8 @@ class Conversation:
         try:
             return self._read(data, at)
         except Unreadable as error:
+            if self._sight is None:
+                self._see()
             self.end(self._not_admitted() or error.refusal)
             return len(data)
 
@@ -117,14 +126,23 @@ class Conversation:
 
     def reply(self, reply: Reply) -> None:
         """Answer the present request."""
+        if isinstance(reply, Reset):
+            self.is_over = self.is_reset = True
+            return
+        if not self._desk.is_time_real:
+            self._desk.renew_date()
+        letterhead = self._desk.letterhead
+        if isinstance(reply, Misdated):
+            letterhead, reply = self._desk.misdated(reply.by), reply.answer
         answer = self._refused(reply) if isinstance(reply, Refusal) else reply
         if self._desk.is_closing:
             self._connection_line = CLOSED
-        if not self._desk.is_time_real:
-            self._desk.renew_date()
         self.is_over = self._connection_line is CLOSED
         self._desk.counters.answers[answer.status] += 1
-        self._send(answer.render(self._desk.letterhead, self._connection_line))
+        self._send(answer.render(letterhead, self._connection_line))
+        if self._sight is not None:
+            self._sight.answer(answer.status)
+            self._sight = None
 
     def take_answers(self) -> bytes:
         """Give what is to be sent, once."""
@@ -179,6 +197,7 @@ class Conversation:
         """See who asks for what as soon as that can be told: the peer may wait for it before it sends the body."""
         reader = self._reader
         self._connection_line, self._is_to_head = reader.connection_line, reader.head.method == "HEAD"
+        self._see()
         self._asked = self._admit() or self._desk.endpoint.route(reader.head)
         if reader.is_expecting and isinstance(self._asked, Refusal):
             self.end(self._asked)
@@ -189,9 +208,11 @@ class Conversation:
         """Answer a request that has come to its end; `whole` are its bytes, where all of them are at hand."""
         reader = self._reader
         is_plain = reader.connection_line is KEPT_OPEN and not reader.has_body
-        if is_plain and 0 < len(whole) <= KNOWN_BYTES and isinstance(asked, Question):
-            self.known, self._known_question, self._ready = whole, asked, None
         body = reader.body
+        if self._sight is not None:
+            self._sight.take_body(body)
+        elif is_plain and 0 < len(whole) <= KNOWN_BYTES and isinstance(asked, Question):
+            self.known, self._known_question, self._ready = whole, asked, None
         reader.next()
         self._asked = None
         self._answer(asked, body)
@@ -222,11 +243,20 @@ class Conversation:
             self.reply(reply)
         else:
             self._later = reply
+            if self._sight is not None:
+                self._sight.wait()
+
+    def _see(self) -> None:
+        lookout = self._desk.lookout
+        self._sight = None if lookout is None else lookout.see(self.visitor, self._reader.head)
 
     def _respond(self, question: Question, body: bytes) -> Reply | Later:
         caller = self.visitor.recognise()
         if isinstance(caller, Refusal):
             return caller
+        mischief = self._desk.mischief
+        if mischief is not None and mischief.threatens(question, caller):
+            return mischief.respond(question, body, self.visitor, caller)
         reply = self._desk.endpoint.respond(question, body, self.visitor, caller)
         if question is self._known_question:
             self._caller = caller

@@ -9,13 +9,16 @@ from typing import Protocol
 from forewarn.clock import SystemClock
 from forewarn.fleet.service import Fleet
 from forewarn.guest.answers import Letterhead
-from forewarn.guest.callers import Tallies
+from forewarn.guest.callers import Tallies, Visitor
 from forewarn.guest.counters import Counters
 from forewarn.guest.enabling import Enabling
 from forewarn.guest.endpoint import Endpoint
+from forewarn.guest.faults import Faults
 from forewarn.guest.held import HeldRequests
 from forewarn.guest.limits import Limits, affordable_connections
+from forewarn.guest.observing import Lookout, Observer
 from forewarn.guest.phases import patience
+from forewarn.guest.striking import Mischief
 
 NOTE_HELD_EVERY = 60
 """How often, in seconds, a held request counts as one that has just been made."""
@@ -53,6 +56,8 @@ class Desk:
         *,
         unsupported_version_status: int,
         enable_delay: timedelta,
+        faults: Faults | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._clock = fleet.clock
         self.note_request = fleet.note_request
@@ -65,7 +70,16 @@ class Desk:
         self.held = HeldRequests(fleet, counters, per_vm=limits.held_per_vm)
         self.enabling = Enabling(fleet, enable_delay)
         self.endpoint = Endpoint(fleet, self.held, self.enabling, unsupported_version_status=unsupported_version_status)
-        self.rate = 0
+        self.mischief: Mischief | None = None
+        """What answers wrongly on purpose; None: nothing ever does."""
+        if faults is not None:
+            self.mischief = Mischief(faults, self.endpoint, self.enabling)
+            faults.on_change = self._mind_faults
+        self.lookout = None if observer is None else Lookout(observer, fleet.clock)
+        """Who sees every request; None: nobody does."""
+        self.rate = self.repeats = 0
+        """How many requests a VM may make in a second, and how many of them may be answered as before without a look:
+        as many, or none while there are faults."""
         self.limit_requests(limits.requests_per_second)
         self.patience = patience(limits)
         self.connections: set[Impatient] = set()
@@ -83,6 +97,10 @@ class Desk:
     def limit_requests(self, per_second: int | None) -> None:
         """Set how many requests a VM may make in a second."""
         self.rate = sys.maxsize if per_second is None else per_second
+        self._mind_faults()
+
+    def _mind_faults(self) -> None:
+        self.repeats = 0 if self.mischief is not None and self.mischief.faults.are_set else self.rate
 
     def note_listening(self, sockets: int) -> None:
         """Count sockets that have begun to listen, or, below zero, have ended: each leaves one connection less."""
@@ -117,11 +135,23 @@ class Desk:
         """Have the answers to come bear the present date."""
         self.letterhead.renew(self._clock.now())
 
+    def misdated(self, by: timedelta) -> Letterhead:
+        """Return the letterhead of another time."""
+        return Letterhead(self._clock.now() + by)
+
+    def gone(self, visitor: Visitor) -> None:
+        """Keep nothing waiting for a visitor who has ended the connection."""
+        self.held.release(visitor)
+        if self.mischief is not None:
+            self.mischief.faults.release(visitor)
+
     def close(self) -> None:
         """Answer what is held or delayed, and let every connection end with its present answer."""
         self.is_closing = True
         self.held.close()
         self.enabling.close()
+        if self.mischief is not None:
+            self.mischief.faults.close()
         for connection in tuple(self.connections):
             connection.finish()
 

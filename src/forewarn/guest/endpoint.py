@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 from forewarn.core.errors import UnknownEvent, UnknownVm
 from forewarn.fleet.errors import NoSuchScope, NotSaved
 from forewarn.fleet.service import Fleet
-from forewarn.guest.answers import APPROVED, Answer, content, found, not_modified
+from forewarn.guest.answers import APPROVED, Answer, Misdated, Reset, content, found, not_modified
 from forewarn.guest.callers import Caller, Visitor
 from forewarn.guest.enabling import Enabling
 from forewarn.guest.held import HeldRequests
@@ -15,7 +15,7 @@ from forewarn.wire.document import etag, etag_matches
 from forewarn.wire.instance import instance, versions
 from forewarn.wire.request import Approve, Head, Instance, Query, Question, Versions, route, start_requests
 
-Reply: TypeAlias = Answer | Refusal
+Reply: TypeAlias = Answer | Refusal | Misdated | Reset
 Later: TypeAlias = Coroutine[Any, Any, Reply]
 
 VERSIONS = content(versions(), JSON)

@@ -15,7 +15,9 @@ from forewarn.guest.callers import ByAddress, Door, OneVm
 from forewarn.guest.connection import Connection
 from forewarn.guest.counters import Counters
 from forewarn.guest.desk import Desk
+from forewarn.guest.faults import Faults
 from forewarn.guest.limits import Limits
+from forewarn.guest.observing import Observer
 
 ACCEPT_QUEUE = 1024
 SHORTEST_BEAT = 0.5
@@ -33,6 +35,8 @@ class GuestServer:
         unsupported_version_status: int = 404,
         enable_delay: timedelta = timedelta(0),
         counters: Counters | None = None,
+        faults: Faults | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.counters = counters if counters is not None else Counters()
         self._replica = fleet.replica
@@ -42,6 +46,8 @@ class GuestServer:
             self.counters,
             unsupported_version_status=unsupported_version_status,
             enable_delay=enable_delay,
+            faults=faults,
+            observer=observer,
         )
         self._listeners: dict[tuple[str, int] | Path, asyncio.Server] = {}
         self._heart: asyncio.TimerHandle | None = None

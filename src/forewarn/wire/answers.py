@@ -58,6 +58,7 @@ class Reason(StrEnum):
     TIMEOUT = "timeout"
     CONNECTIONS = "connections"
     UNAVAILABLE = "unavailable"
+    FAULT = "fault"
 
 
 class Refusal(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 The key order is the wire's, and no version has one key more: a known client rejects any other set.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import msgspec
@@ -38,9 +38,13 @@ class _Document(msgspec.Struct, rename="pascal"):
 
 def document(scope: Scope, version: str) -> bytes:
     """Make the body of a 200. What was never announced, or has a type that came later, is absent."""
-    shown = (event for event in scope.events if event.announced and version >= TYPE_SINCE[event.type])
     name = _naming(scope, version)
-    return _encode(_Document(scope.incarnation, [_shape(event, version, name) for event in shown]))
+    return _encode(_Document(scope.incarnation, [_shape(event, version, name) for event in _shown(scope, version)]))
+
+
+def has_events(scope: Scope, version: str) -> bool:
+    """Tell whether that document has any events."""
+    return any(True for _ in _shown(scope, version))
 
 
 def etag(scope: Scope, version: str) -> str:
@@ -52,6 +56,10 @@ def etag_matches(if_none_match: str, current: str) -> bool:
     """Tell whether a client's `If-None-Match` means that it has the current document already."""
     known = (tag.strip().removeprefix("W/") for tag in if_none_match.split(","))
     return any(tag in (current, "*") for tag in known)
+
+
+def _shown(scope: Scope, version: str) -> Iterator[Event]:
+    return (event for event in scope.events if event.announced and version >= TYPE_SINCE[event.type])
 
 
 def _shape(event: Event, version: str, name: Callable[[str], str]) -> _Event:

@@ -1,0 +1,317 @@
+"""Faults that are set: whom they hit, for how long and how often. They live in memory, and the journal tells of them.
+
+What each of them looks like on the wire: see `striking`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+from forewarn.clock import Timer
+from forewarn.core.errors import Invalid, KeyReused
+from forewarn.core.fault import Fault, FaultKind, usual_amount
+from forewarn.core.journal import Did
+from forewarn.core.once import Once
+from forewarn.fleet.errors import FleetError, NoSuchFault
+from forewarn.fleet.service import Fleet
+
+log = logging.getLogger(__name__)
+
+MOST = 1_000
+"""How many faults can be set at a time."""
+
+REMEMBERED = 256
+"""How many request keys are remembered."""
+
+BY = "faults"
+"""Who the journal says ends what ends by itself."""
+
+ALL_HIT = "it has hit as many requests as it was to"
+TIME_OVER = "its time is over"
+FIRST_GIVEN = "the first answer has been given"
+
+
+class Part(Enum):
+    """To what a fault is done. A request can be hit in each part, by one fault."""
+
+    DELAY = "when the answer comes"
+    DATE = "the date that it bears"
+    ANSWER = "the answer itself"
+
+
+PARTS = {
+    FaultKind.SLOW: Part.DELAY,
+    FaultKind.LATE_FIRST_ANSWER: Part.DELAY,
+    FaultKind.WRONG_DATE: Part.DATE,
+}
+"""All others are done to the answer."""
+
+RESOLUTION = 0.001
+"""Timers may ring a little early, in seconds."""
+
+
+class Strike(NamedTuple):
+    """What hits one request."""
+
+    delay: "Active | None"
+    date: "Active | None"
+    answer: "Active | None"
+
+
+Applies = Callable[[FaultKind], bool]
+"""Whether a fault of this kind can hit the request."""
+
+
+class Faults:
+    """All faults of a service. Of those that do the same thing to a request, the one that was set first hits it."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._active: dict[str, Active] = {}
+        self._number = 0
+        self._answered: dict[str, tuple[str, Fault]] = {}
+        self._is_closed = False
+        self.on_change: Callable[[], None] = _nothing
+        """Called whenever the first fault has been set or the last one is over."""
+
+    async def set(
+        self,
+        kind: FaultKind,
+        *,
+        vm: str | None = None,
+        lasting: timedelta | None = None,
+        times: int | None = None,
+        amount: timedelta | None = None,
+        by: str,
+        why: str = "",
+        once: Once | None = None,
+    ) -> Fault:
+        """Set a fault for a VM, named as `scope/name` or by its bare name, or for all; the journal has it on return."""
+        if (before := self._known(once)) is not None:
+            return before
+        if lasting is not None and lasting <= timedelta(0):
+            raise Invalid("a fault lasts longer than nothing")
+        if len(self._active) >= MOST:
+            raise Invalid(f"{MOST} faults are set, and no more can be: clear some")
+        now = self._fleet.clock.now()
+        self._number += 1
+        fault = Fault(
+            id=f"F{self._number}",
+            kind=kind,
+            vm=None if vm is None else self._full_name(vm),
+            until=None if lasting is None else now + lasting,
+            times=times,
+            amount=amount or usual_amount(kind),
+            by=by,
+            set_at=now,
+        )
+        await self._fleet.note_fault(Did.FAULT_SET, fault, by=by, why=why)
+        self._begin(fault)
+        self._remember(once, fault)
+        return fault
+
+    async def clear(self, id_: str, *, by: str, why: str = "") -> Fault:
+        """End a fault now; what it has made wait is answered."""
+        active = self.find(id_)
+        self._end(active)
+        await self._fleet.note_fault(Did.FAULT_CLEARED, active.fault, by=by, why=why)
+        return active.fault
+
+    async def clear_all(self, ids: Iterable[str] | None = None, *, by: str, why: str = "") -> tuple[Fault, ...]:
+        """End all faults now, or all of these."""
+        meant = [active.fault.id for active in self._active.values()] if ids is None else list(ids)
+        return tuple([await self.clear(id_, by=by, why=why) for id_ in meant if id_ in self._active])
+
+    def list(self) -> tuple[Fault, ...]:
+        """Return the faults that are set, in the order in which they were."""
+        return tuple(active.fault for active in self._active.values())
+
+    def get(self, id_: str) -> Fault:
+        """Return one of them."""
+        return self.find(id_).fault
+
+    def find(self, id_: str) -> "Active":
+        """Return one of them, with what it does."""
+        try:
+            return self._active[id_.upper()]
+        except KeyError:
+            raise NoSuchFault(id_) from None
+
+    @property
+    def are_set(self) -> bool:
+        """Whether there is any that can hit a request."""
+        return bool(self._active) and not self._is_closed
+
+    def concern(self, vm: str) -> bool:
+        """Tell whether there is any that can hit a request of this VM."""
+        return self.are_set and any(active.fault.vm in (None, vm) for active in self._active.values())
+
+    @contextmanager
+    def striking(self, vm: str, applies: Applies) -> Iterator[Strike]:
+        """Count a VM's request towards the faults that hit it, and give them; at the end they may be over."""
+        now = asyncio.get_running_loop().time()
+        struck = self._hit(vm, applies, now) if self.are_set else {}
+        for active in struck.values():
+            active.begin(vm, now)
+        try:
+            yield Strike(struck.get(Part.DELAY), struck.get(Part.DATE), struck.get(Part.ANSWER))
+        finally:
+            for active in struck.values():
+                active.busy -= 1
+            for active in tuple(self._active.values()):
+                self._end_if_over(active)
+
+    async def wait(self, active: "Active", vm: str) -> None:
+        """Let a request wait as long as the fault says, or until the fault is over."""
+        with self._waiting(active, self) as over:
+            await asyncio.wait([over], timeout=active.left(vm, asyncio.get_running_loop().time()))
+
+    async def hang(self, active: "Active", owner: object) -> bool:
+        """Let a request wait until the fault is over, or `release` says that its owner is gone: then return False."""
+        with self._waiting(active, owner) as over:
+            return await over
+
+    def release(self, owner: object) -> None:
+        """End the wait of whoever hangs: nobody waits for the answer any more."""
+        for active in self._active.values():
+            active.wake(owner, is_fault_over=False)
+
+    def close(self) -> None:
+        """Hit nothing any more, and let nobody wait."""
+        self._is_closed = True
+        for active in self._active.values():
+            active.wake_all()
+        self.on_change()
+
+    @contextmanager
+    def _waiting(self, active: "Active", owner: object) -> Iterator[asyncio.Future[bool]]:
+        over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if self._is_closed or active.is_over:
+            over.set_result(True)
+        active.waiting[over] = owner
+        try:
+            yield over
+        finally:
+            del active.waiting[over]
+
+    def _hit(self, vm: str, applies: Applies, now: float) -> dict[Part, "Active"]:
+        struck: dict[Part, Active] = {}
+        for active in self._active.values():
+            if active.hits(vm, now) and applies(active.fault.kind):
+                struck.setdefault(PARTS.get(active.fault.kind, Part.ANSWER), active)
+        return struck
+
+    def _full_name(self, vm: str) -> str:
+        view, found = self._fleet.replica.find(vm)
+        return f"{view.id}/{found.name}"
+
+    def _begin(self, fault: Fault) -> None:
+        active = self._active[fault.id] = Active(fault)
+        if fault.until is not None:
+            active.alarm = self._fleet.alarms.set(fault.until, lambda: self._over(active, TIME_OVER))
+        self.on_change()
+
+    def _end(self, active: "Active") -> None:
+        active.is_over = True
+        self._active.pop(active.fault.id, None)
+        if active.alarm is not None:
+            active.alarm.cancel()
+        active.wake_all()
+        self.on_change()
+
+    def _end_if_over(self, active: "Active") -> None:
+        """End what has nothing left to do."""
+        if active.is_over or active.busy or self._is_closed:
+            return
+        if active.fault.is_spent:
+            self._fleet.alarms.begin(self._over(active, ALL_HIT))
+        elif active.has_given_first(asyncio.get_running_loop().time()):
+            self._fleet.alarms.begin(self._over(active, FIRST_GIVEN))
+
+    async def _over(self, active: "Active", why: str) -> None:
+        if active.is_over:
+            return
+        self._end(active)
+        try:
+            await self._fleet.note_fault(Did.FAULT_ENDED, active.fault, by=BY, why=why)
+        except FleetError as error:
+            log.warning("that fault %s is over is not in the journal: %s", active.fault.id, error)
+
+    def _known(self, once: Once | None) -> Fault | None:
+        if once is None or once.key not in self._answered:
+            return None
+        digest, fault = self._answered[once.key]
+        if digest != once.digest:
+            raise KeyReused(once.key)
+        return fault
+
+    def _remember(self, once: Once | None, fault: Fault) -> None:
+        if once is not None:
+            self._answered[once.key] = (once.digest, fault)
+            if len(self._answered) > REMEMBERED:
+                del self._answered[next(iter(self._answered))]
+
+
+class Active:
+    """A fault that is set, and what it is doing."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        self.is_over = False
+        self.alarm: Timer | None = None
+        self.busy = 0
+        """How many requests it is doing something to."""
+        self.waiting: dict[asyncio.Future[bool], object] = {}
+        """The requests that it makes wait, each with whose it is."""
+        self._first_at: dict[str, float] = {}
+        """When each VM first asked, for the fault that makes the first answer late."""
+
+    def hits(self, vm: str, now: float) -> bool:
+        """Tell whether it hits a request of the VM."""
+        fault = self.fault
+        if fault.is_spent or fault.vm not in (None, vm):
+            return False
+        return fault.kind is not FaultKind.LATE_FIRST_ANSWER or self.left(vm, now) > 0
+
+    def begin(self, vm: str, now: float) -> None:
+        """Count a request of the VM as hit."""
+        self._first_at.setdefault(vm, now)
+        self.busy += 1
+        self.fault = msgspec.structs.replace(self.fault, hits=self.fault.hits + 1)
+
+    def left(self, vm: str, now: float) -> float:
+        """Return for how many seconds it makes a request of the VM wait that comes now."""
+        amount = (self.fault.amount or timedelta(0)).total_seconds()
+        if self.fault.kind is FaultKind.SLOW:
+            return amount
+        left = self._first_at.get(vm, now) + amount - now
+        return left if left > RESOLUTION else 0.0
+
+    def has_given_first(self, now: float) -> bool:
+        """Tell whether it was to make one VM's first answer late, and has done so."""
+        vm = self.fault.vm
+        if self.fault.kind is not FaultKind.LATE_FIRST_ANSWER or vm is None:
+            return False
+        return vm in self._first_at and not self.left(vm, now)
+
+    def wake(self, owner: object, *, is_fault_over: bool) -> None:
+        """Let a request wait no more."""
+        for over, waiting in self.waiting.items():
+            if waiting is owner and not over.done():
+                over.set_result(is_fault_over)
+
+    def wake_all(self) -> None:
+        """Let nobody wait any more."""
+        for over in self.waiting:
+            if not over.done():
+                over.set_result(True)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
