@@ -1,0 +1,332 @@
+"""Campaigns: what is to be rolled over the fleet, the plan for it, and how far it is."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from forewarn.api.v1.common import Answer, Duration, Error, Moment, Reason, Request, Text
+from forewarn.api.v1.inventory import Name
+from forewarn.core.campaign.spec import (
+    MOST_BLACKOUTS,
+    MOST_NAMES,
+    MOST_RETRIES,
+    MOST_WINDOWS,
+    URL_LENGTH,
+    Day,
+    HttpCheck,
+    Waves,
+)
+from forewarn.core.duration import duration_text
+from forewarn.core.event import EventType
+
+Pattern = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._/*?\[\]!-]{1,260}$")]
+"""A name, or a pattern such as `web-*`."""
+
+Patterns = Annotated[Sequence[Pattern], msgspec.Meta(max_length=MOST_NAMES)]
+AtMost = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
+Percent = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3})? ?%$")]
+Retries = Annotated[int, msgspec.Meta(ge=0, le=MOST_RETRIES)]
+Status = Annotated[int, msgspec.Meta(ge=100, le=599)]
+Start = Annotated[str, msgspec.Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
+End = Annotated[str, msgspec.Meta(pattern=r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$")]
+Zone = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+/-]{0,63}$")]
+Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[!-~]+$", max_length=URL_LENGTH)]
+
+_USUAL = HttpCheck(url="http://localhost")
+
+
+class CampaignType(StrEnum):
+    """What planned maintenance can be."""
+
+    FREEZE = EventType.FREEZE.value
+    REBOOT = EventType.REBOOT.value
+    REDEPLOY = EventType.REDEPLOY.value
+
+
+class CampaignState(StrEnum):
+    """How a campaign stands."""
+
+    RUNNING = "Running"
+    PAUSED = "Paused"
+    HALTED = "Halted"
+    ABORTING = "Aborting"
+    COMPLETED = "Completed"
+    ABORTED = "Aborted"
+
+
+class WaveState(StrEnum):
+    """How a wave stands: cleared ones may start, or have started."""
+
+    PLANNED = "planned"
+    ANNOUNCED = "announced"
+    CLEARED = "cleared"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class CampaignSelection(Request, frozen=True):
+    """Which VMs: those of the scopes, those on the hosts, those with all the tags, or all. Exclusions come last.
+
+    Names may be patterns such as `web-*`. A VM is excluded as `scope/name`, or by a bare name in any scope; one of the
+    tags in `exclude_tags` is enough to be excluded.
+    """
+
+    scopes: Patterns = ()
+    hosts: Patterns = ()
+    tags: dict[str, str] = {}
+    all: bool = False
+    exclude_scopes: Patterns = ()
+    exclude_hosts: Patterns = ()
+    exclude_vms: Patterns = ()
+    exclude_tags: dict[str, str] = {}
+
+
+class CampaignWindow(Request, frozen=True):
+    """When waves may start: on these days (none are all), by the clocks of a time zone.
+
+    An end that is not after the start is on the next day.
+    """
+
+    start: Start
+    end: End
+    days: Annotated[Sequence[Day], msgspec.Meta(max_length=len(Day))] = ()
+    zone: Zone | None = None
+
+
+class CampaignBlackout(Request, frozen=True):
+    """A time in which nothing of the campaign happens."""
+
+    start: Moment
+    end: Moment
+    why: Text = ""
+
+
+class HttpGate(Request, frozen=True):
+    """A gate that a campaign brings along: open while a GET is answered with the expected status.
+
+    It needs the role admin, because the service asks on behalf of whoever says it.
+    """
+
+    url: Url
+    expect_status: Status = _USUAL.expect_status
+    timeout: Duration = duration_text(_USUAL.timeout)
+    retries: Retries = _USUAL.retries
+    pause: Duration = duration_text(_USUAL.pause)
+
+
+class CampaignPolicy(Request, frozen=True):
+    """When waves may start, how many at once, and when to stop.
+
+    What each key means is in docs/reference/campaign-policy.md.
+    """
+
+    waves: Waves = Waves.UPDATE_DOMAIN
+    gap: Duration = "30m"
+    notice: Duration | None = None
+    expected: Duration | None = None
+    scopes_at_once: AtMost | Percent | None = None
+    hosts_at_once: AtMost | Percent | None = None
+    vms_at_once: AtMost | Percent | None = None
+    windows: Annotated[Sequence[CampaignWindow], msgspec.Meta(max_length=MOST_WINDOWS)] = ()
+    blackouts: Annotated[Sequence[CampaignBlackout], msgspec.Meta(max_length=MOST_BLACKOUTS)] = ()
+    zone: Zone = "UTC"
+    must_end_inside: bool = False
+    gate: Name | HttpGate | None = None
+    gate_patience: Duration = "30m"
+    halt_after: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = 1
+    advance: bool = True
+
+
+class StartCampaign(Request, frozen=True):
+    """Roll maintenance over a selection of VMs, wave by wave. To plan it, the same is asked."""
+
+    name: Name
+    type: CampaignType
+    selection: CampaignSelection
+    duration: Duration | None = None
+    description: Text = ""
+    policy: CampaignPolicy = CampaignPolicy()
+    start_at: Moment | None = None
+
+
+class ShownSelection(CampaignSelection, frozen=True, forbid_unknown_fields=False):
+    """The selection, as it was asked for."""
+
+
+class ShownWindow(CampaignWindow, frozen=True, forbid_unknown_fields=False):
+    """A window, as it was asked for."""
+
+
+class ShownBlackout(CampaignBlackout, frozen=True, forbid_unknown_fields=False):
+    """A black-out, as it was asked for."""
+
+
+class ShownGate(HttpGate, frozen=True, forbid_unknown_fields=False):
+    """A gate, as it was asked for."""
+
+
+class ShownPolicy(CampaignPolicy, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """The policy, as it was asked for."""
+
+    windows: Sequence[ShownWindow] = ()
+    blackouts: Sequence[ShownBlackout] = ()
+    gate: str | ShownGate | None = None
+
+
+class CampaignSpec(StartCampaign, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A campaign, as it was asked for. Asking for the same again is a campaign of its own."""
+
+    selection: ShownSelection
+    policy: ShownPolicy = ShownPolicy()
+
+
+class PlannedWave(Answer, frozen=True):
+    """A wave of a plan: an update domain of a scope. `n`: it is the scope's n-th, from 1."""
+
+    scope: str
+    n: int
+    update_domain: int
+    announce_at: datetime
+    not_before: datetime
+    ends_at: datetime
+    hosts: Sequence[str]
+    vms: Sequence[str]
+
+
+class Unplaced(Answer, frozen=True):
+    """VMs that the policy leaves no place for: by which of its keys, and by how much."""
+
+    scope: str
+    update_domain: int
+    vms: Sequence[str]
+    rule: str
+    by_how_much: str
+    why: str
+
+
+class CampaignPlan(Answer, frozen=True):
+    """Every wave before anything is announced, in the order of their starts. Each selected VM is in one, or unplaced.
+
+    `scopes`, `hosts` and `vms` count all that are selected: what percentages are of.
+    """
+
+    waves: Sequence[PlannedWave]
+    unplaced: Sequence[Unplaced]
+    ends_at: datetime | None
+    scopes: int
+    hosts: int
+    vms: int
+    remarks: Sequence[str] = ()
+
+
+class PlanProgress(Answer, frozen=True):
+    """A line of the stream while a plan is made; the last one has the plan, or why there is none."""
+
+    done: int
+    total: int
+    result: CampaignPlan | None = None
+    error: Error | None = None
+
+
+class WaveProgress(Answer, frozen=True):
+    """How far the n-th waves of all scopes are: how many there are, and how many of them stand how."""
+
+    n: int
+    waves: int
+    planned: int
+    announced: int
+    cleared: int
+    completed: int
+    failed: int
+    skipped: int
+
+
+class CampaignWave(Answer, frozen=True):
+    """A wave of a scope. `planned_at`: when it was planned to start; `why`: what it waits for, or how it failed."""
+
+    scope: str
+    n: int
+    update_domain: int
+    state: WaveState
+    planned_at: datetime
+    why: str = ""
+
+
+class CampaignWaves(Answer, frozen=True):
+    """Some waves of a campaign, by scope; `next` asks for those after them."""
+
+    waves: Sequence[CampaignWave]
+    next: str | None
+
+
+class CampaignFailure(Answer, frozen=True):
+    """A scope that cannot go on: a person retries its wave, or skips it."""
+
+    scope: str
+    n: int
+    update_domain: int
+    why: str
+
+
+class Campaign(Answer, frozen=True):
+    """A campaign. `explain` says, in sentences, what it waits for; `expected_end` moves with what happens."""
+
+    id: str
+    name: str
+    type: CampaignType
+    state: CampaignState
+    by: str
+    started_at: datetime
+    ended_at: datetime | None
+    expected_end: datetime | None
+    why: str
+    scopes: int
+    waves: int
+    waves_over: int
+    failures: Sequence[CampaignFailure]
+    explain: Sequence[str]
+    progress: Sequence[WaveProgress]
+    spec: CampaignSpec
+
+
+class CampaignPage(Answer, frozen=True):
+    """Some campaigns, the newest first; `next` asks for those after them."""
+
+    campaigns: Sequence[Campaign]
+    next: str | None
+
+
+class PauseCampaign(Request, frozen=True):
+    """Let no further wave start; what is Started ends."""
+
+    why: Text = ""
+
+
+class ResumeCampaign(Request, frozen=True):
+    """Go on after a pause or a halt."""
+
+    why: Text = ""
+
+
+class AbortCampaign(Request, frozen=True):
+    """End the campaign: what is Scheduled is canceled, what is Started ends."""
+
+    why: Reason
+
+
+class RetryWave(Request, frozen=True):
+    """Have the failed wave of a scope made once more."""
+
+    scope: Name
+    why: Text = ""
+
+
+class SkipWave(Request, frozen=True):
+    """Go on in a scope without the wave that failed, or that waits."""
+
+    scope: Name
+    why: Reason
