@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import h11
 import msgspec
@@ -21,6 +21,9 @@ CONNECTIONS = 256
 GRACE = 5
 """How long, in seconds, answers under way may take when the service ends."""
 
+TICK = 0.1
+"""How often, in seconds, the server looks at the time, as uvicorn counts on."""
+
 PATIENCE = 30.0
 """How long, in seconds, a caller may take for the head of a request, and for each piece of its body."""
 
@@ -33,12 +36,21 @@ class EndedByItself(Exception):
 
 
 class _Server(uvicorn.Server):
-    """A server that is started and ended by its owner: signals are none of its business."""
+    """A server that is started and ended by its owner: signals are none of its business.
+
+    uvicorn looks ten times a second whether it is to end, and then waits for as long again. This one ends at once: a
+    test that has a service of its own does not want to wait for it twice.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.is_up = asyncio.Event()
-        self.is_told = False
+        self._told = asyncio.Event()
+
+    def tell_to_end(self) -> None:
+        """Have it finish the answers that are under way, and end."""
+        self.should_exit = True
+        self._told.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -46,12 +58,31 @@ class _Server(uvicorn.Server):
 
     async def serve_until_told(self, sockets: list[socket.socket]) -> None:
         await self.serve(sockets)
-        if not self.is_told:
+        if not self._told.is_set():
             raise EndedByItself
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.is_up.set()
+
+    async def main_loop(self) -> None:
+        ticks = 0
+        while not await self.on_tick(ticks):
+            ticks += 1
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TICK):
+                    await self._told.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for listener in sockets or ():
+            listener.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await asyncio.sleep(0)  # what is idle is closed in the next turn of the loop
+        if self.server_state.connections or self.server_state.tasks:
+            await super().shutdown(sockets)
 
 
 class Impatient(H11Protocol):
@@ -149,5 +180,5 @@ async def serving(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | N
             await server.is_up.wait()
             yield
         finally:
-            server.is_told = server.should_exit = True
+            server.tell_to_end()
             await asyncio.wait([task])
