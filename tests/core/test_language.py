@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from forewarn.core.conditions import Announce
 from forewarn.core.event import EventType
+from forewarn.core.fault import FaultKind
 from forewarn.core.journal import Did
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
@@ -33,6 +34,9 @@ SPELT: dict[str, say.Said] = {
         operations=3,
     ),
     "policy idle 2d": say.SetPolicy(idle=48 * HOUR),
+    "platform automatic lasting 5s": say.UsePlatform(way=say.Way.AUTOMATIC, lasting=timedelta(seconds=5)),
+    "fleet demonstration": say.UseFleet(fleet=say.FleetName.DEMONSTRATION),
+    "handler web/web_0": say.Handler(vm="web/web_0"),
     "scope web availability-set approval all auto-approve Reboot Redeploy priority low": say.AddScope(
         scope="web",
         kind=ScopeKind.AVAILABILITY_SET,
@@ -52,8 +56,15 @@ SPELT: dict[str, say.Said] = {
     "change vm web/web_0 host unknown domain 1 by alice": say.ChangeVm(vm="web/web_0", host=None, domain=1, by="alice"),
     "move web_0 to hv-2": say.ChangeVm(vm="web_0", host="hv-2"),
     "remove vm web_0": say.RemoveVm(vm="web_0"),
+    "clear E1": say.Clear(event="E1"),
     "tick": say.Tick(),
     "tick -1d 10:15:30.25": say.Tick(time=timedelta(days=-1, hours=10, minutes=15, seconds=30.25)),
+    "wait 1h30m": say.Wait(time=1.5 * HOUR),
+    "expect E1 Started (due) within 15m": say.Expect(subject="E1", happening=("Started", "(due)"), within=15 * MINUTE),
+    "expect E1 on web_0 done within 90s": say.Expect(
+        subject="E1", happening=("on", "web_0", "done"), within=1.5 * MINUTE
+    ),
+    "expect nothing within 5m": say.Expect(subject="nothing", happening=(), within=5 * MINUTE),
     "outage 90s": say.Outage(time=1.5 * MINUTE),
     "query web_0": say.Query(vm="web_0"),
     f'approve E1 {GUID} "no id" by web_0 through alice': say.Approve(
@@ -70,6 +81,7 @@ SPELT: dict[str, say.Said] = {
         request="r",
         key="k",
     ),
+    "schedule Freeze web_0 campaign kernel": say.Schedule(type=EventType.FREEZE, vms=("web_0",), campaign="kernel"),
     "schedule Reboot web_0 not_before +1d 10:00": say.Schedule(
         type=EventType.REBOOT, vms=("web_0",), not_before=34 * HOUR
     ),
@@ -90,6 +102,11 @@ SPELT: dict[str, say.Said] = {
     "retry E1 web_0 by alice": say.Retry(event="E1", vms=("web_0",), by="alice"),
     "resolve E1 done by alice why seen": say.Resolve(event="E1", done=True, by="alice", why="seen"),
     "resolve E1 on web_0 why seen": say.Resolve(event="E1", vm="web_0", why="seen"),
+    "fault 410 web_0 times 3": say.SetFault(kind=FaultKind.STATUS_410, vm="web_0", times=3),
+    "fault slow for 30s of 2s": say.SetFault(
+        kind=FaultKind.SLOW, lasting=timedelta(seconds=30), amount=timedelta(seconds=2)
+    ),
+    "clear faults": say.ClearFaults(),
     "explain E1": say.Explain(event="E1"),
     "document web_0": say.Document(vm="web_0"),
     "state web": say.State(scope="web"),
@@ -98,7 +115,7 @@ SPELT: dict[str, say.Said] = {
 
 # Line, column, word, and what is said about it.
 ERRORS: dict[str, tuple[str, int, int, str, str]] = {
-    "no such command": ("\nreboot web_0", 2, 1, "reboot", "no such command: policy, scope, change, remove, vm"),
+    "no such command": ("\nreboot web_0", 2, 1, "reboot", "no such command: policy, platform, fleet, handler, scope"),
     "half a command": ("remove", 1, 8, "", "remove what? scope or vm"),
     "wrong second word": ("change host h", 1, 8, "host", "change what? scope or vm"),
     "no such type": (
@@ -140,6 +157,38 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
     "option twice": ("cancel E1 by a by b", 1, 16, "by", "it is said twice"),
     "too much": ("query web_0 web_1", 1, 13, "web_1", "nothing more is expected here but at"),
     "required option": ("approve E1", 1, 12, "", "approve needs `by` and a VM: the name of a VM, or scope/name"),
+    "fact that nothing has": (
+        "expect E1 started within 5m",
+        1,
+        11,
+        "started",
+        "what happens to it is expected here: Scheduled, announced, approved, Started, left with, Completed, Canceled,",
+    ),
+    "fact about an event without what happens": (
+        "expect E1 within 5m",
+        1,
+        11,
+        "within",
+        "what happens to it is expected here: Scheduled",
+    ),
+    "fact about work that nothing has": (
+        "expect E1 on web_0 finished within 5m",
+        1,
+        20,
+        "finished",
+        "what happens to it is expected here: begun, done, put off, failed, unknown, to be tried again or given up",
+    ),
+    "fact about a scope that nothing has": (
+        "expect web Started within 5m",
+        1,
+        12,
+        "Started",
+        "what happens to it is expected here: created, changed, removed, added, moved, enabled, disabled, held or",
+    ),
+    "something after nothing": ("expect nothing E1 within 5m", 1, 16, "E1", "after nothing comes within"),
+    "no limit": ("expect E1 Started", 1, 19, "", "expect needs `within` and a duration"),
+    "no fact": ("expect within 5m", 1, 8, "within", "a fact is missing: what happens, as it is told: E1 Started"),
+    "no such fault": ("fault 418", 1, 7, "418", "a fault is expected here: status-410, status-429, status-500,"),
     "open quotation": ('hold web "moving house', 1, 10, '"moving house', "the quotation mark is not closed"),
     "bad choice": (
         "scope web set",
@@ -188,7 +237,8 @@ def test_every_command_is_spelt_in_this_test() -> None:
 
 def test_every_command_is_played_by_the_core() -> None:
     base = act.dispatch(object)
-    assert [form.command for form in FORMS.values() if act.dispatch(form.command) is base] == []
+    of_time = {say.UsePlatform, say.Wait, say.Expect}
+    assert {form.command for form in FORMS.values() if act.dispatch(form.command) is base} == of_time
 
 
 def test_everything_a_journal_says_can_be_told() -> None:

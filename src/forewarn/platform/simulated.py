@@ -59,7 +59,7 @@ class SimulatedPlatform:
         """Let the time pass, and say how it went."""
         await wait_until(self._clock, self._clock.now() + self.time_for(work))
         told = self._told.get(f"{work.scope}/{work.vm}")
-        outcome = told.pop(0) if told else Done(host=self._new_host(work))
+        outcome = told.pop(0) if told else Done(host=self.new_host(work))
         self.ledger.append(Ran(work, outcome))
         return outcome
 
@@ -74,8 +74,8 @@ class SimulatedPlatform:
             return work.duration
         return self._durations[work.type] / self._speed
 
-    def _new_host(self, work: Work) -> str | None:
-        """Choose the next host of the fleet after the VM's own."""
+    def new_host(self, work: Work) -> str | None:
+        """Choose where the VM is afterwards: to be redeployed, it moves to the next host of the fleet after its own."""
         if work.type is not EventType.REDEPLOY:
             return None
         hosts = sorted(set(self._hosts()))

@@ -10,6 +10,7 @@ import msgspec
 
 from forewarn.core.conditions import Announce
 from forewarn.core.event import EventType
+from forewarn.core.fault import FaultKind
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
 
@@ -19,6 +20,9 @@ USER = "user"
 
 EVERYTHING = "all"
 """What is held or released, where it is not one scope."""
+
+NOTHING = "nothing"
+"""What follows where nothing does."""
 
 
 class Preset(StrEnum):
@@ -35,6 +39,18 @@ class NoticeRule(StrEnum):
     ANY = "any"
 
 
+class FleetName(StrEnum):
+    """The fleets that have a name."""
+
+    DEMONSTRATION = "demonstration"
+
+
+class Way(StrEnum):
+    """How the platform does its work."""
+
+    AUTOMATIC = "automatic"
+
+
 class Said(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a line of a story says."""
 
@@ -48,6 +64,28 @@ class SetPolicy(Said, frozen=True):
     speed: float | None = None
     idle: timedelta | msgspec.UnsetType | None = msgspec.UNSET
     operations: int | None = None
+
+
+class UsePlatform(Said, frozen=True):
+    """The platform carries events out by itself, and time passes from change to change, as in a service.
+
+    `lasting`: each piece of work takes this long; else as long as on the simulated platform.
+    """
+
+    way: Way
+    lasting: timedelta | None = None
+
+
+class UseFleet(Said, frozen=True):
+    """The story is about a fleet that has a name."""
+
+    fleet: FleetName
+
+
+class Handler(Said, frozen=True):
+    """This VM is played by the program under examination, if there is one; else its lines are played like others'."""
+
+    vm: str
 
 
 class AddScope(Said, frozen=True):
@@ -117,6 +155,28 @@ class Tick(Said, frozen=True):
     time: timedelta | None = None
 
 
+class Wait(Said, frozen=True):
+    """Time passes."""
+
+    time: timedelta
+
+
+class Expect(Said, frozen=True):
+    """Time passes until something happens, or has happened since the last command; or nothing may happen for that long.
+
+    `fact` is told as stages tell it, or the beginning of that.
+    """
+
+    subject: str
+    happening: tuple[str, ...]
+    within: timedelta
+
+    @property
+    def fact(self) -> str:
+        """What is expected, in one piece."""
+        return " ".join((self.subject, *self.happening))
+
+
 class Outage(Said, frozen=True):
     """The service is down from now on, for that long."""
 
@@ -149,6 +209,7 @@ class Schedule(Said, frozen=True):
     why: str = ""
     request: str | None = None
     key: str | None = None
+    campaign: str = ""
 
 
 class Restart(Said, frozen=True):
@@ -202,6 +263,12 @@ class Cancel(Said, frozen=True):
     event: str
     by: str = OPERATOR
     why: str = ""
+
+
+class Clear(Said, frozen=True):
+    """The campaign that made an event lets it start, with all that it asked for together with it."""
+
+    event: str
 
 
 class Hold(Said, frozen=True):
@@ -280,6 +347,20 @@ class Resolve(Said, frozen=True):
     why: str = ""
 
 
+class SetFault(Said, frozen=True):
+    """The endpoint misbehaves towards one VM, or towards all: for a time, for some requests, or until it is cleared."""
+
+    kind: FaultKind
+    vm: str | None = None
+    lasting: timedelta | None = None
+    times: int | None = None
+    amount: timedelta | None = None
+
+
+class ClearFaults(Said, frozen=True):
+    """The endpoint behaves again."""
+
+
 class Explain(Said, frozen=True):
     """Why does an event wait?"""
 
@@ -305,9 +386,11 @@ class Wake(Said, frozen=True):
 
 
 Command = (
-    SetPolicy | AddScope | ChangeScope | RemoveScope | AddVms | ChangeVm | RemoveVm
-    | Tick | Outage | Query | Approve
-    | Schedule | Restart | Redeploy | Delete | Evict | Fail | Predict | Cancel | Hold | Release
+    SetPolicy | UsePlatform | UseFleet | Handler
+    | AddScope | ChangeScope | RemoveScope | AddVms | ChangeVm | RemoveVm
+    | Tick | Wait | Expect | Outage | Query | Approve
+    | Schedule | Restart | Redeploy | Delete | Evict | Fail | Predict | Cancel | Clear | Hold | Release
     | Begin | Done | Failed | Later | Unknown | Retry | Resolve
+    | SetFault | ClearFaults
     | Explain | Document | State | Wake
 )  # fmt: skip

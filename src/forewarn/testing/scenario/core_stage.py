@@ -1,12 +1,16 @@
-"""The pure core as a stage: stories take place in memory, in no time, and nothing happens that they do not say."""
+"""The pure core as a stage: stories take place in memory, in no time. Nothing happens that they do not say.
+
+With `platform automatic` a story leaves that to time and to the platform, as in a service.
+"""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import singledispatch
 from typing import TypeVar
 
 import msgspec
 
+from forewarn.api.fleet_file import Birth, demonstration_fleet
 from forewarn.core import inventory, operations, work
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
@@ -15,15 +19,18 @@ from forewarn.core.enablement import needs_saving, seen
 from forewarn.core.errors import AlreadyThere, CoreError
 from forewarn.core.event import Source
 from forewarn.core.explain import explain, sentences
+from forewarn.core.fault import Fault
 from forewarn.core.impact import Done, Failed, Outcome, Retry, Unknown
 from forewarn.core.limits import DIGEST_LENGTH
-from forewarn.core.progress import tick, wake_at
+from forewarn.core.progress import wake_at
 from forewarn.core.schedule import Ask, schedule
 from forewarn.core.scope import Held, Scope
 from forewarn.core.vm import Priority, Traits, Vm
 from forewarn.testing.scenario import commands as say
-from forewarn.testing.scenario.describing import described_document, described_scope
-from forewarn.testing.scenario.stage import REFUSED
+from forewarn.testing.scenario.describing import FAULTS_CLEARED, described_document, described_scope, fault_told
+from forewarn.testing.scenario.hearing import Heard
+from forewarn.testing.scenario.passing import Passing
+from forewarn.testing.scenario.stage import REFUSED, Told
 from forewarn.testing.scenario.world import World, guid
 
 R = TypeVar("R")
@@ -35,21 +42,59 @@ PRESETS = {say.Preset.EMULATOR: EMULATOR, say.Preset.PRODUCTION: PRODUCTION}
 class CoreStage:
     """Plays stories on the pure core. `world` is what has become of it."""
 
+    is_exact = True
+
     def __init__(self) -> None:
         self.world = World()
+        self._passing = Passing(self.world)
+        self._heard = Heard()
 
-    def perform(self, command: say.Command, at: timedelta | None) -> list[str]:
+    def perform(self, command: say.Command, at: timedelta | None) -> Told:
         """Do what the command says, and tell what followed."""
-        world = self.world
-        world.facts = []
+        self.world.facts = []
         if at is not None:
-            world.set_clock(at)
+            self._set_clock(at)
+        if isinstance(command, say.Expect):
+            return self._heard.expect(command, self._pass_on, limit=self.world.now + command.within)
+        told = Told(tuple(self._tell(command)))
+        self._heard.begin(told.facts)
+        return told
+
+    def _tell(self, command: say.Command) -> list[str]:
+        world = self.world
         try:
-            act(command, world)
+            self._act(command)
         except CoreError as refusal:
-            return [f"{REFUSED}{refusal.code}: {world.names.plain(str(refusal))}"]
-        world.tell_new_work()
+            return [*world.facts, f"{REFUSED}{refusal.code}: {world.names.plain(str(refusal))}"]
+        self._passing.settle()
+        if not self._passing.is_automatic:
+            world.tell_new_work()
         return world.facts
+
+    def _act(self, command: say.Command) -> None:
+        match command:
+            case say.UsePlatform():
+                self._passing.automate(command.lasting)
+            case say.Wait():
+                self._passing.pass_until(self.world.now + command.time)
+            case say.Tick(time=timedelta() as time) if self._passing.is_automatic:
+                self._set_clock(time)
+            case _:
+                act(command, self.world)
+
+    def _set_clock(self, time: timedelta) -> None:
+        """Make it that time: at one stroke, or as time passes. Only the clock of a service can be trusted to go on."""
+        if self._passing.is_automatic:
+            self._passing.pass_until(self.world.names.moment(time))
+        else:
+            self.world.set_clock(time)
+
+    def _pass_on(self, limit: datetime) -> list[str] | None:
+        self.world.facts = []
+        has_changed = self._passing.pass_on(limit)
+        if not self._passing.is_automatic:
+            self.world.tell_new_work()
+        return self.world.facts if has_changed else None
 
 
 @singledispatch
@@ -72,6 +117,21 @@ def _(command: say.SetPolicy, world: World) -> None:
         changes["idle_after"] = command.idle
     changed: Policy = msgspec.structs.replace(policy, **changes)
     world.conditions = msgspec.structs.replace(world.conditions, policy=changed)
+
+
+@act.register
+def _(_: say.UseFleet, world: World) -> None:
+    """There is one fleet with a name: the one that comes with Forewarn."""
+    for scope in demonstration_fleet(Birth(at=world.now, new_epoch=world.new_epoch)):
+        if scope.id in world.scopes:
+            raise AlreadyThere(f"scope {scope.id}")
+        world.keep(scope.id, Change(scope, (), None))
+
+
+@act.register
+def _(command: say.Handler, world: World) -> None:
+    """Nobody is examined here: the story plays the VM's part itself."""
+    world.find(command.vm)
 
 
 @act.register
@@ -165,13 +225,7 @@ def _traits(base: Traits, priority: Priority | None, terminate_notice: timedelta
 def _(command: say.Tick, world: World) -> None:
     if command.time is not None:
         world.set_clock(command.time)
-    _tick(world)
-
-
-def _tick(world: World) -> None:
-    for id_ in tuple(world.scopes):
-        seen_at = world.seen_at.get(id_)
-        world.apply(id_, lambda scope: tick(scope, world.conditions, now=world.now, seen_at=seen_at))  # noqa: B023 - applied at once
+    world.tick()
 
 
 @act.register
@@ -213,6 +267,7 @@ def _(command: say.Schedule, world: World) -> None:
         duration=command.duration,
         why=command.why,
         key=command.key,
+        campaign=command.campaign,
         digest=guid(repr(msgspec.structs.replace(command, request=None)))[:DIGEST_LENGTH],
     )
     _ask(world, ask)
@@ -283,6 +338,14 @@ def _(command: say.Cancel, world: World) -> None:
 
 
 @act.register
+def _(command: say.Clear, world: World) -> None:
+    event = world.event(command.event)
+    home = world.home(event)
+    request = world.scopes[home].event(event).request
+    world.apply(home, lambda scope: operations.clear(scope, request, world.conditions, now=world.now))
+
+
+@act.register
 def _(command: say.Hold, world: World) -> None:
     if command.what == say.EVERYTHING:
         held = Held(by=command.by, at=world.now, reason=command.reason)
@@ -300,7 +363,7 @@ def _(command: say.Release, world: World) -> None:
     if command.what == say.EVERYTHING:
         world.conditions = msgspec.structs.replace(world.conditions, held=None)
         world.facts.append(f"everything released by {command.by}")
-        _tick(world)
+        world.tick()
         return
     world.apply(
         world.scope(command.what),
@@ -381,6 +444,20 @@ def _on_impacts(world: World, name: str, vms: tuple[str, ...], rule: Callable[[S
     home = world.home(event)
     for vm in vms or world.scopes[home].event(event).vms:
         world.apply(home, lambda scope: rule(scope, event, vm))  # noqa: B023 - applied at once
+
+
+@act.register
+def _(command: say.SetFault, world: World) -> None:
+    """Tell of it: the core has no endpoint that could misbehave."""
+    vm = None if command.vm is None else "/".join(world.find(command.vm))
+    until = None if command.lasting is None else world.now + command.lasting
+    Fault(id="", kind=command.kind, vm=vm, until=until, times=command.times, amount=command.amount)
+    world.facts.append(fault_told(command))
+
+
+@act.register
+def _(_: say.ClearFaults, world: World) -> None:
+    world.facts.append(FAULTS_CLEARED)
 
 
 @act.register

@@ -6,7 +6,15 @@ from forewarn.core.duration import duration_text
 from forewarn.core.event import Event, Impact, State
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Traits, Vm
+from forewarn.testing.scenario.commands import SetFault
 from forewarn.testing.scenario.telling import Names
+
+FAULTS_CLEARED = "no fault any more"
+
+
+def fault_told(fault: SetFault) -> str:
+    """Tell that the endpoint misbehaves from now on, and towards whom."""
+    return f"{fault.kind.value} for {fault.vm or 'all VMs'}"
 
 
 def described_document(scope: Scope, names: Names) -> list[str]:

@@ -3,7 +3,7 @@
 A word that is an option of the verb ends a list of words before it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import NamedTuple, cast
 
@@ -15,11 +15,13 @@ from forewarn.core.event import EventType
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
 from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario.expecting import FACT_WORD, misspelt
 from forewarn.testing.scenario.words import (
     DURATION,
     DURATION_OR_NEVER,
     EVENT,
     EVENT_TYPE,
+    FAULT,
     HOST,
     NAME,
     NUMBER,
@@ -51,12 +53,16 @@ class Flag(NamedTuple):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """How one command is spelt: the words after the verb, then options in any order; some of them must be there."""
+    """How one command is spelt: the words after the verb, then options in any order; some of them must be there.
+
+    `check` finds the first word that does not go with those before it, and says what may stand there.
+    """
 
     command: type[say.Said]
     words: tuple[Slot, ...] = ()
     options: dict[str, Slot | Flag] = {}
     required: dict[str, Slot] = {}
+    check: Callable[[Sequence[Word]], tuple[Word | None, str] | None] | None = None
 
 
 def _optional(field: str, kind: Kind) -> Slot:
@@ -97,6 +103,9 @@ FORMS: dict[str, Form] = {
             "operations": Slot("operations", WHOLE_NUMBER),
         },
     ),
+    "platform": Form(say.UsePlatform, (Slot("way", one_of("a way", say.Way)),), {"lasting": Slot("lasting", DURATION)}),
+    "fleet": Form(say.UseFleet, (Slot("fleet", one_of("a fleet", say.FleetName)),)),
+    "handler": Form(say.Handler, (Slot("vm", VM),)),
     "scope": Form(say.AddScope, (Slot("scope", NAME), Slot("kind", one_of("a kind", ScopeKind))), _SCOPE_OPTIONS),
     "change scope": Form(say.ChangeScope, (Slot("scope", NAME),), _SCOPE_OPTIONS),
     "remove scope": Form(say.RemoveScope, (Slot("scope", NAME),), {"force": Flag("force"), **_BY, **_WHY}),
@@ -113,6 +122,13 @@ FORMS: dict[str, Form] = {
     "move": Form(say.ChangeVm, (Slot("vm", VM),), _BY, required={"to": Slot("host", HOST)}),
     "remove vm": Form(say.RemoveVm, (Slot("vm", VM),), {"force": Flag("force"), **_BY, **_WHY}),
     "tick": Form(say.Tick, (_optional("time", TIME),)),
+    "wait": Form(say.Wait, (Slot("time", DURATION),)),
+    "expect": Form(
+        say.Expect,
+        (Slot("subject", FACT_WORD), _many("happening", FACT_WORD, at_least=0)),
+        required={"within": Slot("within", DURATION)},
+        check=misspelt,
+    ),
     "outage": Form(say.Outage, (Slot("time", DURATION),)),
     "query": Form(say.Query, (Slot("vm", VM),)),
     "approve": Form(
@@ -129,6 +145,7 @@ FORMS: dict[str, Form] = {
             "not_before": Slot("not_before", TIME),
             "lasting": Slot("duration", DURATION),
             "key": Slot("key", TEXT),
+            "campaign": Slot("campaign", NAME),
             **_BY,
             **_WHY,
             **_REQUEST,
@@ -141,6 +158,7 @@ FORMS: dict[str, Form] = {
     "fail": Form(say.Fail, (_many("vms", VM),), {"with": Slot("type", EVENT_TYPE), **_REQUEST}),
     "predict": Form(say.Predict, (_many("vms", VM),), _REQUEST, required={"in": Slot("ahead", DURATION)}),
     "cancel": Form(say.Cancel, (Slot("event", EVENT),), {**_BY, **_WHY}),
+    "clear": Form(say.Clear, (Slot("event", EVENT),)),
     "hold": Form(say.Hold, (Slot("what", NAME), Slot("reason", TEXT)), _BY),
     "release": Form(say.Release, (Slot("what", NAME),), {**_BY, **_WHY}),
     "begin": Form(say.Begin, _IMPACTS, {"again": Flag("again")}),
@@ -152,6 +170,12 @@ FORMS: dict[str, Form] = {
     "resolve": Form(
         say.Resolve, (Slot("event", EVENT),), {"on": Slot("vm", NAME), "done": Flag("done"), **_BY, **_WHY}
     ),
+    "fault": Form(
+        say.SetFault,
+        (Slot("kind", FAULT), _optional("vm", VM)),
+        {"for": Slot("lasting", DURATION), "times": Slot("times", WHOLE_NUMBER), "of": Slot("amount", DURATION)},
+    ),
+    "clear faults": Form(say.ClearFaults),
     "explain": Form(say.Explain, (Slot("event", EVENT),)),
     "document": Form(say.Document, (Slot("vm", VM),)),
     "state": Form(say.State, (Slot("scope", NAME),)),
@@ -170,18 +194,16 @@ def read_command(words: Sequence[Word], line: int) -> tuple[say.Command, timedel
 
 
 def _verb(words: Sequence[Word], line: int, missing: Word) -> tuple[str, Sequence[Word]]:
-    first = words[0]
+    first, second = words[0], words[1] if len(words) > 1 else missing
+    seconds = [verb.partition(" ")[2] for verb in FORMS if verb.startswith(f"{first.text} ")]
+    if second.text in seconds and not second.quoted:
+        return f"{first.text} {second.text}", words[2:]
     if first.text in FORMS and not first.quoted:
         return first.text, words[1:]
-    seconds = [verb.partition(" ")[2] for verb in FORMS if verb.startswith(f"{first.text} ")]
     if not seconds:
         verbs = dict.fromkeys(verb.partition(" ")[0] for verb in FORMS)
         raise ScenarioError(f"no such command: {listed(verbs)}", line=line, column=first.column, word=first.text)
-    if len(words) < 2 or words[1].text not in seconds:
-        second = words[1] if len(words) > 1 else missing
-        problem = f"{first.text} what? {listed(seconds)}"
-        raise ScenarioError(problem, line=line, column=second.column, word=second.text)
-    return f"{first.text} {words[1].text}", words[2:]
+    raise ScenarioError(f"{first.text} what? {listed(seconds)}", line=line, column=second.column, word=second.text)
 
 
 class _Reading:
@@ -191,6 +213,7 @@ class _Reading:
         self.verb = verb
         self.form = FORMS[verb]
         self.options: dict[str, Slot | Flag] = {**self.form.required, **self.form.options, "at": AT}
+        self.words = words
         self.left = list(words)
         self.line, self.missing = line, missing
         self.fields: dict[str, object] = {}
@@ -203,6 +226,8 @@ class _Reading:
         for option, slot in self.form.required.items():
             if slot.field not in self.fields:
                 raise self._error(f"{self.verb} needs `{option}` and {slot.kind.what}: {slot.kind.allowed}")
+        if self.form.check is not None and (wrong := self.form.check(self.words)) is not None:
+            raise self._error(wrong[1], wrong[0])
         at = cast("timedelta | None", self.fields.pop("at", None))
         return cast("say.Command", self.form.command(**self.fields)), at
 

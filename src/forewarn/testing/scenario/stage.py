@@ -1,19 +1,19 @@
 """Where a story takes place. A stage does what a command says and tells what followed, as facts.
 
-The pure core is one stage (`core_stage`); a running service can be another: stories know nothing of either.
+The pure core is one stage (`core_stage`), a running service another (`live_stage`): stories know nothing of either.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Protocol
 
 import msgspec
 
-from forewarn.testing.scenario.commands import Command
+from forewarn.testing.scenario.commands import NOTHING, Command
+from forewarn.testing.scenario.expecting import without_times
 from forewarn.testing.scenario.story import Step, Story, facts_of
 from forewarn.testing.scenario.words import ScenarioError
 
-NOTHING = "nothing"
 REFUSED = "refused "
 """How facts begin that tell of a refusal."""
 
@@ -26,11 +26,28 @@ class Unplayable(Exception):
         super().__init__(f"{problem}: {word}")
 
 
+class Told(msgspec.Struct, frozen=True):
+    """What followed a command.
+
+    `met`: what it expected has come. `judged`: it was the stage that did it, so what followed can be compared with the
+    story; what is left to a program under examination is another's to judge.
+    """
+
+    facts: tuple[str, ...] = ()
+    met: bool = True
+    judged: bool = True
+
+
 class Stage(Protocol):
     """What plays stories."""
 
-    def perform(self, command: Command, at: timedelta | None) -> list[str]:
-        """Do it, at that time of the story if one is said, and return what followed; nothing is an empty list.
+    @property
+    def is_exact(self) -> bool:
+        """Whether every telling has the same times. Where they are not, stories are compared without them."""
+        ...
+
+    def perform(self, command: Command, at: timedelta | None) -> Told:
+        """Do it, at that time of the story if one is said, and tell what followed.
 
         A refusal is a fact, too. Raises Unplayable where the story names what there is not.
         """
@@ -42,23 +59,33 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
     step: Step
     facts: tuple[str, ...]
-
-    @property
-    def is_as_told(self) -> bool:
-        """Whether what followed is what the story says."""
-        return self.step.expected is None or facts_of("; ".join(self.facts)) == self.step.expected
+    is_as_told: bool
+    """Whether what followed is what the story says."""
 
 
-def play(story: Story, stage: Stage) -> Iterator[Played]:
-    """Play a story step by step to its end, whatever follows."""
+def play(story: Story, stage: Stage, *, on_step: Callable[[Step], None] | None = None) -> Iterator[Played]:
+    """Play a story step by step to its end, whatever follows; tell of each step before it is played."""
     for step in story.steps:
+        if on_step is not None:
+            on_step(step)
         try:
-            facts = stage.perform(step.command, step.at)
+            told = stage.perform(step.command, step.at)
         except Unplayable as problem:
             raise _at_word(step, problem.problem, problem.word) from problem
-        if step.expected is None and facts and facts[0].startswith(REFUSED):
-            raise _at_word(step, f"{facts[0]} (a line without an arrow must not be refused)", step.words[0].text)
-        yield Played(step=step, facts=tuple(facts) or (NOTHING,))
+        if step.expected is None and told.judged and told.facts and told.facts[0].startswith(REFUSED):
+            raise _at_word(step, f"{told.facts[0]} (a line without an arrow must not be refused)", step.words[0].text)
+        facts = told.facts or (NOTHING,)
+        is_as_told = not told.judged or (told.met and _is_expected(step, facts, is_exact=stage.is_exact))
+        yield Played(step=step, facts=facts, is_as_told=is_as_told)
+
+
+def _is_expected(step: Step, facts: tuple[str, ...], *, is_exact: bool) -> bool:
+    if step.expected is None:
+        return True
+    told = facts_of("; ".join(facts))
+    if is_exact:
+        return told == step.expected
+    return [without_times(fact) for fact in told] == [without_times(fact) for fact in step.expected]
 
 
 def _at_word(step: Step, problem: str, text: str) -> ScenarioError:

@@ -9,8 +9,10 @@ from forewarn.core.change import Change
 from forewarn.core.conditions import EMULATOR, Conditions
 from forewarn.core.errors import UnknownVm
 from forewarn.core.event import Event, Impact
+from forewarn.core.progress import tick
 from forewarn.core.scope import Scope
 from forewarn.core.work import to_begin
+from forewarn.platform.port import Work
 from forewarn.testing.scenario.stage import Unplayable
 from forewarn.testing.scenario.telling import Names, Teller
 from forewarn.testing.scenario.words import is_label
@@ -77,7 +79,34 @@ class World:
         self._offered = set(offered)
 
     def _work(self) -> list[tuple[Event, Impact]]:
-        return [item for scope in self.scopes.values() for item in to_begin(scope, now=max(self.now, scope.changed_at))]
+        return [item for scope in self.scopes for item in self.work_of(scope)]
+
+    def work_of(self, scope: str) -> tuple[tuple[Event, Impact], ...]:
+        """Return the work that the platform could begin now in a scope."""
+        return to_begin(self.scopes[scope], now=max(self.now, self.scopes[scope].changed_at))
+
+    def labour(self, scope: str, event_id: str, name: str) -> Work:
+        """Return one event on one VM as a platform gets it."""
+        event, vm = self.scopes[scope].event(event_id), self.scopes[scope].vm(name)
+        impact = event.impact(name) or Impact(vm=name)
+        return Work(
+            id=f"{event.id}/{name}",
+            attempt=impact.attempt,
+            event=event.id,
+            type=event.type,
+            scope=scope,
+            vm=name,
+            vm_id=vm.vm_id,
+            host=vm.host,
+            duration=event.duration,
+            description=event.description,
+        )
+
+    def tick(self) -> None:
+        """Let time act on every scope."""
+        for id_ in tuple(self.scopes):
+            seen_at = self.seen_at.get(id_)
+            self.apply(id_, lambda scope: tick(scope, self.conditions, now=self.now, seen_at=seen_at))  # noqa: B023 - applied at once
 
     def scope(self, name: str) -> str:
         """Return the id of a scope that there is."""
