@@ -44,16 +44,16 @@ async def test_error_while_it_runs_is_raised(listener: socket.socket, monkeypatc
     async def fail(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(uvicorn.Server, "main_loop", fail)
+    monkeypatch.setattr(uvicorn.Server, "on_tick", fail)
     with pytest.raises(RuntimeError, match="a bug"):
         await serve(listener, until=asyncio.Event())
 
 
 async def test_end_that_nobody_asked_for_is_an_error(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def stop(*_: object) -> None:
-        pass
+    async def stop(*_: object) -> bool:
+        return True
 
-    monkeypatch.setattr(uvicorn.Server, "main_loop", stop)
+    monkeypatch.setattr(uvicorn.Server, "on_tick", stop)
     with pytest.raises(EndedByItself):
         await serve(listener, until=asyncio.Event())
 

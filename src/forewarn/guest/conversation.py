@@ -139,9 +139,10 @@ class Conversation:
             self._connection_line = CLOSED
         self.is_over = self._connection_line is CLOSED
         self._desk.counters.answers[answer.status] += 1
-        self._send(answer.render(letterhead, self._connection_line))
+        sent = answer.render(letterhead, self._connection_line)
+        self._send(sent)
         if self._sight is not None:
-            self._sight.answer(answer.status)
+            self._sight.answer(answer.status, sent)
             self._sight = None
 
     def take_answers(self) -> bytes:

@@ -16,7 +16,10 @@ from forewarn.wire.request import Head, start_requests
 log = logging.getLogger(__name__)
 
 BODY_BYTES = 4096
-"""What is shown of a body at the most."""
+"""What is shown of a request's body at the most."""
+
+ANSWER_BYTES = 65_536
+"""What is shown of an answer's body at the most."""
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +43,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     """The request's body, or the beginning of it."""
     answered_at: float | None = None
+    answer: bytes = b""
+    """The answer's body as it was sent, or the beginning of it."""
 
 
 Observer = Callable[[Observed], None]
@@ -73,9 +78,10 @@ class Sight:
         """Tell that the request has come, and that its answer has not."""
         self._tell(self._seen)
 
-    def answer(self, status: int) -> None:
-        """Tell what it was answered."""
-        self._tell(msgspec.structs.replace(self._seen, status=status, answered_at=time.monotonic()))
+    def answer(self, status: int, sent: bytes) -> None:
+        """Tell what it was answered; `sent` has the head too."""
+        body = sent.partition(b"\r\n\r\n")[2][:ANSWER_BYTES]
+        self._tell(msgspec.structs.replace(self._seen, status=status, answered_at=time.monotonic(), answer=body))
 
     def _tell(self, seen: Observed) -> None:
         """Tell of a VM's request; of others there is nothing to be said."""
