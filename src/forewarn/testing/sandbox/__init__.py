@@ -1,0 +1,55 @@
+"""Any program as a VM, without root: where it runs, 169.254.169.254:80 is the VM's endpoint and nobody else's."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+import forewarn
+
+File = int | IO[bytes] | None
+"""Where a stream of a program comes from or goes to, as `subprocess` has it."""
+
+BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from forewarn.testing.sandbox.supervisor import main; main()"
+
+
+def run(
+    command: Sequence[str],
+    *,
+    socket: Path,
+    hostname: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: File = None,
+    stdout: File = None,
+    stderr: File = None,
+    net: bool = False,
+) -> "subprocess.Popen[bytes]":
+    """Begin a command in a sandbox of its own, with the VM behind a unix socket at 169.254.169.254:80.
+
+    What is returned is the command to whoever has it: signals go to it, and it ends with the command's exit code
+    (128 and the signal's number if a signal ended it; 125 if no sandbox could be made, which stderr says why). If it
+    is killed, nothing of the command is left.
+
+    `socket` is in a directory that has nothing else than sockets, which is hidden from the command. `net`: with
+    connectivity outside, by slirp4netns or pasta, but never to this machine's loopback.
+    """
+    return subprocess.Popen(  # noqa: S603 - this is what it is for
+        supervising(command, socket=socket, hostname=hostname, net=net),
+        env=env,
+        cwd=cwd,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+    )
+
+
+def supervising(command: Sequence[str], *, socket: Path, hostname: str, net: bool = False) -> list[str]:
+    """Return the command that runs another one in a sandbox."""
+    if not command:
+        raise ValueError("there is no command to run")
+    # Isolated: the environment is meant for the command, and may have settings for another Python.
+    boot = [sys.executable, "-I", "-c", BOOT, str(Path(forewarn.__file__).parent.parent)]
+    return [*boot, str(socket.absolute()), hostname, "net" if net else "no-net", *map(os.fspath, command)]

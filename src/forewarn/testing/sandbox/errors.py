@@ -1,0 +1,81 @@
+"""Why a program cannot be run as a VM.
+
+SandboxError
+├── NotLinux       there are no namespaces here
+├── NamespacesOff  the system does not let this user make them
+├── NoWayOut       no program is there, or none works, that connects a namespace with the network
+└── Unusable       the socket, its directory or the host name is none that can be used
+"""
+
+from collections.abc import Callable
+from errno import EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS
+from pathlib import Path
+
+SWITCHES = Path("/proc/sys")
+APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
+DEBIAN = "kernel/unprivileged_userns_clone"
+MOST = "user/max_user_namespaces"
+
+
+class SandboxError(Exception):
+    """The sandbox cannot be made; the message says what to do about it."""
+
+
+class NotLinux(SandboxError):
+    """There are no namespaces here."""
+
+    def __init__(self, system: str) -> None:
+        self.system = system
+        super().__init__(
+            f"programs can be run as a VM on Linux only, and this is {system}: "
+            "give your program the VM's URL, which `forewarn vm list` shows"
+        )
+
+
+class NamespacesOff(SandboxError):
+    """The system does not let this user make namespaces."""
+
+    def __init__(self, error: OSError, read: Callable[[str], int | None]) -> None:
+        self.error = error
+        super().__init__(f"this system lets you make no user namespaces ({error.strerror}): {_advice(error, read)}")
+
+
+class NoWayOut(SandboxError):
+    """There is no program that connects a namespace with the network, or it does not work here."""
+
+
+class Unusable(SandboxError):
+    """What was given cannot be used."""
+
+
+def switch(name: str) -> int | None:
+    """Return the number that a switch of the kernel is at; None: there is no such switch."""
+    try:
+        return int((SWITCHES / name).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _advice(error: OSError, read: Callable[[str], int | None]) -> str:
+    if read(MOST) == 0:
+        return "switch them on with `sudo sysctl user.max_user_namespaces=15000`"
+    if error.errno == ENOSPC:
+        return (
+            "there are as many as user.max_user_namespaces and user.max_net_namespaces allow: end some, or raise them"
+        )
+    if read(DEBIAN) == 0:
+        return "switch them on with `sudo sysctl kernel.unprivileged_userns_clone=1`"
+    if read(APPARMOR):
+        return (
+            "AppArmor keeps them from unprivileged programs; allow them with "
+            "`sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or use sudo"
+        )
+    return _REASONS.get(error.errno or 0, "give your program the VM's URL, which `forewarn vm list` shows")
+
+
+_REASONS = {
+    EPERM: "in a container, allow them in its seccomp profile, or start it as privileged",
+    EINVAL: "the kernel is made without them (CONFIG_USER_NS)",
+    ENOSYS: "the kernel is made without them (CONFIG_USER_NS)",
+    EUSERS: "they are nested too deeply",
+}

@@ -1,0 +1,64 @@
+"""The calls to Linux that the sandbox needs and the standard library has not: all of them raise OSError."""
+
+import ctypes
+import fcntl
+import os
+import signal
+import socket
+import struct
+
+NEW_MOUNTS = 0x0002_0000
+NEW_HOST_NAME = 0x0400_0000
+NEW_USERS = 0x1000_0000
+NEW_PROCESSES = 0x2000_0000
+NEW_NETWORK = 0x4000_0000
+
+READ_ONLY, NO_SETUID, NO_DEVICES, NO_EXEC = 1, 2, 4, 8
+REMOUNT, BIND, RECURSIVE, PRIVATE = 1 << 5, 1 << 12, 1 << 14, 1 << 18
+HARMLESS = NO_SETUID | NO_DEVICES | NO_EXEC
+
+_SET_PARENT_DEATH_SIGNAL = 1
+_SET_ADDRESS, _SET_NETMASK, _GET_FLAGS, _SET_FLAGS = 0x8916, 0x891C, 0x8913, 0x8914
+_UP = 1
+_ADDRESS_REQUEST = struct.Struct("16sHH4s16x")
+_FLAGS_REQUEST = struct.Struct("16sH22x")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
+
+
+def unshare(flags: int) -> None:
+    """Leave namespaces for new ones."""
+    _check(_libc.unshare(flags))
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    """Mount something."""
+    _check(_libc.mount(source.encode(), os.fsencode(target), kind.encode(), flags, options.encode()))
+
+
+def die_with_parent() -> None:
+    """Have this process killed when its parent ends, however that comes."""
+    _check(_libc.prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0))
+
+
+def add_address(interface: str, address: str) -> None:
+    """Give an interface an address that is its own alone; `lo:1` is one more for `lo`."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for request, value in ((_SET_ADDRESS, address), (_SET_NETMASK, "255.255.255.255")):
+            packed = _ADDRESS_REQUEST.pack(interface.encode(), socket.AF_INET, 0, socket.inet_aton(value))
+            fcntl.ioctl(any_socket, request, packed)
+
+
+def switch_on(interface: str) -> None:
+    """Bring an interface up."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        found = fcntl.ioctl(any_socket, _GET_FLAGS, _FLAGS_REQUEST.pack(interface.encode(), 0))
+        _, flags = _FLAGS_REQUEST.unpack(found)
+        fcntl.ioctl(any_socket, _SET_FLAGS, _FLAGS_REQUEST.pack(interface.encode(), flags | _UP))
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
