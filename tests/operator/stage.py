@@ -19,6 +19,7 @@ from forewarn.core.vm import Vm
 from forewarn.fleet.filling import fill
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
+from forewarn.guest.faults import Faults
 from forewarn.operator.app import operator_app
 from forewarn.operator.server import serving
 from forewarn.platform.simulated import SimulatedPlatform
@@ -120,6 +121,7 @@ class Guests:
     networks: Mapping[str, str] = {}
     ports: str | None = "a name for each"
     counters = Counters()
+    faults: Faults | None = None
 
     def url(self, scope: str, vm: Vm) -> str | None:
         """Return that name."""
@@ -134,6 +136,7 @@ async def stage(
     policy: Policy = EMULATOR,
     store: MemoryStore | None = None,
     guests: Guests | None = None,
+    emulates: bool = True,
 ) -> AsyncIterator[Stage]:
     """Serve the operator API as long as the context lasts."""
     clock = clock or ManualClock(TEN)
@@ -145,7 +148,9 @@ async def stage(
         await fill(fleet, scopes, by="test", on_saved=lambda _: None)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             await fleet.tokens.adopt(TOKEN, by="test")
-            app = operator_app(fleet, guests=guests or Guests())
+            guests = guests or Guests()
+            guests.faults = Faults(fleet) if emulates else None
+            app = operator_app(fleet, guests=guests)
             async with serving(app, listener):
                 try:
                     yield Stage(fleet, store, platform, listener.getsockname()[1])

@@ -237,6 +237,25 @@ class ApiClient:
         """End a hold."""
         return self._change("POST", "/v1/holds/release", ask, v1.Holds, key)
 
+    # Faults.
+
+    def faults(self) -> v1.Faults:
+        """Return the faults that are set."""
+        return self._get("/v1/faults", v1.Faults)
+
+    def set_fault(self, ask: v1.SetFault, *, key: str | None = None) -> v1.Fault:
+        """Have the emulator answer wrongly."""
+        return self._change("POST", "/v1/faults", ask, v1.Fault, key)
+
+    def clear_fault(self, id_: str, *, why: str = "", key: str | None = None) -> None:
+        """End a fault."""
+        self._remove(_path("faults", id_), key, why=why)
+
+    def clear_faults(self, *, why: str = "", key: str | None = None) -> v1.Faults:
+        """End all faults, and return them."""
+        path = "/v1/faults" + _query(why=why)
+        return self._read(self._send_surely("DELETE", path, None, {"Accept": "application/json"}, key), v1.Faults)
+
     # The journal.
 
     def history(

@@ -27,6 +27,7 @@ CHAPTERS: Mapping[str, Sequence[Offer]] = {
         Offer("config", "config:config", "Show the settings that hold, and where each came from."),
         Offer("token", "token:app", "Say who may ask the service for what."),
         Offer("clock", "clock:app", "See the service's time, and move a manual clock."),
+        Offer("fault", "fault:app", "Have the emulator answer VMs wrongly, to test their handlers."),
     ),
     "The fleet": (
         Offer("vm", "vm:app", "The VMs: see and change them, restart, move and delete them, let them fail."),

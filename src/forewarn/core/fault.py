@@ -6,7 +6,7 @@ from enum import StrEnum
 import msgspec
 
 from forewarn.core.change import Change, Draft
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import duration_text, parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.journal import Did
 from forewarn.core.scope import Scope
@@ -61,8 +61,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None = None
     times: int | None = None
     amount: timedelta | None = None
-    by: str = ""
-    set_at: datetime | None = None
+    by: str
+    set_at: datetime
     hits: int = 0
     """How many requests it has hit so far."""
 
@@ -107,6 +107,11 @@ def usual_amount(kind: FaultKind) -> timedelta | None:
 def signed_text(amount: timedelta) -> str:
     """Write a duration that may be below zero: an hour behind is `-1h`."""
     return f"-{duration_text(-amount)}" if amount < timedelta(0) else duration_text(amount)
+
+
+def parse_signed(text: str) -> timedelta:
+    """Read a duration that may be below zero."""
+    return -parse_duration(text.removeprefix("-")) if text.startswith("-") else parse_duration(text)
 
 
 def note_fault(scope: Scope, did: Did, fault: Fault, *, by: str, why: str = "", now: datetime) -> Change[None]:

@@ -5,8 +5,8 @@ What each of them looks like on the wire: see `striking`.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from enum import Enum
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from forewarn.core.errors import Invalid, KeyReused
 from forewarn.core.fault import Fault, FaultKind, usual_amount
 from forewarn.core.journal import Did
 from forewarn.core.once import Once
-from forewarn.fleet.errors import FleetError, NoSuchFault
+from forewarn.fleet.errors import FleetError, NoSuchFault, NoSuchScope
 from forewarn.fleet.service import Fleet
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,8 @@ class Faults:
         self._fleet = fleet
         self._active: dict[str, Active] = {}
         self._number = 0
-        self._answered: dict[str, tuple[str, Fault]] = {}
+        self._answered: dict[str, tuple[str, tuple[Fault, ...]]] = {}
+        self._one_at_a_time = asyncio.Lock()
         self._is_closed = False
         self.on_change: Callable[[], None] = _nothing
         """Called whenever the first fault has been set or the last one is over."""
@@ -93,16 +94,32 @@ class Faults:
         once: Once | None = None,
     ) -> Fault:
         """Set a fault for a VM, named as `scope/name` or by its bare name, or for all; the journal has it on return."""
-        if (before := self._known(once)) is not None:
-            return before
+        async with self._one_at_a_time:
+            if (before := self._known(once)) is not None:
+                return before[0]
+            fault = self._made(kind, vm=vm, lasting=lasting, times=times, amount=amount, by=by)
+            await self._fleet.note_fault(Did.FAULT_SET, fault, by=by, why=why)
+            self._begin(fault)
+            self._remember(once, (fault,))
+            return fault
+
+    def _made(
+        self,
+        kind: FaultKind,
+        *,
+        vm: str | None,
+        lasting: timedelta | None,
+        times: int | None,
+        amount: timedelta | None,
+        by: str,
+    ) -> Fault:
         if lasting is not None and lasting <= timedelta(0):
             raise Invalid("a fault lasts longer than nothing")
         if len(self._active) >= MOST:
             raise Invalid(f"{MOST} faults are set, and no more can be: clear some")
         now = self._fleet.clock.now()
-        self._number += 1
         fault = Fault(
-            id=f"F{self._number}",
+            id=f"F{self._number + 1}",
             kind=kind,
             vm=None if vm is None else self._full_name(vm),
             until=None if lasting is None else now + lasting,
@@ -111,37 +128,45 @@ class Faults:
             by=by,
             set_at=now,
         )
-        await self._fleet.note_fault(Did.FAULT_SET, fault, by=by, why=why)
-        self._begin(fault)
-        self._remember(once, fault)
+        self._number += 1
         return fault
 
-    async def clear(self, id_: str, *, by: str, why: str = "") -> Fault:
-        """End a fault now; what it has made wait is answered."""
-        active = self.find(id_)
-        self._end(active)
-        await self._fleet.note_fault(Did.FAULT_CLEARED, active.fault, by=by, why=why)
-        return active.fault
+    async def clear(
+        self,
+        id_: str,
+        *,
+        may: Callable[[Fault], None] | None = None,
+        by: str,
+        why: str = "",
+        once: Once | None = None,
+    ) -> Fault:
+        """End a fault now, unless `may` refuses that; what it has made wait is answered."""
+        async with self._one_at_a_time:
+            if (before := self._known(once)) is not None:
+                return before[0]
+            active = self._find(id_)
+            if may is not None:
+                may(active.fault)
+            await self._clear([active], by=by, why=why)
+            self._remember(once, (active.fault,))
+            return active.fault
 
-    async def clear_all(self, ids: Iterable[str] | None = None, *, by: str, why: str = "") -> tuple[Fault, ...]:
-        """End all faults now, or all of these."""
-        meant = [active.fault.id for active in self._active.values()] if ids is None else list(ids)
-        return tuple([await self.clear(id_, by=by, why=why) for id_ in meant if id_ in self._active])
+    async def clear_all(
+        self, meant: Callable[[Fault], bool] | None = None, *, by: str, why: str = "", once: Once | None = None
+    ) -> tuple[Fault, ...]:
+        """End all faults now, or all that are meant, and return them."""
+        async with self._one_at_a_time:
+            if (before := self._known(once)) is not None:
+                return before
+            found = [active for active in self._active.values() if meant is None or meant(active.fault)]
+            await self._clear(found, by=by, why=why)
+            cleared = tuple(active.fault for active in found)
+            self._remember(once, cleared)
+            return cleared
 
     def list(self) -> tuple[Fault, ...]:
         """Return the faults that are set, in the order in which they were."""
         return tuple(active.fault for active in self._active.values())
-
-    def get(self, id_: str) -> Fault:
-        """Return one of them."""
-        return self.find(id_).fault
-
-    def find(self, id_: str) -> "Active":
-        """Return one of them, with what it does."""
-        try:
-            return self._active[id_.upper()]
-        except KeyError:
-            raise NoSuchFault(id_) from None
 
     @property
     def are_set(self) -> bool:
@@ -243,17 +268,32 @@ class Faults:
         except FleetError as error:
             log.warning("that fault %s is over is not in the journal: %s", active.fault.id, error)
 
-    def _known(self, once: Once | None) -> Fault | None:
+    def _find(self, id_: str) -> "Active":
+        try:
+            return self._active[id_.upper()]
+        except KeyError:
+            raise NoSuchFault(id_) from None
+
+    async def _clear(self, found: Sequence["Active"], *, by: str, why: str) -> None:
+        """End faults; a scope that is gone has no journal any more."""
+        for active in found:
+            self._end(active)
+        for active in found:
+            with suppress(NoSuchScope):
+                await self._fleet.note_fault(Did.FAULT_CLEARED, active.fault, by=by, why=why)
+
+    def _known(self, once: Once | None) -> tuple[Fault, ...] | None:
+        """Return what was answered to this request before, if it was."""
         if once is None or once.key not in self._answered:
             return None
-        digest, fault = self._answered[once.key]
+        digest, faults = self._answered[once.key]
         if digest != once.digest:
             raise KeyReused(once.key)
-        return fault
+        return faults
 
-    def _remember(self, once: Once | None, fault: Fault) -> None:
+    def _remember(self, once: Once | None, faults: tuple[Fault, ...]) -> None:
         if once is not None:
-            self._answered[once.key] = (once.digest, fault)
+            self._answered[once.key] = (once.digest, faults)
             if len(self._answered) > REMEMBERED:
                 del self._answered[next(iter(self._answered))]
 

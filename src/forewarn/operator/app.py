@@ -18,6 +18,7 @@ from forewarn.operator.description import description_config
 from forewarn.operator.diagnosis import diagnose
 from forewarn.operator.errors import OperatorError
 from forewarn.operator.events import EventController
+from forewarn.operator.faults import FaultController
 from forewarn.operator.fleet_file import FleetController
 from forewarn.operator.history import HistoryController
 from forewarn.operator.holds import HoldController
@@ -47,6 +48,7 @@ PATHS: list[ControllerRouterHandler] = [
     EventController,
     OperationController,
     HoldController,
+    FaultController,
     HistoryController,
     TokenController,
     ClockController,

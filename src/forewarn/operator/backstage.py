@@ -1,10 +1,13 @@
 """What the handlers work on, and what they need to know of the guests' side."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Protocol
 
 from litestar.datastructures import State
 
+from forewarn.core.fault import Fault, FaultKind
+from forewarn.core.once import Once
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
 from forewarn.operator.counting import Answers
@@ -15,6 +18,39 @@ from forewarn.operator.seats import Seats
 
 GuestUrl = Callable[[str, Vm], str | None]
 """Scope and VM to the URL at which the VM finds its endpoint, if it has one of its own."""
+
+
+class FaultSide(Protocol):
+    """What the endpoint does wrong on purpose."""
+
+    async def set(
+        self,
+        kind: FaultKind,
+        *,
+        vm: str | None,
+        lasting: timedelta | None,
+        times: int | None,
+        amount: timedelta | None,
+        by: str,
+        why: str,
+        once: Once | None,
+    ) -> Fault:
+        """Set a fault, for the VM `scope/name` or for all."""
+        ...
+
+    async def clear(self, id_: str, *, may: Callable[[Fault], None], by: str, why: str, once: Once | None) -> Fault:
+        """End a fault, unless `may` refuses that."""
+        ...
+
+    async def clear_all(
+        self, meant: Callable[[Fault], bool], *, by: str, why: str, once: Once | None
+    ) -> tuple[Fault, ...]:
+        """End all faults that are meant."""
+        ...
+
+    def list(self) -> tuple[Fault, ...]:
+        """Return the faults that are set."""
+        ...
 
 
 class GuestSide(Protocol):
@@ -32,6 +68,11 @@ class GuestSide(Protocol):
     @property
     def ports(self) -> object | None:
         """Whatever gives each VM a port of its own; None: no VM has one."""
+        ...
+
+    @property
+    def faults(self) -> FaultSide | None:
+        """What it does wrong on purpose; None: it never does."""
         ...
 
     @property

@@ -27,6 +27,7 @@ TAGS = {
     "operations": "What owners of VMs ask for, and what happens to hardware.",
     "events": "Events from their announcement to their end, and what a person does about them.",
     "holds": "Letting nothing planned start, in one scope or anywhere.",
+    "faults": "What the emulator's endpoint does wrong on purpose.",
     "journal": "What happened, when, by whom and why: to ask and to follow.",
     "tokens": "Who may ask, and for what.",
     "clock": "The service's time.",

@@ -9,6 +9,7 @@ OperatorError
 ├── NoSuchVmNow      no VM bears that bare name now, so the journal cannot be asked for it
 ├── TooManyWatchers  as many follow the journal as may
 ├── ImportRuns       one import at a time
+├── NotInProduction  the service is for real VMs, and this is for the emulator alone
 └── WrongFleetFile   the file cannot be taken
 """
 
@@ -109,6 +110,15 @@ class ImportRuns(OperatorError):
     def __init__(self, by: str, done: int, total: int) -> None:
         self.by, self.done, self.total = by, done, total
         super().__init__(f"an import of {by} runs, {done} of {total} scopes are done: wait for its end, then ask again")
+
+
+class NotInProduction(OperatorError):
+    """The service is for real VMs, whose endpoint does nothing wrong on purpose."""
+
+    code = "not-in-production"
+
+    def __init__(self) -> None:
+        super().__init__("this service is for real VMs: faults can be set in the emulator alone (`forewarn up`)")
 
 
 class WrongFleetFile(OperatorError):

@@ -7,6 +7,7 @@ import msgspec
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
+from forewarn.core.fault import FaultKind
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
 
@@ -29,6 +30,7 @@ _ALL: tuple[v1.Request, ...] = (
     v1.ResolveImpact(vm="web-0", done=True, why="restarted by hand"),
     v1.MakeHold(scope="web", reason="quarter-end closing"),
     v1.ReleaseHold(scope="web", why="closing is done"),
+    v1.SetFault(kind=FaultKind.STATUS_410, vm="web/web-0", times=3, why="does it ask again?"),
     v1.AddScope(id="cache", kind=ScopeKind.AVAILABILITY_SET, approval=ApprovalRule.ALL),
     v1.ChangeScope(approval=ApprovalRule.ALL),
     v1.AddVm(

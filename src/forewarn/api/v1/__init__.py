@@ -57,6 +57,7 @@ from forewarn.api.v1.events import (
     Scheduled,
     ScheduleEvents,
 )
+from forewarn.api.v1.faults import Fault, Faults, SetFault
 from forewarn.api.v1.inventory import (
     Address,
     AddScope,
@@ -128,6 +129,8 @@ __all__ = [
     "EventStory",
     "Evict",
     "Fail",
+    "Fault",
+    "Faults",
     "Health",
     "HistoryPage",
     "Hold",
@@ -160,6 +163,7 @@ __all__ = [
     "Scheduled",
     "Scope",
     "ScopePage",
+    "SetFault",
     "ShownBlackout",
     "ShownGate",
     "ShownPolicy",

@@ -1,0 +1,49 @@
+"""Faults of the emulator: what the endpoint does wrong on purpose."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from forewarn.api.v1.common import Answer, Duration, Request, Text, VmName
+from forewarn.core.duration import DURATION_PATTERN
+from forewarn.core.fault import MOST_TIMES, FaultKind
+
+SignedDuration = Annotated[
+    str, msgspec.Meta(pattern=f"^-?{DURATION_PATTERN.removeprefix('^')}", min_length=2, max_length=36)
+]
+
+
+class Fault(Answer, frozen=True):
+    """A fault that is set. `vm` null: for all VMs; `until` and `times` null: until it is cleared."""
+
+    id: str
+    kind: FaultKind
+    vm: str | None
+    amount: str | None
+    until: datetime | None
+    times: int | None
+    hits: int
+    by: str
+    set_at: datetime
+
+
+class Faults(Answer, frozen=True):
+    """The faults that are set, in the order in which they were, or those that were cleared."""
+
+    faults: Sequence[Fault]
+
+
+class SetFault(Request, frozen=True):
+    """Set a fault, for a VM or for all, for a time, for a number of requests, or until it is cleared.
+
+    `amount` says how slow, how late, or how far from the right date; a date behind it is `-1h`.
+    """
+
+    kind: FaultKind
+    vm: VmName | None = None
+    lasting: Duration | None = None
+    times: Annotated[int, msgspec.Meta(ge=1, le=MOST_TIMES)] | None = None
+    amount: SignedDuration | None = None
+    why: Text = ""
