@@ -8,7 +8,7 @@ from typing import Annotated, get_args, get_type_hints
 import msgspec
 
 from forewarn.core.text import check_name
-from forewarn.settings.values import NONE, AnyStatus, Program, Takes, UrlOrNone, WholeNumber, WithinDay, written
+from forewarn.settings.values import NONE, AnyStatus, Program, Retries, Takes, UrlOrNone, WithinDay, written
 
 
 class BadPart(ValueError):
@@ -26,8 +26,8 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: UrlOrNone = None
     expect_status: AnyStatus = 200
     timeout: WithinDay = timedelta(seconds=10)
-    retries: WholeNumber = 2
-    pause: WithinDay = timedelta(seconds=5)
+    retries: Retries = 2
+    pause: WithinDay = timedelta(seconds=10)
 
 
 class Gate(msgspec.Struct, frozen=True):

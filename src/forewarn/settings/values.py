@@ -247,7 +247,7 @@ FleetSource = Annotated[
 ]
 Count = Annotated[int, Takes(_between(1), "a whole number from 1 on")]
 CountOrNone = Annotated[int | None, Takes(_or_none(_between(1)), f'a whole number from 1 on, or "{NONE}"')]
-WholeNumber = Annotated[int, Takes(_between(0, 1000), "a whole number from 0 to 1000")]
+Retries = Annotated[int, Takes(_between(0, 100), "a whole number from 0 to 100")]
 AnyStatus = Annotated[int, Takes(_between(100, 599), "an HTTP status from 100 to 599")]
 UrlOrNone = Annotated[str | None, Takes(_or_none(_url), f'a URL such as "https://monitor.example/health", or "{NONE}"')]
 Urls = Annotated[

@@ -77,12 +77,12 @@ class CampaignSelection(Request, frozen=True):
 
     scopes: Patterns = ()
     hosts: Patterns = ()
-    tags: dict[str, str] = {}
+    tags: dict[str, str] = msgspec.field(default_factory=dict)
     all: bool = False
     exclude_scopes: Patterns = ()
     exclude_hosts: Patterns = ()
     exclude_vms: Patterns = ()
-    exclude_tags: dict[str, str] = {}
+    exclude_tags: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class CampaignWindow(Request, frozen=True):

@@ -1,0 +1,75 @@
+"""Windows and black-outs as people write them in one line."""
+
+import re
+from datetime import datetime
+
+from forewarn.core.campaign.spec import WEEKDAYS, Blackout, Day, Window
+from forewarn.core.errors import Invalid
+
+EVERY_DAY = ("every day", "daily")
+
+_WINDOW = re.compile(r"(?:(?P<days>[a-z][a-z, -]*?)\s+)?(?P<start>[0-9:]+)\s?-\s?(?P<end>[0-9:]+)(?:\s+(?P<zone>\S+))?")
+_BLACKOUT = re.compile(r"(?P<start>\S+?)\s?/\s?(?P<end>\S+)(?:\s+(?P<why>.+))?")
+
+
+def parse_window(text: str) -> Window:
+    """Read a window: `22:00-04:00`, `sat,sun 22:00-04:00 Europe/Vienna`, `mon-fri 01:00-05:00`."""
+    found = _WINDOW.fullmatch(text.strip())
+    if found is None:
+        raise Invalid(f'{text!r} is not a window: write it like "sat,sun 22:00-04:00 Europe/Vienna"')
+    return Window(
+        days=_days(found["days"] or ""), start=_full(found["start"]), end=_full(found["end"]), zone=found["zone"] or ""
+    )
+
+
+def _full(time: str) -> str:
+    """Write a time of day with its leading zero."""
+    return f"0{time}" if time[1:2] == ":" else time
+
+
+def _days(text: str) -> tuple[Day, ...]:
+    if not text or text in EVERY_DAY:
+        return ()
+    return tuple(day for part in text.split(",") for day in _range(part.strip()))
+
+
+def _range(text: str) -> tuple[Day, ...]:
+    """Read a day, or days from one to another, which may go around the end of the week."""
+    first, dash, last = text.partition("-")
+    begin, end = _day(first.strip()), _day(last.strip() if dash else first.strip())
+    number, length = WEEKDAYS.index(begin), (WEEKDAYS.index(end) - WEEKDAYS.index(begin)) % len(WEEKDAYS) + 1
+    return (*WEEKDAYS, *WEEKDAYS)[number : number + length]
+
+
+def _day(text: str) -> Day:
+    for day in Day:
+        if text[:3] == day.value and _FULL_NAMES[day].startswith(text):
+            return day
+    raise Invalid(f"{text!r} is not a day: use {', '.join(Day)}")
+
+
+_FULL_NAMES = {
+    Day.MON: "monday",
+    Day.TUE: "tuesday",
+    Day.WED: "wednesday",
+    Day.THU: "thursday",
+    Day.FRI: "friday",
+    Day.SAT: "saturday",
+    Day.SUN: "sunday",
+}
+
+
+def parse_blackout(text: str) -> Blackout:
+    """Read a black-out: `2026-12-24T12:00Z/2027-01-02T06:00Z`, and why, if that is said."""
+    found = _BLACKOUT.fullmatch(text.strip())
+    if found is None:
+        raise Invalid(f'{text!r} is not a black-out: write it like "2026-12-24T12:00Z/2027-01-02T06:00Z holidays"')
+    return Blackout(start=parse_moment(found["start"]), end=parse_moment(found["end"]), why=found["why"] or "")
+
+
+def parse_moment(text: str) -> datetime:
+    """Read a moment, which may lack its zone: whoever takes it refuses that."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid(f"{text!r} is not a time: write it like 2026-12-24T12:00Z") from None

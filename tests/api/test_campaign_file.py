@@ -1,0 +1,242 @@
+"""The campaign file: what it stands for, what is said of a wrong one, and that the API carries all of it."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forewarn.api import v1
+from forewarn.api.campaign_file import parse_campaign, read_campaign
+from forewarn.api.campaign_spec import shown_spec, spec_of
+from forewarn.api.campaign_writing import parse_blackout, parse_window
+from forewarn.api.written import FleetFileError
+from forewarn.core.campaign.spec import (
+    Blackout,
+    CampaignPolicy,
+    CampaignSpec,
+    Day,
+    HttpCheck,
+    Limit,
+    Selection,
+    Window,
+)
+from forewarn.core.errors import Invalid
+from forewarn.core.event import EventType
+
+SMALL = 'name = "kernel"\ntype = "Reboot"\nselection = { all = true }\n'
+
+LARGE = """
+name = "kernel-6.1"
+type = "Redeploy"
+duration = "90s"
+description = "The host gets a new kernel."
+start_at = 2026-11-20T20:00:00Z
+
+[selection]
+scopes = ["web-*"]
+hosts = ["hv-1"]
+tags = { tier = "front" }
+exclude_scopes = ["web-9"]
+exclude_hosts = ["hv-7"]
+exclude_vms = ["web-1/web-0"]
+exclude_tags = { critical = "yes" }
+
+[policy]
+waves = "update-domain"
+gap = "1h"
+notice = "20m"
+expected = "10m"
+scopes_at_once = "10%"
+hosts_at_once = 3
+vms_at_once = "50"
+windows = ["sat,sun 22:00-04:00 Europe/Vienna", { start = 01:30:00, end = "05:00", days = ["mon"] }]
+blackouts = [{ start = 2026-12-24T12:00:00Z, end = "2027-01-02T06:00Z", why = "holidays" }]
+zone = "Europe/Paris"
+must_end_inside = true
+gate = { url = "http://127.0.0.1:9090/-/healthy", expect_status = 204, timeout = "3s", retries = 0, pause = "1s" }
+gate_patience = "2h"
+halt_after = "none"
+advance = false
+"""
+
+READ = CampaignSpec(
+    name="kernel-6.1",
+    type=EventType.REDEPLOY,
+    duration=timedelta(seconds=90),
+    description="The host gets a new kernel.",
+    start_at=datetime(2026, 11, 20, 20, tzinfo=UTC),
+    selection=Selection(
+        scopes=("web-*",),
+        hosts=("hv-1",),
+        tags={"tier": "front"},
+        exclude_scopes=("web-9",),
+        exclude_hosts=("hv-7",),
+        exclude_vms=("web-1/web-0",),
+        exclude_tags={"critical": "yes"},
+    ),
+    policy=CampaignPolicy(
+        gap=timedelta(hours=1),
+        notice=timedelta(minutes=20),
+        expected=timedelta(minutes=10),
+        scopes_at_once=Limit(percent=10.0),
+        hosts_at_once=Limit(number=3),
+        vms_at_once=Limit(number=50),
+        windows=(
+            Window(days=(Day.SAT, Day.SUN), start="22:00", end="04:00", zone="Europe/Vienna"),
+            Window(days=(Day.MON,), start="01:30", end="05:00"),
+        ),
+        blackouts=(
+            Blackout(
+                start=datetime(2026, 12, 24, 12, tzinfo=UTC), end=datetime(2027, 1, 2, 6, tzinfo=UTC), why="holidays"
+            ),
+        ),
+        zone="Europe/Paris",
+        must_end_inside=True,
+        gate=HttpCheck(
+            url="http://127.0.0.1:9090/-/healthy",
+            expect_status=204,
+            timeout=timedelta(seconds=3),
+            retries=0,
+            pause=timedelta(seconds=1),
+        ),
+        gate_patience=timedelta(hours=2),
+        halt_after=None,
+        advance=False,
+    ),
+)
+
+
+def read(text: str) -> CampaignSpec:
+    return read_campaign(parse_campaign(text, file="kernel.toml"), file="kernel.toml")
+
+
+def test_every_key_is_read() -> None:
+    assert read(LARGE) == READ
+    for struct in (Selection, CampaignPolicy, CampaignSpec, HttpCheck, Window, Blackout):
+        assert all(re.search(rf"\b{field}\b", LARGE) for field in struct.__struct_fields__ if field != "all")
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    assert read(SMALL) == CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(all=True))
+
+
+@pytest.mark.parametrize("spec", [READ, read(SMALL)], ids=["all keys", "none"])
+def test_api_carries_all_of_it_there_and_back(spec: CampaignSpec) -> None:
+    sent = msgspec.json.encode(shown_spec(spec))
+    assert spec_of(msgspec.json.decode(sent, type=v1.StartCampaign)) == spec
+    assert msgspec.json.encode(msgspec.json.decode(sent, type=v1.CampaignSpec)) == sent
+
+
+def test_request_has_the_defaults_of_the_rules() -> None:
+    asked = v1.StartCampaign(name="k", type=v1.CampaignType.REBOOT, selection=v1.CampaignSelection(all=True))
+    assert spec_of(asked).policy == CampaignPolicy()
+    asked_gate = msgspec.structs.replace(asked, policy=v1.CampaignPolicy(gate=v1.HttpGate(url="http://h/")))
+    assert spec_of(asked_gate).policy.gate == HttpCheck(url="http://h/")
+
+
+def test_client_of_today_reads_a_policy_of_tomorrow() -> None:
+    sent = msgspec.json.decode(msgspec.json.encode(shown_spec(READ)))
+    sent["policy"]["blast_radius"] = "small"
+    assert spec_of(msgspec.convert(sent, v1.CampaignSpec)) == READ
+    with pytest.raises(msgspec.ValidationError, match="blast_radius"):
+        msgspec.convert(sent, v1.StartCampaign)
+
+
+WRONG = {
+    "no TOML": ("name = ", "this is not TOML: "),
+    "nothing": ("", "name: this is missing: use a name in quotes"),
+    "unknown key": (SMALL + "[policy]\ngaps = '1h'", "policy.gaps: there is no such key here; do you mean gap? There"),
+    "no selection": ("name = 'k'\ntype = 'Reboot'", "selection: this is missing: use a table such as { scopes ="),
+    "empty selection": ("name = 'k'\ntype = 'Reboot'\nselection = {}", "selection: say which VMs are meant"),
+    "type": (
+        SMALL.replace("Reboot", "Preempt"),
+        'type: "Preempt" is not allowed: use "Freeze", "Reboot" or "Redeploy"',
+    ),
+    "name": (SMALL.replace("kernel", "a b"), "name: name 'a b': use 1 to 128 letters"),
+    "duration": (SMALL + "duration = 90", 'duration: 90 is not allowed: use a duration such as "5m"'),
+    "too long": (SMALL + "[policy]\ngap = '40d'", "policy: gap is 0s to 30d, not 40 days"),
+    "limit": (SMALL + "[policy]\nvms_at_once = 'a few'", "policy.vms_at_once: 'a few' is not a limit: write a number"),
+    "limit of another kind": (
+        SMALL + "[policy]\nvms_at_once = 1.5",
+        "policy.vms_at_once: 1.5 is not allowed: use a num",
+    ),
+    "window": (
+        SMALL + "[policy]\nwindows = ['at night']",
+        "policy.windows[0]: 'at night' is not a window: write it lik",
+    ),
+    "window table": (
+        SMALL + "[policy]\nwindows = [{ start = '22:00' }]",
+        "policy.windows[0].end: this is missing: use",
+    ),
+    "time of day": (SMALL + "[policy]\nwindows = ['25:00-04:00']", "policy.windows[0]: window: start '25:00' is not a"),
+    "day": (SMALL + "[policy]\nwindows = ['son 22:00-04:00']", "policy.windows[0]: 'son' is not a day: use mon, tue"),
+    "moment without zone": (SMALL + "start_at = 2026-11-20T20:00:00", "start_at needs a time zone: write it like"),
+    "moment": (SMALL + "start_at = 'soon'", "start_at: 'soon' is not a time: write it like 2026-12-24T12:00Z"),
+    "black-out": (
+        SMALL + "[policy]\nblackouts = [{ start = 2026-12-24T12:00:00Z, end = 2026-12-23T12:00:00Z }]",
+        "policy.blackouts[0]: a black-out ends after it starts",
+    ),
+    "gate": (
+        SMALL + "[policy]\ngate = { uri = 'http://h' }",
+        "policy.gate.uri: there is no such key here; there are expect_status",
+    ),
+    "gate's URL": (SMALL + "[policy]\ngate = { url = 'h' }", "policy.gate: gate: 'h' is not a URL that can be asked"),
+    "gate's name": (SMALL + "[policy]\ngate = 'a b'", "policy.gate: name 'a b': use 1 to 128"),
+    "halt_after": (
+        SMALL + "[policy]\nhalt_after = 0",
+        "policy.halt_after: 0 is not allowed: use a whole number from 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "complaint"), WRONG.values(), ids=WRONG)
+def test_wrong_file_is_refused_by_key(text: str, complaint: str) -> None:
+    with pytest.raises(FleetFileError) as refused:
+        read(text)
+    assert str(refused.value).startswith(f"kernel.toml: {complaint}")
+
+
+WINDOWS = {
+    "22:00-04:00": Window(start="22:00", end="04:00"),
+    "every day 1:00-5:00": Window(start="01:00", end="05:00"),
+    "daily 00:00-24:00 UTC": Window(start="00:00", end="24:00", zone="UTC"),
+    "sat, sun 22:00 - 04:00": Window(days=(Day.SAT, Day.SUN), start="22:00", end="04:00"),
+    "mon-wed 09:00-10:00": Window(days=(Day.MON, Day.TUE, Day.WED), start="09:00", end="10:00"),
+    "saturday-mon 09:00-10:00": Window(days=(Day.SAT, Day.SUN, Day.MON), start="09:00", end="10:00"),
+}
+
+
+@pytest.mark.parametrize("text", WINDOWS)
+def test_window_can_be_written_in_a_line(text: str) -> None:
+    assert parse_window(text) == WINDOWS[text]
+    assert parse_window(str(WINDOWS[text])) == WINDOWS[text]
+
+
+def test_blackout_can_be_written_in_a_line() -> None:
+    begin, end = datetime(2026, 12, 24, 12, tzinfo=UTC), datetime(2027, 1, 2, 6, tzinfo=UTC)
+    assert parse_blackout("2026-12-24T12:00Z/2027-01-02T06:00Z") == Blackout(start=begin, end=end)
+    why = "nobody is there"
+    assert parse_blackout(f"2026-12-24T12:00Z/2027-01-02T06:00Z {why}") == Blackout(start=begin, end=end, why=why)
+    with pytest.raises(Invalid, match="is not a black-out"):
+        parse_blackout("christmas")
+
+
+PAGE = Path(__file__).parents[2] / "docs/reference/campaign-policy.md"
+ROW = re.compile(r"^\| `([a-z_]+)` \|", re.MULTILINE)
+TABLES = {
+    "The campaign": CampaignSpec,
+    "The selection": Selection,
+    "The policy": CampaignPolicy,
+    "A window": Window,
+    "A black-out": Blackout,
+    "An HTTP gate": HttpCheck,
+}
+
+
+@pytest.mark.parametrize("title", TABLES)
+def test_reference_names_every_key(title: str) -> None:
+    _, _, after = PAGE.read_text().partition(f"## {title}\n")
+    section = after.partition("\n## ")[0]
+    assert ROW.findall(section) == list(TABLES[title].__struct_fields__)
