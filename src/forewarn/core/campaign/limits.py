@@ -1,5 +1,7 @@
 """How many at once: what the limits of a policy come to in numbers, and which of them would be exceeded by how much."""
 
+from collections import Counter
+
 import msgspec
 
 from forewarn.core.campaign.spec import CampaignPolicy
@@ -38,6 +40,11 @@ class Exceeded(msgspec.Struct, frozen=True, kw_only=True):
         """Say how many are too many."""
         return f"{counted(self.wanted - self.limit, self.what)} too many"
 
+    @property
+    def alone(self) -> str:
+        """Say it of a wave that is too large by itself."""
+        return f"{self.rule} allows {self.limit}, and it has {counted(self.wanted, self.what)}, {self.by_how_much}"
+
     def __str__(self) -> str:
         return f"{self.rule} allows {self.limit}: with this wave there would be {self.wanted}, {self.by_how_much}"
 
@@ -49,8 +56,16 @@ class Ceilings(msgspec.Struct, frozen=True):
     hosts: int | None = None
     vms: int | None = None
 
+    def keep(self, amounts: Amounts) -> bool:
+        """Tell whether these amounts, all that would be in impact at once, are within the limits."""
+        return (
+            (self.scopes is None or amounts.scopes <= self.scopes)
+            and (self.hosts is None or amounts.hosts <= self.hosts)
+            and (self.vms is None or amounts.vms <= self.vms)
+        )
+
     def exceeded(self, amounts: Amounts) -> tuple[Exceeded, ...]:
-        """Return every limit that these amounts, all that would be in impact at once, do not keep."""
+        """Return every limit that these amounts would not keep."""
         return tuple(
             Exceeded(what=what, limit=limit, wanted=wanted)
             for what in AT_ONCE
@@ -62,6 +77,66 @@ def ceilings(policy: CampaignPolicy, selected: Amounts) -> Ceilings:
     """Return the limits in numbers. Percentages are of what the campaign selects."""
     limits = {what: (getattr(policy, rule), getattr(selected, what)) for what, rule in AT_ONCE.items()}
     return Ceilings(**{what: limit.of(total) for what, (limit, total) in limits.items() if limit is not None})
+
+
+class Load(msgspec.Struct, frozen=True, gc=False):
+    """What one wave, or one event of whatever cause, has in impact."""
+
+    scope: str
+    hosts: tuple[str, ...]
+    vms: int
+
+
+class InUse:
+    """All that is in impact at a moment. Scopes and hosts that several loads share count once."""
+
+    def __init__(self) -> None:
+        self._scopes: Counter[str] = Counter()
+        self._hosts: Counter[str] = Counter()
+        self._vms = 0
+
+    @property
+    def amounts(self) -> Amounts:
+        """How much it is."""
+        return Amounts(len(self._scopes), len(self._hosts), self._vms)
+
+    def with_(self, load: Load) -> Amounts:
+        """Return how much it would be with one load more."""
+        return Amounts(
+            len(self._scopes) + (load.scope not in self._scopes),
+            len(self._hosts) + sum(host not in self._hosts for host in load.hosts),
+            self._vms + load.vms,
+        )
+
+    def take(self, load: Load) -> None:
+        """Add a load."""
+        self._scopes[load.scope] += 1
+        self._hosts.update(load.hosts)
+        self._vms += load.vms
+
+    def release(self, load: Load) -> None:
+        """Take a load away that was added before."""
+        _take_away(self._scopes, (load.scope,))
+        _take_away(self._hosts, load.hosts)
+        self._vms -= load.vms
+
+
+def _take_away(counter: Counter[str], names: tuple[str, ...]) -> None:
+    for name in names:
+        if counter[name] > 1:
+            counter[name] -= 1
+        else:
+            del counter[name]
+
+
+def unknown_host(scope: str, update_domain: int) -> str:
+    """Return what stands for the host of VMs whose host is not known: one of their own. No host has such a name."""
+    return f"{scope}/{update_domain}"
+
+
+def is_unknown(host: str) -> bool:
+    """Tell whether this stands for a host that is not known."""
+    return "/" in host
 
 
 def counted(number: int, what: str) -> str:

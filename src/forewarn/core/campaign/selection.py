@@ -9,52 +9,63 @@ from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
 
 
+class Names:
+    """Names and patterns, made ready to be compared with many names."""
+
+    def __init__(self, written: Iterable[str]) -> None:
+        names = tuple(written)
+        patterns = [translate(name) for name in names if is_pattern(name)]
+        self._exact = frozenset(name for name in names if not is_pattern(name))
+        self._patterns = re.compile("|".join(patterns)) if patterns else None
+
+    def __bool__(self) -> bool:
+        return bool(self._exact) or self._patterns is not None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._exact or (self._patterns is not None and self._patterns.match(name) is not None)
+
+
 class Chooser:
-    """A selection made ready to be asked of many VMs."""
+    """A selection, made ready to be asked of many VMs."""
 
     def __init__(self, selection: Selection) -> None:
-        self._selection = selection
-        self._scopes = _one_of(selection.scopes)
-        self._hosts = _one_of(selection.hosts)
-        self._no_scopes = _one_of(selection.exclude_scopes)
-        self._no_hosts = _one_of(selection.exclude_hosts)
-        self._no_names = _one_of(name.casefold() for name in selection.exclude_vms if "/" not in name)
-        self._no_full_names = _one_of(name.casefold() for name in selection.exclude_vms if "/" in name)
+        self._all, self._tags, self._no_tags = selection.all, selection.tags.items(), selection.exclude_tags.items()
+        self._scopes, self._hosts = Names(selection.scopes), Names(selection.hosts)
+        self._no_scopes, self._no_hosts = Names(selection.exclude_scopes), Names(selection.exclude_hosts)
+        folded = [name.casefold() for name in selection.exclude_vms]
+        self._no_names = Names(name for name in folded if "/" not in name)
+        self._no_full_names = Names(name for name in folded if "/" in name)
 
     def chosen(self, scope: Scope) -> tuple[Vm, ...]:
         """Return the VMs of a scope that are meant."""
-        if self._no_scopes is not None and self._no_scopes.match(scope.id):
+        if scope.id in self._no_scopes:
             return ()
-        whole = self._selection.all or (self._scopes is not None and bool(self._scopes.match(scope.id)))
-        if not whole and self._hosts is None and not self._selection.tags:
+        whole = self._all or scope.id in self._scopes
+        if not whole and not self._hosts and not self._tags:
             return ()
-        return tuple(vm for vm in scope.roster if self._is_meant(scope, vm, whole=whole))
+        return tuple(
+            vm for vm in scope.roster if (whole or self._is_named(scope, vm)) and not self._is_excluded(scope, vm)
+        )
 
     def selects(self, scope: Scope, vm: Vm) -> bool:
         """Tell whether a VM is meant."""
-        if self._no_scopes is not None and self._no_scopes.match(scope.id):
+        if scope.id in self._no_scopes:
             return False
-        whole = self._selection.all or (self._scopes is not None and bool(self._scopes.match(scope.id)))
-        return self._is_meant(scope, vm, whole=whole)
-
-    def _is_meant(self, scope: Scope, vm: Vm, *, whole: bool) -> bool:
-        return (whole or self._is_named(scope, vm)) and not self._is_excluded(scope, vm)
+        named = self._all or scope.id in self._scopes or self._is_named(scope, vm)
+        return named and not self._is_excluded(scope, vm)
 
     def _is_named(self, scope: Scope, vm: Vm) -> bool:
-        if self._hosts is not None and vm.host is not None and self._hosts.match(vm.host):
+        if self._hosts and vm.host is not None and vm.host in self._hosts:
             return True
-        wanted = self._selection.tags
-        return bool(wanted) and wanted.items() <= _tags(scope, vm).items()
+        return bool(self._tags) and self._tags <= _tags(scope, vm).items()
 
     def _is_excluded(self, scope: Scope, vm: Vm) -> bool:
-        if self._no_hosts is not None and vm.host is not None and self._no_hosts.match(vm.host):
-            return True
-        if self._no_names is not None and self._no_names.match(vm.name.casefold()):
-            return True
-        if self._no_full_names is not None and self._no_full_names.match(f"{scope.id}/{vm.name}".casefold()):
-            return True
-        unwanted = self._selection.exclude_tags
-        return bool(unwanted) and not unwanted.items().isdisjoint(_tags(scope, vm).items())
+        return (
+            (bool(self._no_hosts) and vm.host is not None and vm.host in self._no_hosts)
+            or (bool(self._no_names) and vm.name.casefold() in self._no_names)
+            or (bool(self._no_full_names) and f"{scope.id}/{vm.name}".casefold() in self._no_full_names)
+            or (bool(self._no_tags) and not self._no_tags.isdisjoint(_tags(scope, vm).items()))
+        )
 
 
 def selects(selection: Selection, scope: Scope, vm: Vm) -> bool:
@@ -73,9 +84,3 @@ def _tags(scope: Scope, vm: Vm) -> Mapping[str, str]:
     if not own or not common:
         return own or common or {}
     return common | own
-
-
-def _one_of(patterns: Iterable[str]) -> re.Pattern[str] | None:
-    """Return one expression for all patterns; None where there are none."""
-    parts = [translate(pattern) for pattern in patterns]
-    return re.compile("|".join(parts)) if parts else None

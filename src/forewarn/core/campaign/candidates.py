@@ -1,0 +1,86 @@
+"""What a plan has to know of a fleet: the selected VMs by what a wave hits, and what is in impact anyway."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from forewarn.core.campaign.limits import Amounts, unknown_host
+from forewarn.core.campaign.pace import length_of
+from forewarn.core.campaign.selection import Chooser
+from forewarn.core.campaign.spec import CampaignSpec
+from forewarn.core.conditions import Conditions
+from forewarn.core.event import Event
+from forewarn.core.schedule import whole_second
+from forewarn.core.scope import Scope
+from forewarn.core.vm import Vm
+
+
+class Group(msgspec.Struct, frozen=True, gc=False):
+    """The selected VMs of one update domain of a scope: what a wave hits."""
+
+    update_domain: int
+    vms: tuple[str, ...]
+    hosts: tuple[str, ...]
+    """Each once; VMs whose host is not known count as on one host of their own (`unknown_host`)."""
+
+
+class Busy(msgspec.Struct, frozen=True, gc=False):
+    """What an open event, of whatever cause, is expected to have in impact, and when."""
+
+    start: datetime
+    end: datetime
+    hosts: tuple[str, ...]
+    vms: int
+
+
+class PlanScope(msgspec.Struct, frozen=True):
+    """A scope as a plan sees it. One without groups matters by what is under way in it."""
+
+    id: str
+    groups: tuple[Group, ...] = ()
+    """In the order of their turns."""
+    busy: tuple[Busy, ...] = ()
+    held: str = ""
+    """By whom and why, where an operator holds it."""
+
+
+def plan_scopes(
+    scopes: Iterable[Scope], spec: CampaignSpec, conditions: Conditions, *, now: datetime
+) -> Iterator[PlanScope]:
+    """Yield the scopes that matter to the plan of a campaign. Give it the whole fleet."""
+    chooser, length = Chooser(spec.selection), length_of(spec, conditions)
+    for scope in scopes:
+        groups = _groups(scope.id, chooser.chosen(scope))
+        busy = tuple(_busy(scope.id, event, length, now) for event in scope.events)
+        if groups or busy:
+            held = f"{scope.held.by}: {scope.held.reason}" if scope.held is not None else ""
+            yield PlanScope(scope.id, groups, busy, held)
+
+
+def amounts_of(scopes: Iterable[PlanScope]) -> Amounts:
+    """Return how much is selected."""
+    selected = [scope for scope in scopes if scope.groups]
+    hosts = {host for scope in selected for group in scope.groups for host in group.hosts}
+    return Amounts(len(selected), len(hosts), sum(len(group.vms) for scope in selected for group in scope.groups))
+
+
+def _groups(scope: str, vms: Iterable[Vm]) -> tuple[Group, ...]:
+    domains: dict[int, list[Vm]] = {}
+    for vm in vms:
+        domains.setdefault(vm.update_domain, []).append(vm)
+    return tuple(_group(scope, domain, domains[domain]) for domain in sorted(domains))
+
+
+def _group(scope: str, domain: int, vms: list[Vm]) -> Group:
+    hosts = dict.fromkeys([vm.host or unknown_host(scope, domain) for vm in vms])
+    return Group(domain, tuple([vm.name for vm in vms]), tuple(hosts))
+
+
+def _busy(scope: str, event: Event, length: timedelta, now: datetime) -> Busy:
+    """Return what is expected of an event. One that should be over by now is given as long again."""
+    lasts = event.duration or length
+    start = event.started_at or max(event.not_before, now)
+    end = start + lasts if start + lasts > now else now + lasts
+    host = event.host or unknown_host(scope, event.update_domain)
+    return Busy(start.replace(microsecond=0), whole_second(end), (host,), len(event.vms))

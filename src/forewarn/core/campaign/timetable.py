@@ -1,0 +1,167 @@
+"""The timetable: when each wave starts, so that limits, gaps, windows and what is in impact anyway leave room for it.
+
+It is a walk through time. At each moment at which something ends, a rest is over or a window opens, the waves that are
+ready start as far as they fit: first those of the scopes that have the most waves left, then in the scopes' order.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from forewarn.core.campaign.limits import Ceilings, InUse, Load
+from forewarn.core.campaign.windows import Span
+from forewarn.core.schedule import whole_second
+
+LOOKS_AHEAD = 32
+"""How many waves that do not fit are passed over at a moment before no more are looked at: a smaller one behind them
+may use what is left, but nobody looks through thousands each time that something ends."""
+
+
+class Row:
+    """The waves of a scope, one after the other, and the times in which something else is under way in it."""
+
+    __slots__ = ("busy", "loads", "placed", "rank")
+
+    def __init__(self, rank: int, loads: Sequence[Load], busy: Sequence[Span]) -> None:
+        self.rank, self.loads, self.busy = rank, loads, busy
+        self.placed = 0
+
+    @property
+    def left(self) -> int:
+        """How many waves have no place yet."""
+        return len(self.loads) - self.placed
+
+    def free_at(self, moment: datetime, length: timedelta) -> datetime:
+        """Return the moment, or the end of what a wave that starts then would meet in its own scope."""
+        met = (busy.end for busy in self.busy if busy.start < moment + length and busy.end > moment)
+        return max(met, default=moment)
+
+
+class Place(NamedTuple):
+    """The start of the n-th wave, from 1, of the row of that rank."""
+
+    rank: int
+    n: int
+    at: datetime
+
+
+class Turn(NamedTuple):
+    """A row's claim to the next place; the smallest comes first."""
+
+    left: int
+    """Negative: the most come first."""
+    rank: int
+    row: Row
+
+
+class _Shift(NamedTuple):
+    """A moment at which a load comes or goes."""
+
+    at: datetime
+    n: int
+    load: Load
+    comes: bool
+
+
+class Openings:
+    """The times in which waves may start, for somebody who never asks for an earlier moment than before."""
+
+    def __init__(self, spans: Iterator[Span]) -> None:
+        self._spans = spans
+        self._span = next(spans, None)
+
+    def next(self, moment: datetime) -> datetime | None:
+        """Return the first whole second, not before the moment, at which a wave may start."""
+        while self._span is not None:
+            start = whole_second(max(moment, self._span.start))
+            if start < self._span.end:
+                return start
+            self._span = next(self._spans, None)
+        return None
+
+
+class Timetable:
+    """Gives places to the waves of rows. `rest` is what has to pass from the end of a wave to its row's next."""
+
+    def __init__(self, ceilings: Ceilings, openings: Openings, *, length: timedelta, rest: timedelta) -> None:
+        self._ceilings, self._openings = ceilings, openings
+        self._length, self._rest = length, rest
+        self._in_use = InUse()
+        self._shifts: list[_Shift] = []
+        self._shifts_made = 0
+        self._coming: list[tuple[datetime, Turn]] = []
+        self._waiting: list[Turn] = []
+
+    def reserve(self, load: Load, span: Span) -> None:
+        """Keep room for what will be in impact whatever the plan says. A wave that would last into it has none."""
+        self._shift(span.start - self._length + timedelta(seconds=1), load, comes=True)
+        self._shift(span.end, load, comes=False)
+
+    def expect(self, row: Row, ready_at: datetime) -> None:
+        """Take a row whose first wave may start then."""
+        if row.left:
+            heappush(self._coming, (ready_at, Turn(-row.left, row.rank, row)))
+
+    def places(self, until: datetime) -> Iterator[Place]:
+        """Yield places in the order of time, as far as there are any."""
+        moment = self._next_moment()
+        while moment is not None and moment <= until:
+            self._pass(moment)
+            open_at = self._openings.next(moment)
+            if open_at == moment:
+                yield from self._start(moment)
+                moment = self._next_moment()
+            else:
+                moment = open_at
+
+    def _next_moment(self) -> datetime | None:
+        moments = [self._coming[0][0]] if self._coming else []
+        if self._waiting and self._shifts:
+            moments.append(self._shifts[0].at)
+        return min(moments, default=None)
+
+    def _pass(self, moment: datetime) -> None:
+        while self._shifts and self._shifts[0].at <= moment:
+            shift = heappop(self._shifts)
+            if shift.comes:
+                self._in_use.take(shift.load)
+            else:
+                self._in_use.release(shift.load)
+        while self._coming and self._coming[0][0] <= moment:
+            heappush(self._waiting, heappop(self._coming)[1])
+
+    def _start(self, moment: datetime) -> Iterator[Place]:
+        passed_over: list[Turn] = []
+        while self._waiting and len(passed_over) < LOOKS_AHEAD and self._has_room:
+            turn = heappop(self._waiting)
+            row = turn.row
+            free_at = row.free_at(moment, self._length)
+            load = row.loads[row.placed]
+            if free_at > moment:
+                heappush(self._coming, (free_at, turn))
+            elif self._ceilings.keep(self._in_use.with_(load)):
+                self._take(row, load, moment)
+                yield Place(row.rank, row.placed, moment)
+            else:
+                passed_over.append(turn)
+        for turn in passed_over:
+            heappush(self._waiting, turn)
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether any wave at all could start. Where only hosts are full, one on the same hosts still could."""
+        amounts, ceilings = self._in_use.amounts, self._ceilings
+        scopes_left = ceilings.scopes is None or amounts.scopes < ceilings.scopes
+        return scopes_left and (ceilings.vms is None or amounts.vms < ceilings.vms)
+
+    def _take(self, row: Row, load: Load, moment: datetime) -> None:
+        end = moment + self._length
+        self._in_use.take(load)
+        self._shift(end, load, comes=False)
+        row.placed += 1
+        self.expect(row, end + self._rest)
+
+    def _shift(self, at: datetime, load: Load, *, comes: bool) -> None:
+        self._shifts_made += 1
+        heappush(self._shifts, _Shift(at, self._shifts_made, load, comes))
