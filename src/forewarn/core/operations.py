@@ -1,5 +1,6 @@
 """What owners and operators ask for by name: restart, delete, evict, fail, cancel, hold (PROTOCOL §6, DESIGN §3)."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 import msgspec
@@ -101,14 +102,14 @@ def cancel(
     return draft.finish(None)
 
 
-def clear(scope: Scope, request: str, conditions: Conditions, *, now: datetime) -> Change[tuple[str, ...]]:
-    """Let the events of a campaign's request start that nothing else holds, and return their ids.
+def clear(scope: Scope, events: Collection[str], conditions: Conditions, *, now: datetime) -> Change[tuple[str, ...]]:
+    """Let those of a campaign's events start that nothing else holds, and return their ids.
 
     What is held otherwise is not cleared: whether it may start once that is over, the campaign decides then.
     """
     draft = Draft(scope, now)
     cleared: list[str] = []
-    for event in sorted((event for event in scope.events if event.request == request.upper()), key=turn):
+    for event in sorted((event for event in scope.events if event.id in events), key=turn):
         if event.state is State.SCHEDULED and event.campaign and not event.cleared:
             free = msgspec.structs.replace(event, cleared=True)
             if not explain(draft.scope, free, conditions, now=draft.now):

@@ -1,0 +1,258 @@
+"""The record of a campaign that was started: what was asked for, how far each scope is, and what waits for a person.
+
+It is one value, saved as a whole, for up to some 5,000 scopes: per wave it has numbers, and it has no lists of VMs.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+from uuid import UUID, uuid5
+
+import msgspec
+
+from forewarn.core.campaign.limits import Amounts
+from forewarn.core.campaign.spec import CampaignSpec
+from forewarn.core.errors import Invalid
+from forewarn.core.limits import RECORD_BYTES
+from forewarn.core.scope import Answered
+from forewarn.core.text import is_guid
+
+SECOND = timedelta(seconds=1)
+RESERVE = 64 * 1024
+"""Room that is kept free for keys that were answered, for failures, and for waves that are appended."""
+
+WAVE_RESERVE = 6
+"""Room that a wave may come to need besides: its times are numbers that grow."""
+
+TROUBLES = 100
+"""Of so many failures the record keeps the reason, the newest; the journal has all."""
+
+MOST_WAVES = 1_100
+"""So many waves a scope can have: more than it can have update domains."""
+
+
+class CampaignState(StrEnum):
+    """Where a campaign is in its life."""
+
+    RUNNING = "Running"
+    PAUSED = "Paused"
+    """By a person; nothing is announced or cleared."""
+    HALTED = "Halted"
+    """By its own policy; nothing is announced or cleared until a person resumes it."""
+    ABORTING = "Aborting"
+    """What is Started ends; everything else is canceled."""
+    COMPLETED = "Completed"
+    ABORTED = "Aborted"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self in (CampaignState.COMPLETED, CampaignState.ABORTED)
+
+
+class WaveState(IntEnum):
+    """How far a wave of a scope is. A number, because a record has tens of thousands of them."""
+
+    PLANNED = 0
+    ANNOUNCED = 1
+    CLEARED = 2
+    """The campaign lets it start, or has."""
+    DONE = 3
+    FAILED = 4
+    """Work has failed, is unknown or was given up, or the wave could not be announced: a person decides."""
+    RETRYING = 5
+    """A person has said that its failed work is to be done once more; the scope does not know it yet."""
+    SKIPPED = 6
+    """A person has skipped or canceled it, or the scope is gone."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the scope goes on behind it."""
+        return self in (WaveState.DONE, WaveState.SKIPPED)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its events are with the scope."""
+        return self in (WaveState.ANNOUNCED, WaveState.CLEARED, WaveState.RETRYING)
+
+    @property
+    def word(self) -> str:
+        """The state in a word for people and programs."""
+        return self.name.lower()
+
+
+class Wave(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One wave of a scope. Times are in whole seconds since the scope's `base`, so that they are short."""
+
+    update_domain: int
+    planned: int
+    """When the plan lets it start."""
+    state: WaveState = WaveState.PLANNED
+    at: int = 0
+    """Announced: its not_before; cleared: when; settled or failed: when."""
+    vms: int = 0
+    """How many VMs it has; until it is announced, by the plan."""
+
+    def now(self, state: WaveState, at: int) -> "Wave":
+        """Return the wave in another state."""
+        return Wave(self.update_domain, self.planned, state, at, self.vms)
+
+
+class ScopeProgress(msgspec.Struct, frozen=True, array_like=True):
+    """How far a scope is."""
+
+    scope: str
+    base: int
+    """When the plan lets its first wave start, in seconds since the campaign began."""
+    waves: tuple[Wave, ...]
+    seen: int = 0
+    """Up to this line of the scope's journal, what came, went and moved is known."""
+    closed: bool = False
+    """Whether all is settled, and no VM was left over."""
+
+    @property
+    def current(self) -> int:
+        """The first wave that is not settled, counted from 1; one more than there are where all are."""
+        return next((n for n, wave in enumerate(self.waves, 1) if not wave.state.is_settled), len(self.waves) + 1)
+
+    def wave(self, n: int) -> Wave:
+        """Return the scope's n-th wave, from 1."""
+        return self.waves[n - 1]
+
+    def with_wave(self, n: int, wave: Wave) -> "ScopeProgress":
+        """Return the progress with the n-th wave replaced."""
+        waves = (*self.waves[: n - 1], wave, *self.waves[n:])
+        return ScopeProgress(self.scope, self.base, waves, self.seen, self.closed)
+
+
+class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a wave of a scope has failed."""
+
+    wave: int
+    at: datetime
+    why: str = ""
+
+
+class GateShut(msgspec.Struct, frozen=True, kw_only=True):
+    """The health gate is shut."""
+
+    since: datetime
+    why: str
+    again_at: datetime
+    """When it is asked again."""
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who brought the campaign into its state, when and why."""
+
+    by: str
+    at: datetime
+    why: str = ""
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that others are to be told and perhaps do not know yet. `n` is the line of the journal that says it."""
+
+    n: int
+    what: str
+    at: datetime
+    why: str = ""
+
+
+class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A campaign that was started."""
+
+    id: str
+    spec: CampaignSpec
+    state: CampaignState
+    by: str
+    started_at: datetime
+    """In whole seconds: the times of scopes are counted from here."""
+    said: Said
+    scopes: tuple[ScopeProgress, ...]
+    selected: Amounts
+    """All that were selected when it was planned: what percentages are of."""
+    planned_end: datetime | None = None
+    ended_at: datetime | None = None
+    failures: int = 0
+    """How many waves have failed since it was last resumed."""
+    attempts: dict[str, int] = {}
+    """How often waves were asked for, by `wave/scope`, where that is more than once."""
+    troubles: dict[str, Trouble] = {}
+    """The failed waves by scope: a scope goes on only behind them."""
+    gate: GateShut | None = None
+    entries: int = 0
+    answered: tuple[Answered, ...] = ()
+    untold: tuple[Notice, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not is_guid(self.id) or self.id != self.id.upper():
+            raise Invalid(f"campaign id {self.id!r} is not an upper-case GUID")
+        if self.started_at.microsecond:
+            raise Invalid("a campaign begins at a whole second")
+
+    @property
+    def name(self) -> str:
+        """Its name; of the campaigns that are not over, no two have the same."""
+        return self.spec.name
+
+    def progress(self, scope: str) -> ScopeProgress | None:
+        """Return how far a scope is; None where the campaign does not have it."""
+        return next((progress for progress in self.scopes if progress.scope == scope), None)
+
+    def moment(self, progress: ScopeProgress, seconds: int) -> datetime:
+        """Return the moment of a wave's time."""
+        return self.started_at + timedelta(seconds=progress.base + seconds)
+
+    def seconds(self, progress: ScopeProgress, moment: datetime) -> int:
+        """Return a moment as a wave's time; rounded up, so that what must not begin before it does not."""
+        return -((self.started_at - moment) // SECOND) - progress.base
+
+    def attempt(self, scope: str, n: int) -> int:
+        """Return how often a wave was asked for, this time included."""
+        return self.attempts.get(f"{n}/{scope}", 1)
+
+    def request(self, scope: str, n: int) -> str:
+        """Compute the id of a wave's request: the same wave asks the same question."""
+        name, attempt = f"{n}/{scope}", self.attempt(scope, n)
+        return str(uuid5(UUID(self.id), name if attempt == 1 else f"{name}/{attempt}")).upper()
+
+
+class Tally(NamedTuple):
+    """How many waves, and VMs in them, are in a state."""
+
+    waves: int
+    vms: int
+
+
+def tally(campaign: Campaign) -> dict[WaveState, Tally]:
+    """Count the waves and their VMs by state."""
+    waves: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
+    vms: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
+    for _, _, wave in each_wave(campaign):
+        waves[wave.state] += 1
+        vms[wave.state] += wave.vms
+    return {state: Tally(waves[state], vms[state]) for state in WaveState}
+
+
+def each_wave(campaign: Campaign) -> Iterator[tuple[str, int, Wave]]:
+    """Give every wave with its scope and its number there."""
+    for progress in campaign.scopes:
+        for n, wave in enumerate(progress.waves, 1):
+            yield progress.scope, n, wave
+
+
+def check_room(campaign: Campaign) -> None:
+    """Refuse a campaign whose record could grow over the limit."""
+    waves = sum(len(progress.waves) for progress in campaign.scopes)
+    needed = len(encode(campaign)) + waves * WAVE_RESERVE + RESERVE
+    if needed > RECORD_BYTES:
+        raise Invalid(
+            f"the campaign has {waves} waves in {len(campaign.scopes)} scopes and could need {needed // 1024} KiB "
+            f"of {RECORD_BYTES // 1024}: start several campaigns, each over a part of the scopes"
+        )
+
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(Campaign).decode
