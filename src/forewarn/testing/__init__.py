@@ -1,1 +1,42 @@
-"""What helps people test against Forewarn: shipped, not private."""
+"""What helps people test against Forewarn: shipped, not private.
+
+from forewarn.testing import Forewarn
+
+with Forewarn() as forewarn:
+    event = forewarn.schedule("Reboot", "web-0", notice="15m")
+    forewarn.advance("15m")
+"""
+
+from typing import TYPE_CHECKING
+
+__all__ = ["AlreadyStarted", "Event", "Forewarn", "NotRunning", "NotSeen", "Observed", "Vm"]
+
+# Parts of this package need nothing of the server, and pytest imports it though no test may ask for a service: what
+# needs the server is imported when it is asked for.
+if TYPE_CHECKING:
+    from forewarn.guest.observing import Observed
+    from forewarn.testing.errors import AlreadyStarted, NotRunning, NotSeen
+    from forewarn.testing.event import Event
+    from forewarn.testing.service import Forewarn
+    from forewarn.testing.vm import Vm
+else:
+    _LATER = {
+        "AlreadyStarted": "forewarn.testing.errors",
+        "Event": "forewarn.testing.event",
+        "Forewarn": "forewarn.testing.service",
+        "NotRunning": "forewarn.testing.errors",
+        "NotSeen": "forewarn.testing.errors",
+        "Observed": "forewarn.guest.observing",
+        "Vm": "forewarn.testing.vm",
+    }
+
+    def __getattr__(name):
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,43 +6,30 @@ Needs the extra `[server]`; `pip install 'forewarn[testing]'` brings it.
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from forewarn.api import local, v1
+from forewarn.api import local
 from forewarn.api.client import ApiClient
 from forewarn.api.fleet_file import Birth
 from forewarn.clock import ManualClock
 from forewarn.compose import ReadFleet, Running, running_service
-from forewarn.core.duration import duration_text
-from forewarn.core.event import EventType
-from forewarn.core.journal import Did
 from forewarn.core.scope import Scope
 from forewarn.settings import EMULATOR, Settings, resolve
 from forewarn.testing.background import Background
-from forewarn.testing.event import Event
+from forewarn.testing.errors import AlreadyStarted, NotRunning
 from forewarn.testing.fleets import FleetLike, reader_of
-from forewarn.testing.vm import Vm
+from forewarn.testing.making import MakesEvents
+from forewarn.testing.seeing import SeesVms
+from forewarn.testing.spans import Span, text
+from forewarn.testing.vm import Vm, VmLike
 
 ANYWHERE = "127.0.0.1:0"
 
-Span = str | timedelta | float
-"""A time: `"15m"` or `"1h30m"`, a timedelta, or a number of seconds."""
 
-VmLike = Vm | str
-"""A VM, or its name: `scope/name`, or the bare name where only one VM bears it."""
-
-
-class NotRunning(RuntimeError):
-    """The service was used before it was started, or after it was stopped."""
-
-    def __init__(self) -> None:
-        super().__init__("this service is not running: use it inside of `with Forewarn() as forewarn:`")
-
-
-class Forewarn:
+class Forewarn(MakesEvents, SeesVms):
     """A service of its own, in a thread of its own, on free ports of the loopback, that leaves nothing behind.
 
     `fleet` is the demonstration fleet unless said otherwise: the text of a fleet file, a path to one, its content as a
@@ -60,6 +47,7 @@ class Forewarn:
         start: datetime | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> None:
+        super().__init__()
         if start is not None and not manual_time:
             raise ValueError("a real clock cannot begin at another time: leave start out, or manual_time=False")
         self._settings = _settings_of(settings or {}, manual_time=manual_time, speed=speed)
@@ -74,7 +62,7 @@ class Forewarn:
     def start(self) -> Self:
         """Start it; it is ready when this returns. What is wrong with its fleet or settings is raised here."""
         if self._background is not None:
-            raise RuntimeError("a service is started once: make another one")
+            raise AlreadyStarted
         self._background = Background(self._service, name="forewarn")
         self._running = self._background.start()
         self._api = ApiClient(self.url, self.token)
@@ -105,7 +93,9 @@ class Forewarn:
                 talk=_Silence(),
                 clock=self._clock,
                 scopes=self._fleet,
+                observer=self._witness.note,
             ) as running:
+                running.fleet.on_change(lambda _: self._witness.stir())
                 yield running
 
     # Where it is.
@@ -160,96 +150,11 @@ class Forewarn:
 
     def advance(self, by: Span) -> datetime:
         """Let time pass, with all that is due on the way, in order; return the time when everything has settled."""
-        return self.api.advance(_text(by)).now
+        return self.api.advance(text(by)).now
 
     def advance_to_next(self) -> datetime:
         """Let time pass until something happens next, and return that time."""
         return self.api.advance().now
-
-    # Events.
-
-    def schedule(
-        self,
-        type_: EventType | str,
-        vm: VmLike,
-        *,
-        notice: Span | None = None,
-        duration: Span | None = None,
-        description: str = "",
-        why: str = "",
-    ) -> Event:
-        """Announce maintenance of one VM."""
-        return self._only(
-            self.schedule_all(type_, vm, notice=notice, duration=duration, description=description, why=why)
-        )
-
-    def schedule_all(
-        self,
-        type_: EventType | str,
-        *vms: VmLike,
-        scope: str | None = None,
-        host: str | None = None,
-        notice: Span | None = None,
-        duration: Span | None = None,
-        description: str = "",
-        why: str = "",
-    ) -> list[Event]:
-        """Announce maintenance of several VMs, of a scope or of a host: one event per update domain and host."""
-        ask = v1.ScheduleEvents(
-            type=EventType(type_),
-            vms=[str(vm) for vm in vms],
-            scope=scope,
-            host=host,
-            notice=_text_or_none(notice),
-            duration=_text_or_none(duration),
-            description=description,
-            why=why,
-        )
-        return self._events(self.api.schedule(ask))
-
-    def restart(self, vm: VmLike, *, why: str = "") -> Event:
-        """Restart a VM as its owner can: the event is a user's."""
-        return self._only(self._events(self.api.restart(v1.Operate(vm=str(vm), why=why))))
-
-    def redeploy(self, vm: VmLike, *, why: str = "") -> Event:
-        """Move a VM to another host as its owner can."""
-        return self._only(self._events(self.api.redeploy(v1.Operate(vm=str(vm), why=why))))
-
-    def delete(self, vm: VmLike, *, why: str = "") -> Event | None:
-        """Delete a VM: with a Terminate event if it has a terminate profile, else at once and without one."""
-        made = self._events(self.api.delete(v1.Operate(vm=str(vm), why=why)))
-        return made[0] if made else None
-
-    def evict(self, vm: VmLike, *, notice: Span | None = None, why: str = "") -> Event:
-        """Take a low-priority VM away."""
-        ask = v1.Evict(vm=str(vm), notice=_text_or_none(notice), why=why)
-        return self._only(self._events(self.api.evict(ask)))
-
-    def fail(self, vm: VmLike, *, why: str = "") -> Event:
-        """Let the hardware under a VM fail: its event has started when this returns."""
-        return self._only(self._events(self.api.fail(v1.Fail(vms=[str(vm)], why=why))))
-
-    def predict_failure(self, vm: VmLike, *, ahead: Span, why: str = "") -> Event:
-        """Announce that the hardware under a VM is going to fail."""
-        ask = v1.PredictFailure(vms=[str(vm)], ahead=_text(ahead), why=why)
-        return self._only(self._events(self.api.predict_failure(ask)))
-
-    def cancel(self, event: Event | str, *, why: str = "") -> None:
-        """Take a Scheduled event back."""
-        self.api.cancel(str(event), v1.CancelEvent(why=why))
-
-    @property
-    def events(self) -> list[Event]:
-        """All open events, by scope and in the order in which they were made."""
-        return [Event(self.api, event.id, event.scope) for event in self.api.events()]
-
-    # What VMs did.
-
-    def approvals(self, vm: VmLike) -> list[str]:
-        """Return the ids of the events that a VM has approved, in order."""
-        found = self.vm(vm)
-        entries = self.api.history(vm=found.full_name, did=[Did.APPROVED])
-        return [entry.event for entry in entries if entry.event is not None and entry.by == f"vm:{found.name}"]
 
     # Inside.
 
@@ -258,13 +163,6 @@ class Forewarn:
         if self._running is None:
             raise NotRunning
         return self._running
-
-    def _events(self, made: v1.Scheduled) -> list[Event]:
-        return [Event(self.api, one.id, one.scope) for one in made.made]
-
-    def _only(self, events: list[Event]) -> Event:
-        (event,) = events
-        return event
 
 
 class _Silence:
@@ -311,17 +209,3 @@ def _utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError(f"{moment} has no time zone: write datetime(…, tzinfo=UTC)")
     return moment.astimezone(UTC)
-
-
-def _text(span: Span) -> str:
-    match span:
-        case str():
-            return span
-        case timedelta():
-            return duration_text(span)
-        case _:
-            return duration_text(timedelta(seconds=span))
-
-
-def _text_or_none(span: Span | None) -> str | None:
-    return None if span is None else _text(span)

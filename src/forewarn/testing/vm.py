@@ -50,3 +50,7 @@ class Vm:
 
     def __repr__(self) -> str:
         return f"<VM {self.full_name} at {self.url}>"
+
+
+VmLike = Vm | str
+"""A VM, or its name: `scope/name`, or the bare name where only one VM bears it."""

@@ -1,0 +1,30 @@
+"""What can go wrong with a service in a test, besides what the service itself refuses.
+
+RuntimeError
+├── NotRunning     it was used before it was started, or after it was stopped
+└── AlreadyStarted it was started twice
+AssertionError
+└── NotSeen        what the test waits for has not happened
+"""
+
+
+class NotRunning(RuntimeError):
+    """The service was used before it was started, or after it was stopped."""
+
+    def __init__(self) -> None:
+        super().__init__("this service is not running: use it inside of `with Forewarn() as forewarn:`")
+
+
+class AlreadyStarted(RuntimeError):
+    """The service was started twice."""
+
+    def __init__(self) -> None:
+        super().__init__("a service is started once: make another one with Forewarn(…)")
+
+
+class NotSeen(AssertionError):
+    """What a test waits for has not happened in time: the program under test has not done it."""
+
+    def __init__(self, what: str, seconds: float, instead: str) -> None:
+        self.what, self.seconds, self.instead = what, seconds, instead
+        super().__init__(f"{what} within {seconds:g} s. {instead}")
