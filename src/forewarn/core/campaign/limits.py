@@ -102,9 +102,10 @@ class InUse:
 
     def with_(self, load: Load) -> Amounts:
         """Return how much it would be with one load more."""
+        new_hosts = [host for host in load.hosts if host not in self._hosts]
         return Amounts(
             len(self._scopes) + (load.scope not in self._scopes),
-            len(self._hosts) + sum(host not in self._hosts for host in load.hosts),
+            len(self._hosts) + len(new_hosts),
             self._vms + load.vms,
         )
 

@@ -4,18 +4,25 @@ It is a walk through time. At each moment at which something ends, a rest is ove
 ready start as far as they fit: first those of the scopes that have the most waves left, then in the scopes' order.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
 from forewarn.core.campaign.limits import Ceilings, InUse, Load
 from forewarn.core.campaign.windows import Span
 from forewarn.core.schedule import whole_second
 
-LOOKS_AHEAD = 32
-"""How many waves that do not fit are passed over at a moment before no more are looked at: a smaller one behind them
-may use what is left, but nobody looks through thousands each time that something ends."""
+LOOKS_AHEAD = 16
+"""How many shapes of waves that do not fit are passed over at a moment before no more are looked at: a smaller one
+behind them may use what is left, but nobody looks through thousands each time that something ends."""
+
+LOOKS_BESIDE = 64
+"""How many shapes on the same host are looked at, once it is in use, for waves that cost no further host."""
+
+Shape = tuple[int, tuple[str, ...]]
+"""What decides whether a wave fits: its VMs, and its hosts where they are limited. Waves of one shape fit or do not."""
 
 
 class Row:
@@ -31,6 +38,11 @@ class Row:
     def left(self) -> int:
         """How many waves have no place yet."""
         return len(self.loads) - self.placed
+
+    @property
+    def next(self) -> Load:
+        """The first wave that has no place yet."""
+        return self.loads[self.placed]
 
     def free_at(self, moment: datetime, length: timedelta) -> datetime:
         """Return the moment, or the end of what a wave that starts then would meet in its own scope."""
@@ -81,6 +93,69 @@ class Openings:
         return None
 
 
+class Queue:
+    """The rows whose next wave is ready, in the order of their turns, by the shape of that wave."""
+
+    def __init__(self, *, by_hosts: bool) -> None:
+        self._by_hosts = by_hosts
+        self._turns: dict[Shape, list[Turn]] = {}
+        self._first: list[tuple[Turn, Shape]] = []
+        """The first turn of every shape; an entry that no longer is the first is passed over when it comes up."""
+        self._by_host: dict[str, dict[Shape, None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._turns)
+
+    def push(self, turn: Turn) -> None:
+        """Add a row."""
+        load = turn.row.next
+        shape = (load.vms, load.hosts if self._by_hosts else ())
+        if shape not in self._turns:
+            self._turns[shape] = []
+            for host in shape[1]:
+                self._by_host.setdefault(host, {})[shape] = None
+        turns = self._turns[shape]
+        heappush(turns, turn)
+        if turns[0] is turn:
+            heappush(self._first, (turn, shape))
+
+    def fitting(self, fits: Callable[[Load], bool]) -> Iterator[Turn]:
+        """Take out and yield those that fit when their turn comes."""
+        passed_over: list[tuple[Turn, Shape]] = []
+        while self._first and len(passed_over) < LOOKS_AHEAD:
+            turn, shape = entry = heappop(self._first)
+            if not self._is_first(turn, shape):
+                continue
+            if fits(turn.row.next):
+                self._take_out(shape)
+                yield turn
+            else:
+                passed_over.append(entry)
+        for entry in passed_over:
+            heappush(self._first, entry)
+
+    def beside(self, load: Load, joins: Callable[[Load], bool]) -> Iterator[Turn]:
+        """Take out and yield those that join a load on its hosts, where hosts are limited."""
+        for host in load.hosts:
+            for shape in tuple(islice(self._by_host.get(host, ()), LOOKS_BESIDE)):
+                while shape in self._turns and joins((turn := self._turns[shape][0]).row.next):
+                    self._take_out(shape)
+                    yield turn
+
+    def _is_first(self, turn: Turn, shape: Shape) -> bool:
+        return shape in self._turns and self._turns[shape][0] is turn
+
+    def _take_out(self, shape: Shape) -> None:
+        turns = self._turns[shape]
+        heappop(turns)
+        if turns:
+            heappush(self._first, (turns[0], shape))
+        else:
+            del self._turns[shape]
+            for host in shape[1]:
+                del self._by_host[host][shape]
+
+
 class Timetable:
     """Gives places to the waves of rows. `rest` is what has to pass from the end of a wave to its row's next."""
 
@@ -91,15 +166,15 @@ class Timetable:
         self._shifts: list[_Shift] = []
         self._shifts_made = 0
         self._coming: list[tuple[datetime, Turn]] = []
-        self._waiting: list[Turn] = []
+        self._waiting = Queue(by_hosts=ceilings.hosts is not None)
 
     def reserve(self, load: Load, span: Span) -> None:
-        """Keep room for what will be in impact whatever the plan says. A wave that would last into it has none."""
+        """Keep room for what will be in impact whatever the plan says: no wave without room for it lasts into it."""
         self._shift(span.start - self._length + timedelta(seconds=1), load, comes=True)
         self._shift(span.end, load, comes=False)
 
     def expect(self, row: Row, ready_at: datetime) -> None:
-        """Take a row whose first wave may start then."""
+        """Take a row whose next wave may start then."""
         if row.left:
             heappush(self._coming, (ready_at, Turn(-row.left, row.rank, row)))
 
@@ -129,34 +204,34 @@ class Timetable:
             else:
                 self._in_use.release(shift.load)
         while self._coming and self._coming[0][0] <= moment:
-            heappush(self._waiting, heappop(self._coming)[1])
+            self._waiting.push(heappop(self._coming)[1])
 
     def _start(self, moment: datetime) -> Iterator[Place]:
-        passed_over: list[Turn] = []
-        while self._waiting and len(passed_over) < LOOKS_AHEAD and self._has_room:
-            turn = heappop(self._waiting)
-            row = turn.row
-            free_at = row.free_at(moment, self._length)
-            load = row.loads[row.placed]
-            if free_at > moment:
-                heappush(self._coming, (free_at, turn))
-            elif self._ceilings.keep(self._in_use.with_(load)):
-                self._take(row, load, moment)
-                yield Place(row.rank, row.placed, moment)
-            else:
-                passed_over.append(turn)
-        for turn in passed_over:
-            heappush(self._waiting, turn)
+        for turn in self._waiting.fitting(self._fits):
+            load = turn.row.next
+            yield from self._place(turn, moment)
+            for other in self._waiting.beside(load, self._joins):
+                yield from self._place(other, moment)
 
-    @property
-    def _has_room(self) -> bool:
-        """Whether any wave at all could start. Where only hosts are full, one on the same hosts still could."""
-        amounts, ceilings = self._in_use.amounts, self._ceilings
-        scopes_left = ceilings.scopes is None or amounts.scopes < ceilings.scopes
-        return scopes_left and (ceilings.vms is None or amounts.vms < ceilings.vms)
+    def _fits(self, load: Load) -> bool:
+        return self._ceilings.keep(self._in_use.with_(load))
 
-    def _take(self, row: Row, load: Load, moment: datetime) -> None:
-        end = moment + self._length
+    def _joins(self, load: Load) -> bool:
+        """Tell whether a wave fits, and on hosts that are in use already."""
+        amounts = self._in_use.with_(load)
+        return amounts.hosts == self._in_use.amounts.hosts and self._ceilings.keep(amounts)
+
+    def _place(self, turn: Turn, moment: datetime) -> Iterator[Place]:
+        row = turn.row
+        free_at = row.free_at(moment, self._length)
+        if free_at > moment:
+            heappush(self._coming, (free_at, turn))
+        else:
+            self._take(row, moment)
+            yield Place(row.rank, row.placed, moment)
+
+    def _take(self, row: Row, moment: datetime) -> None:
+        load, end = row.next, moment + self._length
         self._in_use.take(load)
         self._shift(end, load, comes=False)
         row.placed += 1
