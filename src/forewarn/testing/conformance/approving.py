@@ -1,0 +1,218 @@
+"""The life of one event that may be approved: what must not approve it, the approval, and what comes after.
+
+These are the only requests that can change anything. All of them name the event that the user has given free, or none.
+"""
+
+import uuid
+from collections.abc import Mapping
+
+from forewarn.testing.conformance.course import Approval, Outcome, is_scheduled, is_started
+from forewarn.testing.conformance.document import Document, Entry, NotChecked
+from forewarn.testing.conformance.seen import QUERY, Seen, conditional, etag
+from forewarn.testing.conformance.talking import METADATA, SCHEDULED_EVENTS, Line, Request, Unanswered
+from forewarn.wire.approval import approval
+from forewarn.wire.terms import BYTE_ORDER_MARK
+from forewarn.wire.versions import NEWEST, PREVIEW, VERSIONS
+
+LOOKS = 10
+"""How many times, a second apart, we look whether an approved event has started."""
+
+OTHER_VERSION = VERSIONS[1]
+UNSUPPORTED = "2001-01-01"
+LARGE_BODY = 1024 * 1024
+JSON = ("Content-Type", "application/json")
+
+
+def post(
+    body: bytes | None,
+    *headers: tuple[str, str],
+    version: str = f"?api-version={NEWEST}",
+    metadata: bool = True,
+    method: str = "POST",
+) -> Request:
+    """Write an approval, or what looks like one."""
+    fields = (METADATA, *headers) if metadata else headers
+    return Request(method=method, target=f"{SCHEDULED_EVENTS}{version}", headers=fields, body=body)
+
+
+def refused_requests(id_: str) -> Mapping[str, Request]:
+    """Return what has to be refused, by what is wrong with it."""
+    right = approval([id_])
+    unknown = str(uuid.uuid4()).upper()
+    return {
+        "no-header": post(right, JSON, metadata=False),
+        "forwarded": post(right, JSON, ("X-Forwarded-For", "203.0.113.7")),
+        "version-missing": post(right, JSON, version=""),
+        "version-twice": post(right, JSON, version=f"?api-version={NEWEST}&api-version={OTHER_VERSION}"),
+        "version-unsupported": post(right, JSON, version=f"?api-version={UNSUPPORTED}"),
+        "no-json": post(b"StartRequests", JSON),
+        "no-object": post(b"[]", JSON),
+        "no-start-requests": post(b"{}", JSON),
+        "no-list": post(b'{"StartRequests":{}}', JSON),
+        "no-event-id": post(b'{"StartRequests":[{"EventId":7}]}', JSON),
+        "names": post(right.replace(b"StartRequests", b"startRequests"), JSON),
+        "unknown-id": post(approval([unknown]), JSON),
+        "malformed-and-right": post(approval([id_, "all"]), JSON),
+        "unknown-and-right": post(approval([id_, unknown]), JSON),
+        "body-behind-version": post(b"StartRequests", JSON, version=f"?api-version={UNSUPPORTED}"),
+        "put": post(right, JSON, method="PUT"),
+        "delete": post(None, method="DELETE"),
+        "too-large": post(b'{"StartRequests":[]%s}' % (b" " * LARGE_BODY), JSON),
+    }
+
+
+def accepted_requests(id_: str) -> Mapping[str, Request]:
+    """Return what has to be accepted of an event that was approved before, by what is special about it."""
+    right = approval([id_])
+    return {
+        "again": post(right, JSON),
+        "lower-case": post(approval([id_.lower()]), JSON),
+        "twice": post(approval([id_, id_]), JSON),
+        "empty-list": post(approval([]), JSON),
+        "incarnation-number": post(right[:-1] + b',"DocumentIncarnation":1}', JSON),
+        "incarnation-text": post(right[:-1] + b',"DocumentIncarnation":"1"}', JSON),
+        "byte-order-mark": post(BYTE_ORDER_MARK + right, JSON),
+        "no-content-type": post(right),
+        "form": post(right, ("Content-Type", "application/x-www-form-urlencoded")),
+        "text": post(right, ("Content-Type", "text/plain; charset=utf-8")),
+        "if-none-match": post(right, JSON, ("If-None-Match", "*")),
+        "other-version": post(right, JSON, version=f"?api-version={OTHER_VERSION}"),
+        "preview-without-header": post(right, JSON, version=f"?api-version={PREVIEW}", metadata=False),
+        "wait": post(right, JSON, version=f"?api-version={NEWEST}&wait=0"),
+    }
+
+
+def approve(seen: Seen, id_: str) -> Approval:
+    """Lead the event through all that a client can do with it."""
+    course = Approval(id_)
+    course.first = _now(seen, id_)
+    if is_scheduled(course.first):
+        _try_in_vain(seen, course)
+        _approve_for_good(seen, course)
+    elif course.first is not None:
+        course.answers["approve"] = _outcome(seen, post(approval([id_]), JSON))
+    if course.first is not None:
+        _approve_again(seen, course)
+    if course.first is None or course.is_gone:
+        course.answers["ended"] = _outcome(seen, post(approval([id_]), JSON))
+    return course
+
+
+def _try_in_vain(seen: Seen, course: Approval) -> None:
+    for name, request in refused_requests(course.id).items():
+        course.answers[name] = _outcome(seen, request)
+    expecting = post(approval([course.id]), ("Expect", "100-continue"), metadata=False)
+    course.answers["expect-refused"] = _first_answer(seen, expecting)
+    course.untouched = _document(seen)
+
+
+def _approve_for_good(seen: Seen, course: Approval) -> None:
+    with _held(seen) as held:
+        course.answers["approve"] = _outcome(seen, post(approval([course.id]), JSON))
+        if held.line is not None:
+            course.answers["held"] = _read(held.line)
+    course.after = _started(seen, course.id)
+    if course.after is None:
+        return
+    seen.later.append(course.after)
+    if is_started(course.after.event(course.id)):
+        course.answers["started"] = _outcome(seen, post(approval([course.id]), JSON))
+
+
+def _approve_again(seen: Seen, course: Approval) -> None:
+    for name, request in accepted_requests(course.id).items():
+        course.answers[name] = _outcome(seen, request)
+    expecting = post(approval([course.id]), ("Expect", "100-continue"))
+    course.answers["expect"] = _first_answer(seen, expecting)
+    course.answers["expect-after"] = _whole_answer(seen, expecting)
+    now = _document(seen)
+    course.is_gone = now is not None and now.event(course.id) is None
+
+
+class _Held:
+    """A request that is held while something else happens; without a line, if the endpoint holds none."""
+
+    def __init__(self, line: Line | None) -> None:
+        self.line = line
+
+    def __enter__(self) -> "_Held":
+        return self
+
+    def __exit__(self, *exit_: object) -> None:
+        if self.line is not None:
+            self.line.__exit__(*exit_)
+
+
+def _held(seen: Seen) -> _Held:
+    try:
+        current = seen.ask_again(QUERY)
+        if current.header("forewarn-wait") is None:
+            return _Held(None)
+        line = seen.line()
+        line.send(conditional(etag(current), f"{QUERY.target}&wait=60"))
+    except (NotChecked, Unanswered):
+        return _Held(None)
+    return _Held(line)
+
+
+def _read(line: Line) -> Outcome:
+    try:
+        return line.answer()
+    except Unanswered as error:
+        return error
+
+
+def _started(seen: Seen, id_: str) -> Document | None:
+    """Wait until the event has started, or is gone; return the last document that could be read."""
+    document = _document(seen)
+    for _ in range(LOOKS):
+        if document is None or not is_scheduled(document.event(id_)):
+            break
+        seen.pace.rest(1.0)
+        document = _document(seen)
+    return document
+
+
+def _first_answer(seen: Seen, request: Request) -> Outcome:
+    """Send a request without its body, and return the first answer."""
+    try:
+        with seen.line() as line:
+            line.send_head(request)
+            return line.answer()
+    except Unanswered as error:
+        return error
+
+
+def _whole_answer(seen: Seen, request: Request) -> Outcome:
+    """Send a request and, when that is wanted, its body; return the last answer."""
+    try:
+        with seen.line() as line:
+            line.send_head(request)
+            answer = line.answer()
+            if answer.status != 100:
+                return answer
+            line.send_bytes(request.body or b"")
+            return line.answer()
+    except Unanswered as error:
+        return error
+
+
+def _outcome(seen: Seen, request: Request) -> Outcome:
+    try:
+        return seen.ask_again(request)
+    except Unanswered as error:
+        return error
+
+
+def _document(seen: Seen) -> Document | None:
+    try:
+        return seen.read_document()
+    except (NotChecked, Unanswered):
+        return None
+
+
+def _now(seen: Seen, id_: str) -> Entry | None:
+    try:
+        return seen.document().event(id_)
+    except (NotChecked, Unanswered):
+        return None

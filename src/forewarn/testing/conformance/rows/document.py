@@ -1,0 +1,272 @@
+"""The document, field by field, and the headers it comes with (section “The document”)."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from forewarn.core.text import is_guid
+from forewarn.testing.conformance.course import is_scheduled, is_started
+from forewarn.testing.conformance.document import Document, Entry, NotChecked, Otherwise
+from forewarn.testing.conformance.row import Check, Needs, Row
+from forewarn.testing.conformance.rows.checks import field, of_events, one_of, quoted
+from forewarn.testing.conformance.seen import QUERY, Seen, conditional
+from forewarn.testing.conformance.talking import Answer
+from forewarn.wire.http_date import http_date, read_date
+from forewarn.wire.versions import NEWEST
+
+SECTION = "The document"
+
+KEYS = (
+    "EventId",
+    "EventStatus",
+    "EventType",
+    "ResourceType",
+    "Resources",
+    "NotBefore",
+    "Description",
+    "EventSource",
+    "DurationInSeconds",
+)
+TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+SERVER = re.compile(r"IMDS/\d+\.\d+\.\d+\.\d+", re.ASCII)
+
+COMPACT = "Compact JSON in UTF-8, with exactly these keys in this order:"
+HEADERS = (
+    "A 200 has `Content-Type: application/json; charset=utf-8`, `Content-Length`, `Date`, "
+    "`Server: IMDS/` and four numbers, `x-ms-request-id` and `ETag`."
+)
+UNCHANGED = "a query that sends it back in `If-None-Match` gets 304 without a body as long as nothing has changed."
+LISTS = "A list of ETags, weak ones and `*` are understood (O)."
+INCARNATION = "goes up by one with every change of the events: the same number means the same events."
+NOT_BEFORE = 'the earliest start, as an HTTP date; `""` once Started.'
+
+
+def _compact(seen: Seen) -> None:
+    body = seen.document().body
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise Otherwise(f"the body is not UTF-8: {error}") from None
+    if re.search(r"\s", STRING.sub('""', text)):
+        raise Otherwise(f"there is white space between the values: {quoted(body)}")
+
+
+def _document_keys(seen: Seen) -> None:
+    keys = seen.document().keys
+    if keys != ("DocumentIncarnation", "Events"):
+        raise Otherwise(f"the keys are {', '.join(keys)}")
+
+
+def _event_keys(seen: Seen) -> None:
+    for event in seen.events():
+        if tuple(event) != KEYS:
+            raise Otherwise(f"the keys of an event are {', '.join(event)}")
+
+
+def _older_keys(seen: Seen) -> None:
+    """Which version has which field, the rows of the versions say; here, that there is no other, and their order."""
+    older = [event for version, document in seen.documents().items() if version < NEWEST for event in document.events]
+    if not older:
+        raise NotChecked("there is no event")
+    for event in older:
+        known = [key for key in KEYS if key in event]
+        if list(event) != known:
+            raise Otherwise(f"the keys of an event are {', '.join(event)}")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _incarnation(seen: Seen) -> None:
+    told = seen.document().incarnation
+    if not isinstance(told, int) or not _is_count(told) or told < 0:
+        raise Otherwise(f"DocumentIncarnation is {quoted(told)}, no whole number")
+
+
+def _same_number_same_events(seen: Seen) -> None:
+    seen.documents()
+    for before, after in seen.changes:
+        if (before.incarnation == after.incarnation) != (before.events == after.events):
+            raise Otherwise(
+                f"incarnations {before.incarnation} and {after.incarnation} have "
+                + ("the same events" if before.events == after.events else "different events")
+            )
+
+
+def _up_by_one(seen: Seen) -> None:
+    if seen.approval is None:
+        raise NotChecked("it takes an event that may be approved: --approve EVENTID")
+    before, after, id_ = seen.approval.untouched, seen.approval.after, seen.approval.id
+    if before is None or after is None or not is_scheduled(before.event(id_)):
+        raise NotChecked(seen.approval.why_not())
+    if is_scheduled(after.event(id_)) or _others(before, id_) != _others(after, id_):
+        raise NotChecked("not exactly this event has changed")
+    changes = 1 if after.event(id_) is not None else 2
+    if not _is_count(before.incarnation) or not _is_count(after.incarnation):
+        raise NotChecked("the incarnation is no number")
+    if int(str(after.incarnation)) - int(str(before.incarnation)) != changes:
+        raise Otherwise(f"{changes} changes led from incarnation {before.incarnation} to {after.incarnation}")
+
+
+def _others(document: Document, id_: str) -> list[Entry]:
+    return [event for event in document.events if str(event.get("EventId")).upper() != id_.upper()]
+
+
+def _same_ids(seen: Seen) -> None:
+    seen.events()
+    ids = {event.get("EventId") for event in seen.document().events}
+    for version, document in seen.documents().items():
+        if other := {event.get("EventId") for event in document.events} - ids:
+            raise Otherwise(f"version {version} has events of other ids: {quoted(other)}")
+
+
+def _same_id_when_started(seen: Seen) -> None:
+    if seen.approval is None:
+        raise NotChecked("it takes an event that may be approved: --approve EVENTID")
+    before, after, id_ = seen.approval.untouched, seen.approval.after, seen.approval.id
+    if before is None or after is None or not is_scheduled(before.event(id_)):
+        raise NotChecked(seen.approval.why_not())
+    new = {event.get("EventId") for event in after.events} - {event.get("EventId") for event in before.events}
+    if after.event(id_) is None and new:
+        raise Otherwise(f"after its approval event {id_} is gone, and {quoted(new)} has come")
+    if after.event(id_) is None:
+        raise NotChecked("the event was gone at once")
+
+
+def _is_guid(value: object) -> bool:
+    return isinstance(value, str) and is_guid(value) and value == value.upper()
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(name, str) and name for name in value)
+
+
+def _is_http_date(value: object) -> bool:
+    moment = read_date(value) if isinstance(value, str) else None
+    return moment is not None and http_date(moment) == value
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int) and _is_count(value) and value >= -1
+
+
+def _header(name: str, expected: re.Pattern[str] | str) -> Check:
+    def check(seen: Seen) -> None:
+        value = _document_answer(seen).header(name.lower())
+        pattern = expected if isinstance(expected, re.Pattern) else re.compile(re.escape(expected))
+        if value is None or not pattern.fullmatch(value):
+            raise Otherwise(f"{name} is {'absent' if value is None else quoted(value)}")
+
+    return check
+
+
+def _content_length(seen: Seen) -> None:
+    answer = _document_answer(seen)
+    if answer.header("content-length") != str(len(answer.body)):
+        raise Otherwise(f"Content-Length is {answer.header('content-length') or 'absent'}")
+
+
+def _date(seen: Seen) -> None:
+    value = _document_answer(seen).header("date")
+    if not _is_http_date(value):
+        raise Otherwise(f"Date is {'absent' if value is None else quoted(value)}")
+
+
+def _request_id(seen: Seen) -> None:
+    value = _document_answer(seen).header("x-ms-request-id")
+    if value is None or not is_guid(value):
+        raise Otherwise(f"x-ms-request-id is {'absent' if value is None else quoted(value)}")
+
+
+def _document_answer(seen: Seen) -> Answer:
+    answer = seen.ask(QUERY)
+    if answer.status != 200:
+        raise NotChecked(f"there is no document: the answer is {answer}")
+    return answer
+
+
+def _unchanged(if_none_match: Callable[[str], str]) -> Check:
+    """Check the answer to a client that has the document already and says so, in its own way."""
+
+    def check(seen: Seen) -> None:
+        answer = seen.unchanged(if_none_match)
+        if answer.body:
+            raise Otherwise(f"the 304 has a body: {quoted(answer.body)}")
+
+    return check
+
+
+def _changed(seen: Seen) -> None:
+    answer = seen.ask_again(conditional('"something-else"'))
+    if answer.status != 200:
+        raise Otherwise(f"to another ETag the answer is {answer.status}")
+
+
+def _row(id_: str, rule: str, check: Check, needs: Needs = Needs.NOTHING) -> Row:
+    return Row(id=id_, section=SECTION, rule=rule, check=check, needs=needs)
+
+
+ROWS: Sequence[Row] = (
+    _row("compact", COMPACT, _compact),
+    _row("document-keys", COMPACT, _document_keys),
+    _row("event-keys", COMPACT, _event_keys, Needs.EVENT),
+    _row("event-keys-older", COMPACT, _older_keys, Needs.EVENT),
+    _row("incarnation", "| `DocumentIncarnation` | goes up by one with every change of the events", _incarnation),
+    _row("incarnation-same", INCARNATION, _same_number_same_events),
+    _row("incarnation-step", INCARNATION, _up_by_one, Needs.APPROVE),
+    _row("event-id", "| `EventId` | an upper-case GUID", of_events(field("EventId", _is_guid)), Needs.EVENT),
+    _row("event-id-versions", "stays the same through the event's life", _same_ids, Needs.EVENT),
+    _row("event-id-started", "stays the same through the event's life", _same_id_when_started, Needs.APPROVE),
+    _row(
+        "event-status",
+        "| `EventStatus` | `Scheduled` or `Started`.",
+        of_events(field("EventStatus", one_of("Scheduled", "Started"))),
+        Needs.EVENT,
+    ),
+    _row("event-type", "| `EventType` | `Freeze`", of_events(field("EventType", one_of(*TYPES))), Needs.EVENT),
+    _row(
+        "resource-type",
+        "| `ResourceType` | always `VirtualMachine` |",
+        of_events(field("ResourceType", one_of("VirtualMachine"))),
+        Needs.EVENT,
+    ),
+    _row("resources", "| `Resources` | the affected VMs.", of_events(field("Resources", _are_names)), Needs.EVENT),
+    _row(
+        "not-before",
+        NOT_BEFORE,
+        of_events(field("NotBefore", _is_http_date), is_scheduled, what="Scheduled event"),
+        Needs.SCHEDULED,
+    ),
+    _row(
+        "not-before-started",
+        NOT_BEFORE,
+        of_events(field("NotBefore", one_of("")), is_started, what="Started event"),
+        Needs.STARTED,
+    ),
+    _row(
+        "description",
+        '| `Description` | free text, possibly `""` |',
+        of_events(field("Description", lambda value: isinstance(value, str))),
+        Needs.EVENT,
+    ),
+    _row(
+        "event-source",
+        "| `EventSource` | `Platform` or `User` |",
+        of_events(field("EventSource", one_of("Platform", "User"))),
+        Needs.EVENT,
+    ),
+    _row("duration", "0 means none, -1 not known", of_events(field("DurationInSeconds", _is_duration)), Needs.EVENT),
+    _row("content-type", HEADERS, _header("Content-Type", "application/json; charset=utf-8")),
+    _row("content-length", HEADERS, _content_length),
+    _row("date", HEADERS, _date),
+    _row("server", HEADERS, _header("Server", SERVER)),
+    _row("request-id", HEADERS, _request_id),
+    _row("etag", HEADERS, _header("ETag", re.compile(".+"))),
+    _row("etag-unchanged", UNCHANGED, _unchanged(str)),
+    _row("etag-changed", UNCHANGED, _changed),
+    _row("etag-list", LISTS, _unchanged(lambda tag: f'"something-else", {tag}')),
+    _row("etag-weak", LISTS, _unchanged(lambda tag: f"W/{tag.removeprefix('W/')}")),
+    _row("etag-any", LISTS, _unchanged(lambda _: "*")),
+)

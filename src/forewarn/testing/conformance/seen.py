@@ -1,0 +1,200 @@
+"""What an endpoint has answered. What does not change is asked once, however many rows look at it."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from forewarn.client.endpoint import Endpoint
+from forewarn.testing.conformance.course import Approval
+from forewarn.testing.conformance.document import Document, Entry, NotChecked, Otherwise, read_document
+from forewarn.testing.conformance.pace import Pace
+from forewarn.testing.conformance.talking import (
+    NOT_MODIFIED,
+    SCHEDULED_EVENTS,
+    Answer,
+    Line,
+    Request,
+    Unanswered,
+)
+from forewarn.wire.versions import NEWEST, VERSIONS
+
+TRY_AGAIN_AFTER = frozenset({410, 429, 503})
+"""Answers that say nothing of the question: the service is busy with itself, or with too many questions."""
+
+TRIES = 5
+LONGEST_REST = 5.0
+"""For how many seconds a service can send us away."""
+
+FIRST_ANSWER = 130.0
+"""For how many seconds the very first answer may take: it can be what switches the feature on."""
+
+EMPTY_ANSWERS = 120
+"""How many times, a second apart, it may be empty for the same reason."""
+
+CLOSES_WITHIN = 2.0
+"""For how many seconds we look whether bytes follow that must not be there."""
+
+QUERY = Request()
+
+
+class Seen:
+    """One look at an endpoint, taken at a polite pace."""
+
+    def __init__(self, endpoint: Endpoint, *, pace: Pace, timeout: float, burst: bool = False) -> None:
+        self.endpoint = endpoint
+        self.pace = pace
+        self.timeout = timeout
+        self.burst = burst
+        self.approval: Approval | None = None
+        self.noted: list[str] = []
+        """The exchanges since somebody began to note them, in words."""
+        self.refused_for_rate: Answer | None = None
+        self.later: list[Document] = []
+        """Documents that were read after something had happened."""
+        self._known: dict[Request, Answer | Unanswered] = {}
+        self._documents: dict[str, Document] | NotChecked | None = None
+        self.changes: list[tuple[Document, Document]] = []
+        """Pairs of documents of the newest version, read one shortly after the other."""
+
+    def ask(self, request: Request) -> Answer:
+        """Ask, unless it has been asked before."""
+        if request not in self._known:
+            return self.ask_again(request)
+        return self._told(request)
+
+    def ask_again(self, request: Request, *, within: float | None = None) -> Answer:
+        """Ask, even if it has been asked before."""
+        try:
+            self._known[request] = self._patiently(request, self.timeout if within is None else within)
+        except Unanswered as error:
+            self._known[request] = error
+        return self._told(request)
+
+    def begin(self) -> Answer:
+        """Ask for the first time; a service that is switched on by it may be slow, or have nothing to say for long."""
+        answer = self.ask_again(QUERY, within=max(FIRST_ANSWER, self.timeout))
+        for _ in range(EMPTY_ANSWERS):
+            if answer.status != 200 or answer.body.strip():
+                break
+            self.pace.rest(1.0)
+            answer = self.ask_again(QUERY)
+        return answer
+
+    def line(self) -> Line:
+        """Open a connection for what takes more than one request and one answer."""
+        self.pace.next()
+        return Line(self.endpoint, self.timeout)
+
+    def note(self, request: Request | str, outcome: Answer | Unanswered) -> None:
+        """Remember an exchange in words."""
+        self.noted.append(f"{request} → {outcome}")
+
+    def documents(self) -> Mapping[str, Document]:
+        """Return the document in every version in which it can be read, all of the same moment."""
+        if self._documents is None:
+            try:
+                self._documents = self._steady_documents()
+            except NotChecked as error:
+                self._documents = error
+        if isinstance(self._documents, NotChecked):
+            raise NotChecked(str(self._documents))
+        return self._documents
+
+    def document(self, version: str = NEWEST) -> Document:
+        """Return the document of one version."""
+        found = self.documents().get(version)
+        if found is None:
+            raise NotChecked(f"there is no document in version {version}")
+        return found
+
+    def read_document(self, version: str = NEWEST) -> Document:
+        """Read the document as it is now."""
+        return read_document(self.ask_again(query(version)))
+
+    def events(self, condition: Callable[[Entry], bool] = lambda _: True, *, what: str = "event") -> list[Entry]:
+        """Return all events that were seen, of the newest version, under a condition; there must be some."""
+        seen = [event for document in (self.document(), *self.later) for event in document.events if condition(event)]
+        if not seen:
+            raise NotChecked(f"there is no {what}")
+        return seen
+
+    def unchanged(self, if_none_match: Callable[[str], str], *, target: str | None = None) -> Answer:
+        """Ask whether the document is still the same, in whatever way, and return the 304."""
+        for _ in range(3):
+            before = self.ask_again(QUERY)
+            asked = conditional(if_none_match(etag(before)), target)
+            answer = self.ask_again(asked)
+            if answer.status == NOT_MODIFIED:
+                return answer
+            if self.ask_again(QUERY).body == before.body:
+                raise Otherwise(f"nothing has changed, and the answer is {answer.status}")
+        raise NotChecked("the document changes all the time")
+
+    def _told(self, request: Request) -> Answer:
+        outcome = self._known[request]
+        self.note(request, outcome)
+        if isinstance(outcome, Unanswered):
+            raise Unanswered(str(outcome))
+        return outcome
+
+    def _patiently(self, request: Request, within: float) -> Answer:
+        answer = self._exchange(request, within)
+        for _ in range(TRIES):
+            if answer.status not in TRY_AGAIN_AFTER:
+                break
+            if answer.status == 429:
+                self.refused_for_rate = self.refused_for_rate or answer
+            self.pace.rest(_rest_after(answer))
+            answer = self._exchange(request, within)
+        return answer
+
+    def _exchange(self, request: Request, within: float) -> Answer:
+        with self.line() as line:
+            line.send(request)
+            answer = line.answer(request, within=within)
+            if request.method != "HEAD" and answer.status != NOT_MODIFIED:
+                return answer
+            # Neither has a body: what still comes is one all the same.
+            too_much, _ = line.rest(CLOSES_WITHIN)
+            return msgspec.structs.replace(answer, body=too_much)
+
+    def _steady_documents(self) -> dict[str, Document]:
+        for _ in range(3):
+            before = read_document(self.ask_again(QUERY))
+            found = dict(self._readable_documents())
+            after = read_document(self.ask_again(QUERY))
+            self.changes.append((before, after))
+            if before.events == after.events:
+                return found
+        raise NotChecked("the events change while they are read")
+
+    def _readable_documents(self) -> list[tuple[str, Document]]:
+        found = []
+        for version in VERSIONS:
+            try:
+                found.append((version, read_document(self.ask_again(query(version)))))
+            except (NotChecked, Unanswered):
+                continue
+        return found
+
+
+def query(version: str) -> Request:
+    """Ask for the document in a version."""
+    return Request(target=f"{SCHEDULED_EVENTS}?api-version={version}")
+
+
+def conditional(if_none_match: str, target: str | None = None) -> Request:
+    """Ask for the document, unless it is the one that is known already."""
+    return Request(target=target or QUERY.target, headers=(*QUERY.headers, ("If-None-Match", if_none_match)))
+
+
+def etag(answer: Answer) -> str:
+    """Return the ETag of an answer; there must be one."""
+    if not (found := answer.header("etag")):
+        raise NotChecked("the answer has no ETag")
+    return found
+
+
+def _rest_after(answer: Answer) -> float:
+    asked = answer.header("retry-after") or ""
+    return min(float(asked), LONGEST_REST) if asked.isascii() and asked.isdigit() else 1.0
