@@ -18,7 +18,9 @@ from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Vm
 from forewarn.fleet.service import Fleet
 from forewarn.guest.connection import Connection
+from forewarn.guest.faults import Faults
 from forewarn.guest.limits import Limits
+from forewarn.guest.observing import Observer
 from forewarn.guest.phases import Phase
 from forewarn.guest.server import GuestServer
 from forewarn.store.port import Store
@@ -125,9 +127,10 @@ class Peer:
 class House:
     """A running endpoint, and the ports of its VMs."""
 
-    def __init__(self, fleet: Fleet, server: GuestServer) -> None:
+    def __init__(self, fleet: Fleet, server: GuestServer, faults: Faults) -> None:
         self.fleet = fleet
         self.server = server
+        self.faults = faults
         self.counters = server.counters
         self.ports: dict[str, int] = {}
         self.peers: list[Peer] = []
@@ -185,14 +188,21 @@ async def serving(
     clock: Clock | None = None,
     enable_delay: timedelta = timedelta(0),
     unsupported_version_status: int = 404,
+    observer: Observer | None = None,
 ) -> AsyncIterator[House]:
     """Serve these scopes; without any, `web` with its six VMs."""
     some = scopes or (standard(),)
     async with running(*some, policy=policy, store=store, clock=clock) as fleet:
+        faults = Faults(fleet)
         server = GuestServer(
-            fleet, limits=limits, unsupported_version_status=unsupported_version_status, enable_delay=enable_delay
+            fleet,
+            limits=limits,
+            unsupported_version_status=unsupported_version_status,
+            enable_delay=enable_delay,
+            faults=faults,
+            observer=observer,
         )
-        house = House(fleet, server)
+        house = House(fleet, server, faults)
         try:
             yield house
         finally:

@@ -1,0 +1,459 @@
+"""Faults on real sockets: what each of them looks like, whom it hits, for how long and how often."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import pytest
+
+from forewarn.clock import ManualClock
+from forewarn.core.errors import Invalid, KeyReused
+from forewarn.core.event import EventType
+from forewarn.core.fault import Fault, FaultKind
+from forewarn.core.journal import Did
+from forewarn.core.once import Once
+from forewarn.fleet.errors import NoSuchFault, NotSaved
+from forewarn.guest.limits import Limits
+from forewarn.guest.phases import Phase
+from forewarn.store.memory import MemoryStore
+from forewarn.wire.answers import JSON, Reason
+from forewarn.wire.faulty import EXTRA_FIELD, UNKNOWN_TYPE
+from tests.fleet.stage import TEN, FailingStore, ask, journal, until
+from tests.guest.house import EVENTS, GET, House, Peer, approval, request, serving
+
+EMPTY = b'{"DocumentIncarnation":1,"Events":[]}'
+LONG = timedelta(minutes=2)
+
+
+async def reboot(house: House) -> str:
+    """Announce a reboot of web-0 and return its id."""
+    ((_, event),) = await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
+    return event
+
+
+async def told(store: MemoryStore) -> list[tuple[str, Did, str, str, dict[str, str]]]:
+    """Return what the journal says of faults: where, what, by whom, why, and the facts."""
+    of_faults = (Did.FAULT_SET, Did.FAULT_CLEARED, Did.FAULT_ENDED)
+    rows = [row for row in await journal(store) if row.entry.did in of_faults]
+    return [(row.key.id, row.entry.did, row.entry.by, row.entry.why, row.entry.facts) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("kind", "content_type", "body", "retry_after"),
+    [
+        (
+            FaultKind.STATUS_410,
+            JSON,
+            b'{"error":"Gone: the service is being updated, try again within 70 seconds"}',
+            None,
+        ),
+        (FaultKind.STATUS_429, "text/plain; charset=utf-8", b"Too Many Requests", "1"),
+        (FaultKind.STATUS_500, JSON, b'{"error":"Internal server error: try again"}', None),
+    ],
+)
+async def test_status_in_place_of_the_answer(
+    kind: FaultKind, content_type: str, body: bytes, retry_after: str | None
+) -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        await house.faults.set(kind, vm="web-0", times=1, by="test")
+        wrong = await peer.ask()
+        assert (f"status-{wrong.status}", wrong.body) == (kind.value, body)
+        assert (wrong.headers["content-type"], wrong.headers.get("retry-after")) == (content_type, retry_after)
+        assert "connection" not in wrong.headers
+        right = await peer.ask()
+        assert (right.status, right.body) == (200, EMPTY)
+        assert (house.counters.refusals[Reason.FAULT], house.counters.failures) == (1, 0)
+
+
+async def test_refused_approval_approves_nothing() -> None:
+    async with serving() as house:
+        event = await reboot(house)
+        peer = await house.connect()
+        await house.faults.set(FaultKind.STATUS_500, times=1, by="test")
+        assert (await peer.post(approval(event))).status == 500
+        assert house.fleet.find_event(event)[1].approvals == ()
+        assert (await peer.post(approval(event))).status == 200
+        assert house.fleet.find_event(event)[1].state.value == "Started"
+
+
+async def test_empty_body() -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        await house.faults.set(FaultKind.EMPTY_BODY, times=1, by="test")
+        answer = await peer.ask()
+        assert (answer.status, answer.body, answer.headers["content-length"]) == (200, b"", "0")
+        assert (answer.headers["content-type"], "etag" in answer.headers) == (JSON, False)
+        assert (await peer.ask()).body == EMPTY
+
+
+async def test_truncated_json_has_the_length_of_what_is_sent() -> None:
+    """The HTTP of it is right, so that the connection can be used again; the JSON is not."""
+    async with serving() as house:
+        peer = await house.connect()
+        whole = await peer.ask()
+        await house.faults.set(FaultKind.TRUNCATED, times=1, by="test")
+        answer = await peer.ask()
+        assert answer.body == whole.body[: len(whole.body) // 2]
+        assert int(answer.headers["content-length"]) == len(answer.body) < len(whole.body)
+        with pytest.raises(ValueError, match=r"Unterminated|delimiter|Expecting"):
+            _ = answer.document
+        assert (await peer.ask()).body == whole.body
+
+
+async def test_wrong_content_type_with_the_right_document() -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        await house.faults.set(FaultKind.WRONG_CONTENT_TYPE, times=1, by="test")
+        answer = await peer.ask()
+        assert (answer.status, answer.body, answer.headers["content-type"]) == (200, EMPTY, "text/html; charset=utf-8")
+
+
+async def test_unknown_event_type_hits_documents_with_events_alone() -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        fault = await house.faults.set(FaultKind.UNKNOWN_EVENT_TYPE, times=1, by="test")
+        assert (await peer.ask()).body == EMPTY
+        event = await reboot(house)
+        (shown,) = (await peer.ask()).document["Events"]
+        assert (shown["EventId"], shown["EventType"]) == (event, UNKNOWN_TYPE)
+        assert fault.id not in {each.id for each in house.faults.list()}
+        (right,) = (await peer.ask()).document["Events"]
+        assert right == shown | {"EventType": "Reboot"}
+
+
+async def test_extra_field_in_the_document_and_each_event() -> None:
+    async with serving() as house:
+        await reboot(house)
+        peer = await house.connect()
+        right = (await peer.ask()).document
+        await house.faults.set(FaultKind.EXTRA_FIELD, times=1, by="test")
+        wrong = (await peer.ask()).document
+        extra = dict([EXTRA_FIELD])
+        assert wrong == {**right, "Events": [{**event, **extra} for event in right["Events"]], **extra}
+        assert list(wrong["Events"][0])[:-1] == list(right["Events"][0])
+
+
+async def test_wrong_date_with_an_answer_that_is_right_in_all_else() -> None:
+    async with serving(clock=ManualClock(TEN)) as house:
+        peer = await house.connect()
+        await house.faults.set(FaultKind.WRONG_DATE, amount=-timedelta(days=1, hours=2), times=2, by="test")
+        for asked in (GET, request("POST", body=approval())):
+            answer = await peer.ask(asked)
+            assert answer.status == 200
+            assert parsedate_to_datetime(answer.headers["date"]) == TEN - timedelta(days=1, hours=2)
+        assert parsedate_to_datetime((await peer.ask()).headers["date"]) == TEN
+
+
+async def test_documents_of_a_fault_have_no_etag_and_ignore_the_one_that_is_sent() -> None:
+    """Nobody must be told later that a wrong document still holds."""
+    async with serving() as house:
+        peer = await house.connect()
+        etag = (await peer.ask()).headers["etag"]
+        await house.faults.set(FaultKind.EXTRA_FIELD, times=1, by="test")
+        wrong = await peer.get(("If-None-Match", etag), target=f"{EVENTS}&wait=60")
+        assert (wrong.status, "etag" in wrong.headers, "forewarn-wait" in wrong.headers) == (200, False, False)
+        assert (await peer.get(("If-None-Match", etag))).status == 304
+
+
+@pytest.mark.parametrize("kind", [FaultKind.SLOW, FaultKind.LATE_FIRST_ANSWER])
+async def test_answer_that_comes_later(kind: FaultKind) -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        await house.faults.set(kind, amount=timedelta(milliseconds=30), times=1, by="test")
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert (await peer.ask()).body == EMPTY
+        assert loop.time() - began >= 0.029
+        await until(lambda: not house.faults.list())
+
+
+async def test_slow_approval_takes_effect_when_it_is_answered() -> None:
+    async with serving() as house:
+        event = await reboot(house)
+        peer = await house.connect()
+        fault = await house.faults.set(FaultKind.SLOW, amount=LONG, by="test")
+        peer.send(request("POST", body=approval(event)))
+        await until(lambda: house.phases() == [Phase.ANSWERING])
+        assert house.fleet.find_event(event)[1].approvals == ()
+        await house.faults.clear(fault.id, by="test")
+        assert (await peer.answer()).status == 200
+        assert house.fleet.find_event(event)[1].state.value == "Started"
+
+
+async def test_late_first_answer_delays_all_requests_until_the_first_is_answered_and_then_none() -> None:
+    async with serving() as house:
+        first, second = await house.connect(), await house.connect()
+        await house.faults.set(FaultKind.LATE_FIRST_ANSWER, vm="web-0", amount=timedelta(milliseconds=50), by="test")
+        other = await (await house.connect("web/web-1")).ask()
+        assert other.status == 200
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        first.send(GET)
+        second.send(GET)
+        assert [(await peer.answer()).status for peer in (first, second)] == [200, 200]
+        assert loop.time() - began >= 0.049
+        await until(lambda: not house.faults.list())
+
+
+async def test_hang_holds_the_connection_until_the_fault_is_cleared() -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        fault = await house.faults.set(FaultKind.HANG, times=1, by="test")
+        peer.send(GET)
+        await until(lambda: house.phases() == [Phase.ANSWERING])
+        house.pass_seconds(3600)
+        assert house.phases() == [Phase.ANSWERING]
+        # As many as it was to hit are hit, and still it goes on with the one that it has.
+        assert (await (await house.connect()).ask()).status == 200
+        assert [each.hits for each in house.faults.list()] == [1]
+        await house.faults.clear(fault.id, by="test")
+        assert (await peer.answer()).body == EMPTY
+        assert (await peer.ask()).body == EMPTY
+
+
+async def test_hang_ends_when_its_time_is_over() -> None:
+    clock = ManualClock(TEN)
+    store = MemoryStore()
+    async with serving(clock=clock, store=store) as house:
+        peer = await house.connect()
+        await house.faults.set(FaultKind.HANG, vm="web-0", lasting=timedelta(seconds=30), by="test")
+        peer.send(GET)
+        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await house.fleet.advance(timedelta(seconds=29))
+        assert len(house.faults.list()) == 1
+        await house.fleet.advance(timedelta(seconds=1))
+        assert house.faults.list() == ()
+        assert (await peer.answer()).body == EMPTY
+        *_, last = await told(store)
+    facts = {"fault": "F1", "kind": "hang", "vm": "web/web-0", "until": "2026-03-02T10:00:30Z", "hits": "1"}
+    assert last == ("web", Did.FAULT_ENDED, "faults", "its time is over", facts)
+
+
+def leave(peer: Peer) -> None:
+    peer.writer.close()
+
+
+@pytest.mark.parametrize("go", [leave, Peer.reset])
+async def test_hang_ends_when_the_client_leaves(go: Callable[[Peer], None], caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        await house.faults.set(FaultKind.HANG, times=1, by="test")
+        peer.send(GET)
+        await until(lambda: house.phases() == [Phase.ANSWERING])
+        go(peer)
+        await until(lambda: house.counters.connections == 0)
+        await until(lambda: not house.faults.list())
+        assert house.counters.failures == 0
+    assert caplog.records == []
+
+
+async def test_reset_is_a_reset_and_not_an_end() -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        await house.faults.set(FaultKind.RESET, times=1, by="test")
+        peer.send(GET)
+        with pytest.raises(ConnectionResetError):
+            async with asyncio.timeout(60):
+                await peer.reader.read()
+        assert (await (await house.connect()).ask()).status == 200
+
+
+async def test_reset_over_a_unix_socket_is_an_end_without_an_answer(tmp_path: Path) -> None:
+    """There is no other way to break off a connection there."""
+    async with serving() as house:
+        await house.server.listen_as_unix("web/web-0", tmp_path / "s")
+        peer = await house.connect_unix(str(tmp_path / "s"))
+        await house.faults.set(FaultKind.RESET, times=1, by="test")
+        peer.send(GET)
+        assert await peer.rest() == b""
+
+
+async def test_reset_approval_approves_nothing() -> None:
+    async with serving() as house:
+        event = await reboot(house)
+        peer = await house.connect()
+        await house.faults.set(FaultKind.RESET, times=1, by="test")
+        peer.send(request("POST", body=approval(event)))
+        with suppress(ConnectionResetError):
+            await peer.reader.read()
+        assert house.fleet.find_event(event)[1].approvals == ()
+
+
+async def test_fault_of_one_vm_hits_no_other() -> None:
+    async with serving() as house:
+        await house.faults.set(FaultKind.STATUS_410, vm="web/web-0", by="test")
+        assert (await (await house.connect("web/web-0")).ask()).status == 410
+        assert (await (await house.connect("web/web-1")).ask()).status == 200
+
+
+async def test_fault_of_all_hits_as_many_requests_as_it_was_to_whoever_asks() -> None:
+    async with serving() as house:
+        zero, one = await house.connect("web/web-0"), await house.connect("web/web-1")
+        await house.faults.set(FaultKind.STATUS_410, times=3, by="test")
+        statuses = [(await peer.ask()).status for peer in (zero, one, zero, one, zero)]
+    assert statuses == [410, 410, 410, 200, 200]
+
+
+async def test_faults_that_do_the_same_take_turns_and_others_come_together() -> None:
+    async with serving(clock=ManualClock(TEN)) as house:
+        peer = await house.connect()
+        await house.faults.set(FaultKind.STATUS_410, times=2, by="test")
+        await house.faults.set(FaultKind.STATUS_500, times=1, by="test")
+        await house.faults.set(FaultKind.WRONG_DATE, times=3, by="test")
+        await house.faults.set(FaultKind.SLOW, amount=timedelta(milliseconds=1), times=1, by="test")
+        seen = [(answer.status, answer.headers["date"]) for answer in [await peer.ask() for _ in range(4)]]
+    late, right = "Mon, 02 Mar 2026 11:00:00 GMT", "Mon, 02 Mar 2026 10:00:00 GMT"
+    assert seen == [(410, late), (410, late), (500, late), (200, right)]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        request(metadata=False),
+        request(target="/metadata/scheduledevents?api-version=1999-01-01"),
+        request(target="/metadata/versions"),
+        request(target="/metadata/instance?api-version=2021-02-01"),
+        request("PUT"),
+    ],
+)
+async def test_what_is_refused_anyway_or_is_no_question_for_events_is_not_hit(wrong: bytes) -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        before = await peer.ask(wrong)
+        await house.faults.set(FaultKind.STATUS_410, times=1, by="test")
+        after = await peer.ask(wrong)
+        assert (after.status, after.body) == (before.status, before.body)
+        assert [fault.hits for fault in house.faults.list()] == [0]
+        assert (await peer.ask()).status == 410
+
+
+async def test_rate_limit_comes_before_faults() -> None:
+    limits = Limits(requests_per_second=1)
+    async with serving(limits=limits) as house:
+        peer = await house.connect()
+        await house.faults.set(FaultKind.STATUS_410, by="test")
+        assert [(await peer.ask()).status for _ in range(3)] == [410, 429, 429]
+        assert [fault.hits for fault in house.faults.list()] == [1]
+
+
+async def test_connection_that_repeats_its_question_is_hit_at_once_and_right_again_afterwards() -> None:
+    """The answer to a question that comes again and again is prepared; faults must not be missed for that."""
+    async with serving() as house:
+        peer = await house.connect()
+        assert [(await peer.ask()).status for _ in range(3)] == [200] * 3
+        fault = await house.faults.set(FaultKind.STATUS_500, by="test")
+        assert [(await peer.ask()).status for _ in range(3)] == [500] * 3
+        await house.faults.clear(fault.id, by="test")
+        assert [(await peer.ask()).status for _ in range(3)] == [200] * 3
+
+
+async def test_pipelined_requests_are_hit_in_order() -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        await house.faults.set(FaultKind.STATUS_410, times=2, by="test")
+        peer.send(GET * 4)
+        assert [(await peer.answer()).status for _ in range(4)] == [410, 410, 200, 200]
+
+
+async def test_journal_tells_of_faults() -> None:
+    store = MemoryStore()
+    async with serving(store=store, clock=ManualClock(TEN)) as house:
+        peer = await house.connect()
+        await house.faults.set(FaultKind.STATUS_410, vm="web-0", times=1, by="ann", why="does it ask again?")
+        await house.faults.set(FaultKind.SLOW, lasting=timedelta(minutes=1), by="ann")
+        await house.faults.clear("f2", by="bob", why="enough")
+        assert (await peer.ask()).status == 410
+        await until(lambda: not house.faults.list() and not house.fleet.alarms.ringing)
+        lines = await told(store)
+    one = {"fault": "F1", "kind": "status-410", "vm": "web/web-0", "times": "1"}
+    two = {"fault": "F2", "kind": "slow", "vm": "all", "amount": "5s", "until": "2026-03-02T10:01:00Z"}
+    assert lines == [
+        ("web", Did.FAULT_SET, "ann", "does it ask again?", one),
+        ("ledger", Did.FAULT_SET, "ann", "", two),
+        ("ledger", Did.FAULT_CLEARED, "bob", "enough", {**two, "hits": "0"}),
+        ("web", Did.FAULT_ENDED, "faults", "it has hit as many requests as it was to", {**one, "hits": "1"}),
+    ]
+
+
+async def test_faults_change_neither_document_nor_etag() -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        before = await peer.ask()
+        await house.faults.set(FaultKind.STATUS_410, vm="web-0", times=1, by="test")
+        await peer.ask()
+        after = await peer.ask()
+        assert (after.body, after.headers["etag"]) == (before.body, before.headers["etag"])
+
+
+async def test_fault_that_the_journal_cannot_have_is_not_set() -> None:
+    store = FailingStore()
+    async with serving(store=store) as house:
+        store.full = True
+        with pytest.raises(NotSaved):
+            await house.faults.set(FaultKind.STATUS_410, vm="web-0", by="test")
+        assert house.faults.list() == ()
+        store.full = False
+        assert (await (await house.connect()).ask()).status == 200
+
+
+async def test_fault_of_a_vm_whose_scope_is_gone_can_be_cleared() -> None:
+    async with serving() as house:
+        await house.faults.set(FaultKind.STATUS_410, vm="web-0", by="test")
+        await house.fleet.inventory.remove_scope("web", by="test")
+        assert [fault.id for fault in await house.faults.clear_all(by="test")] == ["F1"]
+        assert house.faults.list() == ()
+
+
+async def test_same_key_sets_and_clears_once() -> None:
+    async with serving() as house:
+        key = Once("k", "d")
+        first = await house.faults.set(FaultKind.STATUS_410, by="test", once=key)
+        assert await house.faults.set(FaultKind.STATUS_410, by="test", once=key) == first
+        assert len(house.faults.list()) == 1
+        with pytest.raises(KeyReused):
+            await house.faults.set(FaultKind.SLOW, by="test", once=Once("k", "other"))
+        for _ in range(2):
+            await house.faults.clear(first.id, by="test", once=Once("c", "d"))
+        with pytest.raises(NoSuchFault):
+            await house.faults.clear(first.id, by="test")
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda faults: faults.set(FaultKind.SLOW, times=0, by="t"), "a fault hits 1 to 1000000 requests, not 0"),
+        (lambda faults: faults.set(FaultKind.SLOW, lasting=timedelta(0), by="t"), "a fault lasts longer than nothing"),
+        (
+            lambda faults: faults.set(FaultKind.LATE_FIRST_ANSWER, amount=timedelta(minutes=3), by="t"),
+            "late-first-answer is at most 2m, not 3m",
+        ),
+        (lambda faults: faults.set(FaultKind.SLOW, amount=-LONG, by="t"), "slow takes longer than nothing, not -2m"),
+        (
+            lambda faults: faults.set(FaultKind.RESET, amount=LONG, by="t"),
+            "of reset there is no more or less: only slow, late-first-answer, wrong-date have an amount",
+        ),
+    ],
+)
+async def test_impossible_faults_are_refused(make: Callable[[object], Awaitable[Fault]], sentence: str) -> None:
+    async with serving() as house:
+        with pytest.raises(Invalid) as refusal:
+            await make(house.faults)
+        assert (str(refusal.value), house.faults.list()) == (sentence, ())
+
+
+async def test_end_of_the_service_waits_for_no_fault() -> None:
+    async with serving() as house:
+        hung, slow = await house.connect("web/web-0"), await house.connect("web/web-1")
+        await house.faults.set(FaultKind.HANG, vm="web-0", by="test")
+        await house.faults.set(FaultKind.SLOW, vm="web-1", amount=LONG, by="test")
+        for peer in (hung, slow):
+            peer.send(GET)
+        await until(lambda: house.phases() == [Phase.ANSWERING] * 2)
+        await house.server.aclose()
+        for peer in (hung, slow):
+            answer = await peer.answer()
+            assert (answer.body, answer.headers["connection"]) == (EMPTY, "close")
