@@ -9,8 +9,13 @@ OperatorError
 ├── NoSuchVmNow      no VM bears that bare name now, so the journal cannot be asked for it
 ├── TooManyWatchers  as many follow the journal as may
 ├── ImportRuns       one import at a time
+├── NoSocket         the system does not let a VM's socket be opened
+├── NoSockets        the service is for real VMs, or on a system without such sockets
 ├── NotInProduction  the service is for real VMs, and this is for the emulator alone
-└── WrongFleetFile   the file cannot be taken
+├── WrongFleetFile   the file cannot be taken
+├── GateForbidden    a campaign brings a gate along, and its caller is no admin
+├── Beyond           a campaign reaches beyond the scopes that the token is for
+└── PlanFailed       the process that made a plan has ended
 """
 
 from forewarn.core.access import Role
@@ -112,6 +117,25 @@ class ImportRuns(OperatorError):
         super().__init__(f"an import of {by} runs, {done} of {total} scopes are done: wait for its end, then ask again")
 
 
+class NoSocket(OperatorError):
+    """The system does not let a VM's socket be opened."""
+
+    code = "no-socket"
+
+    def __init__(self, vm: str, why: str) -> None:
+        self.vm, self.why = vm, why
+        super().__init__(f"no socket can be opened for VM {vm}: {why}")
+
+
+class NoSockets(OperatorError):
+    """The service is for real VMs, for which nobody on this machine is to be taken; or the system has no sockets."""
+
+    code = "not-in-production"
+
+    def __init__(self) -> None:
+        super().__init__("only the emulator (`forewarn up`, not on Windows) takes a program on its machine for a VM")
+
+
 class NotInProduction(OperatorError):
     """The service is for real VMs, whose endpoint does nothing wrong on purpose."""
 
@@ -129,3 +153,38 @@ class WrongFleetFile(OperatorError):
     def __init__(self, key: str, problem: str) -> None:
         self.key, self.problem = key, problem
         super().__init__(f"{key}: {problem}" if key else problem)
+
+
+class GateForbidden(OperatorError):
+    """A campaign brings a gate along, and its caller is no admin: the service would ask on their behalf."""
+
+    code = "forbidden"
+
+    def __init__(self, name: str, role: Role) -> None:
+        self.name, self.role, self.needed = name, role.value, Role.ADMIN.value
+        super().__init__(
+            f"token {name} has the role {role.value}, and a gate with a url of its own needs {Role.ADMIN.value}: "
+            "name a gate of the settings, or use another token"
+        )
+
+
+class Beyond(OperatorError):
+    """A campaign selects VMs of scopes that the token is not for; which ones is not told."""
+
+    code = "scope-forbidden"
+
+    def __init__(self, name: str, scopes: tuple[str, ...]) -> None:
+        self.name, self.scopes = name, scopes
+        super().__init__(
+            f"token {name} is for {', '.join(scopes)} only, and the selection reaches further: select these scopes by "
+            "name, or use another token"
+        )
+
+
+class PlanFailed(OperatorError):
+    """The process that made a plan has ended without one."""
+
+    code = "plan-failed"
+
+    def __init__(self) -> None:
+        super().__init__("the process that made the plan has ended: perhaps there is too little memory")

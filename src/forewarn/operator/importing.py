@@ -2,12 +2,9 @@
 
 import asyncio
 import logging
-import multiprocessing
-import os
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from functools import partial
-from multiprocessing.connection import Connection
 
 import msgspec
 
@@ -20,15 +17,13 @@ from forewarn.fleet.garbage import exempt_newcomers
 from forewarn.fleet.importing import Difference, apply_import, compare
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
+from forewarn.operator.elsewhere import Report, done_elsewhere
 from forewarn.operator.errors import ImportRuns, OperatorError, WrongFleetFile
 
 log = logging.getLogger(__name__)
 
 SMALL = 32 * 1024
 """A file of this many bytes is read so quickly that it needs no process of its own."""
-
-POLITE = 10
-"""How nice the process is that reads a large file: guests come first."""
 
 _decode = msgspec.json.Decoder(Scope).decode
 
@@ -145,40 +140,14 @@ async def _parsed(wanted: Wanted, at: datetime) -> list[bytes]:
     """Read the file where that keeps nobody waiting; give the scopes in it, encoded."""
     parse = partial(parse_fleet, wanted.content, file="", format_=wanted.format, at=at)
     try:
-        return await (asyncio.to_thread(parse) if len(wanted.content) <= SMALL else _parsed_elsewhere(parse))
+        return await (
+            asyncio.to_thread(parse) if len(wanted.content) <= SMALL else done_elsewhere(partial(_work, parse))
+        )
     except FleetFileError as error:
         raise WrongFleetFile(error.key, error.problem) from error
     except EOFError as error:
         raise WrongFleetFile("", "the process that read it has ended: perhaps there is too little memory") from error
 
 
-async def _parsed_elsewhere(parse: Callable[[], list[bytes]]) -> list[bytes]:
-    """Read a file in a process of its own: in a thread it would slow every answer to a guest."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_answer, args=(theirs,), daemon=True)
-
-    def talk() -> list[bytes]:
-        process.start()
-        theirs.close()
-        ours.send(parse)
-        answer: list[bytes] | FleetFileError = ours.recv()
-        if isinstance(answer, FleetFileError):
-            raise answer
-        return answer
-
-    try:
-        return await asyncio.to_thread(talk)
-    finally:
-        ours.close()
-        if process.is_alive():
-            process.kill()
-
-
-def _answer(pipe: Connection) -> None:
-    os.nice(POLITE)
-    parse = pipe.recv()
-    try:
-        pipe.send(parse())
-    except FleetFileError as error:
-        pipe.send(error)
+def _work(parse: Callable[[], list[bytes]], _: Report) -> list[bytes]:
+    return parse()

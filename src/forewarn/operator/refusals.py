@@ -61,12 +61,17 @@ STATUS: dict[type[Refusal], int] = {
     operator.ScopeForbidden: 403,
     operator.ImportRuns: 409,
     operator.NotInProduction: 409,
+    operator.NoSockets: 409,
+    operator.NoSocket: 503,
     operator.WrongFleetFile: 422,
     operator.HostForbidden: 403,
     operator.NotSeen: 404,
     operator.NeverKnown: 404,
     operator.NoSuchVmNow: 404,
     operator.TooManyWatchers: 503,
+    operator.GateForbidden: 403,
+    operator.Beyond: 403,
+    operator.PlanFailed: 503,
 }
 
 
