@@ -21,6 +21,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
 from forewarn.operator.app import operator_app
+from forewarn.operator.backstage import SocketSide
 from forewarn.operator.server import serving
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
@@ -122,6 +123,7 @@ class Guests:
     ports: str | None = "a name for each"
     counters = Counters()
     faults: Faults | None = None
+    sockets: SocketSide | None = None
 
     def url(self, scope: str, vm: Vm) -> str | None:
         """Return that name."""

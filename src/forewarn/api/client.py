@@ -133,6 +133,11 @@ class ApiClient:
         """Take a VM out of the inventory, without an event."""
         self._remove(_path("vms", name), key, force=_flag(force), why=why)
 
+    def open_socket(self, vm: str) -> v1.Socket:
+        """Ask where a VM is listened for on the service's machine, for programs that are taken for it there."""
+        body, headers = msgspec.json.encode(v1.OpenSocket(vm=vm)), {"Content-Type": "application/json"}
+        return self._read(self._transport.ask("POST", "/v1/sockets", body, headers), v1.Socket)
+
     def diagnosis(self, name: str) -> v1.Diagnosis:
         """Ask why a VM sees nothing."""
         return self._get("/v1/diagnosis" + _query(vm=name), v1.Diagnosis)
@@ -269,10 +274,14 @@ class ApiClient:
         since: datetime | None = None,
         until: datetime | None = None,
         newest_first: bool = False,
+        after: int | None = None,
     ) -> Iterator[v1.JournalEntry]:
-        """Give the lines of the journal that fit everything that is said, and are of one of the kinds `did`."""
+        """Give the lines of the journal that fit everything that is said, and are of one of the kinds `did`.
+
+        `after`: from the line at this position on, in the order that is asked for, without that line.
+        """
         asked = {"scope": scope, "vm": vm, "event": event, "by": by, "newest_first": _flag(newest_first)}
-        times = {"since": _moment(since), "until": _moment(until)}
+        times = {"since": _moment(since), "until": _moment(until), "after": None if after is None else str(after)}
         kinds = [kind.value for kind in did] or None
         for page in self._pages("/v1/history", v1.HistoryPage, did=kinds, **asked, **times):
             yield from page.entries
@@ -313,7 +322,7 @@ class ApiClient:
         page = self._get(path + _query(**asked), answer)
         yield page
         while page.next is not None:
-            page = self._get(path + _query(**asked, after=page.next), answer)
+            page = self._get(path + _query(**{**asked, "after": page.next}), answer)
             yield page
 
     def _change(self, method: str, path: str, ask: msgspec.Struct, answer: type[T], key: str | None) -> T:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import msgspec
 
@@ -15,6 +16,7 @@ from forewarn.guest.link_local import ADDRESS, PORT, link_local_address
 from forewarn.guest.observing import Observer
 from forewarn.guest.ports import CannotListen, PortPerVm
 from forewarn.guest.server import GuestServer
+from forewarn.guest.sockets import SocketPerVm
 from forewarn.settings import Endpoint, Settings
 
 
@@ -26,6 +28,8 @@ class Guests(msgspec.Struct, frozen=True, kw_only=True):
     networks: Mapping[str, str]
     faults: Faults | None = None
     """What the endpoint does wrong on purpose; None: it never does."""
+    sockets: SocketPerVm | None = None
+    """What opens sockets for programs that are taken for a VM; None: nothing does."""
 
     def url(self, scope: str, vm: Vm) -> str | None:
         """Return the URL of a VM's endpoint, if it can reach one."""
@@ -55,9 +59,15 @@ class Guests(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def serving_guests(
-    settings: Settings, fleet: Fleet, talk: Talk, *, faults: Faults | None = None, observer: Observer | None = None
+    settings: Settings,
+    fleet: Fleet,
+    talk: Talk,
+    *,
+    faults: Faults | None = None,
+    observer: Observer | None = None,
+    socket_directory: Path | None = None,
 ) -> AsyncIterator[Guests]:
-    """Listen for guests, wherever the settings say."""
+    """Listen for guests, wherever the settings say; in a directory of sockets too, if there is one."""
     server = GuestServer(
         fleet,
         limits=Limits(requests_per_second=settings.guest.requests_per_second),
@@ -79,9 +89,13 @@ async def serving_guests(
             await stack.enter_async_context(link_local_address(where.interface))
             await _listen_link_local(server, network, where.interface)
             networks[network] = where.interface
+        sockets = None
+        if socket_directory is not None:
+            sockets = SocketPerVm(server, socket_directory)
+            await stack.enter_async_context(sockets.listening())
         if ports is None and not networks:
             talk.say("No VM can ask for its events: set listen_link_local to the VMs' interface, or listen.")
-        guests = Guests(server=server, ports=ports, networks=networks, faults=faults)
+        guests = Guests(server=server, ports=ports, networks=networks, faults=faults, sockets=sockets)
         fleet.readiness.require(guests.problem)
         yield guests
 

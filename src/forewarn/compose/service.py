@@ -1,6 +1,7 @@
 """The whole service, put together and started in order; it ends in reverse order, with everything saved."""
 
 import os
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -28,6 +29,9 @@ from forewarn.operator.server import serving
 from forewarn.platform.port import Platform
 from forewarn.settings import EMULATOR, Preset, Settings
 from forewarn.store.port import Retention, Store
+
+SOCKETS = "sockets"
+"""The directory of the sockets, within the data directory: one service has that at a time."""
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +81,14 @@ async def running_service(
         await fill_if_empty(fleet, settings, talk, scopes)
         faults = Faults(fleet) if preset is EMULATOR else None
         guests = await stack.enter_async_context(
-            serving_guests(settings, fleet, talk, faults=faults, observer=observer)
+            serving_guests(
+                settings,
+                fleet,
+                talk,
+                faults=faults,
+                observer=observer,
+                socket_directory=_socket_directory(directory, preset),
+            )
         )
         await stack.enter_async_context(serving(operator_app(fleet, guests=guests), listener, tls))
         stack.callback(fleet.feeds.end)  # who follows the journal must not be waited for
@@ -95,6 +106,11 @@ async def running_service(
         )
         stack.enter_context(_known_as(running, certificate=settings.tls.certificate))
         yield running
+
+
+def _socket_directory(directory: Path, preset: Preset) -> Path | None:
+    """Return where programs on this machine are taken for VMs: nowhere but in the emulator."""
+    return directory / SOCKETS if preset is EMULATOR and sys.platform != "win32" else None
 
 
 async def _clock(settings: Settings, store: Store, talk: Talk) -> Clock:

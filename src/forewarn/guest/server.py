@@ -4,7 +4,9 @@ import asyncio
 import errno
 import os
 import socket
-from contextlib import ExitStack
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -57,10 +59,10 @@ class GuestServer:
         return await self._listen(self._door_of(vm), host, port)
 
     async def listen_as_unix(self, vm: str, path: Path) -> None:
-        """Listen for one VM on a unix socket; it is removed at the end."""
+        """Listen for one VM on a unix socket, which is its owner's alone; it is removed at the end."""
         loop = asyncio.get_running_loop()
         factory = partial(Connection, self._desk, self._door_of(vm))
-        self._keep(path, await loop.create_unix_server(factory, str(path), backlog=ACCEPT_QUEUE))
+        self._keep(path, await loop.create_unix_server(factory, sock=_bound_at(path), backlog=ACCEPT_QUEUE))
 
     async def listen_by_address(self, network: str, host: str, port: int, *, interface: str | None = None) -> int:
         """Listen for all VMs of a network, who are known by their source address; return the port.
@@ -146,3 +148,29 @@ def _bound_to(interface: str, host: str, port: int) -> socket.socket:
         listener.bind((host, port))
         undo.pop_all()
         return listener
+
+
+def _bound_at(path: Path) -> socket.socket:
+    """Bind to a path, however long it is; a socket that nobody listens on any more is replaced."""
+    if path.is_socket():
+        path.unlink()
+    with ExitStack() as undo:
+        listener = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        with _short(path) as address:
+            listener.bind(address)
+        path.chmod(0o600)
+        undo.pop_all()
+        return listener
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """Give a name for a path that a socket's address has room for, which is 107 bytes, where the system has one."""
+    if sys.platform != "linux":
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)

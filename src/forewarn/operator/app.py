@@ -33,6 +33,7 @@ from forewarn.operator.reading import StrictRequest
 from forewarn.operator.refusals import answer_failure, answer_malformed, answer_refusal, answer_unreadable
 from forewarn.operator.seats import Seats
 from forewarn.operator.service import ClockController, health, me, metrics, readiness
+from forewarn.operator.sockets import open_socket
 from forewarn.operator.tokens import TokenController
 from forewarn.operator.watching import watch
 from forewarn.store.port import StoreError
@@ -43,6 +44,7 @@ PATHS: list[ControllerRouterHandler] = [
     ScopeController,
     VmController,
     HostController,
+    open_socket,
     FleetController,
     diagnose,
     EventController,

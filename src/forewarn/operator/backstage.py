@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Protocol
 
 from litestar.datastructures import State
@@ -53,6 +54,14 @@ class FaultSide(Protocol):
         ...
 
 
+class SocketSide(Protocol):
+    """What takes programs on this machine for VMs."""
+
+    async def open(self, vm: str) -> Path:
+        """Return where the VM `scope/name` is listened for."""
+        ...
+
+
 class GuestSide(Protocol):
     """Where VMs find their endpoint."""
 
@@ -73,6 +82,11 @@ class GuestSide(Protocol):
     @property
     def faults(self) -> FaultSide | None:
         """What it does wrong on purpose; None: it never does."""
+        ...
+
+    @property
+    def sockets(self) -> SocketSide | None:
+        """What takes programs on this machine for VMs; None: nothing does."""
         ...
 
     @property

@@ -31,6 +31,7 @@ _ALL: tuple[v1.Request, ...] = (
     v1.MakeHold(scope="web", reason="quarter-end closing"),
     v1.ReleaseHold(scope="web", why="closing is done"),
     v1.SetFault(kind=FaultKind.STATUS_410, vm="web/web-0", times=3, why="does it ask again?"),
+    v1.OpenSocket(vm="web-0"),
     v1.AddScope(id="cache", kind=ScopeKind.AVAILABILITY_SET, approval=ApprovalRule.ALL),
     v1.ChangeScope(approval=ApprovalRule.ALL),
     v1.AddVm(

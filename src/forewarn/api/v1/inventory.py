@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from forewarn.api.v1.common import Answer, Duration, Error, Hold, Request, Text
+from forewarn.api.v1.common import Answer, Duration, Error, Hold, Request, Text, VmName
 from forewarn.core.event import EventType
 from forewarn.core.limits import NAME_LENGTH
 from forewarn.core.scope import ApprovalRule, ScopeKind
@@ -92,6 +92,20 @@ class ScopePage(Answer, frozen=True):
     scopes: Sequence[Scope]
     next: str | None
     held: Hold | None = None
+
+
+class OpenSocket(Request, frozen=True):
+    """Open a socket for a VM, named as `scope/name` or by its bare name where that is unambiguous."""
+
+    vm: VmName
+
+
+class Socket(Answer, frozen=True):
+    """A unix socket on the machine of the service: whoever connects to it is taken for the VM."""
+
+    scope: str
+    vm: str
+    path: str
 
 
 class Host(Answer, frozen=True):
