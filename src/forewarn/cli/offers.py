@@ -5,10 +5,10 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from forewarn.cli.options import PlainUsage
+from forewarn.cli.options import PlainUsage, RunsCommand
 
 
 class Offer(NamedTuple):
@@ -18,6 +18,7 @@ class Offer(NamedTuple):
     made_in: str
     """`module:attribute`, which is a function or a Typer with commands of its own."""
     help: str
+    kind: type[TyperCommand] = PlainUsage
 
 
 CHAPTERS: Mapping[str, Sequence[Offer]] = {
@@ -43,9 +44,15 @@ CHAPTERS: Mapping[str, Sequence[Offer]] = {
         Offer("watch", "watch:watch", "Show what is open and what happens, live."),
         Offer("history", "history:history", "Show what happened, when, by whom and why."),
     ),
+    "Testing a handler": (
+        Offer("run", "run:run", "Run a program as a VM: 169.254.169.254 answers it, without root.", RunsCommand),
+    ),
     "Inside a VM": (
         Offer("guest", "guest:app", "See what is going to happen to this VM, and let it happen."),
         Offer("agent", "agent:app", "Prepare for events, approve and recover, as agent.toml says."),
+    ),
+    "Testing": (
+        Offer("conformance", "conformance:conformance", "Check an endpoint against the protocol, row by row."),
     ),
 }
 
@@ -93,7 +100,7 @@ def _made(offer: Offer) -> Any:
     if isinstance(found, typer.Typer):
         home.add_typer(found, name=offer.name, help=offer.help, no_args_is_help=True)
     else:
-        home.command(offer.name, cls=PlainUsage)(found)
+        home.command(offer.name, cls=offer.kind)(found)
     return get_group(home).commands[offer.name]
 
 

@@ -69,6 +69,12 @@ class PlainUsage(TyperCommand):
         return [piece.translate({ord("{"): None, ord("}"): None}) for piece in super().collect_usage_pieces(ctx)]
 
 
+class RunsCommand(PlainUsage):
+    """A command that runs another one: what comes after that one's name is its own, whether `--` was said or not."""
+
+    allow_interspersed_args = False
+
+
 def one_of(choices: type[E], said: str) -> E:
     """Read a word, in any case; a wrong one is answered with the nearest right one and with all of them."""
     by_name = {choice.value.casefold(): choice for choice in choices}

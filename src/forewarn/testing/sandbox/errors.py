@@ -11,6 +11,9 @@ from collections.abc import Callable
 from errno import EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS
 from pathlib import Path
 
+NO_SANDBOX = 125
+"""How a command ends that could not be given a sandbox."""
+
 SWITCHES = Path("/proc/sys")
 APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
 DEBIAN = "kernel/unprivileged_userns_clone"

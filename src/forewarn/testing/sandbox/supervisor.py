@@ -14,13 +14,10 @@ from typing import NamedTuple
 
 from forewarn.testing.sandbox import outside
 from forewarn.testing.sandbox.channel import Channel, Message, Silence, Word
-from forewarn.testing.sandbox.errors import NamespacesOff, NotLinux, SandboxError, Unusable, switch
+from forewarn.testing.sandbox.errors import NO_SANDBOX, NamespacesOff, NotLinux, SandboxError, Unusable, switch
 from forewarn.testing.sandbox.inside import Plan, keep
 from forewarn.testing.sandbox.relay import Relay
 from forewarn.testing.sandbox.signals import Terminal, sent_on
-
-NO_SANDBOX = 125
-"""How it ends when the sandbox could not be made."""
 
 REFUSALS = frozenset({EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS})
 """How a system says that it does not let one make namespaces, or do in them what they are for."""
