@@ -14,7 +14,7 @@ from itertools import count
 import msgspec
 
 from bench.guest import QUERY, ROOM, ask, connect
-from bench.process import allow_open_files, read_task, say
+from bench.process import allow_open_files, read_task, say, take_precedence
 
 LONGEST_PAUSE = 0.05
 """How often, at least, it looks whether it is told to end."""
@@ -107,4 +107,5 @@ def _turns(numbers: Sequence[int], per_second: float) -> Iterator[tuple[int, flo
 
 if __name__ == "__main__":
     allow_open_files(16_384)
+    take_precedence()
     say(run(read_task(Task)))
