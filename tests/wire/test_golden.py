@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from forewarn.core.event import Cause, EventType, Source, State
+from forewarn.core.fault import FaultKind
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits
 from forewarn.wire import answers
 from forewarn.wire.answers import Refusal, status_line
 from forewarn.wire.document import document
+from forewarn.wire.faulty import BODIES, refused_by
 from forewarn.wire.instance import instance, versions
 from forewarn.wire.request import Head, Instance, route, start_requests
-from forewarn.wire.versions import VERSIONS
+from forewarn.wire.versions import NEWEST, VERSIONS
 from tests.wire.samples import EVENTS, METADATA, event, get, numbered_id, scope, vm
 
 Golden = Callable[[str, bytes], None]
@@ -128,6 +130,9 @@ REFUSALS: dict[str, object] = {
     "too-slow": answers.TOO_SLOW,
     "too-many-connections": answers.TOO_MANY_CONNECTIONS,
     "not-saved": answers.NOT_SAVED,
+    "fault-410": refused_by(FaultKind.STATUS_410),
+    "fault-429": refused_by(FaultKind.STATUS_429),
+    "fault-500": refused_by(FaultKind.STATUS_500),
 }
 
 
@@ -135,6 +140,12 @@ REFUSALS: dict[str, object] = {
 @pytest.mark.parametrize("case", SCOPES)
 def test_document(case: str, version: str, golden: Golden) -> None:
     golden(f"{version}/{case}.json", document(SCOPES[case], version))
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_faulty_document(kind: FaultKind, golden: Golden) -> None:
+    right = document(SCOPES["restart-by-user"], NEWEST)
+    golden(f"faulty/{kind.value}", BODIES[kind](right))
 
 
 @pytest.mark.parametrize("case", PARTS)
@@ -165,7 +176,8 @@ def test_no_golden_file_is_left_over() -> None:
     there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     documents = {f"{version}/{case}.json" for version in VERSIONS for case in SCOPES}
     others = {f"instance/{case}" for case in PARTS} | {f"refusals/{case}.http" for case in REFUSALS}
-    assert there == documents | others | {"versions.json"}
+    faulty = {f"faulty/{kind.value}" for kind in BODIES}
+    assert there == documents | others | faulty | {"versions.json"}
 
 
 def test_every_reason_has_its_golden_refusal() -> None:
