@@ -1,6 +1,7 @@
 """How many at once: what the limits of a policy come to in numbers, and which of them would be exceeded by how much."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
@@ -92,42 +93,39 @@ class InUse:
 
     def __init__(self) -> None:
         self._scopes: Counter[str] = Counter()
-        self._hosts: Counter[str] = Counter()
+        self._on_hosts: Counter[str] = Counter()
+        self.hosts: set[str] = set()
         self._vms = 0
-
-    @property
-    def amounts(self) -> Amounts:
-        """How much it is."""
-        return Amounts(len(self._scopes), len(self._hosts), self._vms)
 
     def with_(self, load: Load) -> Amounts:
         """Return how much it would be with one load more."""
-        new_hosts = [host for host in load.hosts if host not in self._hosts]
         return Amounts(
             len(self._scopes) + (load.scope not in self._scopes),
-            len(self._hosts) + len(new_hosts),
+            len(self.hosts) + len([host for host in load.hosts if host not in self.hosts]),
             self._vms + load.vms,
         )
 
     def take(self, load: Load) -> None:
         """Add a load."""
         self._scopes[load.scope] += 1
-        self._hosts.update(load.hosts)
+        self._on_hosts.update(load.hosts)
+        self.hosts.update(load.hosts)
         self._vms += load.vms
 
     def release(self, load: Load) -> None:
         """Take a load away that was added before."""
         _take_away(self._scopes, (load.scope,))
-        _take_away(self._hosts, load.hosts)
+        self.hosts.difference_update(_take_away(self._on_hosts, load.hosts))
         self._vms -= load.vms
 
 
-def _take_away(counter: Counter[str], names: tuple[str, ...]) -> None:
-    for name in names:
-        if counter[name] > 1:
-            counter[name] -= 1
-        else:
-            del counter[name]
+def _take_away(counter: Counter[str], names: Iterable[str]) -> list[str]:
+    """Count each name once less, and return those of which none is left."""
+    counter.subtract(names)
+    gone = [name for name in names if not counter[name]]
+    for name in gone:
+        del counter[name]
+    return gone
 
 
 def unknown_host(scope: str, update_domain: int) -> str:

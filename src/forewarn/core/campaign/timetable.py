@@ -18,7 +18,7 @@ LOOKS_AHEAD = 16
 """How many shapes of waves that do not fit are passed over at a moment before no more are looked at: a smaller one
 behind them may use what is left, but nobody looks through thousands each time that something ends."""
 
-LOOKS_BESIDE = 64
+LOOKS_BESIDE = 32
 """How many shapes on the same host are looked at, once it is in use, for waves that cost no further host."""
 
 Shape = tuple[int, tuple[str, ...]]
@@ -134,13 +134,17 @@ class Queue:
         for entry in passed_over:
             heappush(self._first, entry)
 
-    def beside(self, load: Load, joins: Callable[[Load], bool]) -> Iterator[Turn]:
-        """Take out and yield those that join a load on its hosts, where hosts are limited."""
+    def beside(self, load: Load, hosts: set[str], fits: Callable[[Load], bool]) -> Iterator[Turn]:
+        """Take out and yield those that fit and share a host with the load, and whose other hosts are in use, too."""
         for host in load.hosts:
             for shape in tuple(islice(self._by_host.get(host, ()), LOOKS_BESIDE)):
-                while shape in self._turns and joins((turn := self._turns[shape][0]).row.next):
-                    self._take_out(shape)
-                    yield turn
+                if hosts.issuperset(shape[1]):
+                    yield from self._of_shape(shape, fits)
+
+    def _of_shape(self, shape: Shape, fits: Callable[[Load], bool]) -> Iterator[Turn]:
+        while shape in self._turns and fits((turn := self._turns[shape][0]).row.next):
+            self._take_out(shape)
+            yield turn
 
     def _is_first(self, turn: Turn, shape: Shape) -> bool:
         return shape in self._turns and self._turns[shape][0] is turn
@@ -210,16 +214,11 @@ class Timetable:
         for turn in self._waiting.fitting(self._fits):
             load = turn.row.next
             yield from self._place(turn, moment)
-            for other in self._waiting.beside(load, self._joins):
+            for other in self._waiting.beside(load, self._in_use.hosts, self._fits):
                 yield from self._place(other, moment)
 
     def _fits(self, load: Load) -> bool:
         return self._ceilings.keep(self._in_use.with_(load))
-
-    def _joins(self, load: Load) -> bool:
-        """Tell whether a wave fits, and on hosts that are in use already."""
-        amounts = self._in_use.with_(load)
-        return amounts.hosts == self._in_use.amounts.hosts and self._ceilings.keep(amounts)
 
     def _place(self, turn: Turn, moment: datetime) -> Iterator[Place]:
         row = turn.row
