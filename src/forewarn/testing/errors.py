@@ -3,6 +3,8 @@
 RuntimeError
 ├── NotRunning     it was used before it was started, or after it was stopped
 └── AlreadyStarted it was started twice
+ValueError
+└── BadStart       the time at which it is to begin cannot be
 AssertionError
 └── NotSeen        what the test waits for has not happened
 """
@@ -20,6 +22,10 @@ class AlreadyStarted(RuntimeError):
 
     def __init__(self) -> None:
         super().__init__("a service is started once: make another one with Forewarn(…)")
+
+
+class BadStart(ValueError):
+    """The service cannot begin at this time."""
 
 
 class NotSeen(AssertionError):

@@ -14,12 +14,14 @@ from typing import Self
 from forewarn.api import local
 from forewarn.api.client import ApiClient
 from forewarn.api.fleet_file import Birth
+from forewarn.api.written import FleetFileError
 from forewarn.clock import ManualClock
 from forewarn.compose import ReadFleet, Running, running_service
 from forewarn.core.scope import Scope
-from forewarn.settings import EMULATOR, Settings, resolve
+from forewarn.guest.ports import CannotListen, NoPortLeft, TooFewFiles
+from forewarn.settings import EMULATOR, KEYS, Settings, SettingsError, UnknownSetting, resolve
 from forewarn.testing.background import Background
-from forewarn.testing.errors import AlreadyStarted, NotRunning
+from forewarn.testing.errors import AlreadyStarted, BadStart, NotRunning
 from forewarn.testing.fleets import FleetLike, reader_of
 from forewarn.testing.making import MakesEvents
 from forewarn.testing.seeing import SeesVms
@@ -27,6 +29,9 @@ from forewarn.testing.spans import Span, text
 from forewarn.testing.vm import Vm, VmLike
 
 ANYWHERE = "127.0.0.1:0"
+
+CANNOT_START = (FleetFileError, SettingsError, BadStart, CannotListen, NoPortLeft, TooFewFiles)
+"""What can be wrong with the fleet, the settings or the machine when a service is made and started."""
 
 
 class Forewarn(MakesEvents, SeesVms):
@@ -49,7 +54,7 @@ class Forewarn(MakesEvents, SeesVms):
     ) -> None:
         super().__init__()
         if start is not None and not manual_time:
-            raise ValueError("a real clock cannot begin at another time: leave start out, or manual_time=False")
+            raise BadStart("a real clock cannot begin at another time: leave start out, or manual_time=False")
         self._settings = _settings_of(settings or {}, manual_time=manual_time, speed=speed)
         self._clock = ManualClock(_utc(start)) if start is not None else None
         self._fleet = _Remembered(reader_of(fleet))
@@ -81,6 +86,9 @@ class Forewarn(MakesEvents, SeesVms):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def __repr__(self) -> str:
+        return f"<Forewarn at {self.url}>" if self._running is not None else "<Forewarn, not running>"
 
     @asynccontextmanager
     async def _service(self) -> AsyncIterator[Running]:
@@ -201,11 +209,14 @@ class _Remembered:
 
 def _settings_of(given: Mapping[str, object], *, manual_time: bool, speed: float) -> Settings:
     """Return the settings of the emulator with these over them; what the user has set for a real one plays no part."""
+    for key in given:
+        if key not in KEYS:
+            raise UnknownSetting("settings", key, tuple(KEYS))
     own = {"ephemeral": True, "listen": ANYWHERE, "operator": ANYWHERE, "manual_time": manual_time, "speed": speed}
     return resolve(EMULATOR, flags={**own, **given}, environ={}).settings
 
 
 def _utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
-        raise ValueError(f"{moment} has no time zone: write datetime(…, tzinfo=UTC)")
+        raise BadStart(f"{moment} has no time zone: write datetime(…, tzinfo=UTC)")
     return moment.astimezone(UTC)

@@ -1,0 +1,92 @@
+"""The pytest plug-in: a service for each test that asks for one.
+
+pytest imports this in every run, whether or not a test wants a service: the service itself is imported when one does.
+"""
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from forewarn.testing.service import Forewarn
+    from forewarn.testing.vm import Vm
+
+MARKER = "forewarn"
+OPTIONS = ("fleet", "manual_time", "speed", "start", "settings")
+"""What the marker hands on to the service; besides, it takes `vm`, for the fixture `forewarn_vm`."""
+
+SERVICE = pytest.StashKey["Forewarn"]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    options = ", ".join((*OPTIONS, "vm"))
+    config.addinivalue_line("markers", f"{MARKER}({options}): what the test's service is like; all by name")
+
+
+@pytest.fixture
+def forewarn(request: pytest.FixtureRequest) -> Iterator["Forewarn"]:
+    """A service of this test's own: real sockets on free ports, the demonstration fleet, and manual time.
+
+    `@pytest.mark.forewarn(fleet=…)` and its other options say otherwise; a path is relative to the test's file.
+    """
+    options = {name: value for name, value in _marked(request).items() if name != "vm"}
+    if isinstance(options.get("fleet"), Path):
+        options["fleet"] = request.path.parent / options["fleet"]
+    service = _started(options)
+    request.node.stash[SERVICE] = service
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+@pytest.fixture
+def forewarn_vm(request: pytest.FixtureRequest, forewarn: "Forewarn") -> "Vm":
+    """The first VM of the test's fleet, or the one that `@pytest.mark.forewarn(vm=…)` names."""
+    return forewarn.vm(_marked(request).get("vm"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell with a failed test what its service has seen."""
+    report = yield
+    service = item.stash.get(SERVICE, None)
+    if report.when == "call" and report.failed and service is not None:
+        from forewarn.testing.telling import sections
+
+        report.sections.extend(sections(service))
+    return report
+
+
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return the options of all markers; what is said closer to the test counts."""
+    options: dict[str, Any] = {}
+    for mark in reversed(list(request.node.iter_markers(MARKER))):
+        unknown = sorted(mark.kwargs.keys() - {*OPTIONS, "vm"})
+        if mark.args or unknown:
+            wrong = ", ".join(unknown) or "a value without a name"
+            pytest.fail(
+                f"@pytest.mark.forewarn takes {', '.join((*OPTIONS, 'vm'))}, by name; not {wrong}", pytrace=False
+            )
+        options |= mark.kwargs
+    return options
+
+
+def _started(options: dict[str, Any]) -> "Forewarn":
+    """Start a service; where that cannot be, say why, and not where in Forewarn it was found out."""
+    try:
+        from forewarn.testing.service import CANNOT_START, Forewarn
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing.partition(".")[0] == "forewarn":
+            raise
+    else:
+        try:
+            return Forewarn(**options).start()
+        except CANNOT_START as error:
+            why = str(error)
+        pytest.fail(f"the fixture forewarn cannot start: {why}", pytrace=False)
+    pytest.fail(f"the fixture forewarn needs {missing}: pip install 'forewarn[testing]'", pytrace=False)
