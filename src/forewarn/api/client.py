@@ -71,14 +71,14 @@ class ApiClient:
         """Ask what time it is for the service."""
         return self._get("/v1/clock", v1.Clock)
 
-    def advance(self, by: str | None = None) -> v1.Clock:
-        """Move a manual clock by a duration, else to the next moment at which something happens.
+    def advance(self, by: str | None = None) -> v1.Advanced:
+        """Move a manual clock by a duration, else to the next change of an event.
 
         This one is never sent twice: it has no key.
         """
         body = msgspec.json.encode(v1.AdvanceClock(by=by, to_next=by is None))
         headers = {"Content-Type": "application/json"}
-        return self._read(self._patient.ask("POST", "/v1/clock/advance", body, headers), v1.Clock)
+        return self._read(self._patient.ask("POST", "/v1/clock/advance", body, headers), v1.Advanced)
 
     # The inventory.
 

@@ -9,6 +9,7 @@ import msgspec
 
 from forewarn.api.v1.common import Answer, Duration, Error, Moment, Reason, Request, Text
 from forewarn.api.v1.inventory import Name
+from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import (
     MOST_BLACKOUTS,
     MOST_NAMES,
@@ -46,25 +47,15 @@ class CampaignType(StrEnum):
     REDEPLOY = EventType.REDEPLOY.value
 
 
-class CampaignState(StrEnum):
-    """How a campaign stands."""
-
-    RUNNING = "Running"
-    PAUSED = "Paused"
-    HALTED = "Halted"
-    ABORTING = "Aborting"
-    COMPLETED = "Completed"
-    ABORTED = "Aborted"
-
-
 class WaveState(StrEnum):
-    """How a wave stands: cleared ones may start, or have started."""
+    """How a wave stands. A cleared one may start, or has started; a failed one waits for a person."""
 
     PLANNED = "planned"
     ANNOUNCED = "announced"
     CLEARED = "cleared"
-    COMPLETED = "completed"
+    DONE = "done"
     FAILED = "failed"
+    RETRYING = "retrying"
     SKIPPED = "skipped"
 
 
@@ -233,30 +224,33 @@ class PlanProgress(Answer, frozen=True):
 
 
 class WaveProgress(Answer, frozen=True):
-    """How far the n-th waves of all scopes are: how many there are, and how many of them stand how."""
+    """How far the n-th waves of all scopes are: how many there are, their VMs, and how many of them stand how."""
 
     n: int
     waves: int
-    planned: int
-    announced: int
-    cleared: int
-    completed: int
-    failed: int
-    skipped: int
+    vms: int
+    planned: int = 0
+    announced: int = 0
+    cleared: int = 0
+    done: int = 0
+    failed: int = 0
+    retrying: int = 0
+    skipped: int = 0
 
 
 class CampaignWave(Answer, frozen=True):
-    """A wave of a scope. `planned_at`: when it was planned to start; `why`: what it waits for, or how it failed."""
+    """A wave of a scope. `at`: when it came to stand as it does, for an announced one its not_before."""
 
     scope: str
     n: int
     update_domain: int
     state: WaveState
     planned_at: datetime
-    why: str = ""
+    at: datetime | None
+    vms: int
 
 
-class CampaignWaves(Answer, frozen=True):
+class WavePage(Answer, frozen=True):
     """Some waves of a campaign, by scope; `next` asks for those after them."""
 
     waves: Sequence[CampaignWave]
@@ -264,16 +258,29 @@ class CampaignWaves(Answer, frozen=True):
 
 
 class CampaignFailure(Answer, frozen=True):
-    """A scope that cannot go on: a person retries its wave, or skips it."""
+    """A scope that cannot go on: a person has its wave retried, or skipped."""
 
     scope: str
     n: int
     update_domain: int
+    at: datetime
     why: str
 
 
+class ShutGate(Answer, frozen=True):
+    """The gate is shut: since when, why, and when it is asked again."""
+
+    since: datetime
+    why: str
+    again_at: datetime
+
+
 class Campaign(Answer, frozen=True):
-    """A campaign. `explain` says, in sentences, what it waits for; `expected_end` moves with what happens."""
+    """A campaign. `explain` says, in sentences, what it waits for; `expected_end` moves with what happens.
+
+    `said_by`, `said_at` and `why` tell who brought it into its state, when and why; `scopes`, `hosts` and `vms` count
+    what was selected when it was planned. Of very many failures the newest are told.
+    """
 
     id: str
     name: str
@@ -282,14 +289,21 @@ class Campaign(Answer, frozen=True):
     by: str
     started_at: datetime
     ended_at: datetime | None
+    planned_end: datetime | None
     expected_end: datetime | None
+    said_by: str
+    said_at: datetime
     why: str
     scopes: int
+    hosts: int
+    vms: int
     waves: int
     waves_over: int
-    failures: Sequence[CampaignFailure]
-    explain: Sequence[str]
+    vms_over: int
     progress: Sequence[WaveProgress]
+    failures: Sequence[CampaignFailure]
+    gate: ShutGate | None
+    explain: Sequence[str]
     spec: CampaignSpec
 
 

@@ -7,20 +7,30 @@ from typing import Annotated
 import msgspec
 
 from forewarn.api.v1.common import Answer, Duration, Moment, Request
+from forewarn.api.v1.events import JournalEntry
 from forewarn.api.v1.inventory import Name
 from forewarn.core.access import Role
 
 
 class Clock(Answer, frozen=True):
-    """The service's time. `manual`: it moves only when told to; then `next_at` is when something happens next."""
+    """The service's time. `manual`: it moves only when told to; then before `next_at` nothing happens by itself."""
 
     now: datetime
     manual: bool
     next_at: datetime | None
 
 
+class Advanced(Clock, frozen=True):
+    """The service's time after a manual clock was moved, and how events have changed on the way, in order.
+
+    Of many changes it has the first ones; the journal has all.
+    """
+
+    changes: Sequence[JournalEntry]
+
+
 class AdvanceClock(Request, frozen=True):
-    """Move a manual clock: by a duration, or to the next moment at which something happens."""
+    """Move a manual clock: by a duration, or to the next change of an event."""
 
     by: Duration | None = None
     to_next: bool = False
