@@ -1,8 +1,12 @@
-"""Findings as cases of a JUnit report."""
+"""Findings in words, and as cases of a JUnit report."""
+
+import re
 
 from forewarn.testing.conformance.examining import Report
 from forewarn.testing.conformance.row import Finding, Verdict
 from forewarn.testing.reports import Case, CaseStatus
+
+PAGE = "docs/reference/guest-protocol.md"
 
 STATUSES = {
     Verdict.PASSED: CaseStatus.PASSED,
@@ -12,6 +16,15 @@ STATUSES = {
 }
 """What differs is no failure, and must not look like a pass either."""
 
+LINK = re.compile(r"\[([^\]]*)\](\([^)]*\))?")
+
+
+def citation(finding: Finding) -> str:
+    """Quote the rule without the marks of its page's tables and links."""
+    cells = (cell.strip() for cell in LINK.sub(r"\1", finding.rule).split(" |"))
+    words = " · ".join(cell.removeprefix("|").strip() for cell in cells if cell.strip(" |"))
+    return f"{finding.section}: {words}"
+
 
 def cases(report: Report) -> list[Case]:
     """Return one case for every row."""
@@ -20,12 +33,11 @@ def cases(report: Report) -> list[Case]:
 
 def _case(finding: Finding) -> Case:
     folder = finding.section.lower().replace(" ", "-")
+    lines = [f"Rule: {PAGE}, {citation(finding)}", finding.why, *finding.seen]
     return Case(
         name=finding.row,
         classname=f"conformance.{folder}",
         status=STATUSES[finding.verdict],
         message=f"{finding.verdict}: {finding.why}" if finding.why else "",
-        details="\n".join(
-            [f"{finding.section}: {finding.rule}", *([finding.why] if finding.why else []), *finding.seen]
-        ),
+        details="\n".join(line for line in lines if line),
     )

@@ -1,0 +1,139 @@
+"""`forewarn conformance`: does an endpoint speak Scheduled Events? Ours, another mock, or the real one."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.asking import exit_after
+from forewarn.cli.colours import Colour
+from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.files import written_anew
+from forewarn.cli.options import Shown
+from forewarn.cli.output import Output, say, write_json
+from forewarn.cli.progress import Bar
+from forewarn.cli.tables import Column, write_table
+from forewarn.client import ClientError
+from forewarn.client.endpoint import endpoint_of
+from forewarn.core.duration import parse_duration
+from forewarn.core.errors import Invalid
+from forewarn.core.text import is_guid
+from forewarn.testing.conformance import ROWS, Finding, Pace, Report, Verdict, cases, citation, examine
+from forewarn.testing.reports import junit
+
+FASTEST = 10_000.0
+
+COLUMNS = (
+    Column("ROW"),
+    Column(
+        "FINDING",
+        colours={
+            Verdict.PASSED: Colour.GOOD,
+            Verdict.WRONG: Colour.BAD,
+            Verdict.DIFFERS: Colour.CAREFUL,
+            Verdict.UNCHECKED: Colour.FAINT,
+        },
+    ),
+    Column("WHAT WAS SEEN, AND THE RULE", goes_below=True),
+)
+
+
+def conformance(
+    url: Annotated[str | None, typer.Argument(metavar="URL", envvar="FOREWARN_ENDPOINT", hidden=True)] = None,
+    approve: Annotated[
+        str | None,
+        typer.Option("--approve", metavar="EVENTID", help="Approve this event, and check what takes an approval."),
+    ] = None,
+    burst: Annotated[
+        bool, typer.Option("--burst", help="Ask 12 times at once, to check the answer to too many requests.")
+    ] = False,
+    pace: Annotated[
+        float,
+        typer.Option(
+            "--pace",
+            envvar="FOREWARN_PACE",
+            metavar="NUMBER",
+            help="Requests in a second. A real endpoint takes 5 from a VM, those of its handlers included.",
+        ),
+    ] = 4,
+    timeout: Annotated[
+        str,
+        typer.Option("--timeout", envvar="FOREWARN_TIMEOUT", metavar="DURATION", help="How long an answer may take."),
+    ] = "10s",
+    report: Annotated[
+        Path | None,
+        typer.Option("--junit", envvar="FOREWARN_JUNIT", metavar="FILE", help="Write the findings as JUnit XML too."),
+    ] = None,
+    output: Shown = Output.TABLE,
+) -> None:
+    """Check an endpoint against the protocol, row by row. It is the one at 169.254.169.254 unless you name another.
+
+    Unless you name an event to approve, nothing is sent that could change anything. What is Forewarn's own choice is
+    reported as differing, not as wrong. The exit code is 0 if nothing is wrong, else 1.
+
+    Example: forewarn conformance http://127.0.0.1:8180
+    """
+    _check_options(approve, pace)
+    found = _examined(url, approve, burst=burst, pace=Pace(pace), timeout=_seconds(timeout))
+    if report is not None:
+        with written_anew(report) as file:
+            file.write(junit(f"forewarn conformance {found.endpoint}", cases(found)))
+    _show(found, output)
+    _end(found)
+
+
+def _check_options(approve: str | None, pace: float) -> None:
+    if approve is not None and not is_guid(approve):
+        raise Stop(Exit.USAGE, f"--approve: {approve} is not the id of an event; `forewarn guest list` shows them")
+    if not 0 < pace <= FASTEST:
+        raise Stop(Exit.USAGE, f"--pace: {pace:g} is not between 0 and {FASTEST:g} requests in a second")
+
+
+def _examined(url: str | None, approve: str | None, *, burst: bool, pace: Pace, timeout: float) -> Report:
+    done = 0
+    try:
+        with Bar("Checking") as bar:
+
+            def show(_: Finding) -> None:
+                nonlocal done
+                done += 1
+                bar.show(done, len(ROWS))
+
+            return examine(
+                endpoint_of(url), approve_event=approve, burst=burst, pace=pace, timeout=timeout, on_finding=show
+            )
+    except ClientError as error:
+        raise Stop(exit_after(error), str(error)) from error
+
+
+def _show(found: Report, output: Output) -> None:
+    if output is Output.JSON:
+        counts = {verdict.replace(" ", "_"): found.count(verdict) for verdict in Verdict}
+        write_json({"endpoint": found.endpoint, "requests": found.requests, **counts, "rows": found.findings})
+        return
+    write_table(COLUMNS, ((finding.row, finding.verdict.value, _told(finding)) for finding in found.findings))
+
+
+def _told(finding: Finding) -> str:
+    return f"{finding.why}. {citation(finding)}" if finding.why else citation(finding)
+
+
+def _end(found: Report) -> None:
+    counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in Verdict)
+    say(f"{len(found.findings)} rows at {found.endpoint}: {counts}. {found.requests} requests.")
+    if not found.is_known_here:
+        raise Stop(Exit.REFUSED, f"{found.endpoint} does not serve this machine: ask from inside a VM")
+    if wrong := found.of(Verdict.WRONG):
+        say(f"Wrong: {', '.join(finding.row for finding in wrong)}.")
+        raise typer.Exit(Exit.FAILED)
+
+
+def _seconds(duration: str) -> float:
+    try:
+        seconds = parse_duration(duration) / timedelta(seconds=1)
+    except Invalid as error:
+        raise Stop(Exit.USAGE, f"--timeout: {error}") from None
+    if seconds <= 0:
+        raise Stop(Exit.USAGE, "--timeout: an answer takes longer than nothing")
+    return seconds
