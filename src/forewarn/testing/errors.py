@@ -2,7 +2,8 @@
 
 RuntimeError
 ├── NotRunning     it was used before it was started, or after it was stopped
-└── AlreadyStarted it was started twice
+├── AlreadyStarted it was started twice
+└── NoEndpoint     a VM cannot be asked for as itself: no port is its own
 ValueError
 └── BadStart       the time at which it is to begin cannot be
 AssertionError
@@ -22,6 +23,16 @@ class AlreadyStarted(RuntimeError):
 
     def __init__(self) -> None:
         super().__init__("a service is started once: make another one with Forewarn(…)")
+
+
+class NoEndpoint(RuntimeError):
+    """A VM has no port of its own; those that come later have theirs a moment after."""
+
+    def __init__(self, vm: str) -> None:
+        self.vm = vm
+        super().__init__(
+            f"VM {vm} has no endpoint of its own: does a setting say `listen = none`, or is it just added?"
+        )
 
 
 class BadStart(ValueError):

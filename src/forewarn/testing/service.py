@@ -4,6 +4,7 @@ Needs the extra `[server]`; `pip install 'forewarn[testing]'` brings it.
 """
 
 import tempfile
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from forewarn.api import local
+from forewarn.api import local, v1
 from forewarn.api.client import ApiClient
 from forewarn.api.fleet_file import Birth
 from forewarn.api.written import FleetFileError
@@ -21,7 +22,8 @@ from forewarn.core.scope import Scope
 from forewarn.guest.ports import CannotListen, NoPortLeft, TooFewFiles
 from forewarn.settings import EMULATOR, KEYS, Settings, SettingsError, UnknownSetting, resolve
 from forewarn.testing.background import Background
-from forewarn.testing.errors import AlreadyStarted, BadStart, NotRunning
+from forewarn.testing.errors import AlreadyStarted, BadStart, NoEndpoint, NotRunning
+from forewarn.testing.faulting import MakesFaults
 from forewarn.testing.fleets import FleetLike, reader_of
 from forewarn.testing.making import MakesEvents
 from forewarn.testing.seeing import SeesVms
@@ -30,11 +32,14 @@ from forewarn.testing.vm import Vm, VmLike
 
 ANYWHERE = "127.0.0.1:0"
 
+PORT_WITHIN = 10.0
+"""Within how many seconds a VM that was just added has its port, on a busy machine."""
+
 CANNOT_START = (FleetFileError, SettingsError, BadStart, CannotListen, NoPortLeft, TooFewFiles)
 """What can be wrong with the fleet, the settings or the machine when a service is made and started."""
 
 
-class Forewarn(MakesEvents, SeesVms):
+class Forewarn(MakesEvents, MakesFaults, SeesVms):
     """A service of its own, in a thread of its own, on free ports of the loopback, that leaves nothing behind.
 
     `fleet` is the demonstration fleet unless said otherwise: the text of a fleet file, a path to one, its content as a
@@ -139,15 +144,16 @@ class Forewarn(MakesEvents, SeesVms):
 
     def vm(self, name: VmLike | None = None) -> Vm:
         """Return a VM; without a name the first one of the fleet, as it is written down."""
-        found = self.api.vm(self._fleet.first_vm if name is None else str(name))
-        if found.guest_url is None:
-            raise RuntimeError(f"VM {found.scope}/{found.name} has no endpoint of its own")
-        return Vm(found.scope, found.name, found.guest_url)
+        wanted = self._fleet.first_vm if name is None else str(name)
+        end = time.monotonic() + PORT_WITHIN
+        while (found := self.api.vm(wanted)).guest_url is None and self._settings.listen and time.monotonic() < end:
+            time.sleep(0.01)
+        return self._vm(found)
 
     @property
     def vms(self) -> tuple[Vm, ...]:
         """All VMs, by scope and name."""
-        return tuple(Vm(vm.scope, vm.name, vm.guest_url) for vm in self.api.vms() if vm.guest_url is not None)
+        return tuple(map(self._vm, self.api.vms()))
 
     # Time.
 
@@ -165,6 +171,11 @@ class Forewarn(MakesEvents, SeesVms):
         return self.api.advance().now
 
     # Inside.
+
+    def _vm(self, found: v1.Vm) -> Vm:
+        if found.guest_url is None:
+            raise NoEndpoint(f"{found.scope}/{found.name}")
+        return Vm(self.api, found.scope, found.name, found.guest_url)
 
     @property
     def _service_now(self) -> Running:

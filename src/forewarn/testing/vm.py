@@ -1,7 +1,9 @@
 """A VM of a service in a test: where its endpoint is, and what it could do there itself."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forewarn.api.client import ApiClient
 from forewarn.client import Document, ScheduledEvents
 
 if TYPE_CHECKING:
@@ -13,7 +15,8 @@ EVENTS_PATH = "/metadata/scheduledevents?api-version=2020-07-01"
 class Vm:
     """One VM. Give its `url` to the program under test, or its `environment` to a process."""
 
-    def __init__(self, scope: str, name: str, url: str) -> None:
+    def __init__(self, api: ApiClient, scope: str, name: str, url: str) -> None:
+        self._api = api
         self.scope, self.name, self.url = scope, name, url
 
     @property
@@ -25,6 +28,11 @@ class Vm:
     def events_url(self) -> str:
         """Where the VM's events are, for programs that take a whole URL."""
         return self.url + EVENTS_PATH
+
+    @property
+    def socket(self) -> Path:
+        """A unix socket at which whoever connects is taken for the VM; it is opened when it is first asked for."""
+        return Path(self._api.open_socket(self.full_name).path)
 
     @property
     def environment(self) -> dict[str, str]:
