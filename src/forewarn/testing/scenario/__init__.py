@@ -1,20 +1,32 @@
 """Stories of maintenance as text: a small language, and stages on which it is played. See `story` for its form."""
 
+from forewarn.testing.scenario.bell import Cancelled
 from forewarn.testing.scenario.core_stage import CoreStage
+from forewarn.testing.scenario.live_stage import LiveStage, Program
+from forewarn.testing.scenario.policies import Wanted, wanted_by
+from forewarn.testing.scenario.shipped import Scenario, from_file, shipped
 from forewarn.testing.scenario.stage import Played, Stage, Told, Unplayable, play
 from forewarn.testing.scenario.story import Step, Story, read, retold
 from forewarn.testing.scenario.words import ScenarioError
 
 __all__ = [
+    "Cancelled",
     "CoreStage",
+    "LiveStage",
     "Played",
+    "Program",
+    "Scenario",
     "ScenarioError",
     "Stage",
     "Step",
     "Story",
     "Told",
     "Unplayable",
+    "Wanted",
+    "from_file",
     "play",
     "read",
     "retold",
+    "shipped",
+    "wanted_by",
 ]

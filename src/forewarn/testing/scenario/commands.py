@@ -266,7 +266,7 @@ class Cancel(Said, frozen=True):
 
 
 class Clear(Said, frozen=True):
-    """The campaign that made an event lets it start, with all that it asked for together with it."""
+    """The campaign that made an event lets it start."""
 
     event: str
 

@@ -3,7 +3,7 @@
 With `platform automatic` a story leaves that to time and to the platform, as in a service.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import singledispatch
 from typing import TypeVar
@@ -14,7 +14,7 @@ from forewarn.api.fleet_file import Birth, demonstration_fleet
 from forewarn.core import inventory, operations, work
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
-from forewarn.core.conditions import EMULATOR, PRODUCTION, Outage, Policy
+from forewarn.core.conditions import Outage
 from forewarn.core.enablement import needs_saving, seen
 from forewarn.core.errors import AlreadyThere, CoreError
 from forewarn.core.event import Source
@@ -28,26 +28,29 @@ from forewarn.core.scope import Held, Scope
 from forewarn.core.vm import Priority, Traits, Vm
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.describing import FAULTS_CLEARED, described_document, described_scope, fault_told
+from forewarn.testing.scenario.expecting import agree
 from forewarn.testing.scenario.hearing import Heard
 from forewarn.testing.scenario.passing import Passing
+from forewarn.testing.scenario.policies import changed
 from forewarn.testing.scenario.stage import REFUSED, Told
 from forewarn.testing.scenario.world import World, guid
 
 R = TypeVar("R")
 
 PLATFORM = "platform"
-PRESETS = {say.Preset.EMULATOR: EMULATOR, say.Preset.PRODUCTION: PRODUCTION}
 
 
 class CoreStage:
     """Plays stories on the pure core. `world` is what has become of it."""
 
-    is_exact = True
-
     def __init__(self) -> None:
         self.world = World()
         self._passing = Passing(self.world)
         self._heard = Heard()
+
+    def agrees(self, told: Sequence[str], expected: Sequence[str]) -> bool:
+        """Tell whether exactly this was expected: nothing here is left to chance."""
+        return agree(told, expected)
 
     def perform(self, command: say.Command, at: timedelta | None) -> Told:
         """Do what the command says, and tell what followed."""
@@ -55,6 +58,7 @@ class CoreStage:
         if at is not None:
             self._set_clock(at)
         if isinstance(command, say.Expect):
+            self._heard.add(self.world.facts)
             return self._heard.expect(command, self._pass_on, limit=self.world.now + command.within)
         told = Told(tuple(self._tell(command)))
         self._heard.begin(told.facts)
@@ -105,18 +109,8 @@ def act(command: say.Said, _world: World) -> None:
 
 @act.register
 def _(command: say.SetPolicy, world: World) -> None:
-    policy = PRESETS[command.preset] if command.preset is not None else world.conditions.policy
-    said: dict[str, object] = {
-        "announce": command.announce,
-        "enforce_notice": None if command.notice is None else command.notice is say.NoticeRule.ENFORCED,
-        "speed": command.speed,
-        "user_operations": command.operations,
-    }
-    changes = {name: value for name, value in said.items() if value is not None}
-    if command.idle is not msgspec.UNSET:
-        changes["idle_after"] = command.idle
-    changed: Policy = msgspec.structs.replace(policy, **changes)
-    world.conditions = msgspec.structs.replace(world.conditions, policy=changed)
+    policy = changed(world.conditions.policy, command)
+    world.conditions = msgspec.structs.replace(world.conditions, policy=policy)
 
 
 @act.register
@@ -340,9 +334,7 @@ def _(command: say.Cancel, world: World) -> None:
 @act.register
 def _(command: say.Clear, world: World) -> None:
     event = world.event(command.event)
-    home = world.home(event)
-    request = world.scopes[home].event(event).request
-    world.apply(home, lambda scope: operations.clear(scope, request, world.conditions, now=world.now))
+    world.apply(world.home(event), lambda scope: operations.clear(scope, (event,), world.conditions, now=world.now))
 
 
 @act.register
@@ -451,7 +443,16 @@ def _(command: say.SetFault, world: World) -> None:
     """Tell of it: the core has no endpoint that could misbehave."""
     vm = None if command.vm is None else "/".join(world.find(command.vm))
     until = None if command.lasting is None else world.now + command.lasting
-    Fault(id="", kind=command.kind, vm=vm, until=until, times=command.times, amount=command.amount)
+    Fault(
+        id=guid("fault"),
+        kind=command.kind,
+        vm=vm,
+        until=until,
+        times=command.times,
+        amount=command.amount,
+        by=say.OPERATOR,
+        set_at=world.now,
+    )
     world.facts.append(fault_told(command))
 
 

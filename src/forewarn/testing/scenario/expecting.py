@@ -30,7 +30,8 @@ OF_EVENTS = {
 }
 
 _OF_EVENT = re.compile(r"E\d+ ")
-_INEXACT = re.compile(r"(?:[+-]\d+d )?\d\d:\d\d(?::\d\d(?:\.\d+)?)?|(?<= after )\S+|, \S+ late")
+_TIMES = re.compile(r"(?:[+-]\d+d )?\d\d:\d\d(?::\d\d(?:\.\d+)?)?|(?<= after )\S+|, \S+ late")
+_TIMES_AND_NUMBERS = re.compile(rf"{_TIMES.pattern}|, incarnation \d+")
 
 
 def _verbs(dids: Iterable[Did]) -> list[str]:
@@ -75,6 +76,20 @@ def is_of_event(told: str) -> bool:
     return _OF_EVENT.match(told) is not None
 
 
-def without_times(told: str) -> str:
-    """Return a fact without the times in it: in real time nothing happens twice at the same moment."""
-    return _INEXACT.sub("", told)
+def agree(told: Sequence[str], expected: Sequence[str]) -> bool:
+    """Tell whether exactly this was expected."""
+    return list(told) == list(expected)
+
+
+def agree_but_for_times(told: Sequence[str], expected: Sequence[str]) -> bool:
+    """Tell whether this was expected, whenever it happened: in real time nothing happens twice at the same moment."""
+    return agree(_without(_TIMES, told), _without(_TIMES, expected))
+
+
+def agree_as_far_as_known(told: Sequence[str], expected: Sequence[str]) -> bool:
+    """Tell whether all that was expected is there: a program that acts on its own may have done more by then."""
+    return set(_without(_TIMES_AND_NUMBERS, expected)) - {NOTHING} <= set(_without(_TIMES_AND_NUMBERS, told))
+
+
+def _without(what: re.Pattern[str], facts: Sequence[str]) -> list[str]:
+    return [what.sub("", fact) for fact in facts]

@@ -21,6 +21,10 @@ class Heard:
         """Forget what was before: these are the facts of another command."""
         self._facts = list(facts)
 
+    def add(self, facts: Iterable[str]) -> None:
+        """Take these facts to those before."""
+        self._facts += facts
+
     def expect(self, command: Expect, pass_on: PassOn, *, limit: datetime) -> Told:
         """Let time pass until the fact has come or the limit has; the facts of this time are told."""
         return self._silence(pass_on, limit) if command.subject == NOTHING else self._fact(command.fact, pass_on, limit)

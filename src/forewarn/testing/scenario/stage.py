@@ -3,14 +3,13 @@
 The pure core is one stage (`core_stage`), a running service another (`live_stage`): stories know nothing of either.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Protocol
 
 import msgspec
 
 from forewarn.testing.scenario.commands import NOTHING, Command
-from forewarn.testing.scenario.expecting import without_times
 from forewarn.testing.scenario.story import Step, Story, facts_of
 from forewarn.testing.scenario.words import ScenarioError
 
@@ -41,9 +40,8 @@ class Told(msgspec.Struct, frozen=True):
 class Stage(Protocol):
     """What plays stories."""
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether every telling has the same times. Where they are not, stories are compared without them."""
+    def agrees(self, told: Sequence[str], expected: Sequence[str]) -> bool:
+        """Tell whether this followed as the story says, as exactly as can be said of this stage."""
         ...
 
     def perform(self, command: Command, at: timedelta | None) -> Told:
@@ -75,17 +73,8 @@ def play(story: Story, stage: Stage, *, on_step: Callable[[Step], None] | None =
         if step.expected is None and told.judged and told.facts and told.facts[0].startswith(REFUSED):
             raise _at_word(step, f"{told.facts[0]} (a line without an arrow must not be refused)", step.words[0].text)
         facts = told.facts or (NOTHING,)
-        is_as_told = not told.judged or (told.met and _is_expected(step, facts, is_exact=stage.is_exact))
-        yield Played(step=step, facts=facts, is_as_told=is_as_told)
-
-
-def _is_expected(step: Step, facts: tuple[str, ...], *, is_exact: bool) -> bool:
-    if step.expected is None:
-        return True
-    told = facts_of("; ".join(facts))
-    if is_exact:
-        return told == step.expected
-    return [without_times(fact) for fact in told] == [without_times(fact) for fact in step.expected]
+        agrees = step.expected is None or stage.agrees(facts_of("; ".join(facts)), step.expected)
+        yield Played(step=step, facts=facts, is_as_told=not told.judged or (told.met and agrees))
 
 
 def _at_word(step: Step, problem: str, text: str) -> ScenarioError:

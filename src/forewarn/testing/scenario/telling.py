@@ -19,16 +19,25 @@ UNREMARKABLE = {"operator", "platform", "clock", "guest"}
 
 
 class Names:
-    """The names that a story gives: labels to events, ordinals to epochs, short times to moments."""
+    """The names that a story gives: labels to events, ordinals to epochs, short times to moments.
 
-    def __init__(self, first_day: datetime = FIRST_DAY) -> None:
+    Where a service is faster than its stories, `speed` says so. Where it has a clock of its own, its moments are
+    rounded to the `grain`.
+    """
+
+    def __init__(self, first_day: datetime = FIRST_DAY, *, speed: float = 1.0, grain: timedelta | None = None) -> None:
         self._first_day = first_day
+        self._speed, self._grain = speed, grain
         self._labels: dict[str, str] = {}
         self._epochs: dict[tuple[str, str], int] = {}
 
     def label(self, event: str) -> str:
         """Return the label of an event; one that appears for the first time gets the next."""
         return self._labels.setdefault(event, f"E{len(self._labels) + 1}")
+
+    def knows(self, event: str) -> bool:
+        """Tell whether an event has appeared."""
+        return event in self._labels
 
     def event(self, label: str) -> str | None:
         """Return the id of the event with that label, or None where none has appeared."""
@@ -41,11 +50,22 @@ class Names:
 
     def moment(self, time: timedelta) -> datetime:
         """Return the moment of a time of the story."""
-        return self._first_day + time
+        return self._first_day + time / self._speed
 
     def time(self, moment: datetime) -> str:
         """Write a moment as a time of the story."""
-        return time_text(moment - self._first_day)
+        return time_text(self._rounded((moment - self._first_day) * self._speed))
+
+    def duration(self, text: str) -> str:
+        """Write an amount of time, which the journal has in seconds, as one of the story."""
+        return duration_text(self._rounded(timedelta(seconds=float(text.removesuffix("s"))) * self._speed))
+
+    def _rounded(self, time: timedelta) -> timedelta:
+        return time if self._grain is None else round(time / self._grain) * self._grain
+
+    def newest_epoch(self, scope: str) -> int:
+        """Return the ordinal of the newest epoch of a scope that is known."""
+        return max((ordinal for (known, _), ordinal in self._epochs.items() if known == scope), default=1)
 
     def plain(self, text: str) -> str:
         """Put the story's names for ids and dates into a text."""
@@ -66,7 +86,7 @@ class Teller:
         return [self._tell(entry, set(named)) for entry in entries]
 
     def _tell(self, entry: Entry, named: set[str]) -> str:
-        fact = " ".join((self._subject(entry), VERBS[entry.did], *self._details(entry, named))) + _remarks(entry)
+        fact = " ".join((self._subject(entry), VERBS[entry.did], *self._details(entry, named))) + self._remarks(entry)
         if entry.did is Did.ENABLED:
             fact += f", epoch {self._names.epoch(self._scope, entry.facts['epoch'])}"
         if entry.incarnation is not None and entry.incarnation != self._incarnation:
@@ -90,7 +110,7 @@ class Teller:
         if "retry_at" in entry.facts:
             yield f"until {entry.facts['retry_at']}"
         if "took" in entry.facts:
-            yield f"after {_duration(entry.facts['took'])}"
+            yield f"after {self._names.duration(entry.facts['took'])}"
         if entry.did is Did.APPROVED or entry.by not in UNREMARKABLE | {f"vm:{vm}" for vm in self._approvers(entry)}:
             yield f"by {entry.by.removeprefix('vm:')}"
         if entry.why:
@@ -100,24 +120,19 @@ class Teller:
         """Return whom a start's reason names already."""
         return entry.why.removeprefix("approved by ").split(", ") if entry.did is Did.STARTED else ()
 
+    def _remarks(self, entry: Entry) -> str:
+        remarks = ""
+        if "attempt" in entry.facts and entry.facts["attempt"] != "1":
+            remarks += f", attempt {entry.facts['attempt']}"
+        if (late := entry.facts.get("late", "0.000s")) != "0.000s":
+            remarks += f", {self._names.duration(late)} late"
+        if "held_by" in entry.facts:
+            remarks += f", held: {entry.facts['held_by']}"
+        return remarks
+
 
 def _is_made(entry: Entry) -> bool:
     return entry.did is Did.SCHEDULED or (entry.did is Did.STARTED and "type" in entry.facts)
-
-
-def _remarks(entry: Entry) -> str:
-    remarks = ""
-    if "attempt" in entry.facts and entry.facts["attempt"] != "1":
-        remarks += f", attempt {entry.facts['attempt']}"
-    if (late := entry.facts.get("late", "0.000s")) != "0.000s":
-        remarks += f", {_duration(late)} late"
-    if "held_by" in entry.facts:
-        remarks += f", held: {entry.facts['held_by']}"
-    return remarks
-
-
-def _duration(seconds: str) -> str:
-    return duration_text(timedelta(seconds=float(seconds.removesuffix("s"))))
 
 
 VERBS: dict[Did, str] = {

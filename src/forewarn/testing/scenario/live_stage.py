@@ -1,0 +1,247 @@
+"""A running service as a stage: operators speak through its API, VMs through their endpoints, time is its own.
+
+With a manual clock every telling is the same, to the second. With a real one the story waits, and its times are not
+compared. A program under examination may play the story's handler; then only what the story expects is compared.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Protocol, Self
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import Refusal
+from forewarn.core.errors import CoreError
+from forewarn.core.journal import Did
+from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario.bell import Bell
+from forewarn.testing.scenario.expecting import agree, agree_as_far_as_known, agree_but_for_times
+from forewarn.testing.scenario.hearing import Heard
+from forewarn.testing.scenario.live_acts import act
+from forewarn.testing.scenario.live_time import AwaitedTime, LiveTime, MovedTime
+from forewarn.testing.scenario.live_world import LiveWorld
+from forewarn.testing.scenario.policies import USUAL, Wanted, changed
+from forewarn.testing.scenario.stage import REFUSED, Told, Unplayable
+from forewarn.testing.scenario.telling import Names
+from forewarn.testing.scenario.world import BEGINNING
+
+PATIENCE = 5.0
+"""For how many seconds of real time a program under examination may take to do what its lines say."""
+
+SECOND = timedelta(seconds=1)
+
+
+class Program(Protocol):
+    """The program that plays the handler of a story."""
+
+    def begin(self, vm: v1.Vm) -> None:
+        """Start it inside this VM, and return when it has begun to ask. Called where the story names its handler."""
+        ...
+
+    def keep_up(self) -> None:
+        """Return when it has seen what there is to see. Called each time before a manual clock is moved."""
+        ...
+
+
+class NoProgram:
+    """Nobody is under examination: the story plays its handler itself."""
+
+    def begin(self, vm: v1.Vm) -> None:
+        """There is nothing to start."""
+
+    def keep_up(self) -> None:
+        """There is nobody to wait for."""
+
+
+class LiveStage:
+    """Plays one story in a running service; as a context it takes away again what the story has brought along.
+
+    `wanted` is how the service was started, as far as stories can say it. `speed` is how much faster it is than the
+    story: of a service with `--speed 60` minutes are told where seconds pass. `program` plays the story's handler; it
+    has `patience` seconds for each of its lines.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        *,
+        wanted: Wanted = USUAL,
+        speed: float = 1.0,
+        program: Program | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
+        clock = api.clock()
+        self._program, self._patience = program, patience
+        self._wanted, self._policy = wanted, USUAL.policy
+        self._is_exact = clock.manual and speed == 1
+        self._bell = Bell(api)
+        names = Names(clock.now - BEGINNING / speed, speed=speed, grain=None if self._is_exact else SECOND)
+        self.world = LiveWorld(api, names)
+        self._speed = speed
+        self._time: LiveTime = (
+            MovedTime(api, self._bell, (program or NoProgram()).keep_up)
+            if clock.manual
+            else AwaitedTime(api, self._bell, self._scopes)
+        )
+        self._heard = Heard()
+        self._handler: v1.Vm | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bell.close()
+        self.world.clean_up()
+
+    @property
+    def handler(self) -> v1.Vm | None:
+        """The VM that the story has named as its handler."""
+        return self._handler
+
+    def cancel(self) -> None:
+        """Let the story end, from whichever thread, with Cancelled."""
+        self._bell.cancel()
+
+    def agrees(self, told: Sequence[str], expected: Sequence[str]) -> bool:
+        """Tell whether this followed as the story says: to the second, but for its times, or as far as it is known."""
+        if self._program is not None and self._handler is not None:
+            return agree_as_far_as_known(told, expected)
+        return agree(told, expected) if self._is_exact else agree_but_for_times(told, expected)
+
+    def perform(self, command: say.Command, at: timedelta | None) -> Told:
+        """Have it done by the service, and tell what followed."""
+        self._bell.check()
+        self.world.speaker = _speaker(command)
+        facts = [] if at is None else self._pass_until(self.world.names.moment(at))
+        if isinstance(command, say.Expect):
+            self._heard.add(facts)
+            return self._heard.expect(command, self._pass_on, limit=self._in(command.within))
+        is_left = self._is_left(command)
+        facts += self._leave(command) if is_left else self._done(command)
+        self._hear(facts)
+        return Told(tuple(facts), judged=not is_left)
+
+    def _hear(self, facts: list[str]) -> None:
+        """Take note of what has happened. What a program does may have happened before the story expects it."""
+        if self._program is None:
+            self._heard.begin(facts)
+        else:
+            self._heard.add(facts)
+
+    def _done(self, command: say.Command) -> list[str]:
+        try:
+            named = [self.world.find(vm).name for vm in _named(command)]
+            own = self._act(command)
+        except (CoreError, Refusal) as refusal:
+            facts = self.world.tell(untold=(Did.ENABLED,))
+            return [*facts, f"{REFUSED}{refusal.code}: {self.world.plain(str(refusal))}"]
+        self._time.settle()
+        facts = self.world.tell(named, untold=() if isinstance(command, say.Query) else (Did.ENABLED,))
+        return facts or own if _asks(command) else [*own, *facts]
+
+    def _act(self, command: say.Command) -> list[str]:
+        match command:
+            case say.SetPolicy():
+                self._check_policy(command)
+            case say.UsePlatform():
+                if command.lasting != self._wanted.lasting:
+                    raise Unplayable("the service decides how long work takes: set simulated.…", "lasting")
+            case say.Handler():
+                self._handler = self.world.find(command.vm)
+                if self._program is not None:
+                    self._program.begin(self._handler)
+            case say.Wait():
+                return self._pass_until(self._in(command.time))
+            case say.Tick():
+                return [] if command.time is None else self._pass_until(self.world.names.moment(command.time))
+            case _:
+                return act(command, self.world)
+        return []
+
+    def _check_policy(self, command: say.SetPolicy) -> None:
+        self._policy = changed(self._policy, command)
+        if self._policy != self._wanted.policy:
+            problem = "the service has another policy, and keeps it: say it at the beginning, for a service of its own"
+            raise Unplayable(problem, "policy")
+
+    # Time.
+
+    def _in(self, time: timedelta) -> datetime:
+        return self._time.now() + time / self._speed
+
+    def _pass_until(self, moment: datetime) -> list[str]:
+        if moment < self._time.now():
+            if not self._is_exact:
+                return []
+            raise Unplayable("the clock of a service does not go back", "at")
+        while self._time.pass_on(moment):
+            pass
+        self._time.settle()
+        return self.world.tell(untold=(Did.ENABLED,))
+
+    def _pass_on(self, limit: datetime) -> list[str] | None:
+        has_changed = self._time.pass_on(limit)
+        facts = self.world.tell(untold=(Did.ENABLED,))
+        return facts if has_changed or facts else None
+
+    def _scopes(self) -> list[str]:
+        return [place.id for place in self.world.places.values()]
+
+    # A program in the place of the handler.
+
+    def _is_left(self, command: say.Command) -> bool:
+        if self._program is None or self._handler is None or not isinstance(command, say.Approve | say.Query):
+            return False
+        vm = self.world.find(command.vm)
+        return (vm.scope, vm.name) == (self._handler.scope, self._handler.name)
+
+    def _leave(self, command: say.Command) -> list[str]:
+        """Wait until the program has done it, but not for ever; time stands still meanwhile, if it can."""
+        facts = self.world.tell(untold=(Did.ENABLED,))
+        if not isinstance(command, say.Approve):
+            return facts
+        until = self._bell.deadline(self._patience)
+        while not self._is_approved(command) and self._bell.wait_until(until):
+            facts += self.world.tell(untold=(Did.ENABLED,))
+        self._time.settle()
+        return facts + self.world.tell(untold=(Did.ENABLED,))
+
+    def _is_approved(self, command: say.Approve) -> bool:
+        """Tell whether the events are approved, or too far on for that to matter."""
+        stories = [self.world.api.event(self.world.event(event)) for event in command.events]
+        still_open = [story.event for story in stories if story.event is not None]
+        return all(event.approvals or event.started_at is not None for event in still_open)
+
+
+ASKING = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)
+
+
+def _asks(command: say.Command) -> bool:
+    """Tell whether a command makes events: if they are known already, that is all there is to tell."""
+    return isinstance(command, ASKING)
+
+
+def _named(command: say.Command) -> Sequence[str]:
+    """Return the VMs whose events need not name them again."""
+    match command:
+        case say.Schedule(vms=vms) | say.Fail(vms=vms) | say.Predict(vms=vms):
+            return vms
+        case say.Restart(vm=vm) | say.Redeploy(vm=vm) | say.Delete(vm=vm) | say.Evict(vm=vm):
+            return (vm,)
+        case _:
+            return ()
+
+
+def _speaker(command: say.Command) -> str:
+    match command:
+        case say.Restart() | say.Redeploy() | say.Delete():
+            return say.USER
+        case say.Evict() | say.Fail() | say.Predict():
+            return "platform"
+        case say.Approve(through=str() as through):
+            return through
+        case _:
+            return str(getattr(command, "by", say.OPERATOR))
