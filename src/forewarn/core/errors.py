@@ -4,7 +4,8 @@ CoreError
 ├── Invalid               a value breaks its own rules (a name, an address, a text too long)
 ├── NotFound
 │   ├── UnknownVm         no VM of that name in the scope
-│   └── UnknownEvent      the scope never had that event, or forgot it
+│   ├── UnknownEvent      the scope never had that event, or forgot it
+│   └── NotInCampaign     the campaign does not have that scope
 └── Refused
     ├── IllegalMove       the event's state does not allow it
     ├── NoticeTooShort    the event would start before its type's minimum notice is over
@@ -14,6 +15,8 @@ CoreError
     ├── TooManyOperations the scope has its limit of user-initiated operations open
     ├── Busy              open events name the VM or the scope
     ├── AlreadyThere      the VM exists already
+    ├── CannotBePlaced    the campaign's policy leaves no place for some VMs
+    ├── NotNow            the campaign's state does not allow it
     └── ScopeFull         the record would grow over its limit
 """
 
@@ -56,6 +59,16 @@ class UnknownEvent(NotFound):
     def __init__(self, event: str, scope: str) -> None:
         self.event, self.scope = event, scope
         super().__init__(f"scope {scope} has no event {event}")
+
+
+class NotInCampaign(NotFound):
+    """The campaign does not have that scope."""
+
+    code = "not-in-campaign"
+
+    def __init__(self, scope: str, campaign: str) -> None:
+        self.scope, self.campaign = scope, campaign
+        super().__init__(f"campaign {campaign} does not have scope {scope}")
 
 
 class Refused(CoreError):
@@ -150,6 +163,30 @@ class AlreadyThere(Refused):
     def __init__(self, what: str) -> None:
         self.what = what
         super().__init__(f"{what} exists already")
+
+
+class CannotBePlaced(Refused):
+    """The campaign's policy leaves no place for some VMs."""
+
+    code = "cannot-be-placed"
+
+    def __init__(self, scope: str, vms: int, rule: str, why: str, others: int) -> None:
+        self.scope, self.vms, self.rule, self.why, self.others = scope, vms, rule, why, others
+        more = f" (and {others} more)" if others else ""
+        super().__init__(
+            f"{vms} VMs of scope {scope} have no place, because of {rule}: {why}{more}; "
+            "change the policy, or exclude what cannot be placed"
+        )
+
+
+class NotNow(Refused):
+    """The campaign's state, or that of one of its waves, does not allow it."""
+
+    code = "not-now"
+
+    def __init__(self, what: str, state: str, move: str) -> None:
+        self.what, self.state, self.move = what, state, move
+        super().__init__(f"{what} is {state}: it cannot {move}")
 
 
 class ScopeFull(Refused):

@@ -6,6 +6,7 @@ FleetError
 ├── NoSuchEvent
 ├── NoSuchHost       no VM is on a host of that name
 ├── NoSuchToken
+├── NoSuchCampaign
 ├── NoSuchFault      no such fault is set, or it is over
 ├── AmbiguousVm      a bare name that exists in several scopes
 ├── ScopeExists
@@ -83,6 +84,16 @@ class NoSuchFault(FleetError):
     def __init__(self, fault: str) -> None:
         self.fault = fault
         super().__init__(f"there is no fault {fault}, or it is over")
+
+
+class NoSuchCampaign(FleetError):
+    """There is no campaign of that id or name."""
+
+    code = "unknown-campaign"
+
+    def __init__(self, campaign: str) -> None:
+        self.campaign = campaign
+        super().__init__(f"there is no campaign {campaign}")
 
 
 class AmbiguousVm(FleetError):
