@@ -13,6 +13,7 @@ from forewarn.fleet.errors import FleetError
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import TokenGate, check_declared, check_role, provide_caller
 from forewarn.operator.backstage import Backstage, GuestSide
+from forewarn.operator.campaigns import CampaignController
 from forewarn.operator.counting import Answers, Counted, none_yet
 from forewarn.operator.description import description_config
 from forewarn.operator.diagnosis import diagnose
@@ -29,6 +30,7 @@ from forewarn.operator.operations import OperationController
 from forewarn.operator.page import docs
 from forewarn.operator.paging import Roll
 from forewarn.operator.parameters import before_handling, provide_once
+from forewarn.operator.planning import Planner
 from forewarn.operator.reading import StrictRequest
 from forewarn.operator.refusals import answer_failure, answer_malformed, answer_refusal, answer_unreadable
 from forewarn.operator.seats import Seats
@@ -49,6 +51,7 @@ PATHS: list[ControllerRouterHandler] = [
     diagnose,
     EventController,
     OperationController,
+    CampaignController,
     HoldController,
     FaultController,
     HistoryController,
@@ -72,14 +75,16 @@ def operator_app(fleet: Fleet, *, guests: GuestSide) -> ASGIApp:
 def open_app(fleet: Fleet, *, guests: GuestSide, answers: Answers) -> Litestar:
     """Make the application without its gate: something before it must say who calls."""
     app = copy(_without_fleet())
+    roll = Roll(fleet)
     app.state = Backstage(
         {
             "fleet": fleet,
             "guests": guests,
             "answers": answers,
-            "roll": Roll(fleet),
+            "roll": roll,
             "seats": Seats(),
             "imports": Imports(fleet),
+            "planner": Planner(fleet, roll.ids),
         },
         deep_copy=False,
     )

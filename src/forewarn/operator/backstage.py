@@ -15,6 +15,7 @@ from forewarn.operator.counting import Answers
 from forewarn.operator.importing import Imports
 from forewarn.operator.metrics import GuestCounters
 from forewarn.operator.paging import Roll
+from forewarn.operator.planning import Planner
 from forewarn.operator.seats import Seats
 
 GuestUrl = Callable[[str, Vm], str | None]
@@ -104,3 +105,4 @@ class Backstage(State):
     roll: Roll
     seats: Seats
     imports: Imports
+    planner: Planner

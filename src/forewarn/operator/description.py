@@ -25,6 +25,7 @@ SCHEMAS = "#/components/schemas/"
 TAGS = {
     "inventory": "Scopes, VMs and hosts, and the fleet file as a whole.",
     "operations": "What owners of VMs ask for, and what happens to hardware.",
+    "campaigns": "Maintenance over many scopes, wave by wave: planned, started, followed.",
     "events": "Events from their announcement to their end, and what a person does about them.",
     "holds": "Letting nothing planned start, in one scope or anywhere.",
     "faults": "What the emulator's endpoint does wrong on purpose.",
@@ -39,6 +40,9 @@ FILE = {
     "application/json": {"schema": {"type": "object", "title": "The same in JSON"}},
 }
 """A fleet file: the framework describes one way to write a body, and here there are two."""
+
+PROGRESS = {"/v1/fleet/import": "ImportProgress", "/v1/campaigns/plan": "PlanProgress"}
+"""The paths that can tell how far they are, and the type of each of their lines."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -96,7 +100,7 @@ def described(document: Document) -> Document:
     _, schemas = msgspec.json.schema_components(tuple(_types()), ref_template=SCHEMAS + "{name}")
     for name, example in EXAMPLES.items():
         schemas[name]["examples"] = [example]
-    used = {name: schemas[name] for name in (*document["components"]["schemas"], "ImportProgress") if name in schemas}
+    used = {name: schemas[name] for name in (*document["components"]["schemas"], *PROGRESS.values()) if name in schemas}
     components = {**document["components"], "schemas": {**document["components"]["schemas"], **_whole(used, schemas)}}
     return {**document, "components": components, "paths": _with_files(document["paths"])}
 
@@ -105,17 +109,19 @@ def _with_files(paths: Document) -> Document:
     """Return the paths with what is sent and answered besides JSON."""
     if "/v1/fleet" not in paths:
         return paths
-    export, import_ = paths["/v1/fleet"]["get"], paths["/v1/fleet/import"]["post"]
+    export = paths["/v1/fleet"]["get"]
     exported = {**export["responses"], "200": {**export["responses"]["200"], "content": FILE}}
-    imported = import_["responses"]["200"]
-    lines = {"application/x-ndjson": {"schema": {"$ref": f"{SCHEMAS}ImportProgress"}}}
-    answers = {**import_["responses"], "200": {**imported, "content": {**imported["content"], **lines}}}
-    body = {"content": FILE, "required": True}
-    return {
-        **paths,
-        "/v1/fleet": {"get": {**export, "responses": exported}},
-        "/v1/fleet/import": {"post": {**import_, "requestBody": body, "responses": answers}},
-    }
+    told = {path: {"post": _with_progress(paths[path]["post"], type_)} for path, type_ in PROGRESS.items()}
+    told["/v1/fleet/import"]["post"]["requestBody"] = {"content": FILE, "required": True}
+    return {**paths, "/v1/fleet": {"get": {**export, "responses": exported}}, **told}
+
+
+def _with_progress(operation: Document, type_: str) -> Document:
+    """Return an operation that can also answer with a line for each step."""
+    answer = operation["responses"]["200"]
+    lines = {"application/x-ndjson": {"schema": {"$ref": f"{SCHEMAS}{type_}"}}}
+    answers = {**operation["responses"], "200": {**answer, "content": {**answer["content"], **lines}}}
+    return {**operation, "responses": answers}
 
 
 def _types() -> Iterator[type[msgspec.Struct]]:

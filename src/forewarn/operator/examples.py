@@ -6,6 +6,7 @@ import msgspec
 
 from forewarn.api import v1
 from forewarn.core.access import Role
+from forewarn.core.campaign.spec import Day
 from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
 from forewarn.core.scope import ApprovalRule, ScopeKind
@@ -28,6 +29,23 @@ _ALL: tuple[v1.Request, ...] = (
     v1.ApproveEvent(vm="web-0", why="drained by hand"),
     v1.RetryImpact(vm="web-0", why="the host is back"),
     v1.ResolveImpact(vm="web-0", done=True, why="restarted by hand"),
+    v1.StartCampaign(
+        name="kernel-6.1",
+        type=v1.CampaignType.REBOOT,
+        selection=v1.CampaignSelection(scopes=("web", "shop-*"), exclude_tags={"critical": "yes"}),
+        duration="90s",
+        description="The host gets a new kernel.",
+        policy=v1.CampaignPolicy(
+            gap="1h",
+            scopes_at_once="10%",
+            windows=(v1.CampaignWindow(days=(Day.SAT, Day.SUN), start="22:00", end="04:00", zone="Europe/Vienna"),),
+        ),
+    ),
+    v1.PauseCampaign(why="let us look at the first wave"),
+    v1.ResumeCampaign(why="the first wave is fine"),
+    v1.AbortCampaign(why="the kernel was withdrawn"),
+    v1.RetryWave(scope="web", why="the host is back"),
+    v1.SkipWave(scope="web", why="rebooted by hand"),
     v1.MakeHold(scope="web", reason="quarter-end closing"),
     v1.ReleaseHold(scope="web", why="closing is done"),
     v1.SetFault(kind=FaultKind.STATUS_410, vm="web/web-0", times=3, why="does it ask again?"),

@@ -1,10 +1,11 @@
-"""Which VM or event is meant, by somebody who may not see all: what is in other scopes is as if it were not there.
+"""Which VM, event or campaign is meant, by somebody who may not see all: what is of others is as if it were not there.
 
 Whoever names a scope in full is told that it is none of theirs, whether there is such a scope or not.
 """
 
+from forewarn.core.campaign.record import Campaign
 from forewarn.core.vm import Vm
-from forewarn.fleet.errors import AmbiguousVm, NoSuchVm
+from forewarn.fleet.errors import AmbiguousVm, NoSuchCampaign, NoSuchVm
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import Caller
@@ -44,6 +45,19 @@ async def check_event(fleet: Fleet, caller: Caller, id_: str) -> None:
     home = await _home(fleet, id_)
     if home is None or not caller.sees(home):
         raise NeverKnown(id_, caller.scopes)
+
+
+def sees_campaign(caller: Caller, campaign: Campaign) -> bool:
+    """Tell whether all scopes of a campaign are among those that the token is for."""
+    return not caller.scopes or all(caller.sees(progress.scope) for progress in campaign.scopes)
+
+
+def find_campaign(fleet: Fleet, caller: Caller, said: str) -> Campaign:
+    """Find a campaign by its id or name; one that the caller may not see is as if it were not there."""
+    campaign = fleet.campaigns.find(said)
+    if not sees_campaign(caller, campaign):
+        raise NoSuchCampaign(said)
+    return campaign
 
 
 async def _home(fleet: Fleet, id_: str) -> str | None:

@@ -12,6 +12,7 @@ from litestar.params import QueryParameter
 from forewarn.api import v1
 from forewarn.api.v1.common import Moment
 from forewarn.core.access import Role
+from forewarn.core.errors import Invalid
 from forewarn.core.journal import Did
 from forewarn.fleet.errors import NoSuchVm
 from forewarn.fleet.history import about
@@ -19,11 +20,11 @@ from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.errors import NoSuchVmNow
-from forewarn.operator.finding import find_vm
-from forewarn.operator.parameters import Limit, OnlyScope, refusals
+from forewarn.operator.finding import find_campaign, find_vm
+from forewarn.operator.parameters import Limit, OnlyCampaign, OnlyScope, refusals
 from forewarn.operator.reading import utc
-from forewarn.operator.showing_journal import may_see, show_row
-from forewarn.store.port import JournalQuery, JournalRow
+from forewarn.operator.showing_journal import readable, show_row
+from forewarn.store.port import JournalQuery, JournalRow, Key, Kind
 
 BATCHES = 10
 """How often the journal is read for one page at most, where some lines are not the caller's to read."""
@@ -62,8 +63,8 @@ class HistoryController(Controller):
         summary="Read the journal",
         opt=needs(Role.VIEWER),
         responses=refusals(
-            _422="A time is none of UTC.",
-            _404="There is no such VM now.",
+            _422="A time is none of UTC, or what is said excludes each other.",
+            _404="There is no such VM now, or no such campaign.",
             _409="The VM's name is ambiguous.",
             _503="The journal cannot be read now.",
         ),
@@ -75,6 +76,7 @@ class HistoryController(Controller):
         only_scope: OnlyScope = None,
         only_vm: OnlyVm = None,
         only_event: OnlyEvent = None,
+        only_campaign: OnlyCampaign = None,
         only_did: OnlyDid = None,
         only_by: OnlyBy = None,
         since: Since = None,
@@ -100,11 +102,21 @@ class HistoryController(Controller):
             page=int(after or 0),
             newest_first=newest_first,
         )
+        if only_campaign is not None:
+            return await _page(state.fleet, _of_campaign(state.fleet, caller, query, only_campaign), caller, limit)
         if query.key is not None:
             caller.check(query.key.id)
             if only_scope not in (None, query.key.id):
                 return _shown((), next_=None)
         return await _page(state.fleet, query, caller, limit)
+
+
+def _of_campaign(fleet: Fleet, caller: Caller, query: JournalQuery, campaign: str) -> JournalQuery:
+    """Ask for the lines of a campaign itself; what happens in its scopes is told there."""
+    if query.key is not None:
+        raise Invalid("a line is a campaign's or a scope's: leave out campaign, or leave out scope and vm")
+    id_ = find_campaign(fleet, caller, campaign).id
+    return msgspec.structs.replace(query, key=Key(Kind.CAMPAIGN, id_))
 
 
 def _full_name(fleet: Fleet, caller: Caller, vm: str) -> str:
@@ -133,9 +145,10 @@ async def _page(fleet: Fleet, query: JournalQuery, caller: Caller, limit: int) -
     """Fill a page with lines that the caller may read; to find them, no more than a bounded number is looked at."""
     batch = v1.LARGEST_PAGE if caller.scopes else limit + 1
     found: list[JournalRow] = []
+    may_read = readable(fleet, caller)
     for _ in range(BATCHES):
         rows = await fleet.history(msgspec.structs.replace(query, limit=batch))
-        found += [row for row in rows if may_see(caller, row)]
+        found += filter(may_read, rows)
         if len(found) > limit:
             return _shown(found[:limit], next_=found[limit - 1].position)
         if len(rows) < batch:

@@ -1,7 +1,12 @@
-"""The journal, as the types of the API. Nothing is decided here."""
+"""The journal, as the types of the API, and who may read which line of it."""
+
+from collections.abc import Callable
 
 from forewarn.api import v1
+from forewarn.fleet.errors import NoSuchCampaign
+from forewarn.fleet.service import Fleet
 from forewarn.operator.access import Caller
+from forewarn.operator.finding import find_campaign
 from forewarn.store.port import JournalRow, Kind
 
 
@@ -23,6 +28,29 @@ def show_row(row: JournalRow) -> v1.JournalEntry:
     )
 
 
-def may_see(caller: Caller, row: JournalRow) -> bool:
-    """Tell whether a line is the caller's to read: one who is limited to scopes reads of those alone."""
-    return not caller.scopes or (row.key.kind is Kind.SCOPE and caller.sees(row.key.id))
+def readable(fleet: Fleet, caller: Caller) -> Callable[[JournalRow], bool]:
+    """Return what tells whether a line is the caller's to read: one who is limited to scopes reads of those alone."""
+    campaigns: dict[str, bool] = {}
+
+    def may_read(row: JournalRow) -> bool:
+        match row.key.kind:
+            case _ if not caller.scopes:
+                return True
+            case Kind.SCOPE:
+                return caller.sees(row.key.id)
+            case Kind.CAMPAIGN:
+                if row.key.id not in campaigns:
+                    campaigns[row.key.id] = _is_seen(fleet, caller, row.key.id)
+                return campaigns[row.key.id]
+            case _:
+                return False
+
+    return may_read
+
+
+def _is_seen(fleet: Fleet, caller: Caller, campaign: str) -> bool:
+    try:
+        find_campaign(fleet, caller, campaign)
+    except NoSuchCampaign:
+        return False
+    return True

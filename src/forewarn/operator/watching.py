@@ -15,11 +15,12 @@ from litestar.types import Receive, Scope, Send
 
 from forewarn.core.access import Role
 from forewarn.fleet.errors import FleetError
-from forewarn.operator.access import STILL_KNOWN, AskedBy, Caller, needs
+from forewarn.operator.access import STILL_KNOWN, AskedBy, needs
 from forewarn.operator.backstage import Backstage
-from forewarn.operator.parameters import OnlyScope, refusals
+from forewarn.operator.finding import find_campaign
+from forewarn.operator.parameters import OnlyCampaign, OnlyScope, refusals
 from forewarn.operator.seats import Seats
-from forewarn.operator.showing_journal import may_see, show_row
+from forewarn.operator.showing_journal import readable, show_row
 from forewarn.store.port import JournalRow, Key, Kind, StoreError
 
 log = logging.getLogger(__name__)
@@ -151,7 +152,7 @@ async def _until_gone(receive: Receive) -> None:
             generate_examples=False,
         ),
         **refusals(
-            _404="The journal does not reach to this position: it is of other data.",
+            _404="The journal does not reach to this position: it is of other data. Or there is no such campaign.",
             _410="The journal no longer has what comes after this position.",
             _503="Too many follow it already, or it cannot be read now.",
         ),
@@ -162,6 +163,7 @@ async def watch(
     state: Backstage,
     caller: AskedBy,
     only_scope: OnlyScope = None,
+    only_campaign: OnlyCampaign = None,
     after: Position = None,
     last_event_id: LastEventId = None,
 ) -> EventStream:
@@ -172,16 +174,19 @@ async def watch(
     """
     if only_scope is not None:
         caller.check(only_scope)
+    wanted = set() if only_scope is None else {Key(Kind.SCOPE, only_scope)}
+    if only_campaign is not None:
+        wanted.add(Key(Kind.CAMPAIGN, find_campaign(state.fleet, caller, only_campaign).id))
     position = await state.fleet.feeds.begin(after if last_event_id is None else last_event_id)
     state.seats.take()
     return EventStream(
         state.fleet.feeds.rows(position),
-        is_wanted=_wanted_by(caller, only_scope),
+        is_wanted=_wanted_by(readable(state.fleet, caller), wanted),
         is_allowed=request.scope[STILL_KNOWN],  # type: ignore[literal-required]  # the gate put it there
         seats=state.seats,
     )
 
 
-def _wanted_by(caller: Caller, scope: str | None) -> Callable[[JournalRow], bool]:
-    wanted = None if scope is None else Key(Kind.SCOPE, scope)
-    return lambda row: wanted in (None, row.key) and may_see(caller, row)
+def _wanted_by(may_read: Callable[[JournalRow], bool], wanted: set[Key]) -> Callable[[JournalRow], bool]:
+    """Return what tells whether a line is of one of these records, if any are named, and the caller's to read."""
+    return lambda row: (not wanted or row.key in wanted) and may_read(row)

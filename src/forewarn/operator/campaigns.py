@@ -1,0 +1,347 @@
+"""The paths of campaigns: planned, started, followed, and what a person does about them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+from litestar import Controller, get, post
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import HeaderParameter, JSONBody, PathParameter, QueryParameter
+from litestar.response import Stream
+
+from forewarn.api import v1
+from forewarn.api.campaign_spec import spec_of
+from forewarn.core.access import Role
+from forewarn.core.campaign.record import Campaign, CampaignState
+from forewarn.core.campaign.spec import CampaignSpec, HttpCheck
+from forewarn.core.errors import CoreError
+from forewarn.fleet.errors import FleetError
+from forewarn.fleet.service import Fleet
+from forewarn.fleet.turns import unhurried
+from forewarn.operator.access import AskedBy, Caller, needs
+from forewarn.operator.backstage import Backstage
+from forewarn.operator.elsewhere import Report
+from forewarn.operator.errors import Beyond, GateForbidden, OperatorError
+from forewarn.operator.finding import find_campaign, sees_campaign
+from forewarn.operator.fleet_file import NDJSON
+from forewarn.operator.paging import first_of
+from forewarn.operator.parameters import After, AskedOnce, Limit, change_refusals, refusals
+from forewarn.operator.planning import Planned
+from forewarn.operator.refusals import refusal_body
+from forewarn.operator.showing_campaigns import show_campaign, show_rest, show_waves
+
+WAVES_AT_ONCE = 200
+"""How many waves of a plan are sent at a time."""
+
+CampaignId = Annotated[
+    str, PathParameter(min_length=1, max_length=128, description="The campaign's id, or its name while it is not over.")
+]
+OnlyState = Annotated[CampaignState | None, QueryParameter(name="state", description="Only campaigns that stand so.")]
+OnlyOpen = Annotated[bool, QueryParameter(name="open", description="Only campaigns that are not over.")]
+WavesOf = Annotated[str | None, QueryParameter(name="scope", max_length=128, description="Only those of this scope.")]
+WavesThat = Annotated[v1.WaveState | None, QueryParameter(name="state", description="Only those that stand so.")]
+AfterWave = Annotated[
+    str, QueryParameter(name="after", pattern=r"^[0-9]{0,9}$", description="`next` of the page before.")
+]
+Accept = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Accept", max_length=1024, description=f"`{NDJSON}`: a line for every step, the last with the plan."
+    ),
+]
+
+PLANNING = change_refusals(
+    _404="The settings have no gate of this name.",
+    _409="The notice is too short, or a campaign of this name is not over yet.",
+    _503="The plan could not be made, or not be saved; nothing has changed.",
+)
+CHANGING = change_refusals(
+    _404="There is no such campaign, or it has no such scope.",
+    _409="The campaign's state does not allow it, or the key was used for another request.",
+)
+
+_encode = msgspec.json.Encoder().encode
+
+
+class CampaignController(Controller):
+    """Campaigns. With a token that is limited to scopes: those of which all scopes are among them."""
+
+    path = "/v1/campaigns"
+    tags = ("campaigns",)
+
+    @get(operation_id="listCampaigns", summary="List campaigns", opt=needs(Role.VIEWER), responses=refusals())
+    async def list_campaigns(
+        self,
+        state: Backstage,
+        caller: AskedBy,
+        only_state: OnlyState = None,
+        only_open: OnlyOpen = False,
+        after: After = "",
+        limit: Limit = v1.PAGE,
+    ) -> v1.CampaignPage:
+        """List campaigns, the newest first."""
+        wanted = (
+            campaign
+            for campaign in _after(state.fleet.campaigns.all()[::-1], after)
+            if only_state in (None, campaign.state) and not (only_open and campaign.state.is_over)
+        )
+        found, more = await first_of(_seen(wanted, caller), limit)
+        return v1.CampaignPage(
+            campaigns=[show_campaign(state.fleet, campaign) async for campaign in unhurried(found)],
+            next=found[-1].id if more else None,
+        )
+
+    @post(
+        "/plan",
+        operation_id="planCampaign",
+        summary="Plan a campaign",
+        status_code=200,
+        opt=needs(Role.VIEWER),
+        responses={
+            200: ResponseSpec(
+                data_container=v1.CampaignPlan,
+                description="Every wave, and what has no place.",
+                generate_examples=False,
+            ),
+            **PLANNING,
+        },
+    )
+    async def plan(
+        self, state: Backstage, caller: AskedBy, data: JSONBody[v1.StartCampaign], accept: Accept = None
+    ) -> Stream:
+        """Show every wave with its times, hosts and VMs, and what cannot be placed and why. Nothing is announced."""
+        spec = checked_spec(state.fleet, caller, data)
+        if NDJSON in (accept or ""):
+            return Stream(_told(state, caller, spec), media_type=NDJSON)
+        return Stream(_shown(await _planned(state, caller, spec)), media_type="application/json")
+
+    @post(operation_id="startCampaign", summary="Start a campaign", opt=needs(Role.OPERATOR), responses=PLANNING)
+    async def start(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, data: JSONBody[v1.StartCampaign]
+    ) -> v1.Campaign:
+        """Plan a campaign and start it. VMs for which the policy leaves no place are not part of it."""
+        if (before := state.fleet.campaigns.answered(once)) is not None:
+            return show_campaign(state.fleet, before)
+        spec = checked_spec(state.fleet, caller, data)
+        plan = await (await _planned(state, caller, spec)).whole()
+        return show_campaign(state.fleet, await state.fleet.campaigns.start(spec, plan, by=caller.name, once=once))
+
+    @get(
+        "/{campaign:str}",
+        operation_id="showCampaign",
+        summary="Show a campaign",
+        opt=needs(Role.VIEWER),
+        responses=refusals(_404="There is no such campaign."),
+    )
+    async def show(self, state: Backstage, caller: AskedBy, campaign: CampaignId) -> v1.Campaign:
+        """Show a campaign: its progress wave by wave, what it waits for and why, when it ends, and what has failed."""
+        return show_campaign(state.fleet, find_campaign(state.fleet, caller, campaign))
+
+    @get(
+        "/{campaign:str}/waves",
+        operation_id="listWaves",
+        summary="List the waves of a campaign",
+        opt=needs(Role.VIEWER),
+        responses=refusals(_404="There is no such campaign."),
+    )
+    async def list_waves(
+        self,
+        state: Backstage,
+        caller: AskedBy,
+        campaign: CampaignId,
+        waves_of: WavesOf = None,
+        waves_that: WavesThat = None,
+        after: AfterWave = "",
+        limit: Limit = v1.PAGE,
+    ) -> v1.WavePage:
+        """List the waves of a campaign by scope, each with its planned time and how it stands."""
+        found = find_campaign(state.fleet, caller, campaign)
+        return show_waves(found, scope=waves_of, state=waves_that, after=after, limit=limit)
+
+    @post(
+        "/{campaign:str}/pause",
+        operation_id="pauseCampaign",
+        summary="Pause a campaign",
+        status_code=200,
+        opt=needs(Role.OPERATOR),
+        responses=CHANGING,
+    )
+    async def pause(
+        self,
+        state: Backstage,
+        caller: AskedBy,
+        once: AskedOnce,
+        campaign: CampaignId,
+        data: JSONBody[v1.PauseCampaign],
+    ) -> v1.Campaign:
+        """Let no further wave be announced or start; what is Started ends."""
+        id_ = find_campaign(state.fleet, caller, campaign).id
+        return show_campaign(
+            state.fleet, await state.fleet.campaigns.pause(id_, by=caller.name, why=data.why, once=once)
+        )
+
+    @post(
+        "/{campaign:str}/resume",
+        operation_id="resumeCampaign",
+        summary="Go on with a campaign",
+        status_code=200,
+        opt=needs(Role.OPERATOR),
+        responses=CHANGING,
+    )
+    async def resume(
+        self,
+        state: Backstage,
+        caller: AskedBy,
+        once: AskedOnce,
+        campaign: CampaignId,
+        data: JSONBody[v1.ResumeCampaign],
+    ) -> v1.Campaign:
+        """Go on after a pause or a halt. Failures before do not count any more towards the next halt."""
+        id_ = find_campaign(state.fleet, caller, campaign).id
+        return show_campaign(
+            state.fleet, await state.fleet.campaigns.resume(id_, by=caller.name, why=data.why, once=once)
+        )
+
+    @post(
+        "/{campaign:str}/abort",
+        operation_id="abortCampaign",
+        summary="Abort a campaign",
+        status_code=200,
+        opt=needs(Role.OPERATOR),
+        responses=CHANGING,
+    )
+    async def abort(
+        self,
+        state: Backstage,
+        caller: AskedBy,
+        once: AskedOnce,
+        campaign: CampaignId,
+        data: JSONBody[v1.AbortCampaign],
+    ) -> v1.Campaign:
+        """End a campaign for good: what is Scheduled is canceled, what is Started ends."""
+        id_ = find_campaign(state.fleet, caller, campaign).id
+        return show_campaign(
+            state.fleet, await state.fleet.campaigns.abort(id_, by=caller.name, why=data.why, once=once)
+        )
+
+    @post(
+        "/{campaign:str}/retry",
+        operation_id="retryWave",
+        summary="Have a failed wave made once more",
+        status_code=200,
+        opt=needs(Role.OPERATOR),
+        responses=CHANGING,
+    )
+    async def retry(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, campaign: CampaignId, data: JSONBody[v1.RetryWave]
+    ) -> v1.Campaign:
+        """Have the failed wave of a scope made once more."""
+        id_ = find_campaign(state.fleet, caller, campaign).id
+        return show_campaign(
+            state.fleet,
+            await state.fleet.campaigns.retry(id_, data.scope, by=caller.name, why=data.why, once=once),
+        )
+
+    @post(
+        "/{campaign:str}/skip",
+        operation_id="skipWave",
+        summary="Go on without a wave",
+        status_code=200,
+        opt=needs(Role.OPERATOR),
+        responses=CHANGING,
+    )
+    async def skip(
+        self, state: Backstage, caller: AskedBy, once: AskedOnce, campaign: CampaignId, data: JSONBody[v1.SkipWave]
+    ) -> v1.Campaign:
+        """Go on in a scope without its failed wave, or without the one that waits."""
+        id_ = find_campaign(state.fleet, caller, campaign).id
+        return show_campaign(
+            state.fleet,
+            await state.fleet.campaigns.skip(id_, data.scope, by=caller.name, why=data.why, once=once),
+        )
+
+
+def checked_spec(fleet: Fleet, caller: Caller, asked: v1.StartCampaign) -> CampaignSpec:
+    """Return what the rules are asked, if the caller may, and nothing is wrong with it that shows at once."""
+    spec = spec_of(asked)
+    if isinstance(spec.policy.gate, HttpCheck) and not caller.role.includes(Role.ADMIN):
+        raise GateForbidden(caller.name, caller.role)
+    fleet.campaigns.check(spec)
+    return spec
+
+
+async def _seen(campaigns: Iterable[Campaign], caller: Caller) -> AsyncIterator[Campaign]:
+    async for campaign in unhurried(campaigns):
+        if sees_campaign(caller, campaign):
+            yield campaign
+
+
+def _after(campaigns: tuple[Campaign, ...], last: str) -> tuple[Campaign, ...]:
+    """Return those after the last one of the page before, or all of them."""
+    places = (place for place, campaign in enumerate(campaigns, 1) if campaign.id == last)
+    return campaigns[next(places, 0) :]
+
+
+async def _planned(state: Backstage, caller: Caller, spec: CampaignSpec, report: Report | None = None) -> Planned:
+    """Plan, and refuse what reaches beyond the scopes of the caller."""
+    planned = await state.planner.plan(spec, report)
+    if caller.scopes:
+        scopes = {wave.scope for wave in (await planned.whole()).waves}
+        scopes.update(each.scope for each in planned.rest.unplaced)
+        if not all(map(caller.sees, scopes)):
+            raise Beyond(caller.name, caller.scopes)
+    return planned
+
+
+class Followed:
+    """How far a plan is, for somebody who follows it."""
+
+    def __init__(self) -> None:
+        self.progress = v1.PlanProgress(done=0, total=0)
+        self.news = asyncio.Event()
+
+    def report(self, done: int, total: int) -> None:
+        """Take how far it is."""
+        self.progress = v1.PlanProgress(done=done, total=total)
+        self.news.set()
+
+
+async def _told(state: Backstage, caller: Caller, spec: CampaignSpec) -> AsyncIterator[bytes]:
+    """Write how far a plan is, a line for each step, and then the plan or why there is none.
+
+    Whoever stops reading ends the planning.
+    """
+    follow = Followed()
+    planning = asyncio.create_task(_planned(state, caller, spec, follow.report))
+    try:
+        while not planning.done():
+            yield _encode(follow.progress) + b"\n"
+            follow.news.clear()
+            news = asyncio.create_task(follow.news.wait())
+            await asyncio.wait([planning, news], return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+        planned = planning.result()
+    except (CoreError, FleetError, OperatorError) as error:
+        yield _encode(msgspec.structs.replace(follow.progress, error=refusal_body(error))) + b"\n"
+        return
+    finally:
+        planning.cancel()
+        with suppress(asyncio.CancelledError, CoreError, FleetError, OperatorError):
+            await planning
+    total = planned.rest.totals.vms
+    yield b'{"done":%d,"total":%d,"result":' % (total, total)
+    async for piece in _shown(planned):
+        yield piece
+    yield b"}\n"
+
+
+async def _shown(planned: Planned) -> AsyncIterator[bytes]:
+    """Write a plan piece by piece: it may tell of a hundred thousand VMs."""
+    yield b'{"waves":['
+    between = b""
+    for first in range(0, len(planned.waves), WAVES_AT_ONCE):
+        yield between + b",".join(planned.waves[first : first + WAVES_AT_ONCE])
+        between = b","
+    yield b"]," + _encode(show_rest(planned.rest)).removeprefix(b'{"waves":[],')

@@ -1,0 +1,132 @@
+"""Campaigns, as the types of the API. Nothing is decided here."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+
+from forewarn.api import v1
+from forewarn.api.campaign_spec import shown_spec
+from forewarn.core.campaign.plan import Plan
+from forewarn.core.campaign.record import Campaign, ScopeProgress, Wave, WaveState
+from forewarn.fleet.service import Fleet
+
+
+def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
+    """Show a campaign: how far it is, and what it waits for."""
+    progress = tuple(_progress(campaign))
+    over = [wave for scope in campaign.scopes for wave in scope.waves if wave.state.is_settled]
+    return v1.Campaign(
+        id=campaign.id,
+        name=campaign.name,
+        type=v1.CampaignType(campaign.spec.type.value),
+        state=campaign.state,
+        by=campaign.by,
+        started_at=campaign.started_at,
+        ended_at=campaign.ended_at,
+        planned_end=campaign.planned_end,
+        expected_end=fleet.campaigns.expected_end(campaign.id),
+        said_by=campaign.said.by,
+        said_at=campaign.said.at,
+        why=campaign.said.why,
+        scopes=campaign.selected.scopes,
+        hosts=campaign.selected.hosts,
+        vms=campaign.selected.vms,
+        waves=sum(each.waves for each in progress),
+        waves_over=len(over),
+        vms_over=sum(wave.vms for wave in over),
+        progress=progress,
+        failures=tuple(_failures(campaign)),
+        gate=_gate(campaign),
+        explain=fleet.campaigns.explain(campaign.id),
+        spec=shown_spec(campaign.spec),
+    )
+
+
+def _progress(campaign: Campaign) -> Iterator[v1.WaveProgress]:
+    """Count the n-th waves of all scopes together: that is how people speak of waves."""
+    counts: list[dict[WaveState, int]] = []
+    vms: list[int] = []
+    for scope in campaign.scopes:
+        for number, wave in enumerate(scope.waves):
+            if number == len(counts):
+                counts.append(dict.fromkeys(WaveState, 0))
+                vms.append(0)
+            counts[number][wave.state] += 1
+            vms[number] += wave.vms
+    for number, count in enumerate(counts):
+        states = {state.word: amount for state, amount in count.items()}
+        yield v1.WaveProgress(n=number + 1, waves=sum(count.values()), vms=vms[number], **states)
+
+
+def _failures(campaign: Campaign) -> Iterator[v1.CampaignFailure]:
+    for scope, trouble in campaign.troubles.items():
+        progress = campaign.progress(scope)
+        if progress is not None:
+            domain = progress.wave(trouble.wave).update_domain
+            yield v1.CampaignFailure(scope=scope, n=trouble.wave, update_domain=domain, at=trouble.at, why=trouble.why)
+
+
+def _gate(campaign: Campaign) -> v1.ShutGate | None:
+    gate = campaign.gate
+    return None if gate is None else v1.ShutGate(since=gate.since, why=gate.why, again_at=gate.again_at)
+
+
+def show_waves(
+    campaign: Campaign, *, scope: str | None, state: v1.WaveState | None, after: str, limit: int
+) -> v1.WavePage:
+    """Show waves by scope, those after `after`, which is the place of the last one of the page before."""
+    first = int(after or 0)
+    found = list(islice(_waves(campaign, scope, state, first), limit + 1))
+    shown = [wave for _, wave in found[:limit]]
+    return v1.WavePage(waves=shown, next=str(found[limit - 1][0]) if len(found) > limit else None)
+
+
+def _waves(
+    campaign: Campaign, scope: str | None, state: v1.WaveState | None, first: int
+) -> Iterator[tuple[int, v1.CampaignWave]]:
+    """Give each wave that is asked for with its place, counted from 1."""
+    place = 0
+    for progress in campaign.scopes:
+        for n, wave in enumerate(progress.waves, 1):
+            place += 1
+            if place > first and scope in (None, progress.scope) and state in (None, wave.state.word):
+                yield place, _wave(campaign, progress, n, wave)
+
+
+def _wave(campaign: Campaign, progress: ScopeProgress, n: int, wave: Wave) -> v1.CampaignWave:
+    return v1.CampaignWave(
+        scope=progress.scope,
+        n=n,
+        update_domain=wave.update_domain,
+        state=v1.WaveState(wave.state.word),
+        planned_at=campaign.moment(progress, wave.planned),
+        at=_stands_since(campaign, progress, wave),
+        vms=wave.vms,
+    )
+
+
+def _stands_since(campaign: Campaign, progress: ScopeProgress, wave: Wave) -> datetime | None:
+    return None if wave.state is WaveState.PLANNED else campaign.moment(progress, wave.at)
+
+
+def show_rest(plan: Plan) -> v1.CampaignPlan:
+    """Show a plan without its waves."""
+    return v1.CampaignPlan(
+        waves=(),
+        unplaced=tuple(
+            v1.Unplaced(
+                scope=each.scope,
+                update_domain=each.update_domain,
+                vms=each.vms,
+                rule=each.rule,
+                by_how_much=each.by_how_much,
+                why=each.why,
+            )
+            for each in plan.unplaced
+        ),
+        ends_at=plan.ends_at,
+        scopes=plan.totals.scopes,
+        hosts=plan.totals.hosts,
+        vms=plan.totals.vms,
+        remarks=plan.remarks,
+    )
