@@ -22,7 +22,11 @@ AsVm = Annotated[
 ]
 Net = Annotated[
     bool,
-    typer.Option("--net", help="Let it reach other machines too, by slirp4netns or pasta; never this one's loopback."),
+    typer.Option(
+        "--net",
+        envvar="FOREWARN_NET",
+        help="Let it reach other machines too, by slirp4netns or pasta; never this one's loopback.",
+    ),
 ]
 Command = Annotated[list[str], typer.Argument(metavar="COMMAND", hidden=True)]
 

@@ -1,13 +1,16 @@
 """Any program as a VM, without root: where it runs, 169.254.169.254:80 is the VM's endpoint and nobody else's."""
 
 import os
+import socket as socket_module
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO
 
 import forewarn
+from forewarn.testing.sandbox.errors import NotLinux
 
 File = int | IO[bytes] | None
 """Where a stream of a program comes from or goes to, as `subprocess` has it."""
@@ -44,6 +47,18 @@ def run(
         stdout=stdout,
         stderr=stderr,
     )
+
+
+def why_not() -> str | None:
+    """Tell why no program can be run as a VM here; None: it can."""
+    if sys.platform != "linux":
+        return str(NotLinux(sys.platform))
+    with TemporaryDirectory(prefix="forewarn-") as directory, socket_module.socket(socket_module.AF_UNIX) as anybody:
+        path = Path(directory) / "s"
+        anybody.bind(str(path))
+        with run(["true"], socket=path, hostname="nobody", stderr=subprocess.PIPE) as trial:
+            _, said = trial.communicate()
+    return None if trial.returncode == 0 else said.decode(errors="replace").strip().removeprefix("forewarn: ")
 
 
 def supervising(command: Sequence[str], *, socket: Path, hostname: str, net: bool = False) -> list[str]:

@@ -112,6 +112,7 @@ class _Crossing:
                 self._is_unanswered = True
                 self._to_outside.write(piece)
                 await self._to_outside.drain()
+            self._is_unanswered = False  # whoever says that this was all expects no more than an end
             self._to_outside.write_eof()
         except OSError:
             self._to_outside.transport.abort()
@@ -126,7 +127,7 @@ class _Crossing:
 
     def _end_inside(self) -> None:
         """Close as the service did. A unix socket knows no reset: closing on a request without a word was one."""
-        if self._is_unanswered:
+        if self._is_unanswered and not self._to_inside.transport.get_write_buffer_size():
             _reset(self._to_inside)
         else:
             self._to_inside.close()

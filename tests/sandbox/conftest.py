@@ -1,0 +1,33 @@
+"""Somebody who can run programs in sandboxes, and a VM's socket to run them with."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forewarn.testing import sandbox
+from tests.sandbox.people import Person, ordinary_user, ourselves
+from tests.sandbox.sockets import Vm, vm_at
+
+
+@pytest.fixture(scope="session")
+def sandboxes() -> None:
+    """Skip where no sandbox can be made, and say why."""
+    if (reason := sandbox.why_not()) is not None:
+        pytest.skip(reason)
+
+
+@pytest.fixture(params=[ourselves, ordinary_user], ids=["whoever runs the tests", "ordinary user"])
+def person(sandboxes: None, request: pytest.FixtureRequest, tmp_path: Path) -> Person:
+    """Whoever runs the tests, and somebody without any rights."""
+    made: Person | str = request.param(tmp_path)
+    if isinstance(made, str):
+        pytest.skip(made)
+    return made
+
+
+@pytest.fixture
+def vm(sandboxes: None, tmp_path: Path) -> Iterator[Vm]:
+    """A VM's socket, and what a test has it say."""
+    with vm_at(tmp_path) as made:
+        yield made

@@ -1,0 +1,266 @@
+"""`forewarn run` with real programs against a real service, by root and by somebody without any rights."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forewarn.api.client import ApiClient
+from forewarn.api.v1 import ScheduleEvents
+from forewarn.core.event import EventType
+from tests.clients.service import FOREWARN, Started, forewarn_up, plain_environment
+from tests.sandbox.people import Person
+from tests.sandbox.sockets import GUARD, lines
+
+EVENTS = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
+NAME = "http://169.254.169.254/metadata/instance/compute/name?api-version=2020-07-01&format=text"
+CURL = ("curl", "--silent", "--show-error", "--header", "Metadata:true")
+
+HANDLER = """
+import json, sys, urllib.request
+URL = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
+def ask(body=None):
+    request = urllib.request.Request(URL, body, {"Metadata": "true"})
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return answer.read()
+for event in json.loads(ask())["Events"]:
+    ask(json.dumps({"StartRequests": [{"EventId": event["EventId"]}]}).encode())
+    print(event["EventId"])
+"""
+"""A handler as people write it: it knows nothing of Forewarn."""
+
+AGENT = """
+[http]
+listen = "none"
+
+[[rules]]
+types = ["Reboot"]
+handlers = ["log"]
+"""
+
+
+class Town:
+    """A service of a person's own, and the program at their hands."""
+
+    def __init__(self, person: Person, started: Started) -> None:
+        self.person = person
+        self.started = started
+
+    @property
+    def api(self) -> ApiClient:
+        """The operator API."""
+        return self.started.api()
+
+    def run(self, vm: str, *command: str) -> "subprocess.Popen[bytes]":
+        """Begin a program as a VM."""
+        return subprocess.Popen(
+            [*self.person.within, *FOREWARN, "run", "--vm", vm, "--", *command],
+            env=plain_environment(FOREWARN_DATA=self.started.data, HOME=str(self.person.home)),
+            cwd=self.person.home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def output(self, vm: str, *command: str) -> str:
+        """Run a program that must succeed as a VM, and return what it prints."""
+        program = self.run(vm, *command)
+        out, err = program.communicate(timeout=GUARD)
+        assert program.returncode == 0, err.decode()
+        return out.decode()
+
+    def schedule(self, vm: str, type_: EventType = EventType.REBOOT) -> str:
+        """Announce something, an hour ahead."""
+        (made,) = self.api.schedule(ScheduleEvents(type=type_, vms=(vm,), notice="1h")).made
+        return made.id
+
+    def status(self, event: str) -> str | None:
+        """Return how far an event is."""
+        return self.api.event(event).event.status
+
+
+@pytest.fixture
+def town(person: Person) -> Iterator[Town]:
+    with forewarn_up(person.home, within=person.within) as started:
+        yield Town(person, started)
+
+
+@pytest.fixture
+def python(person: Person) -> str:
+    """A Python that the person can run inside, where they have no rights to read what others have closed."""
+    if person.user == os.getuid():
+        return sys.executable
+    found = shutil.which("python3", path="/usr/local/bin:/usr/bin")
+    if found is None:
+        pytest.skip("the system has no Python that everybody can run: install python3")
+    return found
+
+
+def test_curl_is_answered_as_the_vm(town: Town) -> None:
+    event = town.schedule("web/web-0")
+    document = json.loads(town.output("web-0", *CURL, EVENTS))
+    assert [seen["EventId"] for seen in document["Events"]] == [event]
+    assert town.output("web-0", *CURL, NAME) == "web-0"
+    assert town.output("web-0", "hostname") == "web-0\n"
+    assert town.output("web-0", "id", "-u") == f"{town.person.user}\n"
+
+
+def test_handler_that_knows_nothing_of_forewarn_approves(town: Town, python: str) -> None:
+    event = town.schedule("web/web-0")
+    assert town.output("web-0", python, "-c", HANDLER) == f"{event}\n"
+    assert town.status(event) == "Started"
+
+
+def test_several_vms_run_at_the_same_time_and_each_is_its_own(town: Town) -> None:
+    names = [vm.name for vm in town.api.vms(scope="web")]
+    programs = [town.run(name, *CURL, *[NAME] * 20) for name in names]
+    answers = [program.communicate(timeout=GUARD)[0].decode() for program in programs]
+    assert answers == [name * 20 for name in names]
+    assert len(names) > 1
+
+
+def test_other_vms_and_the_operator_api_cannot_be_reached(town: Town) -> None:
+    for url in (*town.started.guest_urls.values(), town.started.operator_url):
+        program = town.run("web-0", *CURL, url)
+        _, err = program.communicate(timeout=GUARD)
+        assert (program.returncode, b"Failed to connect" in err or b"Couldn't connect" in err) == (7, True)
+    sockets = Path(town.started.data) / "sockets"
+    assert list(sockets.iterdir()) != []
+    assert town.output("web-0", "ls", "-A", str(sockets)) == ""
+
+
+def test_sockets_are_their_owners_alone(town: Town) -> None:
+    path = Path(town.api.open_socket("web-0").path)
+    assert town.api.open_socket("web/web-0").path == str(path)
+    assert town.api.open_socket("web-1").path != str(path)
+    assert [oct(file.stat().st_mode & 0o777) for file in (path.parent, path)] == ["0o700", "0o600"]
+    assert {path.parent.stat().st_uid, path.stat().st_uid} == {town.person.user}
+
+
+def test_program_has_its_connection_ended_when_the_service_ends(person: Person, python: str) -> None:
+    script = """
+import socket
+held = socket.create_connection(("169.254.169.254", 80), timeout=120)
+held.sendall(b"GET /metadata/versions HTTP/1.1\\r\\nHost: x\\r\\nMetadata: true\\r\\n\\r\\n")
+print(held.recv(12).decode(), flush=True)
+while held.recv(65536):
+    pass
+print("ended", flush=True)
+"""
+    with forewarn_up(person.home, within=person.within) as started:
+        program = Town(person, started).run("web-0", python, "-c", script)
+        seen = lines(program)
+        assert next(seen) == "HTTP/1.1 200"
+    assert next(seen) == "ended"
+    program.communicate(timeout=GUARD)
+    assert program.returncode == 0
+
+
+def test_unknown_vm_is_refused(town: Town) -> None:
+    program = town.run("nothing", "true")
+    _, err = program.communicate(timeout=GUARD)
+    assert (program.returncode, err.decode()) == (
+        4,
+        "forewarn: there is no VM nothing; `forewarn vm list` shows them\n",
+    )
+
+
+def test_options_after_the_program_are_the_programs(town: Town) -> None:
+    command = [*town.person.within, *FOREWARN, "run", "--vm", "web-0", "sh", "-c", 'echo "$@"', "--", "--vm", "x"]
+    ended = subprocess.run(
+        command,
+        env=plain_environment(FOREWARN_DATA=town.started.data),
+        cwd=town.person.home,
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "--vm x\n", "")
+
+
+def test_signal_ends_the_program_and_not_only_the_command(town: Town) -> None:
+    program = town.run("web-0", "sh", "-c", "trap 'echo asked to end; exit 9' TERM; echo ready; sleep 600 & wait")
+    seen = lines(program)
+    assert next(seen) == "ready"
+    program.send_signal(signal.SIGTERM)
+    assert next(seen) == "asked to end"
+    program.communicate(timeout=GUARD)
+    assert program.returncode == 9
+
+
+def test_without_a_service_there_is_none_to_be_taken_for(sandboxes: None, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [*FOREWARN, "run", "--vm", "web-0", "--data", str(tmp_path), "--", "true"],
+        env=plain_environment(),
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+        check=False,
+    )
+    assert (ended.returncode, f"no service runs on {tmp_path}" in ended.stderr) == (5, True)
+
+
+class TestOurOwnPrograms:
+    """The client and the agent, where the tests' own Python can be run."""
+
+    @pytest.fixture
+    def own(self, sandboxes: None, tmp_path: Path) -> Iterator[Town]:
+        person = Person((), tmp_path, os.getuid())
+        with forewarn_up(tmp_path) as started:
+            yield Town(person, started)
+
+    def test_client_finds_its_endpoint_and_waits_for_changes(self, own: Town) -> None:
+        watching = own.run("web-0", *FOREWARN, "guest", "watch", "-o", "json")
+        first = own.schedule("web/web-0")
+        seen = lines(watching)
+        assert first in next(line for line in seen if first in line)
+        own.output("web-0", *FOREWARN, "guest", "approve", first)
+        assert own.status(first) == "Started"
+        assert "Started" in next(line for line in seen if "Started" in line)
+        watching.send_signal(signal.SIGINT)
+        watching.communicate(timeout=GUARD)
+        assert watching.returncode == 0
+
+    def test_agent_approves_what_its_rules_name(self, own: Town) -> None:
+        settings = own.person.home / "agent.toml"
+        settings.write_text(AGENT)
+        state = str(own.person.home / "state")
+        event = own.schedule("web/web-0")
+        agent = own.run("web-0", *FOREWARN, "agent", "run", "--config", str(settings), "--state", state)
+        try:
+            while own.status(event) == "Scheduled":
+                assert agent.poll() is None, agent.communicate()[1].decode()
+        finally:
+            agent.send_signal(signal.SIGTERM)
+            agent.communicate(timeout=GUARD)
+        assert own.status(event) == "Started"
+
+    def test_path_of_any_length_will_do(self, sandboxes: None, tmp_path: Path) -> None:
+        """The address of a unix socket has room for 107 bytes."""
+        deep = tmp_path / ("d" * 100) / ("e" * 100)
+        deep.mkdir(parents=True)
+        with forewarn_up(deep) as started:
+            assert Town(Person((), deep, os.getuid()), started).output("web-0", *CURL, NAME) == "web-0"
+
+    def test_what_a_killed_service_has_left_is_taken_away(self, sandboxes: None, tmp_path: Path) -> None:
+        options = ("--data", str(tmp_path / "data"), "--operator", "127.0.0.1:0", "--listen", "127.0.0.1:0")
+        command = [*FOREWARN, "up", *options, "--output", "json"]
+        paths = []
+        for _ in range(2):
+            with subprocess.Popen(command, env=plain_environment(), stdout=subprocess.PIPE) as process:
+                assert process.stdout is not None
+                started = msgspec.json.decode(process.stdout.readline(), type=Started)
+                assert not (tmp_path / "data" / "sockets").exists()
+                paths.append(started.api().open_socket("web-0").path)
+                assert Town(Person((), tmp_path, os.getuid()), started).output("web-0", *CURL, NAME) == "web-0"
+                process.kill()
+            assert Path(paths[-1]).is_socket()
+        assert paths[0] == paths[1]

@@ -1,0 +1,187 @@
+"""What a program finds where it runs as a VM, and how it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from forewarn.testing import sandbox
+from tests.sandbox.sockets import GUARD, Vm, lines, output, said
+
+QUIET = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+
+def test_host_name_is_the_vms_and_has_an_address(vm: Vm) -> None:
+    script = "import socket; print(socket.gethostname(), socket.gethostbyname(socket.gethostname()))"
+    assert output(vm, sys.executable, "-c", script) == "web-0 127.0.1.1\n"
+    assert socket.gethostname() != "web-0"
+
+
+def test_user_directory_environment_and_streams_are_as_they_were(vm: Vm, tmp_path: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": "/nowhere", "WORD": "ä $HOME"}
+    script = 'id -u; id -g; pwd; echo "$WORD"; echo "$PYTHONPATH"; cat; echo complaint >&2'
+    program = sandbox.run(
+        ["sh", "-c", script],
+        socket=vm.path,
+        hostname="web-0",
+        env=env,
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, err = program.communicate("input ✓".encode(), timeout=GUARD)
+    expected = f"{os.getuid()}\n{os.getgid()}\n{tmp_path}\nä $HOME\n/nowhere\ninput ✓"
+    assert (program.returncode, out.decode(), err) == (0, expected, b"complaint\n")
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)],
+)
+def test_exit_code_is_the_programs(vm: Vm, script: str, code: int) -> None:
+    assert said(vm.run("sh", "-c", script, **QUIET)) == (code, "", "")
+
+
+def test_program_that_cannot_be_run_is_named(vm: Vm, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("nothing to run")
+    no, cannot = "No such file or directory", "Permission denied"
+    assert said(vm.run("nonesuch", **QUIET)) == (127, "", f"forewarn: cannot run nonesuch: {no}\n")
+    text = str(tmp_path / "text")
+    assert said(vm.run(text, **QUIET)) == (126, "", f"forewarn: cannot run {text}: {cannot}\n")
+
+
+def test_sockets_of_all_vms_are_hidden(vm: Vm) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(vm.path.parent / "other.sock"))
+        assert output(vm, "ls", "-A", str(vm.path.parent)) == ""
+    code, _, err = said(vm.run("touch", str(vm.path.parent / "mine"), **QUIET))
+    assert (code, "Read-only" in err) == (1, True)
+
+
+def test_other_machines_cannot_be_reached(vm: Vm) -> None:
+    script = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=60)"
+    code, _, err = said(vm.run(sys.executable, "-c", script, **QUIET))
+    assert (code, "Network is unreachable" in err) == (1, True)
+
+
+def test_processes_of_the_machine_are_out_of_sight(vm: Vm) -> None:
+    script = "import os; print([name for name in os.listdir('/proc') if name.isdigit()] == ['1', str(os.getpid())])"
+    assert output(vm, sys.executable, "-c", script) == "True\n"
+
+
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2"])
+def test_signals_are_the_programs_and_come_once(vm: Vm, name: str) -> None:
+    program = vm.script(
+        """
+import signal
+seen = []
+for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2"):
+    signal.signal(signal.Signals[name], lambda number, _: print(signal.Signals(number).name, flush=True))
+print("ready", flush=True)
+for line in sys.stdin:
+    print(line, end="", flush=True)
+"""
+    )
+    assert program.stdin is not None
+    seen = lines(program)
+    assert next(seen) == "ready"
+    program.send_signal(signal.Signals[name])
+    assert next(seen) == name
+    program.stdin.write(b"then\n")
+    program.stdin.flush()
+    assert next(seen) == "then"
+    assert said(program) == (0, "", "")
+
+
+def test_program_that_signals_its_own_group_is_hit_once_and_ends_nothing_else(vm: Vm) -> None:
+    script = "trap 'echo hit' TERM; kill 0; kill 0; exit 3"
+    assert said(vm.run("sh", "-c", script, **QUIET)) == (3, "hit\nhit\n", "")
+
+
+def test_program_stops_and_goes_on(vm: Vm) -> None:
+    program = vm.script("print('ready'); sys.stdin.read()")
+    seen = lines(program)
+    assert next(seen) == "ready"
+    program.send_signal(signal.SIGTSTP)
+    _, status = os.waitpid(program.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    program.send_signal(signal.SIGCONT)
+    assert said(program) == (0, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_is_left_behind(vm: Vm, number: signal.Signals) -> None:
+    """Not even what has gone into a session of its own."""
+    mark = str(uuid.uuid4())
+    script = f"setsid sh -c 'sleep 600; : {mark}' & (sh -c 'sleep 600; : {mark}' &) ; echo ready; wait"
+    program = vm.run("sh", "-c", script, **QUIET)
+    assert next(lines(program)) == "ready"
+    assert _bearing(mark)
+    program.send_signal(number)
+    assert program.wait(GUARD) in (-signal.SIGKILL, 128 + signal.SIGTERM)
+    end = time.monotonic() + GUARD
+    while _bearing(mark):
+        assert time.monotonic() < end, "something is still there"
+        time.sleep(0.05)
+    program.communicate()
+
+
+def _bearing(mark: str) -> list[str]:
+    """Return the processes of the machine whose command line has the mark."""
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (directory / "cmdline").read_bytes():
+                found.append(directory.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_end_of_a_stream_is_passed_on_at_once(vm: Vm) -> None:
+    """Whoever reads the output waits neither for the program's end nor for anybody else."""
+    program = vm.script("import os; print('all'); os.close(1); sys.stdin.read()")
+    assert list(lines(program)) == ["all"]
+    assert program.poll() is None
+    program.communicate(timeout=GUARD)
+    assert program.returncode == 0
+
+
+def test_many_run_at_the_same_time(vm: Vm) -> None:
+    programs = [vm.run("hostname", hostname=f"web-{number}", **QUIET) for number in range(12)]
+    assert [said(program) for program in programs] == [(0, f"web-{number}\n", "") for number in range(12)]
+
+
+def test_directory_with_anything_but_sockets_is_not_hidden(vm: Vm) -> None:
+    (vm.path.parent / "precious").touch()
+    code, _, err = said(vm.run("true", **QUIET))
+    assert (code, err) == (
+        125,
+        f"forewarn: the directory of {vm.path} is hidden from the command, but has precious in it\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("hostname", "why"), [("n" * 65, "at most 64 characters"), ("", "at most 64 characters")], ids=["long", "empty"]
+)
+def test_host_name_that_linux_does_not_take_is_refused(vm: Vm, hostname: str, why: str) -> None:
+    code, _, err = said(vm.run("true", hostname=hostname, **QUIET))
+    assert (code, why in err) == (125, True)
+
+
+def test_missing_socket_is_refused(vm: Vm) -> None:
+    missing = vm.path.with_name("missing.sock")
+    code, _, err = said(sandbox.run(["true"], socket=missing, hostname="web-0", **QUIET))
+    assert (code, err) == (125, f"forewarn: cannot use {missing}: No such file or directory\n")
+
+
+def test_no_command_is_an_error_of_the_caller(vm: Vm) -> None:
+    with pytest.raises(ValueError, match="no command"):
+        sandbox.run([], socket=vm.path, hostname="web-0")
