@@ -12,6 +12,7 @@ import msgspec
 from forewarn.api import v1
 from forewarn.api.errors import LostAnswer, NotForewarn, NotFound
 from forewarn.api.transport import Transport
+from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType, Source
 from forewarn.core.journal import Did
 
@@ -261,6 +262,57 @@ class ApiClient:
         path = "/v1/faults" + _query(why=why)
         return self._read(self._send_surely("DELETE", path, None, {"Accept": "application/json"}, key), v1.Faults)
 
+    # Campaigns.
+
+    def campaigns(self, *, state: CampaignState | None = None, only_open: bool = False) -> Iterator[v1.Campaign]:
+        """Give every campaign, the newest first."""
+        asked = {"state": state and state.value, "open": _flag(only_open)}
+        for page in self._pages("/v1/campaigns", v1.CampaignPage, **asked):
+            yield from page.campaigns
+
+    def campaign(self, said: str) -> v1.Campaign:
+        """Return one campaign, named by its id, or by its name while it is not over."""
+        return self._get(_path("campaigns", said), v1.Campaign)
+
+    def waves(
+        self, said: str, *, scope: str | None = None, state: v1.WaveState | None = None
+    ) -> Iterator[v1.CampaignWave]:
+        """Give the waves of a campaign, by scope."""
+        path = _path("campaigns", said) + "/waves"
+        for page in self._pages(path, v1.WavePage, scope=scope, state=state and state.value):
+            yield from page.waves
+
+    def plan_campaign(self, ask: v1.StartCampaign) -> Iterator[v1.PlanProgress]:
+        """Plan a campaign; give how far that is, and last the plan. Nothing is announced."""
+        headers = {"Content-Type": "application/json", "Accept": "application/x-ndjson"}
+        body = msgspec.json.encode(ask)
+        for line in self._patient.lines("POST", "/v1/campaigns/plan", body, headers):
+            yield self._read(line, v1.PlanProgress)
+
+    def start_campaign(self, ask: v1.StartCampaign, *, key: str | None = None) -> v1.Campaign:
+        """Start a campaign."""
+        return self._change("POST", "/v1/campaigns", ask, v1.Campaign, key)
+
+    def pause_campaign(self, said: str, ask: v1.PauseCampaign, *, key: str | None = None) -> v1.Campaign:
+        """Let no further wave start."""
+        return self._change("POST", _path("campaigns", said) + "/pause", ask, v1.Campaign, key)
+
+    def resume_campaign(self, said: str, ask: v1.ResumeCampaign, *, key: str | None = None) -> v1.Campaign:
+        """Go on after a pause or a halt."""
+        return self._change("POST", _path("campaigns", said) + "/resume", ask, v1.Campaign, key)
+
+    def abort_campaign(self, said: str, ask: v1.AbortCampaign, *, key: str | None = None) -> v1.Campaign:
+        """End a campaign: what is Scheduled is canceled, what is Started ends."""
+        return self._change("POST", _path("campaigns", said) + "/abort", ask, v1.Campaign, key)
+
+    def retry_wave(self, said: str, ask: v1.RetryWave, *, key: str | None = None) -> v1.Campaign:
+        """Have the failed wave of a scope made once more."""
+        return self._change("POST", _path("campaigns", said) + "/retry", ask, v1.Campaign, key)
+
+    def skip_wave(self, said: str, ask: v1.SkipWave, *, key: str | None = None) -> v1.Campaign:
+        """Go on in a scope without the wave that failed, or that waits."""
+        return self._change("POST", _path("campaigns", said) + "/skip", ask, v1.Campaign, key)
+
     # The journal.
 
     def history(
@@ -269,6 +321,7 @@ class ApiClient:
         scope: str | None = None,
         vm: str | None = None,
         event: str | None = None,
+        campaign: str | None = None,
         did: Sequence[Did] = (),
         by: str | None = None,
         since: datetime | None = None,
@@ -280,19 +333,22 @@ class ApiClient:
 
         `after`: from the line at this position on, in the order that is asked for, without that line.
         """
-        asked = {"scope": scope, "vm": vm, "event": event, "by": by, "newest_first": _flag(newest_first)}
+        named = {"scope": scope, "vm": vm, "event": event, "campaign": campaign, "by": by}
         times = {"since": _moment(since), "until": _moment(until), "after": None if after is None else str(after)}
         kinds = [kind.value for kind in did] or None
-        for page in self._pages("/v1/history", v1.HistoryPage, did=kinds, **asked, **times):
+        asked = {**named, **times, "newest_first": _flag(newest_first)}
+        for page in self._pages("/v1/history", v1.HistoryPage, did=kinds, **asked):
             yield from page.entries
 
-    def watch(self, *, after: int | None = None, scope: str | None = None) -> Iterator[v1.JournalEntry | None]:
+    def watch(
+        self, *, after: int | None = None, scope: str | None = None, campaign: str | None = None
+    ) -> Iterator[v1.JournalEntry | None]:
         """Give every line of the journal as it is written, from a position on, or from now.
 
         None says that the service is there and has nothing new. LostAnswer: go on with the last position.
         """
         headers = {"Accept": "text/event-stream"} | ({} if after is None else {"Last-Event-ID": str(after)})
-        for line in self._transport.lines("GET", "/v1/watch" + _query(scope=scope), None, headers):
+        for line in self._transport.lines("GET", "/v1/watch" + _query(scope=scope, campaign=campaign), None, headers):
             if line.startswith(b"data:"):
                 yield self._read(line.removeprefix(b"data:").strip(), v1.JournalEntry)
             elif line.startswith(b":"):
