@@ -44,15 +44,14 @@ CHAPTERS: Mapping[str, Sequence[Offer]] = {
         Offer("watch", "watch:watch", "Show what is open and what happens, live."),
         Offer("history", "history:history", "Show what happened, when, by whom and why."),
     ),
-    "Testing a handler": (
+    "Testing": (
         Offer("run", "run:run", "Run a program as a VM: 169.254.169.254 answers it, without root.", RunsCommand),
+        Offer("scenario", "scenario:app", "Play stories of maintenance, and see whether they go as told."),
+        Offer("conformance", "conformance:conformance", "Check an endpoint against the protocol, row by row."),
     ),
     "Inside a VM": (
         Offer("guest", "guest:app", "See what is going to happen to this VM, and let it happen."),
         Offer("agent", "agent:app", "Prepare for events, approve and recover, as agent.toml says."),
-    ),
-    "Testing": (
-        Offer("conformance", "conformance:conformance", "Check an endpoint against the protocol, row by row."),
     ),
 }
 

@@ -13,14 +13,18 @@ from forewarn.core.access import Role
 
 
 class Clock(Answer, frozen=True):
-    """The service's time. `manual`: it moves only when told to; then before `next_at` nothing happens by itself."""
+    """The service's time. `manual`: it moves only when told to; then before `next_at` nothing happens by itself.
+
+    `speed`: notices and durations are divided by this when an event is made.
+    """
 
     now: datetime
     manual: bool
     next_at: datetime | None
+    speed: float = 1.0
 
 
-class Advanced(Clock, frozen=True):
+class Advanced(Clock, frozen=True, kw_only=True):
     """The service's time after a manual clock was moved, and how events have changed on the way, in order.
 
     Of many changes it has the first ones; the journal has all.

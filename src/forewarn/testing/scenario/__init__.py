@@ -1,15 +1,17 @@
 """Stories of maintenance as text: a small language, and stages on which it is played. See `story` for its form."""
 
 from forewarn.testing.scenario.bell import Cancelled
+from forewarn.testing.scenario.commands import NOTHING
 from forewarn.testing.scenario.core_stage import CoreStage
 from forewarn.testing.scenario.live_stage import LiveStage, Program
 from forewarn.testing.scenario.policies import Wanted, wanted_by
-from forewarn.testing.scenario.shipped import Scenario, from_file, shipped
+from forewarn.testing.scenario.shipped import Scenario, from_file, from_text, shipped, shipped_names, shipped_text
 from forewarn.testing.scenario.stage import Played, Stage, Told, Unplayable, play
-from forewarn.testing.scenario.story import Step, Story, read, retold
+from forewarn.testing.scenario.story import Step, Story, errors_in, read, retold
 from forewarn.testing.scenario.words import ScenarioError
 
 __all__ = [
+    "NOTHING",
     "Cancelled",
     "CoreStage",
     "LiveStage",
@@ -23,10 +25,14 @@ __all__ = [
     "Told",
     "Unplayable",
     "Wanted",
+    "errors_in",
     "from_file",
+    "from_text",
     "play",
     "read",
     "retold",
     "shipped",
+    "shipped_names",
+    "shipped_text",
     "wanted_by",
 ]

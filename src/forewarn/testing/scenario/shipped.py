@@ -33,12 +33,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
 def shipped() -> tuple[Scenario, ...]:
     """Return the scenarios that come with Forewarn, by name."""
-    return tuple(_scenario(Path(file.name).stem, file.read_text("utf-8")) for file in _files())
+    return tuple(from_text(name, shipped_text(name)) for name in shipped_names())
 
 
 def shipped_names() -> tuple[str, ...]:
     """Return the names of the scenarios that come with Forewarn."""
-    return tuple(Path(file.name).stem for file in _files())
+    found = (Path(file.name) for file in files(HOME).iterdir())
+    return tuple(sorted(path.stem for path in found if path.suffix == SUFFIX))
 
 
 def shipped_text(name: str) -> str:
@@ -48,13 +49,9 @@ def shipped_text(name: str) -> str:
 
 def from_file(path: Path) -> Scenario:
     """Read a scenario from a file; raises OSError, UnicodeDecodeError and ScenarioError."""
-    return _scenario(path.stem, path.read_text("utf-8"))
+    return from_text(path.stem, path.read_text("utf-8"))
 
 
-def _files() -> list[Path]:
-    found = (Path(str(file)) for file in files(HOME).iterdir() if file.name.endswith(SUFFIX))
-    return sorted(found, key=lambda file: file.name)
-
-
-def _scenario(name: str, text: str) -> Scenario:
+def from_text(name: str, text: str) -> Scenario:
+    """Read a scenario; raises ScenarioError."""
     return Scenario(name=name, text=text, story=read(text))

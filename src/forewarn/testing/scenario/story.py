@@ -58,21 +58,42 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(text: str) -> Story:
     """Read a story; a ScenarioError says where it cannot be understood, and what may stand there."""
+    story, errors = _read(text)
+    if errors:
+        raise errors[0]
+    return story
+
+
+def errors_in(text: str) -> tuple[ScenarioError, ...]:
+    """Return everything in a story that cannot be understood, at most one error for each line."""
+    return tuple(_read(text)[1])
+
+
+def _read(text: str) -> tuple[Story, list[ScenarioError]]:
     lines = text.splitlines()
     if len(lines) > LONGEST_STORY:
-        raise ScenarioError(f"a story has at most {LONGEST_STORY} lines", line=LONGEST_STORY + 1, column=1)
+        too_long = ScenarioError(f"a story has at most {LONGEST_STORY} lines", line=LONGEST_STORY + 1, column=1)
+        return Story(lines=(), steps=()), [too_long]
     steps: list[Step] = []
+    errors: list[ScenarioError] = []
     for number, line in enumerate(lines, start=1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        words, expected = _parted(line, number)
-        if words:
-            steps.append(_step(line, number, words, expected))
-        elif steps and steps[-1].last_line == number - 1 and steps[-1].expected is not None:
-            steps[-1] = _continued(steps[-1], expected or ())
-        else:
-            raise ScenarioError("an arrow needs a command before it", line=number, column=1 + line.index(line.strip()))
-    return Story(lines=tuple(lines), steps=tuple(steps))
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                _take(steps, line, number)
+            except ScenarioError as error:
+                errors.append(error)
+    return Story(lines=tuple(lines), steps=tuple(steps)), errors
+
+
+def _take(steps: list[Step], line: str, number: int) -> None:
+    """Take the next line: a step of its own, or more of what must follow the last one."""
+    words, expected = _parted(line, number)
+    if words:
+        steps.append(_step(line, number, words, expected))
+    elif steps and steps[-1].last_line == number - 1 and steps[-1].expected is not None:
+        steps[-1] = _continued(steps[-1], expected or ())
+    else:
+        raise ScenarioError("an arrow needs a command before it", line=number, column=1 + line.index(line.strip()))
 
 
 def _parted(line: str, number: int) -> tuple[list[Word], tuple[str, ...] | None]:

@@ -1,0 +1,204 @@
+"""Playing scenarios for `forewarn scenario run`: where, what is shown meanwhile, and what is said at the end."""
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import NoService
+from forewarn.cli.extras import needing_server
+from forewarn.cli.output import harmless, say
+from forewarn.cli.reaching import connect
+from forewarn.testing.scenario import (
+    NOTHING,
+    CoreStage,
+    LiveStage,
+    Played,
+    Scenario,
+    ScenarioError,
+    Stage,
+    Step,
+    play,
+    wanted_by,
+)
+
+if TYPE_CHECKING:
+    from forewarn.testing.service import Forewarn
+
+
+class Choice(NamedTuple):
+    """Where scenarios are played: on the core, in a private service, else in the one that is found."""
+
+    core: bool
+    private: bool
+    speed: float | None
+    where: Mapping[str, Any]
+
+
+class Verdict(StrEnum):
+    """How a scenario ended."""
+
+    AS_TOLD = "as told"
+    DIFFERS = "differs"
+    BROKEN = "cannot be played"
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that was played. `expected` null: the story does not say what follows."""
+
+    line: int
+    text: str
+    expected: Sequence[str] | None
+    facts: Sequence[str]
+    as_told: bool
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a scenario. `error` says where it cannot be played."""
+
+    name: str
+    title: str
+    stage: str
+    verdict: Verdict
+    seconds: float
+    steps: Sequence[Line]
+    error: str | None = None
+
+    def complaints(self) -> Iterator[str]:
+        """Say what was different, and where."""
+        if self.error is not None:
+            yield f"{self.name}: {self.error}"
+        for step in self.steps:
+            if not step.as_told:
+                yield f"{self.name}, line {step.line}: {step.text}"
+                yield from (f"    told:      {fact}" for fact in step.expected or ())
+                yield from (f"    happened:  {fact}" for fact in step.facts)
+
+
+def play_all(scenarios: Sequence[Scenario], choice: Choice) -> list[Result]:
+    """Play scenarios one after the other, and show how far they are."""
+    found = None if choice.core or choice.private or choice.speed is not None else _found(choice.where)
+    return [_played(scenario, choice, found) for scenario in scenarios]
+
+
+def _found(where: Mapping[str, Any]) -> ApiClient | None:
+    """Find the service that runs, if one does."""
+    try:
+        api = connect(**where)
+    except NoService:
+        return None
+    if not api.clock().manual:
+        say(
+            f"The clock of {api.url} is real, so stories wait; --private plays them in a service of their own, at once."
+        )
+    return api
+
+
+def _played(scenario: Scenario, choice: Choice, found: ApiClient | None) -> Result:
+    say(f"{scenario.name}: {scenario.title}")
+    lines: list[Line] = []
+    error: str | None = None
+    name = "the rules" if choice.core else "a private service" if found is None else found.url
+    began = time.monotonic()
+    try:
+        with _stage(scenario, choice, found) as stage, _Progress() as progress:
+            for played in play(scenario.story, stage, on_step=progress.begin):
+                progress.end(played)
+                lines.append(_line(played))
+    except ScenarioError as wrong:
+        error = str(wrong)
+    return Result(
+        name=scenario.name,
+        title=scenario.title,
+        stage=name,
+        verdict=_verdict(lines, error),
+        seconds=time.monotonic() - began,
+        steps=lines,
+        error=error,
+    )
+
+
+def _verdict(lines: Sequence[Line], error: str | None) -> Verdict:
+    if error is not None:
+        return Verdict.BROKEN
+    return Verdict.AS_TOLD if all(line.as_told for line in lines) else Verdict.DIFFERS
+
+
+def _line(played: Played) -> Line:
+    step = played.step
+    return Line(
+        line=step.line, text=step.text.strip(), expected=step.expected, facts=played.facts, as_told=played.is_as_told
+    )
+
+
+@contextmanager
+def _stage(scenario: Scenario, choice: Choice, found: ApiClient | None) -> Iterator[Stage]:
+    if choice.core:
+        yield CoreStage()
+    elif found is not None:
+        with LiveStage(found, speed=found.clock().speed) as stage:
+            yield stage
+    else:
+        with _private_stage(scenario, choice.speed) as stage:
+            yield stage
+
+
+@contextmanager
+def _private_stage(scenario: Scenario, speed: float | None) -> Iterator[Stage]:
+    forewarn = needing_server(_service)
+    wanted = wanted_by(scenario.story)
+    faster = 1.0 if speed is None else speed
+    settings = {**wanted.settings, "speed": wanted.policy.speed * faster}
+    with (
+        forewarn({"scopes": []}, manual_time=speed is None, settings=settings) as service,
+        LiveStage(service.api, wanted=wanted, speed=faster) as stage,
+    ):
+        yield stage
+
+
+def _service() -> "type[Forewarn]":
+    from forewarn.testing.service import Forewarn
+
+    return Forewarn
+
+
+class _Progress:
+    """Shows each step on stderr: on a terminal while it is played, elsewhere when it was."""
+
+    def __init__(self) -> None:
+        self._is_live = sys.stderr.isatty()
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_live:
+            self._draw("")
+
+    def begin(self, step: Step) -> None:
+        """Show what is played now."""
+        if self._is_live:
+            self._draw(f"  … {step.text.strip()}")
+
+    def end(self, played: Played) -> None:
+        """Show how it went."""
+        mark = "✓" if played.is_as_told else "✗"
+        followed = f"  →  {'; '.join(played.facts)}" if played.step.expected or played.facts != (NOTHING,) else ""
+        line = f"  {mark} {played.step.text.strip()}{followed}"
+        if self._is_live:
+            self._draw(line, end="\n")
+        else:
+            say(line)
+
+    def _draw(self, line: str, end: str = "") -> None:
+        width = shutil.get_terminal_size().columns - 1
+        shown = harmless(line)
+        cut = shown if len(shown) <= width else f"{shown[: width - 1]}…"
+        sys.stderr.write(f"\r\x1b[K{cut}{end}")
+        sys.stderr.flush()

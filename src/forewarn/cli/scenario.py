@@ -1,0 +1,205 @@
+"""`forewarn scenario …`: stories of maintenance, shipped or one's own, played and compared with what they tell."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forewarn.cli.colours import Colour
+from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.options import PlainUsage, Shown, option, with_options
+from forewarn.cli.output import Output, say, write, write_bytes, write_json
+from forewarn.cli.playing import Choice, Result, Verdict, play_all
+from forewarn.cli.reaching import OUTPUT, WHERE
+from forewarn.cli.tables import Column, write_table
+from forewarn.testing.scenario import (
+    CoreStage,
+    Scenario,
+    ScenarioError,
+    errors_in,
+    from_text,
+    play,
+    read,
+    shipped,
+    shipped_names,
+    shipped_text,
+)
+
+app = typer.Typer()
+
+LISTED = (Column("SCENARIO"), Column("WHAT IT SHOWS", goes_below=True))
+RESULTS = (
+    Column("SCENARIO"),
+    Column("RESULT", colours={Verdict.AS_TOLD: Colour.GOOD, Verdict.DIFFERS: Colour.BAD, Verdict.BROKEN: Colour.BAD}),
+    Column("STEPS"),
+    Column("TOOK", spare=1),
+    Column("ON", spare=2),
+)
+
+Name = Annotated[str, typer.Argument(metavar="SCENARIO", autocompletion=lambda: list(shipped_names()), hidden=True)]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[SCENARIO]...", autocompletion=lambda: list(shipped_names()), hidden=True),
+]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", hidden=True)]
+
+
+@app.command("list", cls=PlainUsage)
+def list_(output: Shown = Output.TABLE) -> None:
+    """List the scenarios that come with Forewarn.
+
+    Example: forewarn scenario list
+    """
+    if output is Output.JSON:
+        write_json([{"name": each.name, "title": each.title, "handler": each.handler} for each in shipped()])
+    else:
+        write_table(LISTED, [(each.name, each.title) for each in shipped()])
+
+
+@app.command("show", cls=PlainUsage)
+def show(scenario: Name, output: Shown = Output.TABLE) -> None:
+    """Show a scenario, as it is written down. To write one of your own, begin with a copy.
+
+    Example: forewarn scenario show user-restart > mine.txt
+    """
+    found = _found(scenario)
+    if output is Output.JSON:
+        write_json({"name": found.name, "title": found.title, "handler": found.handler, "text": found.text})
+    else:
+        write_bytes(found.text.encode())
+
+
+@app.command("check", cls=PlainUsage)
+def check(files: Files, output: Shown = Output.TABLE) -> None:
+    """Check scenarios of your own: each error is named with its line and word, and with what is allowed there.
+
+    The exit code is 0 if all can be understood, else 1.
+
+    Example: forewarn scenario check mine.txt
+    """
+    errors = [(file, error) for file in files for error in _errors(_text(file))]
+    if output is Output.JSON:
+        write_json(
+            [
+                {"file": str(file), "line": e.line, "column": e.column, "word": e.word, "problem": e.problem}
+                for file, e in errors
+            ]
+        )
+    else:
+        for file, error in errors:
+            write(_sentence(str(file), error))
+    if errors:
+        raise typer.Exit(Exit.FAILED)
+    say("Nothing is wrong." if len(files) == 1 else f"Nothing is wrong with these {len(files)}.")
+
+
+def _errors(text: str) -> list[ScenarioError]:
+    """Return what cannot be understood; if all can, what the story names that there is not when it is told."""
+    if errors := list(errors_in(text)):
+        return errors
+    try:
+        for _ in play(read(text), CoreStage()):
+            pass
+    except ScenarioError as error:
+        return [error]
+    return []
+
+
+OPTIONS = (
+    option("scenarios", Names),
+    option("all_", Annotated[bool, typer.Option("--all", help="All that come with Forewarn.")], default=False),
+    option(
+        "core",
+        Annotated[bool, typer.Option("--core", help="On the rules alone, without any service: in milliseconds.")],
+        default=False,
+    ),
+    option(
+        "private",
+        Annotated[bool, typer.Option("--private", help="In a service of its own, even if another one runs.")],
+        default=False,
+    ),
+    option(
+        "speed",
+        Annotated[
+            float | None,
+            typer.Option("--speed", metavar="NUMBER", help="In a service of its own, in real time, so much faster."),
+        ],
+    ),
+    *WHERE,
+    OUTPUT,
+)
+
+
+def _run(
+    scenarios: list[str] | None,
+    all_: bool,
+    core: bool,
+    private: bool,
+    speed: float | None,
+    output: Output,
+    **where: Any,
+) -> None:
+    """Play scenarios, by name or from files of your own, and compare what happens with what they tell.
+
+    They are played in the service that runs; where none does, in one of their own with manual time, which is over in
+    a moment. In a service each brings its own scopes along, and takes them away again.
+
+    The exit code is 0 if everything went as told, else 1.
+
+    Examples: forewarn scenario run user-restart; forewarn scenario run mine.txt --core
+    """
+    if bool(scenarios) is all_:
+        raise Stop(Exit.USAGE, "say which, like `forewarn scenario run user-restart`, or --all")
+    if core and (private or speed is not None):
+        raise Stop(Exit.USAGE, "--core needs no service: leave --private and --speed out")
+    if speed is not None and not speed > 0:
+        raise Stop(Exit.USAGE, "--speed is a number above 0")
+    chosen = list(shipped()) if all_ else [_found(name) for name in scenarios or ()]
+    results = play_all(chosen, Choice(core=core, private=private, speed=speed, where=where))
+    _write_results(results, output)
+    if any(result.verdict is not Verdict.AS_TOLD for result in results):
+        raise typer.Exit(Exit.FAILED)
+
+
+run = app.command("run", cls=PlainUsage)(with_options(_run, OPTIONS))
+
+
+def _write_results(results: list[Result], output: Output) -> None:
+    if output is Output.JSON:
+        write_json(results)
+        return
+    write_table(
+        RESULTS,
+        [(each.name, each.verdict, str(len(each.steps)), f"{each.seconds:.2f} s", each.stage) for each in results],
+    )
+    for result in results:
+        for line in result.complaints():
+            write(line)
+
+
+def _found(name: str) -> Scenario:
+    """Find a scenario: by the name of one that comes with Forewarn, else in a file."""
+    is_shipped = name in shipped_names()
+    text = shipped_text(name) if is_shipped else _text(Path(name))
+    try:
+        return from_text(name if is_shipped else Path(name).stem, text)
+    except ScenarioError as error:
+        raise Stop(Exit.USAGE, _sentence(name, error)) from None
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except FileNotFoundError:
+        raise Stop(
+            Exit.NOT_FOUND, f"there is no scenario {file}, and no such file; `forewarn scenario list` shows them"
+        ) from None
+    except OSError as error:
+        raise Stop(Exit.USAGE, f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise Stop(Exit.USAGE, f"cannot read {file}: this is not UTF-8") from None
+
+
+def _sentence(file: str, error: ScenarioError) -> str:
+    at = f" at {error.word!r}" if error.word else ""
+    return f"{file}:{error.line}:{error.column}:{at} {error.problem}"
