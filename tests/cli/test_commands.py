@@ -169,13 +169,32 @@ def test_request_over_several_hosts_shows_each_event(shop: Shop) -> None:
 
 
 def test_clock_is_shown_and_moved(shop: Shop) -> None:
-    shop.told("event", "schedule", "Preempt", shop.taken(), "--in", "3m")
+    vm = shop.taken()
+    (made,) = shop.told("event", "schedule", "Preempt", vm, "--in", "3m")["made"]
     before = shop.told("clock", "show")
     assert before["manual"]
     moved = shop.run("clock", "advance", "--to-next")
     now, following = moved.stdout.splitlines()
     assert now == before["next_at"].replace("T", " ")
     assert following.startswith("next: ")
+    assert moved.stderr == f"{now} {made['id'][:8]} in {made['scope']} started: {vm.rpartition('/')[2]} (due)\n"
+
+
+def test_all_that_has_changed_on_the_way_is_told_or_where_to_find_it(machine: Machine) -> None:
+    with machine.up("--ephemeral", "--manual-time"):
+        machine.run("vm", "restart", "db-0")
+        few = machine.run("clock", "advance", "1h").stderr.splitlines()
+        for _ in range(4):
+            machine.run("event", "schedule", "Freeze", "--scope", "web")
+        *_, last = many = machine.run("clock", "advance", "1h").stderr.splitlines()
+        since = re.search(r"`forewarn history (.*)`", last)
+        assert since is not None
+        rest = json.loads(machine.run("history", *since[1].split(), "--did", "completed", "-o", "json").stdout)
+    assert [line.split(" in ")[1] for line in few] == [
+        "db-0 started: db-0 (due)",
+        "db-0 completed: db-0 (took: 60.000s)",
+    ]
+    assert (len(many), rest[-1]["record"]) == (21, "web")
 
 
 def test_way_to_the_service_can_be_said_in_the_environment(shop: Shop) -> None:
@@ -298,7 +317,7 @@ def test_nothing_to_show_is_said(machine: Machine) -> None:
         events = machine.run("event", "list")
         moved = machine.run("clock", "advance", "--to-next")
     assert (events.returncode, events.stdout, events.stderr) == (0, "", "No open events.\n")
-    assert (moved.returncode, moved.stderr) == (0, "Nothing is to come: the clock stays where it is.\n")
+    assert (moved.returncode, moved.stderr) == (0, "Time alone changes no event any more.\n")
 
 
 def test_url_without_a_service_is_unreachable(shop: Shop) -> None:

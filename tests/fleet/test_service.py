@@ -14,6 +14,7 @@ from forewarn.core.change import Change
 from forewarn.core.conditions import EMULATOR, PRODUCTION, Policy
 from forewarn.core.errors import Invalid, KeyReused
 from forewarn.core.event import EventType, Source, State
+from forewarn.core.impact import Retry
 from forewarn.core.journal import Did
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet import ledger, service
@@ -244,6 +245,35 @@ async def test_advance_to_next_stops_at_each_change_and_stays_where_nothing_is_l
             15 * MINUTE + timedelta(seconds=9),
             15 * MINUTE + timedelta(seconds=9),
         ]
+
+
+async def test_advance_to_next_passes_by_what_changes_no_event() -> None:
+    """Work that is put off twice, and an alarm that somebody else has set."""
+    clock = ManualClock(TEN)
+    platform = SimulatedPlatform(clock)
+    platform.tell("web/web-0", Retry(after=5 * MINUTE, why="busy"), Retry(after=5 * MINUTE, why="busy"))
+    rung: list[datetime] = []
+
+    async def ring() -> None:
+        rung.append(clock.now())
+
+    async with running(web(), clock=clock, platform=platform) as fleet:
+        await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        fleet.alarms.set(TEN + 2 * MINUTE, ring)
+        moments = [await fleet.advance_to_next() for _ in range(3)]
+    assert rung == [TEN + 2 * MINUTE]
+    assert [(moment - TEN) // MINUTE for moment in moments] == [15, 28, 28]
+
+
+async def test_advance_to_next_ends_although_work_is_put_off_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.manual.LONGEST_SEARCH", 20)
+    clock = ManualClock(TEN)
+    platform = SimulatedPlatform(clock)
+    platform.tell("web/web-0", *(Retry(after=MINUTE, why="busy") for _ in range(100)))
+    async with running(web(), clock=clock, platform=platform) as fleet:
+        await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        assert await fleet.advance_to_next() == TEN + 15 * MINUTE
+        assert TEN + 15 * MINUTE < await fleet.advance_to_next() < TEN + 60 * MINUTE
 
 
 async def test_manual_clock_goes_on_where_it_was() -> None:

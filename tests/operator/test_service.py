@@ -17,11 +17,31 @@ async def test_clock_is_shown_and_moved() -> None:
         assert await service.client(lambda api: api.clock()) == v1.Clock(now=TEN, manual=True, next_at=None)
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
         due = TEN + timedelta(minutes=15)
-        assert await service.client(lambda api: api.advance("1m")) == v1.Clock(
-            now=TEN + timedelta(minutes=1), manual=True, next_at=due
+        assert await service.client(lambda api: api.advance("1m")) == v1.Advanced(
+            now=TEN + timedelta(minutes=1), manual=True, next_at=due, changes=[]
         )
-        assert await service.client(lambda api: api.advance()) == v1.Clock(
-            now=due, manual=True, next_at=due + timedelta(seconds=9)
+        moved = await service.client(lambda api: api.advance())
+        assert (moved.now, moved.next_at) == (due, due + timedelta(seconds=9))
+        assert [(change.did, change.record, change.vms) for change in moved.changes] == [
+            (Did.STARTED, "db-0", ["db-0"])
+        ]
+
+
+async def test_changes_on_the_way_are_told_in_order() -> None:
+    async with stage() as service:
+        await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.REBOOT, scope="web")))
+        moved = await service.client(lambda api: api.advance("1h"))
+    assert [(change.at - TEN, change.did, change.vms) for change in moved.changes] == [
+        (timedelta(minutes=15 + n + m), did, [f"web-{n}", f"web-{n + 3}"])
+        for n in range(3)
+        for m, did in enumerate((Did.STARTED, Did.COMPLETED))
+    ]
+
+
+async def test_clock_stays_where_time_alone_changes_no_event() -> None:
+    async with stage() as service:
+        assert await service.client(lambda api: api.advance()) == v1.Advanced(
+            now=TEN, manual=True, next_at=None, changes=[]
         )
 
 
@@ -36,6 +56,7 @@ async def test_real_time_is_shown_and_stays() -> None:
 async def test_journal_says_who_moved_the_clock() -> None:
     async with stage() as service:
         token = await service.token("ann", Role.OPERATOR)
+        await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
         for body in ({"by": "1m"}, {"to_next": True}):
             await service.ask("POST", "/v1/clock/advance", body, token=token)
         rows = await service.store.journal(JournalQuery(dids=(Did.CLOCK_MOVED,)))

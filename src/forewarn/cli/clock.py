@@ -8,10 +8,14 @@ from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.output import Output, moment_text, say, write, write_json
 from forewarn.cli.reaching import Asked, asks_service
+from forewarn.cli.showing import SHORT_ID, reason
 from forewarn.core.duration import duration_text, parse_duration
 from forewarn.core.errors import Invalid
 
 app = typer.Typer()
+
+SHOWN = 20
+"""How many changes of events are told; the journal has all."""
 
 
 @app.command("show")
@@ -26,7 +30,7 @@ def show(asked: Asked) -> None:
 def advance(
     asked: Asked,
     by: Annotated[str | None, typer.Argument(metavar="DURATION", hidden=True)] = None,
-    to_next: Annotated[bool, typer.Option("--to-next", help="To the next moment at which something happens.")] = False,
+    to_next: Annotated[bool, typer.Option("--to-next", help="To the next change of an event.")] = False,
 ) -> None:
     """Move a clock that stands still. What is due on the way happens.
 
@@ -40,10 +44,20 @@ def advance(
         duration = None if by is None else duration_text(parse_duration(by))
     except Invalid as error:
         raise Stop(Exit.USAGE, str(error)) from None
-    before = asked.api.clock()
-    if to_next and before.manual and before.next_at is None:
-        say("Nothing is to come: the clock stays where it is.")
-    _write_clock(asked.api.advance(duration), asked.output)
+    moved = asked.api.advance(duration)
+    for change in moved.changes[:SHOWN]:
+        say(_change(change))
+    if len(moved.changes) > SHOWN:
+        say(f"And more: `forewarn history --since {moment_text(moved.changes[SHOWN].at).replace(' ', 'T')}`.")
+    if to_next and not moved.changes:
+        say("Time alone changes no event any more.")
+    _write_clock(moved, asked.output)
+
+
+def _change(entry: v1.JournalEntry) -> str:
+    why = reason(entry)
+    what = f"{(entry.event or '')[:SHORT_ID]} in {entry.record} {entry.did.value}: {', '.join(entry.vms)}"
+    return f"{moment_text(entry.at)} {what}{f' ({why})' if why else ''}"
 
 
 def _write_clock(clock: v1.Clock, output: Output) -> None:

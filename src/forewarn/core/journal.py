@@ -63,6 +63,11 @@ class Did(StrEnum):
     TOKEN_REVOKED = "token-revoked"  # noqa: S105
 
 
+EVENT_CHANGES = frozenset(
+    {Did.SCHEDULED, Did.ANNOUNCED, Did.STARTED, Did.SHRUNK, Did.COMPLETED, Did.CANCELED, Did.FAILED}
+)
+"""What changes an event for whoever is told of it: not how far the work on it is, nor who has approved it."""
+
 REQUEST_KEY = "key"
 """The fact by which an entry that begins or ends a record's life tells which request did it."""
 

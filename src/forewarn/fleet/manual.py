@@ -7,6 +7,9 @@ from datetime import datetime, timedelta
 from forewarn.clock import Clock, ManualClock
 from forewarn.fleet.errors import TimeIsReal
 
+LONGEST_SEARCH = 10_000
+"""At how many moments the next change of an event is looked for: work may be put off again and again, for ever."""
+
 SPINS = 50
 PAUSE = 0.001
 
@@ -16,14 +19,23 @@ class ManualTime:
 
     `save` keeps the position, and who moves it, before the clock gets there, so that it never goes back.
     `waiting` tells how many tasks of the fleet wait for the clock, or None while one of them has something else to do.
+    `changes` counts the changes of events; `may_change` tells whether time alone may bring another one.
     """
 
     def __init__(
-        self, clock: Clock, *, save: Callable[[datetime, str], Awaitable[None]], waiting: Callable[[], int | None]
+        self,
+        clock: Clock,
+        *,
+        save: Callable[[datetime, str], Awaitable[None]],
+        waiting: Callable[[], int | None],
+        changes: Callable[[], int],
+        may_change: Callable[[], bool],
     ) -> None:
         self._clock = clock
         self._save = save
         self._waiting = waiting
+        self._changes = changes
+        self._may_change = may_change
         self._one_at_a_time = asyncio.Lock()
 
     async def advance(self, by: timedelta, *, who: str) -> datetime:
@@ -33,11 +45,19 @@ class ManualTime:
             return await self._advance(clock, clock.now() + by, who)
 
     async def advance_to_next(self, *, who: str) -> datetime:
-        """Let time pass until the next moment that anything waits for; stay where nothing does."""
+        """Let time pass until an event changes; where time alone changes none any more, stay.
+
+        What else is due on the way happens, and does not end the way: an attempt that is put off, a scope's silence.
+        """
         clock = self._manual()
         async with self._one_at_a_time:
             await self._settled(clock)
-            return await self._advance(clock, clock.next_moment or clock.now(), who)
+            before = self._changes()
+            for _ in range(LONGEST_SEARCH):
+                if self._changes() != before or not self._may_change() or clock.next_moment is None:
+                    break
+                await self._advance(clock, max(clock.next_moment, clock.now()), who)
+            return clock.now()
 
     def _manual(self) -> ManualClock:
         if not isinstance(self._clock, ManualClock):

@@ -19,7 +19,7 @@ from forewarn.core.conditions import Conditions, Policy
 from forewarn.core.enablement import SAVE_SEEN_AFTER
 from forewarn.core.event import Event
 from forewarn.core.fault import Fault, note_fault
-from forewarn.core.journal import Did
+from forewarn.core.journal import EVENT_CHANGES, Did, Entry
 from forewarn.core.once import Once
 from forewarn.core.progress import tick, wake_at
 from forewarn.core.schedule import Ask, schedule
@@ -107,7 +107,7 @@ class Fleet:
             tasks,
             Shelf(Kind.SCOPE, self.replica.newest, self._take_scope, _encode_scope, _decode_scope),
             basis=lambda: self.conditions,
-            on_saved=lambda old, new, entries: self.measures.take(old, new, entries, self.conditions),
+            on_saved=self._note_saved,
             on_idle=self._forget_if_gone,
         )
         self._gone: dict[str, int] = {}
@@ -116,7 +116,14 @@ class Fleet:
         self._impacts = Impacts(platform, self, tasks)
         self._enabling = Enabling(clock, tasks, self.apply)
         self.alarms = Alarms(clock, tasks)
-        self._time = ManualTime(clock, save=self._save_clock, waiting=self._waits_for_clock)
+        self._event_changes = 0
+        self._time = ManualTime(
+            clock,
+            save=self._save_clock,
+            waiting=self._waits_for_clock,
+            changes=lambda: self._event_changes,
+            may_change=lambda: self.census.events.total() > 0,
+        )
         answers = Answers(self, store)
         self._answers = answers
         self._events = Events(self, answers, lambda: self.conditions)
@@ -160,6 +167,10 @@ class Fleet:
             with suppress(NotSaved, TimeoutError):
                 async with asyncio.timeout(LAST_SAVE):
                     await fleet._keeper.apply(partial(book.alive, now=clock.now()))
+
+    def _note_saved(self, old: Scope | None, new: Scope | None, entries: Sequence[Entry]) -> None:
+        self.measures.take(old, new, entries, self.conditions)
+        self._event_changes += sum(entry.did in EVENT_CHANGES for entry in entries)
 
     # Reading the store into the replica.
 
@@ -424,6 +435,15 @@ class Fleet:
         """Give every line of the journal after a position, then each new one; None: from now on."""
         return self.feeds.rows(after)
 
+    async def event_changes(self, after: int, limit: int) -> list[JournalRow]:
+        """Return the changes of events after a position of the journal, the oldest first."""
+        return await self._store.journal(JournalQuery(after=after, dids=tuple(EVENT_CHANGES), limit=limit))
+
+    async def journal_end(self) -> int:
+        """Return the position of the journal's newest line; 0: it has none."""
+        rows = await self._store.journal(JournalQuery(newest_first=True, limit=1))
+        return rows[0].position if rows else 0
+
     async def note_fault(self, did: Did, fault: Fault, *, by: str, why: str = "") -> None:
         """Have the journal tell of a fault: that of the VM's scope, or of the fleet where it is one of all VMs."""
         now = self.clock.now()
@@ -440,7 +460,7 @@ class Fleet:
         return await self._time.advance(by, who=who)
 
     async def advance_to_next(self, *, who: str = "operator") -> datetime:
-        """Move the manual clock to the next moment at which something happens, if there is one."""
+        """Move the manual clock until an event changes; where time brings no such change, it stays."""
         return await self._time.advance_to_next(who=who)
 
     async def _save_clock(self, moment: datetime, who: str) -> None:

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 from litestar import Controller, Response, get, post
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import JSONBody
@@ -17,6 +18,7 @@ from forewarn.operator.access import AskedBy, needs
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.metrics import CONTENT_TYPE, metrics_text
 from forewarn.operator.parameters import change_refusals, refusals
+from forewarn.operator.showing_journal import show_row
 
 LAST_MOMENT = datetime(9000, 1, 1, tzinfo=UTC)
 """Beyond this a manual clock is not moved: far enough for anybody, and no sum of times can fall off the calendar."""
@@ -44,16 +46,23 @@ class ClockController(Controller):
             _422="Neither or both of by and to_next are given.",
         ),
     )
-    async def advance(self, state: Backstage, caller: AskedBy, data: JSONBody[v1.AdvanceClock]) -> v1.Clock:
-        """Move a manual clock; everything that is due on the way has happened when the answer comes."""
+    async def advance(self, state: Backstage, caller: AskedBy, data: JSONBody[v1.AdvanceClock]) -> v1.Advanced:
+        """Move a manual clock by a duration, or until an event changes.
+
+        Everything that is due on the way has happened, in order, when the answer comes. Where time alone changes no
+        event any more, a clock that is to go to the next change stays where it is.
+        """
         if (data.by is None) is not data.to_next:
-            raise Invalid('say by how much ({"by": "15m"}), or to the next moment ({"to_next": true})')
+            raise Invalid('say by how much ({"by": "15m"}), or to the next change ({"to_next": true})')
+        before = await state.fleet.journal_end()
         if data.by is None:
             await state.fleet.advance_to_next(who=caller.name)
         else:
             by = _within_reach(state.fleet.clock.now(), parse_duration(data.by))
             await state.fleet.advance(by, who=caller.name)
-        return _show_clock(state.fleet)
+        clock = _show_clock(state.fleet)
+        changes = await state.fleet.event_changes(before, v1.PAGE)
+        return v1.Advanced(**msgspec.structs.asdict(clock), changes=tuple(map(show_row, changes)))
 
 
 def _within_reach(now: datetime, by: timedelta) -> timedelta:
@@ -65,7 +74,8 @@ def _within_reach(now: datetime, by: timedelta) -> timedelta:
 def _show_clock(fleet: Fleet) -> v1.Clock:
     clock = fleet.clock
     next_at = clock.next_moment if isinstance(clock, ManualClock) else None
-    return v1.Clock(now=clock.now(), manual=isinstance(clock, ManualClock), next_at=next_at)
+    speed = fleet.conditions.policy.speed
+    return v1.Clock(now=clock.now(), manual=isinstance(clock, ManualClock), next_at=next_at, speed=speed)
 
 
 @get(
