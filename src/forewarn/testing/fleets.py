@@ -53,16 +53,14 @@ def _of_names(names: Sequence[str]) -> dict[str, object]:
 
     Each VM of a set has an update domain of its own, so that maintenance comes to one after the other.
     """
-    sets: dict[str, list[str]] = {}
-    alone: list[str] = []
+    scopes: dict[str, dict[str, object]] = {}
+    sets: dict[str, list[dict[str, object]]] = {}
     for name in names:
         scope, slash, vm = name.rpartition("/")
-        if slash:
-            sets.setdefault(scope, []).append(vm)
-        else:
-            alone.append(vm)
-    scopes: list[dict[str, object]] = [{"name": vm, "kind": ScopeKind.STANDALONE.value} for vm in alone]
-    for scope, vms in sets.items():
-        entries = [{"name": vm, "update_domain": n} for n, vm in enumerate(vms)]
-        scopes.append({"name": scope, "kind": ScopeKind.AVAILABILITY_SET.value, "vms": entries})
-    return {"scopes": scopes}
+        if not slash:
+            scopes[vm] = {"name": vm, "kind": ScopeKind.STANDALONE.value}
+            continue
+        entries = sets.setdefault(scope, [])
+        entries.append({"name": vm, "update_domain": len(entries)})
+        scopes[scope] = {"name": scope, "kind": ScopeKind.AVAILABILITY_SET.value, "vms": entries}
+    return {"scopes": list(scopes.values())}

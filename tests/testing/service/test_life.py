@@ -1,0 +1,271 @@
+"""A service in a test starts, is what was asked for, ends, and leaves nothing behind."""
+
+import http.client
+import os
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from forewarn.api import v1
+from forewarn.api.errors import NotFound, Refusal
+from forewarn.api.local import ephemeral_root, ephemeral_services
+from forewarn.api.written import FleetFileError
+from forewarn.settings import BadSetting, UnknownSetting
+from forewarn.testing import AlreadyStarted, BadStart, Forewarn, NoEndpoint, NotRunning
+
+NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
+
+FLEET = """
+[[scopes]]
+name = "shop"
+kind = "availability-set"
+update_domains = 2
+vms = [{ name = "till-{n}", count = 3 }]
+"""
+
+
+def names(forewarn: Forewarn) -> list[str]:
+    return [vm.full_name for vm in forewarn.vms]
+
+
+class TestStarting:
+    def test_everything_answers_when_it_has_started(self) -> None:
+        with Forewarn() as forewarn:
+            assert forewarn.api.health().status == "ok"
+            assert forewarn.vm("web-0").document().events == ()
+
+    def test_token_is_needed_and_an_admins(self) -> None:
+        with Forewarn(["a-0"]) as forewarn:
+            assert forewarn.api.me().role == "admin"
+            where = urlsplit(forewarn.url)
+            connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+            connection.request("GET", "/v1/vms")
+            assert connection.getresponse().status == 401
+            connection.close()
+
+    def test_several_run_side_by_side_and_know_nothing_of_each_other(self) -> None:
+        with Forewarn(["a-0"]) as one, Forewarn(["b-0"]) as other:
+            event = one.schedule("Reboot", "a-0")
+            assert (names(one), names(other)) == (["a-0/a-0"], ["b-0/b-0"])
+            assert (one.events, other.events) == ([event], [])
+            with pytest.raises(NotFound):
+                other.api.event(event.id)
+            with pytest.raises(Refusal, match="token"):
+                type(one.api)(other.url, one.token).me()
+            one.advance("1d")
+            assert one.now - other.now >= timedelta(hours=23)
+
+    def test_one_after_the_other_begins_anew(self) -> None:
+        for _ in range(3):
+            with Forewarn(["a-0"]) as forewarn:
+                assert forewarn.events == []
+                forewarn.schedule("Reboot", "a-0")
+
+    def test_second_start_is_refused(self) -> None:
+        with Forewarn(["a-0"]) as forewarn, pytest.raises(AlreadyStarted):
+            forewarn.start()
+
+    def test_settings_of_the_users_own_service_play_no_part(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("FOREWARN_SPEED", "100")
+        monkeypatch.setenv("FOREWARN_OPERATOR", "192.0.2.1:80")
+        with Forewarn(["a-0"]) as forewarn:
+            assert forewarn.schedule("Reboot", "a-0", notice="15m").not_before == forewarn.now + timedelta(minutes=15)
+
+    def test_commands_that_look_for_the_users_services_do_not_find_it(self) -> None:
+        with Forewarn(["a-0"]) as forewarn:
+            found = [directory for directory, _ in ephemeral_services(ephemeral_root(os.environ))]
+            assert forewarn.directory not in found
+
+    def test_command_line_finds_it_when_told(self) -> None:
+        with Forewarn(["a-0"]) as forewarn:
+            environ = {**os.environ, **forewarn.environment}
+            command = [sys.executable, "-m", "forewarn.cli", "vm", "list", "-o", "json"]
+            done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=120)
+            assert forewarn.vm().url in done.stdout
+
+
+class TestEnding:
+    def test_nothing_is_left(self) -> None:
+        threads = threading.enumerate()
+        with Forewarn(["a-0"]) as forewarn:
+            directory, url = forewarn.directory, forewarn.vm().url
+            assert directory.is_dir()
+        assert threading.enumerate() == threads
+        assert not directory.parent.parent.exists()
+        with pytest.raises(ConnectionRefusedError):
+            http.client.HTTPConnection(urlsplit(url).netloc, timeout=60).connect()
+
+    def test_open_connections_of_guests_do_not_hold_it_up(self) -> None:
+        with Forewarn(["a-0"]) as forewarn:
+            connection = http.client.HTTPConnection(urlsplit(forewarn.vm().url).netloc, timeout=60)
+            connection.connect()
+        assert connection.sock.recv(1) == b""
+        connection.close()
+
+    def test_what_is_used_after_the_end_says_so(self) -> None:
+        with Forewarn(["a-0"]) as forewarn:
+            pass
+        for use in (lambda: forewarn.url, lambda: forewarn.api, lambda: forewarn.now, lambda: forewarn.vm("a-0")):
+            with pytest.raises(NotRunning, match="with Forewarn"):
+                use()
+        assert repr(forewarn) == "<Forewarn, not running>"
+
+    def test_what_was_seen_is_still_known(self) -> None:
+        with Forewarn(["a-0"]) as forewarn:
+            event = forewarn.schedule("Reboot", "a-0")
+            vm = forewarn.vm()
+            vm.approve(event)
+        assert forewarn.approvals(vm) == [event.id]
+
+    def test_stopping_again_does_nothing(self) -> None:
+        forewarn = Forewarn(["a-0"]).start()
+        forewarn.stop()
+        forewarn.stop()
+
+    def test_failure_inside_is_raised_at_the_end(self) -> None:
+        forewarn = Forewarn(["a-0"]).start()
+        background, running = forewarn._background, forewarn._running
+        assert background is not None
+        assert running is not None
+
+        async def fail() -> None:
+            raise ZeroDivisionError("a bug")
+
+        async def begin() -> None:
+            running.fleet.begin(fail(), name="a bug")
+
+        background.call(begin())
+        background._thread.join(60)
+        with pytest.raises(ZeroDivisionError, match="a bug"):
+            forewarn.stop()
+
+
+class TestFleets:
+    def test_demonstration_fleet_unless_another_is_given(self) -> None:
+        with Forewarn() as forewarn:
+            assert {"web/web-0", "db-0/db-0", "batch/batch_0", "shop/FrontEnd_IN_0"} <= set(names(forewarn))
+            assert forewarn.vm().full_name == "db-0/db-0"
+
+    def test_text_of_a_fleet_file(self) -> None:
+        with Forewarn(FLEET) as forewarn:
+            assert names(forewarn) == ["shop/till-0", "shop/till-1", "shop/till-2"]
+
+    def test_path_of_a_fleet_file(self, tmp_path: Path) -> None:
+        (tmp_path / "fleet.toml").write_text(FLEET)
+        with Forewarn(tmp_path / "fleet.toml") as forewarn:
+            assert names(forewarn) == ["shop/till-0", "shop/till-1", "shop/till-2"]
+
+    def test_content_of_a_fleet_file(self) -> None:
+        scope = {"name": "one", "kind": "standalone", "vms": [{"name": "solo"}]}
+        with Forewarn({"scopes": [scope]}) as forewarn:
+            assert names(forewarn) == ["one/solo"]
+
+    def test_names_of_vms(self) -> None:
+        with Forewarn(["web/web-0", "web/web-1", "db-0"]) as forewarn:
+            assert names(forewarn) == ["db-0/db-0", "web/web-0", "web/web-1"]
+            assert [forewarn.api.vm(name).update_domain for name in ("web-0", "web-1")] == [0, 1]
+            assert forewarn.api.scope("web").kind == "availability-set"
+
+    def test_first_vm_is_the_one_that_is_written_down_first(self) -> None:
+        with Forewarn(["web/web-1", "db-0"]) as forewarn:
+            assert forewarn.vm().full_name == "web/web-1"
+
+    def test_vm_that_is_added_has_its_endpoint(self) -> None:
+        with Forewarn(["a-0"]) as forewarn:
+            forewarn.api.add_vm(v1.AddVm(name="b-0"))
+            assert forewarn.vm("b-0").document().events == ()
+
+    def test_vm_that_is_not_there_is_named(self) -> None:
+        with Forewarn(["a-0"]) as forewarn, pytest.raises(NotFound, match="b-0"):
+            forewarn.vm("b-0")
+
+    def test_vm_without_an_endpoint_says_why(self) -> None:
+        with Forewarn(["a-0"], settings={"listen": "none"}) as forewarn, pytest.raises(NoEndpoint, match="a-0/a-0"):
+            forewarn.vm()
+
+    def test_fleet_without_vms(self) -> None:
+        with Forewarn({"scopes": []}) as forewarn:
+            assert forewarn.vms == ()
+            with pytest.raises(LookupError, match="no VM"):
+                forewarn.vm()
+
+    @pytest.mark.parametrize(
+        ("fleet", "complaint"),
+        [
+            ("[[scopes]", "this is not TOML"),
+            ('[[scopes]]\nname = "x"\nkind = "cloud"\n', r"scopes\[0\].kind"),
+            ({"scopes": [{"name": "x"}]}, "kind"),
+            (["web/web-0", "web/web-0"], "web/web-0 is there already"),
+            (["not a name"], "scopes"),
+            (Path("/nowhere/fleet.toml"), "/nowhere/fleet.toml: cannot be read"),
+        ],
+        ids=["no TOML", "wrong kind", "incomplete", "twice", "bad name", "no file"],
+    )
+    def test_what_is_wrong_with_a_fleet_is_raised_where_it_is_started(self, fleet: object, complaint: str) -> None:
+        threads = threading.active_count()
+        with pytest.raises(FleetFileError, match=complaint):
+            Forewarn(fleet).start()  # type: ignore[arg-type]  # the table has all kinds
+        assert threading.active_count() == threads
+
+
+class TestTime:
+    def test_stands_still_until_told(self) -> None:
+        with Forewarn(["a-0"]) as forewarn:
+            before = forewarn.now
+            assert forewarn.api.clock().now == before
+            assert forewarn.advance("15m") == forewarn.now == before + timedelta(minutes=15)
+
+    @pytest.mark.parametrize("by", ["90s", timedelta(seconds=90), 90, 90.0])
+    def test_spans_can_be_said_in_any_way(self, by: str | timedelta | float) -> None:
+        with Forewarn(["a-0"], start=NOON) as forewarn:
+            assert forewarn.advance(by) == NOON + timedelta(seconds=90)
+
+    def test_begins_where_it_is_told(self) -> None:
+        elsewhere = NOON.astimezone(timezone(timedelta(hours=2)))
+        with Forewarn(["a-0"], start=elsewhere) as forewarn:
+            assert forewarn.now == NOON
+            assert forewarn.schedule("Reboot", "a-0", notice="15m").not_before == NOON + timedelta(minutes=15)
+
+    def test_can_begin_in_the_past(self) -> None:
+        past = datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
+        with Forewarn(["a-0"], start=past) as forewarn:
+            event = forewarn.schedule("Reboot", "a-0", notice="15m")
+            forewarn.advance("20m")
+            assert event.state == "completed"
+            assert forewarn.now == past + timedelta(minutes=20)
+
+    def test_start_needs_a_time_zone_and_manual_time(self) -> None:
+        with pytest.raises(BadStart, match="tzinfo=UTC"):
+            Forewarn(start=datetime(2030, 1, 1))  # noqa: DTZ001 - that is the point
+        with pytest.raises(BadStart, match="real clock"):
+            Forewarn(start=NOON, manual_time=False)
+
+    def test_real_time_cannot_be_moved_but_hurried(self) -> None:
+        with Forewarn(["a-0"], manual_time=False, speed=1000) as forewarn:
+            with pytest.raises(Refusal, match="real"):
+                forewarn.advance("1m")
+            event = forewarn.schedule("Reboot", "a-0", notice="15m")
+            forewarn.wait_for_state(event, "completed")
+
+
+class TestSettings:
+    def test_are_those_of_forewarn_up(self) -> None:
+        with Forewarn(["a-0"], start=NOON, settings={"simulated.reboot": "5s"}) as forewarn:
+            event = forewarn.schedule("Reboot", "a-0", notice="1m")
+            forewarn.advance("64s")
+            assert event.state == "Started"
+            forewarn.advance("1s")
+            assert event.state == "completed"
+
+    def test_unknown_one_is_named(self) -> None:
+        with pytest.raises(UnknownSetting, match=r"simulated\.reboots"):
+            Forewarn(settings={"simulated.reboots": "5s"})
+
+    def test_value_that_is_not_allowed_is_named(self) -> None:
+        with pytest.raises(BadSetting, match="simulated-reboot"):
+            Forewarn(settings={"simulated.reboot": "soon"})
