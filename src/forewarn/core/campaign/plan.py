@@ -11,7 +11,7 @@ from forewarn.core.campaign.pace import gap_of, length_of, notice_of
 from forewarn.core.campaign.selection import Names, is_pattern
 from forewarn.core.campaign.spec import LONGEST_CAMPAIGN, CampaignPolicy, CampaignSpec
 from forewarn.core.campaign.timetable import Openings, Row, Timetable
-from forewarn.core.campaign.windows import Span, Zones, longest_open, starts
+from forewarn.core.campaign.windows import Span, Zones, longest_open, next_fit, starts
 from forewarn.core.conditions import Conditions
 from forewarn.core.duration import duration_text
 from forewarn.core.errors import Invalid, NoticeTooShort
@@ -219,23 +219,16 @@ def _too_late(
 
 def _closed(policy: CampaignPolicy, since: datetime, length: timedelta, zones: Zones) -> tuple[str, str, str] | None:
     """Say why not a single wave has a time in which it could start; None where one has."""
-    if next(starts(policy, since, length, zones), None) is not None:
+    if next_fit(policy, since, length, zones) is not None:
         return None
-    rule = "windows" if policy.windows else "blackouts"
+    without = msgspec.structs.replace(policy, blackouts=())
+    rule = "must_end_inside" if next_fit(without, since, length, zones) is None else "blackouts"
     longest = longest_open(policy, since, zones)
+    wanted, missing = duration_text(length), duration_text(length - longest)
     if not longest:
-        missing = duration_text(length)
-        return (
-            rule,
-            f"{missing} missing",
-            f"no time is open within {LONGEST_CAMPAIGN.days} days: a wave needs {missing}",
-        )
-    missing = f"{duration_text(length - longest)} too long"
-    why = (
-        f"a wave is expected to take {duration_text(length)}, and the longest time that is open "
-        f"is {duration_text(longest)}: {missing}"
-    )
-    return "must_end_inside" if policy.must_end_inside else rule, missing, why
+        return rule, f"{missing} missing", f"no time is open within {LONGEST_CAMPAIGN.days} days: {missing} missing"
+    open_for = f"the longest time that is open is {duration_text(longest)}"
+    return rule, f"{missing} too long", f"a wave is expected to take {wanted}, and {open_for}: {missing} too long"
 
 
 def _year_is_over(line: _Line) -> tuple[str, str, str]:

@@ -18,7 +18,6 @@ INSTANT = timedelta(microseconds=1)
 """No wave is shorter: one that starts at the very beginning of a black-out would be in it."""
 
 DAY = timedelta(days=1)
-FOR_EVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Span(NamedTuple):
@@ -88,9 +87,9 @@ def _windows(policy: CampaignPolicy, since: datetime, zones: Zones) -> Iterator[
 
     Without windows it is always open.
     """
-    if not policy.windows:
-        return iter((Span(since, FOR_EVER),))
     until = since + LONGEST_CAMPAIGN
+    if not policy.windows:
+        return iter((Span(since, until),))
     return merge(*(_spans(window, zones(window.zone or policy.zone), since, until) for window in policy.windows))
 
 
