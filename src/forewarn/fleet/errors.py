@@ -7,6 +7,7 @@ FleetError
 ├── NoSuchHost       no VM is on a host of that name
 ├── NoSuchToken
 ├── NoSuchCampaign
+├── NoSuchGate       the settings have no gate of that name
 ├── NoSuchFault      no such fault is set, or it is over
 ├── AmbiguousVm      a bare name that exists in several scopes
 ├── ScopeExists
@@ -94,6 +95,16 @@ class NoSuchCampaign(FleetError):
     def __init__(self, campaign: str) -> None:
         self.campaign = campaign
         super().__init__(f"there is no campaign {campaign}")
+
+
+class NoSuchGate(FleetError):
+    """The settings have no gate of that name."""
+
+    code = "unknown-gate"
+
+    def __init__(self, gate: str) -> None:
+        self.gate = gate
+        super().__init__(f"there is no gate {gate}: gates are defined in the settings, under [gates.{gate}]")
 
 
 class AmbiguousVm(FleetError):

@@ -28,6 +28,7 @@ from forewarn.core.vm import Vm
 from forewarn.fleet import ledger as book
 from forewarn.fleet.alarms import Alarms
 from forewarn.fleet.answers import Answers
+from forewarn.fleet.campaigns import Campaigns
 from forewarn.fleet.clockwork import Clockwork
 from forewarn.fleet.enabling import Enabling, new_epoch
 from forewarn.fleet.errors import NoSuchEvent, NoSuchScope, NotSaved
@@ -48,7 +49,7 @@ from forewarn.fleet.selecting import select
 from forewarn.fleet.tasks import tasks_until_exit
 from forewarn.fleet.tokens import Tokens
 from forewarn.fleet.turns import Turns
-from forewarn.platform.port import Platform
+from forewarn.platform.port import Checker, Messenger, NoChecker, NoMessenger, Platform
 from forewarn.store.port import (
     Deleted,
     JournalQuery,
@@ -91,7 +92,15 @@ class Fleet:
     """Everything that can be asked of the fleet. Made by `Fleet.run`, lives as long as that context."""
 
     def __init__(
-        self, store: Store, platform: Platform, clock: Clock, policy: Policy, tasks: asyncio.TaskGroup, wall: Clock
+        self,
+        store: Store,
+        platform: Platform,
+        clock: Clock,
+        policy: Policy,
+        tasks: asyncio.TaskGroup,
+        wall: Clock,
+        checker: Checker,
+        messenger: Messenger,
     ) -> None:
         self.replica = Replica()
         self.clock = clock
@@ -122,13 +131,14 @@ class Fleet:
             save=self._save_clock,
             waiting=self._waits_for_clock,
             changes=lambda: self._event_changes,
-            may_change=lambda: self.census.events.total() > 0,
+            may_change=lambda: self.census.events.total() > 0 or self.campaigns.is_armed,
         )
         answers = Answers(self, store)
         self._answers = answers
         self._events = Events(self, answers, lambda: self.conditions)
         self.inventory = Inventory(self._scopes, self.replica, answers, clock, lambda: self.conditions)
         self.tokens = Tokens(store, tasks, clock=clock, wall=wall)
+        self.campaigns = Campaigns(self, store, tasks, checker=checker, messenger=messenger)
         self.feeds = Feeds(store, tasks)
         self._listeners: list[Callable[[View], None]] = []
         self._ticking = 0
@@ -146,13 +156,17 @@ class Fleet:
         policy: Policy,
         retention: Retention = RETENTION,
         wall: Clock | None = None,
+        checker: Checker | None = None,
+        messenger: Messenger | None = None,
     ) -> AsyncIterator["Fleet"]:
         """Fill the replica from the store, go on with what is due, begun or half done, and keep the clock going.
 
-        `wall` is the clock by which tokens expire; it is real though `clock` may be manual.
+        `wall` is the clock by which tokens expire; it is real though `clock` may be manual. `checker` asks the gates of
+        campaigns, and `messenger` tells others of them.
         """
         async with store.watch() as changes, tasks_until_exit() as tasks:
-            fleet = cls(store, platform, clock, policy, tasks, wall or SystemClock())
+            asked, told = checker or NoChecker(), messenger or NoMessenger()
+            fleet = cls(store, platform, clock, policy, tasks, wall or SystemClock(), asked, told)
             await fleet._fill(changes)
             fleet._give_credit(fleet._keeper.ledger.alive_at)
             await fleet._keeper.apply(partial(book.began, now=clock.now()))
@@ -164,6 +178,7 @@ class Fleet:
                 yield fleet
             finally:
                 fleet._clockwork.stop()
+                fleet.campaigns.stop()
             with suppress(NotSaved, TimeoutError):
                 async with asyncio.timeout(LAST_SAVE):
                     await fleet._keeper.apply(partial(book.alive, now=clock.now()))
@@ -196,6 +211,8 @@ class Fleet:
             self._keeper.take(change)
         elif kind is Kind.TOKEN:
             self.tokens.take(change)
+        elif kind is Kind.CAMPAIGN:
+            self.campaigns.take(change)
 
     def _take_watched_scope(self, id_: str, change: Record | Deleted) -> None:
         if self.replica.is_newer(id_, change.revision):
@@ -225,6 +242,7 @@ class Fleet:
 
     def _go_live(self) -> None:
         self._is_live = True
+        self.campaigns.go_live()
         for view in self.replica.views():
             self._look(view)
 
@@ -238,6 +256,7 @@ class Fleet:
         is_past = moment is not None and ticked_at is not None and moment <= ticked_at
         self._clockwork.set(view.id, None if is_past else moment)
         self._impacts.look(view)
+        self.campaigns.look(view)
         for listener in self._listeners:
             listener(view)
 
@@ -379,6 +398,7 @@ class Fleet:
     def _wake_all(self, *, also_quiet: bool = False) -> None:
         if self._is_live:
             self.measures.released_at = self.clock.now()
+            self.campaigns.look_again()
             self._ticking += 1
             self._tasks.create_task(self._wake_each(also_quiet=also_quiet), name="look at all scopes")
 
@@ -470,9 +490,12 @@ class Fleet:
         """Return how many of our tasks wait for the clock if all of them do, None if something else is under way."""
         if self._scopes.busy or self._keeper.busy or self.tokens.busy or self._ticking or self._enabling.busy:
             return None
+        if self.campaigns.busy:
+            return None
         if self.alarms.ringing:
             return None
-        return self._impacts.under_way + self._clockwork.is_armed + self.alarms.armed
+        armed = self._clockwork.is_armed + self.campaigns.is_armed + self.alarms.armed
+        return self._impacts.under_way + armed
 
     # The record that is not a scope's.
 

@@ -199,6 +199,10 @@ class Course:
         """Tell whether the campaign has the scope."""
         return scope in self._places
 
+    def place(self, scope: str) -> int:
+        """Return which of the campaign's scopes it is."""
+        return self._places[scope]
+
     def progress(self, scope: str) -> ScopeProgress:
         """Return how far a scope is."""
         return self._progress[self._places[scope]]

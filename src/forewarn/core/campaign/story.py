@@ -28,9 +28,13 @@ class Story(NamedTuple):
     """The VMs on which the campaign's work is done: it is not done twice."""
     touched: frozenset[str]
     """The VMs whose events have ended in whatever way, but for those that have left their event."""
+    dropped: frozenset[str]
+    """The VMs that have moved away from the host for which they had an event."""
     outcomes: dict[int, tuple[Outcome, ...]]
     """How the events of each wave have ended; of one that was asked for again, the last time."""
     differences: Differences
+    seen: int
+    """The last line that was read."""
 
 
 def read(entries: Iterable[Entry], campaign: str, *, seen: int = 0) -> Story:
@@ -40,9 +44,11 @@ def read(entries: Iterable[Entry], campaign: str, *, seen: int = 0) -> Story:
     ended: dict[str, Outcome] = {}
     done: set[str] = set()
     touched: set[str] = set()
+    dropped: set[str] = set()
+    last = seen
     told: dict[Did, dict[str, None]] = {did: {} for did in READ}
     for entry in entries:
-        event = entry.event
+        event, last = entry.event, max(last, entry.n)
         if event is None:
             if entry.n > seen:
                 told[entry.did].update(dict.fromkeys(entry.vms))
@@ -57,9 +63,16 @@ def read(entries: Iterable[Entry], campaign: str, *, seen: int = 0) -> Story:
                 done.update(entry.vms)
             elif entry.did in ENDS:
                 ended[event] = ENDS[entry.did]
-                touched.update(() if "dropped" in entry.facts else entry.vms)
+                (dropped if "dropped" in entry.facts else touched).update(entry.vms)
     outcomes = {n: tuple(ended[event] for event in events if event in ended) for n, events in asked.items()}
-    return Story(frozenset(done), frozenset(touched | done), outcomes, _differences(told, done))
+    return Story(
+        done=frozenset(done),
+        touched=frozenset(touched | done),
+        dropped=frozenset(dropped - done),
+        outcomes=outcomes,
+        differences=_differences(told, done),
+        seen=last,
+    )
 
 
 def _wave_of_parent(waves: dict[str, int]) -> int:

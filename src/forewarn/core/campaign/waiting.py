@@ -1,0 +1,128 @@
+"""What a campaign waits for, and when it is expected to end: for people."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from forewarn.core.campaign.limits import Exceeded
+from forewarn.core.campaign.pace import gap_of, length_of
+from forewarn.core.campaign.record import Campaign, CampaignState, WaveState
+from forewarn.core.campaign.windows import Zones, next_fit
+from forewarn.core.conditions import Conditions
+
+TOLD = 10
+"""How many failed waves are named."""
+
+_STATES = {
+    CampaignState.PAUSED: "paused",
+    CampaignState.HALTED: "halted",
+    CampaignState.ABORTING: "aborted: what has started ends",
+}
+
+
+def explain_campaign(
+    campaign: Campaign, conditions: Conditions, *, blocked_by: Exceeded | None = None, now: datetime, zones: Zones
+) -> tuple[str, ...]:
+    """Say what waits and why, what a person decides first; empty: nothing does."""
+    if campaign.state.is_over:
+        return ()
+    said = [*_decided(campaign, conditions), *_failed(campaign)]
+    if campaign.state is CampaignState.RUNNING:
+        said += _waiting(campaign, conditions, blocked_by, now, zones)
+    return tuple(said)
+
+
+def _decided(campaign: Campaign, conditions: Conditions) -> Iterator[str]:
+    if (state := _STATES.get(campaign.state)) is not None:
+        why = f": {campaign.said.why}" if campaign.said.why else ""
+        yield f"{state}, by {campaign.said.by} since {_time(campaign.said.at)}{why}"
+    if conditions.held is not None:
+        yield f"all maintenance is held by {conditions.held.by}: {conditions.held.reason}"
+
+
+def _failed(campaign: Campaign) -> Iterator[str]:
+    for scope, trouble in list(campaign.troubles.items())[:TOLD]:
+        why = f": {trouble.why}" if trouble.why else ""
+        yield f"wave {trouble.wave} of {scope} has failed{why}; retry it or skip it"
+    if (more := len(campaign.troubles) - TOLD) > 0:
+        yield f"{more} more waves have failed; retry them or skip them"
+
+
+def _waiting(
+    campaign: Campaign, conditions: Conditions, blocked_by: Exceeded | None, now: datetime, zones: Zones
+) -> Iterator[str]:
+    spec = campaign.spec
+    if campaign.gate is not None:
+        gate = campaign.gate
+        yield f"the gate is shut since {_time(gate.since)}: {gate.why}; it is asked again at {_time(gate.again_at)}"
+    if spec.start_at is not None and now < spec.start_at:
+        yield f"nothing is announced before {_time(spec.start_at)}"
+    opens_at = next_fit(spec.policy, now, length_of(spec, conditions), zones)
+    if opens_at is None:
+        yield "no window is open within a year"
+    elif opens_at > now:
+        yield f"no window is open before {_time(opens_at)}"
+    if blocked_by is not None:
+        yield f"the next wave waits for room: {blocked_by}"
+    yield from _on_their_way(campaign, conditions, now)
+
+
+def _on_their_way(campaign: Campaign, conditions: Conditions, now: datetime) -> Iterator[str]:
+    gap = gap_of(campaign.spec, conditions)
+    announced: list[datetime] = []
+    under_way = resting = waiting = 0
+    rested: list[datetime] = []
+    for progress in campaign.scopes:
+        n = progress.current
+        if n > len(progress.waves):
+            continue
+        wave = progress.wave(n)
+        if wave.state is WaveState.ANNOUNCED:
+            announced.append(campaign.moment(progress, wave.at))
+        elif wave.state in (WaveState.CLEARED, WaveState.RETRYING):
+            under_way += 1
+        elif wave.state is WaveState.PLANNED:
+            ends = [before.at for before in progress.waves[: n - 1] if before.vms]
+            until = campaign.moment(progress, max(ends)) + gap if ends else now
+            resting, waiting = resting + (until > now), waiting + (until <= now)
+            rested += [until] if until > now else []
+    if under_way:
+        yield f"{_waves(under_way)} under way"
+    if announced:
+        yield f"{_waves(len(announced))} announced, the first for {_time(min(announced))}"
+    if rested:
+        yield f"{_scopes(resting)} until the gap after a wave is over, the first until {_time(min(rested))}"
+    if waiting:
+        yield f"{_scopes(waiting)} for the turn of the next wave"
+
+
+def expected_end(campaign: Campaign, conditions: Conditions, *, now: datetime) -> datetime | None:
+    """Return when the campaign will be over if it goes on as planned from where it is; None: that waits for a person.
+
+    Waves that are still planned are as far behind the plan, or ahead of it, as those that are announced.
+    """
+    if campaign.state is not CampaignState.RUNNING:
+        return campaign.ended_at
+    length = length_of(campaign.spec, conditions)
+    waves = [(progress, wave) for progress in campaign.scopes for wave in progress.waves]
+    behind = max((wave.at - wave.planned for _, wave in waves if wave.state is WaveState.ANNOUNCED), default=0)
+    ends = [now]
+    for progress, wave in waves:
+        if wave.state is WaveState.ANNOUNCED:
+            ends.append(max(campaign.moment(progress, wave.at), now) + length)
+        elif wave.state in (WaveState.CLEARED, WaveState.RETRYING):
+            ends.append(max(campaign.moment(progress, wave.at) + length, now))
+        elif wave.state is WaveState.PLANNED:
+            ends.append(campaign.moment(progress, wave.planned + behind) + length)
+    return max(ends)
+
+
+def _waves(number: int) -> str:
+    return f"{number} wave{' is' if number == 1 else 's are'}"
+
+
+def _scopes(number: int) -> str:
+    return f"{number} scope{' waits' if number == 1 else 's wait'}"
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%SZ}"

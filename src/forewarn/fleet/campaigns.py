@@ -1,0 +1,363 @@
+"""Campaigns that were started: their records, and what people do with them. `fleet.rolling` carries each of them on."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from forewarn.core import operations
+from forewarn.core.campaign.load import Impacted
+from forewarn.core.campaign.plan import Plan, PlannedWave
+from forewarn.core.campaign.record import (
+    Campaign,
+    CampaignState,
+    Notice,
+    Said,
+    ScopeProgress,
+    Wave,
+    check_room,
+    decode,
+    encode,
+)
+from forewarn.core.campaign.running import Course
+from forewarn.core.campaign.spec import CampaignSpec
+from forewarn.core.campaign.steering import abort, pause, resume, retry, skip
+from forewarn.core.campaign.waiting import expected_end, explain_campaign
+from forewarn.core.change import Change
+from forewarn.core.errors import AlreadyThere, CannotBePlaced, CoreError, Invalid
+from forewarn.core.event import State
+from forewarn.core.journal import Did, Entry
+from forewarn.core.once import Once, remembered, was_answered
+from forewarn.core.scope import Scope
+from forewarn.core.text import check_text, shortened
+from forewarn.fleet.clockwork import Clockwork
+from forewarn.fleet.errors import NoSuchCampaign, NoSuchGate, NoSuchScope, NotSaved
+from forewarn.fleet.queue import Decision, Queues, Shelf
+from forewarn.fleet.replica import View
+from forewarn.fleet.rolling import Rolling, Scopes
+from forewarn.fleet.turns import unhurried
+from forewarn.fleet.zones import zone_named
+from forewarn.platform.port import Checker, Messenger
+from forewarn.store.port import Key, Kind, Record, Store, StoreError, Watched
+
+OPEN_CAMPAIGNS = 100
+"""How many campaigns can be open at a time."""
+
+SECOND = timedelta(seconds=1)
+
+
+class Campaigns:
+    """All campaigns, as they were last saved. `by` is who asks, `once` the request's key: asking again changes nothing.
+
+    Must be told of every scope that has changed (`look`), and of every hold on the fleet (`look_again`).
+    """
+
+    def __init__(
+        self, scopes: Scopes, store: Store, tasks: asyncio.TaskGroup, *, checker: Checker, messenger: Messenger
+    ) -> None:
+        self._scopes = scopes
+        self._store = store
+        self._tasks = tasks
+        self._checker = checker
+        self._messenger = messenger
+        self._records: dict[str, tuple[Campaign | None, int]] = {}
+        self._rolling: dict[str, Rolling] = {}
+        self._by_scope: dict[str, list[Rolling]] = {}
+        self._orphans: set[str] = set()
+        self._impacted = Impacted()
+        self._one_at_a_time = asyncio.Lock()
+        self._queues = Queues(store, tasks, Shelf(Kind.CAMPAIGN, self._newest, self._keep, encode, decode))
+        self._clockwork = Clockwork(scopes.clock, self._wake)
+        self._is_live = False
+
+    # Looking.
+
+    @property
+    def busy(self) -> int:
+        """How much is under way that does not wait for the clock."""
+        return self._queues.busy + len(self._orphans) + sum(rolling.is_busy for rolling in self._rolling.values())
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether the clock has been asked to call back."""
+        return self._clockwork.is_armed
+
+    def all(self) -> tuple[Campaign, ...]:
+        """Return every campaign, the oldest first."""
+        known = (campaign for campaign, _ in self._records.values() if campaign is not None)
+        return tuple(sorted(known, key=lambda campaign: (campaign.started_at, campaign.id)))
+
+    def find(self, said: str) -> Campaign:
+        """Return the campaign of that id, or of that name: the one that is not over, else the newest."""
+        known = self.all()
+        found = [campaign for campaign in known if campaign.id == said.upper()]
+        found += [campaign for campaign in reversed(known) if campaign.name == said and not campaign.state.is_over]
+        found += [campaign for campaign in reversed(known) if campaign.name == said]
+        if not found:
+            raise NoSuchCampaign(said)
+        return found[0]
+
+    def answered(self, once: Once | None) -> Campaign | None:
+        """Return the campaign that this request has started before."""
+        if once is None:
+            return None
+        now = self._scopes.clock.now()
+        begun = (campaign for campaign in self.all() if campaign.answered)
+        return next((campaign for campaign in begun if was_answered(campaign.answered[:1], once, now=now)), None)
+
+    def explain(self, id_: str) -> tuple[str, ...]:
+        """Say what a campaign waits for, what a person decides first."""
+        campaign, rolling = self.find(id_), self._rolling.get(self.find(id_).id)
+        blocked_by = rolling.course.blocked_by if rolling is not None else None
+        return explain_campaign(
+            campaign, self._scopes.conditions, blocked_by=blocked_by, now=self._scopes.clock.now(), zones=zone_named
+        )
+
+    def expected_end(self, id_: str) -> datetime | None:
+        """Return when a campaign is expected to be over, or was; None: that waits for a person."""
+        return expected_end(self.find(id_), self._scopes.conditions, now=self._scopes.clock.now())
+
+    # Starting.
+
+    def check(self, spec: CampaignSpec) -> None:
+        """Refuse what cannot be started, before anything is planned."""
+        zone_named(spec.policy.zone)
+        for window in spec.policy.windows:
+            zone_named(window.zone or spec.policy.zone)
+        gate = spec.policy.gate
+        if isinstance(gate, str) and not self._checker.knows(gate):
+            raise NoSuchGate(gate)
+        in_use = [campaign for campaign in self.all() if not campaign.state.is_over]
+        if any(campaign.name.casefold() == spec.name.casefold() for campaign in in_use):
+            raise AlreadyThere(f"a campaign {spec.name} that is not over")
+        if len(in_use) >= OPEN_CAMPAIGNS:
+            raise Invalid(f"{OPEN_CAMPAIGNS} campaigns are not over yet: wait until one is, or abort one")
+
+    async def start(
+        self,
+        spec: CampaignSpec,
+        plan: Plan,
+        *,
+        by: str,
+        why: str = "",
+        once: Once | None = None,
+        id_: str | None = None,
+    ) -> Campaign:
+        """Start a campaign as it was planned. A plan that leaves VMs without a place is refused."""
+        check_text(why, "reason")
+        async with self._one_at_a_time:
+            if (before := self.answered(once)) is not None:
+                return before
+            self.check(spec)
+            _check_placed(plan)
+            campaign, entry = await self._new(spec, plan, id_=id_ or str(uuid4()), by=by, why=why, once=once)
+            check_room(campaign)
+            await self._queues.apply(campaign.id, lambda known: _made(known, campaign, entry))
+            self._roll(campaign)
+            return campaign
+
+    async def _new(
+        self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str, once: Once | None
+    ) -> tuple[Campaign, Entry]:
+        now = self._scopes.clock.now()
+        started_at = now.replace(microsecond=0)
+        waves: dict[str, list[PlannedWave]] = {}
+        async for wave in unhurried(plan.waves):
+            waves.setdefault(wave.scope, []).append(wave)
+        progress = [self._begin(scope, planned, started_at) async for scope, planned in unhurried(waves.items())]
+        selected = plan.totals
+        facts = {
+            "name": spec.name,
+            "type": spec.type.value,
+            "scopes": str(selected.scopes),
+            "waves": str(len(plan.waves)),
+            "vms": str(selected.vms),
+        }
+        entry = Entry(n=1, at=now, did=Did.CAMPAIGN_STARTED, by=by, why=shortened(why), facts=facts)
+        untold = (Notice(n=1, what="started", at=now, why=shortened(why)),) if self._messenger.listens else ()
+        campaign = Campaign(
+            id=id_.upper(),
+            spec=spec,
+            state=CampaignState.RUNNING,
+            by=by,
+            started_at=started_at,
+            said=Said(by=by, at=now, why=shortened(why)),
+            scopes=tuple(progress),
+            selected=selected,
+            planned_end=plan.ends_at,
+            entries=1,
+            answered=remembered((), once, now=now),
+            untold=untold,
+        )
+        return campaign, entry
+
+    def _begin(self, id_: str, planned: list[PlannedWave], started_at: datetime) -> ScopeProgress:
+        base = (planned[0].not_before - started_at) // SECOND
+        waves = tuple(
+            Wave(wave.update_domain, (wave.not_before - planned[0].not_before) // SECOND, vms=len(wave.vms))
+            for wave in planned
+        )
+        scope, _ = self._scopes.replica.newest(id_)
+        return ScopeProgress(id_, base, waves, scope.entries if scope is not None else 0)
+
+    # What people do with it.
+
+    async def pause(self, id_: str, *, by: str, why: str = "", once: Once | None = None) -> Campaign:
+        """Announce and start nothing until it is resumed. On return, what was about to start has started."""
+        return await self._steer(id_, lambda course, now: pause(course, by=by, why=why, now=now), once)
+
+    async def resume(self, id_: str, *, by: str, why: str = "", once: Once | None = None) -> Campaign:
+        """Let a campaign go on that was paused or has halted; failures are counted anew."""
+        return await self._steer(id_, lambda course, now: resume(course, by=by, why=why, now=now), once)
+
+    async def abort(self, id_: str, *, by: str, why: str = "", once: Once | None = None) -> Campaign:
+        """Cancel what is Scheduled, let what is Started end, and be over."""
+        return await self._steer(id_, lambda course, now: abort(course, by=by, why=why, now=now), once)
+
+    async def retry(self, id_: str, scope: str, *, by: str, why: str = "", once: Once | None = None) -> Campaign:
+        """Have the failed wave of a scope done once more."""
+
+        def do(course: Course, now: datetime) -> None:
+            value, _ = self._scopes.replica.newest(scope)
+            retry(course, scope, value, by=by, why=why, now=now)
+
+        return await self._steer(id_, do, once, touching=scope)
+
+    async def skip(self, id_: str, scope: str, *, by: str, why: str, once: Once | None = None) -> Campaign:
+        """Pass over the current wave of a scope, which has not begun or has failed."""
+        return await self._steer(
+            id_, lambda course, now: skip(course, scope, by=by, why=why, now=now), once, touching=scope
+        )
+
+    async def _steer(
+        self,
+        id_: str,
+        do: Callable[[Course, datetime], None],
+        once: Once | None,
+        *,
+        touching: str | None = None,
+    ) -> Campaign:
+        campaign = self.find(id_)
+        rolling = self._rolling.get(campaign.id)
+        if rolling is not None:
+            return await rolling.steer(do, once, touching=touching)
+        now = self._scopes.clock.now()
+        if once is None or not was_answered(campaign.answered, once, now=now):
+            do(Course(campaign, zone_named), now)
+        return campaign
+
+    # What goes on by itself.
+
+    def go_live(self) -> None:
+        """Carry on every campaign that is not over."""
+        self._is_live = True
+        for campaign in self.all():
+            self._roll(campaign)
+
+    def stop(self) -> None:
+        """Wake no campaign any more."""
+        self._clockwork.stop()
+
+    def take(self, change: Watched) -> None:
+        """Take what the store gives, unless it is known already."""
+        if isinstance(change, Record) and change.revision > self._records.get(change.key.id, (None, 0))[1]:
+            self._keep(change.key.id, decode(change.value), change.revision)
+
+    def look(self, view: View) -> None:
+        """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
+        self._impacted.take(view.id, view.scope)
+        for rolling in self._by_scope.get(view.id, ()):
+            rolling.note(view.id)
+        if self._is_live and view.scope is not None:
+            for event in view.scope.events:
+                if event.campaign and event.state is State.SCHEDULED and not self._is_open(event.campaign):
+                    self._take_back(view.id, event.id, event.campaign)
+
+    def look_again(self) -> None:
+        """See everything anew: what holds for the whole fleet has changed."""
+        for rolling in self._rolling.values():
+            rolling.look_again()
+
+    def _is_open(self, id_: str) -> bool:
+        campaign, _ = self._records.get(id_, (None, 0))
+        return campaign is not None and not campaign.state.is_over
+
+    def _roll(self, campaign: Campaign) -> None:
+        if not self._is_live or campaign.id in self._rolling or (campaign.state.is_over and not campaign.untold):
+            return
+        rolling = Rolling(
+            campaign,
+            self._scopes,
+            self._store,
+            self._tasks,
+            self._queues,
+            self._impacted,
+            checker=self._checker,
+            messenger=self._messenger,
+            set_alarm=self._clockwork.set,
+            on_over=self._forget,
+        )
+        self._rolling[campaign.id] = rolling
+        for progress in campaign.scopes:
+            self._by_scope.setdefault(progress.scope, []).append(rolling)
+        rolling.wake()
+
+    def _forget(self, rolling: Rolling) -> None:
+        self._rolling.pop(rolling.id, None)
+        for progress in rolling.record.scopes:
+            left = [other for other in self._by_scope.get(progress.scope, ()) if other is not rolling]
+            if left:
+                self._by_scope[progress.scope] = left
+            else:
+                self._by_scope.pop(progress.scope, None)
+
+    def _wake(self, id_: str) -> None:
+        if (rolling := self._rolling.get(id_)) is not None:
+            rolling.wake()
+
+    def _take_back(self, scope: str, event: str, campaign: str) -> None:
+        if event not in self._orphans:
+            self._orphans.add(event)
+            self._tasks.create_task(self._cancel_orphan(scope, event, campaign), name=f"cancel {event}")
+
+    async def _cancel_orphan(self, scope: str, event: str, campaign: str) -> None:
+        """Cancel an event that would wait for ever: its campaign is over, or nobody knows of it."""
+
+        def rule(value: Scope) -> Change[None]:
+            if (found := value.find_event(event)) is None or found.state is not State.SCHEDULED:
+                return Change(value, (), None)
+            now = self._scopes.clock.now()
+            why = "its campaign is over"
+            return operations.cancel(value, event, self._scopes.conditions, by="campaigns", now=now, why=why)
+
+        try:
+            record = await self._store.load(Key(Kind.CAMPAIGN, campaign))
+            if record is None or decode(record.value).state.is_over:
+                await self._scopes.apply(scope, rule)
+        except (NoSuchScope, CoreError, NotSaved, StoreError):
+            return  # the next change of the scope, or the next start of the service, tries again
+        finally:
+            self._orphans.discard(event)
+
+    def _newest(self, id_: str) -> tuple[Campaign | None, int | None]:
+        campaign, revision = self._records.get(id_, (None, 0))
+        return (None, None) if campaign is None else (campaign, revision)
+
+    def _keep(self, id_: str, campaign: Campaign | None, revision: int) -> None:
+        _, known = self._records.get(id_, (None, 0))
+        if revision > known:
+            self._records[id_] = (campaign, revision)
+
+
+def _check_placed(plan: Plan) -> None:
+    if not plan.waves:
+        raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
+    if plan.unplaced:
+        first, *others = plan.unplaced
+        raise CannotBePlaced(first.scope, len(first.vms), first.rule, first.why, len(others))
+
+
+def _made(known: Campaign | None, campaign: Campaign, entry: Entry) -> Decision[Campaign, None]:
+    if known is not None:
+        raise AlreadyThere(f"a campaign {campaign.id}")
+    return Decision(campaign, (entry,), None)
