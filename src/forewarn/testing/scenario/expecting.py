@@ -30,7 +30,7 @@ OF_EVENTS = {
 }
 
 _OF_EVENT = re.compile(r"E\d+ ")
-_TIMES = re.compile(r"(?:[+-]\d+d )?\d\d:\d\d(?::\d\d(?:\.\d+)?)?|(?<= after )\S+|, \S+ late")
+_TIMES = re.compile(r"(?:[+-]\d+d )?\d\d:\d\d(?::\d\d(?:\.\d+)?)?|(?<= after )\S+|(?<= lasting )\S+|, \S+ late")
 _TIMES_AND_NUMBERS = re.compile(rf"{_TIMES.pattern}|, incarnation \d+")
 
 

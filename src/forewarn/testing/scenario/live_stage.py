@@ -19,7 +19,7 @@ from forewarn.testing.scenario.bell import Bell
 from forewarn.testing.scenario.expecting import agree, agree_as_far_as_known, agree_but_for_times
 from forewarn.testing.scenario.hearing import Heard
 from forewarn.testing.scenario.live_acts import act
-from forewarn.testing.scenario.live_time import AwaitedTime, LiveTime, MovedTime
+from forewarn.testing.scenario.live_time import NO_TIME, AwaitedTime, LiveTime, MovedTime
 from forewarn.testing.scenario.live_world import LiveWorld
 from forewarn.testing.scenario.policies import USUAL, Wanted, changed
 from forewarn.testing.scenario.stage import REFUSED, Told, Unplayable
@@ -118,7 +118,8 @@ class LiveStage:
         facts = [] if at is None else self._pass_until(self.world.names.moment(at))
         if isinstance(command, say.Expect):
             self._heard.add(facts)
-            return self._heard.expect(command, self._pass_on, limit=self._in(command.within))
+            grace = NO_TIME if command.subject == say.NOTHING else self._time.grace
+            return self._heard.expect(command, self._pass_on, limit=self._in(command.within) + grace)
         is_left = self._is_left(command)
         facts += self._leave(command) if is_left else self._done(command)
         self._hear(facts)

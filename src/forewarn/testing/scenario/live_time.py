@@ -22,6 +22,11 @@ NO_TIME = timedelta(0)
 class LiveTime(Protocol):
     """The time of a service."""
 
+    @property
+    def grace(self) -> timedelta:
+        """By how much something may be late that is expected."""
+        ...
+
     def now(self) -> datetime:
         """Return the service's time."""
         ...
@@ -37,6 +42,8 @@ class LiveTime(Protocol):
 
 class MovedTime:
     """A manual clock: it stands still while the story does something. `before` is called each time it is to move."""
+
+    grace = NO_TIME
 
     def __init__(self, api: ApiClient, bell: Bell, before: Callable[[], None]) -> None:
         self._api, self._bell, self._before = api, bell, before
@@ -66,6 +73,8 @@ class MovedTime:
 class AwaitedTime:
     """A real clock: nothing can be done but to wait for the journal to grow."""
 
+    grace = GRACE
+
     def __init__(self, api: ApiClient, bell: Bell, scopes: Callable[[], Iterable[str]]) -> None:
         self._api, self._bell, self._scopes = api, bell, scopes
 
@@ -80,8 +89,8 @@ class AwaitedTime:
                 return
 
     def pass_on(self, limit: datetime) -> bool:
-        """Wait until the journal has grown, or until the limit, and a little more, has come."""
-        left = limit + GRACE - self.now()
+        """Wait until the journal has grown, or until the limit has come."""
+        left = limit - self.now()
         return left > NO_TIME and self._bell.wait(left.total_seconds())
 
     def _is_under_way(self, scope: str) -> bool:
