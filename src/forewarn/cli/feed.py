@@ -54,8 +54,9 @@ News: TypeAlias = v1.JournalEntry | Quiet | Lost | Back | Failure | Pressed
 class Feed:
     """Reads the journal in a thread of its own. After a lost connection it goes on where it was, and says so."""
 
-    def __init__(self, api: ApiClient, *, after: int | None = None) -> None:
+    def __init__(self, api: ApiClient, *, after: int | None = None, campaign: str | None = None) -> None:
         self._api = api
+        self._campaign = campaign
         self._position = after
         self._inbox: SimpleQueue[News] = SimpleQueue()
         self._first: News | None = None
@@ -85,7 +86,7 @@ class Feed:
         is_open = is_lost = False
         while True:
             try:
-                for entry in self._api.watch(after=self._position):
+                for entry in self._api.watch(after=self._position, campaign=self._campaign):
                     if is_lost:
                         self._inbox.put(Back())
                     is_open, is_lost = True, False

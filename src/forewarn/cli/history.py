@@ -10,7 +10,7 @@ import typer
 from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.finding import find_event
-from forewarn.cli.names import OfEvent, OfScope, OfVm
+from forewarn.cli.names import OfCampaign, OfEvent, OfScope, OfVm
 from forewarn.cli.options import choice
 from forewarn.cli.output import Output, moment_text, say, write_json
 from forewarn.cli.reaching import Asked, asks_service
@@ -38,6 +38,7 @@ def history(
     vm: OfVm = None,
     scope: OfScope = None,
     event: OfEvent = None,
+    campaign: OfCampaign = None,
     did: Annotated[
         Did | None,
         choice(Did, metavar="WHAT", help_="Only such lines: started, held, …"),
@@ -63,6 +64,7 @@ def history(
         scope=scope,
         vm=vm,
         event=None if event is None else find_event(asked.api, event),
+        campaign=campaign,
         did=() if did is None else (did,),
         by=by,
         since=begin,

@@ -66,6 +66,10 @@ def _events(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
     return ((event.id, f"{event.status} {event.type.value} of {', '.join(event.vms)}") for event in api.events())
 
 
+def _campaigns(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
+    return ((campaign.name, f"{campaign.state.value} {campaign.type.value}") for campaign in api.campaigns())
+
+
 def _tokens(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
     return ((token.id, f"{token.name}, {token.role.value}") for token in api.tokens().tokens if not token.revoked_at)
 
@@ -81,6 +85,7 @@ ScopeName = Annotated[str, typer.Argument(metavar="SCOPE", autocompletion=comple
 HostName = Annotated[str, typer.Argument(metavar="HOST", autocompletion=complete_hosts, hidden=True)]
 EventId = Annotated[str, typer.Argument(metavar="EVENT", autocompletion=_completed(_events), hidden=True)]
 EventIds = Annotated[list[str], typer.Argument(metavar="EVENT", autocompletion=_completed(_events), hidden=True)]
+CampaignName = Annotated[str, typer.Argument(metavar="CAMPAIGN", autocompletion=_completed(_campaigns), hidden=True)]
 TokenId = Annotated[str, typer.Argument(metavar="TOKEN", autocompletion=_completed(_tokens), hidden=True)]
 
 OfVm = Annotated[
@@ -98,4 +103,10 @@ OfHost = Annotated[
 OfEvent = Annotated[
     str | None,
     typer.Option("--event", metavar="EVENT", help="Only what concerns this event.", autocompletion=_completed(_events)),
+]
+OfCampaign = Annotated[
+    str | None,
+    typer.Option(
+        "--campaign", metavar="NAME", help="Only what is said of this campaign.", autocompletion=_completed(_campaigns)
+    ),
 ]

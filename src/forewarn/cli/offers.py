@@ -39,6 +39,7 @@ CHAPTERS: Mapping[str, Sequence[Offer]] = {
     ),
     "Maintenance": (
         Offer("event", "event:app", "Announce maintenance, see what it waits for, follow it to its end."),
+        Offer("campaign", "campaign:app", "Roll maintenance over many scopes, wave by wave: plan, start, follow."),
         Offer("hold", "hold:hold", "Let no planned maintenance start, anywhere or in one scope."),
         Offer("release", "hold:release", "End a hold."),
         Offer("watch", "watch:watch", "Show what is open and what happens, live."),

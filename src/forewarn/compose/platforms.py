@@ -1,12 +1,15 @@
-"""Who carries maintenance out, as the settings say."""
+"""The world outside, as the settings say: who carries maintenance out, who is asked before waves, and who is told."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from forewarn.clock import Clock
 from forewarn.core.event import EventType
 from forewarn.fleet.replica import View
+from forewarn.platform.checking import Gatekeeper
 from forewarn.platform.command import CommandPlatform
 from forewarn.platform.simulated import SimulatedPlatform
+from forewarn.platform.webhook import Webhooks
 from forewarn.settings import PlatformName, Settings
 
 WORK = "work"
@@ -26,6 +29,30 @@ class Hosts:
     def __call__(self) -> tuple[str, ...]:
         """Return them."""
         return tuple(self._seen)
+
+
+class Outside(NamedTuple):
+    """Everything beyond the service that it acts on or asks."""
+
+    platform: SimulatedPlatform | CommandPlatform
+    gates: Gatekeeper
+    webhooks: Webhooks
+
+    def take(self, settings: Settings) -> None:
+        """Go on with other settings; who carries maintenance out stays."""
+        if isinstance(self.platform, CommandPlatform):
+            self.platform.take(settings.command)
+        self.gates.take(settings.gates)
+        self.webhooks.take(settings.campaigns)
+
+
+def make_outside(settings: Settings, clock: Clock, hosts: Hosts, directory: Path) -> Outside:
+    """Make everything that the settings name."""
+    return Outside(
+        make_platform(settings, clock, hosts, directory),
+        Gatekeeper(settings.gates, directory / WORK),
+        Webhooks(settings.campaigns),
+    )
 
 
 def make_platform(

@@ -7,10 +7,9 @@ from pathlib import Path
 from forewarn.api import local
 from forewarn.compose.guests import Guests
 from forewarn.compose.operators import load_certificate, tls_context
+from forewarn.compose.platforms import Outside
 from forewarn.compose.policy import policy
 from forewarn.fleet.service import Fleet
-from forewarn.platform.command import CommandPlatform
-from forewarn.platform.port import Platform
 from forewarn.settings import Changed, Settings, compare, taken_over
 
 Reload = Callable[[Settings], Awaitable[Changed]]
@@ -26,14 +25,14 @@ class Reloading:
         directory: Path,
         *,
         fleet: Fleet,
-        platform: Platform,
+        outside: Outside,
         guests: Guests,
         tls: ssl.SSLContext | None,
     ) -> None:
         self._settings = settings
         self._directory = directory
         self._fleet = fleet
-        self._platform = platform
+        self._outside = outside
         self._guests = guests
         self._tls = tls
 
@@ -48,8 +47,7 @@ class Reloading:
         self._settings = settings
         self._fleet.use_policy(policy(settings))
         self._guests.server.limit_requests(settings.guest.requests_per_second)
-        if isinstance(self._platform, CommandPlatform):
-            self._platform.take(settings.command)
+        self._outside.take(settings)
         return changed
 
 

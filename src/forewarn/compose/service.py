@@ -15,7 +15,7 @@ from forewarn.compose import operators
 from forewarn.compose.belonging import claim
 from forewarn.compose.filling import ReadFleet, Talk, fill_if_empty
 from forewarn.compose.guests import serving_guests
-from forewarn.compose.platforms import Hosts, make_platform
+from forewarn.compose.platforms import Hosts, Outside, make_outside
 from forewarn.compose.policy import policy
 from forewarn.compose.reloading import Reload, Reloading, adopt_token
 from forewarn.compose.storing import opened_store
@@ -26,7 +26,6 @@ from forewarn.guest.observing import Observer
 from forewarn.operator.app import operator_app
 from forewarn.operator.backstage import GuestUrl
 from forewarn.operator.server import serving
-from forewarn.platform.port import Platform
 from forewarn.settings import EMULATOR, Preset, Settings
 from forewarn.store.port import Retention, Store
 
@@ -75,8 +74,8 @@ async def running_service(
         listener = stack.enter_context(operators.bound(settings.operator))
         clock = clock or await _clock(settings, store, talk)
         hosts = Hosts()
-        platform = make_platform(settings, clock, hosts, directory)
-        fleet = await stack.enter_async_context(_fleet(settings, store, clock, platform, hosts))
+        outside = make_outside(settings, clock, hosts, directory)
+        fleet = await stack.enter_async_context(_fleet(settings, store, clock, outside, hosts))
         await adopt_token(fleet, directory, by="first start")
         await fill_if_empty(fleet, settings, talk, scopes)
         faults = Faults(fleet) if preset is EMULATOR else None
@@ -92,7 +91,7 @@ async def running_service(
         )
         await stack.enter_async_context(serving(operator_app(fleet, guests=guests), listener, tls))
         stack.callback(fleet.feeds.end)  # who follows the journal must not be waited for
-        reloading = Reloading(settings, directory, fleet=fleet, platform=platform, guests=guests, tls=tls)
+        reloading = Reloading(settings, directory, fleet=fleet, outside=outside, guests=guests, tls=tls)
         running = Running(
             fleet=fleet,
             directory=directory,
@@ -129,11 +128,17 @@ async def _clock(settings: Settings, store: Store, talk: Talk) -> Clock:
 
 @asynccontextmanager
 async def _fleet(
-    settings: Settings, store: Store, clock: Clock, platform: Platform, hosts: Hosts
+    settings: Settings, store: Store, clock: Clock, outside: Outside, hosts: Hosts
 ) -> AsyncIterator[Fleet]:
     retention = Retention(age=settings.journal.age, rows=settings.journal.rows)
     async with Fleet.run(
-        store=store, platform=platform, clock=clock, policy=policy(settings), retention=retention
+        store=store,
+        platform=outside.platform,
+        clock=clock,
+        policy=policy(settings),
+        retention=retention,
+        checker=outside.gates,
+        messenger=outside.webhooks,
     ) as fleet:
         for view in fleet.replica.views():
             hosts.note(view)

@@ -109,7 +109,7 @@ class CampaignController(Controller):
         },
     )
     async def plan(
-        self, state: Backstage, caller: AskedBy, data: JSONBody[v1.StartCampaign], accept: Accept = None
+        self, state: Backstage, caller: AskedBy, data: JSONBody[v1.PlanCampaign], accept: Accept = None
     ) -> Stream:
         """Show every wave with its times, hosts and VMs, and what cannot be placed and why. Nothing is announced."""
         spec = checked_spec(state.fleet, caller, data)
@@ -121,12 +121,13 @@ class CampaignController(Controller):
     async def start(
         self, state: Backstage, caller: AskedBy, once: AskedOnce, data: JSONBody[v1.StartCampaign]
     ) -> v1.Campaign:
-        """Plan a campaign and start it. VMs for which the policy leaves no place are not part of it."""
+        """Plan a campaign and start it. If the policy leaves VMs without a place, nothing is started."""
         if (before := state.fleet.campaigns.answered(once)) is not None:
             return show_campaign(state.fleet, before)
         spec = checked_spec(state.fleet, caller, data)
         plan = await (await _planned(state, caller, spec)).whole()
-        return show_campaign(state.fleet, await state.fleet.campaigns.start(spec, plan, by=caller.name, once=once))
+        started = await state.fleet.campaigns.start(spec, plan, by=caller.name, why=data.why, once=once)
+        return show_campaign(state.fleet, started)
 
     @get(
         "/{campaign:str}",
@@ -263,7 +264,7 @@ class CampaignController(Controller):
         )
 
 
-def checked_spec(fleet: Fleet, caller: Caller, asked: v1.StartCampaign) -> CampaignSpec:
+def checked_spec(fleet: Fleet, caller: Caller, asked: v1.PlanCampaign) -> CampaignSpec:
     """Return what the rules are asked, if the caller may, and nothing is wrong with it that shows at once."""
     spec = spec_of(asked)
     if isinstance(spec.policy.gate, HttpCheck) and not caller.role.includes(Role.ADMIN):

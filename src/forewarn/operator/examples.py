@@ -29,6 +29,12 @@ _ALL: tuple[v1.Request, ...] = (
     v1.ApproveEvent(vm="web-0", why="drained by hand"),
     v1.RetryImpact(vm="web-0", why="the host is back"),
     v1.ResolveImpact(vm="web-0", done=True, why="restarted by hand"),
+    v1.PlanCampaign(
+        name="kernel-6.1",
+        type=v1.CampaignType.REBOOT,
+        selection=v1.CampaignSelection(scopes=("web",)),
+        policy=v1.CampaignPolicy(gap="1h"),
+    ),
     v1.StartCampaign(
         name="kernel-6.1",
         type=v1.CampaignType.REBOOT,
@@ -40,6 +46,7 @@ _ALL: tuple[v1.Request, ...] = (
             scopes_at_once="10%",
             windows=(v1.CampaignWindow(days=(Day.SAT, Day.SUN), start="22:00", end="04:00", zone="Europe/Vienna"),),
         ),
+        why="ticket 4711",
     ),
     v1.PauseCampaign(why="let us look at the first wave"),
     v1.ResumeCampaign(why="the first wave is fine"),

@@ -49,6 +49,7 @@ STATUS: dict[type[Refusal], int] = {
     fleet.NoSuchEvent: 404,
     fleet.NoSuchHost: 404,
     fleet.NoSuchToken: 404,
+    fleet.NoSuchGate: 404,
     fleet.NoSuchCampaign: 404,
     fleet.NoSuchFault: 404,
     fleet.SecretShown: 409,

@@ -132,8 +132,8 @@ class CampaignPolicy(Request, frozen=True):
     advance: bool = True
 
 
-class StartCampaign(Request, frozen=True):
-    """Roll maintenance over a selection of VMs, wave by wave. To plan it, the same is asked."""
+class PlanCampaign(Request, frozen=True):
+    """Plan maintenance over a selection of VMs, wave by wave."""
 
     name: Name
     type: CampaignType
@@ -142,6 +142,12 @@ class StartCampaign(Request, frozen=True):
     description: Text = ""
     policy: CampaignPolicy = CampaignPolicy()
     start_at: Moment | None = None
+
+
+class StartCampaign(PlanCampaign, frozen=True, kw_only=True):
+    """Roll maintenance over a selection of VMs, wave by wave. All of them have to have a place in a wave."""
+
+    why: Text = ""
 
 
 class ShownSelection(CampaignSelection, frozen=True, forbid_unknown_fields=False):
@@ -168,7 +174,7 @@ class ShownPolicy(CampaignPolicy, frozen=True, kw_only=True, forbid_unknown_fiel
     gate: str | ShownGate | None = None
 
 
-class CampaignSpec(StartCampaign, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class CampaignSpec(PlanCampaign, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A campaign, as it was asked for. Asking for the same again is a campaign of its own."""
 
     selection: ShownSelection

@@ -1,0 +1,236 @@
+"""What a campaign is asked for with: a file, and options that come before what the file says."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forewarn.api import v1
+from forewarn.api.campaign_file import NONE, parse_campaign, read_campaign
+from forewarn.api.campaign_spec import shown_spec
+from forewarn.api.campaign_writing import parse_blackout, parse_window
+from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.names import complete_hosts, complete_scopes
+from forewarn.cli.options import choice, option, with_options
+from forewarn.cli.times import read_duration
+from forewarn.core.campaign.spec import Limit
+from forewarn.core.errors import Invalid
+
+STDIN = Path("-")
+
+Command = Callable[..., None]
+Content = dict[str, Any]
+
+
+def _text(metavar: str, help_: str, **more: Any) -> Any:
+    return Annotated[str | None, typer.Option(metavar=metavar, help=help_, **more)]
+
+
+def _texts(name: str, metavar: str, help_: str, **more: Any) -> Any:
+    return Annotated[list[str] | None, typer.Option(name, metavar=metavar, help=help_, **more)]
+
+
+FILE = Parameter(
+    "file",
+    Parameter.KEYWORD_ONLY,
+    annotation=Annotated[Path | None, typer.Argument(metavar="FILE", hidden=True)],
+    default=None,
+)
+
+SPEC = (
+    option("name", _text("NAME", "What the campaign is called.")),
+    option(
+        "type_",
+        Annotated[
+            v1.CampaignType | None,
+            choice(v1.CampaignType, "--type", metavar="TYPE", help_="What happens: Freeze, Reboot or Redeploy."),
+        ],
+    ),
+    option("duration", _text("DURATION", "For how long each VM is interrupted: 90s.")),
+    option("description", _text("TEXT", "What the VMs are told.")),
+    option("start_at", _text("TIME", "Announce nothing before: 2026-01-31T10:15Z.")),
+)
+SELECTION = (
+    option("scopes", _texts("--scope", "NAME", "VMs of this scope, or web-*.", autocompletion=complete_scopes)),
+    option("hosts", _texts("--host", "NAME", "VMs on this host, or hv-*.", autocompletion=complete_hosts)),
+    option("tags", _texts("--tag", "NAME=VALUE", "VMs with this tag; of several, with all.")),
+    option("all_", Annotated[bool, typer.Option("--all", help="All VMs.")], default=False),
+    option("exclude_scopes", _texts("--exclude-scope", "NAME", "But none of this scope.")),
+    option("exclude_hosts", _texts("--exclude-host", "NAME", "But none on this host.")),
+    option("exclude_vms", _texts("--exclude-vm", "VM", "But not this VM.")),
+    option("exclude_tags", _texts("--exclude-tag", "NAME=VALUE", "But none with this tag.")),
+)
+POLICY = (
+    option("gap", _text("DURATION", "From a scope's wave to its next: 30m.")),
+    option("notice", _text("DURATION", "From the announcement to the start.")),
+    option("expected", _text("DURATION", "How long a wave is expected to take.")),
+    option("scopes_at_once", _text("LIMIT", "In how many scopes at once: 10, or 10%.")),
+    option("hosts_at_once", _text("LIMIT", "On how many hosts at once.")),
+    option("vms_at_once", _text("LIMIT", "How many VMs at once.")),
+    option(
+        "windows",
+        _texts("--window", "WINDOW", "When waves may start: 'sat,sun 22:00-04:00 Europe/Vienna'."),
+    ),
+    option("blackouts", _texts("--blackout", "FROM/TO", "When none may start: 2026-12-24T12:00Z/2027-01-02T06:00Z.")),
+    option("zone", _text("ZONE", "Of windows that name none: Europe/Vienna.")),
+    option(
+        "must_end_inside",
+        Annotated[bool, typer.Option("--must-end-inside", help="Waves have to end in their window, too.")],
+        default=False,
+    ),
+    option("gate", _text("GATE", "Ask this before each next wave: a gate of the settings, or a URL.")),
+    option("gate_patience", _text("DURATION", "Halt if the gate is shut for so long: 30m.")),
+    option("halt_after", _text("NUMBER", "Halt after so many failures, or none.")),
+    option("no_advance", Annotated[bool, typer.Option("--no-advance", help="Waves do not move up.")], default=False),
+)
+OPTIONS = (*SPEC, *SELECTION, *POLICY)
+REQUIRED = {"name": "--name NAME", "type": "--type TYPE", "selection": "--scope, --host, --tag or --all"}
+"""What has to be said, and how."""
+
+DURATIONS = ("gap", "notice", "expected", "gate_patience")
+LIMITS = ("scopes_at_once", "hosts_at_once", "vms_at_once")
+
+
+def takes_campaign(command: Command) -> Command:
+    """Give a command the file and the options of a campaign, and in their place what is asked."""
+
+    @wraps(command)
+    def with_campaign(asked: object, file: Path | None, **given: Any) -> None:
+        said = {item.name: given.pop(item.name) for item in OPTIONS}
+        command(asked, asked_campaign(file, said), **given)
+
+    asked, _, *own = signature(command).parameters.values()
+    return with_options(with_campaign, (asked, FILE, *OPTIONS, *own))
+
+
+def asked_campaign(file: Path | None, said: Mapping[str, Any]) -> v1.CampaignSpec:
+    """Return the campaign that file and options ask for; what is wrong is named by its key or option."""
+    content = _read(file) if file is not None else {}
+    _over(content, "", _spec(said))
+    _over(content, "selection", _selection(said))
+    _over(content, "policy", _policy(said))
+    if file is None:
+        _check_complete(content)
+    return shown_spec(read_campaign(content, file=_name_of(file)))
+
+
+def _name_of(file: Path | None) -> str:
+    return "" if file is None else "stdin" if file == STDIN else str(file)
+
+
+def _read(file: Path) -> Content:
+    try:
+        text = sys.stdin.read() if file == STDIN else file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Stop(Exit.USAGE, f"cannot read {file}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise Stop(Exit.USAGE, f"{_name_of(file)}: this is not UTF-8: {error}") from error
+    return parse_campaign(text, file=_name_of(file))
+
+
+def _over(content: Content, table: str, said: Content) -> None:
+    """Lay what was said over what is written; a table that is none is left for the reader to refuse."""
+    if not table:
+        content.update(said)
+    elif said and isinstance(written := content.get(table, {}), dict):
+        content[table] = {**written, **said}
+
+
+def _check_complete(content: Content) -> None:
+    missing = [how for key, how in REQUIRED.items() if key not in content]
+    if missing:
+        raise Stop(Exit.USAGE, f"say {', and '.join(missing)}; or name a FILE that says it")
+
+
+def _spec(said: Mapping[str, Any]) -> Content:
+    read = {
+        "name": said["name"],
+        "type": said["type_"] and said["type_"].value,
+        "duration": read_duration(said["duration"], "--duration"),
+        "description": said["description"],
+        "start_at": said["start_at"],
+    }
+    return _said(read)
+
+
+def _selection(said: Mapping[str, Any]) -> Content:
+    """Return the selection; one that is said takes the place of the file's, whichever way that has it."""
+    chosen = {
+        "scopes": said["scopes"],
+        "hosts": said["hosts"],
+        "tags": _tags(said["tags"], "--tag"),
+        "all": said["all_"] or None,
+    }
+    if any(chosen.values()):
+        chosen = {"scopes": [], "hosts": [], "tags": {}, "all": False} | _said(chosen)
+    excluded = {
+        "exclude_scopes": said["exclude_scopes"],
+        "exclude_hosts": said["exclude_hosts"],
+        "exclude_vms": said["exclude_vms"],
+        "exclude_tags": _tags(said["exclude_tags"], "--exclude-tag"),
+    }
+    return _said(chosen | excluded)
+
+
+def _policy(said: Mapping[str, Any]) -> Content:
+    durations = {name: read_duration(said[name], _flag(name)) for name in DURATIONS}
+    limits = {name: _checked(said[name], Limit.parse, _flag(name)) for name in LIMITS}
+    others = {
+        "windows": _each(said["windows"], parse_window, "--window"),
+        "blackouts": _each(said["blackouts"], parse_blackout, "--blackout"),
+        "zone": said["zone"],
+        "must_end_inside": said["must_end_inside"] or None,
+        "gate": _gate(said["gate"]),
+        "halt_after": _halt_after(said["halt_after"]),
+        "advance": False if said["no_advance"] else None,
+    }
+    return _said(durations | limits | others)
+
+
+def _said(content: Mapping[str, Any]) -> Content:
+    return {key: value for key, value in content.items() if value is not None}
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _checked(text: str | None, parse: Callable[[str], object], flag: str) -> str | None:
+    if text is not None:
+        try:
+            parse(text)
+        except Invalid as error:
+            raise Stop(Exit.USAGE, f"{flag}: {error}") from None
+    return text
+
+
+def _each(texts: Iterable[str] | None, parse: Callable[[str], object], flag: str) -> list[str] | None:
+    for text in texts or ():
+        _checked(text, parse, flag)
+    return list(texts) if texts else None
+
+
+def _gate(text: str | None) -> str | Content | None:
+    return {"url": text} if text is not None and "://" in text else text
+
+
+def _halt_after(text: str | None) -> int | str | None:
+    if text is None or text == NONE:
+        return text
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1_000_000:
+        raise Stop(Exit.USAGE, f"--halt-after: {text!r} is no number from 1 on, and not {NONE}")
+    return int(text)
+
+
+def _tags(texts: Iterable[str] | None, flag: str) -> dict[str, str] | None:
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise Stop(Exit.USAGE, f"{flag}: {text!r} is no tag: write it like team=web")
+        found[name] = value
+    return found or None

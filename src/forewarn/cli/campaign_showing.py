@@ -1,0 +1,276 @@
+"""Plans and campaigns, as people see them."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+
+from forewarn.api import v1
+from forewarn.cli.colours import Colour, painted
+from forewarn.cli.output import moment_text, say, write
+from forewarn.cli.tables import Column, Row, write_details, write_table
+from forewarn.core.campaign.record import CampaignState
+
+MOST_SHOWN = 200
+"""A person at a terminal reads no more waves than this."""
+
+BAR = 24
+"""How many characters wide a bar is."""
+
+NAMED = 3
+"""Of more hosts or VMs than this a line says how many there are; `-o json` names all."""
+
+UNDER_WAY = ("announced", "cleared", "retrying")
+
+STATE_COLOURS = {
+    CampaignState.RUNNING.value: Colour.CAREFUL,
+    CampaignState.PAUSED.value: Colour.CAREFUL,
+    CampaignState.HALTED.value: Colour.BAD,
+    CampaignState.COMPLETED.value: Colour.GOOD,
+    CampaignState.ABORTED.value: Colour.FAINT,
+}
+
+PLAN_COLUMNS = (
+    Column("NOT BEFORE"),
+    Column("ENDS", spare=2),
+    Column("SCOPE"),
+    Column("WAVE"),
+    Column("UPDATE DOMAIN", spare=3),
+    Column("HOSTS", most=32, spare=1),
+    Column("VMS", goes_below=True),
+)
+UNPLACED_COLUMNS = (
+    Column("NO PLACE FOR"),
+    Column("UPDATE DOMAIN", spare=1),
+    Column("VMS", most=32, spare=2),
+    Column("RULE"),
+    Column("BY HOW MUCH"),
+    Column("WHY", goes_below=True),
+)
+CAMPAIGN_COLUMNS = (
+    Column("CAMPAIGN"),
+    Column("STATE", colours=STATE_COLOURS),
+    Column("TYPE", spare=2),
+    Column("WAVES"),
+    Column("FAILED"),
+    Column("STARTED", spare=3),
+    Column("EXPECTED END", spare=1),
+    Column("ID", spare=4),
+)
+
+
+def write_plan(plan: v1.CampaignPlan) -> None:
+    """Write every wave, and what has no place."""
+    shown = plan.waves[:MOST_SHOWN] if sys.stdout.isatty() else plan.waves
+    if shown:
+        write_table(PLAN_COLUMNS, map(_wave_row, shown))
+    if len(shown) < len(plan.waves):
+        say(f"… and {len(plan.waves) - len(shown)} more waves: into a file, or with -o json, all are shown.")
+    if plan.unplaced:
+        write("")
+        write_table(UNPLACED_COLUMNS, map(_unplaced_row, plan.unplaced))
+
+
+def _wave_row(wave: v1.PlannedWave) -> Row:
+    return (
+        moment_text(wave.not_before),
+        moment_text(wave.ends_at),
+        wave.scope,
+        str(wave.n),
+        str(wave.update_domain),
+        few(wave.hosts),
+        few(wave.vms),
+    )
+
+
+def _unplaced_row(unplaced: v1.Unplaced) -> Row:
+    return (
+        unplaced.scope,
+        str(unplaced.update_domain),
+        few(unplaced.vms),
+        unplaced.rule,
+        unplaced.by_how_much,
+        unplaced.why,
+    )
+
+
+def few(names: Sequence[str]) -> str:
+    """Name some, or say how many there are."""
+    if len(names) <= NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: NAMED - 1])} and {len(names) - NAMED + 1} more"
+
+
+def plan_summary(plan: v1.CampaignPlan) -> str:
+    """Say in a sentence what a plan comes to."""
+    without = sum(len(each.vms) for each in plan.unplaced)
+    amounts = ", ".join(amount(number, what) for number, what in ((plan.vms, "VM"), (plan.hosts, "host")))
+    if not plan.waves:
+        return f"No wave has a place: {amounts} in {amount(plan.scopes, 'scope')}."
+    first = min(wave.announce_at for wave in plan.waves)
+    last = "" if plan.ends_at is None else f", expected to end at {moment_text(plan.ends_at)}"
+    rest = f"; {amount(without, 'VM')} without a place" if without else ""
+    return (
+        f"{amount(len(plan.waves), 'wave')} in {amount(plan.scopes, 'scope')}: {amounts}; "
+        f"first announced at {moment_text(first)}{last}{rest}."
+    )
+
+
+def amount(number: int, what: str) -> str:
+    """Count things."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def write_campaigns(campaigns: Iterable[v1.Campaign]) -> None:
+    """Write a table of campaigns."""
+    write_table(CAMPAIGN_COLUMNS, map(_campaign_row, campaigns))
+
+
+def _campaign_row(campaign: v1.Campaign) -> Row:
+    end = campaign.ended_at or campaign.expected_end
+    return (
+        campaign.name,
+        campaign.state.value,
+        campaign.type.value,
+        f"{campaign.waves_over}/{campaign.waves}",
+        str(len(campaign.failures)),
+        moment_text(campaign.started_at),
+        "" if end is None else moment_text(end),
+        campaign.id,
+    )
+
+
+def write_campaign(campaign: v1.Campaign) -> None:
+    """Write a campaign: its progress wave by wave, what it waits for, and what a person can do."""
+    write_details(_details(campaign))
+    write("")
+    for line in state_lines(campaign):
+        write(line)
+    for line in next_steps(campaign):
+        say(line)
+
+
+def state_lines(campaign: v1.Campaign) -> list[str]:
+    """Draw its progress, and say what it waits for and what has failed."""
+    lines = progress_lines(campaign)
+    for title, said in (("Waits for", campaign.explain), ("Failed", failure_lines(campaign))):
+        lines += ["", f"{title}:", *(f"  {line}" for line in said)] if said else []
+    return lines
+
+
+def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
+    spec = campaign.spec
+    return (
+        ("campaign", campaign.name),
+        ("id", campaign.id),
+        ("state", painted(campaign.state.value, STATE_COLOURS.get(campaign.state.value))),
+        ("why", _said(campaign)),
+        ("type", campaign.type.value),
+        ("duration", spec.duration or ""),
+        ("description", spec.description),
+        (
+            "selected",
+            f"{amount(campaign.vms, 'VM')} on {amount(campaign.hosts, 'host')} in {amount(campaign.scopes, 'scope')}",
+        ),
+        ("policy", policy_text(spec.policy)),
+        ("started", f"{moment_text(campaign.started_at)} by {campaign.by}"),
+        ("planned end", "" if campaign.planned_end is None else moment_text(campaign.planned_end)),
+        ("expected end", "" if campaign.expected_end is None else moment_text(campaign.expected_end)),
+        ("ended", "" if campaign.ended_at is None else moment_text(campaign.ended_at)),
+    )
+
+
+def _said(campaign: v1.Campaign) -> str:
+    """Say who brought it into its state, unless that is how it began."""
+    if campaign.state is CampaignState.RUNNING and not campaign.why:
+        return ""
+    why = f": {campaign.why}" if campaign.why else ""
+    return f"{campaign.said_by} at {moment_text(campaign.said_at)}{why}"
+
+
+def policy_text(policy: v1.CampaignPolicy) -> str:
+    """Write what differs from doing everything at once, in a line."""
+    windows = [
+        f"{','.join(each.days) or 'every day'} {each.start}-{each.end} {each.zone or policy.zone}"
+        for each in policy.windows
+    ]
+    gate = policy.gate if isinstance(policy.gate, str) else policy.gate and policy.gate.url
+    said = {
+        "gap": policy.gap,
+        "notice": policy.notice,
+        "scopes at once": policy.scopes_at_once,
+        "hosts at once": policy.hosts_at_once,
+        "VMs at once": policy.vms_at_once,
+        "windows": " or ".join(windows),
+        "black-outs": len(policy.blackouts),
+        "gate": gate,
+        "halt after": policy.halt_after,
+    }
+    return "; ".join(f"{name} {value}" for name, value in said.items() if value)
+
+
+def progress_lines(campaign: v1.Campaign) -> list[str]:
+    """Draw a bar for the first waves of all scopes, one for their second waves, and so on."""
+    number = len(str(len(campaign.progress)))
+    count = max((len(str(each.waves)) for each in campaign.progress), default=1)
+    return [
+        f"wave {each.n:>{number}}  {_drawn(each)}  {_over(each):>{count}}/{each.waves:<{count}} scopes, "
+        f"{amount(each.vms, 'VM')}: {_states(each)}"
+        for each in campaign.progress
+    ]
+
+
+def _over(wave: v1.WaveProgress) -> int:
+    return wave.done + wave.skipped
+
+
+def _drawn(wave: v1.WaveProgress) -> str:
+    """Draw what is over, what is under way, what has failed, and what is left."""
+    parts = (
+        (_over(wave), "█", Colour.GOOD),
+        (sum(getattr(wave, state) for state in UNDER_WAY), "▒", Colour.CAREFUL),
+        (wave.failed, "▚", Colour.BAD),
+        (wave.planned, "░", Colour.FAINT),
+    )
+    cells = _shares([number for number, _, _ in parts])
+    return "".join(painted(sign * share, colour) for share, (_, sign, colour) in zip(cells, parts, strict=True))
+
+
+def _shares(numbers: Sequence[int]) -> list[int]:
+    """Part the cells of a bar; nothing that there is goes unseen, as far as there are cells."""
+    ends = [round(BAR * end / (sum(numbers) or 1)) for end in accumulate(numbers)]
+    cells = [end - start for start, end in pairwise([0, *ends])]
+    for n, number in enumerate(numbers):
+        largest = cells.index(max(cells))
+        if number and not cells[n] and cells[largest] > 1:
+            cells[largest] -= 1
+            cells[n] += 1
+    return cells
+
+
+def _states(wave: v1.WaveProgress) -> str:
+    words = ("done", "skipped", "cleared", "announced", "retrying", "failed", "planned")
+    return ", ".join(f"{getattr(wave, word)} {word}" for word in words if getattr(wave, word))
+
+
+def failure_lines(campaign: v1.Campaign) -> list[str]:
+    """Say what has failed where, and how it can go on there."""
+    return [
+        f"wave {failure.n} of scope {failure.scope} (update domain {failure.update_domain}) at "
+        f"{moment_text(failure.at)}: {failure.why}"
+        for failure in campaign.failures
+    ]
+
+
+def next_steps(campaign: v1.Campaign) -> list[str]:
+    """Say what a person can do where the campaign does not go on by itself."""
+    steps = []
+    if campaign.failures:
+        scope = campaign.failures[0].scope
+        again = f"`forewarn campaign retry {campaign.name} {scope}`"
+        skip = f"`forewarn campaign skip {campaign.name} {scope} --why …`"
+        steps.append(f"{again} has the failed wave of {scope} made once more, {skip} goes on without it.")
+    if campaign.state in (CampaignState.HALTED, CampaignState.PAUSED):
+        steps.append(
+            f"`forewarn campaign resume {campaign.name}` goes on, `forewarn campaign abort {campaign.name}` ends it."
+        )
+    return steps
