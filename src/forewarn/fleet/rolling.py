@@ -46,7 +46,7 @@ from forewarn.store.port import JournalQuery, Key, Kind, Store, StoreError
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 
-AT_ONCE = 64
+AT_ONCE = 32
 """In how many scopes a campaign does something at the same time."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
@@ -269,9 +269,15 @@ class Rolling:
             log.info("campaign %s could not do %s: %s", self.record.name, action, refusal)
         finally:
             self._under_way -= 1
-            self._results.append(lambda course: _over(course, action, result))
-            self._dirty.add(action.scope)
+            self._results.append(lambda course: self._take(course, action, result))
             self.wake()
+
+    def _take(self, course: Course, action: Action, result: Callable[[Course], None] | None) -> None:
+        """Take the result of what was done; its scope is seen after that, and not only before."""
+        course.over(action)
+        if result is not None:
+            result(course)
+        self._dirty.add(action.scope)
 
     async def _result_of(self, action: Action) -> Callable[[Course], None] | None:
         match action:
@@ -438,6 +444,7 @@ class Rolling:
             rows = await self._surely(lambda: self._store.journal(query))  # noqa: B023 - awaited at once
             entries += [row.entry for row in rows]
             if len(rows) < PAGE:
+                await self._turns.mine()
                 return read(entries, self.id, seen=self.course.progress(scope).seen)
             after = rows[-1].position
 
@@ -501,9 +508,3 @@ class Rolling:
             why=notice.why,
             facts=facts,
         )
-
-
-def _over(course: Course, action: Action, result: Callable[[Course], None] | None) -> None:
-    course.over(action)
-    if result is not None:
-        result(course)

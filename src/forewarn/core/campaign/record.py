@@ -114,7 +114,10 @@ class ScopeProgress(msgspec.Struct, frozen=True, array_like=True):
     @property
     def current(self) -> int:
         """The first wave that is not settled, counted from 1; one more than there are where all are."""
-        return next((n for n, wave in enumerate(self.waves, 1) if not wave.state.is_settled), len(self.waves) + 1)
+        for n, wave in enumerate(self.waves, 1):
+            if wave.state is not WaveState.DONE and wave.state is not WaveState.SKIPPED:
+                return n
+        return len(self.waves) + 1
 
     def wave(self, n: int) -> Wave:
         """Return the scope's n-th wave, from 1."""

@@ -115,6 +115,9 @@ Action = Announce | Clear | Withdraw | TryAgain | Recall | Close | AskGate
 class _Ready(NamedTuple):
     """Events of a scope's current wave that only the campaign holds, or will from a moment on."""
 
+    at: datetime
+    """When the first of them may start, as far as the scope is concerned."""
+    turn: tuple[int, int]
     events: tuple[tuple[datetime, str, Load], ...]
     begun: bool
     """Whether other events of the wave have started."""
@@ -327,7 +330,8 @@ class Course:
                 if _is_held_by_the_campaign_alone(scope, event, conditions)
             ]
             if ready and scope.id not in self._clearing:
-                self._ready[scope.id] = _Ready(tuple(ready), begun)
+                at = self._may_start_at(scope.id, min(ready)[0], conditions, begun=begun)
+                self._ready[scope.id] = _Ready(at, self._turn(scope.id), tuple(ready), begun)
 
     def _lose(self, progress: ScopeProgress, now: datetime) -> None:
         """The scope is gone, and with it everything that there was to do."""
@@ -418,11 +422,6 @@ class Course:
         """When time itself may change something; None: only something else can."""
         return min(self._wakes, default=None)
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether something that was given out is still being done."""
-        return bool(self._given)
-
     def over(self, action: Action) -> None:
         """What was given out is done, or could not be. See its scope next."""
         self._given.discard(action)
@@ -478,22 +477,16 @@ class Course:
 
         If a smaller one could pass it, a large one might never have its turn.
         """
-        due = []
-        for id_, ready in self._ready.items():
-            at = self._may_start_at(id_, ready, conditions)
-            if at <= now:
-                due.append((self._turn(id_), id_))
-            else:
-                self._wakes.append(at)
+        due = [(ready.turn, id_) for id_, ready in self._ready.items() if ready.at <= now]
+        self._wakes += [ready.at for ready in self._ready.values() if ready.at > now]
         if not due or not self._is_open(conditions, now):
             return
         for _, id_ in sorted(due):
             if self._passes_gate(id_, now) and not self._clear_wave(id_, impacted, now):
                 return
 
-    def _may_start_at(self, id_: str, ready: _Ready, conditions: Conditions) -> datetime:
-        at = min(at for at, _, _ in ready.events)
-        if ready.begun:
+    def _may_start_at(self, id_: str, at: datetime, conditions: Conditions, *, begun: bool) -> datetime:
+        if begun:
             return at
         progress = self.progress(id_)
         rested = self._rested_at(progress, conditions)
@@ -738,8 +731,9 @@ class _Forecast:
             self._build(moment)
         if self._ceilings.keep(self._in_use.with_(load)):
             return True
-        ends = [end for flight in self._flights.values() if self._now < (end := self._end(flight)) < FOR_EVER]
-        self.wakes += [min(ends) - self._notice] if ends and min(ends) - self._notice > self._now else []
+        ends = [end for flight in self._flights.values() if (end := self._end(flight)) < FOR_EVER]
+        later = [end - self._notice for end in ends if end - self._notice > self._now]
+        self.wakes += [min(later)] if later else []
         return False
 
     def take(self, flight: _Flight) -> None:
