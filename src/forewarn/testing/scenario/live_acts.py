@@ -269,13 +269,11 @@ def _(command: say.Cancel, world: LiveWorld) -> list[str]:
 
 @act.register
 def _(command: say.Hold, world: LiveWorld) -> list[str]:
-    if command.what == say.EVERYTHING:
-        world.api.hold(v1.MakeHold(reason=command.reason))
-        world.holds_all = True
-    else:
-        world.api.hold(v1.MakeHold(reason=command.reason, scope=world.scope(command.what)))
+    of_all = command.what == say.EVERYTHING
+    world.api.hold(v1.MakeHold(reason=command.reason, scope=None if of_all else world.scope(command.what)))
     world.holders[command.reason] = command.by
-    return [f"everything held by {command.by} ({command.reason})"] if world.holds_all else []
+    world.holds_all |= of_all
+    return [f"everything held by {command.by} ({command.reason})"] if of_all else []
 
 
 @act.register

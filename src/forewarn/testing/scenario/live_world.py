@@ -19,6 +19,9 @@ from forewarn.testing.scenario.words import is_label
 UNTOLD = frozenset({Did.FAULT_SET, Did.FAULT_CLEARED, Did.FAULT_ENDED})
 """What commands tell themselves, or what happens whenever a program asks."""
 
+TAKEN = "scope-exists"
+"""What the service says where it has a scope of that name."""
+
 OVER = "the story is over"
 
 OTHER_NAMES = range(2, 100)
@@ -59,7 +62,7 @@ class LiveWorld:
             try:
                 self.api.add_scope(msgspec.structs.replace(ask, id=id_))
             except Refusal as refusal:
-                if refusal.code != AlreadyThere.code:
+                if refusal.code != TAKEN:
                     raise
             else:
                 self.places[ask.id] = Place(ask.id, id_, self.names, is_own=True)
