@@ -65,7 +65,8 @@ class ManualTime:
         return self._clock
 
     async def _advance(self, clock: ManualClock, target: datetime, who: str) -> datetime:
-        await self._save(target, who)
+        if target > clock.now():
+            await self._save(target, who)
         await self._settled(clock)
         while (moment := clock.next_moment) is not None and moment <= target:
             clock.set(max(moment, clock.now()))
