@@ -4,12 +4,12 @@ These are the only requests that can change anything. All of them name the event
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from forewarn.testing.conformance.course import Approval, Outcome, is_scheduled, is_started
 from forewarn.testing.conformance.document import Document, Entry, NotChecked
 from forewarn.testing.conformance.seen import QUERY, Seen, conditional, etag
-from forewarn.testing.conformance.talking import METADATA, SCHEDULED_EVENTS, Line, Request, Unanswered
+from forewarn.testing.conformance.talking import CONTINUE, METADATA, SCHEDULED_EVENTS, Answer, Line, Request, Unanswered
 from forewarn.wire.approval import approval
 from forewarn.wire.terms import BYTE_ORDER_MARK
 from forewarn.wire.versions import NEWEST, PREVIEW, VERSIONS
@@ -101,7 +101,7 @@ def approve(seen: Seen, id_: str) -> Approval:
 def _try_in_vain(seen: Seen, course: Approval) -> None:
     for name, request in refused_requests(course.id).items():
         course.answers[name] = _outcome(seen, request)
-    expecting = post(approval([course.id]), ("Expect", "100-continue"), metadata=False)
+    expecting = post(approval([course.id]), JSON, ("Expect", "100-continue"), metadata=False)
     course.answers["expect-refused"] = _first_answer(seen, expecting)
     course.untouched = _document(seen)
 
@@ -109,11 +109,11 @@ def _try_in_vain(seen: Seen, course: Approval) -> None:
 def _approve_for_good(seen: Seen, course: Approval) -> None:
     with _held(seen) as held:
         course.answers["approve"] = _outcome(seen, post(approval([course.id]), JSON))
+        course.after = _started(seen, course.id)
+        if course.after is None or is_scheduled(course.after.event(course.id)):
+            return
         if held.line is not None:
             course.answers["held"] = _read(held.line)
-    course.after = _started(seen, course.id)
-    if course.after is None:
-        return
     seen.later.append(course.after)
     if is_started(course.after.event(course.id)):
         course.answers["started"] = _outcome(seen, post(approval([course.id]), JSON))
@@ -122,7 +122,7 @@ def _approve_for_good(seen: Seen, course: Approval) -> None:
 def _approve_again(seen: Seen, course: Approval) -> None:
     for name, request in accepted_requests(course.id).items():
         course.answers[name] = _outcome(seen, request)
-    expecting = post(approval([course.id]), ("Expect", "100-continue"))
+    expecting = post(approval([course.id]), JSON, ("Expect", "100-continue"))
     course.answers["expect"] = _first_answer(seen, expecting)
     course.answers["expect-after"] = _whole_answer(seen, expecting)
     now = _document(seen)
@@ -175,24 +175,31 @@ def _started(seen: Seen, id_: str) -> Document | None:
 
 def _first_answer(seen: Seen, request: Request) -> Outcome:
     """Send a request without its body, and return the first answer."""
-    try:
-        with seen.line() as line:
-            line.send_head(request)
-            return line.answer()
-    except Unanswered as error:
-        return error
+
+    def talk(line: Line) -> Answer:
+        line.send_head(request)
+        return seen.hear(line)
+
+    return _outcome_of(seen, talk)
 
 
 def _whole_answer(seen: Seen, request: Request) -> Outcome:
     """Send a request and, when that is wanted, its body; return the last answer."""
+
+    def talk(line: Line) -> Answer:
+        line.send_head(request)
+        answer = seen.hear(line)
+        if answer.status != CONTINUE:
+            return answer
+        line.send_bytes(request.body or b"")
+        return seen.hear(line)
+
+    return _outcome_of(seen, talk)
+
+
+def _outcome_of(seen: Seen, talk: Callable[[Line], Answer]) -> Outcome:
     try:
-        with seen.line() as line:
-            line.send_head(request)
-            answer = line.answer()
-            if answer.status != 100:
-                return answer
-            line.send_bytes(request.body or b"")
-            return line.answer()
+        return seen.converse(talk)
     except Unanswered as error:
         return error
 

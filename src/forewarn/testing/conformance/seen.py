@@ -1,6 +1,7 @@
 """What an endpoint has answered. What does not change is asked once, however many rows look at it."""
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -18,10 +19,13 @@ from forewarn.testing.conformance.talking import (
 )
 from forewarn.wire.versions import NEWEST, VERSIONS
 
-TRY_AGAIN_AFTER = frozenset({410, 429, 503})
+T = TypeVar("T")
+
+TOO_MANY_REQUESTS = 429
+TRY_AGAIN_AFTER = frozenset({410, TOO_MANY_REQUESTS, 503})
 """Answers that say nothing of the question: the service is busy with itself, or with too many questions."""
 
-TRIES = 5
+TRIES = 6
 LONGEST_REST = 5.0
 """For how many seconds a service can send us away."""
 
@@ -35,6 +39,14 @@ CLOSES_WITHIN = 2.0
 """For how many seconds we look whether bytes follow that must not be there."""
 
 QUERY = Request()
+
+
+class SentAway(Unanswered):
+    """The service says that it cannot answer now."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        super().__init__(f"the service sends us away, again and again: {answer}")
 
 
 class Seen:
@@ -64,8 +76,9 @@ class Seen:
 
     def ask_again(self, request: Request, *, within: float | None = None) -> Answer:
         """Ask, even if it has been asked before."""
+        patience = self.timeout if within is None else within
         try:
-            self._known[request] = self._patiently(request, self.timeout if within is None else within)
+            self._known[request] = self.converse(lambda line: self._exchange(line, request, patience))
         except Unanswered as error:
             self._known[request] = error
         return self._told(request)
@@ -81,9 +94,30 @@ class Seen:
         return answer
 
     def line(self) -> Line:
-        """Open a connection for what takes more than one request and one answer."""
+        """Open a connection for the next request."""
         self.pace.next()
         return Line(self.endpoint, self.timeout)
+
+    def converse(self, talk: Callable[[Line], T]) -> T:
+        """Talk on a connection, and again on another one when the service has sent us away, as it asks."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                with self.line() as line:
+                    return talk(line)
+            except SentAway as away:
+                if not tries_left:
+                    raise
+                self.pace.rest(_rest_after(away.answer))
+        raise AssertionError("there is a last try")
+
+    def hear(self, line: Line, request: Request | None = None, *, within: float | None = None) -> Answer:
+        """Read the next answer; SentAway if it says nothing of what was asked."""
+        answer = line.answer(request, within=within)
+        if answer.status == TOO_MANY_REQUESTS:
+            self.refused_for_rate = self.refused_for_rate or answer
+        if answer.status in TRY_AGAIN_AFTER:
+            raise SentAway(answer)
+        return answer
 
     def note(self, request: Request | str, outcome: Answer | Unanswered) -> None:
         """Remember an exchange in words."""
@@ -137,26 +171,14 @@ class Seen:
             raise Unanswered(str(outcome))
         return outcome
 
-    def _patiently(self, request: Request, within: float) -> Answer:
-        answer = self._exchange(request, within)
-        for _ in range(TRIES):
-            if answer.status not in TRY_AGAIN_AFTER:
-                break
-            if answer.status == 429:
-                self.refused_for_rate = self.refused_for_rate or answer
-            self.pace.rest(_rest_after(answer))
-            answer = self._exchange(request, within)
-        return answer
-
-    def _exchange(self, request: Request, within: float) -> Answer:
-        with self.line() as line:
-            line.send(request)
-            answer = line.answer(request, within=within)
-            if request.method != "HEAD" and answer.status != NOT_MODIFIED:
-                return answer
-            # Neither has a body: what still comes is one all the same.
-            too_much, _ = line.rest(CLOSES_WITHIN)
-            return msgspec.structs.replace(answer, body=too_much)
+    def _exchange(self, line: Line, request: Request, within: float) -> Answer:
+        line.send(request)
+        answer = self.hear(line, request, within=within)
+        if request.method != "HEAD" and answer.status != NOT_MODIFIED:
+            return answer
+        # Neither has a body: what still comes is one all the same.
+        too_much, _ = line.rest(CLOSES_WITHIN)
+        return msgspec.structs.replace(answer, body=too_much)
 
     def _steady_documents(self) -> dict[str, Document]:
         for _ in range(3):

@@ -28,7 +28,8 @@ def _is_empty(answer: Answer) -> None:
 
 def _starts(seen: Seen) -> None:
     """An event that does not start may be held by anything: another update domain, an operator, other VMs."""
-    expect_status(posted_answer(seen, "approve"), 200)
+    if posted_answer(seen, "approve").status >= 400:
+        raise NotChecked("the approval was refused")
     if seen.approval is None or seen.approval.untouched is None or seen.approval.after is None:
         raise NotChecked("the document could not be read before and after the approval")
     if not is_scheduled(seen.approval.untouched.event(seen.approval.id)):

@@ -22,7 +22,7 @@ from forewarn.testing.conformance.rows.checks import (
 )
 from forewarn.testing.conformance.rows.requests import INSTANCE_VERSION, SERVED
 from forewarn.testing.conformance.seen import QUERY, Seen
-from forewarn.testing.conformance.talking import METADATA, Answer, Request
+from forewarn.testing.conformance.talking import METADATA, Answer, Line, Request
 from forewarn.wire.versions import NEWEST, VERSIONS
 
 SECTION = "Refusals"
@@ -95,13 +95,15 @@ def _is_not_about_the_header(answer: Answer) -> None:
 def _closed_after(sent: bytes, expected: int) -> Check:
     """Check that something which cannot be read on is refused, and the connection closed."""
 
+    def talk(line: Line, seen: Seen) -> tuple[Answer, bool]:
+        line.send_bytes(sent)
+        answer = seen.hear(line)
+        return answer, answer.status == expected and line.rest(seen.timeout)[1]
+
     def check(seen: Seen) -> None:
-        with seen.line() as line:
-            line.send_bytes(sent)
-            answer = line.answer()
-            seen.note(f"{quoted(sent[:60])}, {len(sent)} bytes", answer)
-            expect_status(answer, expected)
-            _, is_closed = line.rest(seen.timeout)
+        answer, is_closed = seen.converse(lambda line: talk(line, seen))
+        seen.note(f"{quoted(sent[:60])}, {len(sent)} bytes", answer)
+        expect_status(answer, expected)
         if not is_closed:
             raise Otherwise("the connection is not closed after the answer")
 

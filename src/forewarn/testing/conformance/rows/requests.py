@@ -22,7 +22,7 @@ from forewarn.testing.conformance.rows.checks import (
     with_headers,
 )
 from forewarn.testing.conformance.seen import QUERY, Seen
-from forewarn.testing.conformance.talking import METADATA, SCHEDULED_EVENTS, Answer, Request
+from forewarn.testing.conformance.talking import METADATA, SCHEDULED_EVENTS, Answer, Line, Request
 from forewarn.wire.versions import NEWEST, PREVIEW
 
 SECTION = "Requests"
@@ -59,27 +59,33 @@ def _lists_versions(answer: Answer) -> None:
 
 def _twice_on_one_line(request: Request) -> Check:
     def check(seen: Seen) -> None:
-        with seen.line() as line:
+        def talk(line: Line) -> list[Answer]:
+            answers = []
             for _ in range(2):
                 line.send(request)
-                answer = line.answer()
-                seen.note(f"{request} on the same connection", answer)
-                expect_document(seen, answer)
-            seen.pace.next()
+                answers.append(seen.hear(line))
+            return answers
+
+        answers = seen.converse(talk)
+        seen.pace.next()
+        for answer in answers:
+            seen.note(f"{request} on the same connection", answer)
+            expect_document(seen, answer)
 
     return check
 
 
 def _closes(seen: Seen) -> None:
-    with seen.line() as line:
+    def talk(line: Line) -> tuple[Answer, bytes, bool]:
         line.send(QUERY)
-        answer = line.answer()
-        seen.note(QUERY, answer)
-        expect_status(answer, 200)
-        said = answer.header("connection") or ""
-        if said.lower() != "close":
-            raise Otherwise(f"the answer's Connection is {quoted(said)}")
-        too_much, is_closed = line.rest(seen.timeout)
+        return seen.hear(line), *line.rest(seen.timeout)
+
+    answer, too_much, is_closed = seen.converse(talk)
+    seen.note(QUERY, answer)
+    expect_status(answer, 200)
+    said = answer.header("connection") or ""
+    if said.lower() != "close":
+        raise Otherwise(f"the answer's Connection is {quoted(said)}")
     if not is_closed or too_much:
         raise Otherwise("the connection is not closed after the answer")
 
