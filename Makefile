@@ -10,6 +10,7 @@ export PYTHON
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
 MONO := mcs=mono-mcs,libmono-system-net-http4.0-cil,libmono-system-runtime-serialization4.0-cil
 PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base nft=nftables systemd-analyze=systemd jq=jq haproxy=haproxy \
+    slirp4netns=slirp4netns pasta=passt setpriv=util-linux \
     pg_ctlcluster=postgresql-common,postgresql $(MONO)
 CODE := $(strip src tests $(wildcard bench))
 

@@ -17,10 +17,10 @@ def sandboxes() -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(params=[ourselves, ordinary_user], ids=["whoever runs the tests", "ordinary user"])
-def person(sandboxes: None, request: pytest.FixtureRequest, tmp_path: Path) -> Person:
+@pytest.fixture(scope="module", params=[ourselves, ordinary_user], ids=["whoever runs the tests", "ordinary user"])
+def person(sandboxes: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Person:
     """Whoever runs the tests, and somebody without any rights."""
-    made: Person | str = request.param(tmp_path)
+    made: Person | str = request.param(tmp_path_factory.mktemp("person"))
     if isinstance(made, str):
         pytest.skip(made)
     return made

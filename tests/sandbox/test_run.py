@@ -86,7 +86,7 @@ class Town:
         return self.api.event(event).event.status
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def town(person: Person) -> Iterator[Town]:
     with forewarn_up(person.home, within=person.within) as started:
         yield Town(person, started)
@@ -106,7 +106,7 @@ def python(person: Person) -> str:
 def test_curl_is_answered_as_the_vm(town: Town) -> None:
     event = town.schedule("web/web-0")
     document = json.loads(town.output("web-0", *CURL, EVENTS))
-    assert [seen["EventId"] for seen in document["Events"]] == [event]
+    assert event in [seen["EventId"] for seen in document["Events"]]
     assert town.output("web-0", *CURL, NAME) == "web-0"
     assert town.output("web-0", "hostname") == "web-0\n"
     assert town.output("web-0", "id", "-u") == f"{town.person.user}\n"
@@ -114,7 +114,7 @@ def test_curl_is_answered_as_the_vm(town: Town) -> None:
 
 def test_handler_that_knows_nothing_of_forewarn_approves(town: Town, python: str) -> None:
     event = town.schedule("web/web-0")
-    assert town.output("web-0", python, "-c", HANDLER) == f"{event}\n"
+    assert event in town.output("web-0", python, "-c", HANDLER).splitlines()
     assert town.status(event) == "Started"
 
 
@@ -154,7 +154,10 @@ while held.recv(65536):
     pass
 print("ended", flush=True)
 """
-    with forewarn_up(person.home, within=person.within) as started:
+    place = person.home / "ending"
+    place.mkdir(mode=0o700)
+    os.chown(place, person.user, -1)
+    with forewarn_up(place, within=person.within) as started:
         program = Town(person, started).run("web-0", python, "-c", script)
         seen = lines(program)
         assert next(seen) == "HTTP/1.1 200"
