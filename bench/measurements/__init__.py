@@ -9,6 +9,7 @@ from bench.measurements import (
     agent,
     approvals,
     callers,
+    fixtures,
     imports,
     lateness,
     memory,
@@ -39,5 +40,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "neighbours": Measurement(neighbours.measure, partial(neighbours.measure, size=neighbours.QUICK)),
     "waits": Measurement(waits.measure, partial(waits.measure, size=waits.QUICK)),
     "imports": Measurement(imports.measure, partial(imports.measure, size=imports.QUICK)),
+    "fixture": Measurement(fixtures.measure_start, partial(fixtures.measure_start, size=fixtures.QUICK)),
+    "advance": Measurement(fixtures.measure_advance, partial(fixtures.measure_advance, size=fixtures.QUICK)),
     "agent": Measurement(agent.measure, partial(agent.measure, size=agent.QUICK)),
 }

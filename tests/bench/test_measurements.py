@@ -19,6 +19,7 @@ from bench.measurements import (
     agent,
     approvals,
     callers,
+    fixtures,
     imports,
     lateness,
     memory,
@@ -46,6 +47,8 @@ TINY: dict[str, Callable[[Workplace], Finding]] = {
     ),
     "waits": partial(waits.measure, size=waits.Size(fleet=SMALL, rounds=1)),
     "imports": partial(imports.measure, size=imports.Size(rounds=1)),
+    "fixture": partial(fixtures.measure_start, size=fixtures.Size(rounds=2)),
+    "advance": partial(fixtures.measure_advance, size=fixtures.Size(rounds=2)),
     "agent": partial(agent.measure, size=agent.Size(seconds=1.0, looks=1)),
 }
 
@@ -60,6 +63,8 @@ FIGURES: dict[str, set[str]] = {
     "neighbours": {"answers_ratio", "lateness_ratio", "rest_answer_p99_ms", "busy_answer_p99_ms", "import_seconds"},
     "waits": {"seconds"},
     "imports": {"bare_ms", "client_ms", "everything_ms"},
+    "fixture": {"start_ms", "stop_ms", "first_ms"},
+    "advance": {"advance_ms"},
     "agent": {"resident_mb", "percent_of_a_core", "processor_seconds", "asked"},
 }
 
