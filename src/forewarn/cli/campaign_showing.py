@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from itertools import accumulate, pairwise
 
 from forewarn.api import v1
@@ -19,6 +20,10 @@ BAR = 24
 NAMED = 3
 """Of more hosts or VMs than this a line says how many there are; `-o json` names all."""
 
+FEW = 3
+"""Of how many failures a person is told what can be done."""
+
+SECOND = timedelta(seconds=1)
 UNDER_WAY = ("announced", "cleared", "retrying")
 
 STATE_COLOURS = {
@@ -150,11 +155,9 @@ def write_campaign(campaign: v1.Campaign) -> None:
 
 
 def state_lines(campaign: v1.Campaign) -> list[str]:
-    """Draw its progress, and say what it waits for and what has failed."""
-    lines = progress_lines(campaign)
-    for title, said in (("Waits for", campaign.explain), ("Failed", failure_lines(campaign))):
-        lines += ["", f"{title}:", *(f"  {line}" for line in said)] if said else []
-    return lines
+    """Draw its progress, and say what it waits for."""
+    waits = ["", "Waits for:", *(f"  {line}" for line in campaign.explain)] if campaign.explain else []
+    return [*progress_lines(campaign), *waits]
 
 
 def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
@@ -163,7 +166,6 @@ def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
         ("campaign", campaign.name),
         ("id", campaign.id),
         ("state", painted(campaign.state.value, STATE_COLOURS.get(campaign.state.value))),
-        ("why", _said(campaign)),
         ("type", campaign.type.value),
         ("duration", spec.duration or ""),
         ("description", spec.description),
@@ -174,17 +176,31 @@ def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
         ("policy", policy_text(spec.policy)),
         ("started", f"{moment_text(campaign.started_at)} by {campaign.by}"),
         ("planned end", "" if campaign.planned_end is None else moment_text(campaign.planned_end)),
-        ("expected end", "" if campaign.expected_end is None else moment_text(campaign.expected_end)),
-        ("ended", "" if campaign.ended_at is None else moment_text(campaign.ended_at)),
+        ("expected end", _expected(campaign)),
+        ("resumed", _resumed(campaign)),
+        ("ended", _ended(campaign)),
     )
 
 
-def _said(campaign: v1.Campaign) -> str:
-    """Say who brought it into its state, unless that is how it began."""
-    if campaign.state is CampaignState.RUNNING and not campaign.why:
+def _expected(campaign: v1.Campaign) -> str:
+    if campaign.expected_end is None or campaign.ended_at is not None:
         return ""
-    why = f": {campaign.why}" if campaign.why else ""
-    return f"{campaign.said_by} at {moment_text(campaign.said_at)}{why}"
+    return moment_text(campaign.expected_end)
+
+
+def _resumed(campaign: v1.Campaign) -> str:
+    """Say who has let it go on, if somebody has. What it waits for in other states says who brought it there."""
+    if campaign.state is not CampaignState.RUNNING or campaign.said_at - campaign.started_at < SECOND:
+        return ""
+    return _by(campaign.said_at, campaign.said_by, campaign.why)
+
+
+def _ended(campaign: v1.Campaign) -> str:
+    return "" if campaign.ended_at is None else _by(campaign.ended_at, campaign.said_by, campaign.why)
+
+
+def _by(at: datetime, by: str, why: str) -> str:
+    return f"{moment_text(at)} by {by}" + (f": {why}" if why else "")
 
 
 def policy_text(policy: v1.CampaignPolicy) -> str:
@@ -252,25 +268,18 @@ def _states(wave: v1.WaveProgress) -> str:
     return ", ".join(f"{getattr(wave, word)} {word}" for word in words if getattr(wave, word))
 
 
-def failure_lines(campaign: v1.Campaign) -> list[str]:
-    """Say what has failed where, and how it can go on there."""
-    return [
-        f"wave {failure.n} of scope {failure.scope} (update domain {failure.update_domain}) at "
-        f"{moment_text(failure.at)}: {failure.why}"
-        for failure in campaign.failures
-    ]
-
-
 def next_steps(campaign: v1.Campaign) -> list[str]:
     """Say what a person can do where the campaign does not go on by itself."""
-    steps = []
-    if campaign.failures:
-        scope = campaign.failures[0].scope
-        again = f"`forewarn campaign retry {campaign.name} {scope}`"
-        skip = f"`forewarn campaign skip {campaign.name} {scope} --why …`"
-        steps.append(f"{again} has the failed wave of {scope} made once more, {skip} goes on without it.")
-    if campaign.state in (CampaignState.HALTED, CampaignState.PAUSED):
-        steps.append(
-            f"`forewarn campaign resume {campaign.name}` goes on, `forewarn campaign abort {campaign.name}` ends it."
-        )
+    if campaign.state.is_over or campaign.state is CampaignState.ABORTING:
+        return []
+    name, steps = campaign.name, []
+    for failure in campaign.failures[:FEW]:
+        retry = f"`forewarn campaign retry {name} {failure.scope}`"
+        skip = f"`forewarn campaign skip {name} {failure.scope} --why …`"
+        steps.append(f"{retry} has wave {failure.n} of {failure.scope} made once more, {skip} goes on without it.")
+    if len(campaign.failures) > FEW:
+        steps.append(f"{len(campaign.failures) - FEW} more have failed: -o json names all.")
+    if campaign.state is not CampaignState.RUNNING:
+        resume, abort = f"`forewarn campaign resume {name}`", f"`forewarn campaign abort {name} --why …`"
+        steps.append(f"{resume} goes on, {abort} ends it.")
     return steps

@@ -37,7 +37,7 @@ EXPECTED = (Stop, ApiError, SettingsError, FleetFileError)
 HINTS = {
     "forbidden": " (FOREWARN_TOKEN or --token-file)",
     "scope-forbidden": " (FOREWARN_TOKEN or --token-file)",
-    "unknown-campaign": "; `forewarn campaign list` shows them",
+    "unknown-campaign": "; `forewarn campaign list --all` shows them",
     "unknown-event": "; `forewarn event list` shows those that are open, `forewarn history` all",
     "unknown-host": "; `forewarn host list` shows them",
     "unknown-scope": "; `forewarn scope list` shows them",

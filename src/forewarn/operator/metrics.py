@@ -1,5 +1,6 @@
 """The service's figures for Prometheus, read when they are asked for. No id, name or time is ever a label."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -8,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from forewarn import __version__
+from forewarn.core.campaign.record import CampaignState, WaveState, tally
 from forewarn.core.event import STUCK, EventType, State
 from forewarn.fleet.measures import CHANGES, OUTCOMES, Histogram
 from forewarn.fleet.service import Fleet
@@ -39,7 +41,7 @@ def metrics_text(fleet: Fleet, guests: GuestCounters, operators: Answers) -> byt
 
 
 class FleetCollector(Collector):
-    """Reads what others count. What it costs does not grow with the fleet."""
+    """Reads what others count. What it costs does not grow with the fleet, but with the campaigns that are not over."""
 
     def __init__(self, fleet: Fleet, guests: GuestCounters, operators: Answers) -> None:
         self._fleet = fleet
@@ -56,6 +58,7 @@ class FleetCollector(Collector):
         yield from self._endpoint()
         yield from self._inventory()
         yield from self._events()
+        yield from self._campaigns()
         yield from self._store()
 
     def _service(self) -> Iterator[Metric]:
@@ -124,6 +127,24 @@ class FleetCollector(Collector):
         )
         yield _by_type("forewarn_start_lateness_seconds", "From when an event was due to its start.", measures.lateness)
         yield _by_type("forewarn_impact_seconds", "From the beginning of work on a VM to its end.", measures.impact)
+
+    def _campaigns(self) -> Iterator[Metric]:
+        campaigns = GaugeMetricFamily("forewarn_campaigns", "Campaigns.", labels=["state"])
+        waves = GaugeMetricFamily("forewarn_campaign_waves", "Waves of campaigns that are not over.", labels=["state"])
+        known = self._fleet.campaigns.all()
+        not_over = [campaign for campaign in known if not campaign.state.is_over]
+        states = Counter(campaign.state for campaign in known)
+        tallies = [tally(campaign) for campaign in not_over]
+        for state in CampaignState:
+            campaigns.add_metric([state.value], states[state])
+        for wave in WaveState:
+            waves.add_metric([wave.word], sum(each[wave].waves for each in tallies))
+        yield from (campaigns, waves)
+        yield _gauge(
+            "forewarn_campaigns_gate_shut",
+            "Campaigns that wait for their gate.",
+            sum(campaign.gate is not None for campaign in not_over),
+        )
 
     def _store(self) -> Iterator[Metric]:
         measures = self._fleet.measures
