@@ -1,0 +1,45 @@
+"""The rows as data: each has a name of its own and cites words that are on the page."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from forewarn.testing.conformance import ROWS, Row
+from forewarn.testing.conformance.row import ALL_OWN
+
+PAGE = (Path(__file__).parents[3] / "docs/reference/guest-protocol.md").read_text(encoding="utf-8")
+
+OWN_PARTS = {"forwarded", "forwarded-approval"}
+"""Rows of a line that bears the mark, which do not go as far as the part that has it."""
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def test_every_row_has_a_name_of_its_own() -> None:
+    ids = [row.id for row in ROWS]
+    assert sorted(ids) == sorted(set(ids))
+    assert [id_ for id_ in ids if not re.fullmatch(r"[a-z0-9.-]+", id_)] == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_row_cites_the_words_of_the_page(row: Row) -> None:
+    assert row.rule in section(row.section)
+
+
+def test_section_that_is_all_our_own_says_so() -> None:
+    assert {title for title in ALL_OWN if "all of it (O)" in section(title)} == ALL_OWN
+
+
+def test_every_section_has_rows() -> None:
+    titles = re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
+    assert list(dict.fromkeys(row.section for row in ROWS)) == titles
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.is_own], ids=lambda row: row.id)
+def test_mark_is_not_cut_off(row: Row) -> None:
+    """What is our own choice must not be called wrong because the citation ends before the mark."""
+    behind = section(row.section).split(row.rule)[1]
+    assert row.id in OWN_PARTS or not behind.removeprefix(" ").startswith(("(O", "400 (O", "403 (O"))
