@@ -1,0 +1,224 @@
+"""A running service as a stage: other clocks, programs in the place of the handler, and leaving nothing behind."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from forewarn.api import v1
+from forewarn.client import ScheduledEvents
+from forewarn.core.journal import Did
+from forewarn.testing.scenario import (
+    Cancelled,
+    CoreStage,
+    LiveStage,
+    Played,
+    ScenarioError,
+    Step,
+    play,
+    read,
+    shipped,
+)
+from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario.grammar import FORMS
+from forewarn.testing.scenario.live_acts import act
+from forewarn.testing.service import Forewarn
+from tests.testing.scenario.telling import NO_FLEET, told, told_by_core, told_by_service
+
+GUARD = 60.0
+WEB = "platform automatic\nscope web availability-set\nvm web-0 domain 0\nvm web-1 domain 1\n"
+
+RESTART = next(scenario for scenario in shipped() if scenario.name == "user-restart")
+
+
+class Handler:
+    """A handler as a program would be one: it asks on its own, and approves what is its VM's, or does not."""
+
+    def __init__(self, *, approves: bool) -> None:
+        self._approves = approves
+        self._asking: ScheduledEvents | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._has_asked = threading.Event()
+        self.vm: v1.Vm | None = None
+        self.approved: list[str] = []
+        self.waited_for = 0
+
+    def begin(self, vm: v1.Vm) -> None:
+        assert vm.guest_url is not None
+        self.vm = vm
+        self._asking = ScheduledEvents(vm.guest_url, name=vm.name)
+        self._asking.get()
+        self._thread.start()
+        assert self._has_asked.wait(GUARD)
+
+    def keep_up(self) -> None:
+        self.waited_for += 1
+
+    def end(self) -> None:
+        if self._asking is not None:
+            self._asking.close()
+            self._thread.join(GUARD)
+
+    def _run(self) -> None:
+        assert self._asking is not None
+        self._has_asked.set()
+        for change in self._asking.watch(mine=True):
+            if self._approves and not change.event.is_started and change.event.id not in self.approved:
+                self.approved.append(change.event.id)
+                self._asking.approve(change.event)
+
+
+@contextmanager
+def handled(*, approves: bool) -> Iterator[Handler]:
+    handler = Handler(approves=approves)
+    try:
+        yield handler
+    finally:
+        handler.end()
+
+
+def differing(played: list[Played]) -> list[Played]:
+    return [each for each in played if not each.is_as_told]
+
+
+def test_every_command_is_known_in_a_service() -> None:
+    base = act.dispatch(object)
+    of_the_stage = {say.SetPolicy, say.UsePlatform, say.Handler, say.Tick, say.Wait, say.Expect}
+    assert {form.command for form in FORMS.values() if act.dispatch(form.command) is base} == of_the_stage
+
+
+def test_program_plays_the_handler() -> None:
+    with Forewarn(NO_FLEET) as service, handled(approves=True) as handler:
+        with LiveStage(service.api, program=handler, patience=GUARD) as stage:
+            played = list(play(RESTART.story, stage))
+        entries = list(service.api.history(did=[Did.APPROVED]))
+    assert differing(played) == []
+    assert handler.vm is not None
+    assert handler.vm.name == "web-0"
+    assert [(entry.by, entry.event) for entry in entries] == [("vm:web-0", id_) for id_ in handler.approved]
+    assert len(handler.approved) == 1
+    assert handler.waited_for > 0
+
+
+def test_what_a_program_does_not_do_is_not_done_for_it() -> None:
+    with Forewarn(NO_FLEET) as service, handled(approves=False) as handler:
+        with LiveStage(service.api, program=handler, patience=0.01) as stage:
+            played = list(play(RESTART.story, stage))
+        assert list(service.api.history(did=[Did.APPROVED])) == []
+        (started,) = service.api.history(did=[Did.STARTED])
+    assert started.why == "due"
+    assert differing(played) == []
+
+
+def test_real_time_is_waited_for_and_not_compared() -> None:
+    story = read(
+        f"{WEB}schedule Reboot web-0 in 10m  →  E1 Scheduled not_before 10:10, incarnation 2\n"
+        "expect E1 Started within 10m\n"
+        "expect E1 Completed within 5m\n"
+        "schedule Freeze web-0 in 1h → E2 Scheduled not_before 11:17, incarnation 5\n"
+        "expect nothing within 1m\n"
+    )
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveStage(service.api, speed=600) as stage:
+        played = list(play(story, stage))
+    assert differing(played) == []
+
+
+def test_real_time_still_tells_what_did_not_happen() -> None:
+    story = read(f"{WEB}schedule Reboot web-0 in 1h → E1 Scheduled not_before 11:00\nexpect E1 Started within 1s\n")
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveStage(service.api, speed=600) as stage:
+        assert [each.step.command for each in differing(list(play(story, stage)))] == [
+            each.command for each in story.steps[-2:]
+        ]
+
+
+def test_story_can_be_cancelled_from_elsewhere_and_leaves_nothing_behind() -> None:
+    story = read(f"{WEB}schedule Reboot web-0 in 1d\nexpect E1 Started within 2d\n")
+    with Forewarn(NO_FLEET, manual_time=False) as service:
+        with LiveStage(service.api) as stage:
+
+            def cancel_at_the_end(step: Step) -> None:
+                if isinstance(step.command, say.Expect):
+                    threading.Thread(target=stage.cancel).start()
+
+            with pytest.raises(Cancelled):
+                list(play(story, stage, on_step=cancel_at_the_end))
+            with pytest.raises(Cancelled):
+                list(play(story, stage))
+        assert list(service.api.scopes()) == []
+
+
+def test_manual_story_can_be_cancelled_too() -> None:
+    story = read(f"{WEB}schedule Reboot web-0 in 1d\nwait 2d\n")
+    with Forewarn(NO_FLEET) as service, LiveStage(service.api) as stage:
+        plays = play(story, stage)
+        next(plays)
+        stage.cancel()
+        with pytest.raises(Cancelled):
+            next(plays)
+
+
+def test_faults_are_survived_and_told_the_same() -> None:
+    text = (
+        f"{WEB}fault 410 web-0 times 1 →\nfault reset times 1 →\nquery web-0 →\nrestart web-0 →\n"
+        "fault slow web-0 of 1s for 1m →\nclear faults →\napprove E1 by web-0 →\n"
+    )
+    assert told_by_service(text) == told_by_core(text)
+
+
+def test_faults_and_holds_end_with_their_story() -> None:
+    story = read(f'{WEB}fault 500\nfault hang web-1 for 1d\nhold all "moving house"\n')
+    with Forewarn(NO_FLEET) as service:
+        with LiveStage(service.api) as stage:
+            assert differing(list(play(story, stage))) == []
+            assert len(service.api.faults().faults) == 2
+        assert list(service.api.faults().faults) == []
+        assert service.api.holds().fleet is None
+
+
+def test_demonstration_fleet_is_told_the_same_and_stays() -> None:
+    text = (
+        "platform automatic\nfleet demonstration\nhandler batch_0\n"
+        "schedule Reboot web-0 web-1 →\nredeploy FrontEnd_IN_0 →\nevict batch_0 →\nfail db-0 →\n"
+        "expect E3 Completed within 1h →\n"
+        "wait 1h →\ndocument web-5 →\n"
+    )
+    story = read(text)
+    with Forewarn() as service:
+        with LiveStage(service.api) as stage:
+            by_service = told(story, list(play(story, stage)))
+        assert {scope.id for scope in service.api.scopes()} == {"db-0", "web", "batch", "shop"}
+    assert by_service == told(story, list(play(story, CoreStage())))
+
+
+UNPLAYABLE = {
+    "work": ("scope a standalone\nvm x\nfail x\nbegin E1", "E1", "the platform of a service does its work itself"),
+    "state": ("scope a standalone\nstate a", "a", "a service does not tell this"),
+    "outage": ("outage 1d", "outage", "a service that runs cannot do this"),
+    "policy": ("policy production", "policy", "the service has another policy, and keeps it"),
+    "policy on the way": ("scope a standalone\npolicy idle 1d", "policy", "the service has another policy"),
+    "time of work": ("platform automatic lasting 5s", "lasting", "the service decides how long work takes"),
+    "clock": ("tick 09:00", "tick", "the clock of a service does not go back"),
+    "scope": ("query a/x", "query", "there is no such scope"),
+    "no scope": ("vm x", "vm", "there is no scope yet"),
+    "label": ("scope a standalone\ncancel E1", "E1", "no such event has appeared"),
+    "two": ("scope a standalone\nvm x\nscope b standalone\nvm x\nquery x", "x", "several scopes have such a VM"),
+    "fleet": ("fleet demonstration", "demonstration", "the service has no scope db-0"),
+    "refused": ("scope a standalone\nrestart x", "restart", "refused unknown-vm: scope a has no VM x"),
+}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Forewarn]:
+    with Forewarn(NO_FLEET) as running:
+        yield running
+
+
+@pytest.mark.parametrize("case", UNPLAYABLE)
+def test_what_cannot_be_played_is_named(case: str, service: Forewarn) -> None:
+    text, word, problem = UNPLAYABLE[case]
+    with LiveStage(service.api) as stage, pytest.raises(ScenarioError) as caught:
+        list(play(read(text), stage))
+    assert caught.value.problem.startswith(problem)
+    assert (caught.value.line, caught.value.word) == (len(text.splitlines()), word)
+    assert list(service.api.scopes()) == []
