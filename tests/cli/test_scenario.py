@@ -1,0 +1,157 @@
+"""`forewarn scenario`: stories listed, shown, checked and played, with the real program."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from forewarn.testing.scenario import shipped_names, shipped_text
+from tests.cli.inside import rows, run, told
+from tests.cli.stage import GUARD, PROGRAM, Machine
+
+WEB = "# A restart.\nplatform automatic\nscope web availability-set\nvm web-0 domain 0\nvm web-1 domain 1\n"
+GOOD = f"{WEB}restart web-0 → E1 Scheduled not_before 10:15 by user, incarnation 2\nexpect E1 Completed within 20m\n"
+DIFFERENT = f"{WEB}restart web-0 → E1 Started\nexpect E1 Completed within 1m\n"
+WRONG = f"{WEB}schedule Rebot web-0\nwait\ncancel E1 → nothing\n"
+
+
+@pytest.fixture
+def stories(machine: Machine) -> Path:
+    for name, text in {"good": GOOD, "different": DIFFERENT, "wrong": WRONG}.items():
+        (machine.home / f"{name}.txt").write_text(text)
+    return machine.home
+
+
+def test_shipped_scenarios_are_listed_and_shown(machine: Machine) -> None:
+    assert [row[0] for row in rows(machine, "scenario", "list")] == ["SCENARIO", *shipped_names()]
+    assert {each["name"]: each["handler"] for each in told(machine, "scenario", "list")} == dict.fromkeys(
+        shipped_names(), "web-0"
+    )
+    assert run(machine, "scenario", "show", "host-update").stdout == shipped_text("host-update")
+    shown = told(machine, "scenario", "show", "eviction-8s")
+    assert (shown["name"], shown["text"]) == ("eviction-8s", shipped_text("eviction-8s"))
+
+
+def test_check_names_line_and_word_and_what_is_allowed(machine: Machine, stories: Path) -> None:
+    ended = run(machine, "scenario", "check", "good.txt", "wrong.txt")
+    assert ended.code == 1
+    assert ended.stdout.splitlines() == [
+        "wrong.txt:6:10: at 'Rebot' an event type is expected here: Freeze, Reboot, Redeploy, Preempt or Terminate",
+        "wrong.txt:7:6: a duration is missing: a duration such as 90s, 15m, 1h30m or 2d",
+    ]
+    as_json = run(machine, "scenario", "check", "wrong.txt", "-o", "json")
+    assert [(each["file"], each["line"], each["column"], each["word"]) for each in json.loads(as_json.stdout)] == [
+        ("wrong.txt", 6, 10, "Rebot"),
+        ("wrong.txt", 7, 6, ""),
+    ]
+
+
+def test_check_finds_names_that_nothing_has(machine: Machine) -> None:
+    (machine.home / "names.txt").write_text(f"{WEB}cancel E7\n")
+    ended = run(machine, "scenario", "check", "names.txt")
+    assert (ended.code, ended.stdout) == (1, "names.txt:6:8: at 'E7' no such event has appeared\n")
+
+
+def test_check_of_what_is_right_says_so(machine: Machine, stories: Path) -> None:
+    ended = run(machine, "scenario", "check", "good.txt", "different.txt")
+    assert (ended.code, ended.stdout, ended.stderr) == (0, "", "Nothing is wrong with these 2.\n")
+
+
+def test_story_is_played_on_the_rules_alone(machine: Machine, stories: Path) -> None:
+    (result,) = told(machine, "scenario", "run", "good.txt", "--core")
+    assert (result["name"], result["stage"], result["verdict"]) == ("good", "the rules", "as told")
+    assert [step["text"] for step in result["steps"]] == [
+        line.partition(" →")[0] for line in GOOD.splitlines() if not line.startswith("#")
+    ]
+    assert result["steps"][-1]["facts"][-1] == "E1 Completed after 1m, incarnation 4"
+
+
+def test_difference_is_shown_and_ends_with_1(machine: Machine, stories: Path) -> None:
+    ended = run(machine, "scenario", "run", "good.txt", "different.txt", "--core")
+    assert ended.code == 1
+    assert [line.split("  ")[0] for line in ended.stdout.splitlines()[:3]] == ["SCENARIO", "good", "different"]
+    assert ended.stdout.splitlines()[3:] == [
+        "different, line 6: restart web-0",
+        "    told:      E1 Started",
+        "    happened:  E1 Scheduled not_before 10:15 by user, incarnation 2",
+        "different, line 7: expect E1 Completed within 1m",
+        "    happened:  nothing",
+    ]
+    assert "  ✗ expect E1 Completed within 1m\n" in ended.stderr
+
+
+def test_story_that_cannot_be_played_ends_with_1_and_says_where(machine: Machine) -> None:
+    (machine.home / "refused.txt").write_text(f"{WEB}evict web-0\n")
+    (result,) = json.loads(run(machine, "scenario", "run", "refused.txt", "--core", "-o", "json").stdout)
+    assert result["verdict"] == "cannot be played"
+    assert result["error"].startswith("line 6, column 1, at 'evict': refused not-evictable")
+
+
+WRONG_USES = {
+    "no story": (("run",), 2, "say which"),
+    "a story and all": (("run", "user-restart", "--all"), 2, "say which"),
+    "core with a service": (("run", "user-restart", "--core", "--private"), 2, "--core needs no service"),
+    "no speed": (("run", "user-restart", "--speed", "0"), 2, "--speed is a number above 0"),
+    "nowhere": (("show", "nowhere"), 4, "there is no scenario nowhere, and no such file"),
+    "wrong file": (("run", "wrong.txt"), 2, "wrong.txt:6:10: at 'Rebot' an event type is expected here"),
+    "directory": (("check", "."), 2, "cannot read .: Is a directory"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_USES)
+def test_wrong_use_is_explained(machine: Machine, stories: Path, case: str) -> None:
+    words, code, sentence = WRONG_USES[case]
+    ended = run(machine, "scenario", *words)
+    assert (ended.code, ended.stdout) == (code, "")
+    assert sentence in ended.stderr
+
+
+def test_without_a_service_stories_have_one_of_their_own(machine: Machine, stories: Path) -> None:
+    ended = machine.run("scenario", "run", "service-off-for-a-day", "good.txt", "eviction-8s")
+    assert ended.returncode == 0, ended.stderr
+    table = [line.split() for line in ended.stdout.splitlines()]
+    assert [row[0] for row in table] == ["SCENARIO", "service-off-for-a-day", "good", "eviction-8s"]
+    assert all(line.endswith("a private service") for line in ended.stdout.splitlines()[1:])
+    assert "✓ expect web disabled within 1d  →  web disabled (no request for 1d)" in ended.stderr
+
+
+def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: Path) -> None:
+    """Beside its own fleet, which has a scope web as well."""
+    with machine.up("--manual-time", "--ephemeral") as up:
+        before = machine.told("vm", "list")
+        results = machine.told("scenario", "run", "good.txt", "cancelled-event")
+        assert [(each["stage"], each["verdict"]) for each in results] == [(up.ready["operator_url"], "as told")] * 2
+        assert machine.told("vm", "list") == before
+        ended = machine.run("scenario", "run", "service-off-for-a-day")
+        assert ended.returncode == 1
+        assert "the service has another policy, and keeps it" in ended.stdout
+        assert machine.run("scenario", "run", "service-off-for-a-day", "--private").returncode == 0
+
+
+def test_interrupted_story_takes_away_what_it_brought_along(machine: Machine) -> None:
+    (machine.home / "long.txt").write_text(f"{WEB}schedule Reboot web-0 in 1d\nexpect E1 Started within 2d\n")
+    with machine.up("--ephemeral", "--fleet", _no_fleet(machine)):
+        playing = subprocess.Popen(
+            [PROGRAM, "scenario", "run", "long.txt"],
+            cwd=machine.home,
+            env=machine.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert playing.stderr is not None
+        for line in playing.stderr:
+            if "schedule" in line:
+                break
+        playing.send_signal(signal.SIGINT)
+        playing.communicate(timeout=GUARD)
+        assert playing.returncode == 130
+        assert machine.told("scope", "list") == []
+
+
+def _no_fleet(machine: Machine) -> str:
+    file = machine.home / "fleet.toml"
+    file.write_text("scopes = []\n")
+    return str(file)
