@@ -10,7 +10,7 @@ import pytest
 from forewarn.client import Unreachable
 from forewarn.client.endpoint import Endpoint, read_endpoint
 from forewarn.testing.conformance import Pace, examine
-from forewarn.testing.conformance.talking import Answer, Line, Request, Unanswered
+from forewarn.testing.conformance.talking import Answer, Line, Request, Unanswered, excerpt
 from tests.testing.conformance.looking import GUARD, hasty
 
 
@@ -102,6 +102,11 @@ def test_request_is_sent_as_it_is_written() -> None:
         b"POST /a?b HTTP/1.0\r\nHost: 127.0.0.1:8180\r\nMetadata: \r\nX: y\r\nConnection: close\r\n"
         b"Content-Length: 2\r\n\r\n"
     )
+
+
+def test_excerpt_shows_every_byte_in_one_line() -> None:
+    assert excerpt(b'{"a": "\x1b[31m"}\r\n\xff\xc3\xa9') == '{"a": "\\x1b[31m"}\\r\\n\N{REPLACEMENT CHARACTER}é'
+    assert excerpt("x" * 500, 3) == "xxx…"
 
 
 class Clock:

@@ -8,7 +8,6 @@ from typing import Self
 import msgspec
 
 from forewarn.client.endpoint import Endpoint
-from forewarn.core.text import shortened
 from forewarn.wire.versions import NEWEST
 
 METADATA = ("Metadata", "true")
@@ -21,6 +20,13 @@ CONTINUE, NOT_MODIFIED, NO_CONTENT = 100, 304, 204
 
 _STATUS_LINE = re.compile(r"HTTP/(\d\.\d) (\d{3})(?: (.*))?")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;.*)?")
+
+
+def excerpt(text: str | bytes, limit: int = LONGEST_QUOTE) -> str:
+    """Quote what an endpoint has sent: in one line, every byte to be seen, and not too much of it."""
+    whole = text.decode(errors="replace") if isinstance(text, bytes) else text
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in whole[:limit])
+    return f"{shown}…" if len(whole) > limit else shown
 
 
 class Unanswered(Exception):
@@ -65,7 +71,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
 
     def __str__(self) -> str:
-        quoted = shortened(self.body.decode(errors="replace"), LONGEST_QUOTE)
+        quoted = excerpt(self.body)
         return f"{self.status} {self.reason}".strip() + (f": {quoted}" if quoted else "")
 
     def header(self, name: str) -> str | None:
@@ -140,7 +146,7 @@ class Line:
         first, *fields = self._until(b"\r\n\r\n", give_up_at).decode("latin-1").split("\r\n")
         found = _STATUS_LINE.fullmatch(first)
         if found is None:
-            raise Unanswered(f"the answer is not HTTP: {shortened(first, LONGEST_QUOTE)}")
+            raise Unanswered(f"the answer is not HTTP: {excerpt(first)}")
         parted = (field.partition(":") for field in fields)
         return found[1], int(found[2]), found[3] or "", tuple((name, value.strip(" \t")) for name, _, value in parted)
 
@@ -153,7 +159,7 @@ class Line:
                 pass
             return self._take(len(self._unread), give_up_at)
         if not (length.isascii() and length.isdigit()):
-            raise Unanswered(f"the answer has no length, but {shortened(length, LONGEST_QUOTE)}")
+            raise Unanswered(f"the answer has no length, but {excerpt(length)}")
         return self._take(int(length), give_up_at)
 
     def _chunks(self, give_up_at: float) -> bytes:

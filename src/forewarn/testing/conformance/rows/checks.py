@@ -3,11 +3,10 @@
 import re
 from collections.abc import Callable, Mapping
 
-from forewarn.core.text import shortened
 from forewarn.testing.conformance.document import Entry, NotChecked, Otherwise, read_document, read_json
 from forewarn.testing.conformance.row import Check
 from forewarn.testing.conformance.seen import QUERY, Seen
-from forewarn.testing.conformance.talking import METADATA, SCHEDULED_EVENTS, Answer, Request
+from forewarn.testing.conformance.talking import METADATA, SCHEDULED_EVENTS, Answer, Request, excerpt
 
 NO_HEADER = b'{ "error": "Bad request: . Required metadata header not specified" }'
 DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -168,8 +167,8 @@ def one_of(*values: str) -> Callable[[object], bool]:
 
 def quoted(value: object) -> str:
     """Write what was seen, short enough to be read."""
-    text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
-    return f"“{shortened(text, 120)}”" if text else "empty"
+    text = excerpt(value if isinstance(value, bytes) else str(value), 120)
+    return f"“{text}”" if text else "empty"
 
 
 def as_object(answer: Answer) -> Mapping[str, object]:

@@ -122,6 +122,12 @@ ROWS: Sequence[Row] = (
         check=answered(get(WHOLE_INSTANCE.target, metadata=False), is_refused_without_header),
     ),
     Row(
+        id="preview-query-header",
+        section=SECTION,
+        rule=HEADER,
+        check=answered(events(f"?api-version={PREVIEW}", metadata=False), is_refused_without_header),
+    ),
+    Row(
         id="header-name-case",
         section=SECTION,
         rule=HEADER_CASE,

@@ -8,7 +8,6 @@ from forewarn.testing.conformance.row import Check, Needs, Row
 from forewarn.testing.conformance.rows.checks import (
     accepted,
     answered,
-    events,
     get,
     is_refused_without_header,
     posted,
@@ -132,12 +131,6 @@ ROWS: Sequence[Row] = (
         rule=UNDERSCORE,
         check=_named_in(PREVIEW, "", role_instances=True),
         needs=Needs.ROLE_INSTANCE,
-    ),
-    Row(
-        id="preview-query-header",
-        section=SECTION,
-        rule="An approval needs no `Metadata` header",
-        check=answered(events(f"?api-version={PREVIEW}", metadata=False), is_refused_without_header),
     ),
     Row(
         id="preview-approval-header",
