@@ -20,10 +20,14 @@ LINK = re.compile(r"\[([^\]]*)\](\([^)]*\))?")
 
 
 def citation(finding: Finding) -> str:
-    """Quote the rule without the marks of its page's tables and links."""
-    cells = (cell.strip() for cell in LINK.sub(r"\1", finding.rule).split(" |"))
-    words = " · ".join(cell.removeprefix("|").strip() for cell in cells if cell.strip(" |"))
-    return f"{finding.section}: {words}"
+    """Say where the rule is, and what it says."""
+    return f"{finding.section}: {words(finding.rule)}"
+
+
+def words(rule: str) -> str:
+    """Return a rule without the marks of its page's tables and links."""
+    cells = (cell.removeprefix("|").strip() for cell in LINK.sub(r"\1", rule).split(" |"))
+    return " · ".join(cell for cell in cells if cell)
 
 
 def cases(report: Report) -> list[Case]:

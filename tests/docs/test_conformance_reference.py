@@ -1,0 +1,51 @@
+"""The reference of the conformance kit has every row, as the code says it."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from forewarn.testing.conformance import ROWS, Needs, Row, words
+
+PAGE = Path(__file__).parents[2] / "docs/reference/conformance.md"
+BEGIN, END = "<!-- from the code -->\n", "<!-- end of the code -->\n"
+
+
+def tables() -> Iterator[str]:
+    for section, rows in groupby(ROWS, key=lambda row: row.section):
+        yield f"\n## {section}\n\n| row | rule | needs |\n|---|---|---|\n"
+        yield from map(line, rows)
+    yield "\n"
+
+
+def line(row: Row) -> str:
+    needs = "" if row.needs is Needs.NOTHING else row.needs.value
+    return f"| `{row.id}` | {words(row.rule)} | {needs} |\n"
+
+
+def made(page: str) -> str:
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}{''.join(tables())}{END}{after}"
+
+
+def test_page_has_every_row(rewrite: bool) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    if rewrite:
+        PAGE.write_text(made(page), encoding="utf-8")
+    else:
+        assert page == made(page), "stale: make test ARGS='tests/docs/test_conformance_reference.py --rewrite'"
+
+
+def test_stale_page_is_seen() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    stale = page.replace("| `path-case` |", "| `path` |")
+    assert stale != page
+    assert made(stale) == page
+
+
+def test_lines_of_tables_stay_whole() -> None:
+    """Cells of the cited page must not become cells of this one."""
+    page = PAGE.read_text(encoding="utf-8")
+    rows = [text for text in page.split(BEGIN)[1].split(END)[0].splitlines() if text.startswith("| `")]
+    assert [text for text in rows if text.count("|") != 4] == []
+    assert len(rows) == len(ROWS)
