@@ -33,13 +33,13 @@ def _commands() -> Iterator[tuple[str, Any]]:
 COMMANDS = dict(_commands())
 
 OF_ONE_REQUEST = {
-    "--address", "--all", "--amount", "--approval", "--approve", "--at", "--auto-approve", "--burst", "--by", "--clear",
-    "--description", "--did", "--done", "--dry-run", "--duration", "--event", "--expires", "--failure",
-    "--fault-domain", "--for", "--force", "--give-up", "--held", "--host", "--in", "--key", "--kind", "--location",
-    "--mine", "--name", "--newest", "--os", "--placement-group", "--predicted", "--priority", "--prune",
-    "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scope", "--since", "--source",
-    "--subscription", "--tag", "--terminate-notice", "--times", "--to-next", "--type", "--until", "--update-domain", "--user",
-    "--vm", "--vm-id", "--wait", "--why", "--yes", "-y", "--zone",
+    "--address", "--all", "--amount", "--approval", "--approve", "--at", "--auto-approve", "--burst", "--by",
+    "--clear", "--core", "--description", "--did", "--done", "--dry-run", "--duration", "--event", "--expires",
+    "--failure", "--fault-domain", "--for", "--force", "--give-up", "--held", "--host", "--in", "--key", "--kind",
+    "--location", "--mine", "--name", "--newest", "--os", "--placement-group", "--predicted", "--priority",
+    "--private", "--prune", "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scope",
+    "--since", "--source", "--speed", "--subscription", "--tag", "--terminate-notice", "--times", "--to-next",
+    "--type", "--until", "--update-domain", "--user", "--vm", "--vm-id", "--wait", "--why", "--yes", "-y", "--zone",
 }  # fmt: skip
 """Options without a variable: a forgotten one would change events, or hide some."""
 

@@ -39,9 +39,9 @@ RESULTS = (
 Name = Annotated[str, typer.Argument(metavar="SCENARIO", autocompletion=lambda: list(shipped_names()), hidden=True)]
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[SCENARIO]...", autocompletion=lambda: list(shipped_names()), hidden=True),
+    typer.Argument(metavar="SCENARIO", autocompletion=lambda: list(shipped_names()), hidden=True),
 ]
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", hidden=True)]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE", hidden=True)]
 
 
 @app.command("list", cls=PlainUsage)
@@ -58,7 +58,9 @@ def list_(output: Shown = Output.TABLE) -> None:
 
 @app.command("show", cls=PlainUsage)
 def show(scenario: Name, output: Shown = Output.TABLE) -> None:
-    """Show a scenario, as it is written down. To write one of your own, begin with a copy.
+    """Show a scenario as it is written down.
+
+    To write one of your own, begin with a copy.
 
     Example: forewarn scenario show user-restart > mine.txt
     """
@@ -71,9 +73,9 @@ def show(scenario: Name, output: Shown = Output.TABLE) -> None:
 
 @app.command("check", cls=PlainUsage)
 def check(files: Files, output: Shown = Output.TABLE) -> None:
-    """Check scenarios of your own: each error is named with its line and word, and with what is allowed there.
+    """Find errors in scenarios of your own.
 
-    The exit code is 0 if all can be understood, else 1.
+    Each is named with its line and word, and with what is allowed there. The exit code is 0 if all can be understood, else 1.
 
     Example: forewarn scenario check mine.txt
     """
@@ -139,9 +141,9 @@ def _run(
     output: Output,
     **where: Any,
 ) -> None:
-    """Play scenarios, by name or from files of your own, and compare what happens with what they tell.
+    """Play scenarios, and compare what happens with what they tell.
 
-    They are played in the service that runs; where none does, in one of their own with manual time, which is over in
+    SCENARIO is a name of `scenario list`, or a file of your own. They are played in the service that runs; where none does, in one of their own with manual time, which is over in
     a moment. In a service each brings its own scopes along, and takes them away again.
 
     The exit code is 0 if everything went as told, else 1.
