@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -18,12 +19,13 @@ def sandboxes() -> None:
 
 
 @pytest.fixture(scope="module", params=[ourselves, ordinary_user], ids=["whoever runs the tests", "ordinary user"])
-def person(sandboxes: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Person:
+def person(sandboxes: None, request: pytest.FixtureRequest) -> Iterator[Person]:
     """Whoever runs the tests, and somebody without any rights."""
-    made: Person | str = request.param(tmp_path_factory.mktemp("person"))
-    if isinstance(made, str):
-        pytest.skip(made)
-    return made
+    with TemporaryDirectory(prefix="forewarn-") as home:  # pytest's own are closed to others
+        made: Person | str = request.param(Path(home))
+        if isinstance(made, str):
+            pytest.skip(made)
+        yield made
 
 
 @pytest.fixture

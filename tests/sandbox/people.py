@@ -19,29 +19,17 @@ class Person(msgspec.Struct, frozen=True):
     user: int
 
 
-def ourselves(directory: Path) -> Person:
+def ourselves(home: Path) -> Person:
     """Return whoever runs the tests."""
-    home = directory / "home"
-    home.mkdir(mode=0o700)
     return Person((), home, os.getuid())
 
 
-def ordinary_user(directory: Path) -> Person | str:
+def ordinary_user(home: Path) -> Person | str:
     """Return somebody else, where we can become them; else say why not."""
     if os.getuid() != 0:
         return "the other tests are an ordinary user's already"
     if shutil.which("setpriv") is None:
         return "the program setpriv is missing: install util-linux"
-    _open_way(directory)
-    home = directory / "home"
-    home.mkdir(mode=0o700)
     os.chown(home, NOBODY, NOBODY)
     becoming = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *READS_ALL)
     return Person(becoming, home, NOBODY)
-
-
-def _open_way(directory: Path) -> None:
-    """Let others pass through the directories that pytest has closed to them."""
-    for above in (directory, *directory.parents):
-        if above.stat().st_uid == os.getuid() and above.stat().st_mode & 0o011 != 0o011 and "pytest" in str(above):
-            above.chmod(above.stat().st_mode | 0o011)

@@ -127,10 +127,9 @@ def test_several_vms_run_at_the_same_time_and_each_is_its_own(town: Town) -> Non
 
 
 def test_other_vms_and_the_operator_api_cannot_be_reached(town: Town) -> None:
-    for url in (*town.started.guest_urls.values(), town.started.operator_url):
-        program = town.run("web-0", *CURL, url)
-        _, err = program.communicate(timeout=GUARD)
-        assert (program.returncode, b"Failed to connect" in err or b"Couldn't connect" in err) == (7, True)
+    urls = (*town.started.guest_urls.values(), town.started.operator_url)
+    script = f'for url in {" ".join(urls)}; do curl --silent "$url" && echo "$url answers"; done; echo all tried'
+    assert town.output("web-0", "sh", "-c", script) == "all tried\n"
     sockets = Path(town.started.data) / "sockets"
     assert list(sockets.iterdir()) != []
     assert town.output("web-0", "ls", "-A", str(sockets)) == ""
