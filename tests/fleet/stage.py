@@ -17,7 +17,7 @@ from forewarn.core.schedule import Ask
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Priority, Roster, Traits, Vm
 from forewarn.fleet.service import Fleet
-from forewarn.platform.port import Platform
+from forewarn.platform.port import Checker, Messenger, Platform
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalQuery, JournalRow, Key, Store, StoreFull
@@ -65,11 +65,20 @@ async def running(
     clock: Clock | None = None,
     platform: Platform | None = None,
     policy: Policy = EMULATOR,
+    checker: Checker | None = None,
+    messenger: Messenger | None = None,
 ) -> AsyncIterator[Fleet]:
     """Run a fleet with these scopes; those that the store has already are left alone."""
     clock = clock or ManualClock(TEN)
     platform = platform or SimulatedPlatform(clock)
-    async with Fleet.run(store=store or MemoryStore(), platform=platform, clock=clock, policy=policy) as fleet:
+    async with Fleet.run(
+        store=store or MemoryStore(),
+        platform=platform,
+        clock=clock,
+        policy=policy,
+        checker=checker,
+        messenger=messenger,
+    ) as fleet:
         known = {view.id for view in fleet.replica.views()}
         for new in scopes:
             if new.id not in known:

@@ -263,14 +263,13 @@ class Rolling:
         try:
             async with self._few:
                 result = await self._result_of(action)
-        except NoSuchScope:
-            pass  # seen as such, when the scope is looked at
+        except NoSuchScope as gone:
+            log.info("campaign %s: %s", self.record.name, gone)
         except CoreError as refusal:
             log.info("campaign %s could not do %s: %s", self.record.name, action, refusal)
-        finally:
-            self._under_way -= 1
-            self._results.append(lambda course: self._take(course, action, result))
-            self.wake()
+        self._under_way -= 1
+        self._results.append(lambda course: self._take(course, action, result))
+        self.wake()
 
     def _take(self, course: Course, action: Action, result: Callable[[Course], None] | None) -> None:
         """Take the result of what was done; its scope is seen after that, and not only before."""
