@@ -350,11 +350,11 @@ class Campaigns:
 
 
 def _check_placed(plan: Plan) -> None:
-    if not plan.waves:
-        raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
     if plan.unplaced:
         first, *others = plan.unplaced
         raise CannotBePlaced(first.scope, len(first.vms), first.rule, first.why, len(others))
+    if not plan.waves:
+        raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
 
 
 def _made(known: Campaign | None, campaign: Campaign, entry: Entry) -> Decision[Campaign, None]:
