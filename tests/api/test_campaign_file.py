@@ -141,7 +141,7 @@ def test_client_of_today_reads_a_policy_of_tomorrow() -> None:
     sent["policy"]["blast_radius"] = "small"
     assert spec_of(msgspec.convert(sent, v1.CampaignSpec)) == READ
     with pytest.raises(msgspec.ValidationError, match="blast_radius"):
-        msgspec.convert(sent, v1.PlanCampaign)
+        msgspec.convert(sent, v1.AskedCampaign)
 
 
 WRONG = {

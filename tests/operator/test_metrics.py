@@ -9,6 +9,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from forewarn import __version__
+from forewarn.core.campaign.record import CampaignState, WaveState
 from forewarn.core.event import Cause, EventType
 from forewarn.fleet.measures import CHANGES, OUTCOMES
 from forewarn.fleet.service import Fleet
@@ -24,7 +25,7 @@ LABELS: dict[str, set[str]] = {
     "reason": {reason.value for reason in Reason},
     "type": {type_.value for type_ in EventType},
     "cause": {cause.value for cause in Cause},
-    "state": {"failed", "unknown"},
+    "state": {"failed", "unknown", *CampaignState, *(state.word for state in WaveState)},
     "change": {did.value for did in CHANGES},
     "outcome": {did.value.removeprefix("impact-") for did in OUTCOMES},
 }

@@ -17,7 +17,7 @@ from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
 
 
-def spec_of(asked: v1.PlanCampaign) -> CampaignSpec:
+def spec_of(asked: v1.AskedCampaign) -> CampaignSpec:
     """Return what the rules are asked; Invalid says which value breaks which of them."""
     return CampaignSpec(
         name=asked.name,

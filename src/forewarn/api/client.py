@@ -282,7 +282,7 @@ class ApiClient:
         for page in self._pages(path, v1.WavePage, scope=scope, state=state and state.value):
             yield from page.waves
 
-    def plan_campaign(self, ask: v1.PlanCampaign) -> Iterator[v1.PlanProgress]:
+    def plan_campaign(self, ask: v1.AskedCampaign) -> Iterator[v1.PlanProgress]:
         """Plan a campaign; give how far that is, and last the plan. Nothing is announced."""
         headers = {"Content-Type": "application/json", "Accept": "application/x-ndjson"}
         body = msgspec.json.encode(ask)

@@ -109,7 +109,7 @@ class CampaignController(Controller):
         },
     )
     async def plan(
-        self, state: Backstage, caller: AskedBy, data: JSONBody[v1.PlanCampaign], accept: Accept = None
+        self, state: Backstage, caller: AskedBy, data: JSONBody[v1.StartCampaign], accept: Accept = None
     ) -> Stream:
         """Show every wave with its times, hosts and VMs, and what cannot be placed and why. Nothing is announced."""
         spec = checked_spec(state.fleet, caller, data)
@@ -264,7 +264,7 @@ class CampaignController(Controller):
         )
 
 
-def checked_spec(fleet: Fleet, caller: Caller, asked: v1.PlanCampaign) -> CampaignSpec:
+def checked_spec(fleet: Fleet, caller: Caller, asked: v1.AskedCampaign) -> CampaignSpec:
     """Return what the rules are asked, if the caller may, and nothing is wrong with it that shows at once."""
     spec = spec_of(asked)
     if isinstance(spec.policy.gate, HttpCheck) and not caller.role.includes(Role.ADMIN):

@@ -29,12 +29,6 @@ _ALL: tuple[v1.Request, ...] = (
     v1.ApproveEvent(vm="web-0", why="drained by hand"),
     v1.RetryImpact(vm="web-0", why="the host is back"),
     v1.ResolveImpact(vm="web-0", done=True, why="restarted by hand"),
-    v1.PlanCampaign(
-        name="kernel-6.1",
-        type=v1.CampaignType.REBOOT,
-        selection=v1.CampaignSelection(scopes=("web",)),
-        policy=v1.CampaignPolicy(gap="1h"),
-    ),
     v1.StartCampaign(
         name="kernel-6.1",
         type=v1.CampaignType.REBOOT,

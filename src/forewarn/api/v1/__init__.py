@@ -2,6 +2,7 @@
 
 from forewarn.api.v1.campaigns import (
     AbortCampaign,
+    AskedCampaign,
     Campaign,
     CampaignBlackout,
     CampaignFailure,
@@ -15,7 +16,6 @@ from forewarn.api.v1.campaigns import (
     CampaignWindow,
     HttpGate,
     PauseCampaign,
-    PlanCampaign,
     PlannedWave,
     PlanProgress,
     ResumeCampaign,
@@ -106,6 +106,7 @@ __all__ = [
     "Answer",
     "Approval",
     "ApproveEvent",
+    "AskedCampaign",
     "Campaign",
     "CampaignBlackout",
     "CampaignFailure",
@@ -153,7 +154,6 @@ __all__ = [
     "OpenSocket",
     "Operate",
     "PauseCampaign",
-    "PlanCampaign",
     "PlanProgress",
     "PlannedWave",
     "PredictFailure",

@@ -132,8 +132,8 @@ class CampaignPolicy(Request, frozen=True):
     advance: bool = True
 
 
-class PlanCampaign(Request, frozen=True):
-    """Plan maintenance over a selection of VMs, wave by wave."""
+class AskedCampaign(Request, frozen=True):
+    """Maintenance over a selection of VMs, wave by wave, as it is asked for."""
 
     name: Name
     type: CampaignType
@@ -144,8 +144,8 @@ class PlanCampaign(Request, frozen=True):
     start_at: Moment | None = None
 
 
-class StartCampaign(PlanCampaign, frozen=True, kw_only=True):
-    """Roll maintenance over a selection of VMs, wave by wave. All of them have to have a place in a wave."""
+class StartCampaign(AskedCampaign, frozen=True, kw_only=True):
+    """Roll maintenance over a selection of VMs, wave by wave. To plan it, the same is asked."""
 
     why: Text = ""
 
@@ -174,7 +174,7 @@ class ShownPolicy(CampaignPolicy, frozen=True, kw_only=True, forbid_unknown_fiel
     gate: str | ShownGate | None = None
 
 
-class CampaignSpec(PlanCampaign, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class CampaignSpec(AskedCampaign, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A campaign, as it was asked for. Asking for the same again is a campaign of its own."""
 
     selection: ShownSelection

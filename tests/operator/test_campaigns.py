@@ -1,0 +1,402 @@
+"""Campaigns over the API: planned, started, followed and steered, by those who may."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import islice
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import NotFound, Refusal
+from forewarn.core.access import Role
+from forewarn.core.campaign.record import CampaignState
+from forewarn.core.event import EventType
+from forewarn.core.impact import Failed
+from forewarn.core.journal import Did
+from forewarn.operator import planning
+from forewarn.operator.elsewhere import done_elsewhere
+from tests.operator.stage import GUARD, TEN, Stage, stage
+
+ALL = v1.CampaignSelection(all=True)
+HOUR = timedelta(hours=1)
+
+
+def asked(name: str = "kernel", *scopes: str, **policy: Any) -> v1.StartCampaign:
+    selection = v1.CampaignSelection(scopes=scopes) if scopes else ALL
+    return v1.StartCampaign(
+        name=name,
+        type=v1.CampaignType.REBOOT,
+        selection=selection,
+        duration="1m",
+        policy=v1.CampaignPolicy(**{"gap": "1h", **policy}),
+    )
+
+
+def planned(api: ApiClient, ask: v1.AskedCampaign) -> v1.CampaignPlan:
+    *_, last = api.plan_campaign(ask)
+    assert last.result is not None
+    return last.result
+
+
+async def start(service: Stage, ask: v1.StartCampaign, *, key: str | None = None) -> v1.Campaign:
+    return await service.client(lambda api: api.start_campaign(ask, key=key))
+
+
+async def shown(service: Stage, name: str = "kernel") -> v1.Campaign:
+    return await service.client(lambda api: api.campaign(name))
+
+
+@asynccontextmanager
+async def failing(*vms: str) -> AsyncIterator[Stage]:
+    """Serve, with work that fails on some VMs."""
+    async with stage() as service:
+        for vm in vms:
+            service.platform.tell(vm, Failed("the host does not answer"))
+        yield service
+
+
+async def test_plan_tells_every_wave_and_changes_nothing() -> None:
+    async with stage() as service:
+        before = await service.kept()
+        plan = await service.client(lambda api: planned(api, asked()))
+        assert await service.kept() == before
+    assert (plan.scopes, plan.hosts, plan.vms, plan.unplaced) == (4, 6, 15, [])
+    vms = [f"{wave.scope}/{vm}" for wave in plan.waves for vm in wave.vms]
+    assert len(vms) == len(set(vms)) == 15
+    web = [wave for wave in plan.waves if wave.scope == "web"]
+    assert [(wave.n, wave.update_domain, wave.vms) for wave in web] == [
+        (1, 0, ["web-0", "web-3"]),
+        (2, 1, ["web-1", "web-4"]),
+        (3, 2, ["web-2", "web-5"]),
+    ]
+    assert [wave.not_before for wave in web] == [
+        TEN + timedelta(minutes=15),
+        TEN + timedelta(minutes=76),
+        TEN + timedelta(minutes=137),
+    ]
+    assert plan.ends_at == max(wave.ends_at for wave in plan.waves)
+
+
+async def test_plan_says_what_has_no_place_and_by_how_much_and_is_not_started() -> None:
+    async with stage() as service:
+        plan = await service.client(lambda api: planned(api, asked("k", "web", vms_at_once=1)))
+        with pytest.raises(Refusal) as refused:
+            await start(service, asked("k", "web", vms_at_once=1))
+        assert await service.client(lambda api: list(api.campaigns())) == []
+    assert plan.waves == []
+    assert [(each.update_domain, each.rule, each.by_how_much) for each in plan.unplaced] == [
+        (0, "vms_at_once", "1 VM too many"),
+        (1, "vms_at_once", "1 VM too many"),
+        (2, "vms_at_once", "1 VM too many"),
+    ]
+    assert refused.value.status == 409
+    assert "vms_at_once" in str(refused.value)
+
+
+async def test_plan_can_also_be_had_as_one_answer() -> None:
+    async with stage() as service:
+        reply = await service.ask("POST", "/v1/campaigns/plan", asked("k", "web"))
+        streamed = await service.client(lambda api: planned(api, asked("k", "web")))
+    assert reply.status == 200
+    assert msgspec.json.decode(reply.body, type=v1.CampaignPlan) == streamed
+
+
+async def test_large_plan_is_made_in_another_process_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stage() as service:
+        small = await service.client(lambda api: planned(api, asked()))
+        monkeypatch.setattr(planning, "SMALL", 0)
+        lines = await service.client(lambda api: list(api.plan_campaign(asked())))
+        wrong = msgspec.structs.replace(asked(), selection=v1.CampaignSelection(scopes=("no-such-*",)))
+        refused = await service.client(lambda api: list(api.plan_campaign(wrong)))
+    assert lines[-1].result == small
+    assert (lines[-1].done, lines[-1].total) == (15, 15)
+    assert all(line.result is None and line.error is None for line in lines[:-1])
+    assert refused[-1].error is not None
+    assert refused[-1].error.error.code == "invalid"
+
+
+async def test_planning_ends_with_whoever_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan is only read: nobody is left to want it."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(*_: object) -> planning.Planned:
+        begun.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(planning, "SMALL", 0)
+    monkeypatch.setattr(planning, "done_elsewhere", endless)
+    async with stage() as service, asyncio.timeout(GUARD):
+        _, writer = await asyncio.open_connection("127.0.0.1", service.port)
+        body = msgspec.json.encode(asked())
+        head = (
+            "POST /v1/campaigns/plan HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer a-token-for-tests\r\n"
+            f"Accept: application/x-ndjson\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        writer.write(head.encode() + body)
+        await begun.wait()
+        writer.transport.abort()
+        await ended.wait()
+
+
+def explode(_: object) -> None:
+    raise NotFound(404, "unknown", "with facts of its own", {"a": "b"})
+
+
+async def test_error_of_another_process_comes_back_with_its_facts() -> None:
+    with pytest.raises(NotFound, match="with facts of its own") as raised:
+        await done_elsewhere(explode)
+    assert (raised.value.status, raised.value.code, raised.value.details) == (404, "unknown", {"a": "b"})
+
+
+async def test_campaign_goes_from_wave_to_wave_to_its_end() -> None:
+    async with stage() as service:
+        started = await start(service, msgspec.structs.replace(asked("kernel", "web"), why="ticket 4711"))
+        assert (started.state, started.by, started.why) == (CampaignState.RUNNING, "admin", "ticket 4711")
+        assert (started.scopes, started.hosts, started.vms, started.waves, started.waves_over) == (1, 3, 6, 3, 0)
+        await service.fleet.advance(timedelta(minutes=20))
+        after_first = await shown(service)
+        waves = await service.client(lambda api: list(api.waves("kernel")))
+        await service.fleet.advance(3 * HOUR)
+        ended = await shown(service)
+        lines = await service.client(lambda api: list(api.history(campaign="kernel")))
+        (event,) = {
+            row.event for row in await service.client(lambda api: list(api.history(vm="web/web-0"))) if row.event
+        }
+    assert after_first.progress[0] == v1.WaveProgress(n=1, waves=1, vms=2, done=1)
+    assert after_first.progress[1] == v1.WaveProgress(n=2, waves=1, vms=2, planned=1)
+    assert after_first.expected_end == started.planned_end
+    assert any("gap" in sentence for sentence in after_first.explain)
+    assert [(wave.scope, wave.n, wave.state, wave.vms) for wave in waves] == [
+        ("web", 1, v1.WaveState.DONE, 2),
+        ("web", 2, v1.WaveState.PLANNED, 2),
+        ("web", 3, v1.WaveState.PLANNED, 2),
+    ]
+    assert [wave.planned_at for wave in waves] == [
+        TEN + timedelta(minutes=15),
+        TEN + timedelta(minutes=76),
+        TEN + timedelta(minutes=137),
+    ]
+    assert (ended.state, ended.waves_over, ended.vms_over, ended.explain) == (CampaignState.COMPLETED, 3, 6, [])
+    assert [line.did for line in lines] == [
+        Did.CAMPAIGN_STARTED,
+        *(Did.WAVE_ANNOUNCED, Did.WAVE_CLEARED, Did.WAVE_SETTLED) * 3,
+        Did.CAMPAIGN_ENDED,
+    ]
+    assert {(line.kind, line.record) for line in lines} == {("campaign", ended.id)}
+    assert event is not None
+
+
+async def test_waves_are_listed_by_page_scope_and_state() -> None:
+    async with stage() as service:
+        await start(service, asked())
+        first = await service.ask("GET", "/v1/campaigns/kernel/waves?limit=4")
+        rest = await service.ask("GET", f"/v1/campaigns/kernel/waves?after={first.json['next']}")
+        of_web = await service.client(lambda api: list(api.waves("kernel", scope="web", state=v1.WaveState.ANNOUNCED)))
+    assert len(first.json["waves"]) == 4
+    assert len(first.json["waves"] + rest.json["waves"]) == 10
+    assert rest.json["next"] is None
+    assert [(wave.scope, wave.n, wave.at) for wave in of_web] == [("web", 1, TEN + timedelta(minutes=15))]
+
+
+async def test_start_is_done_once_however_often_it_is_asked() -> None:
+    async with stage() as service:
+        first = await start(service, asked(), key="once")
+        again = await start(service, asked(), key="once")
+        with pytest.raises(Refusal) as reused:
+            await start(service, asked("another"), key="once")
+        with pytest.raises(Refusal) as twice:
+            await start(service, asked())
+        assert await service.client(lambda api: len(list(api.campaigns()))) == 1
+    assert first.id == again.id
+    assert reused.value.code == "key-reused"
+    assert (twice.value.status, "kernel" in str(twice.value)) == (409, True)
+
+
+async def test_campaign_is_paused_resumed_and_aborted() -> None:
+    async with stage() as service:
+        await start(service, asked("kernel", "web"))
+        paused = await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign(why="look"), key="p"))
+        again = await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign(why="look"), key="p"))
+        await service.fleet.advance(HOUR)
+        still = await shown(service)
+        resumed = await service.client(lambda api: api.resume_campaign("kernel", v1.ResumeCampaign()))
+        await service.client(lambda api: api.abort_campaign(resumed.id, v1.AbortCampaign(why="withdrawn")))
+        await service.fleet.advance(HOUR)
+        aborted = await shown(service)
+        with pytest.raises(Refusal) as over:
+            await service.client(lambda api: api.pause_campaign(resumed.id, v1.PauseCampaign()))
+        events = await service.client(lambda api: list(api.events()))
+    assert paused.state is again.state is still.state is CampaignState.PAUSED
+    assert (paused.said_by, paused.why) == ("admin", "look")
+    assert still.waves_over == 0
+    assert resumed.state is CampaignState.RUNNING
+    assert (aborted.state, aborted.why, aborted.ended_at is None) == (CampaignState.ABORTED, "withdrawn", False)
+    assert (over.value.status, events) == (409, [])
+
+
+async def test_failure_halts_and_is_told_with_its_scope_and_can_be_retried_or_skipped() -> None:
+    async with failing("web/web-0", "db-0/db-0") as service:
+        await start(service, asked("kernel", "web", "db-0", halt_after=2))
+        await service.fleet.advance(timedelta(minutes=20))
+        halted = await shown(service)
+        await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="web", why="the host is back")))
+        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", why="by hand")))
+        with pytest.raises(Refusal):
+            await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="no-such")))
+        await service.client(lambda api: api.resume_campaign("kernel", v1.ResumeCampaign()))
+        await service.fleet.advance(6 * HOUR)
+        ended = await shown(service)
+    assert halted.state is CampaignState.HALTED
+    assert halted.expected_end is None
+    assert {(failure.scope, failure.n, failure.update_domain) for failure in halted.failures} == {
+        ("web", 1, 0),
+        ("db-0", 1, 0),
+    }
+    assert all("the host does not answer" in failure.why for failure in halted.failures)
+    assert any("retry it or skip it" in sentence for sentence in halted.explain)
+    assert (ended.state, ended.failures) == (CampaignState.COMPLETED, [])
+    assert ended.progress[0] == v1.WaveProgress(n=1, waves=2, vms=3, done=1, skipped=1)
+
+
+async def test_campaigns_are_listed_newest_first_by_state_and_page() -> None:
+    async with stage() as service:
+        await start(service, asked("first", "web"))
+        await service.client(lambda api: api.abort_campaign("first", v1.AbortCampaign(why="no")))
+        await service.fleet.advance(timedelta(minutes=1))
+        await start(service, asked("second", "web"))
+        await service.fleet.advance(timedelta(minutes=1))
+        await start(service, asked("third", "db-0"))
+        everything = await service.client(lambda api: [each.name for each in api.campaigns()])
+        not_over = await service.client(lambda api: [each.name for each in api.campaigns(only_open=True)])
+        aborted = await service.client(lambda api: [each.name for each in api.campaigns(state=CampaignState.ABORTED)])
+        page = await service.ask("GET", "/v1/campaigns?limit=2")
+        rest = await service.ask("GET", f"/v1/campaigns?after={page.json['next']}")
+    assert everything == ["third", "second", "first"]
+    assert (not_over, aborted) == (["third", "second"], ["first"])
+    assert [each["name"] for each in page.json["campaigns"] + rest.json["campaigns"]] == everything
+
+
+async def test_campaign_is_followed_by_itself() -> None:
+    async with stage() as service:
+        started = await start(service, asked("kernel", "web"))
+
+        def follow(api: ApiClient) -> list[v1.JournalEntry]:
+            lines = (line for line in api.watch(after=0, campaign="kernel") if line is not None)
+            return list(islice(lines, 3))
+
+        async with asyncio.timeout(GUARD):
+            following = asyncio.create_task(service.client(follow))
+            await service.fleet.advance(timedelta(minutes=20))
+            lines = await following
+    assert [line.did for line in lines] == [Did.CAMPAIGN_STARTED, Did.WAVE_ANNOUNCED, Did.WAVE_CLEARED]
+    assert {line.record for line in lines} == {started.id}
+
+
+MAY = {
+    "viewer": (Role.VIEWER, {"plan": 200, "start": 403, "list": 200, "show": 200, "pause": 403, "abort": 403}),
+    "operator": (Role.OPERATOR, {"plan": 200, "start": 201, "list": 200, "show": 200, "pause": 200, "abort": 200}),
+}
+
+
+@pytest.mark.parametrize("case", MAY)
+async def test_viewers_read_and_operators_change(case: str) -> None:
+    role, expected = MAY[case]
+    async with stage() as service:
+        await start(service, asked("there", "web"))
+        secret = await service.token("t", role)
+        new = asked("new", "db-0")
+        asks: dict[str, tuple[str, str, object]] = {
+            "plan": ("POST", "/v1/campaigns/plan", new),
+            "start": ("POST", "/v1/campaigns", new),
+            "list": ("GET", "/v1/campaigns", None),
+            "show": ("GET", "/v1/campaigns/there", None),
+            "pause": ("POST", "/v1/campaigns/there/pause", {}),
+            "abort": ("POST", "/v1/campaigns/there/abort", {"why": "no"}),
+        }
+        statuses = {
+            name: (await service.ask(method, path, body, token=secret)).status
+            for name, (method, path, body) in asks.items()
+        }
+    assert statuses == expected
+
+
+async def test_token_for_scopes_sees_and_starts_only_campaigns_within_them() -> None:
+    async with stage() as service:
+        await start(service, asked("wide", "web", "db-0"))
+        await start(service, asked("narrow", "shop"))
+        secret = await service.token("shopkeeper", Role.OPERATOR, "shop", "web")
+
+        async def ask(method: str, path: str, body: object = None) -> tuple[int, Any]:
+            reply = await service.ask(method, path, body, token=secret)
+            return reply.status, reply.json
+
+        listed = await ask("GET", "/v1/campaigns")
+        hidden = await ask("GET", "/v1/campaigns/wide")
+        unknown = await ask("GET", "/v1/campaigns/no-such")
+        steered = await ask("POST", "/v1/campaigns/wide/abort", {"why": "mine"})
+        beyond = await ask("POST", "/v1/campaigns", asked("too-far"))
+        beyond_plan = await ask("POST", "/v1/campaigns/plan", asked("too-far"))
+        within = await ask("POST", "/v1/campaigns", asked("mine", "web"))
+        _, history = await ask("GET", "/v1/history?limit=1000")
+        of_hidden = await ask("GET", "/v1/history?campaign=wide")
+        watched = await ask("GET", "/v1/watch?campaign=wide")
+        names = {each.id: each.name for each in service.fleet.campaigns.all()}
+    assert [each["name"] for each in listed[1]["campaigns"]] == ["narrow"]
+    assert hidden[0] == unknown[0] == steered[0] == of_hidden[0] == watched[0] == 404
+    assert hidden[1]["error"]["code"] == "unknown-campaign"
+    assert (beyond[0], beyond[1]["error"]["code"], beyond_plan[0]) == (403, "scope-forbidden", 403)
+    assert within[0] == 201
+    told = {names[line["record"]] for line in history["entries"] if line["kind"] == "campaign"}
+    assert told == {"narrow", "mine"}
+
+
+async def test_gate_of_ones_own_needs_an_admin_and_a_named_one_has_to_be_there() -> None:
+    async with stage() as service:
+        operator = await service.token("o", Role.OPERATOR)
+        own = asked("k", "web", gate=v1.HttpGate(url="http://127.0.0.1:9/"))
+        refused = await service.ask("POST", "/v1/campaigns", own, token=operator)
+        planned_too = await service.ask("POST", "/v1/campaigns/plan", own, token=operator)
+        started = await service.ask("POST", "/v1/campaigns", own)
+        unknown = await service.ask("POST", "/v1/campaigns", asked("l", "web", gate="no-such"))
+    assert (refused.status, refused.code, planned_too.status) == (403, "forbidden", 403)
+    assert started.status == 201
+    assert (unknown.status, unknown.code) == (404, "unknown-gate")
+
+
+WRONG = {
+    "no VMs": ({"selection": {}}, 422, "say which VMs are meant"),
+    "unknown zone": ({"policy": {"zone": "Mars/Olympus"}}, 422, "there is no time zone"),
+    "unknown key": ({"policy": {"gaps": "1h"}}, 400, "gaps"),
+    "limit": ({"policy": {"vms_at_once": "0%"}}, 422, "a limit in percent is above 0"),
+    "name": ({"name": "a b"}, 422, "campaign 'a b'"),
+    "type": ({"type": "Preempt"}, 400, "type"),
+    "nothing selected": ({"selection": {"scopes": ["no-such"]}}, 422, ""),
+    "date at the end of the calendar": ({"start_at": "9999-12-31T23:59:59-12:00"}, 422, "start_at"),
+}
+
+
+@pytest.mark.parametrize(("change", "status", "sentence"), WRONG.values(), ids=WRONG)
+async def test_wrong_request_is_refused_and_starts_nothing(change: dict[str, Any], status: int, sentence: str) -> None:
+    async with stage() as service:
+        reply = await service.ask("POST", "/v1/campaigns", msgspec.to_builtins(asked()) | change)
+        assert service.fleet.campaigns.all() == ()
+    assert reply.status == status, reply.body
+    assert sentence in reply.json["error"]["message"]
+
+
+async def test_event_of_a_campaign_says_that_it_waits_for_it() -> None:
+    async with stage() as service:
+        await start(service, asked("kernel", "web"))
+        await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign()))
+        await service.fleet.advance(HOUR)
+        (event,) = await service.client(lambda api: list(api.events(scope="web", type_=EventType.REBOOT)))
+    assert event.status == "Scheduled"
+    assert any("kernel" in sentence or "campaign" in sentence for sentence in event.explain)
