@@ -408,6 +408,7 @@ class LikeTheFlaskSample(Mock):
     def __init__(self) -> None:
         super().__init__()
         self.events = self.events[:1]
+        self.events[0]["EventId"] = str(uuid.uuid4())
 
     def answer(self, asked: Asked, body: bytes | None) -> Reply:
         if asked.path != "/metadata/scheduledevents":
@@ -428,11 +429,11 @@ class LikeTheFlaskSample(Mock):
         entries = told.get("StartRequests") if isinstance(told, dict) else None
         if isinstance(entries, list) and entries and entries[0].get("EventId") == self.events[0]["EventId"]:
             self.start(self.events[0])
-            self.events[0]["EventId"] = str(uuid.uuid4()).upper()
+            self.events[0]["EventId"] = str(uuid.uuid4())
 
     def event(self, each: Fields, version: str) -> Fields:
         iso = {"NotBefore": each["NotBefore"] and "2026-03-02T10:15:00Z"}
-        return dict(sorted((each | iso | {"EventId": each["EventId"].lower()}).items()))
+        return dict(sorted((each | iso).items()))
 
     def encode(self, value: object) -> bytes:
         return super().encode(value) + b"\n"

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 
 from forewarn.testing.conformance.course import Approval, Outcome, is_scheduled, is_started
-from forewarn.testing.conformance.document import Document, Entry, NotChecked
+from forewarn.testing.conformance.document import Document, Entry, NotChecked, id_of
 from forewarn.testing.conformance.seen import QUERY, Seen, conditional, etag
 from forewarn.testing.conformance.talking import CONTINUE, METADATA, SCHEDULED_EVENTS, Answer, Line, Request, Unanswered
 from forewarn.wire.approval import approval
@@ -66,7 +66,7 @@ def accepted_requests(id_: str) -> Mapping[str, Request]:
     right = approval([id_])
     return {
         "again": post(right, JSON),
-        "lower-case": post(approval([id_.lower()]), JSON),
+        "other-case": post(approval([id_.swapcase()]), JSON),
         "twice": post(approval([id_, id_]), JSON),
         "empty-list": post(approval([]), JSON),
         "incarnation-number": post(right[:-1] + b',"DocumentIncarnation":1}', JSON),
@@ -86,6 +86,8 @@ def approve(seen: Seen, id_: str) -> Approval:
     """Lead the event through all that a client can do with it."""
     course = Approval(id_)
     course.first = _now(seen, id_)
+    if course.first is not None:
+        course.id = id_ = id_of(course.first)
     if is_scheduled(course.first):
         _try_in_vain(seen, course)
         _approve_for_good(seen, course)

@@ -11,6 +11,11 @@ from forewarn.wire.terms import BYTE_ORDER_MARK
 Entry: TypeAlias = Mapping[str, Any]
 
 
+def id_of(event: Entry) -> str:
+    """Return what the event is called, whatever that is."""
+    return str(event.get("EventId"))
+
+
 class Otherwise(Exception):
     """The endpoint does not do as the rule says."""
 
@@ -29,7 +34,7 @@ class Document(msgspec.Struct, frozen=True):
 
     def event(self, id_: str) -> Entry | None:
         """Return the event of an id, in any case."""
-        return next((event for event in self.events if str(event.get("EventId")).upper() == id_.upper()), None)
+        return next((event for event in self.events if id_of(event).upper() == id_.upper()), None)
 
 
 def read_json(body: bytes) -> object:

@@ -19,6 +19,7 @@ LONGEST_QUOTE = 300
 CONTINUE, NOT_MODIFIED, NO_CONTENT = 100, 304, 204
 
 _STATUS_LINE = re.compile(r"HTTP/(\d\.\d) (\d{3})(?: (.*))?")
+_LENGTH = re.compile(r"[0-9]{1,18}")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;.*)?")
 
 
@@ -158,7 +159,7 @@ class Line:
             while self._receive(give_up_at):
                 pass
             return self._take(len(self._unread), give_up_at)
-        if not (length.isascii() and length.isdigit()):
+        if not _LENGTH.fullmatch(length):
             raise Unanswered(f"the answer has no length, but {excerpt(length)}")
         return self._take(int(length), give_up_at)
 
@@ -171,6 +172,8 @@ class Line:
             if not (count := int(size[1], 16)):
                 break
             whole += self._take(count, give_up_at)
+            if len(whole) > LARGEST_ANSWER:
+                raise Unanswered(f"the answer is longer than {LARGEST_ANSWER} bytes")
             self._until(b"\r\n", give_up_at)
         while self._until(b"\r\n", give_up_at):
             pass

@@ -61,7 +61,7 @@ ROWS: Sequence[Row] = (
         Needs.ENDED,
     ),
     _row("approve-starts", "The event then starts as soon as nothing else holds it.", _starts, Needs.APPROVE),
-    _row("approve-id-case", "Ids match in any case.", accepted("lower-case")),
+    _row("approve-id-case", "Ids match in any case.", accepted("other-case")),
     _row("approve-twice", TWICE_AND_EMPTY, accepted("twice")),
     _row("approve-nothing", TWICE_AND_EMPTY, accepted("empty-list")),
     _row("approve-incarnation-number", OTHER_KEYS, accepted("incarnation-number")),

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
-from forewarn.testing.conformance.document import Entry, NotChecked, Otherwise, read_document, read_json
+from forewarn.testing.conformance.document import Entry, NotChecked, Otherwise, id_of, read_document, read_json
 from forewarn.testing.conformance.row import Check
 from forewarn.testing.conformance.seen import QUERY, Seen
 from forewarn.testing.conformance.talking import METADATA, SCHEDULED_EVENTS, Answer, Request, excerpt
@@ -144,7 +144,7 @@ def of_events(
     def check(seen: Seen) -> None:
         for event in seen.events(condition, what=what):
             if wrong := look(event):
-                raise Otherwise(f"event {event.get('EventId')}: {wrong}")
+                raise Otherwise(f"event {excerpt(id_of(event), 60)}: {wrong}")
 
     return check
 

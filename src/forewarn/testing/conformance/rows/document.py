@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from forewarn.core.text import is_guid
 from forewarn.testing.conformance.course import is_scheduled, is_started
-from forewarn.testing.conformance.document import Document, Entry, NotChecked, Otherwise
+from forewarn.testing.conformance.document import Document, Entry, NotChecked, Otherwise, id_of
 from forewarn.testing.conformance.row import Check, Needs, Row
 from forewarn.testing.conformance.rows.checks import field, of_events, one_of, quoted
 from forewarn.testing.conformance.seen import QUERY, Seen, conditional
@@ -75,13 +75,9 @@ def _older_keys(seen: Seen) -> None:
             raise Otherwise(f"the keys of an event are {', '.join(event)}")
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _incarnation(seen: Seen) -> None:
     told = seen.document().incarnation
-    if not isinstance(told, int) or not _is_count(told) or told < 0:
+    if not isinstance(told, int) or isinstance(told, bool) or told < 0:
         raise Otherwise(f"DocumentIncarnation is {quoted(told)}, no whole number")
 
 
@@ -104,21 +100,21 @@ def _up_by_one(seen: Seen) -> None:
     if is_scheduled(after.event(id_)) or _others(before, id_) != _others(after, id_):
         raise NotChecked("not exactly this event has changed")
     changes = 1 if after.event(id_) is not None else 2
-    if not _is_count(before.incarnation) or not _is_count(after.incarnation):
+    if not isinstance(before.incarnation, int) or not isinstance(after.incarnation, int):
         raise NotChecked("the incarnation is no number")
-    if int(str(after.incarnation)) - int(str(before.incarnation)) != changes:
+    if after.incarnation - before.incarnation != changes:
         raise Otherwise(f"{changes} changes led from incarnation {before.incarnation} to {after.incarnation}")
 
 
 def _others(document: Document, id_: str) -> list[Entry]:
-    return [event for event in document.events if str(event.get("EventId")).upper() != id_.upper()]
+    return [event for event in document.events if id_of(event).upper() != id_.upper()]
 
 
 def _same_ids(seen: Seen) -> None:
     seen.events()
-    ids = {event.get("EventId") for event in seen.document().events}
+    ids = set(map(id_of, seen.document().events))
     for version, document in seen.documents().items():
-        if other := {event.get("EventId") for event in document.events} - ids:
+        if other := set(map(id_of, document.events)) - ids:
             raise Otherwise(f"version {version} has events of other ids: {quoted(other)}")
 
 
@@ -130,10 +126,10 @@ def _same_id_when_started(seen: Seen) -> None:
         raise NotChecked(seen.approval.why_not())
     if after.event(seen.approval.id) is not None:
         return
-    known = {event.get("EventId") for event in seen.document().events}
+    known = set(map(id_of, seen.document().events))
     for event in after.events:
-        if event.get("EventId") not in known and _is_alike(event, first):
-            raise Otherwise(f"event {first.get('EventId')} goes on as {quoted(event.get('EventId'))}")
+        if id_of(event) not in known and _is_alike(event, first):
+            raise Otherwise(f"event {id_of(first)} goes on as {id_of(event)}")
     raise NotChecked("the event was gone at once")
 
 
@@ -155,7 +151,7 @@ def _is_http_date(value: object) -> bool:
 
 
 def _is_duration(value: object) -> bool:
-    return isinstance(value, int) and _is_count(value) and value >= -1
+    return isinstance(value, int) and not isinstance(value, bool) and value >= -1
 
 
 def _header(name: str, expected: re.Pattern[str] | str) -> Check:

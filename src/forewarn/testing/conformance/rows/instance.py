@@ -1,6 +1,6 @@
 """Who the calling VM is (section “The instance document”)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from forewarn.testing.conformance.document import NotChecked, Otherwise, read_json
 from forewarn.testing.conformance.row import Check, Row
@@ -24,17 +24,23 @@ def _name(seen: Seen) -> str:
     return name
 
 
-def _is_of_strings(tree: object) -> bool:
-    if isinstance(tree, dict):
-        return all(map(_is_of_strings, tree.values()))
-    if isinstance(tree, list):
-        return all(map(_is_of_strings, tree))
-    return isinstance(tree, str)
+def _leaves(tree: object) -> Iterator[object]:
+    """Give the leaves, however deep they are."""
+    unseen = [tree]
+    while unseen:
+        match unseen.pop():
+            case dict() as below:
+                unseen += below.values()
+            case list() as below:
+                unseen += below
+            case leaf:
+                yield leaf
 
 
 def _strings(seen: Seen) -> None:
-    if not _is_of_strings(as_object(seen.ask(WHOLE_INSTANCE))):
-        raise Otherwise("a leaf is something else")
+    for leaf in _leaves(as_object(seen.ask(WHOLE_INSTANCE))):
+        if not isinstance(leaf, str):
+            raise Otherwise(f"a leaf is {quoted(leaf)}, and no string")
 
 
 def _text_of_name(path: str) -> Check:

@@ -55,7 +55,7 @@ def _names_newest_versions(answer: Answer) -> None:
     if not isinstance(told, dict) or not isinstance(told.get("error"), str) or not isinstance(newest, list):
         raise Otherwise(f'the body is not {{"error":"…","newest-versions":[…]}} but {quoted(answer.body)}')
     days = [each for each in newest if isinstance(each, str) and DAY.fullmatch(each)]
-    if len(newest) != 3 or days != sorted(newest, reverse=True):
+    if len(newest) != 3 or newest != sorted(days, reverse=True):
         raise Otherwise(f"newest-versions are not three, newest first: {quoted(newest)}")
 
 

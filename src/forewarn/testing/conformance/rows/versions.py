@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from forewarn.testing.conformance.document import Entry, NotChecked, Otherwise
+from forewarn.testing.conformance.document import Entry, NotChecked, Otherwise, id_of
 from forewarn.testing.conformance.row import Check, Needs, Row
 from forewarn.testing.conformance.rows.checks import (
     accepted,
@@ -59,11 +59,11 @@ def _hidden_below(type_: str, first: str) -> Check:
     """Check that events of a type are shown from a version on, and not before."""
 
     def check(seen: Seen) -> None:
-        ids = {event.get("EventId") for event in seen.document().events if event.get("EventType") == type_}
+        ids = {id_of(event) for event in seen.document().events if event.get("EventType") == type_}
         if not ids:
             raise NotChecked(f"there is no {type_} event")
         for version, document in seen.documents().items():
-            shown = ids & {event.get("EventId") for event in document.events}
+            shown = ids & set(map(id_of, document.events))
             if shown != (ids if version >= first else set()):
                 raise Otherwise(f"{type_} events are {'shown' if shown else 'hidden'} in {version}")
 
@@ -79,9 +79,9 @@ def _events_by_version(seen: Seen) -> Iterator[tuple[str, Entry]]:
 
 def _names(seen: Seen, version: str, *, role_instances: bool) -> Iterator[tuple[str, str]]:
     """Give each affected VM's name in the newest version, and in another one."""
-    other = {event.get("EventId"): event for event in seen.document(version).events}
+    other = {id_of(event): event for event in seen.document(version).events}
     for event in seen.document().events:
-        shown = other.get(event.get("EventId"), {}).get("Resources")
+        shown = other.get(id_of(event), {}).get("Resources")
         named = event.get("Resources")
         if not isinstance(shown, list) or not isinstance(named, list) or len(shown) != len(named):
             continue
