@@ -39,14 +39,20 @@ class Vm:
         """Be there no more, as a service that has ended."""
         self._listener.close()
 
-    def run(self, *command: str, hostname: str = "web-0", **streams: int) -> "subprocess.Popen[bytes]":
-        """Begin a program."""
-        return sandbox.run(command, socket=self.path, hostname=hostname, **streams)  # type: ignore[arg-type]  # streams only
+    def run(self, *command: str, hostname: str = "web-0", path: Path | None = None) -> "subprocess.Popen[bytes]":
+        """Begin a program that can be talked to."""
+        return sandbox.run(
+            command,
+            socket=path or self.path,
+            hostname=hostname,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     def script(self, text: str, *arguments: str) -> "subprocess.Popen[bytes]":
-        """Begin a Python program, whose output is to be read."""
-        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return self.run(sys.executable, "-u", "-c", CONNECT + text, *arguments, **streams)
+        """Begin a Python program."""
+        return self.run(sys.executable, "-u", "-c", CONNECT + text, *arguments)
 
 
 @contextmanager
@@ -79,7 +85,7 @@ def said(process: "subprocess.Popen[bytes]") -> tuple[int, str, str]:
 
 def output(vm: Vm, *command: str) -> str:
     """Run a program that must succeed, and return what it prints."""
-    code, out, err = said(vm.run(*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+    code, out, err = said(vm.run(*command))
     assert code == 0, err
     return out
 

@@ -83,7 +83,8 @@ class Town:
 
     def status(self, event: str) -> str | None:
         """Return how far an event is."""
-        return self.api.event(event).event.status
+        shown = self.api.event(event).event
+        return None if shown is None else shown.status
 
 
 @pytest.fixture(scope="module")

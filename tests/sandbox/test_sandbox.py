@@ -14,8 +14,6 @@ import pytest
 from forewarn.testing import sandbox
 from tests.sandbox.sockets import GUARD, Vm, lines, output, said
 
-QUIET = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-
 
 def test_host_name_is_the_vms_and_has_an_address(vm: Vm) -> None:
     script = "import socket; print(socket.gethostname(), socket.gethostbyname(socket.gethostname()))"
@@ -46,28 +44,28 @@ def test_user_directory_environment_and_streams_are_as_they_were(vm: Vm, tmp_pat
     [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)],
 )
 def test_exit_code_is_the_programs(vm: Vm, script: str, code: int) -> None:
-    assert said(vm.run("sh", "-c", script, **QUIET)) == (code, "", "")
+    assert said(vm.run("sh", "-c", script)) == (code, "", "")
 
 
 def test_program_that_cannot_be_run_is_named(vm: Vm, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("nothing to run")
     no, cannot = "No such file or directory", "Permission denied"
-    assert said(vm.run("nonesuch", **QUIET)) == (127, "", f"forewarn: cannot run nonesuch: {no}\n")
+    assert said(vm.run("nonesuch")) == (127, "", f"forewarn: cannot run nonesuch: {no}\n")
     text = str(tmp_path / "text")
-    assert said(vm.run(text, **QUIET)) == (126, "", f"forewarn: cannot run {text}: {cannot}\n")
+    assert said(vm.run(text)) == (126, "", f"forewarn: cannot run {text}: {cannot}\n")
 
 
 def test_sockets_of_all_vms_are_hidden(vm: Vm) -> None:
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(vm.path.parent / "other.sock"))
         assert output(vm, "ls", "-A", str(vm.path.parent)) == ""
-    code, _, err = said(vm.run("touch", str(vm.path.parent / "mine"), **QUIET))
+    code, _, err = said(vm.run("touch", str(vm.path.parent / "mine")))
     assert (code, "Read-only" in err) == (1, True)
 
 
 def test_other_machines_cannot_be_reached(vm: Vm) -> None:
     script = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=60)"
-    code, _, err = said(vm.run(sys.executable, "-c", script, **QUIET))
+    code, _, err = said(vm.run(sys.executable, "-c", script))
     assert (code, "Network is unreachable" in err) == (1, True)
 
 
@@ -102,7 +100,7 @@ for line in sys.stdin:
 
 def test_program_that_signals_its_own_group_is_hit_once_and_ends_nothing_else(vm: Vm) -> None:
     script = "trap 'echo hit' TERM; kill 0; kill 0; exit 3"
-    assert said(vm.run("sh", "-c", script, **QUIET)) == (3, "hit\nhit\n", "")
+    assert said(vm.run("sh", "-c", script)) == (3, "hit\nhit\n", "")
 
 
 def test_program_stops_and_goes_on(vm: Vm) -> None:
@@ -121,7 +119,7 @@ def test_nothing_is_left_behind(vm: Vm, number: signal.Signals) -> None:
     """Not even what has gone into a session of its own."""
     mark = str(uuid.uuid4())
     script = f"setsid sh -c 'sleep 600; : {mark}' & (sh -c 'sleep 600; : {mark}' &) ; echo ready; wait"
-    program = vm.run("sh", "-c", script, **QUIET)
+    program = vm.run("sh", "-c", script)
     assert next(lines(program)) == "ready"
     assert _bearing(mark)
     program.send_signal(number)
@@ -155,13 +153,13 @@ def test_end_of_a_stream_is_passed_on_at_once(vm: Vm) -> None:
 
 
 def test_many_run_at_the_same_time(vm: Vm) -> None:
-    programs = [vm.run("hostname", hostname=f"web-{number}", **QUIET) for number in range(12)]
+    programs = [vm.run("hostname", hostname=f"web-{number}") for number in range(12)]
     assert [said(program) for program in programs] == [(0, f"web-{number}\n", "") for number in range(12)]
 
 
 def test_directory_with_anything_but_sockets_is_not_hidden(vm: Vm) -> None:
     (vm.path.parent / "precious").touch()
-    code, _, err = said(vm.run("true", **QUIET))
+    code, _, err = said(vm.run("true"))
     assert (code, err) == (
         125,
         f"forewarn: the directory of {vm.path} is hidden from the command, but has precious in it\n",
@@ -172,13 +170,13 @@ def test_directory_with_anything_but_sockets_is_not_hidden(vm: Vm) -> None:
     ("hostname", "why"), [("n" * 65, "at most 64 characters"), ("", "at most 64 characters")], ids=["long", "empty"]
 )
 def test_host_name_that_linux_does_not_take_is_refused(vm: Vm, hostname: str, why: str) -> None:
-    code, _, err = said(vm.run("true", hostname=hostname, **QUIET))
+    code, _, err = said(vm.run("true", hostname=hostname))
     assert (code, why in err) == (125, True)
 
 
 def test_missing_socket_is_refused(vm: Vm) -> None:
     missing = vm.path.with_name("missing.sock")
-    code, _, err = said(sandbox.run(["true"], socket=missing, hostname="web-0", **QUIET))
+    code, _, err = said(vm.run("true", path=missing))
     assert (code, err) == (125, f"forewarn: cannot use {missing}: No such file or directory\n")
 
 
