@@ -1,6 +1,7 @@
 """`forewarn scenario`: stories listed, shown, checked and played, with the real program."""
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -128,6 +129,22 @@ def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: 
         assert ended.returncode == 1
         assert "the service has another policy, and keeps it" in ended.stdout
         assert machine.run("scenario", "run", "service-off-for-a-day", "--private").returncode == 0
+
+
+def test_guide_does_what_it_says(machine: Machine) -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/write-a-scenario.md").read_text()
+    shown = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    commands = [line.removeprefix("$ ") for language, text in shown if language for line in text.splitlines()]
+    (story,) = (text for language, text in shown if not language and text.startswith("#"))
+    environment = machine.environment | {"PATH": f"{PROGRAM.parent}:{machine.environment['PATH']}"}
+    for command in commands:
+        if "check" in command:
+            (machine.home / "weekend.txt").write_text(story)
+        ended = subprocess.run(
+            command, shell=True, cwd=machine.home, env=environment, capture_output=True, timeout=GUARD, check=False
+        )
+        assert ended.returncode == 0, (command, ended.stdout, ended.stderr)
+    assert len(commands) == 5
 
 
 def test_interrupted_story_takes_away_what_it_brought_along(machine: Machine) -> None:

@@ -17,6 +17,7 @@ from forewarn.core.vm import Priority
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.expecting import FACT_WORD, misspelt
 from forewarn.testing.scenario.words import (
+    AMOUNT,
     DURATION,
     DURATION_OR_NEVER,
     EVENT,
@@ -173,7 +174,7 @@ FORMS: dict[str, Form] = {
     "fault": Form(
         say.SetFault,
         (Slot("kind", FAULT), _optional("vm", VM)),
-        {"for": Slot("lasting", DURATION), "times": Slot("times", WHOLE_NUMBER), "of": Slot("amount", DURATION)},
+        {"for": Slot("lasting", DURATION), "times": Slot("times", WHOLE_NUMBER), "of": Slot("amount", AMOUNT)},
     ),
     "clear faults": Form(say.ClearFaults),
     "explain": Form(say.Explain, (Slot("event", EVENT),)),

@@ -17,6 +17,7 @@ from forewarn.client import Event as SeenEvent
 from forewarn.core.duration import duration_text
 from forewarn.core.errors import CoreError, UnknownEvent
 from forewarn.core.event import Source
+from forewarn.core.fault import signed_text
 from forewarn.core.journal import Did
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.describing import FAULTS_CLEARED, fault_told
@@ -319,7 +320,7 @@ def _(command: say.SetFault, world: LiveWorld) -> list[str]:
             vm=None if command.vm is None else _full(world, command.vm),
             lasting=_text(command.lasting),
             times=command.times,
-            amount=_text(command.amount),
+            amount=None if command.amount is None else signed_text(command.amount),
         )
     )
     world.faults.append(fault.id)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
-from forewarn.core.fault import FaultKind, fault_kind
+from forewarn.core.fault import FaultKind, fault_kind, parse_signed
 from forewarn.core.text import check_name, is_guid
 
 _WORD = re.compile(r'"(?P<text>[^"]*)"|(?P<days>[+-]\d+d)\s+(?P<time>\d\S*)|(?P<open>".*)|\S+')
@@ -139,6 +139,10 @@ def _fault(word: Word) -> FaultKind:
     return fault_kind(word.text)
 
 
+def _amount(word: Word) -> timedelta:
+    return parse_signed(word.text)
+
+
 def is_label(text: str) -> bool:
     """Tell whether the text is the name that a story gives to an event: E1, E2, … in order of appearance."""
     return _LABEL.fullmatch(text) is not None
@@ -174,3 +178,4 @@ NUMBER = Kind("a number", "digits, with a point if need be", _number)
 TEXT = Kind("a text", 'a word, or a text in "quotation marks"', lambda word: word.text)
 EVENT_TYPE = one_of("an event type", EventType)
 FAULT = Kind("a fault", f"{listed(FaultKind)}, a status also by its number", _fault)
+AMOUNT = Kind("a duration", "a duration such as 5s, 2m or 1h, and of a date that is behind -1h", _amount)
