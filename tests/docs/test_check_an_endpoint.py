@@ -1,0 +1,72 @@
+"""The guide to the conformance kit: its commands run, and its table is what the kit says."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forewarn.testing.service import Forewarn
+from tests.docs.console import steps
+from tests.testing.conformance.mock import Asked, Mock, listening
+
+PAGE = Path(__file__).parents[2] / "docs/howto/check-an-endpoint.md"
+PROGRAM = Path(sys.executable).parent / "forewarn"
+SHOWN_URL, SHOWN_EVENT = "http://127.0.0.1:8180", "602D9444-D2CD-49C7-8624-8643E7171297"
+
+
+class KnowsOnePathOnly(Mock):
+    """The mock that the page talks of: it has no events, and compares paths letter by letter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events.clear()
+
+    def place(self, asked: Asked) -> list[str] | None:
+        is_exact = asked.path == asked.path.lower() and not asked.path.endswith("/")
+        return super().place(asked) if is_exact else None
+
+
+def run(command: str, directory: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    typed = re.sub(r"\bforewarn (?=\w)", f"{shlex.quote(str(PROGRAM))} ", command)
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", typed],
+        cwd=directory,
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_commands_do_what_they_say(tmp_path: Path) -> None:
+    with Forewarn() as forewarn:
+        event = forewarn.schedule("Reboot", "web-0")
+        environ = forewarn.environment | {"FOREWARN_PACE": "1000"}
+        commands = [step.command for step in steps(PAGE)]
+        assert len(commands) == 7
+        for command in commands:
+            typed = command.replace(SHOWN_URL, forewarn.vm("web-0").url).replace(SHOWN_EVENT, event.id)
+            ended = run(typed, tmp_path, environ)
+            assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
+        assert event.state == "Started"
+    assert (tmp_path / "conformance.xml").is_file()
+
+
+def test_table_is_what_the_kit_says(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    with listening(KnowsOnePathOnly()) as url:
+        ended = run(f"forewarn conformance {url} --pace 1000", tmp_path, {})
+    assert ended.returncode == 1
+    printed = [re.split(r"  +", line) for line in ended.stdout.splitlines()]
+    missing = [line for line in shown.splitlines() if re.split(r"  +", line) not in printed]
+    assert missing == []
+
+
+@pytest.mark.parametrize("word", ["wrong", "differs", "not checked"])
+def test_every_finding_is_explained(word: str) -> None:
+    assert f"- **{word}**: " in PAGE.read_text(encoding="utf-8")
