@@ -149,6 +149,7 @@ def test_manual_time_stands_still_and_does_not_go_back(machine: Machine, tmp_pat
     with machine.up("--manual-time", *data):
         first = machine.told("clock", "show", *data)
         moved = machine.told("clock", "advance", "30d", *data)
+        assert moved.pop("changes") == []
         assert machine.told("clock", "show", *data) == moved
     with machine.up("--manual-time", *data):
         assert machine.told("clock", "show", *data)["now"] == moved["now"] > first["now"]

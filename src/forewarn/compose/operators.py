@@ -1,11 +1,14 @@
-"""The listener for operators that the settings name, and its certificate."""
+"""The listener for operators that the settings name, its certificate, and serving them there."""
 
+import asyncio
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from ipaddress import ip_address
 
+from forewarn.compose.guests import Guests
+from forewarn.fleet.service import Fleet
 from forewarn.guest.ports import CannotListen
 from forewarn.settings import Endpoint, TlsSettings
 
@@ -32,6 +35,30 @@ def bound(endpoint: Endpoint) -> Iterator[socket.socket]:
         except OSError as error:
             raise CannotListen(endpoint.host, endpoint.port, "the operator API", error, OTHER_OPERATOR) from error
         yield listener
+
+
+@asynccontextmanager
+async def serving_operators(
+    fleet: Fleet, guests: Guests, listener: socket.socket, tls: ssl.SSLContext | None
+) -> AsyncIterator[None]:
+    """Serve operators on the listener, which has been bound for them.
+
+    To import and put together what they are served with takes longer than all the rest of the start. So it is done
+    last, and in a thread: guests are answered meanwhile.
+    """
+    await asyncio.to_thread(_prepare)
+    from forewarn.operator.app import operator_app
+    from forewarn.operator.server import serving
+
+    async with serving(operator_app(fleet, guests=guests), listener, tls):
+        yield
+
+
+def _prepare() -> None:
+    import forewarn.operator.server  # noqa: F401 - loaded here, used by whoever serves
+    from forewarn.operator.app import prepare
+
+    prepare()
 
 
 def url(listener: socket.socket, tls: ssl.SSLContext | None) -> str:

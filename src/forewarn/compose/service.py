@@ -23,9 +23,7 @@ from forewarn.fleet.ledger import manual_start
 from forewarn.fleet.service import Fleet
 from forewarn.guest.faults import Faults
 from forewarn.guest.observing import Observer
-from forewarn.operator.app import operator_app
-from forewarn.operator.backstage import GuestUrl
-from forewarn.operator.server import serving
+from forewarn.operator.showing_inventory import GuestUrl
 from forewarn.settings import EMULATOR, Preset, Settings
 from forewarn.store.port import Retention, Store
 
@@ -89,7 +87,7 @@ async def running_service(
                 socket_directory=_socket_directory(directory, preset),
             )
         )
-        await stack.enter_async_context(serving(operator_app(fleet, guests=guests), listener, tls))
+        await stack.enter_async_context(operators.serving_operators(fleet, guests, listener, tls))
         stack.callback(fleet.feeds.end)  # who follows the journal must not be waited for
         reloading = Reloading(settings, directory, fleet=fleet, outside=outside, guests=guests, tls=tls)
         running = Running(

@@ -6,6 +6,8 @@ from functools import cache
 from litestar import Litestar
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
+from litestar.plugins import PluginProtocol
+from litestar.plugins.core import MsgspecDIPlugin
 from litestar.types import ASGIApp, ControllerRouterHandler
 
 from forewarn.core.errors import CoreError
@@ -91,13 +93,27 @@ def open_app(fleet: Fleet, *, guests: GuestSide, answers: Answers) -> Litestar:
     return app
 
 
+class _Plain(Litestar):
+    """The framework without what it takes up by itself where other libraries are installed: to load them takes longer
+    than everything else, and nothing here is theirs."""
+
+    @staticmethod
+    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
+        return [*plugins, MsgspecDIPlugin()]
+
+
+def prepare() -> None:
+    """Do beforehand, in any thread, what making the first application would take time for."""
+    _without_fleet()
+
+
 @cache
 def _without_fleet() -> Litestar:
     """Put the handlers together, once for all services of a process: what they work on is all that differs.
 
     It takes a tenth of a second, which whoever starts a service for each of many tests would wait for every time.
     """
-    app = Litestar(
+    app = _Plain(
         PATHS,
         before_request=before_handling,
         dependencies={

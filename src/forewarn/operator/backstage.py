@@ -18,9 +18,6 @@ from forewarn.operator.paging import Roll
 from forewarn.operator.planning import Planner
 from forewarn.operator.seats import Seats
 
-GuestUrl = Callable[[str, Vm], str | None]
-"""Scope and VM to the URL at which the VM finds its endpoint, if it has one of its own."""
-
 
 class FaultSide(Protocol):
     """What the endpoint does wrong on purpose."""

@@ -1,6 +1,6 @@
 """The inventory, as the types of the API. Nothing is decided here."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from forewarn.api import v1
@@ -10,7 +10,9 @@ from forewarn.core.text import counting_order
 from forewarn.core.vm import Priority, Vm
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
-from forewarn.operator.backstage import GuestUrl
+
+GuestUrl = Callable[[str, Vm], str | None]
+"""Scope and VM to the URL at which the VM finds its endpoint, if it has one of its own."""
 
 
 def show_hold(held: Held | None, scope: str | None) -> v1.Hold | None:
