@@ -4,12 +4,14 @@ import json
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from forewarn.testing.scenario import shipped_names, shipped_text
 from tests.cli.inside import rows, run, told
+from tests.cli.serving import serving
 from tests.cli.stage import GUARD, PROGRAM, Machine
 
 WEB = "# A restart.\nplatform automatic\nscope web availability-set\nvm web-0 domain 0\nvm web-1 domain 1\n"
@@ -129,6 +131,39 @@ def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: 
         assert ended.returncode == 1
         assert "the service has another policy, and keeps it" in ended.stdout
         assert machine.run("scenario", "run", "service-off-for-a-day", "--private").returncode == 0
+
+
+def test_service_for_real_vms_is_left_alone(machine: Machine, stories: Path) -> None:
+    with serving(machine.home) as service:
+        before = list(service.api.scopes())
+        where = {"FOREWARN_DATA": str(machine.home / "data")}
+        ended = machine.run("scenario", "run", "good.txt", **where)
+        assert (ended.returncode, ended.stdout) == (3, "")
+        assert "is no emulator but a service for real VMs" in ended.stderr
+        assert list(service.api.scopes()) == before
+        assert machine.run("scenario", "run", "good.txt", "--private", **where).returncode == 0
+
+
+def test_rules_alone_need_no_server(machine: Machine, stories: Path) -> None:
+    """A plain install has neither of these."""
+    missing = ("httptools", "jinja2", "litestar", "prometheus_client", "uvicorn", "uvloop")
+    script = f"import sys\nsys.modules.update(dict.fromkeys({missing}))\nfrom forewarn.cli import main\nmain()"
+    plain = [sys.executable, "-c", script, "scenario", "run", "good.txt"]
+    on_rules, in_service = (
+        subprocess.run(
+            [*plain, *more],
+            cwd=stories,
+            env=machine.environment,
+            capture_output=True,
+            text=True,
+            timeout=GUARD,
+            check=False,
+        )
+        for more in (["--core"], [])
+    )
+    assert on_rules.returncode == 0, on_rules.stderr
+    assert (in_service.returncode, in_service.stdout) == (2, "")
+    assert "pip install 'forewarn[server]'" in in_service.stderr
 
 
 def test_guide_does_what_it_says(machine: Machine) -> None:

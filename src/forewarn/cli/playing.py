@@ -12,6 +12,7 @@ import msgspec
 
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import NoService
+from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.extras import needing_server
 from forewarn.cli.output import harmless, say
 from forewarn.cli.reaching import connect
@@ -19,6 +20,7 @@ from forewarn.testing.scenario import (
     NOTHING,
     CoreStage,
     LiveStage,
+    NotAnEmulator,
     Played,
     Scenario,
     ScenarioError,
@@ -142,11 +144,15 @@ def _stage(scenario: Scenario, choice: Choice, found: ApiClient | None) -> Itera
     if choice.core:
         yield CoreStage()
     elif found is not None:
-        with LiveStage(found, speed=found.clock().speed) as stage:
+        try:
+            stage = LiveStage(found, speed=found.clock().speed)
+        except NotAnEmulator as error:
+            raise Stop(Exit.REFUSED, f"{error}; --private plays them in a service of their own") from None
+        with stage:
             yield stage
     else:
-        with _private_stage(scenario, choice.speed) as stage:
-            yield stage
+        with _private_stage(scenario, choice.speed) as private:
+            yield private
 
 
 @contextmanager

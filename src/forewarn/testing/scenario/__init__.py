@@ -3,7 +3,7 @@
 from forewarn.testing.scenario.bell import Cancelled
 from forewarn.testing.scenario.commands import NOTHING
 from forewarn.testing.scenario.core_stage import CoreStage
-from forewarn.testing.scenario.live_stage import LiveStage, Program
+from forewarn.testing.scenario.live_stage import LiveStage, NotAnEmulator, Program
 from forewarn.testing.scenario.policies import Wanted, wanted_by
 from forewarn.testing.scenario.shipped import Scenario, from_file, from_text, shipped, shipped_names, shipped_text
 from forewarn.testing.scenario.stage import Played, Stage, Told, Unplayable, play
@@ -15,6 +15,7 @@ __all__ = [
     "Cancelled",
     "CoreStage",
     "LiveStage",
+    "NotAnEmulator",
     "Played",
     "Program",
     "Scenario",

@@ -30,6 +30,15 @@ PATIENCE = 5.0
 """For how many seconds of real time a program under examination may take to do what its lines say."""
 
 SECOND = timedelta(seconds=1)
+IN_PRODUCTION = "not-in-production"
+
+
+class NotAnEmulator(Exception):
+    """The service is for real VMs: whoever carries maintenance out there would do so for the VMs of the story."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        super().__init__(f"{url} is no emulator but a service for real VMs: stories are not played there")
 
 
 class Program(Protocol):
@@ -59,7 +68,7 @@ class LiveStage:
 
     `wanted` is how the service was started, as far as stories can say it. `speed` is how much faster it is than the
     story: of a service with `--speed 60` minutes are told where seconds pass. `program` plays the story's handler; it
-    has `patience` seconds for each of its lines.
+    has `patience` seconds for each of its lines. Raises NotAnEmulator where the service is for real VMs.
     """
 
     def __init__(
@@ -71,6 +80,7 @@ class LiveStage:
         program: Program | None = None,
         patience: float = PATIENCE,
     ) -> None:
+        _check_emulator(api)
         clock = api.clock()
         self._program, self._patience = program, patience
         self._wanted, self._policy = wanted, USUAL.policy
@@ -194,10 +204,12 @@ class LiveStage:
     # A program in the place of the handler.
 
     def _is_left(self, command: say.Command) -> bool:
+        """Tell whether it is the program's to do; the VM itself may have been taken away by now."""
         if self._program is None or self._handler is None or not isinstance(command, say.Approve | say.Query):
             return False
-        vm = self.world.find(command.vm)
-        return (vm.scope, vm.name) == (self._handler.scope, self._handler.name)
+        scope, slash, name = command.vm.casefold().rpartition("/")
+        home = next((place.name for place in self.world.places.values() if place.id == self._handler.scope), scope)
+        return name == self._handler.name.casefold() and (not slash or scope == home.casefold())
 
     def _leave(self, command: say.Command) -> list[str]:
         """Wait until the program has done it, but not for ever; time stands still meanwhile, if it can."""
@@ -215,6 +227,16 @@ class LiveStage:
         stories = [self.world.api.event(self.world.event(event)) for event in command.events]
         still_open = [story.event for story in stories if story.event is not None]
         return all(event.approvals or event.started_at is not None for event in still_open)
+
+
+def _check_emulator(api: ApiClient) -> None:
+    """Only emulators have faults."""
+    try:
+        api.faults()
+    except Refusal as refusal:
+        if refusal.code == IN_PRODUCTION:
+            raise NotAnEmulator(api.url) from None
+        raise
 
 
 ASKING = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)
