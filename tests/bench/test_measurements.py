@@ -25,6 +25,7 @@ from bench.measurements import (
     lateness,
     memory,
     neighbours,
+    plan,
     saves,
     startup,
     throughput,
@@ -48,6 +49,7 @@ TINY: dict[str, Callable[[Workplace], Finding]] = {
         size=neighbours.Size(fleet=SMALL, callers=2, per_second=6.0, events_per_second=1, rest_seconds=0.1),
     ),
     "waits": partial(waits.measure, size=waits.Size(fleet=SMALL, rounds=1)),
+    "plan": partial(plan.measure, size=plan.Size(fleet=SMALL, rounds=1)),
     "imports": partial(imports.measure, size=imports.Size(rounds=1)),
     "fixture": partial(fixtures.measure_start, size=fixtures.Size(rounds=2)),
     "advance": partial(fixtures.measure_advance, size=fixtures.Size(rounds=2)),
@@ -65,14 +67,15 @@ FIGURES: dict[str, set[str]] = {
     "lateness": {"seen_p99_seconds", "journal_p99_seconds"},
     "neighbours": {"answers_ratio", "lateness_ratio", "rest_answer_p99_ms", "busy_answer_p99_ms", "import_seconds"},
     "waits": {"seconds"},
+    "plan": {"seconds", "processor_seconds", "waves", "progress_told"},
     "imports": {"bare_ms", "client_ms", "everything_ms"},
     "fixture": {"start_ms", "stop_ms", "first_ms"},
     "advance": {"advance_ms"},
     "agent": {"resident_mb", "percent_of_a_core", "processor_seconds", "asked"},
 }
 
-# Six VMs are lost in the noise of a process's memory, an event may start within the same millisecond, and an agent
-# does next to nothing in a second.
+# Six VMs are lost in the noise of a process's memory and planned in no time, an event may start within the same
+# millisecond, and an agent does next to nothing in a second.
 CAN_BE_NOTHING = {
     "bytes_per_vm_started",
     "bytes_per_vm_asked",

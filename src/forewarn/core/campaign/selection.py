@@ -35,6 +35,7 @@ class Chooser:
         folded = [name.casefold() for name in selection.exclude_vms]
         self._no_names = Names(name for name in folded if "/" not in name)
         self._no_full_names = Names(name for name in folded if "/" in name)
+        self._excludes = any((self._no_hosts, self._no_names, self._no_full_names, self._no_tags))
 
     def chosen(self, scope: Scope) -> tuple[Vm, ...]:
         """Return the VMs of a scope that are meant."""
@@ -60,7 +61,7 @@ class Chooser:
         return bool(self._tags) and self._tags <= _tags(scope, vm).items()
 
     def _is_excluded(self, scope: Scope, vm: Vm) -> bool:
-        return (
+        return self._excludes and (
             (bool(self._no_hosts) and vm.host is not None and vm.host in self._no_hosts)
             or (bool(self._no_names) and vm.name.casefold() in self._no_names)
             or (bool(self._no_full_names) and f"{scope.id}/{vm.name}".casefold() in self._no_full_names)
