@@ -1,6 +1,6 @@
 """What one peer asks and is answered, in order: bytes in, bytes out. Sockets and all waiting: see `connection`."""
 
-from forewarn.guest.answers import CONTINUE, Answer, Misdated, Reset, refused
+from forewarn.guest.answers import CONTINUE, Answer, Letterhead, Misdated, refused
 from forewarn.guest.callers import CONTESTED, Caller, Visitor
 from forewarn.guest.desk import Desk
 from forewarn.guest.endpoint import Later, Reply
@@ -126,24 +126,15 @@ class Conversation:
 
     def reply(self, reply: Reply) -> None:
         """Answer the present request."""
-        if isinstance(reply, Reset):
+        if isinstance(reply, Answer):
+            self._give(reply, self._desk.letterhead)
+        elif isinstance(reply, Refusal):
+            self._give(self._refused(reply), self._desk.letterhead)
+        elif isinstance(reply, Misdated):
+            answer = self._refused(reply.answer) if isinstance(reply.answer, Refusal) else reply.answer
+            self._give(answer, self._desk.misdated(reply.by))
+        else:
             self.is_over = self.is_reset = True
-            return
-        if not self._desk.is_time_real:
-            self._desk.renew_date()
-        letterhead = self._desk.letterhead
-        if isinstance(reply, Misdated):
-            letterhead, reply = self._desk.misdated(reply.by), reply.answer
-        answer = self._refused(reply) if isinstance(reply, Refusal) else reply
-        if self._desk.is_closing:
-            self._connection_line = CLOSED
-        self.is_over = self._connection_line is CLOSED
-        self._desk.counters.answers[answer.status] += 1
-        sent = answer.render(letterhead, self._connection_line)
-        self._send(sent)
-        if self._sight is not None:
-            self._sight.answer(answer.status, sent)
-            self._sight = None
 
     def take_answers(self) -> bytes:
         """Give what is to be sent, once."""
@@ -162,6 +153,20 @@ class Conversation:
         self.is_over = True
         self.visitor.leave()
         self._reader.close()
+
+    def _give(self, answer: Answer, letterhead: Letterhead) -> None:
+        desk = self._desk
+        if desk.is_closing:
+            self._connection_line = CLOSED
+        if not desk.is_time_real:
+            desk.renew_date()
+        self.is_over = self._connection_line is CLOSED
+        desk.counters.answers[answer.status] += 1
+        sent = answer.render(letterhead, self._connection_line)
+        self._send(sent)
+        if self._sight is not None:
+            self._sight.answer(answer.status, sent)
+            self._sight = None
 
     def _send(self, answer: bytes) -> None:
         self.answers.append(answer)
@@ -198,7 +203,8 @@ class Conversation:
         """See who asks for what as soon as that can be told: the peer may wait for it before it sends the body."""
         reader = self._reader
         self._connection_line, self._is_to_head = reader.connection_line, reader.head.method == "HEAD"
-        self._see()
+        if self._desk.lookout is not None:
+            self._see()
         self._asked = self._admit() or self._desk.endpoint.route(reader.head)
         if reader.is_expecting and isinstance(self._asked, Refusal):
             self.end(self._asked)

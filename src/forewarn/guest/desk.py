@@ -71,9 +71,9 @@ class Desk:
         self.enabling = Enabling(fleet, enable_delay)
         self.endpoint = Endpoint(fleet, self.held, self.enabling, unsupported_version_status=unsupported_version_status)
         self.mischief: Mischief | None = None
-        """What answers wrongly on purpose; None: nothing ever does."""
+        """What answers wrongly on purpose; None: no fault is set."""
+        self._faults = faults
         if faults is not None:
-            self.mischief = Mischief(faults, self.endpoint, self.enabling)
             faults.on_change = self._mind_faults
         self.lookout = None if observer is None else Lookout(observer, fleet.clock)
         """Who sees every request; None: nobody does."""
@@ -100,7 +100,10 @@ class Desk:
         self._mind_faults()
 
     def _mind_faults(self) -> None:
-        self.repeats = 0 if self.mischief is not None and self.mischief.faults.are_set else self.rate
+        if self._faults is not None and self._faults.are_set:
+            self.mischief, self.repeats = Mischief(self._faults, self.endpoint, self.enabling), 0
+        else:
+            self.mischief, self.repeats = None, self.rate
 
     def note_listening(self, sockets: int) -> None:
         """Count sockets that have begun to listen, or, below zero, have ended: each leaves one connection less."""
@@ -142,16 +145,16 @@ class Desk:
     def gone(self, visitor: Visitor) -> None:
         """Keep nothing waiting for a visitor who has ended the connection."""
         self.held.release(visitor)
-        if self.mischief is not None:
-            self.mischief.faults.release(visitor)
+        if self._faults is not None:
+            self._faults.release(visitor)
 
     def close(self) -> None:
         """Answer what is held or delayed, and let every connection end with its present answer."""
         self.is_closing = True
         self.held.close()
         self.enabling.close()
-        if self.mischief is not None:
-            self.mischief.faults.close()
+        if self._faults is not None:
+            self._faults.close()
         for connection in tuple(self.connections):
             connection.finish()
 
