@@ -265,7 +265,8 @@ class Campaigns:
 
     def look(self, view: View) -> None:
         """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
-        self._impacted.take(view.id, view.scope)
+        if self._impacted.take(view.id, view.scope):
+            self._wake_those_without_room()
         for rolling in self._by_scope.get(view.id, ()):
             rolling.note(view.id)
         if self._is_live and view.scope is not None:
@@ -277,6 +278,11 @@ class Campaigns:
         """See everything anew: what holds for the whole fleet has changed."""
         for rolling in self._rolling.values():
             rolling.look_again()
+
+    def _wake_those_without_room(self) -> None:
+        for rolling in self._rolling.values():
+            if rolling.course.waits_for_room:
+                rolling.wake()
 
     def _is_open(self, id_: str) -> bool:
         campaign, _ = self._records.get(id_, (None, 0))
@@ -295,6 +301,7 @@ class Campaigns:
             checker=self._checker,
             messenger=self._messenger,
             set_alarm=self._clockwork.set,
+            on_room=self._wake_those_without_room,
             on_over=self._forget,
         )
         self._rolling[campaign.id] = rolling

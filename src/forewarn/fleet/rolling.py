@@ -101,6 +101,7 @@ class Rolling:
         checker: Checker,
         messenger: Messenger,
         set_alarm: Callable[[str, datetime | None], None],
+        on_room: Callable[[], None],
         on_over: Callable[["Rolling"], None],
     ) -> None:
         self.id = campaign.id
@@ -113,6 +114,7 @@ class Rolling:
         self._checker = checker
         self._messenger = messenger
         self._set_alarm = set_alarm
+        self._on_room = on_room
         self._on_over = on_over
         self.course = self._new_course()
         self._chooser = Chooser(campaign.spec.selection)
@@ -365,6 +367,7 @@ class Rolling:
             await self._surely(lambda: self._scopes.apply(action.scope, rule))
         finally:
             self._impacted.release(action.events)
+        self._on_room()
 
     async def _withdraw(self, action: Withdraw) -> None:
         def rule(scope: Scope) -> Change[None]:

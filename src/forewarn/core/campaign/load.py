@@ -40,13 +40,16 @@ class Impacted:
         self._reserved: dict[str, Load] = {}
         """By event: what is about to start and is not seen in its scope yet."""
 
-    def take(self, id_: str, scope: Scope | None) -> None:
-        """Take a scope as it is now; None: it is gone."""
-        if (old := self._loads.pop(id_, None)) is not None:
+    def take(self, id_: str, scope: Scope | None) -> bool:
+        """Take a scope as it is now; None: it is gone. Tell whether something else is in impact than before."""
+        old = self._loads.pop(id_, None)
+        new = in_impact(scope) if scope is not None and scope.events else None
+        if old is not None:
             self._in_use.release(old)
-        if scope is not None and scope.events and (load := in_impact(scope)) is not None:
-            self._loads[id_] = load
-            self._in_use.take(load)
+        if new is not None:
+            self._loads[id_] = new
+            self._in_use.take(new)
+        return old != new
 
     def reserve(self, event: str, load: Load) -> None:
         """Count an event that is about to start."""

@@ -170,6 +170,8 @@ class Course:
         self._is_changed = False
         self.blocked_by: Exceeded | None = None
         """The limit for which the next wave waits."""
+        self.waits_for_room = False
+        """Whether something else may be decided when less is in impact, wherever in the fleet."""
         self.entries: list[Entry] = []
         self.actions: list[Action] = []
         self.unseen: set[str] = set(self._places)
@@ -435,7 +437,7 @@ class Course:
         self, impacted: Impacted, scopes: Callable[[str], Scope | None], conditions: Conditions, *, now: datetime
     ) -> None:
         """Find what is to be done now, given what is in impact in the whole fleet."""
-        self._wakes, self.has_more, self.blocked_by = [], False, None
+        self._wakes, self.has_more, self.blocked_by, self.waits_for_room = [], False, None, False
         self._fits.clear()
         if self.unseen or self._campaign.state.is_over:
             return
@@ -521,7 +523,7 @@ class Course:
         for _, event, load in sorted(item for item in self._ready[id_].events if item[0] <= now):
             over = self._ceilings.exceeded(impacted.with_(load)) if self._is_limited else ()
             if over:
-                self.blocked_by = over[0]
+                self.blocked_by, self.waits_for_room = over[0], True
                 break
             impacted.reserve(event, load)
             chosen.append(event)
@@ -624,6 +626,7 @@ class Course:
                     self._leave_line(i)
                     self.fail(progress, progress.current, too_large[0].alone, now=now)
                 elif self._is_limited and not forecast.has_room(start, load):
+                    self.waits_for_room = True
                     break
                 else:
                     self._leave_line(i)

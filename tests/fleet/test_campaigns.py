@@ -1,0 +1,505 @@
+"""Campaigns that were started: what they announce and let start, when they stop, and what people do with them."""
+
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from forewarn.clock import ManualClock
+from forewarn.core import work
+from forewarn.core.campaign.limits import Amounts
+from forewarn.core.campaign.plan import Plan
+from forewarn.core.campaign.record import CampaignState, WaveState, tally
+from forewarn.core.campaign.spec import Limit, Selection, Window
+from forewarn.core.errors import AlreadyThere, CannotBePlaced, Invalid, KeyReused, NotInCampaign, NotNow
+from forewarn.core.event import EventType, State
+from forewarn.core.impact import Done
+from forewarn.core.journal import Did
+from forewarn.core.once import Once
+from forewarn.core.scope import Scope, ScopeKind
+from forewarn.fleet.errors import NoSuchCampaign, NoSuchGate
+from forewarn.fleet.service import Fleet
+from forewarn.platform.simulated import SimulatedPlatform
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import Key, Kind
+from tests.fleet.campaigning import (
+    KERNEL,
+    MINUTE,
+    Gatekeeper,
+    OutlivingPlatform,
+    Post,
+    advance_to,
+    campaign_journal,
+    campaign_spec,
+    plan_of,
+    start,
+    told,
+)
+from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, until, vm, web
+
+HOUR = timedelta(hours=1)
+
+
+def single(n: int) -> Scope:
+    """Make a scope of one VM."""
+    return scope(f"db-{n}", vm(f"db-{n}", host=f"hv-db-{n}"), kind=ScopeKind.STANDALONE)
+
+
+def ten(hours: int, minutes: int = 0) -> datetime:
+    return TEN.replace(hour=hours, minute=minutes)
+
+
+def states(fleet: Fleet, id_: str = "web") -> list[str]:
+    progress = fleet.campaigns.find(KERNEL).progress(id_)
+    assert progress is not None
+    return [wave.state.word for wave in progress.waves]
+
+
+def scheduled(fleet: Fleet, id_: str = "web") -> list[str]:
+    return [event.id for event in fleet.replica.scope(id_).events if event.state is State.SCHEDULED]
+
+
+async def test_waves_follow_each_other_with_notice_and_gap() -> None:
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet:
+        await start(fleet, campaign_spec())
+        await fleet.advance(3 * HOUR)
+        campaign = fleet.campaigns.find("kernel")
+    assert told(await campaign_journal(store)) == [
+        "10:00 campaign-started",
+        "10:00 web 1 wave-announced",
+        "10:15 web 1 wave-cleared",
+        "10:16 web 1 wave-settled",
+        "10:31 web 2 wave-announced",
+        "10:46 web 2 wave-cleared",
+        "10:47 web 2 wave-settled",
+        "11:02 web 3 wave-announced",
+        "11:17 web 3 wave-cleared",
+        "11:18 web 3 wave-settled",
+        "11:18 campaign-ended",
+    ]
+    assert (campaign.state, campaign.ended_at, tally(campaign)[WaveState.DONE]) == (
+        CampaignState.COMPLETED,
+        ten(11, 18),
+        (3, 6),
+    )
+
+
+async def test_wave_that_is_approved_starts_early_and_the_next_move_up_with_their_full_notice() -> None:
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet:
+        await start(fleet, campaign_spec(gap=5 * MINUTE))
+        await advance_to(fleet, ten(10, 2))
+        await fleet.approve("web", "web-0", scheduled(fleet))
+        await advance_to(fleet, ten(10, 10))
+        assert fleet.campaigns.expected_end(KERNEL) == ten(10, 43)
+        await fleet.advance(HOUR)
+    assert told(await campaign_journal(store), Did.WAVE_ANNOUNCED, Did.WAVE_CLEARED) == [
+        "10:00 web 1 wave-announced",
+        "10:02 web 1 wave-cleared",
+        "10:03 web 2 wave-announced",
+        "10:18 web 2 wave-cleared",
+        "10:19 web 3 wave-announced",
+        "10:34 web 3 wave-cleared",
+    ]
+
+
+async def test_without_advance_nothing_starts_before_its_planned_time() -> None:
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet:
+        planned = [wave.not_before for wave in plan_of(fleet, campaign_spec(advance=False)).waves]
+        await start(fleet, campaign_spec(advance=False))
+        for _ in range(30):
+            await fleet.advance(5 * MINUTE)
+            await fleet.approve("web", "web-0", scheduled(fleet))
+    cleared = [row.entry.at for row in await campaign_journal(store) if row.entry.did is Did.WAVE_CLEARED]
+    assert cleared == planned
+
+
+async def test_limits_count_vms_that_are_in_impact_for_other_reasons() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    platform = OutlivingPlatform(clock, length=20 * MINUTE)
+    async with running(single(1), single(2), store=store, clock=clock, platform=platform) as fleet:
+        await start(fleet, campaign_spec(selection=Selection(scopes=("db-1",)), vms_at_once=Limit(1)))
+        await advance_to(fleet, ten(10, 10))
+        await fleet.schedule(ask(EventType.REDEPLOY, "db-2", failure=True))
+        await advance_to(fleet, ten(10, 20))
+        assert states(fleet, "db-1") == ["announced"]
+        assert fleet.campaigns.explain("kernel")[0] == (
+            "the next wave waits for room: vms_at_once allows 1: with this wave there would be 2, 1 VM too many"
+        )
+        await fleet.advance(HOUR)
+    assert told(await campaign_journal(store), Did.WAVE_CLEARED) == ["10:30 db-1 1 wave-cleared"]
+
+
+async def test_large_wave_is_not_passed_by_smaller_ones_for_ever() -> None:
+    """What is first in the plan and does not fit yet is waited for."""
+    store, clock = MemoryStore(), ManualClock(TEN)
+    platform = OutlivingPlatform(clock, length=10 * MINUTE)
+    large = scope("a", *(vm(f"a-{n}", domain=0) for n in range(4)))
+    async with running(large, *(single(n) for n in range(6)), store=store, clock=clock, platform=platform) as fleet:
+        await start(fleet, campaign_spec(vms_at_once=Limit(4)))
+        await advance_to(fleet, ten(10, 14))
+        await fleet.schedule(ask(EventType.REBOOT, "db-5", failure=True))
+        await fleet.advance(2 * HOUR)
+    assert told(await campaign_journal(store), Did.WAVE_CLEARED)[0] == "10:24 a 1 wave-cleared"
+
+
+async def test_paused_campaign_announces_and_starts_nothing_and_goes_on_when_it_is_resumed() -> None:
+    store = MemoryStore()
+    async with running(web(), single(1), store=store) as fleet:
+        await start(fleet, campaign_spec(scopes_at_once=Limit(1)))
+        await advance_to(fleet, ten(10, 2))
+        paused = await fleet.campaigns.pause("kernel", by="bob", why="lunch")
+        assert paused.state is CampaignState.PAUSED
+        await fleet.approve("web", "web-0", scheduled(fleet))
+        await advance_to(fleet, ten(12))
+        assert (states(fleet), states(fleet, "db-1")) == (["announced", "planned", "planned"], ["planned"])
+        assert fleet.campaigns.explain(KERNEL) == ("paused, by bob since 2026-03-02 10:02:00Z: lunch",)
+        assert fleet.campaigns.expected_end(KERNEL) is None
+        await fleet.campaigns.resume("kernel", by="bob")
+        await fleet.advance(timedelta(0))
+        assert states(fleet) == ["cleared", "planned", "planned"]
+        await fleet.advance(3 * HOUR)
+        assert fleet.campaigns.find(KERNEL).state is CampaignState.COMPLETED
+    assert "12:00 campaign-resumed" in told(await campaign_journal(store))
+
+
+async def test_abort_cancels_what_is_scheduled_and_lets_what_is_started_end() -> None:
+    store = MemoryStore()
+    async with running(web(), single(1), store=store) as fleet:
+        await start(fleet, campaign_spec())
+        await advance_to(fleet, ten(10, 5))
+        await fleet.approve("web", "web-0", scheduled(fleet))
+        await fleet.advance(timedelta(0))
+        aborting = await fleet.campaigns.abort("kernel", by="bob", why="wrong kernel")
+        assert aborting.state is CampaignState.ABORTING
+        await fleet.advance(timedelta(0))
+        assert [event.state for event in fleet.replica.scope("web").events] == [State.STARTED]
+        assert fleet.replica.scope("db-1").events == ()
+        await fleet.advance(HOUR)
+        campaign = fleet.campaigns.find(KERNEL)
+        with pytest.raises(NotNow, match="is Aborted: it cannot be resumed"):
+            await fleet.campaigns.resume("kernel", by="bob")
+    assert (campaign.state, campaign.ended_at) == (CampaignState.ABORTED, ten(10, 6))
+    canceled = [row.entry for row in await journal(store) if row.entry.did is Did.CANCELED]
+    assert [(entry.by, entry.why) for entry in canceled] == [("bob", "wrong kernel")]
+
+
+async def test_event_whose_campaign_nobody_knows_is_canceled() -> None:
+    """The data of campaigns may be lost, or older than that of scopes: such an event would wait for ever."""
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet:
+        await start(fleet, campaign_spec())
+        await advance_to(fleet, ten(10, 5))
+    record = await store.load(Key(Kind.CAMPAIGN, KERNEL))
+    assert record is not None
+    await store.save(record.key, None, (), expected=record.revision)
+    async with running(store=store, clock=ManualClock(ten(10, 10))) as fleet:
+        await fleet.advance(timedelta(0))
+        assert fleet.replica.scope("web").events == ()
+    (canceled,) = [row.entry for row in await journal(store) if row.entry.did is Did.CANCELED]
+    assert (canceled.by, canceled.why) == ("campaigns", "its campaign is over")
+
+
+async def test_campaign_halts_after_so_many_failures_and_goes_on_behind_them() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    platform = OutlivingPlatform(clock)
+    platform.failing |= {"db-1/db-1": "no power", "db-2/db-2": "no light", "db-4/db-4": "no luck"}
+    scopes = [single(n) for n in range(1, 6)]
+    async with running(*scopes, store=store, clock=clock, platform=platform) as fleet:
+        await start(fleet, campaign_spec(scopes_at_once=Limit(2), halt_after=2))
+        await fleet.advance(HOUR)
+        halted = fleet.campaigns.find("kernel")
+        assert (halted.state, halted.failures) == (CampaignState.HALTED, 2)
+        assert fleet.campaigns.explain("kernel") == (
+            "halted, by campaign:kernel since 2026-03-02 10:16:00Z: 2 waves have failed: db-2, wave 1: db-2: no light",
+            "wave 1 of db-1 has failed: db-1: no power; retry it or skip it",
+            "wave 1 of db-2 has failed: db-2: no light; retry it or skip it",
+        )
+        await fleet.campaigns.retry("kernel", "db-1", by="bob")
+        with pytest.raises(Invalid, match="needs a reason"):
+            await fleet.campaigns.skip("kernel", "db-2", by="bob", why=" ")
+        await fleet.campaigns.skip("kernel", "db-2", by="bob", why="it is going to be replaced")
+        await fleet.advance(HOUR)
+        assert (states(fleet, "db-1"), states(fleet, "db-2")) == (["done"], ["skipped"])
+        assert fleet.replica.scope("db-2").events == ()
+        await fleet.campaigns.resume("kernel", by="bob")
+        await fleet.advance(3 * HOUR)
+        going_on = fleet.campaigns.find("kernel")
+        assert (going_on.state, going_on.failures) == (CampaignState.RUNNING, 1)
+        await fleet.campaigns.retry("kernel", "db-4", by="bob")
+        await fleet.advance(3 * HOUR)
+        assert fleet.campaigns.find("kernel").state is CampaignState.COMPLETED
+    assert platform.done == {f"db-{n}/db-{n}": [EventType.REBOOT] for n in (1, 3, 4, 5)}
+
+
+async def test_wave_that_was_given_up_is_announced_anew_for_the_vms_that_are_not_done() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    platform = OutlivingPlatform(clock)
+    platform.failing["web/web-3"] = "no power"
+    async with running(web(), store=store, clock=clock, platform=platform) as fleet:
+        await start(fleet, campaign_spec(halt_after=None))
+        await advance_to(fleet, ten(10, 20))
+        (event,) = fleet.replica.scope("web").events
+        await fleet.resolve(event.id, by="bob", why="it is dead")
+        await fleet.advance(HOUR)
+        assert states(fleet) == ["failed", "planned", "planned"]
+        await fleet.campaigns.retry("kernel", "web", by="bob")
+        await fleet.advance(timedelta(0))
+        (again,) = fleet.replica.scope("web").events
+        assert (again.vms, again.id != event.id) == (("web-3",), True)
+        await fleet.advance(3 * HOUR)
+        assert fleet.campaigns.find("kernel").state is CampaignState.COMPLETED
+    assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
+
+
+async def test_failed_work_that_somebody_retries_by_its_event_lets_the_wave_go_on() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    platform = OutlivingPlatform(clock)
+    platform.failing["web/web-3"] = "no power"
+    async with running(web(), store=store, clock=clock, platform=platform) as fleet:
+        await start(fleet, campaign_spec(halt_after=None))
+        await advance_to(fleet, ten(10, 20))
+        assert states(fleet)[0] == "failed"
+        await fleet.retry(fleet.replica.scope("web").events[0].id, by="bob")
+        await fleet.advance(5 * MINUTE)
+        assert (states(fleet)[0], fleet.campaigns.find("kernel").troubles) == ("done", {})
+
+
+async def test_what_can_be_retried_and_skipped_is_said() -> None:
+    async with running(web(), single(1)) as fleet:
+        await start(fleet, campaign_spec(selection=Selection(scopes=("web",))))
+        with pytest.raises(NotInCampaign):
+            await fleet.campaigns.skip("kernel", "db-1", by="bob", why="x")
+        await fleet.advance(timedelta(0))
+        with pytest.raises(NotNow, match="wave 1 of scope web is announced: it cannot be retried"):
+            await fleet.campaigns.retry("kernel", "web", by="bob")
+        await fleet.campaigns.skip("kernel", "web", by="bob", why="done by hand")
+        await advance_to(fleet, ten(10, 20))
+        assert states(fleet) == ["skipped", "announced", "planned"]
+        assert [event.update_domain for event in fleet.replica.scope("web").events] == [1]
+        await advance_to(fleet, ten(10, 30))
+        with pytest.raises(NotNow, match="wave 2 of scope web is under way: it cannot be skipped"):
+            await fleet.campaigns.skip("kernel", "web", by="bob", why="x")
+
+
+async def test_event_that_somebody_cancels_is_a_wave_skipped() -> None:
+    async with running(web()) as fleet:
+        await start(fleet, campaign_spec())
+        await fleet.advance(timedelta(0))
+        await fleet.cancel(fleet.replica.scope("web").events[0].id, by="bob")
+        await fleet.advance(3 * HOUR)
+        assert (states(fleet), fleet.campaigns.find("kernel").state) == (
+            ["skipped", "done", "done"],
+            CampaignState.COMPLETED,
+        )
+
+
+async def test_gate_is_asked_before_every_wave_behind_the_first() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    gate = Gatekeeper(clock)
+    async with running(web(), store=store, clock=clock, checker=gate) as fleet:
+        await start(fleet, campaign_spec(gate="health"))
+        await fleet.advance(3 * HOUR)
+    assert [(at, question.scope, question.wave) for at, question in gate.asked] == [
+        (ten(10, 46), "web", 2),
+        (ten(11, 17), "web", 3),
+    ]
+
+
+async def test_gate_that_stays_shut_halts_the_campaign_until_somebody_resumes_it() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    gate = Gatekeeper(clock, (ten(10, 30), ten(12)))
+    async with running(web(), store=store, clock=clock, checker=gate) as fleet:
+        await start(fleet, campaign_spec(gate="health", gate_patience=10 * MINUTE))
+        await advance_to(fleet, ten(10, 50))
+        assert fleet.campaigns.explain("kernel")[0] == (
+            "the gate is shut since 2026-03-02 10:46:00Z: the error rate is high; "
+            "it is asked again at 2026-03-02 10:51:00Z"
+        )
+        await advance_to(fleet, ten(11, 30))
+        halted = fleet.campaigns.find("kernel")
+        assert (halted.state, halted.said.at) == (CampaignState.HALTED, ten(10, 56))
+        await fleet.campaigns.resume("kernel", by="bob")
+        await advance_to(fleet, ten(11, 45))
+        assert fleet.campaigns.find("kernel").state is CampaignState.HALTED
+        await advance_to(fleet, ten(12, 5))
+        await fleet.campaigns.resume("kernel", by="bob")
+        await fleet.advance(3 * HOUR)
+        assert fleet.campaigns.find("kernel").state is CampaignState.COMPLETED
+
+
+async def test_held_scope_and_held_fleet_are_left_alone() -> None:
+    async with running(web(), single(1)) as fleet:
+        await fleet.hold(by="bob", reason="audit", scope="web")
+        await start(fleet, campaign_spec())
+        await fleet.advance(timedelta(0))
+        assert (states(fleet)[0], states(fleet, "db-1")) == ("planned", ["announced"])
+        await fleet.hold(by="bob", reason="audit")
+        await fleet.release(by="bob", scope="web")
+        await fleet.advance(HOUR)
+        assert (states(fleet)[0], states(fleet, "db-1")) == ("planned", ["announced"])
+        await fleet.release(by="bob")
+        await fleet.advance(timedelta(0))
+        assert (states(fleet)[0], states(fleet, "db-1")) == ("announced", ["cleared"])
+
+
+async def test_vm_that_moves_away_from_its_event_gets_a_further_wave() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    platform = OutlivingPlatform(clock)
+    async with running(web(), store=store, clock=clock, platform=platform) as fleet:
+        await start(fleet, campaign_spec())
+        await advance_to(fleet, ten(10, 5))
+        await fleet.inventory.change_vm("web", "web-3", lambda old: msgspec.structs.replace(old, host="hv-9"), by="bob")
+        await fleet.advance(4 * HOUR)
+        assert states(fleet) == ["done"] * 4
+    assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
+
+
+async def test_scope_that_goes_takes_its_waves_along() -> None:
+    async with running(web(), single(1)) as fleet:
+        await start(fleet, campaign_spec())
+        await advance_to(fleet, ten(10, 5))
+        await fleet.inventory.remove_scope("web", by="bob", force=True)
+        await fleet.advance(HOUR)
+        assert (states(fleet), fleet.campaigns.find("kernel").state) == (["skipped"] * 3, CampaignState.COMPLETED)
+
+
+async def test_wave_that_became_too_large_fails_with_the_reason() -> None:
+    async with running(web()) as fleet:
+        await start(fleet, campaign_spec(vms_at_once=Limit(2), halt_after=None))
+        await advance_to(fleet, ten(10, 5))
+        await fleet.inventory.add_vm("web", vm("web-7", domain=1), by="bob")
+        await fleet.advance(HOUR)
+        trouble = fleet.campaigns.find("kernel").troubles["web"]
+        assert (trouble.wave, trouble.why) == (2, "vms_at_once allows 2, and it has 3 VMs, 1 VM too many")
+
+
+async def test_outcome_that_the_scope_has_forgotten_is_read_from_the_journal() -> None:
+    """The service was down for more than a day; the platform's work had been settled right before."""
+    store, clock = MemoryStore(), ManualClock(TEN)
+    async with running(single(1), store=store, clock=clock, platform=OutlivingPlatform(clock)) as fleet:
+        await start(fleet, campaign_spec())
+        await advance_to(fleet, ten(10, 15))
+        value = fleet.replica.scope("db-1")
+        event = value.events[0].id
+        conditions = fleet.conditions
+    record = await store.load(Key(Kind.SCOPE, "db-1"))
+    assert record is not None
+    ended = work.settle(
+        msgspec.json.decode(record.value, type=Scope), event, "db-1", Done(), conditions, now=ten(10, 16)
+    )
+    assert ended.scope is not None
+    forgot = msgspec.structs.replace(ended.scope, ended=())
+    await store.save(record.key, msgspec.json.encode(forgot), ended.entries, expected=record.revision)
+    clock = ManualClock(TEN + timedelta(days=2))
+    async with running(store=store, clock=clock, platform=OutlivingPlatform(clock)) as fleet:
+        await fleet.advance(HOUR)
+        campaign = fleet.campaigns.find("kernel")
+    assert (campaign.state, tally(campaign)[WaveState.DONE].waves) == (CampaignState.COMPLETED, 1)
+
+
+async def test_others_are_told_of_start_halt_and_end_until_they_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.rolling.FIRST_DELAY", 0.001)
+    store, clock = MemoryStore(), ManualClock(TEN)
+    platform, post = OutlivingPlatform(clock), Post(failures=2)
+    platform.failing["db-1/db-1"] = "no power"
+    async with running(single(1), store=store, clock=clock, platform=platform, messenger=post) as fleet:
+        await start(fleet, campaign_spec())
+        await fleet.advance(HOUR)
+        await fleet.campaigns.retry("kernel", "db-1", by="bob")
+        await fleet.campaigns.resume("kernel", by="bob")
+        await fleet.advance(HOUR)
+        await until(lambda: not fleet.campaigns.find("kernel").untold)
+    assert [(message.what, message.why) for message in post.messages] == [
+        ("started", ""),
+        ("halted", "a wave has failed: db-1, wave 1: db-1: no power"),
+        ("ended", "Completed"),
+    ]
+    assert [message.id for message in post.messages] == [f"{KERNEL}-{n}" for n in (1, 5, 9)]
+
+
+async def test_what_was_not_told_is_told_after_a_restart() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    async with running(single(1), store=store, clock=clock, messenger=Post(failures=1_000)) as fleet:
+        await start(fleet, campaign_spec())
+        await fleet.advance(HOUR)
+    post = Post()
+    async with running(store=store, clock=clock, messenger=post) as fleet:
+        await until(lambda: not fleet.campaigns.find("kernel").untold)
+    assert [message.what for message in post.messages] == ["started", "ended"]
+
+
+async def test_request_with_a_key_starts_one_campaign() -> None:
+    async with running(web()) as fleet:
+        once = Once("k1", "d1")
+        first = await start(fleet, campaign_spec(), once=once)
+        assert await start(fleet, campaign_spec(), id_=KERNEL.replace("0F", "1F"), once=once) == first
+        assert fleet.campaigns.answered(once) == first
+        with pytest.raises(KeyReused):
+            await start(fleet, campaign_spec(name="other"), once=Once("k1", "d2"))
+        await fleet.campaigns.pause("kernel", by="bob", once=Once("k2", "p"))
+        await fleet.campaigns.resume("kernel", by="bob", once=Once("k3", "r"))
+        assert (await fleet.campaigns.pause("kernel", by="bob", once=Once("k2", "p"))).state is CampaignState.RUNNING
+
+
+async def test_campaign_is_found_by_id_in_any_case_and_by_name() -> None:
+    async with running(web()) as fleet:
+        first = await start(fleet, campaign_spec())
+        with pytest.raises(AlreadyThere, match="a campaign kernel that is not over"):
+            await start(fleet, campaign_spec(), id_=KERNEL.replace("0F", "1F"))
+        assert fleet.campaigns.find(KERNEL.lower()) == fleet.campaigns.find("kernel") == first
+        await fleet.campaigns.abort("kernel", by="bob")
+        await fleet.advance(timedelta(0))
+        second = await start(fleet, campaign_spec(), id_=KERNEL.replace("0F", "1F"))
+        assert fleet.campaigns.find("kernel").id == second.id
+        assert [campaign.state for campaign in fleet.campaigns.all()] == [CampaignState.ABORTED, CampaignState.RUNNING]
+        with pytest.raises(NoSuchCampaign):
+            fleet.campaigns.find("nobody")
+
+
+async def test_what_cannot_be_started_is_refused_before_anything_is_saved() -> None:
+    store = MemoryStore()
+    async with running(web(), store=store) as fleet:
+        with pytest.raises(NoSuchGate):
+            await start(fleet, campaign_spec(gate="health"))
+        with pytest.raises(Invalid, match="no time zone"):
+            fleet.campaigns.check(campaign_spec(windows=(Window(start="22:00", end="04:00", zone="Mars/Olympus"),)))
+        with pytest.raises(CannotBePlaced, match="2 VMs of scope web have no place, because of vms_at_once"):
+            await start(fleet, campaign_spec(vms_at_once=Limit(1)))
+        nothing = Plan(waves=(), unplaced=(), ends_at=None, totals=Amounts())
+        with pytest.raises(Invalid, match="fits no VM"):
+            await fleet.campaigns.start(campaign_spec(), nothing, by="alice")
+    assert await campaign_journal(store) == []
+
+
+async def test_campaign_goes_on_once_the_disk_has_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.rolling.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("forewarn.fleet.service.RETRY_TICK", 0.001)
+    store, clock = FailingStore(), ManualClock(TEN)
+    async with running(web(), store=store, clock=clock, platform=SimulatedPlatform(clock)) as fleet:
+        await start(fleet, campaign_spec())
+        await advance_to(fleet, ten(10, 10))
+        store.full = True
+        clock.set(ten(10, 15))
+        await until(lambda: fleet.measures.failures > 2)
+        store.full = False
+        await fleet.advance(3 * HOUR)
+        assert fleet.campaigns.find("kernel").state is CampaignState.COMPLETED
+    assert [row.entry.n for row in await campaign_journal(store)] == list(range(1, 12))
+
+
+async def test_vm_that_comes_to_a_settled_update_domain_gets_a_further_wave_and_nobody_is_handled_twice() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    platform = OutlivingPlatform(clock)
+    async with running(web(), store=store, clock=clock, platform=platform) as fleet:
+        await start(fleet, campaign_spec())
+        await advance_to(fleet, ten(10, 40))
+        await fleet.inventory.add_vm("web", vm("web-7", domain=0), by="bob")
+        await fleet.inventory.change_vm(
+            "web", "web-0", lambda old: msgspec.structs.replace(old, update_domain=2), by="bob"
+        )
+        await fleet.advance(4 * HOUR)
+        assert states(fleet) == ["done"] * 4
+    assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in (0, 1, 2, 3, 4, 5, 7)}
