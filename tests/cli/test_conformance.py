@@ -119,6 +119,13 @@ def test_event_is_approved_when_it_is_named(machine: Machine, forewarn: Forewarn
     assert event.state == "Started"
 
 
+def test_event_that_is_not_there_is_said_to_be_missing(machine: Machine, forewarn: Forewarn) -> None:
+    missing = "602D9444-D2CD-49C7-8624-8643E7171297"
+    ended = run(machine, "conformance", forewarn.vm("db-0").url, *QUICK, "--approve", missing)
+    assert ended.code == 0
+    assert f"Nothing was approved: there is no event {missing} in the document.\n" in ended.stderr
+
+
 def test_endpoint_can_be_the_environments(machine: Machine, forewarn: Forewarn) -> None:
     ended = run(machine, "conformance", *QUICK, FOREWARN_ENDPOINT=forewarn.vm("db-0").url)
     assert ended.code == 0

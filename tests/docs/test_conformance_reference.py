@@ -1,12 +1,15 @@
 """The reference of the conformance kit has every row, as the code says it."""
 
+import re
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from forewarn.testing.conformance import ROWS, Needs, Row, words
+from forewarn.testing.conformance import ROWS, Needs, Pace, Row, words
+from tests.testing.conformance.mock import Mock, listening
 
 PAGE = Path(__file__).parents[2] / "docs/reference/conformance.md"
+SHOWN_URL = "http://127.0.0.1:8180"
 BEGIN, END = "<!-- from the code -->\n", "<!-- end of the code -->\n"
 
 
@@ -49,3 +52,10 @@ def test_lines_of_tables_stay_whole() -> None:
     rows = [text for text in page.split(BEGIN)[1].split(END)[0].splitlines() if text.startswith("| `")]
     assert [text for text in rows if text.count("|") != 4] == []
     assert len(rows) == len(ROWS)
+
+
+def test_python_of_the_page_runs() -> None:
+    (program,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert SHOWN_URL in program
+    with listening(Mock()) as url:
+        exec(program.replace(f'"{SHOWN_URL}"', f'"{url}", pace=Pace(1000)'), {"Pace": Pace})

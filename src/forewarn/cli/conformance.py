@@ -80,6 +80,8 @@ def conformance(
         with written_anew(report) as file:
             file.write(junit(f"forewarn conformance {found.endpoint}", cases(found)))
     _show(found, output)
+    if approve is not None:
+        _say_whether_approved(found)
     _end(found)
 
 
@@ -117,6 +119,12 @@ def _show(found: Report, output: Output) -> None:
 
 def _told(finding: Finding) -> str:
     return f"{finding.why}. {citation(finding)}" if finding.why else citation(finding)
+
+
+def _say_whether_approved(found: Report) -> None:
+    (tried,) = (finding for finding in found.findings if finding.row == "approve")
+    if tried.verdict is Verdict.UNCHECKED:
+        say(f"Nothing was approved: {tried.why}.")
 
 
 def _end(found: Report) -> None:

@@ -125,6 +125,11 @@ def test_row_is_checked_where_its_needs_are_met(reports: dict[str, Report], arra
     assert rows(reports[arrangement], Verdict.PASSED) == expected
 
 
+def test_number_of_requests_is_bounded(reports: dict[str, Report]) -> None:
+    """About half a minute at the usual pace, whatever there is to be seen."""
+    assert max(report.requests for report in reports.values()) <= 160
+
+
 def test_event_that_does_not_start_is_not_held_against_the_endpoint(reports: dict[str, Report]) -> None:
     """Whatever holds it, the endpoint has to tell nobody."""
     found = {finding.row: finding for finding in reports["held"].findings}

@@ -29,10 +29,12 @@ def post(
     version: str = f"?api-version={NEWEST}",
     metadata: bool = True,
     method: str = "POST",
+    connection: str | None = "close",
 ) -> Request:
     """Write an approval, or what looks like one."""
     fields = (METADATA, *headers) if metadata else headers
-    return Request(method=method, target=f"{SCHEDULED_EVENTS}{version}", headers=fields, body=body)
+    target = f"{SCHEDULED_EVENTS}{version}"
+    return Request(method=method, target=target, headers=fields, body=body, connection=connection)
 
 
 def refused_requests(id_: str) -> Mapping[str, Request]:
@@ -40,7 +42,7 @@ def refused_requests(id_: str) -> Mapping[str, Request]:
     right = approval([id_])
     unknown = str(uuid.uuid4()).upper()
     return {
-        "no-header": post(right, JSON, metadata=False),
+        "no-header": post(right, JSON, version=f"?api-version={OTHER_VERSION}", metadata=False),
         "forwarded": post(right, JSON, ("X-Forwarded-For", "203.0.113.7")),
         "version-missing": post(right, JSON, version=""),
         "version-twice": post(right, JSON, version=f"?api-version={NEWEST}&api-version={OTHER_VERSION}"),
@@ -57,7 +59,6 @@ def refused_requests(id_: str) -> Mapping[str, Request]:
         "body-behind-version": post(b"StartRequests", JSON, version=f"?api-version={UNSUPPORTED}"),
         "put": post(right, JSON, method="PUT"),
         "delete": post(None, method="DELETE"),
-        "too-large": post(b'{"StartRequests":[]%s}' % (b" " * LARGE_BODY), JSON),
     }
 
 
@@ -105,7 +106,20 @@ def _try_in_vain(seen: Seen, course: Approval) -> None:
         course.answers[name] = _outcome(seen, request)
     expecting = post(approval([course.id]), JSON, ("Expect", "100-continue"), metadata=False)
     course.answers["expect-refused"] = _first_answer(seen, expecting)
+    _send_too_much(seen, course)
     course.untouched = _document(seen)
+
+
+def _send_too_much(seen: Seen, course: Approval) -> None:
+    request = post(b'{"StartRequests":[]%s}' % (b" " * LARGE_BODY), JSON, connection=None)
+
+    def talk(line: Line) -> Answer:
+        line.send(request)
+        answer = seen.hear(line)
+        course.is_closed_after_too_much = answer.status >= 400 and line.rest(seen.timeout)[1]
+        return answer
+
+    course.answers["too-large"] = _outcome_of(seen, talk)
 
 
 def _approve_for_good(seen: Seen, course: Approval) -> None:

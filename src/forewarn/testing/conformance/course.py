@@ -22,6 +22,8 @@ class Approval(msgspec.Struct):
     after: Document | None = None
     """The document after the approval, as soon as it shows that the event has started."""
     is_gone: bool = False
+    is_closed_after_too_much: bool = False
+    """Whether the connection ended after a body that is too large."""
 
     def answer(self, name: str) -> Answer:
         """Return what a request was answered; NotChecked if there was no occasion to send it."""

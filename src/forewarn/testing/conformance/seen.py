@@ -100,15 +100,12 @@ class Seen:
 
     def converse(self, talk: Callable[[Line], T]) -> T:
         """Talk on a connection, and again on another one when the service has sent us away, as it asks."""
-        for tries_left in reversed(range(TRIES)):
+        for _ in range(TRIES - 1):
             try:
-                with self.line() as line:
-                    return talk(line)
+                return self._talk(talk)
             except SentAway as away:
-                if not tries_left:
-                    raise
                 self.pace.rest(_rest_after(away.answer))
-        raise AssertionError("there is a last try")
+        return self._talk(talk)
 
     def hear(self, line: Line, request: Request | None = None, *, within: float | None = None) -> Answer:
         """Read the next answer; SentAway if it says nothing of what was asked."""
@@ -163,6 +160,10 @@ class Seen:
             if self.ask_again(QUERY).body == before.body:
                 raise Otherwise(f"nothing has changed, and the answer is {answer.status}")
         raise NotChecked("the document changes all the time")
+
+    def _talk(self, talk: Callable[[Line], T]) -> T:
+        with self.line() as line:
+            return talk(line)
 
     def _told(self, request: Request) -> Answer:
         outcome = self._known[request]

@@ -81,6 +81,11 @@ def _allows(*methods: str) -> Look:
     return look
 
 
+def _closes_after_too_much(seen: Seen) -> None:
+    if seen.approval is not None and not seen.approval.is_closed_after_too_much:
+        raise Otherwise("the connection is not closed after the answer")
+
+
 def _has_no_body(answer: Answer) -> None:
     if answer.body:
         raise Otherwise(f"the answer to HEAD has a body: {quoted(answer.body)}")
@@ -275,7 +280,7 @@ ROWS: Sequence[Row] = (
     _row(
         "body-too-large",
         "a body over 64 KiB is refused with 413",
-        posted("too-large", status(413)),
+        every(posted("too-large", status(413)), _closes_after_too_much),
         Needs.APPROVE,
     ),
     _row(
