@@ -1,0 +1,91 @@
+"""A campaign that nobody disturbs, and whose waves take as long as expected, goes exactly as its plan says."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from forewarn.clock import ManualClock
+from forewarn.core.campaign.record import CampaignState
+from forewarn.core.campaign.spec import Blackout, Limit, Window
+from forewarn.core.journal import Did
+from forewarn.core.scope import Scope
+from forewarn.store.memory import MemoryStore
+from tests.fleet.campaigning import (
+    KERNEL,
+    OutlivingPlatform,
+    advance_to,
+    campaign_journal,
+    campaign_spec,
+    plan_of,
+    start,
+)
+from tests.fleet.stage import running, scope, vm
+
+NOW = datetime(2030, 3, 30, 12, 0, tzinfo=UTC)
+"""In the night that follows, clocks in Vienna go forward."""
+
+MINUTE = timedelta(minutes=1)
+LENGTH = 5 * MINUTE
+NIGHT = Window(start="22:00", end="04:00", zone="Europe/Vienna")
+NOON = Window(start="12:30", end="13:40", zone="UTC")
+
+POLICIES: dict[str, dict[str, Any]] = {
+    "nothing said": {},
+    "scopes": {"scopes_at_once": Limit(percent=20)},
+    "hosts": {"hosts_at_once": Limit(number=4)},
+    "VMs": {"vms_at_once": Limit(number=6)},
+    "all limits": {"scopes_at_once": Limit(number=3), "hosts_at_once": Limit(number=5), "vms_at_once": Limit(number=7)},
+    "long notice": {"notice": 50 * MINUTE, "gap": timedelta(0), "vms_at_once": Limit(number=9)},
+    "windows": {"windows": (NIGHT, NOON), "vms_at_once": Limit(number=9), "must_end_inside": True},
+    "black-outs": {
+        "blackouts": (Blackout(start=NOW + 33 * MINUTE, end=NOW + 90 * MINUTE),),
+        "scopes_at_once": Limit(number=4),
+    },
+}
+
+
+def a_fleet(seed: int) -> list[Scope]:
+    """Make scopes of one to four update domains, on hosts that they share or that are not known."""
+    lots = random.Random(seed)
+    return [
+        scope(
+            f"s-{number}",
+            *(
+                vm(f"s-{number}_{n}", domain=lots.randrange(4), host=lots.choice([None, "hv-0", "hv-1", "hv-2"]))
+                for n in range(lots.randint(1, 5))
+            ),
+        )
+        for number in range(12)
+    ]
+
+
+@pytest.mark.parametrize("advance", [True, False], ids=["advance", "as planned"])
+@pytest.mark.parametrize("name", POLICIES)
+async def test_undisturbed_campaign_follows_its_plan(name: str, advance: bool) -> None:
+    store, clock = MemoryStore(), ManualClock(NOW)
+    platform = OutlivingPlatform(clock, length=LENGTH)
+    spec = campaign_spec(expected=LENGTH, advance=advance, **POLICIES[name])
+    async with running(*a_fleet(7), store=store, clock=clock, platform=platform) as fleet:
+        plan = plan_of(fleet, spec)
+        await start(fleet, spec)
+        assert plan.ends_at is not None
+        assert not plan.unplaced
+        await advance_to(fleet, plan.ends_at)
+        campaign = fleet.campaigns.find(KERNEL)
+    assert (campaign.state, campaign.ended_at) == (CampaignState.COMPLETED, plan.ends_at)
+    happened = {
+        (row.entry.did, row.entry.facts["scope"], int(row.entry.facts["wave"])): row.entry.at
+        for row in await campaign_journal(store)
+        if row.entry.did in (Did.WAVE_ANNOUNCED, Did.WAVE_CLEARED, Did.WAVE_SETTLED)
+    }
+    assert happened == {
+        (did, wave.scope, wave.n): at
+        for wave in plan.waves
+        for did, at in (
+            (Did.WAVE_ANNOUNCED, wave.announce_at),
+            (Did.WAVE_CLEARED, wave.not_before),
+            (Did.WAVE_SETTLED, wave.ends_at),
+        )
+    }
