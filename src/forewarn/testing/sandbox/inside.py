@@ -45,7 +45,6 @@ class Plan(NamedTuple):
 def keep(plan: Plan, channel: Channel, supervisor: int) -> NoReturn:
     """Make the namespaces and a first process in them; end when that ends, or when the supervisor does."""
     try:
-        os.setpgid(0, 0)
         system.unshare(NAMESPACES)
         system.die_with_parent()
         if os.getppid() != supervisor:
@@ -55,6 +54,8 @@ def keep(plan: Plan, channel: Channel, supervisor: int) -> NoReturn:
         first = os.fork()
         if first == 0:
             _be_first(plan, channel)
+        # What is sent to the whole process group is for the command; to process 1 it does nothing anyway.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         _leave_files(channel)
         os.waitpid(first, 0)
     except OSError as error:
