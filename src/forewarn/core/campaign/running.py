@@ -52,7 +52,7 @@ GATE_AGAIN = timedelta(minutes=1)
 ANNOUNCED_AT_ONCE = 200
 """How many waves are being announced at the same time."""
 
-LOOKED_AT = 200
+LOOKED_AT = 100
 """How many waves that wait to be announced are looked at before others have their turn."""
 
 
