@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from forewarn.testing.conformance import Report, Verdict, examine
+from forewarn.testing.conformance import Pace, Report, Verdict, examine
 from tests.testing.conformance.looking import GUARD, hasty, rows, told
 from tests.testing.conformance.mock import (
     NO_HEADER,
@@ -642,12 +642,37 @@ class Overloaded(Mock):
 
 
 def test_service_that_is_always_busy_is_given_up() -> None:
-    found = {finding.row: finding for finding in look(Overloaded()).findings}
+    slept: list[float] = []
+    with listening(Overloaded()) as url:
+        report = examine(url, pace=Pace(1e9, sleep=slept.append), timeout=GUARD)
+    found = {finding.row: finding for finding in report.findings}
     assert found["versions"].verdict is Verdict.WRONG
     assert found["versions"].why == "the service sends us away, again and again: 503 Other"
+    assert 70 < sum(slept) <= 121
+
+
+class BeingUpdated(Mock):
+    """As the real service while it is updated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+
+    def answer(self, asked: Asked, body: bytes | None) -> Reply:
+        return super().answer(asked, body) if self.seconds >= 70 else Reply(410)
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def test_update_of_the_service_is_waited_for() -> None:
+    mock = BeingUpdated()
+    with listening(mock) as url:
+        report = examine(url, pace=Pace(1e9, sleep=mock.pass_seconds), timeout=GUARD)
+    assert told(report, Verdict.WRONG) == []
 
 
 def test_every_wrong_one_is_looked_at() -> None:
-    others = {NotEnabledYet, NeverEnabled, BusyWithItself, Overloaded}
+    others = {NotEnabledYet, NeverEnabled, BusyWithItself, Overloaded, BeingUpdated}
     here = {mock for mock in Mock.__subclasses__() if mock.__module__ == __name__}
     assert {case.mock for case in CASES} == here - others

@@ -25,9 +25,13 @@ TOO_MANY_REQUESTS = 429
 TRY_AGAIN_AFTER = frozenset({410, TOO_MANY_REQUESTS, 503})
 """Answers that say nothing of the question: the service is busy with itself, or with too many questions."""
 
-TRIES = 6
-LONGEST_REST = 5.0
-"""For how many seconds a service can send us away."""
+LONGEST_REST = 15.0
+MOST_RESTS = 8
+"""How often we come back with the same question. With growing rests between, that is more than the 70 seconds for which
+the real service may answer 410 while it is updated."""
+
+RESTS_IN_ALL = 120.0
+"""For how many seconds we let ourselves be sent away; after that, such an answer is one like any other."""
 
 FIRST_ANSWER = 130.0
 """For how many seconds the very first answer may take: it can be what switches the feature on."""
@@ -63,6 +67,7 @@ class Seen:
         self.refused_for_rate: Answer | None = None
         self.later: list[Document] = []
         """Documents that were read after something had happened."""
+        self._rest_left = RESTS_IN_ALL
         self._known: dict[Request, Answer | Unanswered] = {}
         self._documents: dict[str, Document] | NotChecked | None = None
         self.changes: list[tuple[Document, Document]] = []
@@ -100,11 +105,15 @@ class Seen:
 
     def converse(self, talk: Callable[[Line], T]) -> T:
         """Talk on a connection, and again on another one when the service has sent us away, as it asks."""
-        for _ in range(TRIES - 1):
+        for number in range(MOST_RESTS):
             try:
                 return self._talk(talk)
             except SentAway as away:
-                self.pace.rest(_rest_after(away.answer))
+                rest = _rest_after(away.answer, number)
+                if rest > self._rest_left:
+                    raise
+                self._rest_left -= rest
+                self.pace.rest(rest)
         return self._talk(talk)
 
     def hear(self, line: Line, request: Request | None = None, *, within: float | None = None) -> Answer:
@@ -218,6 +227,8 @@ def etag(answer: Answer) -> str:
     return found
 
 
-def _rest_after(answer: Answer) -> float:
+def _rest_after(answer: Answer, number: int) -> float:
+    """Return for how many seconds to stay away: as long as we are told to, else longer each time."""
     asked = answer.header("retry-after") or ""
-    return min(float(asked), LONGEST_REST) if asked.isascii() and asked.isdigit() else 1.0
+    told = asked.isascii() and asked.isdigit() and len(asked) < 9
+    return min(float(asked) if told else 2.0**number, LONGEST_REST)
