@@ -1,6 +1,7 @@
 """Faults on real sockets: what each of them looks like, whom it hits, for how long and how often."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -443,6 +444,39 @@ async def test_impossible_faults_are_refused(make: Callable[[object], Awaitable[
         with pytest.raises(Invalid) as refusal:
             await make(house.faults)
         assert (str(refusal.value), house.faults.list()) == (sentence, ())
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_is_set_nothing_is_left_of_it_and_the_right_answers_come_back(seed: int) -> None:
+    """Any faults at all, over connections that come and go; the seed is in the name."""
+    chance = random.Random(seed)
+    async with serving(clock=ManualClock(TEN)) as house:
+        event = await reboot(house)
+        for _ in range(60):
+            match chance.randrange(4):
+                case 0:
+                    await house.faults.set(
+                        chance.choice(list(FaultKind)),
+                        vm=chance.choice([None, "web-0", "web-1"]),
+                        times=chance.choice([None, 1, 3]),
+                        lasting=chance.choice([None, timedelta(seconds=5)]),
+                        by="test",
+                    )
+                case 1:
+                    await house.fleet.advance(timedelta(seconds=chance.randrange(4)))
+                case 2 if found := house.faults.list():
+                    await house.faults.clear(chance.choice(found).id, by="test")
+                case _:
+                    peer = await house.connect(f"web/web-{chance.randrange(2)}")
+                    peer.send(chance.choice([GET, GET * 3, request("POST", body=approval(event))]))
+                    await asyncio.sleep(0)
+                    if chance.random() < 0.3:
+                        chance.choice([leave, Peer.reset])(peer)
+        await house.faults.clear_all(by="test")
+        await until(lambda: not house.fleet.alarms.ringing)
+        assert (house.faults.list(), house.fleet.alarms.armed, house.counters.failures) == ((), 0, 0)
+        for name in ("web/web-0", "web/web-1"):
+            assert (await (await house.connect(name)).ask()).status == 200
 
 
 async def test_end_of_the_service_waits_for_no_fault() -> None:

@@ -7,7 +7,7 @@ import typer
 
 from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
-from forewarn.cli.names import complete_vms
+from forewarn.cli.names import FaultId, complete_vms
 from forewarn.cli.options import Key, PlainUsage, Why
 from forewarn.cli.output import Output, moment_text, say, write_json
 from forewarn.cli.reaching import Asked, asks_service
@@ -103,7 +103,7 @@ def list_faults(asked: Asked) -> None:
 @asks_service
 def clear(
     asked: Asked,
-    id_: Annotated[str | None, typer.Argument(metavar="[FAULT]", hidden=True)] = None,
+    id_: FaultId = None,
     everything: Annotated[bool, typer.Option("--all", help="All faults.")] = False,
     why: Why = "",
     key: Key = None,

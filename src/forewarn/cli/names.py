@@ -74,6 +74,10 @@ def _tokens(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
     return ((token.id, f"{token.name}, {token.role.value}") for token in api.tokens().tokens if not token.revoked_at)
 
 
+def _faults(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
+    return ((fault.id, f"{fault.kind.value} of {fault.vm or 'all VMs'}") for fault in api.faults().faults)
+
+
 complete_vms = _completed(_vms)
 complete_scopes = _completed(_scopes)
 complete_hosts = _completed(_hosts)
@@ -86,6 +90,7 @@ HostName = Annotated[str, typer.Argument(metavar="HOST", autocompletion=complete
 EventId = Annotated[str, typer.Argument(metavar="EVENT", autocompletion=_completed(_events), hidden=True)]
 EventIds = Annotated[list[str], typer.Argument(metavar="EVENT", autocompletion=_completed(_events), hidden=True)]
 CampaignName = Annotated[str, typer.Argument(metavar="CAMPAIGN", autocompletion=_completed(_campaigns), hidden=True)]
+FaultId = Annotated[str | None, typer.Argument(metavar="[FAULT]", autocompletion=_completed(_faults), hidden=True)]
 TokenId = Annotated[str, typer.Argument(metavar="TOKEN", autocompletion=_completed(_tokens), hidden=True)]
 
 OfVm = Annotated[

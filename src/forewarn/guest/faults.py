@@ -211,6 +211,7 @@ class Faults:
         """Hit nothing any more, and let nobody wait."""
         self._is_closed = True
         for active in self._active.values():
+            active.silence()
             active.wake_all()
         self.on_change()
 
@@ -245,8 +246,7 @@ class Faults:
     def _end(self, active: "Active") -> None:
         active.is_over = True
         self._active.pop(active.fault.id, None)
-        if active.alarm is not None:
-            active.alarm.cancel()
+        active.silence()
         active.wake_all()
         self.on_change()
 
@@ -339,6 +339,11 @@ class Active:
         if self.fault.kind is not FaultKind.LATE_FIRST_ANSWER or vm is None:
             return False
         return vm in self._first_at and not self.left(vm, now)
+
+    def silence(self) -> None:
+        """Let no alarm ring for it."""
+        if self.alarm is not None:
+            self.alarm.cancel()
 
     def wake(self, owner: object, *, is_fault_over: bool) -> None:
         """Let a request wait no more."""
