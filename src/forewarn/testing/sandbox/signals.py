@@ -3,8 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 SENT_ON = frozenset(
     {
@@ -45,16 +44,17 @@ class Terminal:
         return None
 
 
-@contextmanager
-def sent_on(command: int, *, shares_group: bool) -> Iterator[None]:
-    """Send signals on to a command, known by its pidfd.
+def hold_back() -> None:
+    """Let no signal hit the supervisor from now on; they wait until there is a command that they are for."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*SENT_ON, signal.SIGTTOU})
+
+
+def send_on(command: int, *, shares_group: bool) -> None:
+    """Send signals on to a command, known by its pidfd, those too that were held back.
 
     One that shares the supervisor's process group has got already what the terminal sends.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*SENT_ON, signal.SIGTTOU})
-    sending = threading.Thread(target=_send_on, args=(command, shares_group), name="signals", daemon=True)
-    sending.start()
-    yield
+    threading.Thread(target=_send_on, args=(command, shares_group), name="signals", daemon=True).start()
 
 
 def _send_on(command: int, shares_group: bool) -> None:

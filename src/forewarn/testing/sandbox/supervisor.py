@@ -17,7 +17,7 @@ from forewarn.testing.sandbox.channel import Channel, Message, Silence, Word
 from forewarn.testing.sandbox.errors import NO_SANDBOX, NamespacesOff, NotLinux, SandboxError, Unusable, switch
 from forewarn.testing.sandbox.inside import Plan, keep
 from forewarn.testing.sandbox.relay import Relay
-from forewarn.testing.sandbox.signals import Terminal, sent_on
+from forewarn.testing.sandbox.signals import Terminal, hold_back, send_on
 
 REFUSALS = frozenset({EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS})
 """How a system says that it does not let one make namespaces, or do in them what they are for."""
@@ -68,11 +68,12 @@ def supervise(wanted: Wanted) -> int:
         if way_out is not None:
             stack.enter_context(way_out.connecting(keeper))
         stack.callback(terminal.take_back)
+        hold_back()
         channel.say(Word.GO)
         command = channel.await_word(Word.BEGUN).file
         if command is None:
             raise Silence
-        stack.enter_context(sent_on(command, shares_group=not plan.has_own_group))
+        send_on(command, shares_group=not plan.has_own_group)
         _let_go_of_streams()
         return asyncio.run(_relay(wanted.socket, listener, channel))
 
