@@ -18,7 +18,6 @@ from forewarn.core.duration import duration_text
 from forewarn.core.errors import CoreError, UnknownEvent
 from forewarn.core.event import Source
 from forewarn.core.fault import signed_text
-from forewarn.core.journal import Did
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.describing import FAULTS_CLEARED, fault_told
 from forewarn.testing.scenario.live_world import LiveWorld
@@ -165,7 +164,7 @@ def _(command: say.Document, world: LiveWorld) -> list[str]:
     vm = world.find(command.vm)
     with _inside(world, vm) as endpoint:
         document = endpoint.get()
-    world.tell(untold=Did)
+    world.catch_up()
     place = next(place for place in world.places.values() if place.id == vm.scope)
     number = f"epoch {world.names.newest_epoch(place.name)}, incarnation {document.incarnation}"
     return [number, *(_shown(event, world) for event in document.events)]
@@ -184,9 +183,8 @@ def _shown(event: SeenEvent, world: LiveWorld) -> str:
 def _inside(world: LiveWorld, vm: v1.Vm) -> Iterator[ScheduledEvents]:
     """Be a VM: ask its endpoint, again and again where it misbehaves."""
     try:
-        with ScheduledEvents(
-            _endpoint(world, vm), name=vm.name, retry_for=RETRY_FOR, on_trouble=lambda *_: None
-        ) as endpoint:
+        url = listening(world, vm).guest_url
+        with ScheduledEvents(url, name=vm.name, retry_for=RETRY_FOR, on_trouble=lambda *_: None) as endpoint:
             yield endpoint
     except ClientError as error:
         if (no_event := _NO_EVENT.search(error.what)) is not None:
@@ -194,11 +192,11 @@ def _inside(world: LiveWorld, vm: v1.Vm) -> Iterator[ScheduledEvents]:
         raise RefusedGuest(error.what) from error
 
 
-def _endpoint(world: LiveWorld, vm: v1.Vm) -> str:
-    """Return where a VM asks. One that has just come gets its port a moment later, and no journal tells of it."""
+def listening(world: LiveWorld, vm: v1.Vm) -> v1.Vm:
+    """Return a VM that can ask. One that has just come gets its port a moment later, and no journal tells of it."""
     for _ in range(PORT_LOOKS):
         if vm.guest_url is not None:
-            return vm.guest_url
+            return vm
         time.sleep(PORT_PAUSE)
         vm = world.api.vm(f"{vm.scope}/{vm.name}")
     raise Unplayable("the service has no port for this VM: start it with --listen", vm.name)

@@ -18,7 +18,7 @@ from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.bell import Bell
 from forewarn.testing.scenario.expecting import agree, agree_as_far_as_known, agree_but_for_times
 from forewarn.testing.scenario.hearing import Heard
-from forewarn.testing.scenario.live_acts import act
+from forewarn.testing.scenario.live_acts import act, listening
 from forewarn.testing.scenario.live_time import NO_TIME, AwaitedTime, LiveTime, MovedTime
 from forewarn.testing.scenario.live_world import LiveWorld
 from forewarn.testing.scenario.policies import USUAL, Wanted, changed
@@ -133,7 +133,7 @@ class LiveStage:
         is_left = self._is_left(command)
         facts += self._leave(command) if is_left else self._done(command)
         self._hear(facts)
-        return Told(tuple(facts), judged=not is_left)
+        return Told(tuple(facts), judged=not is_left and not self._may_have_changed(command))
 
     def _hear(self, facts: list[str]) -> None:
         """Take note of what has happened. What a program does may have happened before the story expects it."""
@@ -163,7 +163,7 @@ class LiveStage:
             case say.Handler():
                 self._handler = self.world.find(command.vm)
                 if self._program is not None:
-                    self._program.begin(self._handler)
+                    self._program.begin(listening(self.world, self._handler))
             case say.Wait():
                 return self._pass_until(self._in(command.time))
             case say.Tick():
@@ -211,6 +211,11 @@ class LiveStage:
         home = next((place.name for place in self.world.places.values() if place.id == self._handler.scope), scope)
         return name == self._handler.name.casefold() and (not slash or scope == home.casefold())
 
+    def _may_have_changed(self, command: say.Command) -> bool:
+        """Tell whether it shows what is so, which a program may have changed by now, or not yet."""
+        has_program = self._program is not None and self._handler is not None
+        return has_program and isinstance(command, say.Document | say.Explain)
+
     def _leave(self, command: say.Command) -> list[str]:
         """Wait until the program has done it, but not for ever; time stands still meanwhile, if it can."""
         facts = self.world.tell(untold=(Did.ENABLED,))
@@ -223,10 +228,11 @@ class LiveStage:
         return facts + self.world.tell(untold=(Did.ENABLED,))
 
     def _is_approved(self, command: say.Approve) -> bool:
-        """Tell whether the events are approved, or too far on for that to matter."""
+        """Tell whether the program has approved the events, or they are too far on for that to matter."""
         stories = [self.world.api.event(self.world.event(event)) for event in command.events]
-        still_open = [story.event for story in stories if story.event is not None]
-        return all(event.approvals or event.started_at is not None for event in still_open)
+        waiting = [story.event for story in stories if story.event is not None and story.event.started_at is None]
+        name = "" if self._handler is None else self._handler.name
+        return all(name in {approval.vm for approval in event.approvals} for event in waiting)
 
 
 def _check_emulator(api: ApiClient) -> None:

@@ -1,7 +1,7 @@
 """What a story knows of the running service in which it takes place: its scopes there, and how its journal is told."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 
 import msgspec
@@ -49,6 +49,7 @@ class LiveWorld:
         """Who in the story holds something, by the reason."""
         self.speaker = say.OPERATOR
         self._me = api.me().name
+        self._kept: list[str] = []
         newest = next(api.history(newest_first=True), None)
         self._read_until = 0 if newest is None else newest.position
 
@@ -135,7 +136,14 @@ class LiveWorld:
 
     def tell(self, named: Sequence[str] = (), *, untold: Iterable[Did] = ()) -> list[str]:
         """Tell what the journal has got since the last time. VMs that the command has `named` are not named again."""
-        hidden = UNTOLD.union(untold)
+        kept, self._kept = self._kept, []
+        return kept + self._told(named, UNTOLD.union(untold))
+
+    def catch_up(self) -> None:
+        """Read the journal now, and tell of it the next time."""
+        self._kept += self._told((), UNTOLD | {Did.ENABLED})
+
+    def _told(self, named: Sequence[str], hidden: Set[Did]) -> list[str]:
         facts: list[str] = []
         for line in self._new_lines():
             place = next((place for place in self.places.values() if place.id == line.record), None)
