@@ -119,7 +119,8 @@ def test_with_the_rules_a_guest_passes_for_nobody(house: House, tmp_path: Path) 
         house.guests[0].ip("link set eth0 down")
         house.guests[1].ip("address add 192.0.2.10/24 dev eth0")
         assert exit_status(second, *METADATA, "--interface", "192.0.2.10", NAME) == TIMED_OUT
-        house.guests[1].ip("neighbour flush dev eth0")  # that nobody answered under a wrong address must not count under the right one
+        # That nobody answered it under the wrong address must not count under the right one.
+        house.guests[1].ip("neighbour flush dev eth0")
         assert second(*METADATA, "--interface", "192.0.2.11", NAME).body == b"web-1"
 
 
