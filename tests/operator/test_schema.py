@@ -23,6 +23,8 @@ positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 422]
 
 NAMES = ["db-0", "web-0", "web/web-3", "batch_1", "shop/FrontEnd_IN_0", "nothing"]
 
+SCOPES = ["db-0", "web", "sh*", "nothing"]
+
 LEFT_OUT = {
     "watch": "it goes on for ever",
     "importFleet": "a fleet file is no JSON, and a wrong one would take everything away",
@@ -52,6 +54,7 @@ async def test_service_keeps_to_its_description(tmp_path: Path, known_names: boo
             schemas = description["components"]["schemas"]
             schemas["ScheduleEvents"]["properties"]["vms"]["items"]["enum"] = NAMES
             schemas["Operate"]["properties"]["vm"]["enum"] = NAMES
+            schemas["CampaignSelection"]["properties"]["scopes"]["items"] = {"enum": SCOPES}
         (tmp_path / "openapi.json").write_bytes(msgspec.json.encode(description))
         process = await asyncio.create_subprocess_exec(
             SCHEMATHESIS,
@@ -110,6 +113,16 @@ async def test_description_is_of_openapi_3_1_and_names_every_path() -> None:
         "POST /v1/operations/fail",
         "POST /v1/operations/predict-failure",
         "POST /v1/sockets",
+        "GET /v1/campaigns",
+        "POST /v1/campaigns",
+        "POST /v1/campaigns/plan",
+        "GET /v1/campaigns/{campaign}",
+        "GET /v1/campaigns/{campaign}/waves",
+        "POST /v1/campaigns/{campaign}/pause",
+        "POST /v1/campaigns/{campaign}/resume",
+        "POST /v1/campaigns/{campaign}/abort",
+        "POST /v1/campaigns/{campaign}/retry",
+        "POST /v1/campaigns/{campaign}/skip",
         "GET /v1/holds",
         "POST /v1/holds",
         "POST /v1/holds/release",
