@@ -1,5 +1,6 @@
 """What `pip install forewarn` brings along: the wheel is built from the tree and looked into."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,3 +39,19 @@ def test_plain_install_needs_three_packages(wheel: ZipFile) -> None:
     needs = [line for line in wheel.read(metadata).decode().splitlines() if line.startswith("Requires-Dist: ")]
     plain = {line.split()[1].partition(">")[0] for line in needs if "extra ==" not in line}
     assert plain == {"msgspec", "rich", "typer"}
+
+
+def test_pytest_finds_the_fixtures_of_an_installed_wheel(wheel: ZipFile, tmp_path: Path) -> None:
+    """Not those of the tree: pytest rewrites what is installed, and a strict user wants no warning of it."""
+    wheel.extractall(tmp_path / "installed")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\naddopts = --strict-markers\n")
+    (tmp_path / "test_handler.py").write_text(
+        "import forewarn as package\n\n"
+        "def test_handler(forewarn, forewarn_vm):\n"
+        f"    assert package.__file__.startswith({str(tmp_path)!r})\n"
+        "    assert forewarn_vm.document().events == ()\n"
+    )
+    environ = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    ended = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=250, check=False)
+    assert "1 passed" in ended.stdout, ended.stdout + ended.stderr

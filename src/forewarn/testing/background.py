@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, TypeVar
 
 import uvloop
@@ -57,8 +57,9 @@ class Background(Generic[T]):
 
     def stop(self) -> None:
         """Leave the context; what has gone wrong inside is raised here. A second call does nothing."""
-        if self._told is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._told.set)
+        if self._told is not None:
+            with suppress(RuntimeError):  # the loop is closed already: it has ended by itself
+                self._loop.call_soon_threadsafe(self._told.set)
         self._thread.join(GUARD)
         if self._thread.is_alive():
             raise Hangs(f"the end of {self._name}", GUARD)

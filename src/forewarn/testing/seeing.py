@@ -81,6 +81,13 @@ class SeesVms(ABC):
 
         return self._seen(approved, f"{_nobody(name)} approved event {event}", name, timeout)
 
+    def wait_until(self, holds: Callable[[], T], *, timeout: float = TIMEOUT) -> T:
+        """Wait until something holds, which is looked at whenever a VM asks or an event changes; return what it gives.
+
+        `lambda: len(forewarn.requests("web-0")) > 5`, for instance.
+        """
+        return self._seen(lambda: holds() or None, "what was waited for does not hold", None, timeout)
+
     def wait_for_state(self, event: Event | str, state: str, *, timeout: float = TIMEOUT) -> None:
         """Wait until an event is `Scheduled`, `Started`, `completed`, `canceled` or `failed`.
 

@@ -115,6 +115,14 @@ def test_waiting_ends_when_another_thread_makes_it_happen(service: Forewarn) -> 
     assert not waiting.is_alive()
 
 
+def test_anything_can_be_waited_for(service: Forewarn) -> None:
+    with handling(service.vm("web-0").url):
+        seen = service.wait_until(lambda: service.requests("web-0")[2:], timeout=GUARD)
+        assert [request.number for request in seen] == [3]
+    with pytest.raises(NotSeen, match=r"does not hold within 0 s\. web/web-0: It has made \d+ requests"):
+        service.wait_until(lambda: service.approvals("web-0"), timeout=0)
+
+
 class TestFailing:
     def test_says_what_was_waited_for_and_what_happened_instead(self, service: Forewarn) -> None:
         vm = service.vm("web-0")
