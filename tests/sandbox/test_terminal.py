@@ -1,0 +1,130 @@
+"""A program as a VM on a terminal: keys, Ctrl-C, Ctrl-Z and `fg` are its own, as in any shell."""
+
+import os
+import pty
+import select
+import shlex
+import shutil
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from forewarn.testing import sandbox
+from tests.sandbox.sockets import GUARD, Vm
+
+TAKE_TERMINAL = "import os, sys; os.open(os.ttyname(0), os.O_RDWR); os.execvp(sys.argv[1], sys.argv[1:])"
+"""The first terminal that the leader of a session opens is its own."""
+
+PROGRAM = """
+import os, signal, sys
+signal.signal(signal.SIGINT, lambda *_: os.write(1, b"interrupted\\n"))  # a print within a print is an error
+print("ready", sys.stdin.isatty(), flush=True)
+for line in sys.stdin:
+    print("heard", line.strip(), flush=True)
+print("over", flush=True)
+"""
+
+
+class Shell:
+    """An interactive shell on a terminal of its own."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self.seen = ""
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._terminal, keys.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Read on until this has been seen, and forget all up to there."""
+        while text not in self.seen:
+            ready, _, _ = select.select([self._terminal], [], [], GUARD)
+            assert ready, f"{text!r} was not seen in {self.seen!r}"
+            self.seen += os.read(self._terminal, 65_536).decode(errors="replace")
+        self.seen = self.seen.partition(text)[2]
+
+
+@contextmanager
+def interactive_shell() -> Iterator[Shell]:
+    main, other = pty.openpty()
+    attributes = termios.tcgetattr(other)
+    attributes[3] &= ~termios.ECHO  # what is typed is not to be taken for what is said
+    termios.tcsetattr(other, termios.TCSANOW, attributes)
+    process = subprocess.Popen(
+        [sys.executable, "-c", TAKE_TERMINAL, "bash", "--norc", "--noprofile", "--noediting", "-i"],
+        stdin=other,
+        stdout=other,
+        stderr=other,
+        env={"PATH": os.environ["PATH"], "PS1": "$ ", "TERM": "dumb"},
+        start_new_session=True,
+    )
+    os.close(other)
+    try:
+        yield Shell(main)
+    finally:
+        process.kill()
+        process.wait(GUARD)
+        os.close(main)
+
+
+@pytest.fixture
+def shell(sandboxes: None) -> Iterator[Shell]:
+    if shutil.which("bash") is None:
+        pytest.skip("the program bash is missing")
+    with interactive_shell() as made:
+        yield made
+
+
+def _typed(vm: Vm, *command: str) -> str:
+    return shlex.join(sandbox.supervising(command, socket=vm.path, hostname="web-0")) + "\n"
+
+
+def test_keys_and_job_control_are_the_programs(vm: Vm, shell: Shell) -> None:
+    shell.type(_typed(vm, sys.executable, "-c", PROGRAM))
+    shell.wait_for("ready True")
+    shell.type("\x03")
+    shell.wait_for("interrupted")
+    shell.type("one\n")
+    shell.wait_for("heard one")
+    assert "interrupted" not in shell.seen
+    shell.type("\x1a")
+    shell.wait_for("Stopped")
+    shell.type("echo the shell $((6 * 7))\n")
+    shell.wait_for("the shell 42")
+    shell.type("fg\n")
+    shell.type("two\n")
+    shell.wait_for("heard two")
+    shell.type("\x04")
+    shell.wait_for("over")
+    shell.type("echo code $?\n")
+    shell.wait_for("code 0")
+
+
+def test_ctrl_c_ends_what_does_not_mind_it(vm: Vm, shell: Shell) -> None:
+    shell.type(_typed(vm, "sh", "-c", "echo ready; sleep 600"))
+    shell.wait_for("ready")
+    shell.type("\x03")
+    shell.type("echo code $?\n")
+    shell.wait_for("code 130")
+
+
+def test_shell_inside_has_job_control_and_gives_the_terminal_back(vm: Vm, shell: Shell) -> None:
+    shell.type(_typed(vm, "bash", "--norc", "--noprofile", "--noediting", "-i"))
+    shell.type("hostname; cat\n")
+    shell.wait_for("web-0")
+    shell.type("word\n")
+    shell.wait_for("word")
+    shell.type("\x1a")
+    shell.wait_for("Stopped")
+    shell.type("fg\n")
+    shell.type("\x04")
+    shell.type("exit 5\n")
+    shell.type("echo code $?; cat\n")
+    shell.wait_for("code 5")
+    shell.type("again\n")
+    shell.wait_for("again")
