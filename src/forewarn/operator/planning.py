@@ -10,9 +10,9 @@ import msgspec
 
 from forewarn.core.campaign.candidates import plan_scopes
 from forewarn.core.campaign.plan import Plan, PlannedWave, plan
+from forewarn.core.campaign.sight import SeenScope
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.conditions import Conditions
-from forewarn.core.scope import Scope
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
 from forewarn.fleet.zones import zone_named
@@ -26,7 +26,7 @@ AT_ONCE = 2
 """How many plans are made at the same time; others wait their turn."""
 
 _encode = msgspec.json.Encoder().encode
-_decode_scope = msgspec.json.Decoder(Scope).decode
+_decode_scope = msgspec.json.Decoder(SeenScope).decode
 _decode_wave = msgspec.json.Decoder(PlannedWave).decode
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from forewarn.core.campaign.candidates import plan_scopes
 from forewarn.core.campaign.pace import gap_of, length_of, notice_of
 from forewarn.core.campaign.plan import Plan, Unplaced, plan
+from forewarn.core.campaign.sight import SeenScope
 from forewarn.core.campaign.spec import TYPES, Blackout, CampaignPolicy, CampaignSpec, Limit, Selection
 from forewarn.core.campaign.windows import longest_open, next_fit
 from forewarn.core.conditions import EMULATOR, PRODUCTION, Conditions, Policy
@@ -112,8 +113,14 @@ def test_no_plan_breaks_a_policy_and_every_vm_is_dealt_with_once(
     assume(witness.selected)
     made = planned(spec, fleet, conditions)
     witness.check(made)
+    assert plan(spec, plan_scopes(seen(fleet), spec, conditions, now=NOW), conditions, now=NOW, zones=ZoneInfo) == made
     for unplaced in made.unplaced:
         check_reason(unplaced, witness)
+
+
+def seen(fleet: tuple[Scope, ...]) -> list[SeenScope]:
+    """Return the fleet as a process reads it that only plans."""
+    return [msgspec.json.decode(msgspec.json.encode(scope), type=SeenScope) for scope in fleet]
 
 
 def check_reason(unplaced: Unplaced, witness: Witness) -> None:

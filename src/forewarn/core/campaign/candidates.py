@@ -1,6 +1,6 @@
 """What a plan has to know of a fleet: the selected VMs by what a wave hits, and what is in impact anyway."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -8,6 +8,7 @@ import msgspec
 from forewarn.core.campaign.limits import Amounts, unknown_host
 from forewarn.core.campaign.pace import length_of
 from forewarn.core.campaign.selection import Chooser
+from forewarn.core.campaign.sight import SeenScope, SeenVm
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.conditions import Conditions
 from forewarn.core.event import Event
@@ -46,7 +47,7 @@ class PlanScope(msgspec.Struct, frozen=True):
 
 
 def plan_scopes(
-    scopes: Iterable[Scope], spec: CampaignSpec, conditions: Conditions, *, now: datetime
+    scopes: Iterable[Scope | SeenScope], spec: CampaignSpec, conditions: Conditions, *, now: datetime
 ) -> Iterator[PlanScope]:
     """Yield the scopes that matter to the plan of a campaign. Give it the whole fleet."""
     chooser, length = Chooser(spec.selection), length_of(spec, conditions)
@@ -65,14 +66,14 @@ def amounts_of(scopes: Iterable[PlanScope]) -> Amounts:
     return Amounts(len(selected), len(hosts), sum(len(group.vms) for scope in selected for group in scope.groups))
 
 
-def _groups(scope: str, vms: Iterable[Vm]) -> tuple[Group, ...]:
-    domains: dict[int, list[Vm]] = {}
+def _groups(scope: str, vms: Iterable[Vm | SeenVm]) -> tuple[Group, ...]:
+    domains: dict[int, list[Vm | SeenVm]] = {}
     for vm in vms:
         domains.setdefault(vm.update_domain, []).append(vm)
     return tuple(_group(scope, domain, domains[domain]) for domain in sorted(domains))
 
 
-def _group(scope: str, domain: int, vms: list[Vm]) -> Group:
+def _group(scope: str, domain: int, vms: Sequence[Vm | SeenVm]) -> Group:
     hosts = dict.fromkeys([vm.host or unknown_host(scope, domain) for vm in vms])
     return Group(domain, tuple([vm.name for vm in vms]), tuple(hosts))
 

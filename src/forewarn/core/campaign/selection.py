@@ -3,7 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import translate
+from typing import overload
 
+from forewarn.core.campaign.sight import SeenScope, SeenVm
 from forewarn.core.campaign.spec import Selection
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
@@ -37,30 +39,35 @@ class Chooser:
         self._no_full_names = Names(name for name in folded if "/" in name)
         self._excludes = any((self._no_hosts, self._no_names, self._no_full_names, self._no_tags))
 
-    def chosen(self, scope: Scope) -> tuple[Vm, ...]:
+    @overload
+    def chosen(self, scope: Scope) -> tuple[Vm, ...]: ...
+
+    @overload
+    def chosen(self, scope: SeenScope) -> tuple[SeenVm, ...]: ...
+
+    def chosen(self, scope: Scope | SeenScope) -> tuple[Vm | SeenVm, ...]:
         """Return the VMs of a scope that are meant."""
         if scope.id in self._no_scopes:
             return ()
         whole = self._all or scope.id in self._scopes
         if not whole and not self._hosts and not self._tags:
             return ()
-        return tuple(
-            vm for vm in scope.roster if (whole or self._is_named(scope, vm)) and not self._is_excluded(scope, vm)
-        )
+        vms: Iterable[Vm | SeenVm] = scope.roster.vms
+        return tuple([vm for vm in vms if (whole or self._is_named(scope, vm)) and not self._is_excluded(scope, vm)])
 
-    def selects(self, scope: Scope, vm: Vm) -> bool:
+    def selects(self, scope: Scope | SeenScope, vm: Vm | SeenVm) -> bool:
         """Tell whether a VM is meant."""
         if scope.id in self._no_scopes:
             return False
         named = self._all or scope.id in self._scopes or self._is_named(scope, vm)
         return named and not self._is_excluded(scope, vm)
 
-    def _is_named(self, scope: Scope, vm: Vm) -> bool:
+    def _is_named(self, scope: Scope | SeenScope, vm: Vm | SeenVm) -> bool:
         if self._hosts and vm.host is not None and vm.host in self._hosts:
             return True
         return bool(self._tags) and self._tags <= _tags(scope, vm).items()
 
-    def _is_excluded(self, scope: Scope, vm: Vm) -> bool:
+    def _is_excluded(self, scope: Scope | SeenScope, vm: Vm | SeenVm) -> bool:
         return self._excludes and (
             (bool(self._no_hosts) and vm.host is not None and vm.host in self._no_hosts)
             or (bool(self._no_names) and vm.name.casefold() in self._no_names)
@@ -79,7 +86,7 @@ def is_pattern(name: str) -> bool:
     return not {"*", "?", "["}.isdisjoint(name)
 
 
-def _tags(scope: Scope, vm: Vm) -> Mapping[str, str]:
+def _tags(scope: Scope | SeenScope, vm: Vm | SeenVm) -> Mapping[str, str]:
     """Return the tags that hold for the VM: those of its scope and its own, as `Traits.over` joins them."""
     own, common = vm.traits.tags, scope.traits.tags
     if not own or not common:
