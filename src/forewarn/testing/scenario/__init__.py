@@ -1,9 +1,10 @@
 """Stories of maintenance as text: a small language, and stages on which it is played. See `story` for its form."""
 
 from forewarn.testing.scenario.bell import Cancelled
+from forewarn.testing.scenario.casting import Program
 from forewarn.testing.scenario.commands import NOTHING
 from forewarn.testing.scenario.core_stage import CoreStage
-from forewarn.testing.scenario.live_stage import LiveStage, NotAnEmulator, Program
+from forewarn.testing.scenario.live_stage import LiveStage, NotAnEmulator
 from forewarn.testing.scenario.policies import Wanted, wanted_by
 from forewarn.testing.scenario.shipped import Scenario, from_file, from_text, shipped, shipped_names, shipped_text
 from forewarn.testing.scenario.stage import Played, Stage, Told, Unplayable, play

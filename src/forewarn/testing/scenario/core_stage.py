@@ -87,7 +87,7 @@ class CoreStage:
                 act(command, self.world)
 
     def _set_clock(self, time: timedelta) -> None:
-        """Make it that time: at one stroke, or as time passes. Only the clock of a service can be trusted to go on."""
+        """Make it that time: as time passes, or at one stroke, forwards or back."""
         if self._passing.is_automatic:
             self._passing.pass_until(self.world.names.moment(time))
         else:

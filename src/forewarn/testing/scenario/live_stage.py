@@ -7,7 +7,7 @@ compared. A program under examination may play the story's handler; then only wh
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
@@ -16,18 +16,16 @@ from forewarn.core.errors import CoreError
 from forewarn.core.journal import Did
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.bell import Bell
+from forewarn.testing.scenario.casting import PATIENCE, Casting, Program
 from forewarn.testing.scenario.expecting import agree, agree_as_far_as_known, agree_but_for_times
 from forewarn.testing.scenario.hearing import Heard
-from forewarn.testing.scenario.live_acts import act, listening
+from forewarn.testing.scenario.live_acts import act
 from forewarn.testing.scenario.live_time import NO_TIME, AwaitedTime, LiveTime, MovedTime
 from forewarn.testing.scenario.live_world import LiveWorld
 from forewarn.testing.scenario.policies import USUAL, Wanted, changed
 from forewarn.testing.scenario.stage import REFUSED, Told, Unplayable
 from forewarn.testing.scenario.telling import Names
 from forewarn.testing.scenario.world import BEGINNING
-
-PATIENCE = 5.0
-"""For how many seconds of real time a program under examination may take to do what its lines say."""
 
 SECOND = timedelta(seconds=1)
 IN_PRODUCTION = "not-in-production"
@@ -39,28 +37,6 @@ class NotAnEmulator(Exception):
     def __init__(self, url: str) -> None:
         self.url = url
         super().__init__(f"{url} is no emulator but a service for real VMs: stories are not played there")
-
-
-class Program(Protocol):
-    """The program that plays the handler of a story."""
-
-    def begin(self, vm: v1.Vm) -> None:
-        """Start it inside this VM, and return when it has begun to ask. Called where the story names its handler."""
-        ...
-
-    def keep_up(self) -> None:
-        """Return when it has seen what there is to see. Called each time before a manual clock is moved."""
-        ...
-
-
-class NoProgram:
-    """Nobody is under examination: the story plays its handler itself."""
-
-    def begin(self, vm: v1.Vm) -> None:
-        """There is nothing to start."""
-
-    def keep_up(self) -> None:
-        """There is nobody to wait for."""
 
 
 class LiveStage:
@@ -82,20 +58,19 @@ class LiveStage:
     ) -> None:
         _check_emulator(api)
         clock = api.clock()
-        self._program, self._patience = program, patience
         self._wanted, self._policy = wanted, USUAL.policy
         self._is_exact = clock.manual and speed == 1
         self._bell = Bell(api)
         names = Names(clock.now - BEGINNING / speed, speed=speed, grain=None if self._is_exact else SECOND)
         self.world = LiveWorld(api, names)
+        self._casting = Casting(program, patience, self.world, self._bell)
         self._speed = speed
         self._time: LiveTime = (
-            MovedTime(api, self._bell, (program or NoProgram()).keep_up)
+            MovedTime(api, self._bell, self._casting.keep_up)
             if clock.manual
             else AwaitedTime(api, self._bell, self._scopes)
         )
         self._heard = Heard()
-        self._handler: v1.Vm | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +84,7 @@ class LiveStage:
     @property
     def handler(self) -> v1.Vm | None:
         """The VM that the story has named as its handler."""
-        return self._handler
+        return self._casting.handler
 
     def cancel(self) -> None:
         """Let the story end, from whichever thread, with Cancelled."""
@@ -117,7 +92,7 @@ class LiveStage:
 
     def agrees(self, told: Sequence[str], expected: Sequence[str]) -> bool:
         """Tell whether this followed as the story says: to the second, but for its times, or as far as it is known."""
-        if self._program is not None and self._handler is not None:
+        if self._casting.is_on:
             return agree_as_far_as_known(told, expected)
         return agree(told, expected) if self._is_exact else agree_but_for_times(told, expected)
 
@@ -130,17 +105,22 @@ class LiveStage:
             self._heard.add(facts)
             grace = NO_TIME if command.subject == say.NOTHING else self._time.grace
             return self._heard.expect(command, self._pass_on, limit=self._in(command.within) + grace)
-        is_left = self._is_left(command)
-        facts += self._leave(command) if is_left else self._done(command)
+        is_left = self._casting.plays(command)
+        facts += self._left(command) if is_left else self._done(command)
         self._hear(facts)
-        return Told(tuple(facts), judged=not is_left and not self._may_have_changed(command))
+        return Told(tuple(facts), judged=not is_left and not self._casting.may_have_changed(command))
 
     def _hear(self, facts: list[str]) -> None:
         """Take note of what has happened. What a program does may have happened before the story expects it."""
-        if self._program is None:
-            self._heard.begin(facts)
-        else:
+        if self._casting.is_on:
             self._heard.add(facts)
+        else:
+            self._heard.begin(facts)
+
+    def _left(self, command: say.Command) -> list[str]:
+        facts = self._casting.leave(command)
+        self._time.settle()
+        return facts + self.world.tell(untold=(Did.ENABLED,))
 
     def _done(self, command: say.Command) -> list[str]:
         try:
@@ -151,7 +131,7 @@ class LiveStage:
             return [*facts, f"{REFUSED}{refusal.code}: {self.world.plain(str(refusal))}"]
         self._time.settle()
         facts = self.world.tell(named, untold=() if isinstance(command, say.Query) else (Did.ENABLED,))
-        return facts or own if _asks(command) else [*own, *facts]
+        return facts or own if isinstance(command, ASKING) else [*own, *facts]
 
     def _act(self, command: say.Command) -> list[str]:
         match command:
@@ -161,9 +141,7 @@ class LiveStage:
                 if command.lasting != self._wanted.lasting:
                     raise Unplayable("the service decides how long work takes: set simulated.…", "lasting")
             case say.Handler():
-                self._handler = self.world.find(command.vm)
-                if self._program is not None:
-                    self._program.begin(listening(self.world, self._handler))
+                self._casting.name(self.world.find(command.vm))
             case say.Wait():
                 return self._pass_until(self._in(command.time))
             case say.Tick():
@@ -201,39 +179,6 @@ class LiveStage:
     def _scopes(self) -> list[str]:
         return [place.id for place in self.world.places.values()]
 
-    # A program in the place of the handler.
-
-    def _is_left(self, command: say.Command) -> bool:
-        """Tell whether it is the program's to do; the VM itself may have been taken away by now."""
-        if self._program is None or self._handler is None or not isinstance(command, say.Approve | say.Query):
-            return False
-        scope, slash, name = command.vm.casefold().rpartition("/")
-        home = next((place.name for place in self.world.places.values() if place.id == self._handler.scope), scope)
-        return name == self._handler.name.casefold() and (not slash or scope == home.casefold())
-
-    def _may_have_changed(self, command: say.Command) -> bool:
-        """Tell whether it shows what is so, which a program may have changed by now, or not yet."""
-        has_program = self._program is not None and self._handler is not None
-        return has_program and isinstance(command, say.Document | say.Explain)
-
-    def _leave(self, command: say.Command) -> list[str]:
-        """Wait until the program has done it, but not for ever; time stands still meanwhile, if it can."""
-        facts = self.world.tell(untold=(Did.ENABLED,))
-        if not isinstance(command, say.Approve):
-            return facts
-        until = self._bell.deadline(self._patience)
-        while not self._is_approved(command) and self._bell.wait_until(until):
-            facts += self.world.tell(untold=(Did.ENABLED,))
-        self._time.settle()
-        return facts + self.world.tell(untold=(Did.ENABLED,))
-
-    def _is_approved(self, command: say.Approve) -> bool:
-        """Tell whether the program has approved the events, or they are too far on for that to matter."""
-        stories = [self.world.api.event(self.world.event(event)) for event in command.events]
-        waiting = [story.event for story in stories if story.event is not None and story.event.started_at is None]
-        name = "" if self._handler is None else self._handler.name
-        return all(name in {approval.vm for approval in event.approvals} for event in waiting)
-
 
 def _check_emulator(api: ApiClient) -> None:
     """Only emulators have faults."""
@@ -246,11 +191,7 @@ def _check_emulator(api: ApiClient) -> None:
 
 
 ASKING = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)
-
-
-def _asks(command: say.Command) -> bool:
-    """Tell whether a command makes events: if they are known already, that is all there is to tell."""
-    return isinstance(command, ASKING)
+"""The commands that make events. If these are known already, that is all there is to tell."""
 
 
 def _named(command: say.Command) -> Sequence[str]:
