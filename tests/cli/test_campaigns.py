@@ -1,0 +1,361 @@
+"""`forewarn campaign`: the real program against a real service whose time stands still."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from forewarn.api import v1
+from forewarn.cli.campaign_options import OPTIONS
+from forewarn.cli.campaign_showing import BAR, progress_lines
+from forewarn.core.campaign.record import CampaignState
+from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
+from tests.cli.inside import details, rows, run, told
+from tests.cli.shop import Shop, open_shop
+from tests.cli.stage import GUARD, PROGRAM, Machine
+from tests.cli.terminal import Terminal
+
+FLEET = """
+[[scopes]]
+name = "web"
+kind = "availability-set"
+update_domains = 3
+hosts = ["hv-0", "hv-1", "hv-2"]
+vms = [{ name = "web-{n}", count = 6 }]
+
+[[scopes]]
+name = "db"
+kind = "availability-set"
+update_domains = 2
+hosts = ["hv-3", "hv-4"]
+tags = { tier = "back" }
+vms = [{ name = "db-{n}", count = 2 }]
+"""
+
+BEGIN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
+
+KERNEL = """
+name = "kernel"
+type = "Reboot"
+duration = "1m"
+
+[selection]
+all = true
+
+[policy]
+gap = "1h"
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    with open_shop(tmp_path, FLEET) as shop:
+        (tmp_path / "kernel.toml").write_text(KERNEL)
+        yield shop
+
+
+@contextmanager
+def watching(machine: Machine, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    process = subprocess.Popen(
+        [PROGRAM, *arguments],
+        cwd=machine.home,
+        env=machine.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        yield process, process.stdout
+        process.kill()
+
+
+def test_plan_shows_every_wave_and_announces_nothing(shop: Shop) -> None:
+    table = rows(shop, "campaign", "plan", "kernel.toml")
+    assert table[0] == ["NOT BEFORE", "ENDS", "SCOPE", "WAVE", "UPDATE DOMAIN", "HOSTS", "VMS"]
+    assert [row[2:] for row in table[1:] if row[2] == "web"] == [
+        ["web", "1", "0", "hv-0", "web-0, web-3"],
+        ["web", "2", "1", "hv-1", "web-1, web-4"],
+        ["web", "3", "2", "hv-2", "web-2, web-5"],
+    ]
+    ended = run(shop, "campaign", "plan", "kernel.toml")
+    assert ended.stderr.startswith("5 waves in 2 scopes: 8 VMs, 5 hosts; first announced at ")
+    assert told(shop, "event", "list") == told(shop, "campaign", "list", "--all") == []
+
+
+def test_plan_that_leaves_something_out_ends_with_3_and_start_refuses_it(shop: Shop) -> None:
+    planned = run(shop, "campaign", "plan", "kernel.toml", "--vms-at-once", "1")
+    assert planned.code == 3
+    assert "NO PLACE FOR" in planned.stdout
+    assert "vms_at_once" in planned.stdout
+    assert "6 VMs without a place" in planned.stderr
+    started = run(shop, "campaign", "start", "kernel.toml", "--vms-at-once", "1")
+    assert (started.code, started.stdout) == (3, "")
+    assert "have no place, because of vms_at_once" in started.stderr
+
+
+def test_options_come_before_the_file_and_can_do_without_it(shop: Shop) -> None:
+    laid_over = told(shop, "campaign", "plan", "kernel.toml", "--scope", "db", "--gap", "2h", "--notice", "30m")
+    alone = told(
+        shop, "campaign", "plan", "--name", "k", "--type", "reboot", "--duration", "1m", "--tag", "tier=back",
+        "--gap", "2h", "--notice", "30m",
+    )  # fmt: skip
+    assert laid_over == alone
+    assert [wave["vms"] for wave in alone["waves"]] == [["db-0"], ["db-1"]]
+
+
+def test_every_key_of_the_file_has_its_option() -> None:
+    said = {item.name.rstrip("_").replace("no_advance", "advance") for item in OPTIONS}
+    keys = {*CampaignSpec.__struct_fields__, *Selection.__struct_fields__, *CampaignPolicy.__struct_fields__}
+    assert keys - said == {"selection", "policy", "waves"}
+
+
+def test_every_option_says_what_its_key_says(shop: Shop) -> None:
+    options = (
+        "--name", "k", "--type", "Redeploy", "--duration", "9s", "--description", "new hosts",
+        "--start-at", "2030-01-01T00:00Z", "--scope", "web", "--host", "hv-*", "--tag", "tier=back",
+        "--exclude-scope", "no-*", "--exclude-host", "hv-9", "--exclude-vm", "web-5", "--exclude-tag", "a=b",
+        "--gap", "2h", "--notice", "20m", "--expected", "3m", "--scopes-at-once", "50%", "--hosts-at-once", "2",
+        "--vms-at-once", "7", "--window", "mon-fri 01:00-05:00 Europe/Vienna", "--window", "sat 00:00-24:00",
+        "--blackout", "2029-12-24T12:00Z/2029-12-27T06:00Z holidays", "--zone", "Europe/Paris", "--must-end-inside",
+        "--gate-patience", "1h", "--halt-after", "none", "--no-advance",
+    )  # fmt: skip
+    told(shop, "campaign", "start", *options)
+    spec = told(shop, "campaign", "show", "k")["spec"]
+    policy = spec.pop("policy")
+    assert spec == {
+        "name": "k",
+        "type": "Redeploy",
+        "duration": "9s",
+        "description": "new hosts",
+        "start_at": "2030-01-01T00:00:00Z",
+        "selection": {
+            "scopes": ["web"],
+            "hosts": ["hv-*"],
+            "tags": {"tier": "back"},
+            "all": False,
+            "exclude_scopes": ["no-*"],
+            "exclude_hosts": ["hv-9"],
+            "exclude_vms": ["web-5"],
+            "exclude_tags": {"a": "b"},
+        },
+    }
+    assert policy == {
+        "waves": "update-domain",
+        "gap": "2h",
+        "notice": "20m",
+        "expected": "3m",
+        "scopes_at_once": "50%",
+        "hosts_at_once": 2,
+        "vms_at_once": 7,
+        "windows": [
+            {"days": ["mon", "tue", "wed", "thu", "fri"], "start": "01:00", "end": "05:00", "zone": "Europe/Vienna"},
+            {"days": ["sat"], "start": "00:00", "end": "24:00", "zone": None},
+        ],
+        "blackouts": [{"start": "2029-12-24T12:00:00Z", "end": "2029-12-27T06:00:00Z", "why": "holidays"}],
+        "zone": "Europe/Paris",
+        "must_end_inside": True,
+        "gate": None,
+        "gate_patience": "1h",
+        "halt_after": None,
+        "advance": False,
+    }
+
+
+WRONG = {
+    "nothing": ((), "say --name NAME, and --type TYPE, and --scope, --host, --tag or --all; or name a FILE"),
+    "no such file": (("no.toml",), "cannot read no.toml: No such file or directory"),
+    "window": (("kernel.toml", "--window", "at night"), "--window: 'at night' is not a window"),
+    "black-out": (("kernel.toml", "--blackout", "christmas"), "--blackout: 'christmas' is not a black-out"),
+    "limit": (("kernel.toml", "--vms-at-once", "few"), "--vms-at-once: 'few' is not a limit"),
+    "duration": (("kernel.toml", "--gap", "long"), "--gap: 'long' is not a duration"),
+    "tag": (("kernel.toml", "--tag", "tier"), "--tag: 'tier' is no tag: write it like team=web"),
+    "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: '0' is no number from 1 on, and not none"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), WRONG.values(), ids=WRONG)
+def test_wrong_option_is_named(shop: Shop, arguments: tuple[str, ...], complaint: str) -> None:
+    ended = run(shop, "campaign", "plan", *arguments)
+    assert (ended.code, complaint in ended.stderr) == (2, True), ended.stderr
+
+
+def test_wrong_file_is_named_with_its_key(shop: Shop) -> None:
+    (shop.home / "wrong.toml").write_text(KERNEL + "gaps = '1h'\n")
+    ended = run(shop, "campaign", "start", "wrong.toml")
+    assert ended.code == 2
+    assert "wrong.toml: policy.gaps: there is no such key here; do you mean gap?" in ended.stderr
+
+
+def test_campaign_is_started_shown_listed_and_remembered(shop: Shop) -> None:
+    started = run(shop, "campaign", "start", "kernel.toml", "--why", "ticket 4711", "--key", "k")
+    again = run(shop, "campaign", "start", "kernel.toml", "--why", "ticket 4711", "--key", "k")
+    assert (started.code, again.code) == (0, 0)
+    assert "`forewarn campaign watch kernel` follows it." in started.stderr
+    told(shop, "clock", "advance", "20m")
+    shown = run(shop, "campaign", "show", "kernel")
+    assert f"wave 1  {'█' * BAR}  2/2 scopes, 3 VMs: 2 done" in shown.stdout
+    assert f"wave 3  {'░' * BAR}  0/1 scopes, 2 VMs: 1 planned" in shown.stdout
+    assert "until the gap after a wave is over" in shown.stdout
+    known = details(shop, "campaign", "show", "kernel")
+    assert (known["state"], known["selected"]) == ("Running", "8 VMs on 5 hosts in 2 scopes")
+    assert details(shop, "campaign", "show", known["id"][:6].lower())["campaign"] == "kernel"
+    assert [row[:4] for row in rows(shop, "campaign", "list")[1:]] == [["kernel", "Running", "Reboot", "2/5"]]
+    told(shop, "clock", "advance", "3h")
+    assert told(shop, "campaign", "list") == []
+    assert [each["state"] for each in told(shop, "campaign", "list", "--all")] == ["Completed"]
+    lines = [line["did"] for line in told(shop, "history", "--campaign", "kernel")]
+    assert (lines[0], lines[-1], lines.count("wave-settled")) == ("campaign-started", "campaign-ended", 5)
+
+
+def test_campaign_is_paused_resumed_and_aborted(shop: Shop) -> None:
+    told(shop, "campaign", "start", "kernel.toml")
+    paused = run(shop, "campaign", "pause", "kernel", "--why", "look")
+    assert "paused, by admin since" in paused.stdout
+    assert (
+        "`forewarn campaign resume kernel` goes on, `forewarn campaign abort kernel --why …` ends it." in paused.stderr
+    )
+    assert told(shop, "campaign", "resume", "kernel")["state"] == "Running"
+    without = run(shop, "campaign", "abort", "kernel")
+    assert (without.code, without.stderr) == (2, "forewarn: say why, for the journal: --why TEXT\n")
+    told(shop, "campaign", "abort", "kernel", "--why", "withdrawn")
+    told(shop, "clock", "advance", "1h")
+    assert told(shop, "campaign", "show", "kernel")["state"] == "Aborted"
+    assert told(shop, "event", "list") == []
+    over = run(shop, "campaign", "resume", "kernel")
+    unknown = run(shop, "campaign", "show", "nothing")
+    assert (over.code, unknown.code) == (3, 4)
+    assert "`forewarn campaign list --all` shows them" in unknown.stderr
+
+
+def test_campaign_is_watched_in_lines_to_its_end(shop: Shop) -> None:
+    with watching(shop, "campaign", "start", "kernel.toml", "--wait") as (process, lines):
+        first = lines.readline()
+        told(shop, "clock", "advance", "6h")
+        rest, _ = process.communicate(timeout=GUARD)
+    assert "kernel Running, 0/5 waves" in first
+    assert "wave-settled" in rest
+    assert "kernel Completed, 5/5 waves" in rest.splitlines()[-1]
+    assert process.returncode == 0
+
+
+def test_campaign_is_watched_as_objects_and_ctrl_c_leaves_it_alone(shop: Shop) -> None:
+    told(shop, "campaign", "start", "kernel.toml")
+    with watching(shop, "campaign", "watch", "kernel", "-o", "json") as (process, lines):
+        first = json.loads(lines.readline())
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=GUARD)
+    assert (first["name"], first["state"], process.returncode) == ("kernel", "Running", 130)
+    assert "To watch again: forewarn campaign watch kernel" in said
+    assert told(shop, "campaign", "show", "kernel")["state"] == "Running"
+
+
+def test_campaign_is_watched_live_with_bars(shop: Shop) -> None:
+    told(shop, "campaign", "start", "kernel.toml")
+    with Terminal(shop, "campaign", "watch", "kernel", columns=140) as terminal:
+        terminal.wait_for("0/5 waves")
+        terminal.wait_for("▒" * 3)
+        terminal.wait_for("Time stands still")
+        told(shop, "clock", "advance", "20m")
+        terminal.wait_for("2/5 waves")
+        terminal.wait_for("expected to end at")
+        told(shop, "clock", "advance", "6h")
+        terminal.wait_for("5/5 waves")
+        assert terminal.end() == 0
+    assert "█" * BAR in terminal.seen
+
+
+MAINTAIN = """#!/bin/sh
+test "$FOREWARN_PHASE" = probe && exit 75
+test ! -e broken || { echo "host does not answer" >&2; exit 1; }
+"""
+
+SETTINGS = """
+platform = "command"
+[command]
+program = ["{home}/maintain"]
+[gates.health]
+command = ["/bin/sh", "-c", "test ! -e {home}/shut || {{ echo '3 alerts are firing'; exit 1; }}"]
+retries = 0
+"""
+
+
+@pytest.fixture
+def works(tmp_path: Path) -> Iterator[Shop]:
+    """Have a service run whose maintenance is a program that fails while a file is there, and that has a gate."""
+    shop = Shop(tmp_path)
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    (tmp_path / "kernel.toml").write_text(KERNEL)
+    (tmp_path / "maintain").write_text(MAINTAIN.replace("broken", f"{tmp_path}/broken"))
+    (tmp_path / "maintain").chmod(0o755)
+    (tmp_path / "forewarn.toml").write_text(SETTINGS.format(home=tmp_path))
+    with shop.up("--ephemeral", "--manual-time", "--fleet", "fleet.toml"):
+        yield shop
+
+
+def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done(works: Shop) -> None:
+    (works.home / "broken").touch()
+    told(works, "campaign", "start", "kernel.toml", "--halt-after", "2")
+    told(works, "clock", "advance", "20m")
+    watched = run(works, "campaign", "watch", "kernel")
+    assert watched.code == 1
+    assert "`forewarn campaign retry kernel web` has wave 1 of web made once more" in watched.stderr
+    assert "`forewarn campaign skip kernel db --why …` goes on without it." in watched.stderr
+    shown = run(works, "campaign", "show", "kernel")
+    assert "wave 1 of web has failed" in shown.stdout
+    assert "host does not answer" in shown.stdout
+    assert f"wave 1  {'▚' * BAR}  0/2 scopes, 3 VMs: 2 failed" in shown.stdout
+    os.remove(works.home / "broken")
+    told(works, "campaign", "retry", "kernel", "web", "--why", "the host is back")
+    told(works, "campaign", "skip", "kernel", "db", "--why", "rebooted by hand")
+    told(works, "campaign", "resume", "kernel")
+    told(works, "clock", "advance", "6h")
+    ended = told(works, "campaign", "show", "kernel")
+    assert (ended["state"], ended["failures"]) == ("Completed", [])
+    assert ended["progress"][0] == {
+        "n": 1, "waves": 2, "vms": 3, "planned": 0, "announced": 0, "cleared": 0, "done": 1, "failed": 0,
+        "retrying": 0, "skipped": 1,
+    }  # fmt: skip
+
+
+def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(works: Shop) -> None:
+    (works.home / "shut").touch()
+    told(works, "campaign", "start", "kernel.toml", "--gate", "health", "--gate-patience", "10m")
+    told(works, "clock", "advance", "80m")
+    waits = run(works, "campaign", "show", "kernel")
+    assert "the gate is shut since" in waits.stdout
+    assert "3 alerts are firing" in waits.stdout
+    told(works, "clock", "advance", "10m")
+    assert told(works, "campaign", "show", "kernel")["state"] == "Halted"
+    os.remove(works.home / "shut")
+    told(works, "campaign", "resume", "kernel")
+    told(works, "clock", "advance", "6h")
+    assert told(works, "campaign", "show", "kernel")["state"] == "Completed"
+    unknown = run(works, "campaign", "plan", "kernel.toml", "--gate", "no-such")
+    assert (unknown.code, "no-such" in unknown.stderr) == (4, True)
+
+
+def test_bars_show_everything_that_there_is() -> None:
+    campaign = v1.Campaign(
+        id="X", name="k", type=v1.CampaignType.REBOOT, state=CampaignState.RUNNING, by="a",
+        started_at=BEGIN, ended_at=None, planned_end=None, expected_end=None, said_by="a", said_at=BEGIN, why="",
+        scopes=1_000, hosts=1, vms=1, waves=1, waves_over=0, vms_over=0, failures=(), gate=None, explain=(),
+        spec=v1.CampaignSpec(name="k", type=v1.CampaignType.REBOOT, selection=v1.ShownSelection(all=True)),
+        progress=(
+            v1.WaveProgress(n=1, waves=1_000, vms=5_000, done=997, announced=1, failed=1, planned=1),
+            v1.WaveProgress(n=2, waves=1, vms=1, planned=1),
+        ),
+    )  # fmt: skip
+    first, second = progress_lines(campaign)
+    assert (
+        first == f"wave 1  {'█' * (BAR - 3)}▒▚░   997/1000 scopes, 5000 VMs: 997 done, 1 announced, 1 failed, 1 planned"
+    )
+    assert second == f"wave 2  {'░' * BAR}     0/1    scopes, 1 VM: 1 planned"
