@@ -2,25 +2,24 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import uvloop
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 GUARD = 30.0
-"""For how many seconds a call, or the end, may take before it counts as hanging."""
+"""For how many seconds the end may take before it counts as hanging."""
 
 
 class Hangs(Exception):
-    """What was asked of the thread has not come to an end."""
+    """The thread was told to end, and has not."""
 
-    def __init__(self, what: str, seconds: float) -> None:
-        self.what, self.seconds = what, seconds
-        super().__init__(f"{what} has not come to an end within {seconds:g} s")
+    def __init__(self, name: str, seconds: float) -> None:
+        self.name, self.seconds = name, seconds
+        super().__init__(f"{name} has not come to its end within {seconds:g} s")
 
 
 class Background(Generic[T]):
@@ -40,29 +39,21 @@ class Background(Generic[T]):
         self._thread.start()
         self._started.wait()
         if self._value is None:
-            self._thread.join()
-            raise self._error or AssertionError(f"{self._name} has not started")
+            self._end()
+            raise AssertionError(f"{self._name} has neither started nor failed")
         return self._value
-
-    def call(self, work: Coroutine[Any, Any, R], *, guard: float = GUARD) -> R:
-        """Have work done in that thread, and wait for its result."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result(guard)
-        except TimeoutError:
-            if future.done():
-                raise
-            future.cancel()
-            raise Hangs(self._name, guard) from None
 
     def stop(self) -> None:
         """Leave the context; what has gone wrong inside is raised here. A second call does nothing."""
         if self._told is not None:
             with suppress(RuntimeError):  # the loop is closed already: it has ended by itself
                 self._loop.call_soon_threadsafe(self._told.set)
+        self._end()
+
+    def _end(self) -> None:
         self._thread.join(GUARD)
         if self._thread.is_alive():
-            raise Hangs(f"the end of {self._name}", GUARD)
+            raise Hangs(self._name, GUARD)
         error, self._error = self._error, None
         if error is not None:
             raise error

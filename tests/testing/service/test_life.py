@@ -1,5 +1,6 @@
 """A service in a test starts, is what was asked for, ends, and leaves nothing behind."""
 
+import asyncio
 import http.client
 import os
 import subprocess
@@ -139,7 +140,7 @@ class TestEnding:
         async def begin() -> None:
             running.fleet.begin(fail(), name="a bug")
 
-        background.call(begin())
+        asyncio.run_coroutine_threadsafe(begin(), background._loop).result(60)
         background._thread.join(60)
         with pytest.raises(ZeroDivisionError, match="a bug"):
             forewarn.stop()
@@ -211,6 +212,12 @@ class TestFleets:
         with pytest.raises(FleetFileError, match=complaint):
             Forewarn(fleet).start()  # type: ignore[arg-type]  # the table has all kinds
         assert threading.active_count() == threads
+
+    def test_stopping_what_could_not_start_does_nothing(self) -> None:
+        forewarn = Forewarn("[[scopes]")
+        with pytest.raises(FleetFileError):
+            forewarn.start()
+        forewarn.stop()
 
 
 class TestTime:
