@@ -1,12 +1,11 @@
 """`forewarn campaign`: the real program against a real service whose time stands still."""
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO
 
@@ -119,9 +118,11 @@ def test_every_key_of_the_file_has_its_option() -> None:
 
 
 def test_every_option_says_what_its_key_says(shop: Shop) -> None:
+    tomorrow = (datetime.fromisoformat(told(shop, "clock", "show")["now"]) + timedelta(days=1)).replace(microsecond=0)
+    start_at = tomorrow.isoformat().replace("+00:00", "Z")
     options = (
         "--name", "k", "--type", "Redeploy", "--duration", "9s", "--description", "new hosts",
-        "--start-at", "2030-01-01T00:00Z", "--scope", "web", "--host", "hv-*", "--tag", "tier=back",
+        "--start-at", start_at, "--scope", "web", "--host", "hv-*", "--tag", "tier=back",
         "--exclude-scope", "no-*", "--exclude-host", "hv-9", "--exclude-vm", "web-5", "--exclude-tag", "a=b",
         "--gap", "2h", "--notice", "20m", "--expected", "3m", "--scopes-at-once", "50%", "--hosts-at-once", "2",
         "--vms-at-once", "7", "--window", "mon-fri 01:00-05:00 Europe/Vienna", "--window", "sat 00:00-24:00",
@@ -136,7 +137,7 @@ def test_every_option_says_what_its_key_says(shop: Shop) -> None:
         "type": "Redeploy",
         "duration": "9s",
         "description": "new hosts",
-        "start_at": "2030-01-01T00:00:00Z",
+        "start_at": start_at,
         "selection": {
             "scopes": ["web"],
             "hosts": ["hv-*"],
@@ -313,7 +314,7 @@ def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done
     assert "wave 1 of web has failed" in shown.stdout
     assert "host does not answer" in shown.stdout
     assert f"wave 1  {'▚' * BAR}  0/2 scopes, 3 VMs: 2 failed" in shown.stdout
-    os.remove(works.home / "broken")
+    (works.home / "broken").unlink()
     told(works, "campaign", "retry", "kernel", "web", "--why", "the host is back")
     told(works, "campaign", "skip", "kernel", "db", "--why", "rebooted by hand")
     told(works, "campaign", "resume", "kernel")
@@ -335,7 +336,7 @@ def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(works: Shop) -> N
     assert "3 alerts are firing" in waits.stdout
     told(works, "clock", "advance", "10m")
     assert told(works, "campaign", "show", "kernel")["state"] == "Halted"
-    os.remove(works.home / "shut")
+    (works.home / "shut").unlink()
     told(works, "campaign", "resume", "kernel")
     told(works, "clock", "advance", "6h")
     assert told(works, "campaign", "show", "kernel")["state"] == "Completed"
