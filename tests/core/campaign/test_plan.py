@@ -14,9 +14,11 @@ from forewarn.core.campaign.spec import Blackout, CampaignPolicy, CampaignSpec, 
 from forewarn.core.conditions import EMULATOR, Conditions, Policy
 from forewarn.core.errors import Invalid, NoticeTooShort
 from forewarn.core.event import EventType
+from forewarn.core.impact import Failed
 from forewarn.core.operations import hold
 from forewarn.core.schedule import schedule
 from forewarn.core.scope import Held, Scope
+from forewarn.core.work import begin, settle
 from tests.core.making import NOW, a_scope, a_vm, an_ask, guid, kept
 
 MINUTE = timedelta(minutes=1)
@@ -207,7 +209,7 @@ def test_domain_larger_than_a_limit_has_no_place_and_the_others_have() -> None:
             rule="hosts_at_once",
             by_how_much="2 hosts too many",
             why="update domain 1 goes as one wave: hosts_at_once allows 3, and it has 5 hosts, 2 hosts too many; "
-            "update domain 1 goes as one wave: vms_at_once allows 4, and it has 5 VMs, 1 VM too many",
+            "vms_at_once allows 4, and it has 5 VMs, 1 VM too many",
         ),
     )
 
@@ -305,6 +307,17 @@ def test_holds_are_remarked() -> None:
     assert a_plan(held, a_set("b"), conditions=conditions).remarks == (
         "all maintenance is held by bob: the storm; waves wait for its release",
         "held, so that their waves wait for release: a (by alice: a sale)",
+    )
+
+
+def test_failed_maintenance_that_waits_for_a_person_is_remarked() -> None:
+    conditions = Conditions(policy=EMULATOR)
+    scope = kept(schedule(a_set("a"), an_ask("a_00", notice=timedelta(0)), conditions, now=NOW))
+    event = scope.events[0].id
+    scope = kept(begin(scope, event, "a_00", now=NOW))
+    scope = kept(settle(scope, event, "a_00", Failed("it broke"), conditions, now=NOW))
+    assert a_plan(scope, a_set("b")).remarks == (
+        "maintenance has failed and waits for a person, and further waves wait for it: a",
     )
 
 

@@ -11,7 +11,7 @@ from forewarn.core.campaign.selection import Chooser
 from forewarn.core.campaign.sight import SeenScope, SeenVm
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.conditions import Conditions
-from forewarn.core.event import Event
+from forewarn.core.event import STUCK, Event
 from forewarn.core.schedule import whole_second
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
@@ -44,6 +44,8 @@ class PlanScope(msgspec.Struct, frozen=True):
     busy: tuple[Busy, ...] = ()
     held: str = ""
     """By whom and why, where an operator holds it."""
+    stuck: bool = False
+    """Whether maintenance has failed in it and waits for a person, with its update domain's turn in its hands."""
 
 
 def plan_scopes(
@@ -56,7 +58,8 @@ def plan_scopes(
         busy = tuple(_busy(scope.id, event, length, now) for event in scope.events)
         if groups or busy:
             held = f"{scope.held.by}: {scope.held.reason}" if scope.held is not None else ""
-            yield PlanScope(scope.id, groups, busy, held)
+            stuck = any(event.is_planned and _is_stuck(event) for event in scope.events)
+            yield PlanScope(scope.id, groups, busy, held, stuck)
 
 
 def amounts_of(scopes: Iterable[PlanScope]) -> Amounts:
@@ -76,6 +79,10 @@ def _groups(scope: str, vms: Iterable[Vm | SeenVm]) -> tuple[Group, ...]:
 def _group(scope: str, domain: int, vms: Sequence[Vm | SeenVm]) -> Group:
     hosts = dict.fromkeys([vm.host or unknown_host(scope, domain) for vm in vms])
     return Group(domain, tuple([vm.name for vm in vms]), tuple(hosts))
+
+
+def _is_stuck(event: Event) -> bool:
+    return any(impact.state in STUCK for impact in event.impacts)
 
 
 def _busy(scope: str, event: Event, length: timedelta, now: datetime) -> Busy:

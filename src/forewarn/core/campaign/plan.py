@@ -65,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     totals: Amounts
     """All that are selected: what percentages are of."""
     remarks: tuple[str, ...] = ()
-    """What a person should know besides: names that select nothing, scopes that are held."""
+    """What a person should know besides: names that select nothing, scopes that are held or stuck."""
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -191,9 +191,8 @@ def _too_large(lines: Iterable[_Line], limits: Ceilings) -> Iterator[Unplaced]:
                     vms=group.vms,
                     rule=exceeded[0].rule,
                     by_how_much=exceeded[0].by_how_much,
-                    why="; ".join(
-                        f"update domain {group.update_domain} goes as one wave: {one.alone}" for one in exceeded
-                    ),
+                    why=f"update domain {group.update_domain} goes as one wave: "
+                    + "; ".join(one.alone for one in exceeded),
                 )
 
 
@@ -252,6 +251,8 @@ def _remarks(spec: CampaignSpec, scopes: Sequence[PlanScope], conditions: Condit
         yield f"all maintenance is held by {conditions.held.by}: {conditions.held.reason}; waves wait for its release"
     if held := [f"{scope.id} (by {scope.held})" for scope in selected if scope.held]:
         yield f"held, so that their waves wait for release: {_names(held)}"
+    if stuck := [scope.id for scope in selected if scope.stuck]:
+        yield f"maintenance has failed and waits for a person, and further waves wait for it: {_names(stuck)}"
 
 
 def _unmatched(written: Iterable[str], names: Iterable[str]) -> list[str]:
