@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from forewarn.core.campaign.record import Campaign, CampaignState, decode
+from forewarn.core.campaign.limits import Amounts
+from forewarn.core.campaign.record import CampaignState
+from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.campaign.windows import is_open
 from forewarn.core.event import SETTLED, Event, EventType, State
 from forewarn.core.journal import Did, Entry
@@ -19,6 +21,18 @@ from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalQuery, JournalRow, Key, Kind
 
 _decode_scope = msgspec.json.Decoder(Scope).decode
+
+
+class Campaign(msgspec.Struct, frozen=True):
+    """What a witness has to know of a campaign."""
+
+    id: str
+    spec: CampaignSpec
+    state: CampaignState
+    selected: Amounts
+
+
+_decode_campaign = msgspec.json.Decoder(Campaign).decode
 
 NOTICE = {
     EventType.FREEZE: timedelta(minutes=15),
@@ -51,7 +65,7 @@ class Policing(MemoryStore):
         revision = await super().save(key, value, entries, expected=expected)
         self._lines.setdefault(key, []).extend(self._rows[len(self._rows) - len(entries) :])
         if key.kind is Kind.CAMPAIGN and value is not None:
-            self.campaigns[key.id] = decode(value)
+            self.campaigns[key.id] = _decode_campaign(value)
         elif key.kind is Kind.SCOPE:
             self._look(key.id, None if value is None else _decode_scope(value), entries)
         return revision

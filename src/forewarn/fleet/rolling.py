@@ -55,6 +55,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 FIRST_DELAY, LONGEST_DELAY = 1.0, 300.0
 """Between attempts to tell others of a campaign, in seconds of real time."""
 
+LONGEST_START = 5.0
+"""How long, in seconds, whoever stops a campaign waits for what was about to start."""
+
 PAGE = 5_000
 """How many lines of a scope's journal are read at a time."""
 
@@ -175,7 +178,7 @@ class Rolling:
             self._dirty.add(touching)
         self.wake()
         if self._clearing:
-            await asyncio.wait(tuple(self._clearing))
+            await asyncio.wait(tuple(self._clearing), timeout=LONGEST_START)
         return record
 
     # Seeing, deciding, saving.

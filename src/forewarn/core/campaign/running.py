@@ -4,9 +4,10 @@ A course is a campaign while it is worked on. It is kept from change to change, 
 scope. Save `record` with `entries` first, in one step; do what `actions` say afterwards.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -28,7 +29,8 @@ from forewarn.core.campaign.record import (
     WaveState,
 )
 from forewarn.core.campaign.selection import Chooser
-from forewarn.core.campaign.windows import Zones, next_fit
+from forewarn.core.campaign.spec import CampaignPolicy
+from forewarn.core.campaign.windows import DAY, Span, Zones, starts
 from forewarn.core.change import stamp
 from forewarn.core.conditions import Conditions
 from forewarn.core.event import STUCK, Event, State
@@ -147,7 +149,6 @@ class Course:
         self._campaign = campaign
         self._progress = list(campaign.scopes)
         self._places = {progress.scope: i for i, progress in enumerate(self._progress)}
-        self._zones = zones
         self._listens = listens
         self._chooser = Chooser(campaign.spec.selection)
         self._ceilings = ceilings(campaign.spec.policy, campaign.selected)
@@ -164,7 +165,7 @@ class Course:
         self._given: set[Action] = set()
         self._announcing: set[str] = set()
         self._clearing: set[str] = set()
-        self._fits: dict[datetime, datetime | None] = {}
+        self._times = _Times(campaign.spec.policy, zones)
         self._gate_opened_at = LONG_AGO
         self._wakes: list[datetime] = []
         self._is_changed = False
@@ -438,7 +439,6 @@ class Course:
     ) -> None:
         """Find what is to be done now, given what is in impact in the whole fleet."""
         self._wakes, self.has_more, self.blocked_by, self.waits_for_room = [], False, None, False
-        self._fits.clear()
         if self.unseen or self._campaign.state.is_over:
             return
         if self._campaign.state is CampaignState.RUNNING:
@@ -508,8 +508,7 @@ class Course:
         return progress.base + progress.wave(progress.current).planned, self._places[id_]
 
     def _is_open(self, conditions: Conditions, now: datetime) -> bool:
-        spec = self._campaign.spec
-        opens_at = next_fit(spec.policy, now, length_of(spec, conditions), self._zones)
+        opens_at = self._times.next(now, length_of(self._campaign.spec, conditions))
         if opens_at is None or opens_at > now:
             self._wakes += [opens_at] if opens_at is not None else []
             return False
@@ -658,9 +657,7 @@ class Course:
             start = max(start, spec.start_at + notice_of(spec, conditions))
         if not spec.policy.advance:
             start = max(start, self._campaign.moment(progress, wave.planned))
-        if start not in self._fits:
-            self._fits[start] = next_fit(spec.policy, start, length_of(spec, conditions), self._zones)
-        return self._fits[start]
+        return self._times.next(start, length_of(spec, conditions))
 
     def announced(
         self,
@@ -708,6 +705,33 @@ class Course:
             self.note_wave(
                 Did.WAVE_DIFFERS, self.progress(id_), n, now=now, why="VMs are in no wave: a further one is for them"
             )
+
+
+class _Times:
+    """The times in which waves may start. What was worked out once is kept: it is asked for with every step."""
+
+    def __init__(self, policy: CampaignPolicy, zones: Zones) -> None:
+        self._policy = policy
+        self._zones = zones
+        self._length = timedelta(0)
+        self._since = FOR_EVER
+        self._spans: Iterator[Span] = iter(())
+        self._known: list[Span] = []
+
+    def next(self, moment: datetime, length: timedelta) -> datetime | None:
+        """Return the first moment, not before this one, at which a wave of this length may start; None: never."""
+        if length != self._length or not self._since <= moment < self._since + DAY:
+            self._length, self._since, self._known = length, moment, []
+            self._spans = starts(self._policy, moment, length, self._zones)
+        for span in chain(self._known, self._more()):
+            if span.end > moment:
+                return max(span.start, moment)
+        return None
+
+    def _more(self) -> Iterator[Span]:
+        for span in self._spans:
+            self._known.append(span)
+            yield span
 
 
 class _Forecast:
