@@ -7,7 +7,7 @@ from typing import TypeVar
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import NotFound
 from forewarn.guest.observing import Observed
-from forewarn.testing.errors import NotSeen
+from forewarn.testing.errors import NotRunning, NotSeen
 from forewarn.testing.event import Event
 from forewarn.testing.vm import Vm, VmLike
 from forewarn.testing.witness import Witness, approved_ids, asks_for_events, summary, told_of
@@ -28,6 +28,10 @@ class SeesVms(ABC):
     @abstractmethod
     def api(self) -> ApiClient:
         """The operator API."""
+
+    @abstractmethod
+    def _first_names(self) -> set[str]:
+        """Return the full names of the VMs that there were from the start; some may have left."""
 
     def requests(self, vm: VmLike | None = None) -> list[Observed]:
         """Return all requests at the endpoint of a VM, or at all of them, in the order in which they came.
@@ -97,18 +101,17 @@ class SeesVms(ABC):
         self._seen(lambda: True if one.state == state else None, f"event {event} is not {state}", None, timeout)
 
     def _full_name(self, vm: VmLike) -> str:
-        """Return the name by which requests are told apart. A VM that has left is known by the name it was given."""
+        """Return the name by which requests are told apart. One that no VM bears, or ever bore, is refused."""
         if isinstance(vm, Vm):
             return vm.full_name
-        if "/" in vm:
-            return vm
         try:
             found = self.api.vm(vm)
-        except NotFound:
-            seen = {request.vm for request in self._witness.requests() if request.vm.rpartition("/")[2] == vm}
-            if len(seen) != 1:
+        except (NotFound, NotRunning):
+            names = self._first_names() | {request.vm for request in self._witness.requests()}
+            departed = [name for name in names if vm in (name, name.rpartition("/")[2])]
+            if len(departed) != 1:
                 raise
-            return seen.pop()
+            return departed[0]
         return f"{found.scope}/{found.name}"
 
     def _seen(self, look: Callable[[], T | None], missing: str, vm: str | None, timeout: float) -> T:

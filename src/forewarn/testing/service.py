@@ -144,7 +144,9 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
 
     def vm(self, name: VmLike | None = None) -> Vm:
         """Return a VM; without a name the first one of the fleet, as it is written down."""
-        wanted = self._fleet.first_vm if name is None else str(name)
+        if name is None and not self._fleet.names:
+            raise LookupError("this fleet has no VM")
+        wanted = self._fleet.names[0] if name is None else str(name)
         end = time.monotonic() + PORT_WITHIN
         while (found := self.api.vm(wanted)).guest_url is None and self._settings.listen and time.monotonic() < end:
             time.sleep(0.01)
@@ -177,6 +179,9 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
             raise NoEndpoint(f"{found.scope}/{found.name}")
         return Vm(self.api, found.scope, found.name, found.guest_url)
 
+    def _first_names(self) -> set[str]:
+        return set(self._fleet.names)
+
     @property
     def _service_now(self) -> Running:
         if self._running is None:
@@ -198,24 +203,16 @@ class _Silence:
 
 
 class _Remembered:
-    """Reads a fleet, and remembers which VM is written down first."""
+    """Reads a fleet, and remembers the full names of its VMs as they are written down."""
 
     def __init__(self, read: ReadFleet) -> None:
         self._read = read
-        self._first: str | None = None
+        self.names: list[str] = []
 
     def __call__(self, birth: Birth) -> tuple[Scope, ...]:
         scopes = self._read(birth)
-        names = (f"{scope.id}/{vm.name}" for scope in scopes for vm in scope.roster)
-        self._first = next(names, None)
+        self.names = [f"{scope.id}/{vm.name}" for scope in scopes for vm in scope.roster]
         return scopes
-
-    @property
-    def first_vm(self) -> str:
-        """The name of the VM that is written down first."""
-        if self._first is None:
-            raise LookupError("this fleet has no VM")
-        return self._first
 
 
 def _settings_of(given: Mapping[str, object], *, manual_time: bool, speed: float) -> Settings:

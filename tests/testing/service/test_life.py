@@ -121,7 +121,7 @@ class TestEnding:
             event = forewarn.schedule("Reboot", "a-0")
             vm = forewarn.vm()
             vm.approve(event)
-        assert forewarn.approvals(vm) == [event.id]
+        assert forewarn.approvals(vm) == forewarn.approvals("a-0") == [event.id]
 
     def test_stopping_again_does_nothing(self) -> None:
         forewarn = Forewarn(["a-0"]).start()

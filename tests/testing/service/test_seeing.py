@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from forewarn.api.errors import NotFound
 from forewarn.client import NotUnderstood, Refused, ScheduledEvents, Unavailable
 from forewarn.testing import Forewarn, NotSeen
 from tests.testing.service.handlers import GUARD, handling
@@ -102,8 +103,17 @@ def test_vm_that_has_left_is_still_known(service: Forewarn) -> None:
     event = service.schedule("Reboot", vm)
     vm.approve(event)
     service.advance("5m")
-    service.delete("web-0")
+    for name in ("web-0", "web-1"):
+        service.delete(name)
     assert service.approvals("web-0") == service.approvals("web/web-0") == [event.id]
+    assert service.requests("web-1") == []
+
+
+@pytest.mark.parametrize("name", ["web-00", "web/web-00", "shop/web-0"])
+def test_name_that_no_vm_ever_bore_is_refused(service: Forewarn, name: str) -> None:
+    """An assertion that a VM approved nothing must not pass because of a mistyped name."""
+    with pytest.raises(NotFound, match="there is no"):
+        service.approvals(name)
 
 
 def test_waiting_ends_when_another_thread_makes_it_happen(service: Forewarn) -> None:
