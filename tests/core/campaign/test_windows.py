@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.core.campaign.spec import WEEKDAYS, Blackout, CampaignPolicy, Day, Window
-from forewarn.core.campaign.windows import blackout_at, fits, is_open, longest_open, next_fit, next_open, starts
+from forewarn.core.campaign.windows import fits, is_open, longest_open, next_fit, starts
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -107,7 +107,7 @@ def test_windows_of_several_zones_are_open_one_after_the_other() -> None:
 )
 def test_window_is_open_from_its_start_up_to_its_end(moment: str, opens_at: str) -> None:
     policy = CampaignPolicy(windows=(a_window("sat 22:00-04:00"),))
-    assert next_open(policy, at(moment), ZoneInfo) == at(opens_at)
+    assert next_fit(policy, at(moment), timedelta(0), ZoneInfo) == at(opens_at)
     assert is_open(policy, at(moment), ZoneInfo) == (moment == opens_at)
 
 
@@ -135,12 +135,6 @@ def test_wave_is_over_before_a_black_out(moment: str, length: timedelta, fits_at
     assert fits(policy, at(moment), length, ZoneInfo) == (at(moment) == at(fits_at))
 
 
-def test_black_out_that_holds_is_found() -> None:
-    policy = CampaignPolicy(blackouts=(XMAS,))
-    assert blackout_at(policy, XMAS.start) == XMAS
-    assert blackout_at(policy, XMAS.end) is None
-
-
 def test_wave_ends_inside_where_the_policy_says_so() -> None:
     windows = (a_window("22:00-02:00", "UTC"), a_window("02:00-03:00", "UTC"))
     policy = CampaignPolicy(windows=windows, must_end_inside=True)
@@ -154,14 +148,14 @@ def test_nothing_is_open_where_black_outs_cover_every_window() -> None:
     policy = CampaignPolicy(
         windows=(a_window("12:00-13:00", "UTC"),), blackouts=(Blackout(start=at("2030-01-01"), end=at("2032-01-01")),)
     )
-    assert next_open(policy, at("2030-06-01"), ZoneInfo) is None
+    assert next_fit(policy, at("2030-06-01"), timedelta(0), ZoneInfo) is None
     assert longest_open(policy, at("2030-06-01"), ZoneInfo) == timedelta(0)
 
 
 def test_black_out_of_more_than_a_year_leaves_nothing() -> None:
     policy = CampaignPolicy(blackouts=(Blackout(start=at("2030-01-01"), end=at("2032-01-01")),))
-    assert next_open(policy, at("2030-01-02"), ZoneInfo) is None
-    assert next_open(policy, at("2031-01-02"), ZoneInfo) == at("2032-01-01")
+    assert next_fit(policy, at("2030-01-02"), timedelta(0), ZoneInfo) is None
+    assert next_fit(policy, at("2031-01-02"), timedelta(0), ZoneInfo) == at("2032-01-01")
 
 
 def test_longest_open_time_is_that_between_black_outs() -> None:

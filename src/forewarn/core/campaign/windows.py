@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from heapq import merge
 from typing import NamedTuple
 
-from forewarn.core.campaign.spec import LONGEST_CAMPAIGN, WEEKDAYS, Blackout, CampaignPolicy, Window
+from forewarn.core.campaign.spec import LONGEST_CAMPAIGN, WEEKDAYS, CampaignPolicy, Window
 
 Zones = Callable[[str], tzinfo]
 """Finds a time zone by its name. The shell passes `zoneinfo.ZoneInfo`; pure code reads no files."""
@@ -30,11 +30,6 @@ class Span(NamedTuple):
 def is_open(policy: CampaignPolicy, moment: datetime, zones: Zones) -> bool:
     """Tell whether windows and black-outs let anything start at the moment."""
     return fits(policy, moment, timedelta(0), zones)
-
-
-def next_open(policy: CampaignPolicy, moment: datetime, zones: Zones) -> datetime | None:
-    """Return the first moment, not before this one, at which it is open; None: not within `LONGEST_CAMPAIGN`."""
-    return next_fit(policy, moment, timedelta(0), zones)
 
 
 def fits(policy: CampaignPolicy, moment: datetime, length: timedelta, zones: Zones) -> bool:
@@ -145,8 +140,3 @@ def _moment(wall: datetime, zone: tzinfo, *, last: bool) -> datetime:
 
 def _wall(moment: datetime, zone: tzinfo) -> datetime:
     return moment.astimezone(zone).replace(tzinfo=None, fold=0)
-
-
-def blackout_at(policy: CampaignPolicy, moment: datetime) -> Blackout | None:
-    """Return the black-out that holds at the moment, if one does."""
-    return next((out for out in policy.blackouts if out.start <= moment < out.end), None)
