@@ -220,7 +220,8 @@ def test_campaign_is_started_shown_listed_and_remembered(shop: Shop) -> None:
 def test_campaign_is_paused_resumed_and_aborted(shop: Shop) -> None:
     told(shop, "campaign", "start", "kernel.toml")
     paused = run(shop, "campaign", "pause", "kernel", "--why", "look")
-    assert "paused, by admin since" in paused.stdout
+    assert tuple(paused.stdout.splitlines()[1].split()[:2]) == ("kernel", "Paused")
+    assert "paused, by admin since" in run(shop, "campaign", "show", "kernel").stdout
     assert (
         "`forewarn campaign resume kernel` goes on, `forewarn campaign abort kernel --why …` ends it." in paused.stderr
     )

@@ -16,7 +16,11 @@ import pytest
 from tests.docs.console import normal, programs, steps
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "tutorial").glob("[!R]*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs/howto/roll-a-kernel-update.md",
+    *sorted((ROOT / "docs" / "tutorial").glob("[!R]*.md")),
+]
 FIRST_PORT = 8180
 EXECUTABLE = Path(sys.executable).parent / "forewarn"
 EVENT = re.compile(r"\b[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}\b")

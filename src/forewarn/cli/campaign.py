@@ -8,7 +8,7 @@ import typer
 from forewarn.api import v1
 from forewarn.api.errors import NotFound, Refusal
 from forewarn.cli.campaign_options import takes_campaign
-from forewarn.cli.campaign_showing import plan_summary, write_campaign, write_campaigns, write_plan
+from forewarn.cli.campaign_showing import next_steps, plan_summary, write_campaign, write_campaigns, write_plan
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.finding import LEAST
 from forewarn.cli.names import CampaignName, ScopeName
@@ -73,7 +73,7 @@ def start(asked: Asked, spec: v1.CampaignSpec, why: Why = "", key: Key = None, w
     if wait:
         _follow(asked, started)
         return
-    _show(started, asked.output)
+    _show_changed(started, asked.output)
     if asked.output is Output.TABLE:
         say(f"`forewarn campaign watch {started.name}` follows it.")
     mention_hold(asked)
@@ -211,7 +211,17 @@ def _find(asked: Asked, said: str) -> v1.Campaign:
 
 
 def _change(asked: Asked, said: str, change: Callable[[str], v1.Campaign]) -> None:
-    _show(change(_find(asked, said).id), asked.output)
+    _show_changed(change(_find(asked, said).id), asked.output)
+
+
+def _show_changed(campaign: v1.Campaign, output: Output) -> None:
+    """Show what has become of a campaign in a line; how far it is, is left to `campaign show`."""
+    if output is Output.JSON:
+        write_json(campaign)
+        return
+    write_campaigns([campaign])
+    for step in next_steps(campaign):
+        say(step)
 
 
 def _show(campaign: v1.Campaign, output: Output) -> None:

@@ -174,7 +174,7 @@ def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
             f"{amount(campaign.vms, 'VM')} on {amount(campaign.hosts, 'host')} in {amount(campaign.scopes, 'scope')}",
         ),
         ("policy", policy_text(spec.policy)),
-        ("started", f"{moment_text(campaign.started_at)} by {campaign.by}"),
+        ("started", _by(campaign.started_at, campaign.by, campaign.why if _is_as_started(campaign) else "")),
         ("planned end", "" if campaign.planned_end is None else moment_text(campaign.planned_end)),
         ("expected end", _expected(campaign)),
         ("resumed", _resumed(campaign)),
@@ -190,9 +190,14 @@ def _expected(campaign: v1.Campaign) -> str:
 
 def _resumed(campaign: v1.Campaign) -> str:
     """Say who has let it go on, if somebody has. What it waits for in other states says who brought it there."""
-    if campaign.state is not CampaignState.RUNNING or campaign.said_at - campaign.started_at < SECOND:
+    if campaign.state is not CampaignState.RUNNING or _is_as_started(campaign):
         return ""
     return _by(campaign.said_at, campaign.said_by, campaign.why)
+
+
+def _is_as_started(campaign: v1.Campaign) -> bool:
+    """Tell whether nobody has changed its course yet. Its beginning is kept to the second."""
+    return campaign.said_at - campaign.started_at < SECOND
 
 
 def _ended(campaign: v1.Campaign) -> str:
