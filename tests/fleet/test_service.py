@@ -235,6 +235,29 @@ async def test_advance_runs_everything_on_the_way_at_its_own_moment() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "steps", [[15 * MINUTE, MINUTE, 44 * MINUTE], [timedelta(seconds=20)] * 180], ids=["few", "many"]
+)
+async def test_time_brings_the_same_in_the_same_order_in_one_step_and_in_many(steps: list[timedelta]) -> None:
+    """Also where much is due in many scopes at the same moment."""
+
+    async def story(*steps: timedelta) -> list[tuple[str, datetime, Did, tuple[str, ...]]]:
+        store = MemoryStore()
+        scopes = [scope(f"s{n}", *(vm(f"s{n}-{m}", domain=m % 3) for m in range(6))) for n in range(40)]
+        async with running(*scopes, store=store) as fleet:
+            for n in range(40):
+                names = (f"s{n}-{m}" for m in range(6))
+                await fleet.schedule(ask(EventType.REBOOT, *names, number=n + 1))
+            for step in steps:
+                await fleet.advance(step)
+        rows = [row for row in await journal(store) if row.key != LEDGER and row.entry.at > TEN]
+        return [(row.key.id, row.entry.at, row.entry.did, row.entry.vms) for row in rows]
+
+    leap = await story(60 * MINUTE)
+    assert len(leap) == 40 * (3 * 2 + 6 * 2)
+    assert leap == await story(*steps)
+
+
 async def test_advance_to_next_stops_at_each_change_and_stays_where_nothing_is_left() -> None:
     """It goes from moment to moment."""
     async with running(web()) as fleet:

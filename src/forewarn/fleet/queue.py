@@ -68,6 +68,7 @@ class Queues(Generic[V]):
         basis: Callable[[], object] = lambda: None,
         on_saved: Callable[[V | None, V | None, Sequence[Entry]], None] = lambda *_: None,
         on_idle: Callable[[str], None] = lambda _: None,
+        turns: Turns | None = None,
     ) -> None:
         self._store = store
         self._tasks = tasks
@@ -77,7 +78,7 @@ class Queues(Generic[V]):
         self._on_idle = on_idle
         self._waiting: dict[str, list[Waiting[V]]] = {}
         self._saving: set[asyncio.Future[None]] = set()
-        self._turns = Turns()
+        self._turns = turns or Turns()
 
     @property
     def busy(self) -> int:

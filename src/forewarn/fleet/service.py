@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from forewarn.clock import Clock, SystemClock
+from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.core import operations
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
@@ -48,7 +48,7 @@ from forewarn.fleet.requests import all_made, by_scope
 from forewarn.fleet.selecting import select
 from forewarn.fleet.tasks import tasks_until_exit
 from forewarn.fleet.tokens import Tokens
-from forewarn.fleet.turns import Turns
+from forewarn.fleet.turns import PIECES, Turns
 from forewarn.platform.port import Checker, Messenger, NoChecker, NoMessenger, Platform
 from forewarn.store.port import (
     Deleted,
@@ -118,6 +118,7 @@ class Fleet:
             basis=lambda: self.conditions,
             on_saved=self._note_saved,
             on_idle=self._forget_if_gone,
+            turns=self._turns(),
         )
         self._gone: dict[str, int] = {}
         """The scopes of which the store has told that they are gone, and as of which revision."""
@@ -404,7 +405,7 @@ class Fleet:
 
     async def _wake_each(self, *, also_quiet: bool) -> None:
         """Look at every scope that has events, or at all of them, in turns with whatever else goes on."""
-        turns = Turns()
+        turns = self._turns()
         try:
             for view in [view for view in self.replica.views() if also_quiet or (view.scope and view.scope.events)]:
                 await turns.mine()
@@ -414,6 +415,10 @@ class Fleet:
                     self._look(view)
         finally:
             self._ticking -= 1
+
+    def _turns(self) -> Turns:
+        """Return turns to take. By a manual clock everything happens in the same order, on whatever machine."""
+        return Turns(pieces=PIECES if isinstance(self.clock, ManualClock) else None)
 
     def _wake(self, id_: str) -> None:
         self._ticking += 1

@@ -11,29 +11,44 @@ TURN = 0.001
 """For how long, in seconds, work goes on before others on the event loop get their turn."""
 
 
+PIECES = 32
+"""How many pieces of work are done in a turn that is counted."""
+
+
 class Turns:
     """The turns of work that many tasks share: all of them together have one turn in each round of the loop.
 
-    Whoever comes too late for a round waits, and is called in the order of coming, one in each round.
+    Whoever comes too late for a round waits, and is called in the order of coming, one in each round. With `pieces` a
+    turn is over when so many pieces are done, not when so much time is: the order then does not depend on how fast the
+    machine is.
     """
 
-    def __init__(self, length: float = TURN) -> None:
+    def __init__(self, length: float = TURN, *, pieces: int | None = None) -> None:
         self._length = length
+        self._pieces = pieces
+        self._done = 0
         self._ends_at: float | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def mine(self) -> None:
         """Return as soon as it is the caller's turn: at once where there is time left in this round."""
         loop = asyncio.get_running_loop()
-        if self._waiting or (self._ends_at is not None and loop.time() >= self._ends_at):
+        if self._waiting or (self._ends_at is not None and self._is_over(self._ends_at)):
             turn: asyncio.Future[None] = loop.create_future()
             self._waiting.append(turn)
             await turn
         elif self._ends_at is None:
             self._begin()
+        self._done += 1
+
+    def _is_over(self, ends_at: float) -> bool:
+        if self._pieces is not None:
+            return self._done >= self._pieces
+        return asyncio.get_running_loop().time() >= ends_at
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
+        self._done = 0
         self._ends_at = loop.time() + self._length
         loop.call_soon(self._next)
 
