@@ -92,6 +92,15 @@ def test_story_that_cannot_be_played_ends_with_1_and_says_where(machine: Machine
     assert result["error"].startswith("line 6, column 1, at 'evict': refused not-evictable")
 
 
+def test_terminal_shows_each_step_while_it_is_played_and_no_more_than_fits(machine: Machine, stories: Path) -> None:
+    lines = machine.run_on_terminal("scenario", "run", "good.txt", "--core", columns=60)
+    assert [line.removeprefix("\x1b[K") for line in lines if "expect" in line] == [
+        "  … expect E1 Completed within 20m",
+        "  ✓ expect E1 Completed within 20m  →  E1 Started (due), i…",
+    ]
+    assert [line.split()[:3] for line in lines[-1:]] == [["good", "\x1b[32mas", "told\x1b[0m"]]
+
+
 WRONG_USES = {
     "no story": (("run",), 2, "say which"),
     "a story and all": (("run", "user-restart", "--all"), 2, "say which"),
