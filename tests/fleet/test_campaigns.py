@@ -503,3 +503,15 @@ async def test_vm_that_comes_to_a_settled_update_domain_gets_a_further_wave_and_
         await fleet.advance(4 * HOUR)
         assert states(fleet) == ["done"] * 4
     assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in (0, 1, 2, 3, 4, 5, 7)}
+
+
+async def test_oldest_campaigns_that_are_over_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.campaigns.KEPT", 2)
+    store = MemoryStore()
+    async with running(single(1), store=store) as fleet:
+        for n in range(5):
+            await start(fleet, campaign_spec(name=f"c{n}"), id_=KERNEL.replace("0F", f"{n}F"))
+            await fleet.advance(HOUR)
+        assert [campaign.name for campaign in fleet.campaigns.all()] == ["c2", "c3", "c4"]
+    async with running(store=store) as fleet:
+        assert [campaign.name for campaign in fleet.campaigns.all()] == ["c2", "c3", "c4"]

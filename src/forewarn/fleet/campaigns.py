@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -38,10 +39,13 @@ from forewarn.fleet.rolling import Rolling, Scopes
 from forewarn.fleet.turns import unhurried
 from forewarn.fleet.zones import zone_named
 from forewarn.platform.port import Checker, Messenger
-from forewarn.store.port import Key, Kind, Record, Store, StoreError, Watched
+from forewarn.store.port import Key, Kind, Record, SnapshotEnd, Store, StoreError, Watched
 
 OPEN_CAMPAIGNS = 100
 """How many campaigns can be open at a time."""
+
+KEPT = 100
+"""How many campaigns that are over are kept, the newest; the journal tells of all."""
 
 SECOND = timedelta(seconds=1)
 
@@ -154,7 +158,14 @@ class Campaigns:
             check_room(campaign)
             await self._queues.apply(campaign.id, lambda known: _made(known, campaign, entry))
             self._roll(campaign)
+            await self._drop_oldest()
             return campaign
+
+    async def _drop_oldest(self) -> None:
+        over = [campaign.id for campaign in self.all() if campaign.state.is_over and campaign.id not in self._rolling]
+        for id_ in over[: max(len(over) - KEPT, 0)]:
+            with suppress(NotSaved):
+                await self._queues.apply(id_, lambda _: Decision(None, (), None))
 
     async def _new(
         self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str, once: Once | None
@@ -260,8 +271,9 @@ class Campaigns:
 
     def take(self, change: Watched) -> None:
         """Take what the store gives, unless it is known already."""
-        if isinstance(change, Record) and change.revision > self._records.get(change.key.id, (None, 0))[1]:
-            self._keep(change.key.id, decode(change.value), change.revision)
+        if isinstance(change, SnapshotEnd) or change.revision <= self._records.get(change.key.id, (None, 0))[1]:
+            return
+        self._keep(change.key.id, decode(change.value) if isinstance(change, Record) else None, change.revision)
 
     def look(self, view: View) -> None:
         """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
@@ -289,7 +301,8 @@ class Campaigns:
         return campaign is not None and not campaign.state.is_over
 
     def _roll(self, campaign: Campaign) -> None:
-        if not self._is_live or campaign.id in self._rolling or (campaign.state.is_over and not campaign.untold):
+        is_told = not campaign.untold or not self._messenger.listens
+        if not self._is_live or campaign.id in self._rolling or (campaign.state.is_over and is_told):
             return
         rolling = Rolling(
             campaign,

@@ -85,8 +85,12 @@ class _Announced(NamedTuple):
     not_before: datetime | None
 
 
-class _Changed(Exception):
-    """Somebody else has changed the record."""
+class _Changed(NotSaved):
+    """Another process has changed the record."""
+
+    def __init__(self, known: Campaign | None) -> None:
+        self.known = known
+        super().__init__("another process has changed the campaign: ask again")
 
 
 class Rolling:
@@ -131,11 +135,17 @@ class Rolling:
         self._is_telling = False
         self._under_way = 0
         self._clearing: set[asyncio.Task[None]] = set()
+        self._latest = campaign.started_at
 
     @property
     def is_busy(self) -> bool:
         """Whether something is under way that does not wait for the clock."""
         return self._is_running or self._under_way > 0
+
+    def _now(self) -> datetime:
+        """Return the time by which the campaign goes: a clock that steps back does not take it along."""
+        self._latest = max(self._latest, self._scopes.clock.now())
+        return self._latest
 
     def note(self, scope: str) -> None:
         """A scope of the campaign has changed."""
@@ -162,16 +172,17 @@ class Rolling:
         On return, what was about to start when it was said has started.
         """
         async with self._one_at_a_time:
-            now = self._scopes.clock.now()
+            now = self._now()
             if once is not None and was_answered(self.record.answered, once, now=now):
                 return self.record
+            do(self.course, now)  # refuses before it changes anything
+            if once is not None:
+                self.course.set(answered=remembered(self.record.answered, once, now=now))
             try:
-                do(self.course, now)
-                if once is not None:
-                    self.course.set(answered=remembered(self.record.answered, once, now=now))
                 await self._save()
-            except BaseException:
+            except NotSaved:
                 self._begin_anew()
+                self.wake()
                 raise
             record = self.record
         if touching is not None:
@@ -191,7 +202,7 @@ class Rolling:
                 try:
                     async with self._one_at_a_time:
                         await self._step()
-                except (NotSaved, _Changed) as error:
+                except NotSaved as error:
                     log.warning("campaign %s waits: %s; trying again in %.1f s", self.record.name, error, pause)
                     self._begin_anew()
                     self._is_woken = True
@@ -211,7 +222,7 @@ class Rolling:
         for take in results:
             take(course)
         await self._see()
-        course.decide(self._impacted, self._scope, self._scopes.conditions, now=self._scopes.clock.now())
+        course.decide(self._impacted, self._scope, self._scopes.conditions, now=self._now())
         if course.is_changed:
             await self._save()
         actions, course.actions = course.actions, []
@@ -226,7 +237,7 @@ class Rolling:
             self._dirty = set()
             for id_ in sorted(seeing, key=self.course.place):
                 await self._turns.mine()
-                self.course.see(id_, self._scope(id_), self._scopes.conditions, now=self._scopes.clock.now())
+                self.course.see(id_, self._scope(id_), self._scopes.conditions, now=self._now())
 
     def _scope(self, id_: str) -> Scope | None:
         return self._scopes.replica.newest(id_)[0]
@@ -237,10 +248,14 @@ class Rolling:
 
         def command(known: Campaign | None) -> Decision[Campaign, None]:
             if known is not base:
-                raise _Changed("another process has changed it")
+                raise _Changed(known)
             return Decision(record, entries, None)
 
-        await self._queues.apply(self.id, command)
+        try:
+            await self._queues.apply(self.id, command)
+        except _Changed as changed:
+            self.record = changed.known or base
+            raise
         self.record = record
 
     def _new_course(self) -> Course:
@@ -308,7 +323,7 @@ class Rolling:
         def refused(course: Course, why: str) -> None:
             progress = course.progress(action.scope)
             if progress.wave(action.n).state is WaveState.PLANNED:
-                course.fail(progress, action.n, why, now=self._scopes.clock.now())
+                course.fail(progress, action.n, why, now=self._now())
 
         try:
             made = await self._surely(
@@ -326,7 +341,7 @@ class Rolling:
             not_before=made.not_before,
             seen=story.seen,
             differences=story.differences,
-            now=self._scopes.clock.now(),
+            now=self._now(),
         )
 
     def _announced(self, scope: Scope, action: Announce, story: Story) -> Change[_Announced | None]:
@@ -400,7 +415,7 @@ class Rolling:
             progress = course.progress(action.scope)
             if not progress.wave(action.n).state.is_open:
                 return
-            now = self._scopes.clock.now()
+            now = self._now()
             if outcomes:
                 course.settle(progress, action.n, outcomes, now=now)
             else:
@@ -419,10 +434,10 @@ class Rolling:
             is_passed_over = vm.update_domain in skipped and vm.name not in story.dropped
             if vm.name not in story.touched and not is_passed_over:
                 left[vm.update_domain] = left.get(vm.update_domain, 0) + 1
-        return lambda course: course.closed(action.scope, left, now=self._scopes.clock.now())
+        return lambda course: course.closed(action.scope, left, now=self._now())
 
     async def _ask_gate(self, action: AskGate) -> Callable[[Course], None]:
-        spec, asked_at = self.record.spec, self._scopes.clock.now()
+        spec, asked_at = self.record.spec, self._now()
         answer: Open | Shut = Shut("there is no gate")
         if spec.policy.gate is not None:
             question = Question(
@@ -435,8 +450,8 @@ class Rolling:
                 answer = Shut(f"it could not be asked: {error!r}")
         if isinstance(answer, Shut):
             why = answer.why
-            return lambda course: course.gate_is_shut(why, now=self._scopes.clock.now())
-        return lambda course: course.gate_is_open(asked_at=asked_at, now=self._scopes.clock.now())
+            return lambda course: course.gate_is_shut(why, now=self._now())
+        return lambda course: course.gate_is_open(asked_at=asked_at, now=self._now())
 
     async def _story(self, scope: str) -> Story:
         """Read what the journal of a scope says since the campaign began."""

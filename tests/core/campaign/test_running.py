@@ -1,0 +1,333 @@
+"""How a campaign goes on, as rules: what is seen of its scopes in, journal entries and actions out."""
+
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import product
+
+import msgspec
+import pytest
+
+from forewarn.core import operations
+from forewarn.core.approval import approve
+from forewarn.core.campaign.candidates import plan_scopes
+from forewarn.core.campaign.limits import Amounts, Load
+from forewarn.core.campaign.load import Impacted
+from forewarn.core.campaign.plan import plan
+from forewarn.core.campaign.record import (
+    TROUBLES,
+    Campaign,
+    CampaignState,
+    Said,
+    ScopeProgress,
+    Wave,
+    WaveState,
+    check_room,
+    decode,
+    encode,
+)
+from forewarn.core.campaign.running import Announce, Clear, Close, Course, Differences, Recall, Withdraw
+from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
+from forewarn.core.campaign.steering import MOVES, abort, pause, resume
+from forewarn.core.conditions import EMULATOR, Conditions
+from forewarn.core.errors import Invalid, NotNow
+from forewarn.core.event import Event, EventType
+from forewarn.core.journal import Did
+from forewarn.core.limits import RECORD_BYTES
+from forewarn.core.schedule import Ask, schedule
+from forewarn.core.scope import Scope
+from tests.fleet.stage import TEN, scope, vm
+
+KERNEL = "0F0E0D0C-0B0A-4908-8706-050403020100"
+CONDITIONS = Conditions(policy=EMULATOR)
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
+
+
+def zones(_: str) -> tzinfo:
+    """Give the only zone that is needed."""
+    return UTC
+
+
+def web(name: str = "web") -> Scope:
+    """Make a scope of two update domains with a VM each."""
+    return scope(name, *(vm(f"{name}-{n}", domain=n, host=f"{name}-hv-{n}") for n in range(2)))
+
+
+def campaign_over(*scopes: Scope, **policy: object) -> Campaign:
+    """Return a campaign that was just started."""
+    spec = CampaignSpec(
+        name="kernel",
+        type=EventType.REBOOT,
+        selection=Selection(all=True),
+        policy=CampaignPolicy(**policy),  # type: ignore[arg-type]  # as each test says
+    )
+    planned = plan(spec, plan_scopes(scopes, spec, CONDITIONS, now=TEN), CONDITIONS, now=TEN, zones=zones)
+    progress = []
+    for each in scopes:
+        waves = [wave for wave in planned.waves if wave.scope == each.id]
+        first = waves[0].not_before
+        kept = tuple(Wave(wave.update_domain, (wave.not_before - first) // SECOND, vms=len(wave.vms)) for wave in waves)
+        progress.append(ScopeProgress(each.id, (first - TEN) // SECOND, kept))
+    return Campaign(
+        id=KERNEL,
+        spec=spec,
+        state=CampaignState.RUNNING,
+        by="alice",
+        started_at=TEN,
+        said=Said(by="alice", at=TEN),
+        scopes=tuple(progress),
+        selected=planned.totals,
+        entries=1,
+    )
+
+
+class Hand:
+    """Carries a campaign on by hand, action by action, on scopes in memory."""
+
+    def __init__(self, *scopes: Scope, **policy: object) -> None:
+        self.scopes: dict[str, Scope] = {each.id: each for each in scopes}
+        self.impacted = Impacted()
+        self.course = Course(campaign_over(*scopes, **policy), zones)
+        self.now = TEN
+
+    def decide(self, now: datetime | None = None) -> list[object]:
+        """See everything, decide, and return what is to be done."""
+        self.now = now or self.now
+        for id_ in self.course.unseen | set(self.scopes):
+            self.impacted.take(id_, self.scopes.get(id_))
+            self.course.see(id_, self.scopes.get(id_), CONDITIONS, now=self.now)
+        self.course.decide(self.impacted, self.scopes.get, CONDITIONS, now=self.now)
+        actions, self.course.actions = self.course.actions, []
+        return list(actions)
+
+    def announce(self, action: Announce) -> None:
+        """Make the events of a wave."""
+        value = self.scopes[action.scope]
+        wave = self.course.progress(action.scope).wave(action.n)
+        request = self.course.campaign.request(action.scope, action.n)
+        names = tuple(each.name for each in value.roster if each.update_domain == wave.update_domain)
+        ask = Ask(
+            id=request,
+            type=EventType.REBOOT,
+            vms=names,
+            by="campaign:kernel",
+            not_before=action.start,
+            campaign=KERNEL,
+            wave=action.n,
+        )
+        change = schedule(value, ask, CONDITIONS, now=self.now)
+        assert change.scope is not None
+        self.scopes[action.scope] = change.scope
+        self.course.over(action)
+        self.course.announced(
+            action.scope,
+            action.n,
+            vms=len(names),
+            not_before=action.start,
+            seen=0,
+            differences=Differences(),
+            now=self.now,
+        )
+
+    def clear(self, action: Clear) -> None:
+        """Let events start."""
+        change = operations.clear(self.scopes[action.scope], action.events, CONDITIONS, now=self.now)
+        assert change.scope is not None
+        self.scopes[action.scope] = change.scope
+        self.impacted.release(action.events)
+        self.course.over(action)
+
+
+def test_waves_are_announced_and_cleared_when_their_notice_is_over() -> None:
+    hand = Hand(web())
+    (announce,) = hand.decide()
+    assert announce == Announce("web", 1, TEN + 15 * MINUTE)
+    assert hand.decide() == [], "what was given out is not given out again"
+    hand.announce(announce)
+    assert hand.decide() == []
+    assert hand.course.wake_at == TEN + 15 * MINUTE
+    (clear,) = hand.decide(TEN + 15 * MINUTE)
+    (event,) = hand.scopes["web"].events
+    assert clear == Clear("web", 1, (event.id,))
+    record, entries = hand.course.taken()
+    assert [entry.did for entry in entries] == [Did.WAVE_ANNOUNCED, Did.WAVE_CLEARED]
+    assert ([entry.n for entry in entries], record.entries) == ([2, 3], 3)
+
+
+def test_what_was_cleared_and_has_not_started_is_cleared_again_after_a_crash() -> None:
+    hand = Hand(web())
+    (announce,) = hand.decide()
+    assert isinstance(announce, Announce)
+    hand.announce(announce)
+    (clear,) = hand.decide(TEN + 15 * MINUTE)
+    hand.course = Course(hand.course.taken()[0], zones)
+    hand.impacted = Impacted()
+    assert hand.decide() == [clear]
+    assert hand.course.taken()[1] == (), "the journal says it once"
+
+
+def test_approved_wave_is_cleared_early() -> None:
+    hand = Hand(web())
+    (announce,) = hand.decide()
+    assert isinstance(announce, Announce)
+    hand.announce(announce)
+    approved = approve(
+        hand.scopes["web"], "web-0", [hand.scopes["web"].events[0].id], CONDITIONS, now=TEN + MINUTE
+    ).scope
+    assert approved is not None
+    hand.scopes["web"] = approved
+    (clear,) = hand.decide(TEN + MINUTE)
+    assert isinstance(clear, Clear)
+    hand.clear(clear)
+    assert hand.scopes["web"].events[0].started_at == TEN + MINUTE
+
+
+def test_only_so_much_is_announced_as_there_will_be_room_for() -> None:
+    hand = Hand(web("a"), web("b"), web("c"), scopes_at_once=Limit(1), expected=5 * MINUTE)
+    (first,) = hand.decide()
+    assert isinstance(first, Announce)
+    hand.announce(first)
+    assert hand.decide() == []
+    assert (hand.course.wake_at, hand.course.waits_for_room) == (TEN + 5 * MINUTE, True)
+    (second,) = hand.decide(TEN + 5 * MINUTE)
+    assert second == Announce("b", 1, TEN + 20 * MINUTE)
+
+
+def test_late_wave_keeps_others_from_being_announced() -> None:
+    hand = Hand(web("a"), web("b"), scopes_at_once=Limit(1), expected=5 * MINUTE)
+    (first,) = hand.decide()
+    assert isinstance(first, Announce)
+    hand.announce(first)
+    held = operations.hold(hand.scopes["a"], by="bob", reason="audit", now=TEN).scope
+    assert held is not None
+    hand.scopes["a"] = held
+    assert hand.decide(TEN + 16 * MINUTE) == []
+
+
+def test_wave_of_which_nobody_knows_anything_is_looked_for_in_the_journal() -> None:
+    hand = Hand(web())
+    (announce,) = hand.decide()
+    assert isinstance(announce, Announce)
+    hand.announce(announce)
+    hand.scopes["web"] = msgspec.structs.replace(hand.scopes["web"], events=())
+    assert hand.decide() == [Recall("web", 1)]
+
+
+def test_abort_withdraws_every_event_of_the_campaign_that_is_scheduled() -> None:
+    hand = Hand(web())
+    (announce,) = hand.decide()
+    assert isinstance(announce, Announce)
+    hand.announce(announce)
+    (event,) = hand.scopes["web"].events
+    abort(hand.course, by="bob", why="no", now=TEN)
+    assert hand.decide() == [Withdraw("web", event.id, "bob", "no")]
+    hand.course.over(Withdraw("web", event.id, "bob", "no"))
+    hand.scopes["web"] = msgspec.structs.replace(hand.scopes["web"], events=())
+    hand.course.settle(hand.course.progress("web"), 1, (), now=TEN)
+    hand.decide()
+    assert hand.course.campaign.state is CampaignState.ABORTED
+
+
+def test_scope_is_closed_after_its_last_wave_and_gets_further_waves_for_what_is_left() -> None:
+    hand = Hand(scope("db", vm("db-0")))
+    progress = hand.course.progress("db")
+    hand.course.put(progress.with_wave(1, progress.wave(1).now(WaveState.DONE, 0)))
+    assert hand.decide() == [Close("db")]
+    hand.course.over(Close("db"))
+    hand.course.closed("db", {3: 2}, now=TEN)
+    assert [(wave.update_domain, wave.vms) for wave in hand.course.progress("db").waves] == [(0, 1), (3, 2)]
+    assert not hand.course.progress("db").closed
+
+
+@pytest.mark.parametrize(("state", "move"), list(product(CampaignState, ("pause", "resume", "abort"))))
+def test_what_people_can_do_with_a_campaign_is_in_the_table(state: CampaignState, move: str) -> None:
+    course = Course(msgspec.structs.replace(campaign_over(web()), state=state), zones)
+    do = {"pause": pause, "resume": resume, "abort": abort}[move]
+    if (state, move) not in MOVES:
+        with pytest.raises(NotNow):
+            do(course, by="bob", now=TEN)
+        return
+    do(course, by="bob", now=TEN)
+    assert course.campaign.state is MOVES[state, move]
+    assert len(course.taken()[1]) == (MOVES[state, move] is not state)
+
+
+def test_reasons_are_kept_of_the_newest_failures_only() -> None:
+    many = [scope(f"s{n}", vm(f"s{n}")) for n in range(TROUBLES + 5)]
+    course = Course(campaign_over(*many, halt_after=None), zones)
+    for each in many:
+        course.fail(course.progress(each.id), 1, "no power", now=TEN)
+    troubles = course.campaign.troubles
+    assert len(troubles) == TROUBLES + 5
+    assert [scope for scope, trouble in troubles.items() if not trouble.why] == [f"s{n}" for n in range(5)]
+
+
+def test_record_is_read_as_it_was_written() -> None:
+    course = Course(campaign_over(web(), scopes_at_once=Limit(percent=10.0)), zones)
+    course.fail(course.progress("web"), 1, "no power", now=TEN)
+    course.gate_is_shut("sick", now=TEN)
+    record, _ = course.taken()
+    assert decode(encode(record)) == record
+
+
+def test_times_of_waves_are_rounded_up_so_that_no_gap_is_too_short() -> None:
+    campaign = campaign_over(web())
+    progress = campaign.scopes[0]
+    moment = TEN + timedelta(minutes=16, microseconds=1)
+    assert campaign.moment(progress, campaign.seconds(progress, moment)) == TEN + timedelta(minutes=16, seconds=1)
+    assert campaign.moment(progress, campaign.seconds(progress, TEN)) == TEN
+
+
+def test_same_wave_asks_the_same_question_and_another_attempt_another() -> None:
+    campaign = campaign_over(web())
+    again = msgspec.structs.replace(campaign, attempts={"1/web": 2})
+    assert campaign.request("web", 1) == "1D8241EA-5D5C-582F-952A-A2CEB811D04D"
+    assert len({campaign.request("web", 1), campaign.request("web", 2), again.request("web", 1)}) == 3
+
+
+def test_campaign_over_five_thousand_scopes_has_room_in_its_record_and_a_larger_one_is_refused() -> None:
+    def over(number: int) -> Campaign:
+        waves = tuple(Wave(domain, domain * 2_100, vms=4) for domain in range(5))
+        scopes = tuple(ScopeProgress(f"web-{n:05d}", 900 + n * 60, waves) for n in range(number))
+        return msgspec.structs.replace(campaign_over(web()), scopes=scopes)
+
+    check_room(over(5_000))
+    with pytest.raises(Invalid, match=r"has 40000 waves in 8000 scopes and could need \d+ KiB of 768"):
+        check_room(over(8_000))
+    ended = tuple(
+        ScopeProgress(
+            each.scope, each.base, tuple(w.now(WaveState.DONE, w.planned + 1_000) for w in each.waves), 99, True
+        )
+        for each in over(5_000).scopes
+    )
+    assert len(encode(msgspec.structs.replace(over(1), scopes=ended))) < RECORD_BYTES
+
+
+def test_what_is_about_to_start_counts_until_the_scope_shows_it() -> None:
+    impacted, extra = Impacted(), Load("b", ("hv-9",), 1)
+    hand = Hand(web())
+    (announce,) = hand.decide()
+    assert isinstance(announce, Announce)
+    hand.announce(announce)
+    (event,) = hand.scopes["web"].events
+    impacted.reserve(event.id, Load("web", ("web-hv-0",), 1))
+    assert impacted.with_(extra) == Amounts(2, 2, 2)
+    hand.now = TEN + 15 * MINUTE
+    hand.clear(Clear("web", 1, (event.id,)))
+    assert impacted.take("web", hand.scopes["web"])
+    impacted.release([event.id])
+    assert impacted.with_(extra) == Amounts(2, 2, 2)
+    assert impacted.take("web", None)
+    assert not impacted.take("web", None)
+    assert impacted.with_(extra) == Amounts(1, 1, 1)
+
+
+def test_event_that_was_saved_before_there_were_campaigns_is_read() -> None:
+    hand = Hand(web())
+    (announce,) = hand.decide()
+    assert isinstance(announce, Announce)
+    hand.announce(announce)
+    saved = msgspec.to_builtins(hand.scopes["web"].events[0])
+    assert saved.pop("campaign") == KERNEL
+    assert "cleared" not in saved
+    old = msgspec.convert(saved, Event)
+    assert (old.campaign, old.cleared) == ("", False)
