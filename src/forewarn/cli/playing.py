@@ -26,6 +26,7 @@ from forewarn.testing.scenario import (
     ScenarioError,
     Stage,
     Step,
+    Wanted,
     play,
     wanted_by,
 )
@@ -86,7 +87,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 def play_all(scenarios: Sequence[Scenario], choice: Choice) -> list[Result]:
     """Play scenarios one after the other, and show how far they are."""
     found = None if choice.core or choice.private or choice.speed is not None else _found(choice.where)
-    return [_played(scenario, choice, found) for scenario in scenarios]
+    return [_played(scenario, choice, _suitable(found, scenario)) for scenario in scenarios]
+
+
+def _suitable(found: ApiClient | None, scenario: Scenario) -> ApiClient | None:
+    """Return the service that was found, unless the story wants one that runs otherwise: that cannot be changed."""
+    if found is None or wanted_by(scenario.story) == Wanted():
+        return found
+    say(f"{scenario.name} wants a service with a policy of its own, so it is played in a private one.")
+    return None
 
 
 def _found(where: Mapping[str, Any]) -> ApiClient | None:

@@ -153,7 +153,9 @@ class LiveStage:
     def _check_policy(self, command: say.SetPolicy) -> None:
         self._policy = changed(self._policy, command)
         if self._policy != self._wanted.policy:
-            problem = "the service has another policy, and keeps it: say it at the beginning, for a service of its own"
+            problem = (
+                "the service keeps the policy it has: say this at the beginning, and have a service started for it"
+            )
             raise Unplayable(problem, "policy")
 
     # Time.
