@@ -156,6 +156,21 @@ def test_what_a_program_does_not_do_is_not_done_for_it() -> None:
     assert differing(played) == []
 
 
+def test_story_begins_with_a_whole_second() -> None:
+    with Forewarn(NO_FLEET) as service:
+        service.advance("0.25s")
+        with LiveStage(service.api) as stage:
+            assert differing(list(play(RESTART.story, stage))) == []
+
+
+def test_journal_is_read_from_a_position_on() -> None:
+    with Forewarn() as service:
+        lines = list(service.api.history())
+        assert list(service.api.history(after=lines[2].position)) == lines[3:]
+        backwards = list(service.api.history(newest_first=True, after=lines[2].position))
+        assert backwards == [lines[1], lines[0]]
+
+
 def test_real_time_is_waited_for_and_not_compared() -> None:
     story = read(
         f"{WEB}schedule Reboot web-0 in 10m  →  E1 Scheduled not_before 10:10, incarnation 2\n"

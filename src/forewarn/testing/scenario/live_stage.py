@@ -12,6 +12,7 @@ from typing import Self
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import Refusal
+from forewarn.core.duration import duration_text
 from forewarn.core.errors import CoreError
 from forewarn.core.journal import Did
 from forewarn.testing.scenario import commands as say
@@ -57,7 +58,7 @@ class LiveStage:
         patience: float = PATIENCE,
     ) -> None:
         _check_emulator(api)
-        clock = api.clock()
+        clock = _on_the_second(api)
         self._wanted, self._policy = wanted, USUAL.policy
         self._is_exact = clock.manual and speed == 1
         self._bell = Bell(api)
@@ -190,6 +191,13 @@ def _check_emulator(api: ApiClient) -> None:
         if refusal.code == IN_PRODUCTION:
             raise NotAnEmulator(api.url) from None
         raise
+
+
+def _on_the_second(api: ApiClient) -> v1.Clock:
+    """Begin with a whole second, as notices do, where the clock can be moved to one."""
+    clock = api.clock()
+    past = timedelta(microseconds=clock.now.microsecond)
+    return api.advance(duration_text(SECOND - past)) if clock.manual and past else clock
 
 
 ASKING = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)
