@@ -13,8 +13,7 @@ from forewarn.fleet.service import Fleet
 
 def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
     """Show a campaign: how far it is, and what it waits for."""
-    progress = tuple(_progress(campaign))
-    over = [wave for scope in campaign.scopes for wave in scope.waves if wave.state.is_settled]
+    progress, vms_over = _progress(campaign)
     return v1.Campaign(
         id=campaign.id,
         name=campaign.name,
@@ -32,8 +31,8 @@ def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         hosts=campaign.selected.hosts,
         vms=campaign.selected.vms,
         waves=sum(each.waves for each in progress),
-        waves_over=len(over),
-        vms_over=sum(wave.vms for wave in over),
+        waves_over=sum(each.done + each.skipped for each in progress),
+        vms_over=vms_over,
         progress=progress,
         failures=tuple(_failures(campaign)),
         gate=_gate(campaign),
@@ -42,20 +41,28 @@ def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
     )
 
 
-def _progress(campaign: Campaign) -> Iterator[v1.WaveProgress]:
-    """Count the n-th waves of all scopes together: that is how people speak of waves."""
+def _progress(campaign: Campaign) -> tuple[tuple[v1.WaveProgress, ...], int]:
+    """Count the n-th waves of all scopes together, as people speak of waves, and the VMs of those that are over."""
     counts: list[dict[WaveState, int]] = []
     vms: list[int] = []
+    vms_over = 0
     for scope in campaign.scopes:
         for number, wave in enumerate(scope.waves):
             if number == len(counts):
                 counts.append(dict.fromkeys(WaveState, 0))
                 vms.append(0)
-            counts[number][wave.state] += 1
+            state = wave.state
+            counts[number][state] += 1
             vms[number] += wave.vms
-    for number, count in enumerate(counts):
-        states = {state.word: amount for state, amount in count.items()}
-        yield v1.WaveProgress(n=number + 1, waves=sum(count.values()), vms=vms[number], **states)
+            if state is WaveState.DONE or state is WaveState.SKIPPED:
+                vms_over += wave.vms
+    progress = (_of_number(n, count, vms[n - 1]) for n, count in enumerate(counts, 1))
+    return tuple(progress), vms_over
+
+
+def _of_number(n: int, count: dict[WaveState, int], vms: int) -> v1.WaveProgress:
+    states = {state.word: amount for state, amount in count.items()}
+    return v1.WaveProgress(n=n, waves=sum(count.values()), vms=vms, **states)
 
 
 def _failures(campaign: Campaign) -> Iterator[v1.CampaignFailure]:

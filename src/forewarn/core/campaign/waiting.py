@@ -1,7 +1,7 @@
 """What a campaign waits for, and when it is expected to end: for people."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from forewarn.core.campaign.limits import Exceeded
 from forewarn.core.campaign.pace import gap_of, length_of
@@ -103,17 +103,43 @@ def expected_end(campaign: Campaign, conditions: Conditions, *, now: datetime) -
     if campaign.state is not CampaignState.RUNNING:
         return campaign.ended_at
     length = length_of(campaign.spec, conditions)
-    waves = [(progress, wave) for progress in campaign.scopes for wave in progress.waves]
-    behind = max((wave.at - wave.planned for _, wave in waves if wave.state is WaveState.ANNOUNCED), default=0)
+    planned, announced, cleared, behind = _last_waves(campaign)
     ends = [now]
-    for progress, wave in waves:
-        if wave.state is WaveState.ANNOUNCED:
-            ends.append(max(campaign.moment(progress, wave.at), now) + length)
-        elif wave.state in (WaveState.CLEARED, WaveState.RETRYING):
-            ends.append(max(campaign.moment(progress, wave.at) + length, now))
-        elif wave.state is WaveState.PLANNED:
-            ends.append(campaign.moment(progress, wave.planned + behind) + length)
+    if planned is not None:
+        ends.append(_moment(campaign, planned + behind) + length)
+    if announced is not None:
+        ends.append(max(_moment(campaign, announced), now) + length)
+    if cleared is not None:
+        ends.append(_moment(campaign, cleared) + length)
     return max(ends)
+
+
+def _last_waves(campaign: Campaign) -> tuple[int | None, int | None, int | None, int]:
+    """Return when the last planned, the last announced and the last cleared wave start, and by how much they are late.
+
+    In seconds since the campaign began: for tens of thousands of waves, moments would take too long.
+    """
+    planned: list[int] = []
+    announced: list[int] = []
+    cleared: list[int] = []
+    behind: list[int] = []
+    for progress in campaign.scopes:
+        base = progress.base
+        for wave in progress.waves:
+            state = wave.state
+            if state is WaveState.PLANNED:
+                planned.append(base + wave.planned)
+            elif state is WaveState.ANNOUNCED:
+                announced.append(base + wave.at)
+                behind.append(wave.at - wave.planned)
+            elif state is WaveState.CLEARED or state is WaveState.RETRYING:
+                cleared.append(base + wave.at)
+    late = max(behind, default=0)
+    return max(planned, default=None), max(announced, default=None), max(cleared, default=None), late
+
+
+def _moment(campaign: Campaign, seconds: int) -> datetime:
+    return campaign.started_at + timedelta(seconds=seconds)
 
 
 def _waves(number: int) -> str:
