@@ -11,20 +11,20 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from forewarn.clock import Clock
 from forewarn.core import operations, work
-from forewarn.core.campaign.load import Impacted
-from forewarn.core.campaign.pace import notice_of
-from forewarn.core.campaign.record import Campaign, CampaignState, Notice, WaveState
-from forewarn.core.campaign.running import (
+from forewarn.core.campaign.actions import (
     Action,
     Announce,
     AskGate,
     Clear,
     Close,
-    Course,
     Recall,
     TryAgain,
     Withdraw,
 )
+from forewarn.core.campaign.load import Impacted
+from forewarn.core.campaign.pace import notice_of
+from forewarn.core.campaign.record import Campaign, CampaignState, Notice, WaveState
+from forewarn.core.campaign.running import Course
 from forewarn.core.campaign.selection import Chooser
 from forewarn.core.campaign.story import READ, Story, read
 from forewarn.core.change import Change

@@ -8,6 +8,7 @@ import pytest
 
 from forewarn.core import operations
 from forewarn.core.approval import approve
+from forewarn.core.campaign.actions import Announce, Clear, Close, Differences, Recall, Withdraw
 from forewarn.core.campaign.candidates import plan_scopes
 from forewarn.core.campaign.limits import Amounts, Load
 from forewarn.core.campaign.load import Impacted
@@ -24,7 +25,7 @@ from forewarn.core.campaign.record import (
     decode,
     encode,
 )
-from forewarn.core.campaign.running import Announce, Clear, Close, Course, Differences, Recall, Withdraw
+from forewarn.core.campaign.running import Course
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
 from forewarn.core.campaign.steering import MOVES, abort, pause, resume
 from forewarn.core.conditions import EMULATOR, Conditions

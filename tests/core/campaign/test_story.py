@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from forewarn.core.campaign.running import Differences
+from forewarn.core.campaign.actions import Differences
 from forewarn.core.campaign.story import READ, Story, read
 from forewarn.core.journal import Did, Entry
 from forewarn.core.scope import Outcome

@@ -1,49 +1,53 @@
 """How a campaign goes on: what it makes of what it sees of its scopes, and what is to be done next.
 
 A course is a campaign while it is worked on. It is kept from change to change, because making it means looking at every
-scope. Save `record` with `entries` first, in one step; do what `actions` say afterwards.
+scope. Save what `taken` gives first, in one step; do what `actions` say afterwards.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from heapq import heappop, heappush
-from itertools import chain
 from typing import NamedTuple
 
-import msgspec
-
-from forewarn.core.campaign.limits import Amounts, Exceeded, InUse, Load, ceilings
+from forewarn.core.campaign.actions import (
+    Action,
+    Announce,
+    AskGate,
+    Clear,
+    Close,
+    Differences,
+    Recall,
+    TryAgain,
+    Withdraw,
+)
+from forewarn.core.campaign.forecast import Flight, Forecast, Times
+from forewarn.core.campaign.keeping import Keeping
+from forewarn.core.campaign.limits import Amounts, Ceilings, Exceeded, Load, ceilings
+from forewarn.core.campaign.line import Line
 from forewarn.core.campaign.load import Impacted, load_of_event, load_of_vms
 from forewarn.core.campaign.pace import gap_of, length_of, notice_of
 from forewarn.core.campaign.record import (
     MOST_WAVES,
-    TROUBLES,
     Campaign,
     CampaignState,
     GateShut,
-    Notice,
     Said,
     ScopeProgress,
-    Trouble,
     Wave,
     WaveState,
 )
 from forewarn.core.campaign.selection import Chooser
-from forewarn.core.campaign.spec import CampaignPolicy
-from forewarn.core.campaign.windows import DAY, Span, Zones, starts
+from forewarn.core.campaign.windows import Zones
 from forewarn.core.change import stamp
 from forewarn.core.conditions import Conditions
 from forewarn.core.event import STUCK, Event, State
 from forewarn.core.explain import AwaitsCampaign, missing_approvals, waits_for_others
-from forewarn.core.journal import Did, Entry
-from forewarn.core.limits import IMPACT_TEXT_BYTES
+from forewarn.core.journal import Did
 from forewarn.core.schedule import whole_second
-from forewarn.core.scope import Outcome, Scope
+from forewarn.core.scope import Scope
 from forewarn.core.text import shortened
 from forewarn.core.vm import Vm
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-FOR_EVER = datetime.max.replace(tzinfo=UTC)
 
 GATE_HOLDS = timedelta(minutes=1)
 """For how long a gate that was found open counts as open."""
@@ -58,62 +62,6 @@ LOOKED_AT = 100
 """How many waves that wait to be announced are looked at before others have their turn."""
 
 
-class Announce(NamedTuple):
-    """Make the events of a wave, with the VMs that the scope has now."""
-
-    scope: str
-    n: int
-    start: datetime
-
-
-class Clear(NamedTuple):
-    """Let events of a wave start."""
-
-    scope: str
-    n: int
-    events: tuple[str, ...]
-
-
-class Withdraw(NamedTuple):
-    """Cancel an event that is Scheduled, and give up the work of one that is stuck: the campaign is done with it."""
-
-    scope: str
-    event: str
-    by: str
-    why: str
-
-
-class TryAgain(NamedTuple):
-    """Have the failed work of an event done once more."""
-
-    scope: str
-    event: str
-    by: str
-
-
-class Recall(NamedTuple):
-    """Find out from the journal how a wave has ended that the scope does not remember."""
-
-    scope: str
-    n: int
-
-
-class Close(NamedTuple):
-    """Find out from the journal whether VMs of the scope are left over."""
-
-    scope: str
-
-
-class AskGate(NamedTuple):
-    """Ask the health gate."""
-
-    scope: str
-    n: int
-
-
-Action = Announce | Clear | Withdraw | TryAgain | Recall | Close | AskGate
-
-
 class _Ready(NamedTuple):
     """Events of a scope's current wave that only the campaign holds, or will from a moment on."""
 
@@ -125,123 +73,38 @@ class _Ready(NamedTuple):
     """Whether other events of the wave have started."""
 
 
-class _Flight(NamedTuple):
-    """A wave that is announced or has begun."""
-
-    start: datetime
-    begun: bool
-    load: Load
+Fleet = Callable[[str], Scope | None]
+"""Gives a scope as it is now."""
 
 
-class Differences(NamedTuple):
-    """What has happened to the VMs of a scope since they were last looked at."""
-
-    came: tuple[str, ...] = ()
-    went: tuple[str, ...] = ()
-    moved: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-
-
-class Course:
-    """A campaign while it is worked on. `listens`: whether somebody is to be told of its start, halt and end."""
+class Course(Keeping):
+    """A campaign while it is worked on."""
 
     def __init__(self, campaign: Campaign, zones: Zones, *, listens: bool = False) -> None:
-        self._campaign = campaign
-        self._progress = list(campaign.scopes)
-        self._places = {progress.scope: i for i, progress in enumerate(self._progress)}
-        self._listens = listens
+        super().__init__(campaign, listens=listens)
         self._chooser = Chooser(campaign.spec.selection)
         self._ceilings = ceilings(campaign.spec.policy, campaign.selected)
-        self._is_limited = self._ceilings != type(self._ceilings)()
-        self._not_closed = sum(not progress.closed for progress in self._progress)
-        self._any_settled = any(wave.state.is_settled for progress in self._progress for wave in progress.waves)
+        self._is_limited = self._ceilings != Ceilings()
+        self._times = Times(campaign.spec.policy, zones)
         self._ready: dict[str, _Ready] = {}
-        self._flights: dict[str, _Flight] = {}
+        self._flights: dict[str, Flight] = {}
         self._open: set[str] = set()
         """The scopes with open events of the campaign."""
-        self._line: list[tuple[int, int]] = []
-        self._queued: set[int] = set()
-        self._asleep: list[tuple[datetime, int]] = []
+        self._line = Line()
         self._given: set[Action] = set()
         self._announcing: set[str] = set()
         self._clearing: set[str] = set()
-        self._times = _Times(campaign.spec.policy, zones)
         self._gate_opened_at = LONG_AGO
         self._wakes: list[datetime] = []
-        self._is_changed = False
         self.blocked_by: Exceeded | None = None
         """The limit for which the next wave waits."""
         self.waits_for_room = False
         """Whether something else may be decided when less is in impact, wherever in the fleet."""
-        self.entries: list[Entry] = []
         self.actions: list[Action] = []
         self.unseen: set[str] = set(self._places)
         """The scopes that must be seen before anything is decided."""
         self.has_more = False
         """Whether there is more to decide at once."""
-
-    # What is kept.
-
-    @property
-    def campaign(self) -> Campaign:
-        """The campaign but for the progress of its scopes, which may have gone on."""
-        return self._campaign
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether there is something to be saved."""
-        return self._is_changed
-
-    def taken(self) -> tuple[Campaign, tuple[Entry, ...]]:
-        """Give the campaign as it is now, and what the journal says of it. If that cannot be saved, begin anew."""
-        entries, self.entries = tuple(self.entries), []
-        self._campaign = msgspec.structs.replace(
-            self._campaign, scopes=tuple(self._progress), entries=self._campaign.entries + len(entries)
-        )
-        self._is_changed = False
-        return self._campaign, entries
-
-    def has(self, scope: str) -> bool:
-        """Tell whether the campaign has the scope."""
-        return scope in self._places
-
-    def place(self, scope: str) -> int:
-        """Return which of the campaign's scopes it is."""
-        return self._places[scope]
-
-    def progress(self, scope: str) -> ScopeProgress:
-        """Return how far a scope is."""
-        return self._progress[self._places[scope]]
-
-    def set(self, **fields: object) -> None:
-        """Replace fields of the campaign."""
-        self._campaign = msgspec.structs.replace(self._campaign, **fields)
-        self._is_changed = True
-
-    def note(self, did: Did, *, by: str, now: datetime, why: str = "", **facts: str) -> None:
-        """Add a journal entry."""
-        n = self._campaign.entries + len(self.entries) + 1
-        self._is_changed = True
-        self.entries.append(Entry(n=n, at=now, did=did, by=by, why=shortened(why), facts=facts))
-
-    def tell(self, what: str, *, now: datetime, why: str = "") -> None:
-        """Have others told of what the last entry says."""
-        if self._listens:
-            n = self._campaign.entries + len(self.entries)
-            notice = Notice(n=n, what=what, at=now, why=shortened(why))
-            self.set(untold=(*self._campaign.untold, notice))
-
-    def put(self, progress: ScopeProgress) -> None:
-        """Keep how far a scope is."""
-        i = self._places[progress.scope]
-        self._not_closed += self._progress[i].closed - progress.closed
-        self._progress[i] = progress
-        self._is_changed = True
-
-    @property
-    def by(self) -> str:
-        """What the journals call the campaign."""
-        return f"campaign:{self._campaign.name}"
 
     # What is seen.
 
@@ -324,7 +187,7 @@ class Course:
     ) -> None:
         begun = begun or any(event.state is State.STARTED for event in mine)
         at = self._campaign.moment(self.progress(scope.id), wave.at)
-        self._flights[scope.id] = _Flight(at, begun, load_of_vms(scope.id, _vms(mine, scope)))
+        self._flights[scope.id] = Flight(at, begun, load_of_vms(scope.id, _vms(mine, scope)))
         if wave.state in (WaveState.ANNOUNCED, WaveState.CLEARED):
             waiting = [event for event in mine if event.state is State.SCHEDULED and not event.cleared]
             ready = [
@@ -348,76 +211,6 @@ class Course:
         if not current.closed:
             self.put(ScopeProgress(current.scope, current.base, current.waves, current.seen, closed=True))
 
-    # How waves end.
-
-    def settle(self, progress: ScopeProgress, n: int, ended: Collection[Outcome], *, now: datetime) -> None:
-        """Take how the events of a wave have ended."""
-        wave = progress.wave(n)
-        if Outcome.FAILED in ended:
-            if wave.state is not WaveState.FAILED:
-                self.fail(progress, n, "work was given up", now=now)
-            return
-        done = Outcome.COMPLETED in ended
-        at = self._campaign.seconds(progress, now)
-        self.put(progress.with_wave(n, wave.now(WaveState.DONE if done else WaveState.SKIPPED, at)))
-        self.forget_trouble(progress.scope)
-        self._any_settled = True
-        if done:
-            self.note_wave(Did.WAVE_SETTLED, progress, n, now=now, vms=str(wave.vms))
-        else:
-            self.note_wave(Did.WAVE_SKIPPED, progress, n, now=now, why="its events were canceled")
-
-    def fail(self, progress: ScopeProgress, n: int, why: str, *, now: datetime) -> None:
-        """A wave has failed: its scope waits for a person, and the campaign halts if that was one too many."""
-        at = self._campaign.seconds(progress, now)
-        self.put(progress.with_wave(n, progress.wave(n).now(WaveState.FAILED, at)))
-        trouble = Trouble(wave=n, at=now, why=shortened(why, IMPACT_TEXT_BYTES))
-        troubles = {**self._campaign.troubles, progress.scope: trouble}
-        if len(troubles) > TROUBLES:
-            oldest = next(scope for scope, known in troubles.items() if known.why or scope == progress.scope)
-            troubles[oldest] = msgspec.structs.replace(troubles[oldest], why="")
-        failures = self._campaign.failures + 1
-        self.set(troubles=troubles, failures=failures)
-        self.note_wave(Did.WAVE_FAILED, progress, n, now=now, why=why)
-        limit = self._campaign.spec.policy.halt_after
-        if limit is not None and failures >= limit:
-            many = "a wave has failed" if failures == 1 else f"{failures} waves have failed"
-            self.halt(f"{many}: {progress.scope}, wave {n}: {why}", now=now)
-
-    def halt(self, why: str, *, now: datetime) -> None:
-        """Stop announcing and clearing until a person says that it goes on."""
-        if self._campaign.state is CampaignState.RUNNING:
-            self.set(state=CampaignState.HALTED, said=Said(by=self.by, at=now, why=shortened(why)))
-            self.note(Did.CAMPAIGN_HALTED, by=self.by, now=now, why=why)
-            self.tell("halted", now=now, why=why)
-
-    def _go_on(self, progress: ScopeProgress, n: int, now: datetime) -> None:
-        """The failed work of a wave is being done once more."""
-        at = self._campaign.seconds(progress, now)
-        self.put(progress.with_wave(n, progress.wave(n).now(WaveState.CLEARED, at)))
-        self.forget_trouble(progress.scope)
-
-    def forget_trouble(self, scope: str) -> None:
-        """Let nothing of a scope wait for a person any more."""
-        if scope in self._campaign.troubles:
-            self.set(troubles={key: value for key, value in self._campaign.troubles.items() if key != scope})
-
-    def note_wave(
-        self, did: Did, progress: ScopeProgress, n: int, *, now: datetime, by: str = "", why: str = "", **facts: str
-    ) -> None:
-        """Add a journal entry on a wave."""
-        domain = str(progress.wave(n).update_domain)
-        self.note(
-            did,
-            by=by or self.by,
-            now=now,
-            why=why,
-            scope=progress.scope,
-            wave=str(n),
-            update_domain=domain,
-            **facts,
-        )
-
     # What is decided.
 
     @property
@@ -434,9 +227,7 @@ class Course:
         elif isinstance(action, Clear):
             self._clearing.discard(action.scope)
 
-    def decide(
-        self, impacted: Impacted, scopes: Callable[[str], Scope | None], conditions: Conditions, *, now: datetime
-    ) -> None:
+    def decide(self, impacted: Impacted, scopes: Fleet, conditions: Conditions, *, now: datetime) -> None:
         """Find what is to be done now, given what is in impact in the whole fleet."""
         self._wakes, self.has_more, self.blocked_by, self.waits_for_room = [], False, None, False
         if self.unseen or self._campaign.state.is_over:
@@ -578,76 +369,71 @@ class Course:
     def _line_up(self, i: int, scope: Scope | None) -> None:
         """Let the scope's next wave wait to be announced, if it has one and nothing stands before it."""
         progress = self._progress[i]
-        if (
-            scope is None
-            or scope.held is not None
-            or i in self._queued
-            or scope.id in self._announcing
-            or progress.current > len(progress.waves)
-            or progress.wave(progress.current).state is not WaveState.PLANNED
-        ):
-            return
-        self._queued.add(i)
-        heappush(self._line, (progress.base + progress.wave(progress.current).planned, i))
+        if self._next_wave(progress, scope) is not None and progress.scope not in self._announcing:
+            self._line.join(self._turn(progress.scope)[0], i)
 
-    def _announce(
-        self,
-        impacted: Impacted,
-        scopes: Callable[[str], Scope | None],
-        conditions: Conditions,
-        now: datetime,
-    ) -> None:
+    def _next_wave(self, progress: ScopeProgress, scope: Scope | None) -> Wave | None:
+        """Return the wave of a scope that is to be announced next; None: there is none, or not now."""
+        n = progress.current
+        if scope is None or scope.held is not None or n > len(progress.waves):
+            return None
+        wave = progress.wave(n)
+        return wave if wave.state is WaveState.PLANNED else None
+
+    def _announce(self, impacted: Impacted, scopes: Fleet, conditions: Conditions, now: datetime) -> None:
         """Announce waves in the order of the plan, as far as there will be room when their notice is over."""
-        self._wake_up(scopes, now)
-        forecast = _Forecast(self, impacted, conditions, now)
+        for i in self._line.woken(now):
+            self._line_up(i, scopes(self._progress[i].scope))
+        notice, length = notice_of(self._campaign.spec, conditions), length_of(self._campaign.spec, conditions)
+        forecast = Forecast(self._flights, impacted, self._ceilings, length=length, now=now)
         for _ in range(LOOKED_AT):
             if not self._line or len(self._announcing) >= ANNOUNCED_AT_ONCE:
                 break
-            i = self._line[0][1]
-            progress = self._progress[i]
-            scope = scopes(progress.scope)
-            is_next = progress.current <= len(progress.waves)
-            wave = progress.wave(progress.current) if is_next else None
-            start = None if wave is None else self._start_of(progress, wave, conditions, now)
-            if scope is None or scope.held is not None or wave is None or wave.state is not WaveState.PLANNED:
-                self._leave_line(i)
-            elif start is None:
-                self._leave_line(i)
-                self.fail(progress, progress.current, "no window is open within a year", now=now)
-            elif start - notice_of(self._campaign.spec, conditions) > now:
-                self._leave_line(i)
-                heappush(self._asleep, (start - notice_of(self._campaign.spec, conditions), i))
-            else:
-                vms = [vm for vm in self._chooser.chosen(scope) if vm.update_domain == wave.update_domain]
-                load = load_of_vms(scope.id, vms)
-                too_large = self._ceilings.exceeded(Amounts(1, len(load.hosts), load.vms)) if self._is_limited else ()
-                if too_large:
-                    self._leave_line(i)
-                    self.fail(progress, progress.current, too_large[0].alone, now=now)
-                elif self._is_limited and not forecast.has_room(start, load):
-                    self.waits_for_room = True
-                    break
-                else:
-                    self._leave_line(i)
-                    self._flights[scope.id] = _Flight(start, begun=False, load=load)
-                    forecast.take(self._flights[scope.id])
-                    self._give(Announce(scope.id, progress.current, start))
-            if self._campaign.state is not CampaignState.RUNNING:
-                return
+            if not self._announce_first(scopes, forecast, conditions, now):
+                self.waits_for_room = True
+                ends_at = forecast.next_end(now + notice)
+                self._wakes += [ends_at - notice] if ends_at is not None else []
+                break
         else:
             self.has_more = bool(self._line)
-        if self._asleep:
-            self._wakes.append(self._asleep[0][0])
-        self._wakes += forecast.wakes
+        wakes_at = self._line.wakes_at
+        self._wakes += [wakes_at] if wakes_at is not None else []
 
-    def _leave_line(self, i: int) -> None:
-        heappop(self._line)
-        self._queued.discard(i)
+    def _announce_first(self, scopes: Fleet, forecast: Forecast, conditions: Conditions, now: datetime) -> bool:
+        """Announce the wave whose turn it is, or let it go for a while; tell whether there was room for it."""
+        progress = self._progress[self._line.first]
+        scope = scopes(progress.scope)
+        wave = self._next_wave(progress, scope)
+        if scope is None or wave is None or self._campaign.state is not CampaignState.RUNNING:
+            self._line.leave()
+            return True
+        start = self._start_of(progress, wave, conditions, now)
+        if start is None:
+            self._line.leave()
+            self.fail(progress, progress.current, "no window is open within a year", now=now)
+            return True
+        announce_at = start - notice_of(self._campaign.spec, conditions)
+        if announce_at > now:
+            self._line.sleep(announce_at)
+            return True
+        return self._announce_wave(progress, wave, scope, start, forecast, now)
 
-    def _wake_up(self, scopes: Callable[[str], Scope | None], now: datetime) -> None:
-        while self._asleep and self._asleep[0][0] <= now:
-            _, i = heappop(self._asleep)
-            self._line_up(i, scopes(self._progress[i].scope))
+    def _announce_wave(
+        self, progress: ScopeProgress, wave: Wave, scope: Scope, start: datetime, forecast: Forecast, now: datetime
+    ) -> bool:
+        vms = [vm for vm in self._chooser.chosen(scope) if vm.update_domain == wave.update_domain]
+        load = load_of_vms(scope.id, vms)
+        too_large = self._ceilings.exceeded(Amounts(1, len(load.hosts), load.vms))
+        if not too_large and self._is_limited and not forecast.has_room(start, load):
+            return False
+        self._line.leave()
+        if too_large:
+            self.fail(progress, progress.current, too_large[0].alone, now=now)
+        else:
+            self._flights[scope.id] = Flight(start, begun=False, load=load)
+            forecast.take(self._flights[scope.id])
+            self._give(Announce(scope.id, progress.current, start))
+        return True
 
     def _start_of(self, progress: ScopeProgress, wave: Wave, conditions: Conditions, now: datetime) -> datetime | None:
         """Return when a wave could start that is announced as soon as that makes sense; None: never."""
@@ -705,82 +491,6 @@ class Course:
             self.note_wave(
                 Did.WAVE_DIFFERS, self.progress(id_), n, now=now, why="VMs are in no wave: a further one is for them"
             )
-
-
-class _Times:
-    """The times in which waves may start. What was worked out once is kept: it is asked for with every step."""
-
-    def __init__(self, policy: CampaignPolicy, zones: Zones) -> None:
-        self._policy = policy
-        self._zones = zones
-        self._length = timedelta(0)
-        self._since = FOR_EVER
-        self._spans: Iterator[Span] = iter(())
-        self._known: list[Span] = []
-
-    def next(self, moment: datetime, length: timedelta) -> datetime | None:
-        """Return the first moment, not before this one, at which a wave of this length may start; None: never."""
-        if length != self._length or not self._since <= moment < self._since + DAY:
-            self._length, self._since, self._known = length, moment, []
-            self._spans = starts(self._policy, moment, length, self._zones)
-        for span in chain(self._known, self._more()):
-            if span.end > moment:
-                return max(span.start, moment)
-        return None
-
-    def _more(self) -> Iterator[Span]:
-        for span in self._spans:
-            self._known.append(span)
-            yield span
-
-
-class _Forecast:
-    """What is expected to be in impact when the notice of the next wave is over.
-
-    What takes longer than expected, and what was announced and waits, is expected to last for ever: as long as
-    something is late, nothing is announced that would have to wait for it.
-    """
-
-    def __init__(self, course: Course, impacted: Impacted, conditions: Conditions, now: datetime) -> None:
-        self._flights = dict(course._flights)  # noqa: SLF001 - a part of the course that has a name of its own
-        self._ceilings = course._ceilings  # noqa: SLF001
-        self._impacted = impacted
-        self._length = length_of(course.campaign.spec, conditions)
-        self._notice = notice_of(course.campaign.spec, conditions)
-        self._now = now
-        self._moment: datetime | None = None
-        self._in_use = InUse()
-        self.wakes: list[datetime] = []
-
-    def has_room(self, moment: datetime, load: Load) -> bool:
-        """Tell whether there will be room; where there will not, note when that may be different."""
-        if moment != self._moment:
-            self._build(moment)
-        if self._ceilings.keep(self._in_use.with_(load)):
-            return True
-        ends = [end for flight in self._flights.values() if (end := self._end(flight)) < FOR_EVER]
-        later = [end - self._notice for end in ends if end - self._notice > self._now]
-        self.wakes += [min(later)] if later else []
-        return False
-
-    def take(self, flight: _Flight) -> None:
-        """Count a wave that is announced now."""
-        self._flights[flight.load.scope] = flight
-        self._in_use.take(flight.load)
-
-    def _build(self, moment: datetime) -> None:
-        self._moment, self._in_use = moment, InUse()
-        for load in self._impacted.loads():
-            flight = self._flights.get(load.scope)
-            if flight is None or not flight.begun or self._end(flight) > moment:
-                self._in_use.take(load)
-        for flight in self._flights.values():
-            if not flight.begun and self._end(flight) > moment:
-                self._in_use.take(flight.load)
-
-    def _end(self, flight: _Flight) -> datetime:
-        is_late = self._now > (flight.start + self._length if flight.begun else flight.start)
-        return FOR_EVER if is_late else flight.start + self._length
 
 
 def _stuck(event: Event) -> str | None:

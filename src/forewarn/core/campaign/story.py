@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from forewarn.core.campaign.running import Differences
+from forewarn.core.campaign.actions import Differences
 from forewarn.core.journal import Did, Entry
 from forewarn.core.scope import Outcome
 

@@ -1,0 +1,69 @@
+"""What a campaign gives out to be done, as values, and what comes back."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+
+class Announce(NamedTuple):
+    """Make the events of a wave, with the VMs that the scope has now."""
+
+    scope: str
+    n: int
+    start: datetime
+
+
+class Clear(NamedTuple):
+    """Let events of a wave start."""
+
+    scope: str
+    n: int
+    events: tuple[str, ...]
+
+
+class Withdraw(NamedTuple):
+    """Cancel an event that is Scheduled, and give up the work of one that is stuck: the campaign is done with it."""
+
+    scope: str
+    event: str
+    by: str
+    why: str
+
+
+class TryAgain(NamedTuple):
+    """Have the failed work of an event done once more."""
+
+    scope: str
+    event: str
+    by: str
+
+
+class Recall(NamedTuple):
+    """Find out from the journal how a wave has ended that the scope does not remember."""
+
+    scope: str
+    n: int
+
+
+class Close(NamedTuple):
+    """Find out from the journal whether VMs of the scope are left over."""
+
+    scope: str
+
+
+class AskGate(NamedTuple):
+    """Ask the health gate."""
+
+    scope: str
+    n: int
+
+
+Action = Announce | Clear | Withdraw | TryAgain | Recall | Close | AskGate
+
+
+class Differences(NamedTuple):
+    """What has happened to the VMs of a scope since they were last looked at."""
+
+    came: tuple[str, ...] = ()
+    went: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()

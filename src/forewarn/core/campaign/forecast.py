@@ -1,0 +1,97 @@
+"""Looking ahead: when a wave may start by the calendar, and how much is expected to be in impact by then."""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import NamedTuple
+
+from forewarn.core.campaign.limits import Ceilings, InUse, Load
+from forewarn.core.campaign.load import Impacted
+from forewarn.core.campaign.spec import CampaignPolicy
+from forewarn.core.campaign.windows import DAY, Span, Zones, starts
+
+FOR_EVER = datetime.max.replace(tzinfo=UTC)
+
+
+class Times:
+    """The times in which waves may start. What was worked out once is kept: it is asked for with every step."""
+
+    def __init__(self, policy: CampaignPolicy, zones: Zones) -> None:
+        self._policy = policy
+        self._zones = zones
+        self._length = timedelta(0)
+        self._since = FOR_EVER
+        self._spans: Iterator[Span] = iter(())
+        self._known: list[Span] = []
+
+    def next(self, moment: datetime, length: timedelta) -> datetime | None:
+        """Return the first moment, not before this one, at which a wave of this length may start; None: never."""
+        if length != self._length or not self._since <= moment < self._since + DAY:
+            self._length, self._since, self._known = length, moment, []
+            self._spans = starts(self._policy, moment, length, self._zones)
+        for span in chain(self._known, self._more()):
+            if span.end > moment:
+                return max(span.start, moment)
+        return None
+
+    def _more(self) -> Iterator[Span]:
+        for span in self._spans:
+            self._known.append(span)
+            yield span
+
+
+class Flight(NamedTuple):
+    """A wave that is announced, or has begun."""
+
+    start: datetime
+    begun: bool
+    load: Load
+
+
+class Forecast:
+    """What is expected to be in impact when the notice of the next wave is over.
+
+    What takes longer than expected, and what was announced and waits, is expected to last for ever: as long as
+    something is late, nothing is announced that would have to wait for it.
+    """
+
+    def __init__(
+        self, flights: Mapping[str, Flight], impacted: Impacted, ceilings: Ceilings, *, length: timedelta, now: datetime
+    ) -> None:
+        self._flights = dict(flights)
+        self._impacted = impacted
+        self._ceilings = ceilings
+        self._length = length
+        self._now = now
+        self._moment: datetime | None = None
+        self._in_use = InUse()
+
+    def has_room(self, moment: datetime, load: Load) -> bool:
+        """Tell whether there will be room at the moment."""
+        if moment != self._moment:
+            self._build(moment)
+        return self._ceilings.keep(self._in_use.with_(load))
+
+    def take(self, flight: Flight) -> None:
+        """Count a wave that is announced now."""
+        self._flights[flight.load.scope] = flight
+        self._in_use.take(flight.load)
+
+    def next_end(self, after: datetime) -> datetime | None:
+        """Return when something is expected to end next."""
+        ends = [end for flight in self._flights.values() if after < (end := self._end(flight)) < FOR_EVER]
+        return min(ends, default=None)
+
+    def _build(self, moment: datetime) -> None:
+        self._moment, self._in_use = moment, InUse()
+        for load in self._impacted.loads():
+            flight = self._flights.get(load.scope)
+            if flight is None or not flight.begun or self._end(flight) > moment:
+                self._in_use.take(load)
+        for flight in self._flights.values():
+            if not flight.begun and self._end(flight) > moment:
+                self._in_use.take(flight.load)
+
+    def _end(self, flight: Flight) -> datetime:
+        is_late = self._now > (flight.start + self._length if flight.begun else flight.start)
+        return FOR_EVER if is_late else flight.start + self._length
