@@ -6,8 +6,11 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import IO
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO, Any
 
 import pytest
 
@@ -16,6 +19,7 @@ from forewarn.cli.campaign_options import OPTIONS
 from forewarn.cli.campaign_showing import BAR, progress_lines
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
+from forewarn.platform.webhook import signature
 from tests.cli.inside import details, rows, run, told
 from tests.cli.shop import Shop, open_shop
 from tests.cli.stage import GUARD, PROGRAM, Machine
@@ -343,6 +347,55 @@ def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(works: Shop) -> N
     assert told(works, "campaign", "show", "kernel")["state"] == "Completed"
     unknown = run(works, "campaign", "plan", "kernel.toml", "--gate", "no-such")
     assert (unknown.code, "no-such" in unknown.stderr) == (4, True)
+
+
+class Listener(ThreadingHTTPServer):
+    """Takes what it is sent, but refuses the first."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Taking)
+        self.told: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self.has_refused = False
+
+
+class Taking(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    server: Listener
+
+    def do_POST(self) -> None:
+        """Take a message."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(204 if self.server.has_refused else 503)
+        self.end_headers()
+        if self.server.has_refused:
+            assert self.headers["Forewarn-Signature"] == signature("of the hook", body)
+            self.server.told.put(json.loads(body))
+        self.server.has_refused = True
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_webhook_is_told_of_start_and_end_signed_and_until_it_listens(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    (tmp_path / "kernel.toml").write_text(KERNEL)
+    (tmp_path / "secret").write_text("of the hook\n")
+    with Listener() as listener:
+        Thread(target=listener.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.server_port}/hook"
+        (tmp_path / "forewarn.toml").write_text(f'[campaigns]\nwebhooks = ["{url}"]\nwebhook_secret_file = "secret"\n')
+        with shop.up("--ephemeral", "--manual-time", "--fleet", "fleet.toml"):
+            started = told(shop, "campaign", "start", "kernel.toml", "--why", "ticket 4711")
+            first = listener.told.get(timeout=GUARD)
+            told(shop, "clock", "advance", "6h")
+            second = listener.told.get(timeout=GUARD)
+        listener.shutdown()
+    assert [(each["what"], each["campaign"], each["name"], each["why"]) for each in (first, second)] == [
+        ("started", started["id"], "kernel", "ticket 4711"),
+        ("ended", started["id"], "kernel", "Completed"),
+    ]
 
 
 def test_bars_show_everything_that_there_is() -> None:
