@@ -290,11 +290,17 @@ class Lives(RuleBasedStateMachine):
         self.ask(scope.id, ask)
 
     @precondition(lambda self: self.scopes)
-    @rule(pick=PICK, vms=st.lists(PICK, min_size=3, max_size=6), step=st.integers(0, 20))
-    def maintain_and_wait(self, pick: int, vms: list[int], step: int) -> None:
+    @rule(
+        pick=PICK,
+        vms=st.lists(PICK, min_size=3, max_size=6),
+        step=st.integers(0, 20),
+        campaign=st.sampled_from(["", "", "kernel"]),
+    )
+    def maintain_and_wait(self, pick: int, vms: list[int], step: int, campaign: str) -> None:
         """What happens most: planned maintenance of several VMs, and some time passing."""
         scope = self.scope(pick)
-        ask = Ask(id=self.new_request(), type=EventType.REBOOT, vms=self.some_vms(scope, vms), by="test")
+        names = self.some_vms(scope, vms)
+        ask = Ask(id=self.new_request(), type=EventType.REBOOT, vms=names, by="test", campaign=campaign)
         self.ask(scope.id, ask)
         self.now += timedelta(minutes=step)
         self.tick_all()
@@ -332,6 +338,20 @@ class Lives(RuleBasedStateMachine):
     def cancel_one(self, which: int) -> None:
         id_, event = one_of(self.open_events(), which)
         self.apply(id_, lambda value: operations.cancel(value, event.id, self.conditions, by="test", now=self.now))
+
+    @precondition(lambda self: self.scopes)
+    @rule(pick=PICK)
+    def clear_what_waits_for_its_campaign(self, pick: int) -> None:
+        """Clearing twice does nothing twice, and what is not cleared stays as it is."""
+        id_ = self.scope(pick).id
+        self.clear(id_)
+        cleared = self.scopes[id_]
+        self.clear(id_)
+        assert self.scopes[id_] is cleared
+
+    def clear(self, id_: str) -> None:
+        events = [event.id for event in self.scopes[id_].events]
+        self.apply(id_, lambda value: operations.clear(value, events, self.conditions, now=self.now))
 
     @precondition(lambda self: self.scopes)
     @rule(pick=PICK)
@@ -486,6 +506,8 @@ class Lives(RuleBasedStateMachine):
                 break
             self.now += timedelta(hours=1)
             self.tick_all()
+            for id_ in list(self.scopes):
+                self.clear(id_)
             self.begin_everything()
             self.settle_everything(None)
             for id_, event, _vm in self.impacts(*STUCK):

@@ -116,6 +116,7 @@ class Witness:
         if event.cause is Cause.MAINTENANCE:
             assert after.held is None, "nothing planned starts while its scope is held"
             assert conditions.held is None, "nothing planned starts while everything is held"
+            assert event.cleared or not event.campaign, "nothing of a campaign starts before it is cleared"
 
     def _compare(self, scope: Scope) -> None:
         """The journal and the record tell the same story."""
@@ -153,6 +154,7 @@ def _check_event(scope: Scope, event: Event) -> None:
         assert places == {(event.update_domain, event.host)}, "an event's VMs share update domain and host"
         assert event.impacts == ()
         assert event.not_before == event.not_before.replace(microsecond=0)
+        assert not event.cleared, "what is cleared has started"
     else:
         assert tuple(impact.vm for impact in event.impacts) == event.vms
         assert any(impact.state not in SETTLED for impact in event.impacts), "an event without work left is over"
