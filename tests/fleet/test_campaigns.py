@@ -13,6 +13,7 @@ from forewarn.core.campaign.record import CampaignState, WaveState, tally
 from forewarn.core.campaign.spec import Limit, Selection, Window
 from forewarn.core.errors import AlreadyThere, CannotBePlaced, Invalid, KeyReused, NotInCampaign, NotNow
 from forewarn.core.event import EventType, State
+from forewarn.core.explain import explain
 from forewarn.core.impact import Done
 from forewarn.core.journal import Did
 from forewarn.core.once import Once
@@ -35,6 +36,7 @@ from tests.fleet.campaigning import (
     start,
     told,
 )
+from tests.fleet.policing import Policing
 from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, until, vm, web
 
 HOUR = timedelta(hours=1)
@@ -515,3 +517,57 @@ async def test_oldest_campaigns_that_are_over_are_forgotten(monkeypatch: pytest.
         assert [campaign.name for campaign in fleet.campaigns.all()] == ["c2", "c3", "c4"]
     async with running(store=store) as fleet:
         assert [campaign.name for campaign in fleet.campaigns.all()] == ["c2", "c3", "c4"]
+
+
+async def test_event_that_waits_for_its_campaign_says_so_by_the_campaigns_name() -> None:
+    async with running(web()) as fleet:
+        await start(fleet, campaign_spec())
+        await fleet.advance(timedelta(0))
+        await fleet.campaigns.pause("kernel", by="bob")
+        await fleet.advance(HOUR)
+        value = fleet.replica.scope("web")
+        holds = explain(value, value.events[0], fleet.conditions, now=fleet.clock.now())
+        assert [str(hold) for hold in holds] == ["campaign kernel has not cleared it"]
+
+
+async def test_events_of_a_wave_start_each_when_it_is_approved_or_due() -> None:
+    """A wave on two hosts has two events, which guests approve by themselves."""
+    store = MemoryStore()
+    spread = scope("web", vm("web-0", host="hv-0"), vm("web-1", host="hv-1"), vm("web-2", domain=1))
+    async with running(spread, store=store) as fleet:
+        await start(fleet, campaign_spec(gap=5 * MINUTE))
+        await advance_to(fleet, ten(10, 3))
+        await fleet.approve("web", "web-0", scheduled(fleet)[:1])
+        await fleet.advance(HOUR)
+    started = [row.entry for row in await journal(store) if row.entry.did is Did.STARTED]
+    assert [(entry.at, entry.vms) for entry in started] == [
+        (ten(10, 3), ("web-0",)),
+        (ten(10, 15), ("web-1",)),
+        (ten(10, 31), ("web-2",)),
+    ]
+
+
+async def test_campaigns_count_what_other_campaigns_have_in_impact() -> None:
+    store, clock = Policing(), ManualClock(TEN)
+    platform = OutlivingPlatform(clock, length=7 * MINUTE)
+    async with running(web(), *(single(n) for n in range(4)), store=store, clock=clock, platform=platform) as fleet:
+        for n, pattern in enumerate(("web", "db-*")):
+            spec = campaign_spec(name=f"c{n}", selection=Selection(scopes=(pattern,)), vms_at_once=Limit(2))
+            await start(fleet, spec, id_=KERNEL.replace("0F", f"{n}F"))
+        await fleet.advance(6 * HOUR)
+        assert {campaign.state for campaign in fleet.campaigns.all()} == {CampaignState.COMPLETED}
+    assert (store.started, store.most_vms) == (7, 2)
+
+
+async def test_campaign_stays_paused_over_a_restart() -> None:
+    store, clock = MemoryStore(), ManualClock(TEN)
+    async with running(web(), store=store, clock=clock) as fleet:
+        await start(fleet, campaign_spec())
+        await fleet.advance(MINUTE)
+        await fleet.campaigns.pause("kernel", by="bob", why="lunch")
+    async with running(store=store, clock=clock) as fleet:
+        await fleet.advance(HOUR)
+        assert states(fleet) == ["announced", "planned", "planned"]
+        await fleet.campaigns.resume("kernel", by="bob")
+        await fleet.advance(3 * HOUR)
+        assert fleet.campaigns.find("kernel").state is CampaignState.COMPLETED

@@ -9,6 +9,9 @@ from forewarn.core.conditions import Conditions
 from forewarn.core.event import STUCK, Event, ImpactState, State
 from forewarn.core.scope import ApprovalRule, Held, Scope
 
+CAMPAIGN = "campaign:"
+"""With this begins what the journals call a campaign; its name follows."""
+
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True, tag_field="hold"):
     """One reason why an event does not go on."""
@@ -61,9 +64,10 @@ class AwaitsCampaign(Hold, frozen=True, tag="campaign"):
     """The campaign that made the event has not cleared it: the campaign's policy does not let it start now."""
 
     campaign: str
+    name: str = ""
 
     def __str__(self) -> str:
-        return f"campaign {self.campaign} has not cleared it"
+        return f"campaign {self.name or self.campaign} has not cleared it"
 
 
 class ImpactStuck(Hold, frozen=True, tag="impact-stuck"):
@@ -130,8 +134,14 @@ def waits_for_others(scope: Scope, event: Event, conditions: Conditions) -> tupl
         for held, whole in ((conditions.held, True), (scope.held, False))
         if held is not None
     )
-    campaign = (AwaitsCampaign(campaign=event.campaign),) if event.campaign and not event.cleared else ()
-    return (*held, *busy, *campaign)
+    return (*held, *busy, *_waits_for_campaign(event))
+
+
+def _waits_for_campaign(event: Event) -> tuple[Hold, ...]:
+    if not event.campaign or event.cleared:
+        return ()
+    name = event.by.removeprefix(CAMPAIGN) if event.by.startswith(CAMPAIGN) else ""
+    return (AwaitsCampaign(campaign=event.campaign, name=name),)
 
 
 def missing_approvals(scope: Scope, event: Event) -> tuple[str, ...]:

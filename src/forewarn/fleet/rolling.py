@@ -31,6 +31,7 @@ from forewarn.core.change import Change
 from forewarn.core.conditions import Conditions
 from forewarn.core.errors import CoreError
 from forewarn.core.event import STUCK, State
+from forewarn.core.explain import CAMPAIGN
 from forewarn.core.journal import Entry
 from forewarn.core.once import Once, remembered, was_answered
 from forewarn.core.schedule import Ask, schedule, whole_second
@@ -361,7 +362,7 @@ class Rolling:
             id=request,
             type=spec.type,
             vms=names or made[0].vms,
-            by=f"campaign:{spec.name}",
+            by=f"{CAMPAIGN}{spec.name}",
             not_before=max(action.start, whole_second(now + notice_of(spec, conditions))),
             duration=spec.duration,
             description=spec.description,

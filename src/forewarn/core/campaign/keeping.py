@@ -15,6 +15,7 @@ from forewarn.core.campaign.record import (
     Trouble,
     WaveState,
 )
+from forewarn.core.explain import CAMPAIGN
 from forewarn.core.journal import Did, Entry
 from forewarn.core.limits import IMPACT_TEXT_BYTES
 from forewarn.core.scope import Outcome
@@ -96,7 +97,7 @@ class Keeping:
     @property
     def by(self) -> str:
         """What the journals call the campaign."""
-        return f"campaign:{self._campaign.name}"
+        return f"{CAMPAIGN}{self._campaign.name}"
 
     # How waves end.
 
