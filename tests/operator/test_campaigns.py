@@ -394,9 +394,9 @@ async def test_wrong_request_is_refused_and_starts_nothing(change: dict[str, Any
 
 async def test_event_of_a_campaign_says_that_it_waits_for_it() -> None:
     async with stage() as service:
-        await start(service, asked("kernel", "web"))
+        campaign = await start(service, asked("kernel", "web"))
         await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign()))
         await service.fleet.advance(HOUR)
         (event,) = await service.client(lambda api: list(api.events(scope="web", type_=EventType.REBOOT)))
-    assert event.status == "Scheduled"
+    assert (event.status, event.campaign) == ("Scheduled", campaign.id)
     assert any("kernel" in sentence or "campaign" in sentence for sentence in event.explain)

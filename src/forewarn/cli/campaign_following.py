@@ -22,6 +22,9 @@ from forewarn.cli.tables import GAP
 from forewarn.cli.times import span_text
 from forewarn.core.campaign.record import CampaignState
 
+MOST_LINES = 10
+"""No more lines of the journal than this are written at a time above the bars: in large campaigns nobody reads them."""
+
 STYLES = {
     CampaignState.RUNNING: "yellow",
     CampaignState.PAUSED: "yellow",
@@ -142,7 +145,7 @@ class LiveBars:
 
     def show(self, campaign: v1.Campaign, entries: Sequence[v1.JournalEntry], time: ServiceTime, trouble: str) -> None:
         """Show all of it anew, and above it, for good, what has happened."""
-        for entry in entries:
+        for entry in entries[-MOST_LINES:]:
             line = GAP.join(cell for cell in journal_row(entry) if cell)
             self._live.console.print(Text(harmless(line), "dim"), soft_wrap=True)
         self._live.update(self._drawn(campaign, time, trouble), refresh=True)

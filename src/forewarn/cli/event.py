@@ -322,6 +322,7 @@ def _open_details(event: v1.Event) -> tuple[tuple[str, str], ...]:
         ("host", event.host or ""),
         ("update domain", str(event.update_domain)),
         ("made", f"{moment_text(event.made_at)} by {event.by}"),
+        ("campaign", event.campaign or ""),
         ("why", event.why),
         ("announced", "" if event.announced else "no: the scope is not enabled"),
         ("approved by", ", ".join(approvals)),

@@ -53,6 +53,7 @@ def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1
         ),
         explain=sentences(explain(scope, event, fleet.conditions, now=now)),
         held=show_hold(scope.held, scope.id),
+        campaign=event.campaign or None,
     )
 
 

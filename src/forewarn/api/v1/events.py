@@ -36,7 +36,10 @@ class Impact(Answer, frozen=True):
 
 
 class Event(Answer, frozen=True):
-    """An open event. `explain` says, in sentences, what it waits for; `held`: its scope's hold."""
+    """An open event. `explain` says, in sentences, what it waits for; `held`: its scope's hold.
+
+    `campaign` is the id of the campaign that has made it, if one has; such an event starts only when that clears it.
+    """
 
     id: str
     scope: str
@@ -59,6 +62,7 @@ class Event(Answer, frozen=True):
     impacts: Sequence[Impact]
     explain: Sequence[str]
     held: Hold | None = None
+    campaign: str | None = None
 
 
 class EventPage(Answer, frozen=True):
