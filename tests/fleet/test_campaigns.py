@@ -9,7 +9,7 @@ from forewarn.clock import ManualClock
 from forewarn.core import work
 from forewarn.core.campaign.limits import Amounts
 from forewarn.core.campaign.plan import Plan
-from forewarn.core.campaign.record import CampaignState, WaveState, tally
+from forewarn.core.campaign.record import CampaignState, WaveState, encode, tally
 from forewarn.core.campaign.spec import Limit, Selection, Window
 from forewarn.core.errors import AlreadyThere, CannotBePlaced, Invalid, KeyReused, NotInCampaign, NotNow
 from forewarn.core.event import EventType, State
@@ -20,6 +20,7 @@ from forewarn.core.once import Once
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet.errors import NoSuchCampaign, NoSuchGate
 from forewarn.fleet.service import Fleet
+from forewarn.platform.port import Message
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Key, Kind
@@ -477,7 +478,8 @@ async def test_what_cannot_be_started_is_refused_before_anything_is_saved() -> N
 
 
 async def test_campaign_goes_on_once_the_disk_has_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.fleet.rolling.FIRST_PAUSE", 0.001)
+    for module in ("rolling", "errands"):
+        monkeypatch.setattr(f"forewarn.fleet.{module}.FIRST_PAUSE", 0.001)
     monkeypatch.setattr("forewarn.fleet.service.RETRY_TICK", 0.001)
     store, clock = FailingStore(), ManualClock(TEN)
     async with running(web(), store=store, clock=clock, platform=SimulatedPlatform(clock)) as fleet:
@@ -571,3 +573,37 @@ async def test_campaign_stays_paused_over_a_restart() -> None:
         await fleet.campaigns.resume("kernel", by="bob")
         await fleet.advance(3 * HOUR)
         assert fleet.campaigns.find("kernel").state is CampaignState.COMPLETED
+
+
+async def test_wave_whose_events_were_canceled_before_the_campaign_knew_of_them_is_skipped() -> None:
+    """The service died between the two saves of an announcement, and somebody canceled the event before all else."""
+    store = MemoryStore()
+    async with running(single(1), store=store) as fleet:
+        before = await start(fleet, campaign_spec())
+        await advance_to(fleet, ten(10, 1))
+        await fleet.campaigns.pause("kernel", by="bob")
+        await fleet.cancel(fleet.replica.scope("db-1").events[0].id, by="bob")
+    record = await store.load(Key(Kind.CAMPAIGN, KERNEL))
+    assert record is not None
+    await store.save(record.key, encode(before), (), expected=record.revision)
+    async with running(store=store, clock=ManualClock(ten(10, 2))) as fleet:
+        await fleet.advance(timedelta(0))
+        assert (states(fleet, "db-1"), fleet.campaigns.find("kernel").state) == (["skipped"], CampaignState.COMPLETED)
+
+
+async def test_messenger_that_breaks_is_asked_again_and_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.fleet.rolling.FIRST_DELAY", 0.001)
+
+    class Broken(Post):
+        async def tell(self, message: Message) -> None:
+            if not self._tried:
+                self._tried["once"] = 1
+                raise RuntimeError("broken")
+            await super().tell(message)
+
+    post = Broken()
+    async with running(single(1), messenger=post) as fleet:
+        await start(fleet, campaign_spec())
+        await fleet.advance(HOUR)
+        await until(lambda: not fleet.campaigns.find("kernel").untold)
+    assert [message.what for message in post.messages] == ["started", "ended"]

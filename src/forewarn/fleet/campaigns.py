@@ -32,10 +32,11 @@ from forewarn.core.once import Once, remembered, was_answered
 from forewarn.core.scope import Scope
 from forewarn.core.text import check_text, shortened
 from forewarn.fleet.clockwork import Clockwork
+from forewarn.fleet.errands import Scopes
 from forewarn.fleet.errors import NoSuchCampaign, NoSuchGate, NoSuchScope, NotSaved
 from forewarn.fleet.queue import Decision, Queues, Shelf
 from forewarn.fleet.replica import View
-from forewarn.fleet.rolling import Rolling, Scopes
+from forewarn.fleet.rolling import Rolling
 from forewarn.fleet.turns import unhurried
 from forewarn.fleet.zones import zone_named
 from forewarn.platform.port import Checker, Messenger

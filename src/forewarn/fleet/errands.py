@@ -1,0 +1,301 @@
+"""What a campaign has decided, done: in the scopes, in the journal, at the gate. Each comes back with its result.
+
+A result is what the campaign is told of it: a change of its course, saved with whatever else has happened by then.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import NamedTuple, Protocol, TypeVar
+
+from forewarn.clock import Clock
+from forewarn.core import operations, work
+from forewarn.core.campaign.actions import (
+    Action,
+    Announce,
+    AskGate,
+    Clear,
+    Close,
+    Recall,
+    TryAgain,
+    Withdraw,
+)
+from forewarn.core.campaign.load import Impacted
+from forewarn.core.campaign.pace import notice_of
+from forewarn.core.campaign.record import Campaign, CampaignState, WaveState
+from forewarn.core.campaign.running import Course
+from forewarn.core.campaign.selection import Chooser
+from forewarn.core.campaign.story import READ, Story, read
+from forewarn.core.change import Change
+from forewarn.core.conditions import Conditions
+from forewarn.core.errors import CoreError
+from forewarn.core.event import STUCK, State
+from forewarn.core.explain import CAMPAIGN
+from forewarn.core.journal import Entry
+from forewarn.core.schedule import Ask, schedule, whole_second
+from forewarn.core.scope import Scope
+from forewarn.fleet.errors import NotSaved
+from forewarn.fleet.replica import Replica
+from forewarn.fleet.turns import Turns
+from forewarn.platform.port import Checker, Open, Question, Shut
+from forewarn.store.port import JournalQuery, Key, Kind, Store, StoreError
+
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+Result = Callable[[Course], None]
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Between attempts to save or read what a campaign cannot go on without, in seconds of real time."""
+
+PAGE = 5_000
+"""How many lines of a scope's journal are read at a time."""
+
+
+class Scopes(Protocol):
+    """What a campaign needs of the fleet."""
+
+    clock: Clock
+    replica: Replica
+
+    @property
+    def conditions(self) -> Conditions:
+        """What holds outside the scopes."""
+        ...
+
+    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
+        """Apply a rule to a scope and save."""
+        ...
+
+
+class _Announced(NamedTuple):
+    """The events that a wave has in its scope."""
+
+    vms: int
+    not_before: datetime | None
+
+
+class Owner(Protocol):
+    """The campaign for which something is done."""
+
+    @property
+    def record(self) -> Campaign:
+        """What was last saved of it."""
+        ...
+
+    @property
+    def course(self) -> Course:
+        """The campaign as it is worked on."""
+        ...
+
+    def now(self) -> datetime:
+        """Return the time by which the campaign goes."""
+        ...
+
+
+class Errands:
+    """Does what one campaign has decided."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        scopes: Scopes,
+        store: Store,
+        impacted: Impacted,
+        *,
+        checker: Checker,
+        on_room: Callable[[], None],
+    ) -> None:
+        self._owner = owner
+        self._scopes = scopes
+        self._store = store
+        self._impacted = impacted
+        self._checker = checker
+        self._on_room = on_room
+        self._chooser = Chooser(owner.record.spec.selection)
+        self._turns = Turns()
+
+    async def result_of(self, action: Action) -> Result | None:
+        match action:
+            case Announce():
+                return await self._announce(action)
+            case Clear():
+                await self._clear(action)
+            case Withdraw():
+                await self._withdraw(action)
+            case TryAgain():
+                await self._try_again(action)
+            case Recall():
+                return await self._recall(action)
+            case Close():
+                return await self._close(action)
+            case AskGate():
+                return await self._ask_gate(action)
+        return None
+
+    async def _announce(self, action: Announce) -> Result | None:
+        """Make the events of a wave for the VMs that it has now, and that are not done."""
+        story = await self._story(action.scope)
+
+        def refused(course: Course, why: str) -> None:
+            progress = course.progress(action.scope)
+            if progress.wave(action.n).state is WaveState.PLANNED:
+                course.fail(progress, action.n, why, now=self._owner.now())
+
+        try:
+            made = await self._surely(
+                lambda: self._scopes.apply(action.scope, lambda scope: self._announced(scope, action, story))
+            )
+        except CoreError as refusal:
+            why = str(refusal)
+            return lambda course: refused(course, why)
+        if made is None:
+            return None
+        return lambda course: course.announced(
+            action.scope,
+            action.n,
+            vms=made.vms,
+            not_before=made.not_before,
+            seen=story.seen,
+            differences=story.differences,
+            now=self._owner.now(),
+        )
+
+    def _announced(self, scope: Scope, action: Announce, story: Story) -> Change[_Announced | None]:
+        if self._owner.record.state is not CampaignState.RUNNING:
+            return Change(scope, (), None)
+        spec, conditions = self._owner.record.spec, self._scopes.conditions
+        now = max(self._scopes.clock.now(), scope.changed_at)
+        request = self._owner.record.request(scope.id, action.n)
+        domain = self._owner.course.progress(scope.id).wave(action.n).update_domain
+        names = tuple(
+            vm.name for vm in self._chooser.chosen(scope) if vm.update_domain == domain and vm.name not in story.done
+        )
+        made = [event for event in scope.events if event.request == request]
+        if not names and not made:
+            return Change(scope, (), _Announced(0, None))
+        start = max(action.start, whole_second(now + notice_of(spec, conditions)))
+        ask = Ask(
+            id=request,
+            type=spec.type,
+            vms=names or made[0].vms,
+            by=f"{CAMPAIGN}{spec.name}",
+            not_before=start,
+            duration=spec.duration,
+            description=spec.description,
+            campaign=self._owner.record.id,
+            wave=action.n,
+        )
+        change = schedule(scope, ask, conditions, now=now)
+        events = [event for event in (change.scope or scope).events if event.request == request]
+        vms = sum(len(event.vms) for event in events) or len(names)
+        not_before = max((event.not_before for event in events), default=start)
+        return Change(change.scope, change.entries, _Announced(vms, not_before))
+
+    async def _clear(self, action: Clear) -> None:
+        """Let events start, unless the campaign was stopped meanwhile."""
+
+        def rule(scope: Scope) -> Change[tuple[str, ...]]:
+            if self._owner.record.state is not CampaignState.RUNNING:
+                return Change(scope, (), ())
+            return operations.clear(scope, action.events, self._scopes.conditions, now=self._scopes.clock.now())
+
+        try:
+            await self._surely(lambda: self._scopes.apply(action.scope, rule))
+        finally:
+            self._impacted.release(action.events)
+        self._on_room()
+
+    async def _withdraw(self, action: Withdraw) -> None:
+        def rule(scope: Scope) -> Change[None]:
+            event, now, conditions = scope.find_event(action.event), self._scopes.clock.now(), self._scopes.conditions
+            if event is None:
+                return Change(scope, (), None)
+            if event.state is State.SCHEDULED:
+                return operations.cancel(scope, event.id, conditions, by=action.by, now=now, why=action.why)
+            return work.resolve(scope, event.id, conditions, by=action.by, why=action.why, now=now)
+
+        await self._surely(lambda: self._scopes.apply(action.scope, rule))
+
+    async def _try_again(self, action: TryAgain) -> None:
+        def rule(scope: Scope) -> Change[None]:
+            event = scope.find_event(action.event)
+            if event is None or not any(impact.state in STUCK for impact in event.impacts):
+                return Change(scope, (), None)
+            return work.retry(scope, event.id, by=action.by, now=self._scopes.clock.now())
+
+        await self._surely(lambda: self._scopes.apply(action.scope, rule))
+
+    async def _recall(self, action: Recall) -> Result:
+        story = await self._story(action.scope)
+        outcomes = story.outcomes.get(action.n, ())
+
+        def take(course: Course) -> None:
+            progress = course.progress(action.scope)
+            if not progress.wave(action.n).state.is_open:
+                return
+            now = self._owner.now()
+            if outcomes:
+                course.settle(progress, action.n, outcomes, now=now)
+            else:
+                course.fail(progress, action.n, "nobody knows how it has ended", now=now)
+
+        return take
+
+    async def _close(self, action: Close) -> Result:
+        story = await self._story(action.scope)
+        scope = self._newest(action.scope)
+        waves = self._owner.course.progress(action.scope).waves
+        skipped = {wave.update_domain for wave in waves if wave.state is WaveState.SKIPPED}
+        left: dict[int, int] = {}
+        for vm in self._chooser.chosen(scope) if scope is not None else ():
+            is_passed_over = vm.update_domain in skipped and vm.name not in story.dropped
+            if vm.name not in story.touched and not is_passed_over:
+                left[vm.update_domain] = left.get(vm.update_domain, 0) + 1
+        return lambda course: course.closed(action.scope, left, now=self._owner.now())
+
+    async def _ask_gate(self, action: AskGate) -> Result:
+        spec, asked_at = self._owner.record.spec, self._owner.now()
+        answer: Open | Shut = Shut("there is no gate")
+        if spec.policy.gate is not None:
+            question = Question(
+                gate=spec.policy.gate, campaign=self._owner.record.id, name=spec.name, scope=action.scope, wave=action.n
+            )
+            try:
+                answer = await self._checker.check(question)
+            except Exception as error:
+                log.exception("the gate of campaign %s could not be asked", spec.name)
+                answer = Shut(f"it could not be asked: {error!r}")
+        if isinstance(answer, Shut):
+            why = answer.why
+            return lambda course: course.gate_is_shut(why, now=self._owner.now())
+        return lambda course: course.gate_is_open(asked_at=asked_at, now=self._owner.now())
+
+    async def _story(self, scope: str) -> Story:
+        """Read what the journal of a scope says since the campaign began."""
+        entries: list[Entry] = []
+        after = 0
+        while True:
+            query = JournalQuery(
+                key=Key(Kind.SCOPE, scope), dids=READ, since=self._owner.record.started_at, after=after, limit=PAGE
+            )
+            rows = await self._surely(lambda: self._store.journal(query))  # noqa: B023 - awaited at once
+            entries += [row.entry for row in rows]
+            if len(rows) < PAGE:
+                await self._turns.mine()
+                return read(entries, self._owner.record.id, seen=self._owner.course.progress(scope).seen)
+            after = rows[-1].position
+
+    async def _surely(self, do: Callable[[], Awaitable[R]]) -> R:
+        """Do it, again and again while the store cannot."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return await do()
+            except (NotSaved, StoreError) as error:
+                log.warning("%s; trying again in %.1f s", error, pause)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _newest(self, id_: str) -> Scope | None:
+        return self._scopes.replica.newest(id_)[0]
