@@ -272,7 +272,7 @@ def test_campaign_is_watched_live_with_bars(shop: Shop) -> None:
         terminal.wait_for("Time stands still")
         told(shop, "clock", "advance", "20m")
         terminal.wait_for("2/5 waves")
-        terminal.wait_for("expected to end at")
+        terminal.wait_for("expected end")
         told(shop, "clock", "advance", "6h")
         terminal.wait_for("5/5 waves")
         assert terminal.end() == 0

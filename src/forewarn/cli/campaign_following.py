@@ -169,7 +169,7 @@ def _end(campaign: v1.Campaign, time: ServiceTime) -> str:
     if campaign.expected_end is None:
         return ""
     left = span_text(campaign.expected_end - time.now)
-    return f"{GAP}expected to end at {moment_text(campaign.expected_end)}, in {left}"
+    return f"{GAP}expected end {moment_text(campaign.expected_end)}, in {left}"
 
 
 def _standing(campaign: v1.Campaign) -> str:
