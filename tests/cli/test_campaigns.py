@@ -15,12 +15,15 @@ from typing import IO, Any
 import pytest
 
 from forewarn.api import v1
+from forewarn.api.errors import NotFound
 from forewarn.cli.campaign_options import OPTIONS
 from forewarn.cli.campaign_showing import BAR, progress_lines
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
 from forewarn.platform.webhook import signature
 from tests.cli.inside import details, rows, run, told
+from tests.cli.serving import SETTINGS as SERVED
+from tests.cli.serving import serving
 from tests.cli.shop import Shop, open_shop
 from tests.cli.stage import GUARD, PROGRAM, Machine
 from tests.cli.terminal import Terminal
@@ -396,6 +399,23 @@ def test_webhook_is_told_of_start_and_end_signed_and_until_it_listens(tmp_path: 
         ("started", started["id"], "kernel", "ticket 4711"),
         ("ended", started["id"], "kernel", "Completed"),
     ]
+
+
+def test_running_service_takes_over_gates(tmp_path: Path) -> None:
+    ask = v1.StartCampaign(
+        name="kernel",
+        type=v1.CampaignType.REBOOT,
+        selection=v1.CampaignSelection(scopes=("web",)),
+        policy=v1.CampaignPolicy(gate="health"),
+    )
+    with serving(tmp_path) as service:
+        with pytest.raises(NotFound, match="health") as unknown:
+            service.api.start_campaign(ask)
+        (tmp_path / "forewarn.toml").write_text(f'{SERVED}\n[gates.health]\ncommand = ["/bin/true"]\n')
+        service.process.send_signal(signal.SIGHUP)
+        assert service.wait_for("settings are taken over")["changed"] == ["gates"]
+        assert service.api.start_campaign(ask).spec.policy.gate == "health"
+    assert unknown.value.code == "unknown-gate"
 
 
 def test_bars_show_everything_that_there_is() -> None:
