@@ -33,7 +33,8 @@ class Keeping:
         self._progress = list(campaign.scopes)
         self._places = {progress.scope: i for i, progress in enumerate(self._progress)}
         self._not_closed = sum(not progress.closed for progress in self._progress)
-        self._any_settled = any(wave.state.is_settled for progress in self._progress for wave in progress.waves)
+        self._any_settled = False
+        """Whether a wave is settled, as far as scopes were looked at."""
         self._listens = listens
         self._is_changed = False
         self.entries: list[Entry] = []

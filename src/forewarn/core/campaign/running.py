@@ -132,6 +132,7 @@ class Course(Keeping):
         if events:
             self._open.add(scope.id)
         n = progress.current
+        self._any_settled = self._any_settled or n > 1
         request = self._campaign.request(scope.id, n) if n <= len(progress.waves) else ""
         mine = [event for event in events if event.request == request]
         if self._campaign.state is CampaignState.ABORTING:
