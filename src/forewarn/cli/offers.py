@@ -48,6 +48,7 @@ CHAPTERS: Mapping[str, Sequence[Offer]] = {
     "Testing": (
         Offer("run", "run:run", "Run a program as a VM: 169.254.169.254 answers it, without root.", RunsCommand),
         Offer("scenario", "scenario:app", "Play stories of maintenance, and see whether they go as told."),
+        Offer("exam", "exam:exam", "Examine a handler in every scenario: what it must do, and must not.", RunsCommand),
         Offer("conformance", "conformance:conformance", "Check an endpoint against the protocol, row by row."),
     ),
     "Inside a VM": (

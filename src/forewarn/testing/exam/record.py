@@ -1,0 +1,144 @@
+"""What was seen of a program in one scenario: its requests, what it was told, how it ended, which files it changed."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+
+from forewarn.client.document import Event, key, read_document
+from forewarn.guest.observing import Observed
+from forewarn.testing.witness import EVENTS_PATH, asks_for_events
+from forewarn.wire.reading import Unreadable
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The program has ended by itself, with this exit code."""
+
+    code: int
+    at: float
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What the program was told, and when: the events by their ids."""
+
+    at: float
+    events: Mapping[str, Event]
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """An approval of one event as it was sent, and how it was answered; None: not at all."""
+
+    at: float
+    id: str
+    status: int | None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the service took it."""
+        return self.status == 200
+
+
+class Record:
+    """Everything that can be judged. Moments are of the monotonic clock.
+
+    `labels` are the ids of the story's events by the story's names for them. `left_at`: since when the VM is gone.
+    `prepared` and `recovered` are the moments at which the user's markers have changed, or None where there are none.
+    """
+
+    def __init__(
+        self,
+        *,
+        vm: str,
+        requests: Sequence[Observed],
+        labels: Mapping[str, str],
+        began_at: float,
+        over_at: float,
+        ended: Ended | None = None,
+        left_at: float | None = None,
+        is_finished: bool = True,
+        prepared: Sequence[float] | None = None,
+        recovered: Sequence[float] | None = None,
+        output: str = "",
+    ) -> None:
+        self.vm, self.requests, self.labels = vm, tuple(requests), labels
+        self.began_at, self.over_at = began_at, over_at
+        self.ended, self.left_at, self.is_finished = ended, left_at, is_finished
+        self.prepared, self.recovered = prepared, recovered
+        self.output = output
+
+    def moment(self, at: float) -> str:
+        """Say when something was, in seconds since the program was begun."""
+        return f"at {at - self.began_at:.1f} s"
+
+    @cached_property
+    def about_events(self) -> tuple[Observed, ...]:
+        """The requests to the path of the events."""
+        return tuple(request for request in self.requests if _path(request) == EVENTS_PATH)
+
+    @cached_property
+    def questions(self) -> tuple[Observed, ...]:
+        """The requests that ask for the events."""
+        return tuple(filter(asks_for_events, map(_plain, self.requests)))
+
+    @cached_property
+    def told(self) -> tuple[Told, ...]:
+        """Every document that it was given, in order; answers that nobody can read tell nothing."""
+        found = []
+        for question in self.questions:
+            if question.status == 200 and question.answered_at is not None:
+                try:
+                    document = read_document(question.answer)
+                except Unreadable:
+                    continue
+                if document is not None:
+                    found.append(Told(question.answered_at, {key(event): event for event in document.events}))
+        return tuple(sorted(found, key=lambda told: told.at))
+
+    @cached_property
+    def approvals(self) -> tuple[Approval, ...]:
+        """Every approval of every event, in order, whether it was taken or not."""
+        return tuple(Approval(request.at, id_, request.status) for request in self.requests for id_ in request.approved)
+
+    def approvals_of(self, id_: str) -> list[Approval]:
+        """Return the approvals of one event."""
+        return [approval for approval in self.approvals if approval.id == id_]
+
+    def first_told(self, id_: str, *, status: str | None = None) -> Told | None:
+        """Return the first document that has the event, in this status if one is given."""
+        return next((told for told in self.told if id_ in told.events and _is(told.events[id_], status)), None)
+
+    def event(self, id_: str) -> Event | None:
+        """Return an event as it was first told."""
+        told = self.first_told(id_)
+        return None if told is None else told.events[id_]
+
+    def gone_at(self, id_: str) -> float | None:
+        """Return when it was told, by silence, that an event is over."""
+        first = self.first_told(id_)
+        if first is None:
+            return None
+        return next((told.at for told in self.told if told.at > first.at and id_ not in told.events), None)
+
+    def latest_told(self, before: float) -> Told | None:
+        """Return the last document that it was given by a moment."""
+        return next((told for told in reversed(self.told) if told.at <= before), None)
+
+    def name(self, id_: str) -> str:
+        """Return the story's name for an event, or its id where the story has none."""
+        return next((label for label, known in self.labels.items() if known == id_), id_)
+
+
+def _is(event: Event, status: str | None) -> bool:
+    return status is None or event.status == status
+
+
+def _path(request: Observed) -> str:
+    return _plain(request).target.partition("?")[0].lower().rstrip("/")
+
+
+def _plain(request: Observed) -> Observed:
+    """Return a request as it would be without a proxy: clients that use one send the whole URL."""
+    scheme, mark, rest = request.target.partition("://")
+    if not mark or scheme.lower() not in ("http", "https"):
+        return request
+    return msgspec.structs.replace(request, target="/" + rest.partition("/")[2])
