@@ -29,15 +29,24 @@ class Background(Generic[T]):
         self._make, self._name = make, name
         self._loop = uvloop.new_event_loop()
         self._started = threading.Event()
-        self._told: asyncio.Event | None = None
+        self._told = asyncio.Event()
         self._value: T | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> T:
-        """Enter the context and return what it gives; what it raises is raised here."""
-        self._thread.start()
-        self._started.wait()
+        """Enter the context and return what it gives; what it raises is raised here.
+
+        Whoever is interrupted meanwhile gets nothing that could be stopped: then it has been left again.
+        """
+        try:
+            self._thread.start()
+            self._started.wait()
+        except BaseException:
+            self._tell()
+            if self._thread.is_alive():
+                self._thread.join(GUARD)
+            raise
         if self._value is None:
             self._end()
             raise AssertionError(f"{self._name} has neither started nor failed")
@@ -45,10 +54,12 @@ class Background(Generic[T]):
 
     def stop(self) -> None:
         """Leave the context; what has gone wrong inside is raised here. A second call does nothing."""
-        if self._told is not None:
-            with suppress(RuntimeError):  # the loop is closed already: it has ended by itself
-                self._loop.call_soon_threadsafe(self._told.set)
+        self._tell()
         self._end()
+
+    def _tell(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed already: it has ended by itself
+            self._loop.call_soon_threadsafe(self._told.set)
 
     def _end(self) -> None:
         self._thread.join(GUARD)
@@ -68,8 +79,7 @@ class Background(Generic[T]):
             self._started.set()
 
     async def _stay(self) -> None:
-        told = self._told = asyncio.Event()
         async with self._make() as value:
             self._value = value
             self._started.set()
-            await told.wait()
+            await self._told.wait()

@@ -3,7 +3,6 @@
 Needs the extra `[server]`; `pip install 'forewarn[testing]'` brings it.
 """
 
-import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from forewarn.core.scope import Scope
 from forewarn.guest.ports import CannotListen, NoPortLeft, TooFewFiles
 from forewarn.settings import EMULATOR, KEYS, Settings, SettingsError, UnknownSetting, resolve
 from forewarn.testing.background import Background
+from forewarn.testing.directories import own_directory
 from forewarn.testing.errors import AlreadyStarted, BadStart, NoEndpoint, NotRunning
 from forewarn.testing.faulting import MakesFaults
 from forewarn.testing.fleets import FleetLike, reader_of
@@ -98,11 +98,11 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
     @asynccontextmanager
     async def _service(self) -> AsyncIterator[Running]:
         # A root of its own: commands that look for the user's own services must not find this one.
-        with tempfile.TemporaryDirectory(prefix="forewarn-test-") as root:
+        with own_directory() as root:
             async with running_service(
                 self._settings,
                 EMULATOR,
-                environ={"XDG_RUNTIME_DIR": root},
+                environ={"XDG_RUNTIME_DIR": str(root)},
                 talk=_Silence(),
                 clock=self._clock,
                 scopes=self._fleet,
