@@ -135,25 +135,29 @@ class Course(Keeping):
         self._any_settled = self._any_settled or n > 1
         request = self._campaign.request(scope.id, n) if n <= len(progress.waves) else ""
         mine = [event for event in events if event.request == request]
-        if self._campaign.state is CampaignState.ABORTING:
-            self._withdraw(scope.id, events)
+        is_aborted = self._campaign.state is CampaignState.ABORTING
+        if is_aborted:
+            self._withdraw_scheduled(scope.id, events)
         else:
-            self._withdraw(scope.id, [event for event in events if event.request != request])
+            self._withdraw_strays(scope.id, [event for event in events if event.request != request])
         if request and progress.wave(n).state is not WaveState.PLANNED:
             self._follow(progress, n, scope, mine, conditions, now)
         progress = self.progress(scope.id)
-        if progress.current > len(progress.waves) and not progress.closed:
+        if progress.current > len(progress.waves) and not progress.closed and not is_aborted:
             self._give(Close(scope.id))
 
-    def _withdraw(self, scope: str, events: Iterable[Event]) -> None:
-        """Take events back that the campaign is done with: it is aborted, or their wave was skipped."""
+    def _withdraw_scheduled(self, scope: str, events: Iterable[Event]) -> None:
+        """Take back what has not started; what has, ends."""
         said = self._campaign.said
         for event in events:
+            if event.state is State.SCHEDULED:
+                self._give(Withdraw(scope, event.id, said.by, said.why or "aborted"))
+
+    def _withdraw_strays(self, scope: str, events: Iterable[Event]) -> None:
+        """Take back what is left of waves that were skipped: what has not started, and what is stuck."""
+        for event in events:
             if event.state is State.SCHEDULED or _stuck(event) is not None:
-                aborted = self._campaign.state is CampaignState.ABORTING
-                by, why = (said.by, said.why or "aborted") if aborted else (self.by, "the wave is skipped")
-                if event.state is State.SCHEDULED or not aborted:
-                    self._give(Withdraw(scope, event.id, by, why))
+                self._give(Withdraw(scope, event.id, self.by, "the wave is skipped"))
 
     def _follow(
         self,
