@@ -57,6 +57,9 @@ def completions(machine: Machine, *words: str, shell: str = "bash", **environmen
         (("host", "show", ""), ["hv-0", "hv-1"]),
         (("hold", "--scope", "w"), ["web"]),
         (("history", "--did", "impact-f"), ["impact-failed"]),
+        (("campaign", "plan", "--scope", "w"), ["web"]),
+        (("campaign", "plan", "--type", "Re"), ["Reboot", "Redeploy"]),
+        (("campaign", "list", "--state", "Pa"), ["Paused"]),
         (("token", "create", "x", "--role", ""), ["admin", "operator", "viewer"]),
         (("hos",), ["host"]),
     ],
@@ -64,6 +67,14 @@ def completions(machine: Machine, *words: str, shell: str = "bash", **environmen
 )
 def test_names_complete(shop: Machine, typed: tuple[str, ...], expected: list[str]) -> None:
     assert completions(shop, *typed) == expected
+
+
+def test_campaigns_complete_by_their_names_and_say_what_they_are(shop: Machine) -> None:
+    told(shop, "campaign", "start", "--name", "kernel", "--type", "Freeze", "--scope", "batch", "--notice", "1h")
+    assert completions(shop, "campaign", "show", "k", shell="zsh") == [
+        '_arguments \'*: :(("kernel":"Running Freeze"))\''
+    ]
+    assert completions(shop, "history", "--campaign", "") == ["kernel"]
 
 
 def test_events_and_tokens_complete_by_their_ids_and_say_what_they_are(shop: Machine) -> None:
