@@ -35,14 +35,6 @@ LONGEST_START = 5.0
 """How long, in seconds, whoever stops a campaign waits for what was about to start."""
 
 
-class _Changed(NotSaved):
-    """Another process has changed the record."""
-
-    def __init__(self, known: Campaign | None) -> None:
-        self.known = known
-        super().__init__("another process has changed the campaign: ask again")
-
-
 class Rolling:
     """One campaign under way. `record` is what was last saved of it."""
 
@@ -195,14 +187,11 @@ class Rolling:
 
         def command(known: Campaign | None) -> Decision[Campaign, None]:
             if known is not base:
-                raise _Changed(known)
+                self.record = known or base
+                raise NotSaved("another process has changed the campaign: ask again")
             return Decision(record, entries, None)
 
-        try:
-            await self._queues.apply(self.id, command)
-        except _Changed as changed:
-            self.record = changed.known or base
-            raise
+        await self._queues.apply(self.id, command)
         self.record = record
 
     def _new_course(self) -> Course:
