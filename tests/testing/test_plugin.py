@@ -33,9 +33,11 @@ class TestFixtures:
     def test_service_is_there_and_is_the_tests_own(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """
+            import gc, threading, weakref
+
             import pytest
 
-            seen = []
+            seen, services = [], weakref.WeakSet()
 
             @pytest.mark.parametrize("number", range(3))
             def test_service(forewarn, forewarn_vm, number):
@@ -47,9 +49,12 @@ class TestFixtures:
                 assert forewarn.approvals(forewarn_vm) == []
                 assert forewarn.url not in seen
                 seen.append(forewarn.url)
+                services.add(forewarn)
 
-            def test_all_have_ended():
-                import threading
+            def test_all_have_ended_and_are_forgotten():
+                gc.collect()
+                assert len(seen) == 3
+                assert list(services) == []
                 assert [thread.name for thread in threading.enumerate() if thread.name == "forewarn"] == []
             """
         )
@@ -195,6 +200,29 @@ class TestFailing:
             consecutive=False,
         )
 
+    def test_failed_fixture_tells_it_too(self, pytester: pytest.Pytester) -> None:
+        pytester.makepyfile(
+            """
+            import pytest
+
+            @pytest.fixture
+            def handler(forewarn, forewarn_vm):
+                forewarn_vm.document()
+                forewarn.wait_until_asked(forewarn_vm, times=2, timeout=0)
+
+            def test_handler(handler):
+                pass
+            """
+        )
+        result = run(pytester)
+        result.assert_outcomes(errors=1)
+        result.stdout.fnmatch_lines(
+            [
+                "*Forewarn: what VMs asked*",
+                "* db-0/db-0 GET /metadata/scheduledevents?api-version=2020-07-01: answered 200",
+            ]
+        )
+
     def test_newest_lines_are_told_of_many(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """
@@ -224,9 +252,10 @@ class TestFailing:
         )
 
 
-def test_many_workers_at_once(pytester: pytest.Pytester) -> None:
+def test_many_workers_at_once_also_with_asyncio(pytester: pytest.Pytester) -> None:
+    """The service has a loop of its own: it goes on though a helper blocks the loop of the test."""
     pytester.makepyfile(
-        """
+        test_many="""
         import pytest
 
         @pytest.mark.parametrize("number", range(8))
@@ -236,16 +265,8 @@ def test_many_workers_at_once(pytester: pytest.Pytester) -> None:
             forewarn.advance("1m")
             assert event.state == "completed"
             assert forewarn.approvals(forewarn_vm) == [event.id]
-        """
-    )
-    result = pytester.runpytest_subprocess(*QUIET, "-n", "2", timeout=240)
-    result.assert_outcomes(passed=8)
-
-
-def test_asyncio_tests_can_use_it(pytester: pytest.Pytester) -> None:
-    """The service has a loop of its own: it goes on though a helper blocks the loop of the test."""
-    pytester.makepyfile(
-        """
+        """,
+        test_asyncio="""
         import asyncio
 
         from forewarn.client import Appeared, AsyncScheduledEvents
@@ -263,11 +284,11 @@ def test_asyncio_tests_can_use_it(pytester: pytest.Pytester) -> None:
             await asyncio.to_thread(forewarn.wait_for_approval, event)
             await handling
             assert event.state == "Started"
-        """
+        """,
     )
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
-    arguments = ("-p", "no:cacheprovider", "-q", "--assert=plain")
-    pytester.runpytest_subprocess(*arguments, timeout=240).assert_outcomes(passed=1)
+    arguments = ("-p", "no:cacheprovider", "-q", "--assert=plain", "-n", "2")
+    pytester.runpytest_subprocess(*arguments, timeout=240).assert_outcomes(passed=9)
 
 
 class TestWithoutServer:

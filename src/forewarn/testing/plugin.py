@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    import pluggy
+
     from forewarn.testing.service import Forewarn
     from forewarn.testing.vm import Vm
 
@@ -40,6 +42,7 @@ def forewarn(request: pytest.FixtureRequest) -> Iterator["Forewarn"]:
     try:
         yield service
     finally:
+        del request.node.stash[SERVICE]  # tests are kept until the end of the run, with all that is in their stash
         service.stop()
 
 
@@ -49,16 +52,15 @@ def forewarn_vm(request: pytest.FixtureRequest, forewarn: "Forewarn") -> "Vm":
     return forewarn.vm(_marked(request).get("vm"))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell with a failed test what its service has seen."""
-    report = yield
+@pytest.hookimpl(hookwrapper=True)  # old pluggys, with which this must be in nobody's way, know no other wrappers
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, "pluggy.Result[pytest.TestReport]", None]:
+    """Tell with a failed test, or one that a fixture has failed, what its service has seen."""
+    report = (yield).get_result()
     service = item.stash.get(SERVICE, None)
-    if report.when == "call" and report.failed and service is not None:
+    if report.failed and service is not None:
         from forewarn.testing.telling import sections
 
         report.sections.extend(sections(service))
-    return report
 
 
 def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
