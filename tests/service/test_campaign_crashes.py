@@ -1,0 +1,32 @@
+"""The service is killed again and again while a campaign rolls, and goes on: nothing is lost or done twice."""
+
+from collections import Counter
+from pathlib import Path
+
+from forewarn.api import v1
+from forewarn.core.campaign.record import CampaignState
+from forewarn.core.journal import Did
+from tests.service.town import town
+
+
+def test_campaign_rolls_over_the_fleet_though_the_service_is_killed_at_every_turn(tmp_path: Path) -> None:
+    with town(tmp_path) as place:
+        ask = v1.StartCampaign(
+            name="kernel",
+            type=v1.CampaignType.REBOOT,
+            selection=v1.CampaignSelection(all=True),
+            policy=v1.CampaignPolicy(gap="20m", scopes_at_once=2),
+        )
+        started = place.api.start_campaign(ask, key="start-1")
+        for step in ("10m", "5m", "30s", "20m", "16m"):
+            place.api.advance(step)
+            place.killed_and_started()
+        assert place.api.start_campaign(ask, key="start-1").id == started.id
+        place.api.advance("6h")
+        campaign = place.api.campaign(started.id)
+        assert (campaign.state, list(campaign.failures)) == (CampaignState.COMPLETED, [])
+        entries = list(place.api.history())
+        done = Counter(f"{entry.record}/{vm}" for entry in entries if entry.did is Did.IMPACT_DONE for vm in entry.vms)
+        assert done == dict.fromkeys((f"{vm.scope}/{vm.name}" for vm in place.api.vms()), 1)
+        waves = Counter(entry.did for entry in entries if entry.did in (Did.WAVE_ANNOUNCED, Did.WAVE_SETTLED))
+        assert waves == {Did.WAVE_ANNOUNCED: campaign.waves, Did.WAVE_SETTLED: campaign.waves}
