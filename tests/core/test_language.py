@@ -265,6 +265,18 @@ def test_story_that_is_too_long_is_refused() -> None:
         read("tick\n" * 10_001)
 
 
+@pytest.mark.parametrize(("text", "line"), [("", 1), ("# Nothing\n\n# follows.\n", 3)])
+def test_story_without_a_command_is_refused(text: str, line: int) -> None:
+    """Whoever plays an empty file by mistake is not told that all went well."""
+    with pytest.raises(ScenarioError, match="a story needs at least one command") as caught:
+        read(text)
+    assert caught.value.line == line
+
+
+def test_byte_order_mark_is_no_part_of_a_story() -> None:
+    assert read("\ufeff# A fact.\ntick") == read("# A fact.\ntick")
+
+
 def test_command_may_say_when_it_is_said() -> None:
     (step,) = read("query web_0 at +1d  10:30").steps
     assert (step.at, step.command) == (34.5 * HOUR, say.Query(vm="web_0"))

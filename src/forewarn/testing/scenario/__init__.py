@@ -6,7 +6,7 @@ from forewarn.testing.scenario.commands import NOTHING
 from forewarn.testing.scenario.core_stage import CoreStage
 from forewarn.testing.scenario.live_stage import LiveStage, NotAnEmulator
 from forewarn.testing.scenario.policies import Wanted, wanted_by
-from forewarn.testing.scenario.shipped import Scenario, from_file, from_text, shipped, shipped_names, shipped_text
+from forewarn.testing.scenario.shipped import Scenario, from_text, shipped, shipped_names, shipped_text
 from forewarn.testing.scenario.stage import Played, Stage, Told, Unplayable, play
 from forewarn.testing.scenario.story import Step, Story, errors_in, read, retold
 from forewarn.testing.scenario.words import ScenarioError
@@ -28,7 +28,6 @@ __all__ = [
     "Unplayable",
     "Wanted",
     "errors_in",
-    "from_file",
     "from_text",
     "play",
     "read",

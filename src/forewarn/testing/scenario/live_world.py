@@ -12,9 +12,8 @@ from forewarn.api.errors import NotFound, Refusal
 from forewarn.core.errors import AlreadyThere, UnknownVm
 from forewarn.core.journal import Did, Entry
 from forewarn.testing.scenario import commands as say
-from forewarn.testing.scenario.stage import Unplayable
+from forewarn.testing.scenario.stage import Unplayable, event_named
 from forewarn.testing.scenario.telling import Names, Teller
-from forewarn.testing.scenario.words import is_label
 
 UNTOLD = frozenset({Did.FAULT_SET, Did.FAULT_CLEARED, Did.FAULT_ENDED})
 """What commands tell themselves, or what happens whenever a program asks."""
@@ -109,12 +108,7 @@ class LiveWorld:
 
     def event(self, name: str) -> str:
         """Return the id of an event, given by its label or in full."""
-        if not is_label(name):
-            return name
-        id_ = self.names.event(name)
-        if id_ is None:
-            raise Unplayable("no such event has appeared", name)
-        return id_
+        return event_named(name, self.names)
 
     def clear_faults(self) -> None:
         """End the faults of the story; some may have ended by themselves."""

@@ -1,4 +1,4 @@
-"""The scenarios that come with Forewarn, and those that people keep in files of their own."""
+"""The scenarios that come with Forewarn, and others as scenarios: a story with a name."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -45,11 +45,6 @@ def shipped_names() -> tuple[str, ...]:
 def shipped_text(name: str) -> str:
     """Return the text of a scenario that comes with Forewarn."""
     return files(HOME).joinpath(f"{name}{SUFFIX}").read_text("utf-8")
-
-
-def from_file(path: Path) -> Scenario:
-    """Read a scenario from a file; raises OSError, UnicodeDecodeError and ScenarioError."""
-    return from_text(path.stem, path.read_text("utf-8"))
 
 
 def from_text(name: str, text: str) -> Scenario:

@@ -11,7 +11,8 @@ import msgspec
 
 from forewarn.testing.scenario.commands import NOTHING, Command
 from forewarn.testing.scenario.story import Step, Story, facts_of
-from forewarn.testing.scenario.words import ScenarioError
+from forewarn.testing.scenario.telling import Names
+from forewarn.testing.scenario.words import ScenarioError, is_label
 
 REFUSED = "refused "
 """How facts begin that tell of a refusal."""
@@ -23,6 +24,16 @@ class Unplayable(Exception):
     def __init__(self, problem: str, word: str) -> None:
         self.problem, self.word = problem, word
         super().__init__(f"{problem}: {word}")
+
+
+def event_named(name: str, names: Names) -> str:
+    """Return the id of an event that a story names by its label, or in full."""
+    if not is_label(name):
+        return name
+    id_ = names.event(name)
+    if id_ is None:
+        raise Unplayable("no such event has appeared", name)
+    return id_
 
 
 class Told(msgspec.Struct, frozen=True):

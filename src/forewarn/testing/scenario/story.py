@@ -19,6 +19,9 @@ from forewarn.testing.scenario.commands import Command
 from forewarn.testing.scenario.grammar import read_command
 from forewarn.testing.scenario.words import ARROWS, ScenarioError, Word, part
 
+BYTE_ORDER_MARK = "\ufeff"
+"""What some editors put before a text, unseen."""
+
 LONGEST_STORY = 10_000
 """Lines."""
 
@@ -70,7 +73,7 @@ def errors_in(text: str) -> tuple[ScenarioError, ...]:
 
 
 def _read(text: str) -> tuple[Story, list[ScenarioError]]:
-    lines = text.splitlines()
+    lines = text.removeprefix(BYTE_ORDER_MARK).splitlines()
     if len(lines) > LONGEST_STORY:
         too_long = ScenarioError(f"a story has at most {LONGEST_STORY} lines", line=LONGEST_STORY + 1, column=1)
         return Story(lines=(), steps=()), [too_long]
@@ -82,6 +85,8 @@ def _read(text: str) -> tuple[Story, list[ScenarioError]]:
                 _take(steps, line, number)
             except ScenarioError as error:
                 errors.append(error)
+    if not steps and not errors:
+        errors.append(ScenarioError("a story needs at least one command", line=max(len(lines), 1), column=1))
     return Story(lines=tuple(lines), steps=tuple(steps)), errors
 
 

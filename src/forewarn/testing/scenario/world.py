@@ -13,9 +13,8 @@ from forewarn.core.progress import tick
 from forewarn.core.scope import Scope
 from forewarn.core.work import to_begin
 from forewarn.platform.port import Work
-from forewarn.testing.scenario.stage import Unplayable
+from forewarn.testing.scenario.stage import Unplayable, event_named
 from forewarn.testing.scenario.telling import Names, Teller
-from forewarn.testing.scenario.words import is_label
 
 R = TypeVar("R")
 Rule = Callable[[Scope], Change[R]]
@@ -133,12 +132,7 @@ class World:
 
     def event(self, name: str) -> str:
         """Return the id of an event, given by its label or in full."""
-        if not is_label(name):
-            return name
-        id_ = self.names.event(name)
-        if id_ is None:
-            raise Unplayable("no such event has appeared", name)
-        return id_
+        return event_named(name, self.names)
 
     def home(self, event: str) -> str:
         """Return the scope of an event; for one that never was, the newest."""
