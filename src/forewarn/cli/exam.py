@@ -96,7 +96,7 @@ UrlVariable = Annotated[
         "--url-variable",
         envvar="FOREWARN_URL_VARIABLE",
         metavar="NAME",
-        help="Tell it the endpoint's URL in this variable, in place of a sandbox. {url} in COMMAND does the same.",
+        help="Tell it the endpoint's URL in this variable, in place of a sandbox.",
     ),
 ]
 Net = Annotated[

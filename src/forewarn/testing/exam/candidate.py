@@ -129,7 +129,7 @@ class Candidate:
         if told != own:
             return False
         since = [question for question in record.questions if question.at > self._first_such(record, told)]
-        return len(since) >= self._sheet.looks
+        return len(since) >= self._sheet.looks or any(map(_is_held, since))
 
     def _first_such(self, record: Record, own: set[tuple[str, str]]) -> float:
         """Return since when it has been told just this."""
@@ -170,3 +170,8 @@ class Candidate:
             with suppress(NotSeen):
                 self._service.wait_until_asked(self._name, times=len(self._questions()) + 1, timeout=SLICE)
         return True
+
+
+def _is_held(question: Observed) -> bool:
+    """Tell whether a question waits for the next change, so that no other one comes."""
+    return question.status is None and "wait=" in question.target.lower()

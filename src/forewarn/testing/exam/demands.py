@@ -33,7 +33,7 @@ ENOUGH_GAPS = 10
 MOST_APPROVALS = 3
 """An approval may be repeated, if its answer was lost say; more than this is a handler that does not remember."""
 
-WRONG_REQUESTS = frozenset({400, 403, 405, 413, 431})
+WRONG_REQUESTS = frozenset({400, 405, 413, 431})
 NO_SUCH_VERSION = 404
 
 
@@ -305,7 +305,7 @@ class Approves(msgspec.Struct, frozen=True):
         first = None if id_ is None else record.first_told(id_, status=Status.SCHEDULED)
         if id_ is None or first is None:
             return _not_judged(f"it was never told of {self.event} as Scheduled")
-        event = first.events[id_]
+        event = record.last_scheduled(id_) or first.events[id_]
         wish = self._wish(event, record, wishes)
         match wish:
             case Wish.EITHER:

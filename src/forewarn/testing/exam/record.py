@@ -112,6 +112,11 @@ class Record:
         told = self.first_told(id_)
         return None if told is None else told.events[id_]
 
+    def last_scheduled(self, id_: str) -> Event | None:
+        """Return an event as it was told the last time before it started: an endpoint that misbehaves may mistell it."""
+        found = (told.events[id_] for told in reversed(self.told) if id_ in told.events)
+        return next((event for event in found if not event.is_started), None)
+
     def gone_at(self, id_: str) -> float | None:
         """Return when it was told, by silence, that an event is over."""
         first = self.first_told(id_)

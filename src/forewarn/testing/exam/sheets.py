@@ -35,8 +35,11 @@ HOME = "forewarn.testing.exam.stories"
 HANDLER = "web-0"
 """How the stories call the VM of the handler."""
 
-NOTICE = timedelta(seconds=6)
+NOTICE = timedelta(seconds=7)
 """What is left of an event's notice for the program, by the real clock."""
+
+BEYOND = timedelta(seconds=1)
+"""For how long a story waits for an approval beyond that."""
 
 OTHER_HOST_NAME = "a-host-name"
 
@@ -49,14 +52,15 @@ UNTIL_IT_IS_GONE = (*ASKING, RunsUntilStart(), *APPROVING)
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario of the exam.
 
-    `notice` is the one that the story gives the handler's first event: from it follows how fast time runs. `looks`:
-    how often the program asks before the story goes on after a change. `behind`: by how much the service's time is
+    `notice` is the one that the story gives the handler's first event, and `lasts` what is left of it by the real
+    clock: from them follows how fast time runs. `looks`: how often the program asks before the story goes on after a change. `behind`: by how much the service's time is
     behind at first, where the story lets that much pass. `retold`: changes to the text, where fast time needs them.
     """
 
     name: str
     demands: tuple[Demand, ...]
     notice: timedelta = timedelta(minutes=15)
+    lasts: timedelta = NOTICE
     looks: int = 1
     behind: timedelta = timedelta(0)
     retold: Mapping[str, str] = {}
@@ -66,12 +70,12 @@ class Sheet(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def speed(self) -> float:
         """How much faster than the story time runs."""
-        return 1.0 if self.behind else max(1.0, self.notice / NOTICE)
+        return 1.0 if self.behind else self.notice / self.lasts
 
     @property
     def patience(self) -> float:
-        """For how many seconds the story waits for an approval: beyond the moment that the program was told."""
-        return max(NOTICE, self.notice / self.speed).total_seconds() + 1.0 if not self.behind else 7.0
+        """For how many seconds the story waits for an approval: a program may approve at the last moment."""
+        return (self.lasts + BEYOND).total_seconds()
 
     def scenario(self, vm: str = HANDLER) -> Scenario:
         """Return the story, with the handler's VM under this name; who has that name in the story gets the other."""
@@ -101,11 +105,17 @@ PAPER: tuple[Sheet, ...] = (
         name="cancelled-event",
         demands=(*ALWAYS, *_own()),
         notice=timedelta(minutes=30),
+        lasts=timedelta(seconds=5),
         looks=4,
     ),
     Sheet(name="event-for-another-vm", demands=(*ALWAYS, LeavesOthers(), PreparesNothing()), looks=2),
     Sheet(name="eviction-30s", demands=(*UNTIL_IT_IS_GONE, *_taken()), notice=timedelta(seconds=30)),
-    Sheet(name="eviction-8s", demands=(*UNTIL_IT_IS_GONE, *_taken()), notice=timedelta(seconds=8)),
+    Sheet(
+        name="eviction-8s",
+        demands=(*UNTIL_IT_IS_GONE, *_taken()),
+        notice=timedelta(seconds=8),
+        lasts=timedelta(seconds=8),
+    ),
     Sheet(name="hardware-failure", demands=ALWAYS, looks=2),
     Sheet(name="host-update", demands=(*ALWAYS, LeavesOthers(), *_own())),
     Sheet(name="live-migration", demands=(*ALWAYS, *_own())),
@@ -114,7 +124,7 @@ PAPER: tuple[Sheet, ...] = (
         name="service-off-for-a-day",
         demands=(*ALWAYS, LeavesOthers(), Approves("E3"), Prepares("E3"), Recovers("E3")),
         behind=timedelta(days=1),
-        retold={"schedule Reboot web-0  ": "schedule Reboot web-0 in 6s  "},
+        retold={"schedule Reboot web-0  ": "schedule Reboot web-0 in 7s  "},
     ),
     Sheet(name="storm-of-20", demands=(*ALWAYS, LeavesOthers(), *_own())),
     Sheet(name="terminate-on-scale-in", demands=(*UNTIL_IT_IS_GONE, *_taken()), notice=timedelta(minutes=5)),
@@ -124,6 +134,7 @@ PAPER: tuple[Sheet, ...] = (
         name="withdrawn-and-scheduled-again",
         demands=(*ALWAYS, Approves("E1"), Approves("E2", like="E1"), Prepares("E1"), Recovers("E2")),
         notice=timedelta(minutes=30),
+        lasts=timedelta(seconds=5),
     ),
     Sheet(name="another-host-name", demands=(*ALWAYS, *_own()), host_name=OTHER_HOST_NAME),
     Sheet(name="answers-410", demands=(*ALWAYS, *_own())),
