@@ -121,8 +121,8 @@ def test_wrong_use_is_explained(machine: Machine, stories: Path, case: str) -> N
 
 
 def test_without_a_service_stories_have_one_of_their_own(machine: Machine, stories: Path) -> None:
-    ended = machine.run("scenario", "run", "service-off-for-a-day", "good.txt", "eviction-8s")
-    assert ended.returncode == 0, ended.stderr
+    ended = run(machine, "scenario", "run", "service-off-for-a-day", "good.txt", "eviction-8s")
+    assert ended.code == 0, ended.stderr
     table = [line.split() for line in ended.stdout.splitlines()]
     assert [row[0] for row in table] == ["SCENARIO", "service-off-for-a-day", "good", "eviction-8s"]
     assert all(line.endswith("a private service") for line in ended.stdout.splitlines()[1:])
@@ -132,15 +132,15 @@ def test_without_a_service_stories_have_one_of_their_own(machine: Machine, stori
 def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: Path) -> None:
     """Beside its own fleet, which has a scope web as well."""
     with machine.up("--manual-time", "--ephemeral") as up:
-        before = machine.told("vm", "list")
-        results = machine.told("scenario", "run", "good.txt", "service-off-for-a-day", "cancelled-event")
+        before = told(machine, "vm", "list")
+        results = told(machine, "scenario", "run", "good.txt", "service-off-for-a-day", "cancelled-event")
         assert [(each["stage"], each["verdict"]) for each in results] == [
             (up.ready["operator_url"], "as told"),
             ("a private service", "as told"),
             (up.ready["operator_url"], "as told"),
         ]
-        assert machine.told("vm", "list") == before
-        (result,) = machine.told("scenario", "run", "good.txt", "--private")
+        assert told(machine, "vm", "list") == before
+        (result,) = told(machine, "scenario", "run", "good.txt", "--private")
         assert (result["stage"], result["verdict"]) == ("a private service", "as told")
 
 
@@ -148,11 +148,11 @@ def test_service_for_real_vms_is_left_alone(machine: Machine, stories: Path) -> 
     with serving(machine.home) as service:
         before = list(service.api.scopes())
         where = {"FOREWARN_DATA": str(machine.home / "data")}
-        ended = machine.run("scenario", "run", "good.txt", **where)
-        assert (ended.returncode, ended.stdout) == (3, "")
+        ended = run(machine, "scenario", "run", "good.txt", **where)
+        assert (ended.code, ended.stdout) == (3, "")
         assert "is no emulator but a service for real VMs" in ended.stderr
         assert list(service.api.scopes()) == before
-        assert machine.run("scenario", "run", "good.txt", "--private", **where).returncode == 0
+        assert run(machine, "scenario", "run", "good.txt", "--private", **where).code == 0
 
 
 def test_rules_alone_need_no_server(machine: Machine, stories: Path) -> None:
@@ -211,7 +211,7 @@ def test_interrupted_story_takes_away_what_it_brought_along(machine: Machine) ->
         playing.send_signal(signal.SIGINT)
         playing.communicate(timeout=GUARD)
         assert playing.returncode == 130
-        assert machine.told("scope", "list") == []
+        assert told(machine, "scope", "list") == []
 
 
 def _no_fleet(machine: Machine) -> str:
