@@ -326,7 +326,7 @@ async def test_half_closed_peer_gets_its_answers() -> None:
 
 
 async def test_unix_socket_serves_its_vm(tmp_path: Path) -> None:
-    """Whoever can open it is that VM; it is gone when the server is."""
+    """Whoever can open it is that VM; when the server ends nobody is there any more."""
     path = tmp_path / "guest.sock"
     async with serving() as house:
         await house.server.listen_as_unix("web/web-1", path)
@@ -339,7 +339,8 @@ async def test_unix_socket_serves_its_vm(tmp_path: Path) -> None:
         peer.send(b"nonsense\r\n\r\n")
         assert (await peer.answer()).status == 400
         assert await peer.is_closed()
-    assert not path.exists()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_unix_connection(str(path))
 
 
 async def test_all_four_questions_are_answered() -> None:

@@ -91,8 +91,8 @@ async def serving_guests(
             networks[network] = where.interface
         sockets = None
         if socket_directory is not None:
-            sockets = SocketPerVm(server, socket_directory)
-            await stack.enter_async_context(sockets.listening())
+            sockets = SocketPerVm(fleet.replica, server, socket_directory)
+            await sockets.open_again()
         if ports is None and not networks:
             talk.say("No VM can ask for its events: set listen_link_local to the VMs' interface, or listen.")
         guests = Guests(server=server, ports=ports, networks=networks, faults=faults, sockets=sockets)

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from forewarn.clock import SystemClock
 from forewarn.fleet.service import Fleet
@@ -22,6 +23,9 @@ from forewarn.guest.limits import Limits
 from forewarn.guest.observing import Observer
 
 ACCEPT_QUEUE = 1024
+LEFT_BEHIND: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+"""A loop of a newer Python would look for the file by the name that the socket was bound by, which is gone by then."""
+
 SHORTEST_BEAT = 0.5
 """A timer that rings a little early must not make two beats of one, in seconds."""
 
@@ -59,10 +63,12 @@ class GuestServer:
         return await self._listen(self._door_of(vm), host, port)
 
     async def listen_as_unix(self, vm: str, path: Path) -> None:
-        """Listen for one VM on a unix socket, which is its owner's alone; it is removed at the end."""
+        """Listen for one VM on a unix socket, which is its owner's alone; the file stays when it is closed."""
         loop = asyncio.get_running_loop()
         factory = partial(Connection, self._desk, self._door_of(vm))
-        self._keep(path, await loop.create_unix_server(factory, sock=_bound_at(path), backlog=ACCEPT_QUEUE))
+        self._keep(
+            path, await loop.create_unix_server(factory, sock=_bound_at(path), backlog=ACCEPT_QUEUE, **LEFT_BEHIND)
+        )
 
     async def listen_by_address(self, network: str, host: str, port: int, *, interface: str | None = None) -> int:
         """Listen for all VMs of a network, who are known by their source address; return the port.
@@ -94,10 +100,8 @@ class GuestServer:
         await self._desk.wait_until_empty()
         if self._heart is not None:
             self._heart.cancel()
-        for place, listener in self._listeners.items():
+        for listener in self._listeners.values():
             await listener.wait_closed()
-            if isinstance(place, Path):
-                place.unlink(missing_ok=True)
         self._listeners.clear()
 
     def _door_of(self, vm: str) -> Door:

@@ -28,7 +28,7 @@ from forewarn.operator.parameters import change_refusals
 async def open_socket(state: Backstage, caller: AskedBy, data: JSONBody[v1.OpenSocket]) -> v1.Socket:
     """Tell where a VM is listened for on the service's own machine; asking again gives the same.
 
-    Only the user whom the service runs as can connect there, until the service ends.
+    Only the user whom the service runs as can connect there, whenever a service runs on these data.
     """
     view, vm = find_vm(state.fleet, caller, data.vm)
     if state.guests.sockets is None:
