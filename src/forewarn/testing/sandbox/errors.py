@@ -7,7 +7,9 @@ SandboxError
 └── Unusable       the socket, its directory or the host name is none that can be used
 """
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from errno import EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS
 from pathlib import Path
 
@@ -49,6 +51,12 @@ class NoWayOut(SandboxError):
 
 class Unusable(SandboxError):
     """What was given cannot be used."""
+
+
+def complain(what: str) -> None:
+    """Say on stderr what is wrong, if there is anybody to hear it."""
+    with suppress(OSError):
+        os.write(2, f"forewarn: {what}\n".encode(errors="replace"))
 
 
 def switch(name: str) -> int | None:

@@ -11,7 +11,6 @@ Each is killed when the one above it ends. When process 1 ends, the kernel kills
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import NamedTuple, NoReturn
 
 from forewarn.testing.sandbox import system
 from forewarn.testing.sandbox.channel import Channel, Silence, Word
+from forewarn.testing.sandbox.errors import complain
 
 ADDRESS, PORT = "169.254.169.254", 80
 ACCEPT_QUEUE = 1024
@@ -51,12 +51,14 @@ def keep(plan: Plan, channel: Channel, supervisor: int) -> NoReturn:
             os._exit(1)
         channel.say(Word.UNSHARED)
         channel.await_word(Word.MAPPED)
+        files = _files()  # as long as /proc is still that of this process
         first = os.fork()
         if first == 0:
             _be_first(plan, channel)
+        system.give_up(system.MAY_ADMINISTER)
         # What is sent to the whole process group is for the command; to process 1 it does nothing anyway.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        _leave_files(channel)
+        _leave(files, channel)
         os.waitpid(first, 0)
     except OSError as error:
         _say_failed(channel, error)
@@ -70,6 +72,8 @@ def _be_first(plan: Plan, channel: Channel) -> NoReturn:
     try:
         system.die_with_parent()
         listener = _set_up(plan)
+        # Root among its own could otherwise uncover what is hidden, by its own hand or by ours.
+        system.give_up(system.MAY_ADMINISTER)
         channel.say(Word.READY, file=listener.fileno())
         listener.close()
         channel.await_word(Word.GO)
@@ -78,7 +82,7 @@ def _be_first(plan: Plan, channel: Channel) -> NoReturn:
         if command == 0:
             _become(plan)
         channel.say(Word.BEGUN, file=os.pidfd_open(command))
-        _leave_files(channel)
+        _leave(_files(), channel)
         channel.say(Word.ENDED, _await_end(command, lambda: channel.say(Word.STOPPED)))
     except OSError as error:
         _say_failed(channel, error)
@@ -106,7 +110,7 @@ def _set_up(plan: Plan) -> socket.socket:
 def _hide(plan: Plan) -> None:
     """Cover the sockets of all VMs with an empty directory, and on the way tell programs how names are resolved."""
     cover = str(plan.hidden)
-    system.mount("tmpfs", cover, "tmpfs", system.HARMLESS, "mode=755,size=1m")
+    system.mount("tmpfs", cover, "tmpfs", system.HARMLESS, "mode=755,size=64m")
     _replace(Path("/etc/hosts"), plan.hidden, lambda text: f"{text.rstrip()}\n127.0.1.1 {plan.hostname}\n")
     if plan.nameserver is not None:
         _replace(Path("/etc/resolv.conf"), plan.hidden, lambda text: _resolving(text, plan.nameserver))
@@ -146,17 +150,23 @@ def _become(plan: Plan) -> NoReturn:
             signal.signal(ignored_by_python, signal.SIG_DFL)
         os.execvp(plan.command[0], plan.command)  # noqa: S606 - this is what it is for
     except OSError as error:
-        sys.stderr.write(f"forewarn: cannot run {plan.command[0]}: {error.strerror}\n")
-        sys.stderr.flush()
+        complain(f"cannot run {plan.command[0]}: {error.strerror}")
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUN)
     finally:
         os._exit(NOT_RUN)
 
 
-def _leave_files(channel: Channel) -> None:
+def _files() -> list[int]:
+    """Return which files this process has open; there may be room for a milliard of them."""
+    return [int(file) for file in os.listdir("/proc/self/fd")]
+
+
+def _leave(files: list[int], channel: Channel) -> None:
     """Hold nothing open but the channel: who reads what the command writes waits for its end alone."""
-    for low, high in ((0, channel.fileno()), (channel.fileno() + 1, os.sysconf("SC_OPEN_MAX"))):
-        os.closerange(low, high)
+    for file in files:
+        if file != channel.fileno():
+            with suppress(OSError):  # the one that the list was read from
+                os.close(file)
 
 
 def _await_end(command: int, say_stopped: Callable[[], None]) -> int:

@@ -5,19 +5,25 @@ import signal
 import threading
 from contextlib import suppress
 
-SENT_ON = frozenset(
+ABOUT_OURSELVES = frozenset(
     {
-        signal.SIGHUP,
-        signal.SIGINT,
-        signal.SIGQUIT,
-        signal.SIGTERM,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-        signal.SIGTSTP,
-        signal.SIGCONT,
-        signal.SIGWINCH,
+        signal.SIGBUS,
+        signal.SIGCHLD,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGKILL,
+        signal.SIGPIPE,
+        signal.SIGSEGV,
+        signal.SIGSTOP,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+        signal.SIGXCPU,
+        signal.SIGXFSZ,
     }
 )
+"""What the system says to a process of its own doing, and what nobody can take."""
+
+SENT_ON = frozenset(signal.valid_signals()) - ABOUT_OURSELVES
 BY_KERNEL = 0x80
 
 
@@ -46,7 +52,7 @@ class Terminal:
 
 def hold_back() -> None:
     """Let no signal hit the supervisor from now on; they wait until there is a command that they are for."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {*SENT_ON, signal.SIGTTOU})
+    signal.pthread_sigmask(signal.SIG_BLOCK, SENT_ON)
 
 
 def send_on(command: int, *, shares_group: bool) -> None:

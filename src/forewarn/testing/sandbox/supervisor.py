@@ -14,7 +14,15 @@ from typing import NamedTuple
 
 from forewarn.testing.sandbox import outside
 from forewarn.testing.sandbox.channel import Channel, Message, Silence, Word
-from forewarn.testing.sandbox.errors import NO_SANDBOX, NamespacesOff, NotLinux, SandboxError, Unusable, switch
+from forewarn.testing.sandbox.errors import (
+    NO_SANDBOX,
+    NamespacesOff,
+    NotLinux,
+    SandboxError,
+    Unusable,
+    complain,
+    switch,
+)
 from forewarn.testing.sandbox.inside import Plan, keep
 from forewarn.testing.sandbox.relay import Relay
 from forewarn.testing.sandbox.signals import Terminal, hold_back, send_on
@@ -22,6 +30,7 @@ from forewarn.testing.sandbox.signals import Terminal, hold_back, send_on
 REFUSALS = frozenset({EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS})
 """How a system says that it does not let one make namespaces, or do in them what they are for."""
 
+STDERR = 2
 LONGEST_HOSTNAME = 64
 WITH_NET, WITHOUT_NET = "net", "no-net"
 
@@ -37,11 +46,12 @@ class Wanted(NamedTuple):
 
 def main() -> None:
     """Run a command: SOCKET HOSTNAME net|no-net COMMAND…"""
+    _have_streams()
     path, hostname, net, *command = sys.argv[1:]
     try:
         code = supervise(Wanted(Path(path).absolute(), hostname, net == WITH_NET, command))
     except SandboxError as error:
-        sys.stderr.write(f"forewarn: {error}\n")
+        complain(str(error))
         code = NO_SANDBOX
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
@@ -69,10 +79,7 @@ def supervise(wanted: Wanted) -> int:
             stack.enter_context(way_out.connecting(keeper))
         stack.callback(terminal.take_back)
         hold_back()
-        channel.say(Word.GO)
-        command = channel.await_word(Word.BEGUN).file
-        if command is None:
-            raise Silence
+        command = _go(channel)
         send_on(command, shares_group=not plan.has_own_group)
         _let_go_of_streams()
         return asyncio.run(_relay(wanted.socket, listener, channel))
@@ -120,6 +127,17 @@ def _set_up(channel: Channel, keeper: int) -> socket.socket:
         raise Unusable("the sandbox was killed while it was made") from None
 
 
+def _go(channel: Channel) -> int:
+    """Have the command begun, and return its pidfd."""
+    try:
+        channel.say(Word.GO)
+        command = channel.await_word(Word.BEGUN).file
+    except (OSError, Silence) as error:
+        raise Unusable("the sandbox was killed before the command was begun") from error
+    assert command is not None  # noqa: S101 - it comes with the word
+    return command
+
+
 def _map(process: Path, kind: str, own: int) -> None:
     """Have ids mean inside what they mean outside: all of them if we may, else our own alone."""
     extents = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
@@ -157,6 +175,13 @@ async def _heard(channel: Channel) -> Message | None:
     with suppress(Silence, OSError):
         return channel.hear()
     return None
+
+
+def _have_streams() -> None:
+    """Let no file of ours take the place of a stream that was closed; for the command it stays so."""
+    while (file := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= STDERR:
+        pass
+    os.close(file)
 
 
 def _let_go_of_streams() -> None:

@@ -17,13 +17,20 @@ READ_ONLY, NO_SETUID, NO_DEVICES, NO_EXEC = 1, 2, 4, 8
 REMOUNT, BIND, RECURSIVE, PRIVATE = 1 << 5, 1 << 12, 1 << 14, 1 << 18
 HARMLESS = NO_SETUID | NO_DEVICES | NO_EXEC
 
+MAY_ADMINISTER = 21
+"""The number of the right to mount and unmount, among much else (CAP_SYS_ADMIN)."""
+
 _SET_PARENT_DEATH_SIGNAL = 1
+_DROP_FROM_BOUNDS = 24
+_CAPABILITIES = struct.Struct("6I")
+_CAPABILITIES_VERSION = 0x2008_0522
 _SET_ADDRESS, _SET_NETMASK, _GET_FLAGS, _SET_FLAGS = 0x8916, 0x891C, 0x8913, 0x8914
 _UP = 1
 _ADDRESS_REQUEST = struct.Struct("16sHH4s16x")
 _FLAGS_REQUEST = struct.Struct("16sH22x")
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.capget.argtypes = _libc.capset.argtypes = (ctypes.c_char_p, ctypes.c_char_p)
 _libc.mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
 
 
@@ -40,6 +47,19 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str
 def die_with_parent() -> None:
     """Have this process killed when its parent ends, however that comes."""
     _check(_libc.prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0))
+
+
+def give_up(capability: int) -> None:
+    """Do without a right from now on, and so does every program that is begun here, root's too."""
+    _check(_libc.prctl(_DROP_FROM_BOUNDS, capability, 0, 0, 0))
+    whose = struct.pack("Ii", _CAPABILITIES_VERSION, 0)
+    found = ctypes.create_string_buffer(_CAPABILITIES.size)
+    _check(_libc.capget(whose, found))
+    # Three sets, each in two words: the lower halves of all sets come first.
+    half, bit = divmod(capability, 32)
+    sets = list(_CAPABILITIES.unpack(found.raw))
+    sets[3 * half : 3 * half + 3] = (word & ~(1 << bit) for word in sets[3 * half : 3 * half + 3])
+    _check(_libc.capset(whose, _CAPABILITIES.pack(*sets)))
 
 
 def add_address(interface: str, address: str) -> None:
