@@ -43,7 +43,7 @@ from forewarn.core.event import STUCK, Event, State
 from forewarn.core.explain import AwaitsCampaign, missing_approvals, waits_for_others
 from forewarn.core.journal import Did
 from forewarn.core.schedule import whole_second
-from forewarn.core.scope import Scope
+from forewarn.core.scope import Outcome, Scope
 from forewarn.core.text import shortened
 from forewarn.core.vm import Vm
 
@@ -90,6 +90,8 @@ class Course(Keeping):
         self._flights: dict[str, Flight] = {}
         self._open: set[str] = set()
         """The scopes with open events of the campaign."""
+        self._leaving: set[str] = set()
+        """The scopes in which something of a wave is open that was skipped: their next wave waits for its end."""
         self._line = Line()
         self._given: set[Action] = set()
         self._announcing: set[str] = set()
@@ -115,6 +117,7 @@ class Course(Keeping):
         if id_ not in self._announcing:
             self._flights.pop(id_, None)
         self._open.discard(id_)
+        self._leaving.discard(id_)
         if self._campaign.state.is_over:
             return
         if scope is None:
@@ -140,6 +143,7 @@ class Course(Keeping):
             self._withdraw_scheduled(scope.id, events)
         else:
             self._withdraw_strays(scope.id, [event for event in events if event.request != request])
+            progress = self._with_late_ends(progress, scope)
         if request and progress.wave(n).state is not WaveState.PLANNED:
             self._follow(progress, n, scope, mine, conditions, now)
         progress = self.progress(scope.id)
@@ -156,8 +160,23 @@ class Course(Keeping):
     def _withdraw_strays(self, scope: str, events: Iterable[Event]) -> None:
         """Take back what is left of waves that were skipped: what has not started, and what is stuck."""
         for event in events:
+            self._leaving.add(scope)
             if event.state is State.SCHEDULED or _stuck(event) is not None:
                 self._give(Withdraw(scope, event.id, self.by, "the wave is skipped"))
+
+    def _with_late_ends(self, progress: ScopeProgress, scope: Scope) -> ScopeProgress:
+        """A wave that was skipped while work of it was under way has ended when that has: the gap begins there."""
+        for n, wave in enumerate(progress.waves[: progress.current - 1], 1):
+            if wave.state is WaveState.SKIPPED:
+                request = self._campaign.request(scope.id, n)
+                ends = [
+                    item.at for item in scope.ended if item.request == request and item.outcome is not Outcome.CANCELED
+                ]
+                at = self._campaign.seconds(progress, max(ends, default=LONG_AGO))
+                if at > wave.at:
+                    progress = progress.with_wave(n, wave.now(wave.state, at))
+                    self.put(progress)
+        return progress
 
     def _follow(
         self,
@@ -253,7 +272,7 @@ class Course(Keeping):
                 self._clearing.add(action.scope)
 
     def _end_if_over(self, now: datetime) -> None:
-        if self._given or self._open:
+        if self._open or any(not isinstance(given, AskGate) for given in self._given):
             return
         if self._campaign.state is CampaignState.ABORTING:
             self._end(CampaignState.ABORTED, now)
@@ -277,7 +296,10 @@ class Course(Keeping):
         """
         due = [(ready.turn, id_) for id_, ready in self._ready.items() if ready.at <= now]
         self._wakes += [ready.at for ready in self._ready.values() if ready.at > now]
-        if not due or not self._is_open(conditions, now):
+        if not due:
+            return
+        if (opens_at := self._opens_at(conditions, now)) != now:
+            self._wakes += [opens_at] if opens_at is not None else []
             return
         for _, id_ in sorted(due):
             if self._passes_gate(id_, now) and not self._clear_wave(id_, impacted, now):
@@ -303,12 +325,12 @@ class Course(Keeping):
         progress = self.progress(id_)
         return progress.base + progress.wave(progress.current).planned, self._places[id_]
 
-    def _is_open(self, conditions: Conditions, now: datetime) -> bool:
-        opens_at = self._times.next(now, length_of(self._campaign.spec, conditions))
-        if opens_at is None or opens_at > now:
-            self._wakes += [opens_at] if opens_at is not None else []
-            return False
-        return True
+    def is_open(self, conditions: Conditions, *, now: datetime) -> bool:
+        """Tell whether waves may start now, by windows and black-outs."""
+        return self._opens_at(conditions, now) == now
+
+    def _opens_at(self, conditions: Conditions, now: datetime) -> datetime | None:
+        return self._times.next(now, length_of(self._campaign.spec, conditions))
 
     def _clear_wave(self, id_: str, impacted: Impacted, now: datetime) -> bool:
         """Let the ready events of a scope's wave start for which there is room; tell whether there was for all."""
@@ -352,6 +374,8 @@ class Course(Keeping):
 
     def gate_is_open(self, *, asked_at: datetime, now: datetime) -> None:
         """The gate was found open."""
+        if self._campaign.state.is_over:
+            return
         self._gate_opened_at = asked_at
         if self._campaign.gate is not None:
             shut_for = stamp(self._campaign.gate.since)
@@ -360,6 +384,8 @@ class Course(Keeping):
 
     def gate_is_shut(self, why: str, *, now: datetime) -> None:
         """The gate was found shut; where it stays so for too long, the campaign halts."""
+        if self._campaign.state.is_over:
+            return
         known, patience = self._campaign.gate, self._campaign.spec.policy.gate_patience
         since = now if known is None else known.since
         again_at = min(now + GATE_AGAIN, since + patience) if now < since + patience else now + GATE_AGAIN
@@ -380,7 +406,7 @@ class Course(Keeping):
     def _next_wave(self, progress: ScopeProgress, scope: Scope | None) -> Wave | None:
         """Return the wave of a scope that is to be announced next; None: there is none, or not now."""
         n = progress.current
-        if scope is None or scope.held is not None or n > len(progress.waves):
+        if scope is None or scope.held is not None or scope.id in self._leaving or n > len(progress.waves):
             return None
         wave = progress.wave(n)
         return wave if wave.state is WaveState.PLANNED else None
@@ -417,9 +443,10 @@ class Course(Keeping):
             self._line.leave()
             self.fail(progress, progress.current, "no window is open within a year", now=now)
             return True
-        announce_at = start - notice_of(self._campaign.spec, conditions)
-        if announce_at > now:
-            self._line.sleep(announce_at)
+        notice = notice_of(self._campaign.spec, conditions)
+        # A start is a whole second: what is announced now has up to a second more than its notice.
+        if start > whole_second(now + notice):
+            self._line.sleep(start - notice)
             return True
         return self._announce_wave(progress, wave, scope, start, forecast, now)
 
