@@ -13,8 +13,10 @@ import pytest
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import NotFound, Refusal
+from forewarn.clock import SystemClock
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import CampaignState
+from forewarn.core.conditions import EMULATOR
 from forewarn.core.event import EventType
 from forewarn.core.impact import Failed
 from forewarn.core.journal import Did
@@ -192,6 +194,24 @@ async def test_campaign_goes_from_wave_to_wave_to_its_end() -> None:
     ]
     assert {(line.kind, line.record) for line in lines} == {("campaign", ended.id)}
     assert event is not None
+
+
+async def test_campaign_goes_to_its_end_in_real_time() -> None:
+    """A real clock is never at a whole second, as a manual one mostly is."""
+    fast = msgspec.structs.replace(EMULATOR, speed=1_000.0)
+    async with stage(clock=SystemClock(), policy=fast) as service:
+        ask = asked("kernel", "web", "db-0", gap="1m")
+        ask = msgspec.structs.replace(ask, type=v1.CampaignType.FREEZE, duration="1s")
+        await start(service, ask)
+
+        def follow(api: ApiClient) -> v1.JournalEntry:
+            lines = (line for line in api.watch(after=0, campaign="kernel") if line is not None)
+            return next(line for line in lines if line.did is Did.CAMPAIGN_ENDED)
+
+        async with asyncio.timeout(GUARD):
+            await service.client(follow)
+        ended = await shown(service)
+    assert (ended.state, ended.waves_over, ended.waves) == (CampaignState.COMPLETED, 4, 4)
 
 
 async def test_waves_are_listed_by_page_scope_and_state() -> None:
