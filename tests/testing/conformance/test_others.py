@@ -357,6 +357,11 @@ class ComparesIdsByCase(Mock):
         return [each["EventId"] for each in json.loads(body.decode("utf-8-sig"))["StartRequests"]]
 
 
+class TakesNoneForAll(Mock):
+    def read_ids(self, body: bytes) -> list[str]:
+        return super().read_ids(body) or [each["EventId"] for each in self.events]
+
+
 class TakesUnknownIds(Mock):
     def read_ids(self, body: bytes) -> list[str]:
         return [id_ for id_ in super().read_ids(body) if id_ in {each["EventId"] for each in self.events}]
@@ -547,6 +552,7 @@ CASES = [
     Case(AnswersWith202, LATER_APPROVALS | {"approve"}, OWN_LATER_APPROVALS | {"approve-nothing"}),
     Case(ApprovesOnce, LATER_APPROVALS, OWN_LATER_APPROVALS),
     Case(ComparesIdsByCase, {"approve-id-case"}),
+    Case(TakesNoneForAll, set(), {"approve-nothing"}),
     Case(TakesUnknownIds, set(), {"approve-all-or-nothing", "unknown-event"}),
     Case(TakesAnyBody, BODIES | {"body-no-json"}, {"approve-all-or-nothing", "approve-names"}),
     Case(ApprovesWhatItRefuses, {"refused-nothing"}),

@@ -69,7 +69,6 @@ def accepted_requests(id_: str) -> Mapping[str, Request]:
         "again": post(right, JSON),
         "other-case": post(approval([id_.swapcase()]), JSON),
         "twice": post(approval([id_, id_]), JSON),
-        "empty-list": post(approval([]), JSON),
         "incarnation-number": post(right[:-1] + b',"DocumentIncarnation":1}', JSON),
         "incarnation-text": post(right[:-1] + b',"DocumentIncarnation":"1"}', JSON),
         "byte-order-mark": post(BYTE_ORDER_MARK + right, JSON),
@@ -94,6 +93,7 @@ def approve(seen: Seen, id_: str) -> Approval:
         _approve_for_good(seen, course)
     elif course.first is not None:
         course.answers["approve"] = _outcome(seen, post(approval([id_]), JSON))
+        _approve_nothing(seen, course, before=None)
     if course.first is not None:
         _approve_again(seen, course)
     if course.first is None or course.is_gone:
@@ -108,6 +108,15 @@ def _try_in_vain(seen: Seen, course: Approval) -> None:
     course.answers["expect-refused"] = _first_answer(seen, expecting)
     _send_too_much(seen, course)
     course.untouched = _document(seen)
+    _approve_nothing(seen, course, course.untouched)
+
+
+def _approve_nothing(seen: Seen, course: Approval, before: Document | None) -> None:
+    """Name no event. Whoever takes that for all of them is found out, as long as there is one to be approved."""
+    course.answers["empty-list"] = _outcome(seen, post(approval([]), JSON))
+    after = _document(seen)
+    if before is not None and after is not None:
+        course.is_changed_by_nothing = before.event(course.id) != after.event(course.id)
 
 
 def _send_too_much(seen: Seen, course: Approval) -> None:
@@ -164,10 +173,11 @@ def _held(seen: Seen) -> _Held:
         current = seen.ask_again(QUERY)
         if current.header("forewarn-wait") is None:
             return _Held(None)
+        waiting = conditional(etag(current), f"{QUERY.target}&wait=60")
         line = seen.line()
-        line.send(conditional(etag(current), f"{QUERY.target}&wait=60"))
     except (NotChecked, Unanswered):
         return _Held(None)
+    line.send(waiting)
     return _Held(line)
 
 

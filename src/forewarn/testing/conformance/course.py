@@ -21,6 +21,8 @@ class Approval(msgspec.Struct):
     """The document after everything that must be refused, before the approval."""
     after: Document | None = None
     """The document after the approval, as soon as it shows that the event has started."""
+    is_changed_by_nothing: bool = False
+    """Whether the event was another one after an approval that named none."""
     is_gone: bool = False
     is_closed_after_too_much: bool = False
     """Whether the connection ended after a body that is too large."""

@@ -3,6 +3,7 @@
 import re
 import socket
 import time
+from contextlib import suppress
 from typing import Self
 
 import msgspec
@@ -92,7 +93,8 @@ class Line:
         except OSError as error:
             raise Unanswered(f"no connection: {_why(error)}") from error
         # Small packets that wait for each other would make a slow endpoint of a fast one.
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with suppress(OSError):  # some systems refuse it on a connection that was ended already
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Self:
         return self

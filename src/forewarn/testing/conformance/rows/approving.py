@@ -32,10 +32,15 @@ def _starts(seen: Seen) -> None:
         raise NotChecked("the approval was refused")
     if seen.approval is None or seen.approval.untouched is None or seen.approval.after is None:
         raise NotChecked("the document could not be read before and after the approval")
-    if not is_scheduled(seen.approval.untouched.event(seen.approval.id)):
+    if not is_scheduled(seen.approval.untouched.event(seen.approval.id)) or seen.approval.is_changed_by_nothing:
         raise NotChecked("the event had started before it was approved as it should be")
     if is_scheduled(seen.approval.after.event(seen.approval.id)):
         raise NotChecked("the event has not started yet; something may hold it")
+
+
+def _changes_nothing(seen: Seen) -> None:
+    if seen.approval is not None and seen.approval.is_changed_by_nothing:
+        raise Otherwise(f"event {seen.approval.id} has changed, though no event was named")
 
 
 def _is_known_when_ended(seen: Seen) -> None:
@@ -63,7 +68,7 @@ ROWS: Sequence[Row] = (
     _row("approve-starts", "The event then starts as soon as nothing else holds it.", _starts, Needs.APPROVE),
     _row("approve-id-case", "Ids match in any case.", accepted("other-case")),
     _row("approve-twice", TWICE_AND_EMPTY, accepted("twice")),
-    _row("approve-nothing", TWICE_AND_EMPTY, accepted("empty-list")),
+    _row("approve-nothing", TWICE_AND_EMPTY, every(accepted("empty-list"), _changes_nothing)),
     _row("approve-incarnation-number", OTHER_KEYS, accepted("incarnation-number")),
     _row("approve-incarnation-text", OTHER_KEYS, accepted("incarnation-text")),
     _row("approve-names", NAMES_AND_MARK, posted("names", status(400)), Needs.APPROVE),
