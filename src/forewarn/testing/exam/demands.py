@@ -529,6 +529,8 @@ class Recovers(msgspec.Struct, frozen=True):
             return _not_judged(f"it was never told that {self.event} is over")
         if wishes.of(event) is Wish.IGNORE:
             return _not_judged("events of this type are to be ignored")
+        if not (record.prepared or record.approvals_of(event.id.upper())):
+            return _not_judged("it had neither prepared nor approved: there is nothing to recover from")
         done = [at for at in record.recovered if at >= gone_at - SLACK]
         if done:
             return _kept(f"the marker changed {record.moment(done[0])}")

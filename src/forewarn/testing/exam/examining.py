@@ -114,13 +114,13 @@ class _Exam:
                 sitting.end()
         self._watcher.began(sheet)
         result = sitting.run()
-        if result.is_finished:
+        if result.is_finished or result.broken:
             self._watcher.ended(result)
         return result
 
     def settled(self, sheet: Sheet, result: Result) -> Result:
         """Return a result that stands: what was too late, on a busy machine say, has a second chance."""
-        if result.is_finished:
+        if result.is_finished or result.broken:
             return result
         second = Sitting(self._ask, sheet, lambda step: self._watcher.stepped(sheet, step)).run()
         self._watcher.ended(second)

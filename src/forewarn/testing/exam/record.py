@@ -113,7 +113,7 @@ class Record:
         return None if told is None else told.events[id_]
 
     def last_scheduled(self, id_: str) -> Event | None:
-        """Return an event as it was told the last time before it started: an endpoint that misbehaves may mistell it."""
+        """Return an event as it was last told before it started: an endpoint that misbehaves may mistell it."""
         found = (told.events[id_] for told in reversed(self.told) if id_ in told.events)
         return next((event for event in found if not event.is_started), None)
 

@@ -28,6 +28,9 @@ LIMIT = 20.0
 RECOVERY = 3.0
 """How many seconds a program has, in the end, to recover."""
 
+SHORTEST = 2.5
+"""For how many seconds a program is watched at the least: in less nobody could say how often it asks."""
+
 LABEL = re.compile(r"\bE\d+\b")
 MAKING = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)
 SECOND = timedelta(seconds=1)
@@ -186,6 +189,7 @@ class Sitting:
                 pass
             candidate.keep_up()
             self._await_recovery(candidate)
+            self._is_over.wait(max(0.0, self._began_at + SHORTEST - time.monotonic()))
         except Cancelled:
             return False
         except (ScenarioError, ApiError) as error:

@@ -1,0 +1,53 @@
+"""Forewarn's own agent is a handler like any other, and gets full marks."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from forewarn.testing import sandbox
+from forewarn.testing.exam import Ask, Markers, Way, examine, sheets, wishes_of
+
+FOREWARN = Path(sys.executable).parent / "forewarn"
+
+PROGRAM = f"""\
+#!/bin/sh
+cat > "$FOREWARN_EXAM_DIR/agent.toml" <<END
+state = "$FOREWARN_EXAM_DIR/state"
+[approval]
+policy = "each"
+[handlers.hook]
+kind = "exec"
+prepare = ["/bin/sh", "-c", "echo prepared >> $FOREWARN_EXAM_PREPARED"]
+recover = ["/bin/sh", "-c", "echo recovered >> $FOREWARN_EXAM_RECOVERED"]
+[[rules]]
+handlers = ["hook"]
+END
+exec {FOREWARN} agent run --config "$FOREWARN_EXAM_DIR/agent.toml"
+"""
+
+NEVER_JUDGED = {
+    ("cancelled-event", "approves-started"),
+    ("event-for-another-vm", "approves-again"),
+    ("hardware-failure", "approves-again"),
+    *((name, "approves-gone") for name in ("eviction-30s", "eviction-8s", "terminate-on-scale-in")),
+}
+"""What gives no occasion: nothing of one's own to approve, or a VM that is gone before its event is."""
+
+
+def test_agent_gets_full_marks(tmp_path: Path) -> None:
+    if (why := sandbox.why_not()) is not None:
+        pytest.skip(why)
+    program = tmp_path / "handler"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    ask = Ask(
+        way=Way(command=(str(program),)),
+        markers=Markers(prepared=Path("prepared"), recovered=Path("recovered")),
+        wishes=wishes_of(["approve", "shared=approve"]),
+    )
+    report = examine(ask, sheets())
+    assert report.broken == frozenset()
+    assert [result.scenario for result in report.results if not result.is_passed] == []
+    not_judged = {(result.scenario, finding.demand) for result in report.results for finding in result.not_judged}
+    assert not_judged <= NEVER_JUDGED
