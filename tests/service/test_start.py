@@ -1,15 +1,17 @@
 """How a service starts: guests first, operators after them, and nothing is loaded that nobody needs."""
 
+import asyncio
 import http.client
 import subprocess
 import sys
+import threading
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from forewarn.compose import operators, running_service
+from forewarn.compose import Running, operators, running_service
 from forewarn.fleet.service import Fleet
 from forewarn.settings import EMULATOR, resolve
 
@@ -59,25 +61,84 @@ def ask(port: int) -> int:
         connection.close()
 
 
-async def test_guest_is_answered_while_the_operator_side_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Here it is loaded only after a guest has its answer: were it the other way round, none would come."""
-    load, serve = operators._prepare, operators.serving_operators
-    ports: list[int] = []
-    answers: list[int] = []
+def started(data: Path) -> AbstractAsyncContextManager[Running]:
+    """Start the emulator on any ports."""
+    flags = {"data": str(data), "listen": "127.0.0.1:0", "operator": "127.0.0.1:0"}
+    settings = resolve(EMULATOR, flags=flags, environ={}, file=None).settings
+    return running_service(settings, EMULATOR, environ={}, talk=Silence())
+
+
+@pytest.fixture
+def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have the guests' ports noted here before the operator side is loaded."""
+    serve = operators.serving_operators
+    noted: list[int] = []
 
     def serve_noting_ports(fleet: Fleet, *others: Any) -> AbstractAsyncContextManager[None]:
-        ports.extend(fleet.ports.values())
+        noted.extend(fleet.ports.values())
         return serve(fleet, *others)
+
+    monkeypatch.setattr(operators, "serving_operators", serve_noting_ports)
+    return noted
+
+
+async def test_guest_is_answered_while_the_operator_side_is_loaded(
+    tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it is loaded only after a guest has its answer: were it the other way round, none would come."""
+    load = operators._prepare
+    answers: list[int] = []
 
     def load_after_an_answer() -> None:
         answers.append(ask(ports[0]))
         load()
 
-    monkeypatch.setattr(operators, "serving_operators", serve_noting_ports)
     monkeypatch.setattr(operators, "_prepare", load_after_an_answer)
-    flags = {"data": str(tmp_path / "data"), "listen": "127.0.0.1:0", "operator": "127.0.0.1:0"}
-    settings = resolve(EMULATOR, flags=flags, environ={}, file=None).settings
-    async with running_service(settings, EMULATOR, environ={}, talk=Silence()):
+    async with started(tmp_path):
         assert answers == [200]
+
+
+async def test_service_that_is_to_end_while_the_operator_side_is_loaded_ends_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load itself cannot be stopped; nothing of it is used then, and the data can be opened again at once."""
+    loads, may_load = asyncio.Event(), threading.Event()
+    loop, load = asyncio.get_running_loop(), operators._prepare
+
+    def load_when_told() -> None:
+        loop.call_soon_threadsafe(loads.set)
+        may_load.wait(GUARD)
+        load()
+
+    async def start() -> None:
+        async with started(tmp_path):
+            raise AssertionError("it has started")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operators, "_prepare", load_when_told)
+        starting = asyncio.create_task(start())
+        await loads.wait()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        may_load.set()
+    async with started(tmp_path) as running:
+        assert await asyncio.to_thread(ask, next(iter(running.fleet.ports.values()))) == 200
+
+
+async def test_what_keeps_the_operator_side_from_being_loaded_ends_the_start(
+    tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that nobody can operate does not stay; its guests' ports are free again."""
+
+    def fail() -> None:
+        raise ImportError("no such part")
+
+    monkeypatch.setattr(operators, "_prepare", fail)
+    with pytest.raises(ImportError, match="no such part"):
+        async with started(tmp_path):
+            raise AssertionError("it has started")
+    assert ports
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            ask(port)
