@@ -434,6 +434,14 @@ async def test_same_key_sets_and_clears_once() -> None:
         ),
         (lambda faults: faults.set(FaultKind.SLOW, amount=-LONG, by="t"), "slow takes longer than nothing, not -2m"),
         (
+            lambda faults: faults.set(FaultKind.SLOW, amount=timedelta(0), by="t"),
+            "slow takes longer than nothing, not 0s",
+        ),
+        (
+            lambda faults: faults.set(FaultKind.WRONG_DATE, amount=timedelta(0), by="t"),
+            "wrong-date is ahead or behind, and by more than nothing",
+        ),
+        (
             lambda faults: faults.set(FaultKind.RESET, amount=LONG, by="t"),
             "of reset there is no more or less: only slow, late-first-answer, wrong-date have an amount",
         ),

@@ -130,6 +130,8 @@ def _check_amount(kind: FaultKind, amount: timedelta) -> None:
     most = LARGEST_AMOUNTS.get(kind)
     if most is None:
         raise Invalid(f"of {kind.value} there is no more or less: only {', '.join(LARGEST_AMOUNTS)} have an amount")
+    if kind is FaultKind.WRONG_DATE and not amount:
+        raise Invalid("wrong-date is ahead or behind, and by more than nothing")
     if kind is not FaultKind.WRONG_DATE and amount <= timedelta(0):
         raise Invalid(f"{kind.value} takes longer than nothing, not {signed_text(amount)}")
     if abs(amount) > most:

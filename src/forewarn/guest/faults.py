@@ -124,7 +124,7 @@ class Faults:
             vm=None if vm is None else self._full_name(vm),
             until=None if lasting is None else now + lasting,
             times=times,
-            amount=amount or usual_amount(kind),
+            amount=usual_amount(kind) if amount is None else amount,
             by=by,
             set_at=now,
         )
@@ -321,7 +321,8 @@ class Active:
 
     def begin(self, vm: str, now: float) -> None:
         """Count a request of the VM as hit."""
-        self._first_at.setdefault(vm, now)
+        if self.fault.kind is FaultKind.LATE_FIRST_ANSWER:
+            self._first_at.setdefault(vm, now)
         self.busy += 1
         self.fault = msgspec.structs.replace(self.fault, hits=self.fault.hits + 1)
 
