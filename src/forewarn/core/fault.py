@@ -117,7 +117,7 @@ def parse_signed(text: str) -> timedelta:
 def note_fault(scope: Scope, did: Did, fault: Fault, *, by: str, why: str = "", now: datetime) -> Change[None]:
     """Have the scope's journal tell of a fault of one of its VMs; the fault itself is not kept."""
     draft = Draft(scope, now)
-    draft.note(did, by=by, why=why, vms=((fault.vm or "").rpartition("/")[2],), **told(fault, did))
+    draft.note(did, by=by, why=why, event=None, vms=((fault.vm or "").rpartition("/")[2],), **told(fault, did))
     return draft.finish(None)
 
 
