@@ -149,5 +149,5 @@ def _kind(fault: v1.Fault) -> str:
 
 
 def _end(fault: v1.Fault) -> str:
-    requests = () if fault.times is None else (f"after {fault.times} requests",)
+    requests = () if fault.times is None else (f"after {fault.times} request{'s' if fault.times != 1 else ''}",)
     return " or ".join((*requests, *(() if fault.until is None else (moment_text(fault.until),))))
