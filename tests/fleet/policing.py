@@ -79,6 +79,11 @@ class Policing(MemoryStore):
         kept = (row for row in lines if query.since is None or row.entry.at >= query.since)
         return [row for row in kept if not query.dids or row.entry.did in query.dids][: query.limit]
 
+    def forget_lines(self) -> None:
+        """Keep nothing of the journal any more."""
+        self._rows.clear()
+        self._lines.clear()
+
     def _look(self, id_: str, after: Scope | None, entries: Sequence[Entry]) -> None:
         before = self.scopes.pop(id_, None)
         self._busy.pop(id_, None)

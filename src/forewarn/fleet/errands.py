@@ -165,7 +165,7 @@ class Errands:
         if self._owner.record.state is not CampaignState.RUNNING:
             return Change(scope, (), None)
         spec, conditions = self._owner.record.spec, self._scopes.conditions
-        now = max(self._scopes.clock.now(), scope.changed_at)
+        now = max(self._owner.now(), scope.changed_at)
         request = self._owner.record.request(scope.id, action.n)
         domain = self._owner.course.progress(scope.id).wave(action.n).update_domain
         names = tuple(
@@ -193,22 +193,30 @@ class Errands:
         return Change(change.scope, change.entries, _Announced(vms, not_before))
 
     async def _clear(self, action: Clear) -> None:
-        """Let events start, unless the campaign was stopped meanwhile."""
+        """Let events start, unless the campaign was stopped or the window has closed meanwhile.
+
+        What could not be saved is not tried again: the campaign decides anew whether they may start then.
+        """
 
         def rule(scope: Scope) -> Change[tuple[str, ...]]:
-            if self._owner.record.state is not CampaignState.RUNNING:
+            conditions, now = self._scopes.conditions, self._owner.now()
+            is_running = self._owner.record.state is CampaignState.RUNNING
+            if not is_running or not self._owner.course.is_open(conditions, now=now):
                 return Change(scope, (), ())
-            return operations.clear(scope, action.events, self._scopes.conditions, now=self._scopes.clock.now())
+            return operations.clear(scope, action.events, conditions, now=now)
 
         try:
-            await self._surely(lambda: self._scopes.apply(action.scope, rule))
+            await self._scopes.apply(action.scope, rule)
+        except NotSaved as error:
+            log.warning("%s; the campaign goes on in %.1f s", error, FIRST_PAUSE)
+            await asyncio.sleep(FIRST_PAUSE)
         finally:
             self._impacted.release(action.events)
         self._on_room()
 
     async def _withdraw(self, action: Withdraw) -> None:
         def rule(scope: Scope) -> Change[None]:
-            event, now, conditions = scope.find_event(action.event), self._scopes.clock.now(), self._scopes.conditions
+            event, now, conditions = scope.find_event(action.event), self._owner.now(), self._scopes.conditions
             if event is None:
                 return Change(scope, (), None)
             if event.state is State.SCHEDULED:
@@ -222,7 +230,7 @@ class Errands:
             event = scope.find_event(action.event)
             if event is None or not any(impact.state in STUCK for impact in event.impacts):
                 return Change(scope, (), None)
-            return work.retry(scope, event.id, by=action.by, now=self._scopes.clock.now())
+            return work.retry(scope, event.id, by=action.by, now=self._owner.now())
 
         await self._surely(lambda: self._scopes.apply(action.scope, rule))
 
@@ -246,6 +254,9 @@ class Errands:
         story = await self._story(action.scope)
         scope = self._newest(action.scope)
         waves = self._owner.course.progress(action.scope).waves
+        if not story.tells_of(waves):
+            log.warning("the journal no longer tells whom campaign %s is done with", self._owner.record.name)
+            return lambda course: course.closed(action.scope, {}, now=self._owner.now())
         skipped = {wave.update_domain for wave in waves if wave.state is WaveState.SKIPPED}
         left: dict[int, int] = {}
         for vm in self._chooser.chosen(scope) if scope is not None else ():
@@ -273,12 +284,11 @@ class Errands:
 
     async def _story(self, scope: str) -> Story:
         """Read what the journal of a scope says since the campaign began."""
+        since = self._owner.record.started_at  # never before it, as its scopes go by its time
         entries: list[Entry] = []
         after = 0
         while True:
-            query = JournalQuery(
-                key=Key(Kind.SCOPE, scope), dids=READ, since=self._owner.record.started_at, after=after, limit=PAGE
-            )
+            query = JournalQuery(key=Key(Kind.SCOPE, scope), dids=READ, since=since, after=after, limit=PAGE)
             rows = await self._surely(lambda: self._store.journal(query))  # noqa: B023 - awaited at once
             entries += [row.entry for row in rows]
             if len(rows) < PAGE:

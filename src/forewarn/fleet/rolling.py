@@ -152,7 +152,8 @@ class Rolling:
         finally:
             self._is_running = False
         self._tell_others()
-        if self.record.state.is_over and not self.record.untold and not self._under_way:
+        is_told = not self.record.untold or not self._messenger.listens
+        if self.record.state.is_over and is_told and not self._under_way:
             self._on_over(self)
 
     async def _step(self) -> None:

@@ -256,7 +256,7 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     gate_patience: timedelta = timedelta(minutes=30)
     """How long a gate may stay shut before the campaign halts."""
     halt_after: int | None = 1
-    """How many failed events halt the campaign; None never does."""
+    """How many failed waves halt the campaign, counted since it was started or resumed; None never does."""
     advance: bool = True
     """Whether waves move up when those before them were approved early."""
 

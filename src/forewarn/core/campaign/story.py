@@ -1,9 +1,10 @@
 """What the journal of a scope says of a campaign: which VMs it is done with, how its waves ended, what has changed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from forewarn.core.campaign.actions import Differences
+from forewarn.core.campaign.record import Wave, WaveState
 from forewarn.core.journal import Did, Entry
 from forewarn.core.scope import Outcome
 
@@ -35,6 +36,11 @@ class Story(NamedTuple):
     differences: Differences
     seen: int
     """The last line that was read."""
+
+    def tells_of(self, waves: Sequence[Wave]) -> bool:
+        """Tell whether every wave that was carried out is in it; else its beginning is no longer kept."""
+        carried_out = (n for n, wave in enumerate(waves, 1) if wave.state is WaveState.DONE and wave.vms)
+        return all(n in self.outcomes for n in carried_out)
 
 
 def read(entries: Iterable[Entry], campaign: str, *, seen: int = 0) -> Story:

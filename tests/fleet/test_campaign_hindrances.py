@@ -1,0 +1,181 @@
+"""Campaigns while something goes wrong around them: no policy is broken by what comes late, and nobody is hit twice."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from forewarn.clock import ManualClock, wait_until
+from forewarn.core.campaign.record import CampaignState
+from forewarn.core.campaign.spec import Window
+from forewarn.core.event import EventType
+from forewarn.core.impact import Done, Failed, NotBegun
+from forewarn.core.journal import Did, Entry
+from forewarn.core.scope import Scope
+from forewarn.platform.port import Open, Question, Work
+from forewarn.store.port import Key, Kind, StoreFull
+from tests.fleet.campaigning import (
+    KERNEL,
+    MINUTE,
+    OutlivingPlatform,
+    advance_to,
+    campaign_journal,
+    campaign_spec,
+    start,
+)
+from tests.fleet.policing import Policing
+from tests.fleet.stage import TEN, running, scope, until, vm, web
+
+HOUR = timedelta(hours=1)
+
+
+def at(hours: int, minutes: int = 0) -> datetime:
+    return TEN.replace(hour=hours, minute=minutes)
+
+
+def two_hosts() -> Scope:
+    """Make a scope whose first update domain is on two hosts."""
+    return scope(
+        "web",
+        vm("web-0", domain=0, host="hv-0"),
+        vm("web-1", domain=0, host="hv-1"),
+        vm("web-2", domain=1, host="hv-2"),
+    )
+
+
+class SlowAndBroken:
+    """Work on `web-0` fails at once, on others it takes forty minutes."""
+
+    repeatable = True
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    async def carry_out(self, work: Work) -> Done | Failed:
+        if work.vm == "web-0":
+            return Failed("no power")
+        await wait_until(self._clock, self._clock.now() + 40 * MINUTE)
+        return Done()
+
+    async def probe(self, work: Work) -> NotBegun:
+        return NotBegun()
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["seen", "ended while the service was down"])
+async def test_gap_begins_when_the_last_work_of_a_skipped_wave_has_ended(is_restarted: bool) -> None:
+    store, clock = Policing(), ManualClock(TEN)
+    async with running(two_hosts(), store=store, clock=clock, platform=SlowAndBroken(clock)) as fleet:
+        await start(fleet, campaign_spec(halt_after=None))
+        await advance_to(fleet, at(10, 20))
+        await fleet.campaigns.skip(KERNEL, "web", by="bob", why="it is going to be replaced")
+        await advance_to(fleet, at(10, 50))
+        assert [event.vms for event in fleet.replica.scope("web").events] == [("web-1",)], "nothing is announced yet"
+        if not is_restarted:
+            await advance_to(fleet, at(13))
+    async with running(store=store, clock=clock, platform=SlowAndBroken(clock)) as fleet:
+        await advance_to(fleet, at(14))
+        assert fleet.campaigns.find(KERNEL).state is CampaignState.COMPLETED
+    assert store.started == 3
+
+
+class HalfFull(Policing):
+    """A store that keeps no scopes while `full` is set, and counts those that it refused."""
+
+    full = False
+    refused = 0
+
+    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if self.full and key.kind is Kind.SCOPE:
+            self.refused += 1
+            raise StoreFull(Path("/test"))
+        return await super().save(key, value, entries, expected=expected)
+
+
+async def test_nothing_starts_after_the_window_because_it_could_not_be_saved_earlier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("forewarn.fleet.errands.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("forewarn.fleet.service.RETRY_TICK", 0.001)
+    store, clock = HalfFull(), ManualClock(TEN)
+    async with running(web(), store=store, clock=clock, platform=OutlivingPlatform(clock)) as fleet:
+        await start(fleet, campaign_spec(windows=(Window(start="10:00", end="10:20"),)))
+        await advance_to(fleet, at(10, 14))
+        store.full = True
+        clock.set(at(10, 15))
+        await until(lambda: store.refused > 2)
+        clock.set(at(10, 30))
+        store.full = False
+        await fleet.advance(HOUR)
+        assert store.started == 0
+        await fleet.advance(24 * HOUR)
+        assert store.started == 1
+
+
+class SteppedClock(ManualClock):
+    """A clock that can be set back."""
+
+    def step_back(self, by: timedelta) -> None:
+        self._now -= by
+
+
+async def test_campaign_goes_on_by_its_own_time_when_the_clock_is_set_back() -> None:
+    store, clock = Policing(), SteppedClock(TEN)
+    platform = OutlivingPlatform(clock)
+    async with running(web(), store=store, clock=clock, platform=platform) as fleet:
+        await start(fleet, campaign_spec())
+        await advance_to(fleet, at(10, 10))
+        await fleet.campaigns.pause(KERNEL, by="bob")
+        await advance_to(fleet, at(10, 20))
+        await fleet.campaigns.pause(KERNEL, by="carol")
+        clock.step_back(3 * HOUR)
+        await fleet.campaigns.resume(KERNEL, by="bob")
+        await fleet.advance(MINUTE)
+        assert (store.started, fleet.clock.now()) == (1, at(7, 21)), "it was due before"
+        await fleet.advance(12 * HOUR)
+        assert fleet.campaigns.find(KERNEL).state is CampaignState.COMPLETED
+    assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
+
+
+class NeverAnswers:
+    """A gate that hangs."""
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()
+
+    def knows(self, gate: str) -> bool:
+        return True
+
+    async def check(self, question: Question) -> Open:
+        self.is_asked.set()
+        await asyncio.Event().wait()
+        return Open()
+
+
+async def test_campaign_can_be_aborted_while_its_gate_hangs() -> None:
+    store, clock, gate = Policing(), ManualClock(TEN), NeverAnswers()
+    async with running(web(), store=store, clock=clock, checker=gate) as fleet:
+        await start(fleet, campaign_spec(gate="health"))
+        passing = asyncio.create_task(fleet.advance(HOUR))
+        await gate.is_asked.wait()
+        await fleet.campaigns.abort(KERNEL, by="bob")
+        await until(lambda: fleet.campaigns.find(KERNEL).state is CampaignState.ABORTED)
+        passing.cancel()
+    assert [row.entry.did for row in await campaign_journal(store)][-3:] == [
+        Did.CAMPAIGN_ABORTED,
+        Did.WAVE_SKIPPED,
+        Did.CAMPAIGN_ENDED,
+    ]
+
+
+async def test_nobody_is_handled_again_when_the_journal_has_forgotten_that_he_was() -> None:
+    store, clock = Policing(), ManualClock(TEN)
+    platform = OutlivingPlatform(clock)
+    async with running(web(), store=store, clock=clock, platform=platform) as fleet:
+        await start(fleet, campaign_spec())
+        await advance_to(fleet, at(11, 10))
+        store.forget_lines()
+        await fleet.advance(12 * HOUR)
+        assert fleet.campaigns.find(KERNEL).state is CampaignState.COMPLETED
+    assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
