@@ -26,6 +26,7 @@ from forewarn.fleet.turns import TURN
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Retention
+from tests.fleet.campaigning import campaign_spec, start
 from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, until, vm, web
 
 MINUTE = timedelta(minutes=1)
@@ -286,6 +287,14 @@ async def test_advance_to_next_passes_by_what_changes_no_event() -> None:
         moments = [await fleet.advance_to_next() for _ in range(3)]
     assert rung == [TEN + 2 * MINUTE]
     assert [(moment - TEN) // MINUTE for moment in moments] == [15, 28, 28]
+
+
+async def test_advance_to_next_stops_where_a_campaign_changes_events() -> None:
+    """Between two waves there is no event at all, and yet time alone brings the next one."""
+    async with running(web()) as fleet:
+        await start(fleet, campaign_spec())
+        moments = [await fleet.advance_to_next() for _ in range(9)]
+    assert [(moment - TEN) // MINUTE for moment in moments] == [15, 16, 31, 46, 47, 62, 77, 78, 78]
 
 
 async def test_advance_to_next_ends_although_work_is_put_off_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
