@@ -15,7 +15,15 @@ from forewarn.testing.sandbox.errors import NotLinux
 File = int | IO[bytes] | None
 """Where a stream of a program comes from or goes to, as `subprocess` has it."""
 
-BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from forewarn.testing.sandbox.supervisor import main; main()"
+BOOT = """
+import signal, sys
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+sys.path.insert(0, sys.argv.pop(1))
+from forewarn.testing.sandbox.supervisor import main
+main()
+"""
+"""How the supervisor begins. Ctrl-C ends it without a trace, unless it is ignored, as nohup has it."""
 
 
 def run(
@@ -65,6 +73,7 @@ def supervising(command: Sequence[str], *, socket: Path, hostname: str, net: boo
     """Return the command that runs another one in a sandbox."""
     if not command:
         raise ValueError("there is no command to run")
-    # Isolated: the environment is meant for the command, and may have settings for another Python.
-    boot = [sys.executable, "-I", "-c", BOOT, str(Path(forewarn.__file__).parent.parent)]
+    # Isolated: the environment is meant for the command, and may have settings for another Python. Nor does the
+    # supervisor need anything that is installed, and it is there sooner without.
+    boot = [sys.executable, "-I", "-S", "-c", BOOT, str(Path(forewarn.__file__).parent.parent)]
     return [*boot, str(socket.absolute()), hostname, "net" if net else "no-net", *map(os.fspath, command)]

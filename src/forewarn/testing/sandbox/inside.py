@@ -52,12 +52,13 @@ def keep(plan: Plan, channel: Channel, supervisor: int) -> NoReturn:
         channel.say(Word.UNSHARED)
         channel.await_word(Word.MAPPED)
         files = _files()  # as long as /proc is still that of this process
+        # What is sent to the whole process group is for the command; to process 1 it does nothing anyway.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         first = os.fork()
         if first == 0:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _be_first(plan, channel)
         system.give_up(system.MAY_ADMINISTER)
-        # What is sent to the whole process group is for the command; to process 1 it does nothing anyway.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         _leave(files, channel)
         os.waitpid(first, 0)
     except OSError as error:
@@ -77,7 +78,6 @@ def _be_first(plan: Plan, channel: Channel) -> NoReturn:
         channel.say(Word.READY, file=listener.fileno())
         listener.close()
         channel.await_word(Word.GO)
-        _forget_interrupts()
         command = os.fork()
         if command == 0:
             _become(plan)
@@ -134,12 +134,6 @@ def _protect(mounted: str) -> None:
 def _resolving(text: str, nameserver: str | None) -> str:
     others = [line for line in text.splitlines() if not line.lstrip().startswith("nameserver")]
     return "\n".join([f"nameserver {nameserver}", *others, ""])
-
-
-def _forget_interrupts() -> None:
-    """Have nothing of Python's own way to take Ctrl-C; a signal that is ignored stays so, as nohup has it."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _become(plan: Plan) -> NoReturn:

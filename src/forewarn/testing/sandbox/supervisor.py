@@ -53,8 +53,6 @@ def main() -> None:
     except SandboxError as error:
         complain(str(error))
         code = NO_SANDBOX
-    except KeyboardInterrupt:
-        code = 128 + signal.SIGINT
     sys.exit(code)
 
 
