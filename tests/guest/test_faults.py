@@ -499,3 +499,78 @@ async def test_end_of_the_service_waits_for_no_fault() -> None:
         for peer in (hung, slow):
             answer = await peer.answer()
             assert (answer.body, answer.headers["connection"]) == (EMPTY, "close")
+
+
+async def test_request_that_is_held_already_is_not_hit_and_one_that_comes_later_is_delayed_and_then_held() -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        etag = (await peer.ask()).headers["etag"]
+        held = request("GET", f"{EVENTS}&wait=60", ("If-None-Match", etag))
+        peer.send(held)
+        await until(lambda: house.counters.held == 1)
+        slow = await house.faults.set(FaultKind.SLOW, amount=LONG, by="test")
+        other = await house.connect()
+        other.send(held)
+        await until(lambda: [fault.hits for fault in house.faults.list()] == [1])
+        assert house.counters.held == 1
+        await house.faults.clear(slow.id, by="test")
+        await until(lambda: house.counters.held == 2)
+        await house.faults.set(FaultKind.STATUS_410, by="test")
+        await reboot(house)
+        assert [(await each.answer()).status for each in (peer, other)] == [200, 200]
+        assert (await peer.ask(held)).status == 410
+
+
+@pytest.mark.parametrize("kind", [FaultKind.SLOW, FaultKind.LATE_FIRST_ANSWER])
+@pytest.mark.parametrize("go", [leave, Peer.reset])
+async def test_late_answer_that_nobody_waits_for_any_more_keeps_no_connection(
+    go: Callable[[Peer], None], kind: FaultKind, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that gives up after a second, and asks again, must not run out of connections."""
+    async with serving() as house:
+        await house.faults.set(kind, vm="web-0", amount=LONG, by="test")
+        for hits in (1, 2, 3):
+            peer = await house.connect()
+            peer.send(GET)
+            await until(lambda: house.phases() == [Phase.ANSWERING])
+            assert [fault.hits for fault in house.faults.list()] == [hits]
+            go(peer)
+            await until(lambda: house.counters.connections == 0)
+        assert (len(house.faults.list()), house.counters.failures) == (1, 0)
+    assert caplog.records == []
+
+
+async def test_request_that_was_to_hang_after_a_delay_does_not_where_that_fault_is_over_by_then() -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        slow = await house.faults.set(FaultKind.SLOW, amount=LONG, by="test")
+        hang = await house.faults.set(FaultKind.HANG, by="test")
+        peer.send(GET)
+        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await house.faults.clear(hang.id, by="test")
+        await house.faults.clear(slow.id, by="test")
+        assert (await peer.answer()).body == EMPTY
+
+
+async def test_requests_that_come_at_once_are_counted_exactly() -> None:
+    async with serving() as house:
+        peers = [await house.connect(f"web/web-{n % 2}") for n in range(30)]
+        await house.faults.set(FaultKind.SLOW, amount=timedelta(milliseconds=1), times=7, by="test")
+        await house.faults.set(FaultKind.STATUS_429, times=11, by="test")
+        for peer in peers:
+            peer.send(GET)
+        statuses = [(await peer.answer()).status for peer in peers]
+        await until(lambda: not house.faults.list())
+    assert (statuses.count(429), statuses.count(200)) == (11, 19)
+
+
+async def test_service_that_ends_answers_whoever_hangs() -> None:
+    async with serving() as house:
+        peer = await house.connect()
+        await house.faults.set(FaultKind.HANG, by="test")
+        peer.send(GET)
+        await until(lambda: house.phases() == [Phase.ANSWERING])
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(house.server.aclose())
+            answer = await peer.answer()
+        assert (answer.status, answer.body, answer.headers["connection"]) == (200, EMPTY, "close")

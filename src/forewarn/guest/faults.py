@@ -79,7 +79,7 @@ class Faults:
         self._one_at_a_time = asyncio.Lock()
         self._is_closed = False
         self.on_change: Callable[[], None] = _nothing
-        """Called whenever the first fault has been set or the last one is over."""
+        """Called whenever a fault has been set or is over."""
 
     async def set(
         self,
@@ -192,9 +192,12 @@ class Faults:
             for active in tuple(self._active.values()):
                 self._end_if_over(active)
 
-    async def wait(self, active: "Active", vm: str) -> None:
-        """Let a request wait as long as the fault says, or until the fault is over."""
-        with self._waiting(active, self) as over:
+    async def wait(self, active: "Active", vm: str, owner: object) -> None:
+        """Let a request wait as long as the fault says, until the fault is over, or until its owner is gone.
+
+        Else a client that gives up after a second, and asks again, would soon have as many connections as it may have.
+        """
+        with self._waiting(active, owner) as over:
             await asyncio.wait([over], timeout=active.left(vm, asyncio.get_running_loop().time()))
 
     async def hang(self, active: "Active", owner: object) -> bool:
@@ -203,7 +206,7 @@ class Faults:
             return await over
 
     def release(self, owner: object) -> None:
-        """End the wait of whoever hangs: nobody waits for the answer any more."""
+        """Let the request of this owner wait no more: nobody waits for the answer."""
         for active in self._active.values():
             active.wake(owner, is_fault_over=False)
 

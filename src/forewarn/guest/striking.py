@@ -39,7 +39,7 @@ class Mischief:
 
     async def _struck(self, strike: Strike, question: Question, visitor: Visitor, caller: Caller) -> Reply | None:
         if strike.delay is not None:
-            await self.faults.wait(strike.delay, _name(caller))
+            await self.faults.wait(strike.delay, _name(caller), visitor)
         if strike.answer is None:
             return None
         kind = strike.answer.fault.kind
