@@ -26,14 +26,6 @@ END
 exec {FOREWARN} agent run --config "$FOREWARN_EXAM_DIR/agent.toml"
 """
 
-NEVER_JUDGED = {
-    ("cancelled-event", "approves-started"),
-    ("event-for-another-vm", "approves-again"),
-    ("hardware-failure", "approves-again"),
-    *((name, "approves-gone") for name in ("eviction-30s", "eviction-8s", "terminate-on-scale-in")),
-}
-"""What gives no occasion: nothing of one's own to approve, or a VM that is gone before its event is."""
-
 
 def test_agent_gets_full_marks(tmp_path: Path) -> None:
     if (why := sandbox.why_not()) is not None:
@@ -49,5 +41,4 @@ def test_agent_gets_full_marks(tmp_path: Path) -> None:
     report = examine(ask, sheets())
     assert report.broken == frozenset()
     assert [result.scenario for result in report.results if not result.is_passed] == []
-    not_judged = {(result.scenario, finding.demand) for result in report.results for finding in result.not_judged}
-    assert not_judged <= NEVER_JUDGED
+    assert [(result.scenario, result.not_judged) for result in report.results if result.not_judged] == []

@@ -70,13 +70,8 @@ class Candidate:
         """Return when it has been told what there is to tell, and has come back for more; or when it does not come."""
         if self.vm is None or self._is_silent or not self._is_there():
             return
-        now = self._notice()
-        if now == self._digested:
-            return
         before = len(self._questions())
-        if self._until(lambda: self._has_digested(now), CHANCE):
-            self._digested = now
-        elif len(self._questions()) == before:
+        if not self._until(self._is_up_to_date, CHANCE) and len(self._questions()) == before:
             self._is_silent = True
 
     def end(self) -> None:
@@ -116,6 +111,13 @@ class Candidate:
         own = [event for event in events if is_named(self._own_name, tuple(event.vms))]
         others = {event.id.upper() for event in events} - {event.id.upper() for event in own}
         return frozenset((event.id.upper(), event.status) for event in own), frozenset(others)
+
+    def _is_up_to_date(self) -> bool:
+        """Tell whether it knows all that there is to know now; what it does may change that meanwhile."""
+        now = self._notice()
+        if now != self._digested and self._has_digested(now):
+            self._digested = now
+        return now == self._digested
 
     def _has_digested(self, notice: Notice) -> bool:
         """Tell whether it was told just this of its own events, of every other's at some time, and has asked again."""

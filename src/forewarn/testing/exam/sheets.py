@@ -44,9 +44,9 @@ BEYOND = timedelta(seconds=1)
 OTHER_HOST_NAME = "a-host-name"
 
 ASKING: tuple[Demand, ...] = (Asks(), AsksRightly(), AsksOften(), DoesNotHammer())
-APPROVING: tuple[Demand, ...] = (RemembersApproval(), LeavesStarted(), LeavesGone())
-ALWAYS = (*ASKING, KeepsRunning(), *APPROVING)
-UNTIL_IT_IS_GONE = (*ASKING, RunsUntilStart(), *APPROVING)
+RUNNING: tuple[Demand, ...] = (*ASKING, KeepsRunning())
+ALWAYS: tuple[Demand, ...] = (*RUNNING, RemembersApproval(), LeavesStarted(), LeavesGone())
+UNTIL_IT_IS_GONE: tuple[Demand, ...] = (*ASKING, RunsUntilStart(), RemembersApproval(), LeavesStarted())
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,12 +104,12 @@ def _taken() -> tuple[Demand, ...]:
 PAPER: tuple[Sheet, ...] = (
     Sheet(
         name="cancelled-event",
-        demands=(*ALWAYS, *_own()),
+        demands=(*RUNNING, RemembersApproval(), LeavesGone(), *_own()),
         notice=timedelta(minutes=30),
         lasts=timedelta(seconds=5),
         looks=4,
     ),
-    Sheet(name="event-for-another-vm", demands=(*ALWAYS, LeavesOthers(), PreparesNothing()), looks=2),
+    Sheet(name="event-for-another-vm", demands=(*RUNNING, LeavesOthers(), PreparesNothing()), looks=2),
     Sheet(name="eviction-30s", demands=(*UNTIL_IT_IS_GONE, *_taken()), notice=timedelta(seconds=30)),
     Sheet(
         name="eviction-8s",
@@ -117,7 +117,7 @@ PAPER: tuple[Sheet, ...] = (
         notice=timedelta(seconds=8),
         lasts=timedelta(seconds=8),
     ),
-    Sheet(name="hardware-failure", demands=ALWAYS, looks=2),
+    Sheet(name="hardware-failure", demands=(*RUNNING, LeavesStarted(), LeavesGone()), looks=2),
     Sheet(name="host-update", demands=(*ALWAYS, LeavesOthers(), *_own())),
     Sheet(name="live-migration", demands=(*ALWAYS, *_own())),
     Sheet(name="predicted-failure", demands=(*ALWAYS, *_own()), notice=timedelta(days=3)),

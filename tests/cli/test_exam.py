@@ -1,0 +1,175 @@
+"""`forewarn exam`: what it shows, writes and ends with."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from forewarn.testing import sandbox
+from forewarn.testing.exam import sheets
+from tests.cli.inside import rows, run, told
+from tests.cli.stage import GUARD, PROGRAM, Machine
+
+HANDLER = Path(__file__).parents[1] / "testing/exam/handler.py"
+TOLD_URL = ("--url-variable", "EXAM_URL")
+ONE = ("--only", "user-restart")
+
+
+def handler(error: str) -> tuple[str, ...]:
+    return ("--", sys.executable, str(HANDLER), error)
+
+
+def test_honest_handler_ends_with_0_and_a_table(machine: Machine) -> None:
+    ended = run(machine, "exam", *ONE, *TOLD_URL, *handler("none"))
+    assert ended.code == 0, ended.stderr
+    header, row = ended.stdout.splitlines()
+    assert header.split() == ["SCENARIO", "RESULT", "KEPT", "BROKEN", "NOT", "JUDGED", "TOOK"]
+    assert row.split()[:5] == ["user-restart", "passed", "9", "0", "2"]
+    assert ended.stderr.splitlines() == ["✓ user-restart", "1 scenarios: 9 kept, 0 broken, 2 not judged."]
+
+
+def test_finding_says_what_was_seen_and_what_was_expected(machine: Machine) -> None:
+    ended = run(machine, "exam", *ONE, *TOLD_URL, *handler("approves without the header"))
+    assert ended.code == 1
+    lines = ended.stdout.splitlines()
+    assert lines[1].split()[:2] == ["user-restart", "failed"]
+    assert lines[2:4] == [
+        "user-restart, asks-rightly:",
+        "    expected:  it must make only requests that the endpoint understands, each with `Metadata: true`",
+    ]
+    assert lines[4].startswith("    seen:      POST /metadata/scheduledevents?api-version=2020-07-01 at ")
+    assert "was answered 400: " in lines[4]
+    assert "Required metadata header not specified" in lines[4]
+    assert any(line.startswith("      | HTTP Error 400") for line in lines)
+
+
+def test_json_and_junit_tell_all(machine: Machine, tmp_path: Path) -> None:
+    """Of two markers one is named: what the other would tell is not judged, and never counts as kept."""
+    report = tmp_path / "exam.xml"
+    options = (*ONE, *TOLD_URL, "--prepared", "prepared", "--junit", str(report), "-o", "json")
+    ended = run(machine, "exam", *options, *handler("none"))
+    assert ended.code == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    (scenario,) = found.pop("scenarios")
+    assert found == {"passed": True, "kept": 10, "broken": 0, "not_judged": 1}
+    sheet = next(sheet for sheet in sheets() if sheet.name == "user-restart")
+    demands = [demand.key for demand in sheet.demands]
+    findings = scenario.pop("findings")
+    assert [finding["demand"] for finding in findings] == demands
+    assert findings[-1] == {
+        "demand": "recovers-E1",
+        "mood": "must",
+        "expected": "must recover when E1 is over",
+        "verdict": "not judged",
+        "seen": "no marker was named: --recovered FILE",
+    }
+    assert scenario.pop("seconds") > 0
+    assert scenario == {
+        "passed": True,
+        "scenario": "user-restart",
+        "title": sheet.scenario().title,
+        "is_finished": True,
+        "exit_code": None,
+        "problem": None,
+        "output": "",
+    }
+    suite = ElementTree.parse(report).getroot()[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("11", "0", "1")
+    assert [(case.get("classname"), case.get("name")) for case in suite] == [
+        ("exam.user-restart", demand) for demand in demands
+    ]
+
+
+def test_type_can_be_ignored_on_purpose(machine: Machine) -> None:
+    only = ("--only", "live-migration")
+    ended = run(machine, "exam", *only, *TOLD_URL, "--expect", "Freeze=ignore", "--all", *handler("none"))
+    assert ended.code == 1
+    line = (
+        "live-migration  approves-E1       broken      must not approve E1 while it is Scheduled. Seen: it approved E1"
+    )
+    assert line in ended.stdout
+    assert "    expected:  it must not approve E1 while it is Scheduled" in ended.stdout.splitlines()
+
+
+def test_vm_can_have_another_name_and_the_command_the_url(machine: Machine) -> None:
+    command = ("--", "env", "EXAM_URL={url}", sys.executable, str(HANDLER), "none")
+    assert run(machine, "exam", "--only", "event-for-another-vm", "--vm", "web-1", *command).code == 0
+
+
+def test_program_runs_as_a_vm_without_root(machine: Machine) -> None:
+    if (why := sandbox.why_not()) is not None:
+        pytest.skip(why)
+    ended = machine.run("exam", *ONE, *handler("none"))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "broken"),
+    [
+        ("exit 3", {"asks", "keeps-running"}),
+        ("sleep 60", {"asks"}),
+        ("while :; do echo all is well; done", {"asks"}),
+    ],
+    ids=["it crashes", "it never asks", "it only prints"],
+)
+def test_program_that_is_no_handler(machine: Machine, script: str, broken: set[str]) -> None:
+    ended = run(machine, "exam", *ONE, *TOLD_URL, "-o", "json", "--", "sh", "-c", script)
+    assert ended.code == 1
+    (scenario,) = json.loads(ended.stdout)["scenarios"]
+    assert {finding["demand"] for finding in scenario["findings"] if finding["verdict"] == "broken"} == broken
+    assert scenario["exit_code"] == (3 if script == "exit 3" else None)
+    assert len(scenario["output"]) <= 2 * 64 * 1024
+
+
+def test_demands_are_explained_without_running_anything(machine: Machine) -> None:
+    table = rows(machine, "exam", "--explain", *ONE)
+    assert ["user-restart", "approves-E1", "must approve E1 while it is Scheduled"] in table
+    explained = told(machine, "exam", "--explain")
+    assert [sheet["scenario"] for sheet in explained] == [sheet.name for sheet in sheets()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "say which program"),
+        (("--only", "doomsday", "--", "true"), 4, "the exam has no scenario doomsday"),
+        (("--", "./there-is-none"), 2, "there is no program ./there-is-none"),
+        (("--expect", "Freeze=dance", "--", "true"), 2, "say approve, ignore or either"),
+        (("--expect", "Melt=ignore", "--", "true"), 2, "Freeze, Reboot"),
+    ],
+    ids=["no program", "no such scenario", "no such program", "no such wish", "no such type"],
+)
+def test_mistakes_are_told_before_anything_runs(
+    machine: Machine, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    ended = run(machine, "exam", *arguments)
+    assert (ended.code, said in ended.stderr) == (code, True), ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "told to end"])
+def test_nothing_is_left_behind_when_it_is_interrupted(
+    machine: Machine, tmp_path: Path, number: signal.Signals
+) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"echo $$ > {pid_file}.draft; mv {pid_file}.draft {pid_file}; exec sleep 600"
+    exam = subprocess.Popen(
+        [PROGRAM, "exam", *ONE, *TOLD_URL, "--", "sh", "-c", script],
+        cwd=machine.home,
+        env=machine.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    end = time.monotonic() + GUARD
+    while not pid_file.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    program = int(pid_file.read_text())
+    exam.send_signal(number)
+    assert exam.wait(GUARD) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(program, 0)
