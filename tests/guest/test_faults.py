@@ -562,15 +562,3 @@ async def test_requests_that_come_at_once_are_counted_exactly() -> None:
         statuses = [(await peer.answer()).status for peer in peers]
         await until(lambda: not house.faults.list())
     assert (statuses.count(429), statuses.count(200)) == (11, 19)
-
-
-async def test_service_that_ends_answers_whoever_hangs() -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        await house.faults.set(FaultKind.HANG, by="test")
-        peer.send(GET)
-        await until(lambda: house.phases() == [Phase.ANSWERING])
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(house.server.aclose())
-            answer = await peer.answer()
-        assert (answer.status, answer.body, answer.headers["connection"]) == (200, EMPTY, "close")
