@@ -92,8 +92,8 @@ class TestMarker:
 
             @pytest.mark.forewarn(manual_time=False, speed=60, settings={"simulated.reboot": "1m"})
             def test_in_a_hurry(forewarn, forewarn_vm):
-                event = forewarn.schedule("Reboot", forewarn_vm, notice="1m")
-                assert event.not_before - forewarn.now <= timedelta(seconds=2)
+                event = forewarn.schedule("Reboot", forewarn_vm, notice="1h")
+                assert event.not_before - forewarn.now <= timedelta(seconds=61)
             """
         )
         run(pytester).assert_outcomes(passed=2)

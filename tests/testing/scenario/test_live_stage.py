@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -31,6 +32,8 @@ from tests.testing.scenario.telling import NO_FLEET, told, told_by_core, told_by
 GUARD = 60.0
 PAUSE = 0.005
 """Between two questions of a handler, in seconds."""
+
+NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
 WEB = "platform automatic\nscope web availability-set\nvm web-0 domain 0\nvm web-1 domain 1\n"
 
@@ -156,6 +159,29 @@ def test_what_a_program_does_not_do_is_not_done_for_it() -> None:
     assert differing(played) == []
 
 
+class Spectator:
+    """A program that notes at what time it was waited for."""
+
+    def __init__(self, service: Forewarn) -> None:
+        self._service = service
+        self.moments: list[datetime] = []
+
+    def begin(self, vm: v1.Vm) -> None:
+        assert vm.guest_url is not None
+
+    def keep_up(self) -> None:
+        self.moments.append(self._service.now)
+
+
+def test_program_is_waited_for_before_the_clock_is_moved() -> None:
+    with Forewarn(NO_FLEET, start=NOON) as service:
+        spectator = Spectator(service)
+        with LiveStage(service.api, program=spectator) as stage:
+            list(play(read(f"{WEB}wait 1m\nhandler web-0\nwait 1m\nwait 1m\n"), stage))
+        assert service.now == NOON + timedelta(minutes=3)
+    assert spectator.moments == [NOON + timedelta(minutes=1), NOON + timedelta(minutes=2)]
+
+
 def test_story_begins_with_a_whole_second() -> None:
     with Forewarn(NO_FLEET) as service:
         service.advance("0.25s")
@@ -176,7 +202,7 @@ def test_real_time_is_waited_for_and_not_compared() -> None:
         f"{WEB}schedule Reboot web-0 in 10m  →  E1 Scheduled not_before 10:10, incarnation 2\n"
         "expect E1 Started within 10m\n"
         "expect E1 Completed within 5m\n"
-        "schedule Freeze web-0 in 1h → E2 Scheduled not_before 11:17, incarnation 5\n"
+        "schedule Freeze web-0 in 10h → E2 Scheduled not_before 20:17, incarnation 5\n"
         "expect nothing within 1m\n"
     )
     with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveStage(service.api, speed=600) as stage:
@@ -185,7 +211,7 @@ def test_real_time_is_waited_for_and_not_compared() -> None:
 
 
 def test_real_time_still_tells_what_did_not_happen() -> None:
-    story = read(f"{WEB}schedule Reboot web-0 in 1h → E1 Scheduled not_before 11:00\nexpect E1 Started within 1s\n")
+    story = read(f"{WEB}schedule Reboot web-0 in 10h → E1 Scheduled not_before 20:00\nexpect E1 Started within 1s\n")
     with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveStage(service.api, speed=600) as stage:
         assert [each.step.command for each in differing(list(play(story, stage)))] == [
             each.command for each in story.steps[-2:]

@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from forewarn.api.local import ephemeral_root, ephemeral_services
 from forewarn.api.written import FleetFileError
 from forewarn.settings import BadSetting, UnknownSetting
 from forewarn.testing import AlreadyStarted, BadStart, Forewarn, NoEndpoint, NotRunning
+from forewarn.testing.vm import EVENTS_PATH
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
@@ -106,6 +108,20 @@ class TestEnding:
             connection = http.client.HTTPConnection(urlsplit(forewarn.vm().url).netloc, timeout=60)
             connection.connect()
         assert connection.sock.recv(1) == b""
+        connection.close()
+
+    @pytest.mark.parametrize("wait", ["", "&wait=60"], ids=["hung", "held"])
+    def test_questions_that_wait_are_answered_at_once(self, wait: str) -> None:
+        with Forewarn(["a-0"]) as forewarn:
+            vm = forewarn.vm()
+            if not wait:
+                forewarn.fault("hang")
+            connection = http.client.HTTPConnection(urlsplit(vm.url).netloc, timeout=60)
+            connection.request("GET", f"{EVENTS_PATH}{wait}", headers={"Metadata": "true"})
+            (asked,) = forewarn.wait_until_asked(vm, timeout=60)
+            assert asked.status is None
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())) == (200, {"DocumentIncarnation": 1, "Events": []})
         connection.close()
 
     def test_what_is_used_after_the_end_says_so(self) -> None:
