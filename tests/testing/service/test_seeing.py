@@ -118,8 +118,11 @@ def test_name_that_no_vm_ever_bore_is_refused(service: Forewarn, name: str) -> N
 
 def test_waiting_ends_when_another_thread_makes_it_happen(service: Forewarn) -> None:
     event = service.schedule("Reboot", "web-0", notice="15m")
-    waiting = threading.Thread(target=service.wait_for_state, args=(event, "completed"))
+    waiting = threading.Thread(
+        target=service.wait_for_state, args=(event, "completed"), kwargs={"timeout": 10 * GUARD}, daemon=True
+    )
     waiting.start()
+    service.wait_for_state(event, "Scheduled", timeout=0)
     service.advance("20m")
     waiting.join(GUARD)
     assert not waiting.is_alive()
