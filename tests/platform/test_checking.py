@@ -3,15 +3,19 @@
 import asyncio
 import json
 import os
+import ssl
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import trustme
 
 from forewarn.core.campaign.spec import HttpCheck
-from forewarn.platform.checking import Gatekeeper
+from forewarn.platform.checking import AT_ONCE, Gatekeeper
 from forewarn.platform.port import Open, Question, Shut
 from forewarn.settings import Gate, GateSettings
 from tests.platform.web import Web, web_server
@@ -156,6 +160,64 @@ async def test_nobody_there_is_shut(web: Web, tmp_path: Path) -> None:
         pass
     answer = await http_gate(gone, tmp_path, retries=0).check(QUESTION)
     assert answer == Shut(f"http://127.0.0.1:{gone.port} does not answer: Connection refused")
+
+
+MUMBLED = {
+    "it hangs up": (b"", "it hangs up"),
+    "it hangs up in the middle": (b"HTTP/1.1 200 OK\r\nContent-Le", "it hangs up"),
+    "another protocol": (b"220 mail.example ESMTP\r\n\r\n", "what it says is not HTTP"),
+}
+
+
+@pytest.mark.parametrize("case", MUMBLED)
+async def test_what_is_no_answer_is_shut(web: Web, tmp_path: Path, case: str) -> None:
+    said, why = MUMBLED[case]
+    web.statuses = [said]
+    answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
+    assert answer == Shut(f"http://127.0.0.1:{web.port} does not answer: {why}")
+
+
+async def test_that_an_answer_is_to_come_is_none(web: Web, tmp_path: Path) -> None:
+    web.statuses = [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\n\r\n"]
+    answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
+    assert answer == Shut(f"http://127.0.0.1:{web.port} answers 503, not 200")
+
+
+async def test_server_with_a_certificate_that_nobody_trusts_is_shut_and_told_nothing(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    async with web_server(context) as web:
+        gate = GateSettings(url=web.url.replace("http:", "https:"), retries=0)
+        answer = await Gatekeeper([Gate("health", gate)], tmp_path / "work", {}).check(QUESTION)
+    place = f"https://127.0.0.1:{web.port}"
+    assert answer == Shut(f"{place} is not trusted: unable to get local issuer certificate")
+    assert web.received == []
+
+
+async def test_servers_that_do_not_answer_keep_no_thread_from_others(web: Web, tmp_path: Path) -> None:
+    threads = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(threads)
+    web.statuses = [None] * AT_ONCE
+    gate = http_gate(web, tmp_path, timeout=timedelta(hours=1))
+    asking = [asyncio.create_task(gate.check(QUESTION)) for _ in range(AT_ONCE)]
+    await until(lambda: len(web.received) == AT_ONCE)
+    async with asyncio.timeout(GUARD):
+        assert await asyncio.to_thread(lambda: "somebody else's work") == "somebody else's work"
+    for task in asking:
+        task.cancel()
+    await asyncio.wait(asking)
+
+
+async def test_gate_that_is_asked_again_later_has_no_place_meanwhile(web: Web, tmp_path: Path) -> None:
+    shut = GateSettings(command=("/bin/false",), pause=timedelta(hours=1), retries=1)
+    gates = Gatekeeper([Gate("health", shut), Gate("web", GateSettings(url=web.url))], tmp_path / "work", {})
+    pausing = [asyncio.create_task(gates.check(QUESTION)) for _ in range(AT_ONCE)]
+    async with asyncio.timeout(GUARD):
+        assert await gates.check(msgspec.structs.replace(QUESTION, gate="web")) == Open()
+    assert not any(task.done() for task in pausing)
+    for task in pausing:
+        task.cancel()
+    await asyncio.wait(pausing)
 
 
 async def test_campaign_can_bring_its_check_along_and_a_password_is_not_told(web: Web, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A web server that writes down what it is sent, and answers what it is told to, or nothing."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -15,12 +16,12 @@ class Received(NamedTuple):
 
 
 class Web:
-    """The server: its port, what came, and what it says next. `None` is silence."""
+    """The server: its port, what came, and what it says next. `None` is silence; bytes are said as they are."""
 
     def __init__(self) -> None:
         self.port = 0
         self.received: list[Received] = []
-        self.statuses: list[int | None] = []
+        self.statuses: list[int | bytes | None] = []
 
     @property
     def url(self) -> str:
@@ -37,6 +38,9 @@ class Web:
             status = self.statuses.pop(0) if self.statuses else 200
             if status is None:
                 await reader.read()
+            elif isinstance(status, bytes):
+                writer.write(status)
+                await writer.drain()
             else:
                 writer.write(f"HTTP/1.1 {status} As told\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n".encode())
                 await writer.drain()
@@ -45,10 +49,10 @@ class Web:
 
 
 @asynccontextmanager
-async def web_server() -> AsyncIterator[Web]:
+async def web_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[Web]:
     """Serve for a while."""
     web = Web()
-    server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(web.serve, "127.0.0.1", 0, ssl=tls)
     web.port = server.sockets[0].getsockname()[1]
     async with server:
         yield web

@@ -55,8 +55,7 @@ class Gatekeeper:
         gate = self._way(question.gate)
         if gate is None:
             return Shut(f"the settings have no gate {question.gate}: define [gates.{question.gate}], and reload")
-        async with self._places.taken():
-            return await self._asked_repeatedly(gate, question)
+        return await self._asked_repeatedly(gate, question)
 
     def _way(self, gate: str | HttpCheck) -> GateSettings | None:
         if isinstance(gate, str):
@@ -74,7 +73,9 @@ class Gatekeeper:
         return await self._asked(gate, question)
 
     async def _asked(self, gate: GateSettings, question: Question) -> Open | Shut:
-        return await (self._run(gate, question) if gate.url is None else _request(gate.url, gate))
+        """Ask once. Between two tries nobody's place is taken: that may be long."""
+        async with self._places.taken():
+            return await (self._run(gate, question) if gate.url is None else _request(gate.url, gate))
 
     async def _run(self, gate: GateSettings, question: Question) -> Open | Shut:
         program = Path(gate.command[0]).name
