@@ -3,6 +3,7 @@
 import asyncio
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, TypeVar
@@ -50,25 +51,47 @@ async def done_elsewhere(work: Work[T], report: Report | None = None) -> T:
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs,), daemon=True)
     loop = asyncio.get_running_loop()
+    nobody_waits = threading.Event()
+
+    def pass_on(told: _Told) -> None:
+        if report is not None and not nobody_waits.is_set():
+            loop.call_soon_threadsafe(report, told.done, told.total)
 
     def talk() -> T:
-        process.start()
-        theirs.close()
-        ours.send(work)
-        while isinstance(news := ours.recv(), _Told):
-            if report is not None:
-                loop.call_soon_threadsafe(report, news.done, news.total)
-        if isinstance(news, _Raised):
-            raise news.error()
-        result: T = news.value
-        return result
+        # Nobody else closes our end: its number could be another connection's by the time that this thread reads on.
+        with ours:
+            with theirs:
+                process.start()
+            try:
+                if nobody_waits.is_set():  # since before there was a process that could be ended
+                    raise EOFError
+                result: T = _conversation(ours, work, pass_on)
+                return result
+            finally:
+                process.kill()
+                process.join()
 
     try:
         return await asyncio.to_thread(talk)
-    finally:
-        ours.close()
+    except asyncio.CancelledError:
+        nobody_waits.set()
         if process.is_alive():
             process.kill()
+        raise
+
+
+def _conversation(pipe: Connection, work: Work[T], pass_on: Callable[[_Told], None]) -> T:
+    """Hand the work over, and hear how far it is and what comes of it."""
+    try:
+        pipe.send(work)
+        while isinstance(news := pipe.recv(), _Told):
+            pass_on(news)
+    except OSError as error:  # the process has ended in the middle of a message
+        raise EOFError from error
+    if isinstance(news, _Raised):
+        raise news.error()
+    result: T = news.value
+    return result
 
 
 def _work(pipe: Connection) -> None:
