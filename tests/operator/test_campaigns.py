@@ -431,6 +431,38 @@ async def test_token_for_scopes_sees_and_starts_only_campaigns_within_them() -> 
     assert told == {"narrow", "mine"}
 
 
+async def test_token_for_scopes_finds_out_nothing_of_others_by_planning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there and what is not is refused in the same words, and nobody is told how much there is."""
+    monkeypatch.setattr(planning, "SMALL", 0)
+    async with stage() as service:
+        secret = await service.token("shopkeeper", Role.VIEWER, "shop", "web-*")
+
+        async def refused(*scopes: str) -> tuple[int, str]:
+            ask = asked("probe", *scopes)
+            reply = await service.ask("POST", "/v1/campaigns/plan", ask, token=secret)
+            return reply.status, str(reply.json["error"]["message"]).replace(scopes[-1], "SCOPE")
+
+        assert await refused("db-0") == await refused("db-9")
+        assert await refused("shop", "db-*") == await refused("shop", "dc-*")
+        assert (await refused("shop", "db-0"))[0] == 403
+        body, ndjson = msgspec.json.encode(asked("probe")), "application/x-ndjson"
+        reply = await service.ask("POST", "/v1/campaigns/plan", body, token=secret, Accept=ndjson)
+        lines = [msgspec.json.decode(line, type=v1.PlanProgress) for line in reply.body.splitlines()]
+    assert {(line.done, line.total) for line in lines} == {(0, 0)}
+    assert lines[-1].error is not None
+    assert lines[-1].error.error.code == "scope-forbidden"
+
+
+async def test_gate_that_a_campaign_brings_along_has_no_password_for_everybody_to_see() -> None:
+    async with stage() as service:
+        own = asked("k", "web", gate=v1.HttpGate(url="http://me:s3cret@127.0.0.1:9/"))
+        reply = await service.ask("POST", "/v1/campaigns", own)
+        assert service.fleet.campaigns.all() == ()
+    assert (reply.status, reply.code) == (422, "invalid")
+    assert "s3cret" not in reply.body.decode()
+    assert "settings" in reply.json["error"]["message"]
+
+
 async def test_gate_of_ones_own_needs_an_admin_and_a_named_one_has_to_be_there() -> None:
     async with stage() as service:
         operator = await service.token("o", Role.OPERATOR)

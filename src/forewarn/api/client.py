@@ -290,8 +290,8 @@ class ApiClient:
             yield self._read(line, v1.PlanProgress)
 
     def start_campaign(self, ask: v1.StartCampaign, *, key: str | None = None) -> v1.Campaign:
-        """Start a campaign."""
-        return self._change("POST", "/v1/campaigns", ask, v1.Campaign, key)
+        """Start a campaign. It is planned first, which takes a while for a large fleet."""
+        return self._change("POST", "/v1/campaigns", ask, v1.Campaign, key, self._patient)
 
     def pause_campaign(self, said: str, ask: v1.PauseCampaign, *, key: str | None = None) -> v1.Campaign:
         """Let no further wave start."""
@@ -381,21 +381,37 @@ class ApiClient:
             page = self._get(path + _query(**{**asked, "after": page.next}), answer)
             yield page
 
-    def _change(self, method: str, path: str, ask: msgspec.Struct, answer: type[T], key: str | None) -> T:
+    def _change(
+        self,
+        method: str,
+        path: str,
+        ask: msgspec.Struct,
+        answer: type[T],
+        key: str | None,
+        transport: Transport | None = None,
+    ) -> T:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        return self._read(self._send_surely(method, path, msgspec.json.encode(ask), headers, key), answer)
+        body = msgspec.json.encode(ask)
+        return self._read(self._send_surely(method, path, body, headers, key, transport), answer)
 
     def _remove(self, path: str, key: str | None, **asked: str | None) -> None:
         self._send_surely("DELETE", path + _query(**asked), None, {}, key)
 
     def _send_surely(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str], key: str | None
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: dict[str, str],
+        key: str | None,
+        transport: Transport | None = None,
     ) -> bytes:
+        transport = transport or self._transport
         headers = {**headers, "Idempotency-Key": key or str(uuid.uuid4())}
         try:
-            return self._transport.ask(method, path, body, headers)
+            return transport.ask(method, path, body, headers)
         except LostAnswer:
-            return self._transport.ask(method, path, body, headers)
+            return transport.ask(method, path, body, headers)
 
     def _read(self, content: bytes, answer: type[T]) -> T:
         try:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 from litestar import Controller, get, post
@@ -16,8 +17,8 @@ from forewarn.api.campaign_spec import spec_of
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
 from forewarn.core.campaign.spec import CampaignSpec, HttpCheck
-from forewarn.core.errors import CoreError
-from forewarn.fleet.errors import FleetError
+from forewarn.core.errors import CoreError, Invalid
+from forewarn.fleet.errors import FleetError, NoSuchCampaign
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
 from forewarn.operator.access import AskedBy, Caller, needs
@@ -89,7 +90,7 @@ class CampaignController(Controller):
         )
         found, more = await first_of(_seen(wanted, caller), limit)
         return v1.CampaignPage(
-            campaigns=[show_campaign(state.fleet, campaign) async for campaign in unhurried(found)],
+            campaigns=[shown async for shown in _shown_each(state.fleet, found)],
             next=found[-1].id if more else None,
         )
 
@@ -123,11 +124,11 @@ class CampaignController(Controller):
     ) -> v1.Campaign:
         """Plan a campaign and start it. If the policy leaves VMs without a place, nothing is started."""
         if (before := state.fleet.campaigns.answered(once)) is not None:
-            return show_campaign(state.fleet, before)
+            return await show_campaign(state.fleet, before)
         spec = checked_spec(state.fleet, caller, data)
         plan = await (await _planned(state, caller, spec)).whole()
         started = await state.fleet.campaigns.start(spec, plan, by=caller.name, why=data.why, once=once)
-        return show_campaign(state.fleet, started)
+        return await show_campaign(state.fleet, started)
 
     @get(
         "/{campaign:str}",
@@ -138,7 +139,7 @@ class CampaignController(Controller):
     )
     async def show(self, state: Backstage, caller: AskedBy, campaign: CampaignId) -> v1.Campaign:
         """Show a campaign: its progress wave by wave, what it waits for and why, when it ends, and what has failed."""
-        return show_campaign(state.fleet, find_campaign(state.fleet, caller, campaign))
+        return await show_campaign(state.fleet, find_campaign(state.fleet, caller, campaign))
 
     @get(
         "/{campaign:str}/waves",
@@ -179,7 +180,7 @@ class CampaignController(Controller):
     ) -> v1.Campaign:
         """Let no further wave be announced or start; what is Started ends."""
         id_ = find_campaign(state.fleet, caller, campaign).id
-        return show_campaign(
+        return await show_campaign(
             state.fleet, await state.fleet.campaigns.pause(id_, by=caller.name, why=data.why, once=once)
         )
 
@@ -201,7 +202,7 @@ class CampaignController(Controller):
     ) -> v1.Campaign:
         """Go on after a pause or a halt. Failures before do not count any more towards the next halt."""
         id_ = find_campaign(state.fleet, caller, campaign).id
-        return show_campaign(
+        return await show_campaign(
             state.fleet, await state.fleet.campaigns.resume(id_, by=caller.name, why=data.why, once=once)
         )
 
@@ -223,7 +224,7 @@ class CampaignController(Controller):
     ) -> v1.Campaign:
         """End a campaign for good: what is Scheduled is canceled, what is Started ends."""
         id_ = find_campaign(state.fleet, caller, campaign).id
-        return show_campaign(
+        return await show_campaign(
             state.fleet, await state.fleet.campaigns.abort(id_, by=caller.name, why=data.why, once=once)
         )
 
@@ -240,7 +241,7 @@ class CampaignController(Controller):
     ) -> v1.Campaign:
         """Have the failed wave of a scope made once more."""
         id_ = find_campaign(state.fleet, caller, campaign).id
-        return show_campaign(
+        return await show_campaign(
             state.fleet,
             await state.fleet.campaigns.retry(id_, data.scope, by=caller.name, why=data.why, once=once),
         )
@@ -258,7 +259,7 @@ class CampaignController(Controller):
     ) -> v1.Campaign:
         """Go on in a scope without its failed wave, or without the one that waits."""
         id_ = find_campaign(state.fleet, caller, campaign).id
-        return show_campaign(
+        return await show_campaign(
             state.fleet,
             await state.fleet.campaigns.skip(id_, data.scope, by=caller.name, why=data.why, once=once),
         )
@@ -267,16 +268,34 @@ class CampaignController(Controller):
 def checked_spec(fleet: Fleet, caller: Caller, asked: v1.AskedCampaign) -> CampaignSpec:
     """Return what the rules are asked, if the caller may, and nothing is wrong with it that shows at once."""
     spec = spec_of(asked)
-    if isinstance(spec.policy.gate, HttpCheck) and not caller.role.includes(Role.ADMIN):
-        raise GateForbidden(caller.name, caller.role)
+    if isinstance(spec.policy.gate, HttpCheck):
+        _check_gate(caller, spec.policy.gate)
+    for name in spec.selection.scopes:
+        caller.check(name)
     fleet.campaigns.check(spec)
     return spec
+
+
+def _check_gate(caller: Caller, gate: HttpCheck) -> None:
+    if not caller.role.includes(Role.ADMIN):
+        raise GateForbidden(caller.name, caller.role)
+    if "@" in urlsplit(gate.url).netloc:
+        raise Invalid(
+            "gate: everybody who sees the campaign sees its url: define a gate that needs a password in the settings, "
+            "and name it"
+        )
 
 
 async def _seen(campaigns: Iterable[Campaign], caller: Caller) -> AsyncIterator[Campaign]:
     async for campaign in unhurried(campaigns):
         if sees_campaign(caller, campaign):
             yield campaign
+
+
+async def _shown_each(fleet: Fleet, campaigns: Iterable[Campaign]) -> AsyncIterator[v1.Campaign]:
+    for campaign in campaigns:
+        with suppress(NoSuchCampaign):  # it was old, and has been dropped meanwhile
+            yield await show_campaign(fleet, campaign)
 
 
 def _after(campaigns: tuple[Campaign, ...], last: str) -> tuple[Campaign, ...]:
@@ -286,8 +305,8 @@ def _after(campaigns: tuple[Campaign, ...], last: str) -> tuple[Campaign, ...]:
 
 
 async def _planned(state: Backstage, caller: Caller, spec: CampaignSpec, report: Report | None = None) -> Planned:
-    """Plan, and refuse what reaches beyond the scopes of the caller."""
-    planned = await state.planner.plan(spec, report)
+    """Plan, and refuse what reaches beyond the scopes of the caller; until that is known, nothing is told of it."""
+    planned = await state.planner.plan(spec, None if caller.scopes else report)
     if caller.scopes:
         scopes = {wave.scope for wave in (await planned.whole()).waves}
         scopes.update(each.scope for each in planned.rest.unplaced)

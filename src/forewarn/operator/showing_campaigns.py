@@ -1,5 +1,6 @@
 """Campaigns, as the types of the API. Nothing is decided here."""
 
+import asyncio
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
@@ -9,11 +10,16 @@ from forewarn.api.campaign_spec import shown_spec
 from forewarn.core.campaign.plan import Plan
 from forewarn.core.campaign.record import Campaign, ScopeProgress, Wave, WaveState
 from forewarn.fleet.service import Fleet
+from forewarn.fleet.turns import unhurried
 
 
-def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
-    """Show a campaign: how far it is, and what it waits for."""
-    progress, vms_over = _progress(campaign)
+async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
+    """Show a campaign: how far it is, and what it waits for. To look through a large one takes several turns."""
+    progress, vms_over = await _progress(campaign)
+    expected_end = fleet.campaigns.expected_end(campaign.id)
+    await asyncio.sleep(0)
+    explain = fleet.campaigns.explain(campaign.id)
+    await asyncio.sleep(0)
     return v1.Campaign(
         id=campaign.id,
         name=campaign.name,
@@ -23,7 +29,7 @@ def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         started_at=campaign.started_at,
         ended_at=campaign.ended_at,
         planned_end=campaign.planned_end,
-        expected_end=fleet.campaigns.expected_end(campaign.id),
+        expected_end=expected_end,
         said_by=campaign.said.by,
         said_at=campaign.said.at,
         why=campaign.said.why,
@@ -36,17 +42,17 @@ def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         progress=progress,
         failures=tuple(_failures(campaign)),
         gate=_gate(campaign),
-        explain=fleet.campaigns.explain(campaign.id),
+        explain=explain,
         spec=shown_spec(campaign.spec),
     )
 
 
-def _progress(campaign: Campaign) -> tuple[tuple[v1.WaveProgress, ...], int]:
+async def _progress(campaign: Campaign) -> tuple[tuple[v1.WaveProgress, ...], int]:
     """Count the n-th waves of all scopes together, as people speak of waves, and the VMs of those that are over."""
     counts: list[dict[WaveState, int]] = []
     vms: list[int] = []
     vms_over = 0
-    for scope in campaign.scopes:
+    async for scope in unhurried(campaign.scopes):
         for number, wave in enumerate(scope.waves):
             if number == len(counts):
                 counts.append(dict.fromkeys(WaveState, 0))
@@ -94,6 +100,9 @@ def _waves(
     """Give each wave that is asked for with its place, counted from 1."""
     place = 0
     for progress in campaign.scopes:
+        if place + len(progress.waves) <= first:
+            place += len(progress.waves)
+            continue
         for n, wave in enumerate(progress.waves, 1):
             place += 1
             if place > first and scope in (None, progress.scope) and state in (None, wave.state.word):
