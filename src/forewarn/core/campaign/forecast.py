@@ -63,6 +63,7 @@ class Forecast:
         self._ceilings = ceilings
         self._length = length
         self._now = now
+        self._overdue = now - length
         self._moment: datetime | None = None
         self._in_use = InUse()
 
@@ -79,19 +80,21 @@ class Forecast:
 
     def next_end(self, after: datetime) -> datetime | None:
         """Return when something is expected to end next."""
-        ends = [end for flight in self._flights.values() if after < (end := self._end(flight)) < FOR_EVER]
-        return min(ends, default=None)
+        latest = after - self._length
+        starts = (flight.start for flight in self._flights.values() if flight.start > latest and not self._late(flight))
+        first = min(starts, default=None)
+        return None if first is None else first + self._length
 
     def _build(self, moment: datetime) -> None:
         self._moment, self._in_use = moment, InUse()
+        latest = moment - self._length  # what starts later lasts beyond the moment
         for load in self._impacted.loads():
             flight = self._flights.get(load.scope)
-            if flight is None or not flight.begun or self._end(flight) > moment:
+            if flight is None or not flight.begun or flight.start > latest or self._late(flight):
                 self._in_use.take(load)
         for flight in self._flights.values():
-            if not flight.begun and self._end(flight) > moment:
+            if not flight.begun and (flight.start > latest or self._late(flight)):
                 self._in_use.take(flight.load)
 
-    def _end(self, flight: Flight) -> datetime:
-        is_late = self._now > (flight.start + self._length if flight.begun else flight.start)
-        return FOR_EVER if is_late else flight.start + self._length
+    def _late(self, flight: Flight) -> bool:
+        return flight.start < (self._overdue if flight.begun else self._now)

@@ -107,8 +107,10 @@ class InUse:
 
     def take(self, load: Load) -> None:
         """Add a load."""
-        self._scopes[load.scope] += 1
-        self._on_hosts.update(load.hosts)
+        scopes, on_hosts = self._scopes, self._on_hosts
+        scopes[load.scope] = scopes.get(load.scope, 0) + 1
+        for host in load.hosts:
+            on_hosts[host] = on_hosts.get(host, 0) + 1
         self.hosts.update(load.hosts)
         self._vms += load.vms
 

@@ -58,7 +58,10 @@ GATE_AGAIN = timedelta(minutes=1)
 ANNOUNCED_AT_ONCE = 200
 """How many waves are being announced at the same time."""
 
-LOOKED_AT = 100
+CLEARED_AT_ONCE = 50
+"""How many waves are let start before others have their turn."""
+
+LOOKED_AT = 25
 """How many waves that wait to be announced are looked at before others have their turn."""
 
 
@@ -301,9 +304,15 @@ class Course(Keeping):
         if (opens_at := self._opens_at(conditions, now)) != now:
             self._wakes += [opens_at] if opens_at is not None else []
             return
+        passed = 0
         for _, id_ in sorted(due):
-            if self._passes_gate(id_, now) and not self._clear_wave(id_, impacted, now):
+            if passed == CLEARED_AT_ONCE:
+                self.has_more = True
                 return
+            if self._passes_gate(id_, now):
+                passed += 1
+                if not self._clear_wave(id_, impacted, now):
+                    return
 
     def _may_start_at(self, id_: str, at: datetime, conditions: Conditions, *, begun: bool) -> datetime:
         if begun:
@@ -415,6 +424,12 @@ class Course(Keeping):
         """Announce waves in the order of the plan, as far as there will be room when their notice is over."""
         for i in self._line.woken(now):
             self._line_up(i, scopes(self._progress[i].scope))
+        if self._line:
+            self._announce_in_turn(impacted, scopes, conditions, now)
+        wakes_at = self._line.wakes_at
+        self._wakes += [wakes_at] if wakes_at is not None else []
+
+    def _announce_in_turn(self, impacted: Impacted, scopes: Fleet, conditions: Conditions, now: datetime) -> None:
         notice, length = notice_of(self._campaign.spec, conditions), length_of(self._campaign.spec, conditions)
         forecast = Forecast(self._flights, impacted, self._ceilings, length=length, now=now)
         for _ in range(LOOKED_AT):
@@ -426,9 +441,7 @@ class Course(Keeping):
                 self._wakes += [ends_at - notice] if ends_at is not None else []
                 break
         else:
-            self.has_more = bool(self._line)
-        wakes_at = self._line.wakes_at
-        self._wakes += [wakes_at] if wakes_at is not None else []
+            self.has_more = self.has_more or bool(self._line)
 
     def _announce_first(self, scopes: Fleet, forecast: Forecast, conditions: Conditions, now: datetime) -> bool:
         """Announce the wave whose turn it is, or let it go for a while; tell whether there was room for it."""
