@@ -75,7 +75,8 @@ def show(scenario: Name, output: Shown = Output.TABLE) -> None:
 def check(files: Files, output: Shown = Output.TABLE) -> None:
     """Find errors in scenarios of your own.
 
-    Each is named with its line and word, and with what is allowed there. The exit code is 0 if all can be understood, else 1.
+    Each is named with its line and word, and with what is allowed there. The exit code is 0 if all can be understood,
+    else 1.
 
     Example: forewarn scenario check mine.txt
     """
@@ -143,8 +144,9 @@ def _run(
 ) -> None:
     """Play scenarios, and compare what happens with what they tell.
 
-    SCENARIO is a name of `scenario list`, or a file of your own. They are played in the service that runs; where none does, in one of their own with manual time, which is over in
-    a moment. In a service each brings its own scopes along, and takes them away again.
+    SCENARIO is a name of `scenario list`, or a file of your own. They are played in the service that runs; where none
+    does, in one of their own with manual time, which is over in a moment. In a service each brings its own scopes
+    along, and takes them away again.
 
     The exit code is 0 if everything went as told, else 1.
 
