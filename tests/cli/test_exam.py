@@ -170,6 +170,10 @@ def test_nothing_is_left_behind_when_it_is_interrupted(
         time.sleep(0.02)
     program = int(pid_file.read_text())
     exam.send_signal(number)
-    assert exam.wait(GUARD) == 130
+    try:
+        assert exam.wait(GUARD) == 130
+    finally:
+        exam.kill()
+        exam.wait()
     with pytest.raises(ProcessLookupError):
         os.kill(program, 0)
