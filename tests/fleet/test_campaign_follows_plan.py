@@ -38,6 +38,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "VMs": {"vms_at_once": Limit(number=6)},
     "all limits": {"scopes_at_once": Limit(number=3), "hosts_at_once": Limit(number=5), "vms_at_once": Limit(number=7)},
     "long notice": {"notice": 50 * MINUTE, "gap": timedelta(0), "vms_at_once": Limit(number=9)},
+    "notice beyond the gap": {"notice": 20 * MINUTE, "gap": 5 * MINUTE, "vms_at_once": Limit(number=6)},
     "windows": {"windows": (NIGHT, NOON), "vms_at_once": Limit(number=9), "must_end_inside": True},
     "black-outs": {
         "blackouts": (Blackout(start=NOW + 33 * MINUTE, end=NOW + 90 * MINUTE),),
@@ -64,10 +65,19 @@ def a_fleet(seed: int) -> list[Scope]:
 @pytest.mark.parametrize("advance", [True, False], ids=["advance", "as planned"])
 @pytest.mark.parametrize("name", POLICIES)
 async def test_undisturbed_campaign_follows_its_plan(name: str, advance: bool) -> None:
+    await follow(name, 7, advance=advance)
+
+
+async def test_wave_does_not_move_up_into_the_room_of_another_that_is_due_at_the_same_moment() -> None:
+    await follow("notice beyond the gap", 3, advance=True)
+
+
+async def follow(name: str, seed: int, *, advance: bool) -> None:
+    """Let a campaign over a fleet of this seed roll, and compare it with its plan."""
     store, clock = MemoryStore(), ManualClock(NOW)
     platform = OutlivingPlatform(clock, length=LENGTH)
     spec = campaign_spec(expected=LENGTH, advance=advance, **POLICIES[name])
-    async with running(*a_fleet(7), store=store, clock=clock, platform=platform) as fleet:
+    async with running(*a_fleet(seed), store=store, clock=clock, platform=platform) as fleet:
         plan = plan_of(fleet, spec)
         await start(fleet, spec)
         assert plan.ends_at is not None

@@ -10,6 +10,7 @@ import pytest
 from forewarn.clock import ManualClock, wait_until
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import Window
+from forewarn.core.conditions import PRODUCTION
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotBegun
 from forewarn.core.journal import Did, Entry
@@ -78,6 +79,42 @@ async def test_gap_begins_when_the_last_work_of_a_skipped_wave_has_ended(is_rest
         await advance_to(fleet, at(14))
         assert fleet.campaigns.find(KERNEL).state is CampaignState.COMPLETED
     assert store.started == 3
+
+
+async def test_campaign_that_begins_within_a_second_announces_at_once_and_keeps_the_notice() -> None:
+    store, clock = Policing(), ManualClock(TEN + timedelta(milliseconds=300))
+    async with running(web(), store=store, clock=clock, platform=OutlivingPlatform(clock)) as fleet:
+        await start(fleet, campaign_spec())
+        await fleet.advance(timedelta(0))
+        (event,) = fleet.replica.scope("web").events
+        assert (event.made_at, event.not_before) == (clock.now(), TEN + timedelta(minutes=15, seconds=1))
+        await fleet.advance(12 * HOUR)
+        assert fleet.campaigns.find(KERNEL).state is CampaignState.COMPLETED
+    assert store.started == 3
+
+
+async def test_scope_that_takes_no_part_is_told_nothing_and_has_its_waves_by_the_same_rules() -> None:
+    store, clock = Policing(), ManualClock(TEN)
+    async with running(web(), store=store, clock=clock, policy=PRODUCTION) as fleet:
+        await start(fleet, campaign_spec())
+        await fleet.advance(timedelta(0))
+        (event,) = fleet.replica.scope("web").events
+        assert (event.announced, event.not_before) == (False, at(10, 15))
+        await fleet.advance(12 * HOUR)
+        assert fleet.campaigns.find(KERNEL).state is CampaignState.COMPLETED
+    assert store.started == 3
+
+
+async def test_two_campaigns_over_one_scope_take_turns_by_update_domain() -> None:
+    store, clock = Policing(), ManualClock(TEN)
+    platform = OutlivingPlatform(clock, length=20 * MINUTE)
+    async with running(web(), store=store, clock=clock, platform=platform) as fleet:
+        await start(fleet, campaign_spec())
+        await fleet.advance(10 * MINUTE)
+        await start(fleet, campaign_spec(name="firmware"), id_=KERNEL[:-1] + "1")
+        await fleet.advance(12 * HOUR)
+        assert [each.state for each in fleet.campaigns.all()] == [CampaignState.COMPLETED] * 2
+    assert platform.done == {f"web/web-{n}": [EventType.REBOOT] * 2 for n in range(6)}
 
 
 class HalfFull(Policing):

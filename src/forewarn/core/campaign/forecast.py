@@ -78,6 +78,11 @@ class Forecast:
         self._flights[flight.load.scope] = flight
         self._in_use.take(flight.load)
 
+    @property
+    def expects_an_end_now(self) -> bool:
+        """Whether something that has begun is expected to end at this very moment."""
+        return any(flight.begun and flight.start == self._overdue for flight in self._flights.values())
+
     def next_end(self, after: datetime) -> datetime | None:
         """Return when something is expected to end next."""
         latest = after - self._length

@@ -27,6 +27,7 @@ from forewarn.core.campaign.load import Impacted, load_of_event, load_of_vms
 from forewarn.core.campaign.pace import gap_of, length_of, notice_of
 from forewarn.core.campaign.record import (
     MOST_WAVES,
+    SECOND,
     Campaign,
     CampaignState,
     GateShut,
@@ -95,6 +96,8 @@ class Course(Keeping):
         """The scopes with open events of the campaign."""
         self._leaving: set[str] = set()
         """The scopes in which something of a wave is open that was skipped: their next wave waits for its end."""
+        self._others_settle = False
+        """Whether waves are expected to end at this very moment that are not seen to have ended yet."""
         self._line = Line()
         self._given: set[Action] = set()
         self._announcing: set[str] = set()
@@ -432,6 +435,7 @@ class Course(Keeping):
     def _announce_in_turn(self, impacted: Impacted, scopes: Fleet, conditions: Conditions, now: datetime) -> None:
         notice, length = notice_of(self._campaign.spec, conditions), length_of(self._campaign.spec, conditions)
         forecast = Forecast(self._flights, impacted, self._ceilings, length=length, now=now)
+        self._others_settle = self._is_limited and forecast.expects_an_end_now
         for _ in range(LOOKED_AT):
             if not self._line or len(self._announcing) >= ANNOUNCED_AT_ONCE:
                 break
@@ -460,6 +464,10 @@ class Course(Keeping):
         # A start is a whole second: what is announced now has up to a second more than its notice.
         if start > whole_second(now + notice):
             self._line.sleep(start - notice)
+            return True
+        if self._others_settle and start < self._campaign.moment(progress, wave.planned):
+            # It would move up, perhaps into the room that the plan has for one whose turn comes before.
+            self._line.sleep(now + SECOND)
             return True
         return self._announce_wave(progress, wave, scope, start, forecast, now)
 
