@@ -145,7 +145,11 @@ def test_one_service_that_keeps_nothing_is_found_by_itself(tmp_path: Path, annou
     announce(second)
     with pytest.raises(SeveralServices) as refused:
         find_service(tmp_path, root=tmp_path / "root")
-    assert set(refused.value.directories) == {str(first), str(second)}
+    told = f"http://127.0.0.1:8170, process {os.getpid()}, since 2026-03-02 10:00:00Z"
+    assert refused.value.services == {str(first): told, str(second): told}
+    head, *lines = str(refused.value).splitlines()
+    assert head == "several services run here, say which:"
+    assert lines == [f"  --data {directory} ({told})" for directory in sorted((str(first), str(second)))]
 
 
 def test_service_of_the_data_directory_comes_first(tmp_path: Path, announce: Announce) -> None:

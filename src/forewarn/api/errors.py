@@ -88,11 +88,12 @@ class NotAllowed(ApiError):
 
 
 class SeveralServices(ApiError):
-    """More than one service was found on this machine."""
+    """More than one service was found on this machine. `services` tells of each, by its data directory."""
 
-    def __init__(self, directories: tuple[str, ...]) -> None:
-        self.directories = directories
-        super().__init__(f"several services run here: say which with --data, {' or '.join(directories)}")
+    def __init__(self, services: Mapping[str, str]) -> None:
+        self.services = services
+        each = "".join(f"\n  --data {directory} ({told})" for directory, told in services.items())
+        super().__init__(f"several services run here, say which:{each}")
 
 
 class UnusableToken(ApiError):

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -161,10 +161,15 @@ def find_service(directory: Path, *, root: Path | None) -> tuple[Path, Service]:
         return directory, service
     found = list(ephemeral_services(root)) if root is not None else []
     if len(found) > 1:
-        raise SeveralServices(tuple(str(path) for path, _ in found))
+        raise SeveralServices({str(path): _told(service) for path, service in found})
     if not found:
         raise NoService(f"no service runs on {directory}")
     return found[0]
+
+
+def _told(service: Service) -> str:
+    since = f"{service.started_at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+    return f"{service.operator_url}, process {service.pid}, since {since}"
 
 
 def _replace(path: Path, content: bytes) -> None:
