@@ -25,7 +25,8 @@ def show(asked: Asked) -> None:
     _write_clock(asked.api.clock(), asked.output)
 
 
-@app.command("advance")
+# A distance back is to be answered as such, and not as an option that does not exist.
+@app.command("advance", context_settings={"ignore_unknown_options": True})
 @asks_service
 def advance(
     asked: Asked,
@@ -38,13 +39,11 @@ def advance(
 
     DURATION is how far: 90s, 15m, 1h30m, 2d.
     """
-    if (by is None) is not to_next:
+    if by is not None and to_next:
+        raise Stop(Exit.USAGE, f"{by} and --to-next: say one of them")
+    if by is None and not to_next:
         raise Stop(Exit.USAGE, "say how far, like `forewarn clock advance 15m`, or --to-next")
-    try:
-        duration = None if by is None else duration_text(parse_duration(by))
-    except Invalid as error:
-        raise Stop(Exit.USAGE, str(error)) from None
-    moved = asked.api.advance(duration)
+    moved = asked.api.advance(None if by is None else _distance(by))
     for change in moved.changes[:SHOWN]:
         say(_change(change))
     if len(moved.changes) > SHOWN:
@@ -52,6 +51,17 @@ def advance(
     if to_next and not moved.changes:
         say("Time alone changes no event any more.")
     _write_clock(moved, asked.output)
+
+
+def _distance(said: str) -> str:
+    if said.startswith("--"):
+        raise Stop(Exit.USAGE, f"there is no option {said}: `forewarn clock advance --help` shows them")
+    if said.startswith("-"):
+        raise Stop(Exit.USAGE, f"{said}: time never goes back; say how far it goes on, like 15m")
+    try:
+        return duration_text(parse_duration(said))
+    except Invalid as error:
+        raise Stop(Exit.USAGE, str(error)) from None
 
 
 def _change(entry: v1.JournalEntry) -> str:
