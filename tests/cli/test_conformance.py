@@ -43,8 +43,13 @@ def test_right_one_ends_with_0(machine: Machine) -> None:
     assert head.split("  ")[0] == "ROW"
     assert [line.split()[0] for line in lines] == [row.id for row in ROWS]
     assert f"{len(ROWS)} rows at http://127.0.0.1:" in ended.stderr
-    assert "0 wrong, 1 differs" in ended.stderr
+    assert "0 wrong, 1 differs," in ended.stderr
     assert "Wrong:" not in ended.stderr
+
+
+def test_summary_is_all_that_is_said_where_stderr_is_no_terminal(machine: Machine) -> None:
+    (line,) = check(machine, Mock()).stderr.splitlines()
+    assert line.startswith(f"{len(ROWS)} rows at http://127.0.0.1:")
 
 
 def test_each_line_cites_its_rule(machine: Machine) -> None:
@@ -65,15 +70,32 @@ def test_wrong_one_ends_with_1_and_is_named_at_the_end(machine: Machine) -> None
     assert ended.stderr.splitlines()[-1] == "Wrong: versions."
 
 
+def test_problems_alone_are_shown_when_they_are_asked_for(machine: Machine) -> None:
+    ended = check(machine, ListsNewestFirst(), "--problems")
+    assert ended.code == 1
+    assert [line.split()[:2] for line in ended.stdout.splitlines()] == [
+        ["ROW", "FINDING"],
+        ["versions", "wrong"],
+        ["wait-header", "differs"],
+    ]
+    assert f"{len(ROWS)} rows at" in ended.stderr
+
+
+def test_where_there_is_no_problem_no_table_is_shown(machine: Machine, forewarn: Forewarn) -> None:
+    ended = run(machine, "conformance", forewarn.vm("db-0").url, *QUICK, "--problems")
+    assert (ended.code, ended.stdout) == (0, "")
+    assert "0 wrong, 0 differ," in ended.stderr
+
+
 def test_json_tells_all(machine: Machine) -> None:
     ended = check(machine, ListsNewestFirst(), "-o", "json")
     assert ended.code == 1
     told = json.loads(ended.stdout)
-    assert list(told) == ["endpoint", "requests", "passed", "wrong", "differs", "not_checked", "rows"]
+    assert list(told) == ["endpoint", "requests", "seconds", "passed", "wrong", "differs", "not_checked", "rows"]
     assert told["wrong"] == 1
     assert told["passed"] + told["wrong"] + told["differs"] + told["not_checked"] == len(told["rows"]) == len(ROWS)
     (wrong,) = (row for row in told["rows"] if row["verdict"] == "wrong")
-    assert list(wrong) == ["row", "section", "rule", "is_own", "verdict", "why", "seen"]
+    assert list(wrong) == ["row", "section", "rule", "is_own", "verdict", "why", "seen", "seconds"]
     assert wrong["seen"] == [
         f"GET /metadata/versions → 200 OK: {json.dumps({'apiVersions': VERSIONS[::-1]}, separators=(',', ':'))}"
     ]
@@ -115,7 +137,7 @@ def test_event_is_approved_when_it_is_named(machine: Machine, forewarn: Forewarn
     assert event.state == "Scheduled"
     ended = run(machine, "conformance", url, *QUICK, "--approve", event.id.lower(), "--burst")
     assert ended.code == 0
-    assert "0 wrong, 0 differs" in ended.stderr
+    assert "0 wrong, 0 differ," in ended.stderr
     assert event.state == "Started"
 
 
@@ -144,6 +166,8 @@ def test_nobody_there_ends_with_5(machine: Machine) -> None:
     ended = run(machine, "conformance", f"http://{host}:{port}", *QUICK)
     assert (ended.code, ended.stdout) == (5, "")
     assert f"cannot reach http://{host}:{port}" in ended.stderr
+    assert "check the URL, and that its service runs" in ended.stderr
+    assert "FOREWARN_ENDPOINT" not in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -39,11 +39,11 @@ OF_ONE_REQUEST = {
     "--explain", "--failure", "--fault-domain", "--for", "--for-others", "--force", "--gap", "--gate",
     "--gate-patience", "--give-up", "--halt-after", "--held", "--host", "--hosts-at-once", "--in", "--key",
     "--kind", "--location", "--mine", "--must-end-inside", "--name", "--newest", "--no-advance", "--notice",
-    "--only", "--os", "--placement-group", "--predicted", "--priority", "--private", "--prune", "--resource-group",
-    "--role", "--role-instance", "--save", "--scale-set", "--scope", "--scopes-at-once", "--since", "--skip",
-    "--source", "--speed", "--start-at", "--state", "--subscription", "--tag", "--terminate-notice", "--times",
-    "--to-next", "--type", "--until", "--update-domain", "--user", "--vm", "--vm-id", "--vms-at-once", "--wait",
-    "--why", "--window", "-y", "--yes", "--zone",
+    "--only", "--os", "--placement-group", "--predicted", "--priority", "--private", "--problems", "--prune",
+    "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scope", "--scopes-at-once",
+    "--since", "--skip", "--source", "--speed", "--start-at", "--state", "--subscription", "--tag",
+    "--terminate-notice", "--times", "--to-next", "--type", "--until", "--update-domain", "--user", "--vm",
+    "--vm-id", "--vms-at-once", "--wait", "--why", "--window", "-y", "--yes", "--zone",
 }  # fmt: skip
 """Options without a variable: a forgotten one would change events, or hide some."""
 

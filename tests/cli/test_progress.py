@@ -55,6 +55,12 @@ def test_short_work_has_no_bar() -> None:
     assert seen.getvalue() == ""
 
 
+def test_where_nobody_looks_work_that_says_its_end_itself_has_no_line() -> None:
+    with patch.object(sys, "stderr", io.StringIO()) as seen, Bar("Checking", says_its_end=False) as bar:
+        bar.show(WORTH_A_BAR, WORTH_A_BAR)
+    assert seen.getvalue() == ""
+
+
 def test_where_nobody_looks_one_line_says_how_far_it_came() -> None:
     with patch.object(sys, "stderr", io.StringIO()) as seen, Bar("Filling the fleet") as bar:
         bar.show(1, WORTH_A_BAR)

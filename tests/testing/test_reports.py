@@ -40,6 +40,12 @@ def test_report_has_every_case_in_its_order() -> None:
     )
 
 
+def test_report_says_how_long_all_of_it_took() -> None:
+    """Cases that ran side by side, or work that belongs to none of them, make it another time than their sum."""
+    root = ElementTree.fromstring(junit("forewarn exam", [PASSED, FAILED], seconds=9.5))
+    assert [root.get("time"), *(suite.get("time") for suite in root)] == ["9.500", "9.500"]
+
+
 def test_report_without_cases_is_one() -> None:
     (suite,) = ElementTree.fromstring(junit("empty", []))
     assert (suite.get("tests"), suite.get("failures"), list(suite)) == ("0", "0", [])

@@ -14,7 +14,7 @@ from forewarn.cli.options import Shown
 from forewarn.cli.output import Output, say, write_json
 from forewarn.cli.progress import Bar
 from forewarn.cli.tables import Column, write_table
-from forewarn.client import ClientError
+from forewarn.client import ClientError, Unreachable
 from forewarn.client.endpoint import endpoint_of
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
@@ -23,6 +23,11 @@ from forewarn.testing.conformance import ROWS, Finding, Pace, Report, Verdict, c
 from forewarn.testing.reports import junit
 
 FASTEST = 10_000.0
+
+PROBLEMS = (Verdict.WRONG, Verdict.DIFFERS)
+
+NAMED = "check the URL, and that its service runs; `forewarn vm list` shows the URLs of the emulator's VMs"
+"""What to do where nobody answers at an endpoint that was named."""
 
 COLUMNS = (
     Column("ROW"),
@@ -45,6 +50,9 @@ def conformance(
         str | None,
         typer.Option("--approve", metavar="EVENTID", help="Approve this event, and check what takes an approval."),
     ] = None,
+    problems: Annotated[
+        bool, typer.Option("--problems", help="Show only the rows that are wrong or differ, and count the others.")
+    ] = False,
     burst: Annotated[
         bool, typer.Option("--burst", help="Ask 12 times at once, to check the answer to too many requests.")
     ] = False,
@@ -78,8 +86,8 @@ def conformance(
     found = _examined(url, approve, burst=burst, pace=Pace(pace), timeout=_seconds(timeout))
     if report is not None:
         with written_anew(report) as file:
-            file.write(junit(f"forewarn conformance {found.endpoint}", cases(found)))
-    _show(found, output)
+            file.write(junit(f"forewarn conformance {found.endpoint}", cases(found), seconds=found.seconds))
+    _show(found, output, only_problems=problems)
     if approve is not None:
         _say_whether_approved(found)
     _end(found)
@@ -95,7 +103,7 @@ def _check_options(approve: str | None, pace: float) -> None:
 def _examined(url: str | None, approve: str | None, *, burst: bool, pace: Pace, timeout: float) -> Report:
     done = 0
     try:
-        with Bar("Checking") as bar:
+        with Bar("Checking", says_its_end=False) as bar:
 
             def show(_: Finding) -> None:
                 nonlocal done
@@ -105,16 +113,28 @@ def _examined(url: str | None, approve: str | None, *, burst: bool, pace: Pace, 
             return examine(
                 endpoint_of(url), approve_event=approve, burst=burst, pace=pace, timeout=timeout, on_finding=show
             )
+    except Unreachable as error:
+        raise Stop(exit_after(error), f"{error.what}; {error.advice if url is None else NAMED}") from error
     except ClientError as error:
         raise Stop(exit_after(error), str(error)) from error
 
 
-def _show(found: Report, output: Output) -> None:
+def _show(found: Report, output: Output, *, only_problems: bool) -> None:
     if output is Output.JSON:
         counts = {verdict.replace(" ", "_"): found.count(verdict) for verdict in Verdict}
-        write_json({"endpoint": found.endpoint, "requests": found.requests, **counts, "rows": found.findings})
+        write_json(
+            {
+                "endpoint": found.endpoint,
+                "requests": found.requests,
+                "seconds": found.seconds,
+                **counts,
+                "rows": found.findings,
+            }
+        )
         return
-    write_table(COLUMNS, ((finding.row, finding.verdict.value, _told(finding)) for finding in found.findings))
+    shown = [finding for finding in found.findings if not only_problems or finding.verdict in PROBLEMS]
+    if shown:
+        write_table(COLUMNS, ((finding.row, finding.verdict.value, _told(finding)) for finding in shown))
 
 
 def _told(finding: Finding) -> str:
@@ -128,13 +148,17 @@ def _say_whether_approved(found: Report) -> None:
 
 
 def _end(found: Report) -> None:
-    counts = ", ".join(f"{found.count(verdict)} {verdict}" for verdict in Verdict)
+    counts = ", ".join(_counted(found.count(verdict), verdict) for verdict in Verdict)
     say(f"{len(found.findings)} rows at {found.endpoint}: {counts}. {found.requests} requests.")
     if not found.is_known_here:
         raise Stop(Exit.REFUSED, f"{found.endpoint} does not serve this machine: ask from inside a VM")
     if wrong := found.of(Verdict.WRONG):
         say(f"Wrong: {', '.join(finding.row for finding in wrong)}.")
         raise typer.Exit(Exit.FAILED)
+
+
+def _counted(count: int, verdict: Verdict) -> str:
+    return f"{count} differ" if verdict is Verdict.DIFFERS and count != 1 else f"{count} {verdict}"
 
 
 def _seconds(duration: str) -> float:

@@ -1,5 +1,6 @@
-"""How far long work is: a bar on stderr. Where that is no terminal, one line when it ends."""
+"""How far long work is: a bar on stderr. Where that is no terminal, at most one line when it ends."""
 
+import sys
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -10,10 +11,14 @@ WORTH_A_BAR = 100
 
 
 class Bar:
-    """A progress bar that comes when it is worth one; leaving the context gives the terminal back."""
+    """A progress bar that comes when it is worth one; leaving the context gives the terminal back.
 
-    def __init__(self, title: str) -> None:
+    Work of which the command itself says the end needs no line here where nobody looks: `says_its_end=False`.
+    """
+
+    def __init__(self, title: str, *, says_its_end: bool = True) -> None:
         self._title = title
+        self._says_its_end = says_its_end
         self._bar: Progress | None = None
 
     def __enter__(self) -> Self:
@@ -24,7 +29,7 @@ class Bar:
 
     def show(self, done: int, total: int) -> None:
         """Show how much is done."""
-        if total < WORTH_A_BAR:
+        if total < WORTH_A_BAR or not (self._says_its_end or sys.stderr.isatty()):
             return
         if self._bar is None:
             self._bar = self._made(total)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing.conformance import ROWS, Row
+from forewarn.testing.conformance import ROWS, Row, words
 from forewarn.testing.conformance.row import ALL_OWN
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/guest-protocol.md").read_text(encoding="utf-8")
@@ -27,6 +27,19 @@ def test_every_row_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
 def test_row_cites_the_words_of_the_page(row: Row) -> None:
     assert row.rule in section(row.section)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_citation_is_whole(row: Row) -> None:
+    """It stands alone in a table: what is opened is closed, and nothing is announced that does not come."""
+    cited = words(row.rule)
+    assert [cited.count(mark) for mark in "([{"] == [cited.count(mark) for mark in ")]}"]
+    assert cited.count("`") % 2 == 0
+    assert not cited.endswith((":", ",", ";"))
+
+
+def test_links_lose_their_address_and_lists_keep_their_brackets() -> None:
+    assert words('| the [document](#the-document) | `["2020-07-01"]` |') == 'the document · `["2020-07-01"]`'
 
 
 def test_section_that_is_all_our_own_says_so() -> None:

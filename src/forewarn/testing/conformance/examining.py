@@ -30,6 +30,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     endpoint: str
     requests: int
+    seconds: float = 0.0
+    """How long it took altogether, with the beginning and the approval, which belong to no row."""
     findings: tuple[Finding, ...]
     is_known_here: bool = True
     """Whether the endpoint serves this machine at all."""
@@ -60,6 +62,7 @@ def examine(
     """
     where = read_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
     seen = Seen(where, pace=pace or Pace(USUAL), timeout=timeout, burst=burst)
+    began_at = seen.pace.now()
     try:
         first = seen.begin()
     except Unanswered as error:
@@ -69,11 +72,17 @@ def examine(
         seen.approval = approve(seen, approve_event)
     findings = []
     for row in rows:
+        turned_to_at = seen.pace.now()
         finding = _unchecked(row, STRANGER) if is_stranger and row.needs is not Needs.STRANGER else find(row, seen)
+        finding = msgspec.structs.replace(finding, seconds=seen.pace.now() - turned_to_at)
         findings.append(finding)
         on_finding(finding)
     return Report(
-        endpoint=str(where), requests=seen.pace.requests, findings=tuple(findings), is_known_here=not is_stranger
+        endpoint=str(where),
+        requests=seen.pace.requests,
+        seconds=seen.pace.now() - began_at,
+        findings=tuple(findings),
+        is_known_here=not is_stranger,
     )
 
 

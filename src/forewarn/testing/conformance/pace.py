@@ -22,6 +22,10 @@ class Pace:
         self._next_at = monotonic()
         self.requests = 0
 
+    def now(self) -> float:
+        """Return what time it is, in seconds since no moment in particular."""
+        return self._monotonic()
+
     def next(self) -> None:
         """Wait until another request may be sent."""
         self.rest(self._next_at - self._monotonic())

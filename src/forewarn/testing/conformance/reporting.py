@@ -16,7 +16,7 @@ STATUSES = {
 }
 """What differs is no failure, and must not look like a pass either."""
 
-LINK = re.compile(r"\[([^\]]*)\](\([^)]*\))?")
+LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 def citation(finding: Finding) -> str:
@@ -44,4 +44,5 @@ def _case(finding: Finding) -> Case:
         status=STATUSES[finding.verdict],
         message=f"{finding.verdict}: {finding.why}" if finding.why else "",
         details="\n".join(line for line in lines if line),
+        seconds=finding.seconds,
     )

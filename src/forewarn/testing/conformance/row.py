@@ -75,3 +75,5 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen instead, or why nothing could be seen."""
     seen: tuple[str, ...] = ()
     """The requests on which a bad verdict stands, each with its answer."""
+    seconds: float = 0.0
+    """How long it took. A row that needs no request but those of rows before it takes none."""

@@ -31,7 +31,12 @@ TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 SERVER = re.compile(r"IMDS/\d+\.\d+\.\d+\.\d+", re.ASCII)
 
-COMPACT = "Compact JSON in UTF-8, with exactly these keys in this order:"
+DOCUMENT_KEYS = "The keys of the document are `DocumentIncarnation` and `Events`, in this order, and no others."
+EVENT_KEYS = (
+    "The keys of an event are `EventId`, `EventStatus`, `EventType`, `ResourceType`, `Resources`, `NotBefore`, "
+    "`Description`, `EventSource` and `DurationInSeconds`, in this order, and no others; older [versions](#versions) "
+    "leave some out."
+)
 HEADERS = (
     "A 200 has `Content-Type: application/json; charset=utf-8`, `Content-Length`, `Date`, "
     "`Server: IMDS/` and four numbers, `x-ms-request-id` and `ETag`."
@@ -39,6 +44,10 @@ HEADERS = (
 UNCHANGED = "a query that sends it back in `If-None-Match` gets 304 without a body as long as nothing has changed."
 LISTS = "A list of ETags, weak ones and `*` are understood (O)."
 INCARNATION = "goes up by one with every change of the events: the same number means the same events."
+EVENT_TYPE = (
+    "| `EventType` | `Freeze`: paused for a moment. `Reboot`: memory is lost. `Redeploy`: another host, ephemeral "
+    "disks are lost. `Preempt`: a low-priority VM is taken away. `Terminate`: the VM is going to be deleted |"
+)
 NOT_BEFORE = 'the earliest start, as an HTTP date; `""` once Started.'
 
 
@@ -211,10 +220,10 @@ def _row(id_: str, rule: str, check: Check, needs: Needs = Needs.NOTHING) -> Row
 
 
 ROWS: Sequence[Row] = (
-    _row("compact", COMPACT, _compact),
-    _row("document-keys", COMPACT, _document_keys),
-    _row("event-keys", COMPACT, _event_keys, Needs.EVENT),
-    _row("event-keys-older", COMPACT, _older_keys, Needs.EVENT),
+    _row("compact", "Compact JSON in UTF-8.", _compact),
+    _row("document-keys", DOCUMENT_KEYS, _document_keys),
+    _row("event-keys", EVENT_KEYS, _event_keys, Needs.EVENT),
+    _row("event-keys-older", EVENT_KEYS, _older_keys, Needs.EVENT),
     _row("incarnation", "| `DocumentIncarnation` | goes up by one with every change of the events", _incarnation),
     _row("incarnation-same", INCARNATION, _same_number_same_events),
     _row("incarnation-step", INCARNATION, _up_by_one, Needs.APPROVE),
@@ -227,7 +236,7 @@ ROWS: Sequence[Row] = (
         of_events(field("EventStatus", one_of("Scheduled", "Started"))),
         Needs.EVENT,
     ),
-    _row("event-type", "| `EventType` | `Freeze`", of_events(field("EventType", one_of(*TYPES))), Needs.EVENT),
+    _row("event-type", EVENT_TYPE, of_events(field("EventType", one_of(*TYPES))), Needs.EVENT),
     _row(
         "resource-type",
         "| `ResourceType` | always `VirtualMachine` |",

@@ -13,7 +13,8 @@ SECTION = "The instance document"
 VERSION = f"?api-version={INSTANCE_VERSION}"
 NAME = "/metadata/instance/compute/name"
 TEXT = "`format=text` gives a leaf as it is."
-NAMES_BELOW = "Of any other element it gives the names below, one in a line, with a slash after those that go deeper:"
+LEAF = "A leaf is then a JSON string (O: ask Azure for leaves with `format=text` only)."
+NAMES_BELOW = "Of any other element it gives the names below, one in a line, with a slash after those that go deeper."
 
 
 def _name(seen: Seen) -> str:
@@ -80,7 +81,7 @@ def _row(id_: str, rule: str, check: Check) -> Row:
 ROWS: Sequence[Row] = (
     _row("instance-strings", "Every leaf is a string", _strings),
     _row("instance-json", "`format=json` is the default.", _json_by_default),
-    _row("instance-leaf-json", "A leaf is then a JSON string (O", _json_of_name),
+    _row("instance-leaf-json", LEAF, _json_of_name),
     _row("instance-leaf-text", TEXT, _text_of_name(NAME)),
     _row("instance-names", NAMES_BELOW, _names_below),
     _row("instance-path-case", "It matches in any case (O)", _text_of_name("/metadata/INSTANCE/Compute/NAME")),

@@ -100,7 +100,10 @@ ROWS: Sequence[Row] = (
     Row(
         id="instance",
         section=SECTION,
-        rule="| who am I | `GET /metadata/instance?api-version=V`, or a path below it | the [instance document]",
+        rule=(
+            "| who am I | `GET /metadata/instance?api-version=V`, or a path below it "
+            "| the [instance document](#the-instance-document), or a part of it |"
+        ),
         check=answered(WHOLE_INSTANCE, _names_the_vm),
     ),
     Row(
