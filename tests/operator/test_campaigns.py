@@ -445,9 +445,27 @@ async def test_token_for_scopes_finds_out_nothing_of_others_by_planning(monkeypa
         assert await refused("db-0") == await refused("db-9")
         assert await refused("shop", "db-*") == await refused("shop", "dc-*")
         assert (await refused("shop", "db-0"))[0] == 403
-        body, ndjson = msgspec.json.encode(asked("probe")), "application/x-ndjson"
-        reply = await service.ask("POST", "/v1/campaigns/plan", body, token=secret, Accept=ndjson)
-        lines = [msgspec.json.decode(line, type=v1.PlanProgress) for line in reply.body.splitlines()]
+        for selection in ({"all": True}, {"hosts": ["hv-0"]}, {"hosts": ["no-such"]}, {"tags": {"no": "such"}}):
+            ask = msgspec.to_builtins(asked("probe")) | {"selection": {**selection, "exclude_scopes": ["db-*"]}}
+            reply = await service.ask("POST", "/v1/campaigns/plan", ask, token=secret)
+            assert (reply.status, reply.code) == (403, "scope-forbidden")
+        mine = asked("mine", "shop")
+        assert (await service.ask("POST", "/v1/campaigns/plan", mine, token=secret)).status == 200
+
+
+async def test_pattern_that_proves_to_reach_further_is_refused_without_a_word_of_how_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(planning, "SMALL", 0)
+    async with stage() as service:
+        secret = await service.token("t", Role.VIEWER, "sho?", "we?")
+        ask = msgspec.structs.replace(asked("probe"), selection=v1.CampaignSelection(scopes=("we*", "sho*")))
+        within = await service.ask("POST", "/v1/campaigns/plan", ask, token=secret)
+        wide = await service.token("v", Role.VIEWER, "*-0?")
+        ask = msgspec.structs.replace(asked("probe"), selection=v1.CampaignSelection(scopes=("*-0*",)))
+        beyond = await service.ask("POST", "/v1/campaigns/plan", ask, token=wide, Accept="application/x-ndjson")
+        lines = [msgspec.json.decode(line, type=v1.PlanProgress) for line in beyond.body.splitlines()]
+    assert within.status == 200
     assert {(line.done, line.total) for line in lines} == {(0, 0)}
     assert lines[-1].error is not None
     assert lines[-1].error.error.code == "scope-forbidden"
@@ -482,6 +500,7 @@ WRONG = {
     "unknown key": ({"policy": {"gaps": "1h"}}, 400, "gaps"),
     "limit": ({"policy": {"vms_at_once": "0%"}}, 422, "a limit in percent is above 0"),
     "name": ({"name": "a b"}, 422, "campaign 'a b'"),
+    "name of a path": ({"name": "plan"}, 422, "cannot be called plan"),
     "type": ({"type": "Preempt"}, 400, "type"),
     "nothing selected": ({"selection": {"scopes": ["no-such"]}}, 422, ""),
     "date at the end of the calendar": ({"start_at": "9999-12-31T23:59:59-12:00"}, 422, "start_at"),

@@ -16,7 +16,7 @@ from forewarn.api import v1
 from forewarn.api.campaign_spec import spec_of
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
-from forewarn.core.campaign.spec import CampaignSpec, HttpCheck
+from forewarn.core.campaign.spec import CampaignSpec, HttpCheck, Selection
 from forewarn.core.errors import CoreError, Invalid
 from forewarn.fleet.errors import FleetError, NoSuchCampaign
 from forewarn.fleet.service import Fleet
@@ -35,6 +35,9 @@ from forewarn.operator.showing_campaigns import show_campaign, show_rest, show_w
 
 WAVES_AT_ONCE = 200
 """How many waves of a plan are sent at a time."""
+
+PLAN = "plan"
+"""What follows the path of all campaigns where others have a campaign's name."""
 
 CampaignId = Annotated[
     str, PathParameter(min_length=1, max_length=128, description="The campaign's id, or its name while it is not over.")
@@ -95,7 +98,7 @@ class CampaignController(Controller):
         )
 
     @post(
-        "/plan",
+        f"/{PLAN}",
         operation_id="planCampaign",
         summary="Plan a campaign",
         status_code=200,
@@ -268,12 +271,21 @@ class CampaignController(Controller):
 def checked_spec(fleet: Fleet, caller: Caller, asked: v1.AskedCampaign) -> CampaignSpec:
     """Return what the rules are asked, if the caller may, and nothing is wrong with it that shows at once."""
     spec = spec_of(asked)
+    if spec.name == PLAN:
+        raise Invalid(f"a campaign cannot be called {PLAN}: that is where campaigns are planned; give it another name")
     if isinstance(spec.policy.gate, HttpCheck):
         _check_gate(caller, spec.policy.gate)
-    for name in spec.selection.scopes:
-        caller.check(name)
+    _check_reach(caller, spec.selection)
     fleet.campaigns.check(spec)
     return spec
+
+
+def _check_reach(caller: Caller, selection: Selection) -> None:
+    """Refuse what could reach beyond the caller's scopes, whether it does or not: else that could be found out."""
+    if caller.scopes and (selection.all or selection.hosts or selection.tags):
+        raise Beyond(caller.name, caller.scopes)
+    for name in selection.scopes:
+        caller.check(name)
 
 
 def _check_gate(caller: Caller, gate: HttpCheck) -> None:

@@ -169,15 +169,15 @@ class GateForbidden(OperatorError):
 
 
 class Beyond(OperatorError):
-    """A campaign selects VMs of scopes that the token is not for; which ones is not told."""
+    """A campaign could select VMs of scopes that the token is not for; whether there are any is not told."""
 
     code = "scope-forbidden"
 
     def __init__(self, name: str, scopes: tuple[str, ...]) -> None:
         self.name, self.scopes = name, scopes
         super().__init__(
-            f"token {name} is for {', '.join(scopes)} only, and the selection reaches further: select these scopes by "
-            "name, or use another token"
+            f"token {name} is for {', '.join(scopes)} only, and the selection could reach further: select these scopes "
+            "by name, without all, hosts and tags, or use another token"
         )
 
 
