@@ -9,15 +9,20 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import IO, Any
 
+import msgspec
 import pytest
 
 from forewarn.api import v1
-from forewarn.api.errors import NotFound
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import CannotReach, NotFound
+from forewarn.cli.campaign_following import follow
 from forewarn.cli.campaign_options import OPTIONS
 from forewarn.cli.campaign_showing import BAR, progress_lines
+from forewarn.cli.output import Output
+from forewarn.cli.reaching import Asked
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
 from forewarn.platform.webhook import signature
@@ -418,19 +423,56 @@ def test_running_service_takes_over_gates(tmp_path: Path) -> None:
     assert unknown.value.code == "unknown-gate"
 
 
-def test_bars_show_everything_that_there_is() -> None:
-    campaign = v1.Campaign(
+def campaign_of(*progress: v1.WaveProgress) -> v1.Campaign:
+    return v1.Campaign(
         id="X", name="k", type=v1.CampaignType.REBOOT, state=CampaignState.RUNNING, by="a",
         started_at=BEGIN, ended_at=None, planned_end=None, expected_end=None, said_by="a", said_at=BEGIN, why="",
         scopes=1_000, hosts=1, vms=1, waves=1, waves_over=0, vms_over=0, failures=(), gate=None, explain=(),
         spec=v1.CampaignSpec(name="k", type=v1.CampaignType.REBOOT, selection=v1.ShownSelection(all=True)),
-        progress=(
-            v1.WaveProgress(n=1, waves=1_000, vms=5_000, done=997, announced=1, failed=1, planned=1),
-            v1.WaveProgress(n=2, waves=1, vms=1, planned=1),
-        ),
+        progress=progress,
     )  # fmt: skip
+
+
+def test_bars_show_everything_that_there_is() -> None:
+    campaign = campaign_of(
+        v1.WaveProgress(n=1, waves=1_000, vms=5_000, done=997, announced=1, failed=1, planned=1),
+        v1.WaveProgress(n=2, waves=1, vms=1, planned=1),
+    )
     first, second = progress_lines(campaign)
     assert (
         first == f"wave 1  {'█' * (BAR - 3)}▒▚░   997/1000 scopes, 5000 VMs: 997 done, 1 announced, 1 failed, 1 planned"
     )
     assert second == f"wave 2  {'░' * BAR}     0/1    scopes, 1 VM: 1 planned"
+
+
+def test_campaign_is_asked_for_again_after_a_single_question_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The feed goes on meanwhile, so nobody says that the service is back."""
+    running = campaign_of(v1.WaveProgress(n=1, waves=1, vms=1, planned=1))
+    ended = msgspec.structs.replace(running, state=CampaignState.COMPLETED, ended_at=BEGIN)
+    follow(Asked(Fickle([running, CannotReach("http://x", "too busy"), ended]), Output.TABLE), running)
+    seen = capsys.readouterr()
+    assert "k Completed" in seen.out
+    assert "too busy" in seen.err
+
+
+class Fickle(ApiClient):
+    """A service that fails to answer one question."""
+
+    def __init__(self, answers: list[v1.Campaign | CannotReach]) -> None:
+        self._answers = iter(answers)
+
+    def watch(self, **_: Any) -> Iterator[v1.JournalEntry | None]:
+        """Say that something has happened, and then nothing more."""
+        yield None
+        Event().wait()
+
+    def campaign(self, _: str) -> v1.Campaign:
+        """Give the next answer."""
+        answer = next(self._answers)
+        if isinstance(answer, CannotReach):
+            raise answer
+        return answer
+
+    def clock(self) -> v1.Clock:
+        """Say what time it is."""
+        return v1.Clock(now=BEGIN, manual=True, next_at=None)

@@ -51,17 +51,18 @@ def follow(asked: Asked, campaign: v1.Campaign) -> None:
 
 
 def _follow(asked: Asked, feed: Feed, id_: str, view: "View") -> v1.Campaign:
-    campaign, time, trouble = asked.api.campaign(id_), ServiceTime(asked.api.clock()), ""
-    view.show(campaign, (), time, trouble)
+    campaign, time = asked.api.campaign(id_), ServiceTime(asked.api.clock())
+    view.show(campaign, (), time, "")
+    lost = missed = ""
     while not needs_nobody_here(campaign):
         news = list(feed.wait(TICK))
-        trouble = trouble_after(news, trouble)
-        if news and not trouble:
+        lost = trouble_after(news, lost)
+        if (news or missed) and not lost:
             try:
-                campaign, time = asked.api.campaign(id_), ServiceTime(asked.api.clock())
+                campaign, time, missed = asked.api.campaign(id_), ServiceTime(asked.api.clock()), ""
             except CannotReach as error:
-                trouble = str(error)
-        view.show(campaign, [each for each in news if isinstance(each, v1.JournalEntry)], time, trouble)
+                missed = str(error)  # though the feed goes on: nothing else would say when to ask again
+        view.show(campaign, [each for each in news if isinstance(each, v1.JournalEntry)], time, lost or missed)
     return campaign
 
 

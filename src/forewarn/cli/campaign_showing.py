@@ -71,7 +71,8 @@ def write_plan(plan: v1.CampaignPlan) -> None:
     if len(shown) < len(plan.waves):
         say(f"… and {len(plan.waves) - len(shown)} more waves: into a file, or with -o json, all are shown.")
     if plan.unplaced:
-        write("")
+        if shown:
+            write("")
         write_table(UNPLACED_COLUMNS, map(_unplaced_row, plan.unplaced))
 
 

@@ -60,18 +60,19 @@ class Fleet:
 
 def show_screen(api: ApiClient, feed: Feed, newest: Sequence[v1.JournalEntry]) -> None:
     """Show the screen until somebody presses q."""
-    fleet, lines, trouble = Fleet(api), deque(newest, maxlen=max(len(newest), 200)), ""
+    fleet, lines = Fleet(api), deque(newest, maxlen=max(len(newest), 200))
+    lost = missed = ""
     console = Console(highlight=False)
     with _keys(feed), Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            live.update(_drawn(api.url, fleet, lines, trouble, console), refresh=True)
+            live.update(_drawn(api.url, fleet, lines, lost or missed, console), refresh=True)
             news = list(feed.wait(TICK))
             if any(isinstance(each, Pressed) and each.key in "qQ" for each in news):
                 return
-            trouble = trouble_after(news, trouble)
+            lost = trouble_after(news, lost)
             lines.extend(each for each in news if isinstance(each, v1.JournalEntry))
-            if any(not isinstance(each, Pressed) for each in news) and not trouble:
-                trouble = _refreshed(fleet)
+            if (missed or any(not isinstance(each, Pressed) for each in news)) and not lost:
+                missed = _refreshed(fleet)
 
 
 def _refreshed(fleet: Fleet) -> str:
