@@ -30,7 +30,7 @@ from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Sel
 from forewarn.core.campaign.steering import MOVES, abort, pause, resume
 from forewarn.core.conditions import EMULATOR, Conditions
 from forewarn.core.errors import Invalid, NotNow
-from forewarn.core.event import Event, EventType
+from forewarn.core.event import Event, EventType, ImpactState
 from forewarn.core.journal import Did
 from forewarn.core.limits import RECORD_BYTES
 from forewarn.core.schedule import Ask, schedule
@@ -332,3 +332,22 @@ def test_event_that_was_saved_before_there_were_campaigns_is_read() -> None:
     assert "cleared" not in saved
     old = msgspec.convert(saved, Event)
     assert (old.campaign, old.cleared) == ("", False)
+
+
+def test_vm_whose_work_is_done_is_in_impact_no_more_though_its_event_goes_on() -> None:
+    hand = Hand(scope("web", vm("web-0", host="hv-0"), vm("web-1", host="hv-0")))
+    (announce,) = hand.decide()
+    assert isinstance(announce, Announce)
+    hand.announce(announce)
+    (clear,) = hand.decide(TEN + 15 * MINUTE)
+    assert isinstance(clear, Clear)
+    hand.clear(clear)
+    (event,) = hand.scopes["web"].events
+    first, second = event.impacts
+    done = msgspec.structs.replace(first, state=ImpactState.DONE)
+    half = msgspec.structs.replace(event, impacts=(done, second))
+    impacted, nothing = Impacted(), Load("web", ("hv-0",), 0)
+    impacted.take("web", hand.scopes["web"])
+    assert impacted.with_(nothing) == Amounts(1, 1, 2)
+    impacted.take("web", msgspec.structs.replace(hand.scopes["web"], events=(half,)))
+    assert impacted.with_(nothing) == Amounts(1, 1, 1)
