@@ -8,7 +8,7 @@ import pytest
 
 from forewarn.core import operations
 from forewarn.core.approval import approve
-from forewarn.core.campaign.actions import Announce, Clear, Close, Differences, Recall, Withdraw
+from forewarn.core.campaign.actions import Announce, AskGate, Clear, Close, Differences, Recall, Withdraw
 from forewarn.core.campaign.candidates import plan_scopes
 from forewarn.core.campaign.limits import Amounts, Load
 from forewarn.core.campaign.load import Impacted
@@ -351,3 +351,21 @@ def test_vm_whose_work_is_done_is_in_impact_no_more_though_its_event_goes_on() -
     assert impacted.with_(nothing) == Amounts(1, 1, 2)
     impacted.take("web", msgspec.structs.replace(hand.scopes["web"], events=(half,)))
     assert impacted.with_(nothing) == Amounts(1, 1, 1)
+
+
+def test_gate_that_was_open_before_the_last_wave_ended_is_asked_again() -> None:
+    hand = Hand(web(), gate="health", gap=timedelta(0))
+    progress, end = hand.course.progress("web"), TEN + 16 * MINUTE
+    settled = progress.wave(1).now(WaveState.DONE, hand.course.campaign.seconds(progress, end))
+    hand.course.put(progress.with_wave(1, settled))
+    (announce,) = hand.decide(end)
+    assert isinstance(announce, Announce)
+    hand.announce(announce)
+    approved = approve(hand.scopes["web"], "web-1", [hand.scopes["web"].events[0].id], CONDITIONS, now=end).scope
+    assert approved is not None
+    hand.scopes["web"] = approved
+    hand.course.gate_is_open(asked_at=end - 10 * SECOND, now=end)
+    assert hand.decide() == [AskGate("web", 2)]
+    hand.course.over(AskGate("web", 2))
+    hand.course.gate_is_open(asked_at=end, now=end)
+    assert [type(action) for action in hand.decide()] == [Clear]
