@@ -152,6 +152,20 @@ async def test_planning_ends_with_whoever_asked_for_it(monkeypatch: pytest.Monke
         await ended.wait()
 
 
+async def test_process_that_dies_over_a_plan_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def dies(*_: object) -> planning.Planned:
+        raise EOFError
+
+    monkeypatch.setattr(planning, "SMALL", 0)
+    monkeypatch.setattr(planning, "done_elsewhere", dies)
+    async with stage() as service:
+        reply = await service.ask("POST", "/v1/campaigns", asked())
+        lines = await service.client(lambda api: list(api.plan_campaign(asked())))
+    assert (reply.status, reply.code) == (503, "plan-failed")
+    assert lines[-1].error is not None
+    assert lines[-1].error.error.code == "plan-failed"
+
+
 def explode(_: object) -> None:
     raise NotFound(404, "unknown", "with facts of its own", {"a": "b"})
 
@@ -272,9 +286,15 @@ async def test_waves_are_listed_by_page_scope_and_state() -> None:
         await start(service, asked())
         first = await service.ask("GET", "/v1/campaigns/kernel/waves?limit=4")
         rest = await service.ask("GET", f"/v1/campaigns/kernel/waves?after={first.json['next']}")
+        single, after = [], ""
+        for _ in range(10):
+            page = await service.ask("GET", f"/v1/campaigns/kernel/waves?limit=1&after={after}")
+            single += page.json["waves"]
+            after = page.json["next"]
         of_web = await service.client(lambda api: list(api.waves("kernel", scope="web", state=v1.WaveState.ANNOUNCED)))
     assert len(first.json["waves"]) == 4
     assert len(first.json["waves"] + rest.json["waves"]) == 10
+    assert (single, after) == (first.json["waves"] + rest.json["waves"], None)
     assert rest.json["next"] is None
     assert [(wave.scope, wave.n, wave.at) for wave in of_web] == [("web", 1, TEN + timedelta(minutes=15))]
 

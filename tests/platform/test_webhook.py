@@ -76,10 +76,11 @@ async def test_nothing_is_sent_unsigned_that_should_be_signed(web: Web, tmp_path
     assert web.received == []
 
 
-async def test_refused_message_is_undelivered_and_can_be_sent_again(web: Web) -> None:
-    web.statuses = [500]
+@pytest.mark.parametrize("status", [500, 302, 404], ids=["error", "redirect", "not found"])
+async def test_refused_message_is_undelivered_and_can_be_sent_again(web: Web, status: int) -> None:
+    web.statuses = [status]
     hooks = webhooks(web.url)
-    with pytest.raises(Undelivered, match=f"http://127.0.0.1:{web.port} answers 500"):
+    with pytest.raises(Undelivered, match=f"http://127.0.0.1:{web.port} answers {status}"):
         await hooks.tell(MESSAGE)
     await hooks.tell(MESSAGE)
     first, second = web.received
