@@ -41,8 +41,11 @@ def test_check_names_line_and_word_and_what_is_allowed(machine: Machine, stories
     ended = run(machine, "scenario", "check", "good.txt", "wrong.txt")
     assert ended.code == 1
     assert ended.stdout.splitlines() == [
-        "wrong.txt:6:10: at 'Rebot' an event type is expected here: Freeze, Reboot, Redeploy, Preempt or Terminate",
-        "wrong.txt:7:6: a duration is missing: a duration such as 90s, 15m, 1h30m or 2d",
+        (
+            "wrong.txt:6:10: 'Rebot': an event type is expected here: Freeze, Reboot, Redeploy, Preempt or Terminate;"
+            " did you mean Reboot?"
+        ),
+        "wrong.txt:7:6: a duration is missing: for instance 90s, 15m, 1h30m or 2d",
     ]
     as_json = run(machine, "scenario", "check", "wrong.txt", "-o", "json")
     assert [(each["file"], each["line"], each["column"], each["word"]) for each in json.loads(as_json.stdout)] == [
@@ -52,9 +55,16 @@ def test_check_names_line_and_word_and_what_is_allowed(machine: Machine, stories
 
 
 def test_check_finds_names_that_nothing_has(machine: Machine) -> None:
-    (machine.home / "names.txt").write_text(f"{WEB}cancel E7\n")
+    (machine.home / "names.txt").write_text(f"{WEB}cancel E7\nschedule Reboot web-9 in 15m → E1 Scheduled\n")
     ended = run(machine, "scenario", "check", "names.txt")
-    assert (ended.code, ended.stdout) == (1, "names.txt:6:8: at 'E7' no such event has appeared\n")
+    assert ended.code == 1
+    assert ended.stdout.splitlines() == [
+        "names.txt:6:8: 'E7': no such event has appeared",
+        (
+            "names.txt:7:17: 'web-9': scope web has no VM web-9 (unknown-vm);"
+            " where that is meant, the arrow says `refused …`"
+        ),
+    ]
 
 
 def test_check_of_what_is_right_says_so(machine: Machine, stories: Path) -> None:
@@ -80,16 +90,50 @@ def test_difference_is_shown_and_ends_with_1(machine: Machine, stories: Path) ->
         "    told:      E1 Started",
         "    happened:  E1 Scheduled not_before 10:15 by user, incarnation 2",
         "different, line 7: expect E1 Completed within 1m",
+        "    told:      E1 Completed within 1m",
         "    happened:  nothing",
     ]
     assert "  ✗ expect E1 Completed within 1m\n" in ended.stderr
+
+
+def test_arrow_that_says_nothing_is_explained(machine: Machine) -> None:
+    (machine.home / "open.txt").write_text(f"{WEB}wait 5m →\n")
+    ended = run(machine, "scenario", "run", "open.txt", "--core")
+    assert (ended.code, ended.stdout.splitlines()[2:]) == (
+        1,
+        [
+            "open, line 6: wait 5m",
+            "    told:      (the arrow says nothing of it: where nothing follows, it says `nothing`)",
+            "    happened:  nothing",
+        ],
+    )
+
+
+def test_story_in_real_time_says_what_it_waits_for_and_how_long_at_most(machine: Machine) -> None:
+    """Days that pass at once are not spoken of; a file without a title has its name."""
+    (machine.home / "slow.txt").write_text(f"{WEB.partition(chr(10))[2]}wait 10m\nexpect nothing within 10m at 10:20\n")
+    ended = run(machine, "scenario", "run", "slow.txt", "--speed", "1200")
+    assert (ended.code, [line for line in ended.stderr.splitlines() if "vm" not in line]) == (
+        0,
+        [
+            "slow  (up to 2s)",
+            "  ✓ platform automatic",
+            "  ✓ scope web availability-set  →  web created",
+            "  … wait 10m  (up to 1s)",
+            "  ✓ wait 10m",
+            "  … expect nothing within 10m at 10:20  (up to 1s)",
+            "  ✓ expect nothing within 10m at 10:20",
+        ],
+    )
+    at_once = run(machine, "scenario", "run", "slow.txt", "--core")
+    assert (at_once.code, at_once.stderr.splitlines()[0], "up to" in at_once.stderr) == (0, "slow", False)
 
 
 def test_story_that_cannot_be_played_ends_with_1_and_says_where(machine: Machine) -> None:
     (machine.home / "refused.txt").write_text(f"{WEB}evict web-0\n")
     (result,) = json.loads(run(machine, "scenario", "run", "refused.txt", "--core", "-o", "json").stdout)
     assert result["verdict"] == "cannot be played"
-    assert result["error"].startswith("line 6, column 1, at 'evict': refused not-evictable")
+    assert result["error"].startswith("line 6, column 7, at 'web-0': web-0 has regular priority")
 
 
 def test_terminal_shows_each_step_while_it_is_played_and_no_more_than_fits(machine: Machine, stories: Path) -> None:
@@ -107,7 +151,8 @@ WRONG_USES = {
     "core with a service": (("run", "user-restart", "--core", "--private"), 2, "--core needs no service"),
     "no speed": (("run", "user-restart", "--speed", "0"), 2, "--speed is a number above 0"),
     "nowhere": (("show", "nowhere"), 4, "there is no scenario nowhere, and no such file"),
-    "wrong file": (("run", "wrong.txt"), 2, "wrong.txt:6:10: at 'Rebot' an event type is expected here"),
+    "wrong file": (("run", "wrong.txt"), 2, "wrong.txt:6:10: 'Rebot': an event type is expected here"),
+    "two errors": (("run", "wrong.txt"), 2, "(`forewarn scenario check wrong.txt` shows 1 more)"),
     "directory": (("check", "."), 2, "cannot read .: Is a directory"),
 }
 

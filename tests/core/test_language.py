@@ -115,7 +115,27 @@ SPELT: dict[str, say.Said] = {
 
 # Line, column, word, and what is said about it.
 ERRORS: dict[str, tuple[str, int, int, str, str]] = {
-    "no such command": ("\nreboot web_0", 2, 1, "reboot", "no such command: policy, platform, fleet, handler, scope"),
+    "no such command": (
+        "\nfoo web_0",
+        2,
+        1,
+        "foo",
+        "there is no such command; a line begins with policy, platform, fleet, handler, scope",
+    ),
+    "misspelt command": ("shedule Reboot x", 1, 1, "shedule", "there is no such command: did you mean `schedule`?"),
+    "type as a command": ("reboot x", 1, 1, "reboot", "there is no such command: did you mean `schedule Reboot`?"),
+    "misspelt option with a number": ("vm web_0 domian 0", 1, 10, "domian", "did you mean `domain`? A name like this"),
+    "misspelt option with a duration": ("schedule Reboot web_0 inn 15m", 1, 23, "inn", "did you mean `in`?"),
+    "misspelt option with a name": ("vm web_0 hots hv-1", 1, 10, "hots", "did you mean `host`?"),
+    "misspelt option with nothing": ("begin E1 agian", 1, 10, "agian", "did you mean `again`?"),
+    "misspelt option in place of a name": ("fault 410 fro 5m", 1, 11, "fro", "did you mean `for`?"),
+    "misspelt option after all words": (
+        "cancel E1 yb alice",
+        1,
+        11,
+        "yb",
+        "nothing more is expected here but by, why or at",
+    ),
     "half a command": ("remove", 1, 8, "", "remove what? scope or vm"),
     "wrong second word": ("change host h", 1, 8, "host", "change what? scope or vm"),
     "no such type": (
@@ -123,29 +143,30 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
         1,
         10,
         "Rebot",
-        "an event type is expected here: Freeze, Reboot, Redeploy, Preempt or Terminate",
+        "an event type is expected here: Freeze, Reboot, Redeploy, Preempt or Terminate; did you mean Reboot?",
     ),
-    "no VM": ("schedule Reboot", 1, 17, "", "a VM is missing: the name of a VM, or scope/name"),
+    "no VM": ("schedule Reboot", 1, 17, "", "a VM is missing: its name, or scope/name"),
     "option in place of a VM": (
         "schedule Reboot in 5m",
         1,
         17,
         "in",
-        "a VM is missing: the name of a VM, or scope/name",
+        "a VM is missing: its name, or scope/name",
     ),
     "no duration": (
         "schedule Reboot web_0 in soon",
         1,
         26,
         "soon",
-        "a duration is expected here: a duration such as 90s, 15m, 1h30m or 2d",
+        "a duration is expected here: for instance 90s, 15m, 1h30m or 2d",
     ),
+    "no number": ("vm x domain first", 1, 13, "first", "a whole number is expected here: for instance 0 or 60"),
     "no such time": (
         "tick 25:00",
         1,
         6,
         "25:00",
-        "a time is expected here: a time of day such as 10:15 or 10:15:30, on a later day +1d 10:15",
+        "a time of day is expected here: for instance 10:15 or 10:15:30, on a later day +1d 10:15",
     ),
     "not an event": (
         "cancel web_0",
@@ -156,7 +177,7 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
     ),
     "option twice": ("cancel E1 by a by b", 1, 16, "by", "it is said twice"),
     "too much": ("query web_0 web_1", 1, 13, "web_1", "nothing more is expected here but at"),
-    "required option": ("approve E1", 1, 12, "", "approve needs `by` and a VM: the name of a VM, or scope/name"),
+    "required option": ("approve E1", 1, 12, "", "approve needs `by` and a VM: its name, or scope/name"),
     "fact that nothing has": (
         "expect E1 started within 5m",
         1,
@@ -186,6 +207,8 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
         "what happens to it is expected here: created, changed, removed, added, moved, enabled, disabled, held or",
     ),
     "something after nothing": ("expect nothing E1 within 5m", 1, 16, "E1", "after nothing comes within"),
+    "another word for within": ("expect E1 Started in 5m", 1, 19, "in", "expect needs `within` and a duration"),
+    "limit without its word": ("expect E1 Started 5m", 1, 19, "5m", "expect needs `within` and a duration"),
     "no limit": ("expect E1 Started", 1, 19, "", "expect needs `within` and a duration"),
     "no fact": ("expect within 5m", 1, 8, "within", "a fact is missing: what happens, as it is told: E1 Started"),
     "no such fault": ("fault 418", 1, 7, "418", "a fault is expected here: status-410, status-429, status-500,"),
@@ -213,9 +236,23 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
     "refused without an arrow": (
         "scope a standalone\nrestart x",
         2,
+        9,
+        "x",
+        "scope a has no VM x (unknown-vm); a line without an arrow must not be refused",
+    ),
+    "refused for what a VM is": (
+        "scope a standalone\nvm x\nevict x",
+        3,
+        7,
+        "x",
+        "x has regular priority: only low-priority VMs can be preempted (not-evictable); a line without an arrow",
+    ),
+    "time that has passed": (
+        "platform automatic\nwait 5m\ntick 10:04",
+        3,
         1,
-        "restart",
-        "refused unknown-vm: scope a has no VM x (a line without an arrow must not be refused)",
+        "tick",
+        "it is 10:05 by then, and time that passes by itself does not go back",
     ),
 }
 
@@ -253,6 +290,12 @@ def test_error_names_line_column_and_word_and_what_is_allowed(case: str) -> None
     error = caught.value
     assert (error.line, error.column, error.word) == (line, column, word)
     assert error.problem.startswith(problem)
+
+
+@pytest.mark.parametrize("names", ["host1 host2", "a b c", "one-in two-in", '"domian" 0'])
+def test_names_that_are_no_options_are_names(names: str) -> None:
+    (step,) = read(f"vm {names}").steps
+    assert step.command == say.AddVms(names=tuple(names.replace('"', "").split()))
 
 
 def test_error_message_is_for_people() -> None:

@@ -1,10 +1,12 @@
 """Playing scenarios for `forewarn scenario run`: where, what is shown meanwhile, and what is said at the end."""
 
+import math
 import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,9 +18,11 @@ from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.extras import needing_server
 from forewarn.cli.output import harmless, say
 from forewarn.cli.reaching import connect
+from forewarn.core.duration import duration_text
 from forewarn.testing.scenario import (
     NOTHING,
     CoreStage,
+    Expect,
     LiveStage,
     NotAnEmulator,
     Played,
@@ -27,12 +31,16 @@ from forewarn.testing.scenario import (
     Stage,
     Step,
     Wanted,
+    longest,
     play,
     wanted_by,
 )
 
 if TYPE_CHECKING:
     from forewarn.testing.service import Forewarn
+
+
+SECOND = timedelta(seconds=1)
 
 
 class Choice(NamedTuple):
@@ -53,13 +61,14 @@ class Verdict(StrEnum):
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that was played. `expected` null: the story does not say what follows."""
+    """A step that was played. `expected` null: the story does not say what follows; `awaited`: what it waits for."""
 
     line: int
     text: str
     expected: Sequence[str] | None
     facts: Sequence[str]
     as_told: bool
+    awaited: str | None = None
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,8 +89,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         for step in self.steps:
             if not step.as_told:
                 yield f"{self.name}, line {step.line}: {step.text}"
-                yield from (f"    told:      {fact}" for fact in step.expected or ())
+                yield from (f"    told:      {fact}" for fact in _told(step))
                 yield from (f"    happened:  {fact}" for fact in step.facts)
+
+
+def _told(line: Line) -> Iterator[str]:
+    """Say what the story tells of a line."""
+    if line.awaited is not None:
+        yield line.awaited
+    yield from line.expected or ()
+    if line.expected == ():
+        yield f"(the arrow says nothing of it: where nothing follows, it says `{NOTHING}`)"
 
 
 def play_all(scenarios: Sequence[Scenario], choice: Choice) -> list[Result]:
@@ -112,14 +130,15 @@ def _found(where: Mapping[str, Any]) -> ApiClient | None:
 
 
 def _played(scenario: Scenario, choice: Choice, found: ApiClient | None) -> Result:
-    say(f"{scenario.name}: {scenario.title}")
+    title = f"{scenario.name}: {scenario.title}" if scenario.title else scenario.name
+    say(f"{title}{_up_to(_longest(scenario, choice, found))}")
     lines: list[Line] = []
     error: str | None = None
     name = "the rules" if choice.core else "a private service" if found is None else found.url
     began = time.monotonic()
     try:
         with _stage(scenario, choice, found) as stage, _Progress() as progress:
-            for played in play(scenario.story, stage, on_step=progress.begin):
+            for played in play(scenario.story, stage, on_step=lambda step: progress.begin(step, _wait(stage, step))):
                 progress.end(played)
                 lines.append(_line(played))
     except ScenarioError as wrong:
@@ -144,8 +163,18 @@ def _verdict(lines: Sequence[Line], error: str | None) -> Verdict:
 def _line(played: Played) -> Line:
     step = played.step
     return Line(
-        line=step.line, text=step.text.strip(), expected=step.expected, facts=played.facts, as_told=played.is_as_told
+        line=step.line,
+        text=step.text.strip(),
+        expected=step.expected,
+        facts=played.facts,
+        as_told=played.is_as_told,
+        awaited=_awaited(step),
     )
+
+
+def _awaited(step: Step) -> str | None:
+    command = step.command
+    return f"{command.fact} within {duration_text(command.within)}" if isinstance(command, Expect) else None
 
 
 @contextmanager
@@ -183,8 +212,25 @@ def _service() -> "type[Forewarn]":
     return Forewarn
 
 
+def _longest(scenario: Scenario, choice: Choice, found: ApiClient | None) -> timedelta:
+    """Return for how long a scenario may have everybody wait: no time where time is moved."""
+    if found is None:
+        return timedelta(0) if choice.speed is None else longest(scenario.story) / choice.speed
+    clock = found.clock()
+    return timedelta(0) if clock.manual else longest(scenario.story) / clock.speed
+
+
+def _wait(stage: Stage, step: Step) -> timedelta:
+    return stage.longest_wait(step.command, step.at)
+
+
+def _up_to(wait: timedelta) -> str:
+    """Say how long something takes at most, if it takes any time."""
+    return f"  (up to {duration_text(SECOND * math.ceil(wait / SECOND))})" if wait else ""
+
+
 class _Progress:
-    """Shows each step on stderr: on a terminal while it is played, elsewhere when it was."""
+    """Shows each step on stderr when it was played; while it is, on a terminal, and wherever it may take a while."""
 
     def __init__(self) -> None:
         self._is_live = sys.stderr.isatty()
@@ -196,10 +242,13 @@ class _Progress:
         if self._is_live:
             self._draw("")
 
-    def begin(self, step: Step) -> None:
-        """Show what is played now."""
+    def begin(self, step: Step, wait: timedelta) -> None:
+        """Show what is played now, and for how long it may have everybody wait."""
+        line = f"  … {step.text.strip()}{_up_to(wait)}"
         if self._is_live:
-            self._draw(f"  … {step.text.strip()}")
+            self._draw(line)
+        elif wait:
+            say(line)
 
     def end(self, played: Played) -> None:
         """Show how it went."""

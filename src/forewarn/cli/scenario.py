@@ -13,13 +13,11 @@ from forewarn.cli.playing import Choice, Result, Verdict, play_all
 from forewarn.cli.reaching import OUTPUT, WHERE
 from forewarn.cli.tables import Column, write_table
 from forewarn.testing.scenario import (
-    CoreStage,
     Scenario,
     ScenarioError,
     errors_in,
     from_text,
-    play,
-    read,
+    problems_in,
     shipped,
     shipped_names,
     shipped_text,
@@ -80,7 +78,7 @@ def check(files: Files, output: Shown = Output.TABLE) -> None:
 
     Example: forewarn scenario check mine.txt
     """
-    errors = [(file, error) for file in files for error in _errors(_text(file))]
+    errors = [(file, error) for file in files for error in problems_in(_text(file))]
     if output is Output.JSON:
         write_json(
             [
@@ -94,18 +92,6 @@ def check(files: Files, output: Shown = Output.TABLE) -> None:
     if errors:
         raise typer.Exit(Exit.FAILED)
     say("Nothing is wrong." if len(files) == 1 else f"Nothing is wrong with these {len(files)}.")
-
-
-def _errors(text: str) -> list[ScenarioError]:
-    """Return what cannot be understood; if all can, what the story names that there is not when it is told."""
-    if errors := list(errors_in(text)):
-        return errors
-    try:
-        for _ in play(read(text), CoreStage()):
-            pass
-    except ScenarioError as error:
-        return [error]
-    return []
 
 
 OPTIONS = (
@@ -188,7 +174,12 @@ def _found(name: str) -> Scenario:
     try:
         return from_text(name if is_shipped else Path(name).stem, text)
     except ScenarioError as error:
-        raise Stop(Exit.USAGE, _sentence(name, error)) from None
+        raise Stop(Exit.USAGE, f"{_sentence(name, error)}{_others(name, len(errors_in(text)) - 1)}") from None
+
+
+def _others(name: str, number: int) -> str:
+    """Say where further errors are shown."""
+    return f" (`forewarn scenario check {name}` shows {number} more)" if number else ""
 
 
 def _text(file: Path) -> str:
@@ -205,5 +196,5 @@ def _text(file: Path) -> str:
 
 
 def _sentence(file: str, error: ScenarioError) -> str:
-    at = f" at {error.word!r}" if error.word else ""
+    at = f" '{error.word}':" if error.word else ""
     return f"{file}:{error.line}:{error.column}:{at} {error.problem}"

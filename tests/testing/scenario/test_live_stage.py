@@ -18,6 +18,7 @@ from forewarn.testing.scenario import (
     Scenario,
     ScenarioError,
     Step,
+    longest,
     play,
     read,
     shipped,
@@ -33,6 +34,7 @@ GUARD = 60.0
 PAUSE = 0.005
 """Between two questions of a handler, in seconds."""
 
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
 WEB = "platform automatic\nscope web availability-set\nvm web-0 domain 0\nvm web-1 domain 1\n"
@@ -277,6 +279,48 @@ def test_demonstration_fleet_is_told_the_same_and_stays() -> None:
     assert by_service == told(story, list(play(story, CoreStage())))
 
 
+WAITS = {
+    "wait": (say.Wait(time=10 * MINUTE), None, SECOND),
+    "expect": (say.Expect(subject="nothing", happening=(), within=20 * MINUTE), None, 2 * SECOND),
+    "time that has come": (say.Tick(time=timedelta(hours=9)), None, timedelta(0)),
+    "command": (say.Query(vm="web-0"), None, timedelta(0)),
+    "command at a time that has come": (say.Wait(time=10 * MINUTE), timedelta(hours=9), SECOND),
+}
+
+
+@pytest.fixture(scope="module")
+def fast_stage() -> Iterator[LiveStage]:
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveStage(service.api, speed=600) as stage:
+        yield stage
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_longest_wait_is_told_in_real_time(case: str, fast_stage: LiveStage) -> None:
+    command, at, wait = WAITS[case]
+    assert fast_stage.longest_wait(command, at) == wait
+
+
+def test_wait_for_a_time_ends_when_it_comes(fast_stage: LiveStage) -> None:
+    """A day is 144 seconds here, of which some have passed."""
+    wait = fast_stage.longest_wait(say.Tick(time=timedelta(days=1, hours=10)), None)
+    assert timedelta(0) < wait <= 144 * SECOND
+    assert fast_stage.longest_wait(say.Query(vm="web-0"), timedelta(days=1, hours=10)) <= wait
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_clock_that_is_moved_is_not_waited_for(case: str, service: Forewarn) -> None:
+    command, at, _ = WAITS[case]
+    with LiveStage(service.api) as stage:
+        assert stage.longest_wait(command, at) == timedelta(0)
+    assert CoreStage().longest_wait(command, at) == timedelta(0)
+
+
+def test_story_lasts_as_long_as_it_says_at_most() -> None:
+    story = read(f"{WEB}wait 5m\nexpect nothing within 10m at 10:20\ntick 10:25\nquery web-0\ntick\n")
+    assert longest(story) == 30 * MINUTE
+    assert longest(read(f"{WEB}tick 10:25\n")) == 25 * MINUTE
+
+
 UNPLAYABLE = {
     "work": ("scope a standalone\nvm x\nfail x\nbegin E1", "E1", "the platform of a service does its work itself"),
     "state": ("scope a standalone\nstate a", "a", "a service does not tell this"),
@@ -290,7 +334,7 @@ UNPLAYABLE = {
     "label": ("scope a standalone\ncancel E1", "E1", "no such event has appeared"),
     "two": ("scope a standalone\nvm x\nscope b standalone\nvm x\nquery x", "x", "several scopes have such a VM"),
     "fleet": ("fleet demonstration", "demonstration", "the service has no scope db-0"),
-    "refused": ("scope a standalone\nrestart x", "restart", "refused unknown-vm: scope a has no VM x"),
+    "refused": ("scope a standalone\nrestart x", "x", "scope a has no VM x (unknown-vm); a line without an arrow"),
 }
 
 

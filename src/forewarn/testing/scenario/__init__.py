@@ -2,8 +2,10 @@
 
 from forewarn.testing.scenario.bell import Cancelled
 from forewarn.testing.scenario.casting import Program
-from forewarn.testing.scenario.commands import NOTHING
+from forewarn.testing.scenario.checking import problems_in
+from forewarn.testing.scenario.commands import NOTHING, Expect
 from forewarn.testing.scenario.core_stage import CoreStage
+from forewarn.testing.scenario.lasting import longest
 from forewarn.testing.scenario.live_stage import LiveStage, NotAnEmulator
 from forewarn.testing.scenario.policies import Wanted, wanted_by
 from forewarn.testing.scenario.shipped import Scenario, from_text, shipped, shipped_names, shipped_text
@@ -15,6 +17,7 @@ __all__ = [
     "NOTHING",
     "Cancelled",
     "CoreStage",
+    "Expect",
     "LiveStage",
     "NotAnEmulator",
     "Played",
@@ -29,7 +32,9 @@ __all__ = [
     "Wanted",
     "errors_in",
     "from_text",
+    "longest",
     "play",
+    "problems_in",
     "read",
     "retold",
     "shipped",

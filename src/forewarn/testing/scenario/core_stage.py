@@ -32,7 +32,7 @@ from forewarn.testing.scenario.expecting import agree
 from forewarn.testing.scenario.hearing import Heard
 from forewarn.testing.scenario.passing import Passing
 from forewarn.testing.scenario.policies import changed
-from forewarn.testing.scenario.stage import REFUSED, Told
+from forewarn.testing.scenario.stage import REFUSED, Told, Unplayable
 from forewarn.testing.scenario.world import World, guid
 
 R = TypeVar("R")
@@ -51,6 +51,10 @@ class CoreStage:
     def agrees(self, told: Sequence[str], expected: Sequence[str]) -> bool:
         """Tell whether exactly this was expected: nothing here is left to chance."""
         return agree(told, expected)
+
+    def longest_wait(self, command: say.Command, at: timedelta | None) -> timedelta:  # noqa: ARG002 - the same for all
+        """Return no time: days pass at once here."""
+        return timedelta(0)
 
     def perform(self, command: say.Command, at: timedelta | None) -> Told:
         """Do what the command says, and tell what followed."""
@@ -89,9 +93,15 @@ class CoreStage:
     def _set_clock(self, time: timedelta) -> None:
         """Make it that time: as time passes, or at one stroke, forwards or back."""
         if self._passing.is_automatic:
-            self._passing.pass_until(self.world.names.moment(time))
+            self._pass_until(self.world.names.moment(time))
         else:
             self.world.set_clock(time)
+
+    def _pass_until(self, moment: datetime) -> None:
+        if moment < self.world.now:
+            now = self.world.names.time(self.world.now)
+            raise Unplayable(f"it is {now} by then, and time that passes by itself does not go back", "at")
+        self._passing.pass_until(moment)
 
     def _pass_on(self, limit: datetime) -> list[str] | None:
         self.world.facts = []

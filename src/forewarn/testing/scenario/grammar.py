@@ -3,8 +3,10 @@
 A word that is an option of the verb ends a list of words before it.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from itertools import islice
 from typing import NamedTuple, cast
 
 import msgspec
@@ -33,6 +35,7 @@ from forewarn.testing.scenario.words import (
     Kind,
     ScenarioError,
     Word,
+    likeliest,
     listed,
     one_of,
 )
@@ -183,6 +186,20 @@ FORMS: dict[str, Form] = {
     "wake": Form(say.Wake, (Slot("scope", NAME),)),
 }
 
+NAMES = (NAME, VM)
+"""What nearly any word can be read as."""
+
+ALIKE, VERY_ALIKE = 0.65, 0.75
+"""How much a name resembles an option that it is taken for: as `fro` does `for`, or, if any word may follow, more."""
+
+_LIKE_AN_OPTION = re.compile(r"[a-z_-]{2,}", re.IGNORECASE)
+
+PREPOSITIONS = frozenset({"in", "within", "after", "for", "by"})
+"""What people write before a duration."""
+
+OPTIONS = frozenset(option for form in FORMS.values() for option in (*form.options, *form.required, "at"))
+"""Every word that is an option of some command."""
+
 AT = Slot("at", TIME)
 """Every command may say when it is said: `… at 10:00` sets the clock to that time first."""
 
@@ -202,9 +219,20 @@ def _verb(words: Sequence[Word], line: int, missing: Word) -> tuple[str, Sequenc
     if first.text in FORMS and not first.quoted:
         return first.text, words[1:]
     if not seconds:
-        verbs = dict.fromkeys(verb.partition(" ")[0] for verb in FORMS)
-        raise ScenarioError(f"no such command: {listed(verbs)}", line=line, column=first.column, word=first.text)
+        raise ScenarioError(_no_such_verb(first.text), line=line, column=first.column, word=first.text)
     raise ScenarioError(f"{first.text} what? {listed(seconds)}", line=line, column=second.column, word=second.text)
+
+
+def _no_such_verb(text: str) -> str:
+    """Say which command may have been meant; if none resembles the word, which there are."""
+    type_ = next((type_ for type_ in EventType if type_.casefold() == text.casefold()), None)
+    if type_ is not None:
+        return f"there is no such command: did you mean `schedule {type_.value}`?"
+    verbs = list(dict.fromkeys(verb.partition(" ")[0] for verb in FORMS))
+    meant = likeliest(text, verbs)
+    if meant is not None:
+        return f"there is no such command: did you mean `{meant}`?"
+    return f"there is no such command; a line begins with {listed(verbs)}"
 
 
 class _Reading:
@@ -221,12 +249,14 @@ class _Reading:
 
     def read(self) -> tuple[say.Command, timedelta | None]:
         for slot in self.form.words:
+            self._check_options(slot)
             self._fill(slot)
         while self.left:
             self._option()
         for option, slot in self.form.required.items():
             if slot.field not in self.fields:
-                raise self._error(f"{self.verb} needs `{option}` and {slot.kind.what}: {slot.kind.allowed}")
+                needed = f"{self.verb} needs `{option}` and {slot.kind.what}: {slot.kind.allowed}"
+                raise self._error(needed, self._in_place_of(slot))
         if self.form.check is not None and (wrong := self.form.check(self.words)) is not None:
             raise self._error(wrong[1], wrong[0])
         at = cast("timedelta | None", self.fields.pop("at", None))
@@ -235,7 +265,8 @@ class _Reading:
     def _option(self) -> None:
         word = self.left.pop(0)
         if not self._is_option(word):
-            raise self._error(f"nothing more is expected here but {listed(self.options)}", word)
+            problem = f"nothing more is expected here but {listed(self.options)}"
+            raise self._error(problem + _hint(word, self.options), word)
         option = self.options[word.text]
         if option.field in self.fields:
             raise self._error("it is said twice", word)
@@ -255,12 +286,44 @@ class _Reading:
         elif values:
             self.fields[slot.field] = values[0]
 
+    def _check_options(self, slot: Slot) -> None:
+        """Refuse names that are rather misspelt options: with what that option takes behind them, or alone if nothing.
+
+        Whoever means such a name quotes it. There is no digit in any option, so `host1` is a name.
+        """
+        if slot.kind not in NAMES:
+            return
+        followed_by = zip(self.left, [*self.left[1:], None], strict=False)
+        for word, following in followed_by if slot.many else islice(followed_by, 1):
+            if self._is_option(word):
+                return
+            meant = self._resembled(word, following)
+            if meant is not None:
+                problem = f'did you mean `{meant}`? A name like this stands in quotation marks: "{word.text}"'
+                raise self._error(problem, word)
+
+    def _resembled(self, word: Word, following: Word | None) -> str | None:
+        """Return the option that a name resembles, if that option could stand here."""
+        if word.quoted or not _LIKE_AN_OPTION.fullmatch(word.text):
+            return None
+        possible = [option for option, slot in self.options.items() if _may_follow(slot, following)]
+        telling = [option for option in possible if not _takes_any_word(self.options[option])]
+        return likeliest(word.text, telling, alike=ALIKE) or likeliest(word.text, possible, alike=VERY_ALIKE)
+
+    def _in_place_of(self, slot: Slot) -> Word | None:
+        """Return the word that stands where a missing option should: before the duration at the end."""
+        if slot.kind is not DURATION or not self.words or not DURATION.reads(self.words[-1]):
+            return None
+        before = self.words[-2:-1]
+        return before[0] if before and before[0].text in PREPOSITIONS else self.words[-1]
+
     def _value(self, slot: Slot) -> object:
         word = self.left.pop(0)
         try:
             return slot.kind.read(word)
         except CoreError:
-            raise self._error(f"{slot.kind.what} is expected here: {slot.kind.allowed}", word) from None
+            problem = f"{slot.kind.what} is expected here: {slot.kind.allowed}"
+            raise self._error(problem + _hint(word, slot.kind.choices), word) from None
 
     def _is_option(self, word: Word) -> bool:
         return word.text in self.options and not word.quoted
@@ -268,3 +331,19 @@ class _Reading:
     def _error(self, problem: str, word: Word | None = None) -> ScenarioError:
         at = word or self.missing
         return ScenarioError(problem, line=self.line, column=at.column, word=at.text)
+
+
+def _hint(word: Word, known: Iterable[str]) -> str:
+    """Say which of the words that may stand here was meant, if one resembles what does."""
+    meant = likeliest(word.text, known)
+    return "" if meant is None or meant == word.text else f"; did you mean {meant}?"
+
+
+def _takes_any_word(option: Slot | Flag) -> bool:
+    return isinstance(option, Slot) and option.kind in (*NAMES, HOST, TEXT)
+
+
+def _may_follow(option: Slot | Flag, word: Word | None) -> bool:
+    if isinstance(option, Flag):
+        return word is None
+    return word is not None and option.kind.reads(word)

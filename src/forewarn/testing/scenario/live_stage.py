@@ -97,6 +97,19 @@ class LiveStage:
             return agree_as_far_as_known(told, expected)
         return agree(told, expected) if self._is_exact else agree_but_for_times(told, expected)
 
+    def longest_wait(self, command: say.Command, at: timedelta | None) -> timedelta:
+        """Return for how long the clock may have to be waited for; one that can be moved is not waited for."""
+        if isinstance(self._time, MovedTime):
+            return NO_TIME
+        until_then = NO_TIME if at is None else self._until(self.world.names.moment(at))
+        match command:
+            case say.Wait(time=time) | say.Expect(within=time):
+                return until_then + time / self._speed
+            case say.Tick(time=timedelta() as time):
+                return self._until(self.world.names.moment(time))
+            case _:
+                return until_then
+
     def perform(self, command: say.Command, at: timedelta | None) -> Told:
         """Have it done by the service, and tell what followed."""
         self._bell.check()
@@ -163,6 +176,9 @@ class LiveStage:
 
     def _in(self, time: timedelta) -> datetime:
         return self._time.now() + time / self._speed
+
+    def _until(self, moment: datetime) -> timedelta:
+        return max(moment - self._time.now(), NO_TIME)
 
     def _pass_until(self, moment: datetime) -> list[str]:
         if moment < self._time.now():

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 
 from forewarn.testing.scenario.commands import NOTHING, Command
+from forewarn.testing.scenario.grammar import OPTIONS
 from forewarn.testing.scenario.story import Step, Story, facts_of
 from forewarn.testing.scenario.telling import Names
 from forewarn.testing.scenario.words import ScenarioError, is_label
@@ -55,6 +56,10 @@ class Stage(Protocol):
         """Tell whether this followed as the story says, as exactly as can be said of this stage."""
         ...
 
+    def longest_wait(self, command: Command, at: timedelta | None) -> timedelta:
+        """Return for how long, in real time, whoever looks on may have to wait for this command."""
+        ...
+
     def perform(self, command: Command, at: timedelta | None) -> Told:
         """Do it, at that time of the story if one is said, and tell what followed.
 
@@ -82,10 +87,19 @@ def play(story: Story, stage: Stage, *, on_step: Callable[[Step], None] | None =
         except Unplayable as problem:
             raise _at_word(step, problem.problem, problem.word) from problem
         if step.expected is None and told.judged and told.facts and told.facts[0].startswith(REFUSED):
-            raise _at_word(step, f"{told.facts[0]} (a line without an arrow must not be refused)", step.words[0].text)
+            raise refused(step, told.facts[0], "a line without an arrow must not be refused")
         facts = told.facts or (NOTHING,)
         agrees = step.expected is None or stage.agrees(facts_of("; ".join(facts)), step.expected)
         yield Played(step=step, facts=facts, is_as_told=not told.judged or (told.met and agrees))
+
+
+def refused(step: Step, fact: str, problem: str) -> ScenarioError:
+    """Say what is wrong with a step's being refused, and point at the name that the refusal is about."""
+    code, _, sentence = fact.removeprefix(REFUSED).partition(": ")
+    about = set(sentence.replace("/", " ").split())
+    names = (word.text for word in step.words[1:] if word.quoted or word.text not in OPTIONS)
+    meant = next((name for name in names if name.rpartition("/")[2] in about), step.words[0].text)
+    return _at_word(step, f"{sentence} ({code}); {problem}", meant)
 
 
 def _at_word(step: Step, problem: str, text: str) -> ScenarioError:

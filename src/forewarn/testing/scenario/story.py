@@ -69,7 +69,13 @@ def read(text: str) -> Story:
 
 def errors_in(text: str) -> tuple[ScenarioError, ...]:
     """Return everything in a story that cannot be understood, at most one error for each line."""
-    return tuple(_read(text)[1])
+    return understood(text)[1]
+
+
+def understood(text: str) -> tuple[Story, tuple[ScenarioError, ...]]:
+    """Return as much of a story as can be understood, and what cannot."""
+    story, errors = _read(text)
+    return story, tuple(errors)
 
 
 def _read(text: str) -> tuple[Story, list[ScenarioError]]:

@@ -7,10 +7,11 @@ let the story happen on any day.
 import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from forewarn.core.duration import parse_duration
-from forewarn.core.errors import Invalid
+from forewarn.core.errors import CoreError, Invalid
 from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind, fault_kind, parse_signed
 from forewarn.core.text import check_name, is_guid
@@ -60,11 +61,23 @@ def part(line: str, number: int) -> list[Word]:
 
 
 class Kind(NamedTuple):
-    """A kind of word: what it is, what may stand there, and how it is read. Reading refuses with a CoreError."""
+    """A kind of word: what it is, what may stand there, and how it is read. Reading refuses with a CoreError.
+
+    `choices`: all that may, where these are few.
+    """
 
     what: str
     allowed: str
     read: Callable[[Word], object]
+    choices: tuple[str, ...] = ()
+
+    def reads(self, word: Word) -> bool:
+        """Tell whether a word is of this kind."""
+        try:
+            self.read(word)
+        except CoreError:
+            return False
+        return True
 
 
 def time_text(time: timedelta) -> str:
@@ -157,7 +170,7 @@ def one_of(what: str, choices: Iterable[str]) -> Kind:
             raise Invalid(f"not {what}")
         return known[word.text]
 
-    return Kind(what, listed(known), read)
+    return Kind(what, listed(known), read, tuple(known))
 
 
 def listed(words: Iterable[str]) -> str:
@@ -166,16 +179,23 @@ def listed(words: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-TIME = Kind("a time", "a time of day such as 10:15 or 10:15:30, on a later day +1d 10:15", _time)
-DURATION = Kind("a duration", "a duration such as 90s, 15m, 1h30m or 2d", _duration)
-DURATION_OR_NEVER = Kind("a duration", "a duration such as 90s, 15m, 1h30m or 2d, or never", _duration_or_never)
+def likeliest(text: str, words: Iterable[str], *, alike: float = 0.6) -> str | None:
+    """Return the word that somebody may have meant who has written something else."""
+    known = {word.casefold(): word for word in words}
+    found = get_close_matches(text.casefold(), known, n=1, cutoff=alike)
+    return known[found[0]] if found else None
+
+
+TIME = Kind("a time of day", "for instance 10:15 or 10:15:30, on a later day +1d 10:15", _time)
+DURATION = Kind("a duration", "for instance 90s, 15m, 1h30m or 2d", _duration)
+DURATION_OR_NEVER = Kind("a duration", "for instance 90s, 15m, 1h30m or 2d, or never", _duration_or_never)
 NAME = Kind("a name", "letters, digits, '.', '_', '-', beginning with a letter or digit", _name)
-HOST = Kind("a host", "the name of a host, or unknown", _host)
-VM = Kind("a VM", "the name of a VM, or scope/name", _vm)
+HOST = Kind("a host", "its name, or unknown", _host)
+VM = Kind("a VM", "its name, or scope/name", _vm)
 EVENT = Kind("an event", "E1, E2, … in order of appearance, an id, or a quoted text", _event)
-WHOLE_NUMBER = Kind("a whole number", "digits", _whole_number)
-NUMBER = Kind("a number", "digits, with a point if need be", _number)
+WHOLE_NUMBER = Kind("a whole number", "for instance 0 or 60", _whole_number)
+NUMBER = Kind("a number", "for instance 60 or 0.5", _number)
 TEXT = Kind("a text", 'a word, or a text in "quotation marks"', lambda word: word.text)
 EVENT_TYPE = one_of("an event type", EventType)
 FAULT = Kind("a fault", f"{listed(FaultKind)}, a status also by its number", _fault)
-AMOUNT = Kind("a duration", "a duration such as 5s, 2m or 1h, and of a date that is behind -1h", _amount)
+AMOUNT = Kind("a duration", "for instance 5s, 2m or 1h, and of a date that is behind -1h", _amount)
