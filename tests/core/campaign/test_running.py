@@ -27,7 +27,7 @@ from forewarn.core.campaign.record import (
 )
 from forewarn.core.campaign.running import Course
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
-from forewarn.core.campaign.steering import MOVES, abort, pause, resume
+from forewarn.core.campaign.steering import MOVES, abort, pause, resume, retry, skip
 from forewarn.core.conditions import EMULATOR, Conditions
 from forewarn.core.errors import Invalid, NotNow
 from forewarn.core.event import Event, EventType, ImpactState
@@ -369,3 +369,17 @@ def test_gate_that_was_open_before_the_last_wave_ended_is_asked_again() -> None:
     hand.course.over(AskGate("web", 2))
     hand.course.gate_is_open(asked_at=end, now=end)
     assert [type(action) for action in hand.decide()] == [Clear]
+
+
+def test_while_aborting_only_what_has_failed_can_be_skipped_and_only_what_is_stuck_retried() -> None:
+    hand = Hand(web())
+    abort(hand.course, by="bob", now=TEN)
+    with pytest.raises(NotNow, match="wave 1 of scope web is not going to begin, as its campaign is aborted"):
+        skip(hand.course, "web", by="bob", why="x", now=TEN)
+    hand.course.fail(hand.course.progress("web"), 1, "it is too large", now=TEN)
+    with pytest.raises(
+        NotNow, match="wave 1 of scope web is over, and its campaign is aborted: it cannot be announced"
+    ):
+        retry(hand.course, "web", hand.scopes["web"], by="bob", now=TEN)
+    skip(hand.course, "web", by="bob", why="x", now=TEN)
+    assert hand.course.progress("web").wave(1).state is WaveState.SKIPPED

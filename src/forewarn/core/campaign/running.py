@@ -144,12 +144,13 @@ class Course(Keeping):
         self._any_settled = self._any_settled or n > 1
         request = self._campaign.request(scope.id, n) if n <= len(progress.waves) else ""
         mine = [event for event in events if event.request == request]
+        strays = [event for event in events if event.request != request]
         is_aborted = self._campaign.state is CampaignState.ABORTING
         if is_aborted:
             self._withdraw_scheduled(scope.id, events)
-        else:
-            self._withdraw_strays(scope.id, [event for event in events if event.request != request])
-            progress = self._with_late_ends(progress, scope)
+            strays = [event for event in strays if event.state is not State.SCHEDULED]
+        self._withdraw_strays(scope.id, strays)
+        progress = self._with_late_ends(progress, scope)
         if request and progress.wave(n).state is not WaveState.PLANNED:
             self._follow(progress, n, scope, mine, conditions, now)
         progress = self.progress(scope.id)

@@ -72,6 +72,8 @@ def retry(course: Course, id_: str, scope: Scope | None, *, by: str, why: str = 
     at = campaign.seconds(progress, now)
     if scope is not None and _is_stuck(scope, campaign.request(id_, n)):
         course.put(progress.with_wave(n, wave.now(WaveState.RETRYING, at)))
+    elif campaign.state is CampaignState.ABORTING:
+        raise NotNow(f"wave {n} of scope {id_}", "over, and its campaign is aborted", "be announced again")
     else:
         course.put(progress.with_wave(n, wave.now(WaveState.PLANNED, 0)))
         course.set(attempts={**campaign.attempts, f"{n}/{id_}": campaign.attempt(id_, n) + 1})
@@ -80,12 +82,17 @@ def retry(course: Course, id_: str, scope: Scope | None, *, by: str, why: str = 
 
 
 def skip(course: Course, id_: str, *, by: str, why: str, now: datetime) -> None:
-    """Pass over the current wave of a scope: what is stuck of it is given up, what is Scheduled canceled."""
+    """Pass over the current wave of a scope: what is stuck of it is given up, what is Scheduled canceled.
+
+    An abort cancels by itself what has not begun: from then on only what has failed can be skipped.
+    """
     if not why.strip():
         raise Invalid("skipping needs a reason: the VMs of the wave are left as they are")
     progress, n, wave = _wave(course, id_, "be skipped")
     if wave.state in (WaveState.CLEARED, WaveState.RETRYING):
         raise NotNow(f"wave {n} of scope {id_}", "under way", "be skipped")
+    if course.campaign.state is CampaignState.ABORTING and wave.state is not WaveState.FAILED:
+        raise NotNow(f"wave {n} of scope {id_}", "not going to begin, as its campaign is aborted", "be skipped")
     course.put(progress.with_wave(n, wave.now(WaveState.SKIPPED, course.campaign.seconds(progress, now))))
     course.forget_trouble(id_)
     course.note_wave(Did.WAVE_SKIPPED, progress, n, by=by, now=now, why=why)
@@ -95,7 +102,7 @@ def _wave(course: Course, id_: str, move: str) -> tuple[ScopeProgress, int, Wave
     campaign = course.campaign
     if not course.has(id_):
         raise NotInCampaign(id_, campaign.name)
-    if campaign.state.is_over or campaign.state is CampaignState.ABORTING:
+    if campaign.state.is_over:
         raise NotNow(f"campaign {campaign.name}", campaign.state.value, f"have waves that could {move}")
     progress = course.progress(id_)
     n = progress.current
