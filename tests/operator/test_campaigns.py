@@ -286,8 +286,9 @@ async def test_waves_are_listed_by_page_scope_and_state() -> None:
         await start(service, asked())
         first = await service.ask("GET", "/v1/campaigns/kernel/waves?limit=4")
         rest = await service.ask("GET", f"/v1/campaigns/kernel/waves?after={first.json['next']}")
-        single, after = [], ""
-        for _ in range(10):
+        single: list[Any] = []
+        after: str | None = ""
+        while after is not None:
             page = await service.ask("GET", f"/v1/campaigns/kernel/waves?limit=1&after={after}")
             single += page.json["waves"]
             after = page.json["next"]
@@ -295,7 +296,6 @@ async def test_waves_are_listed_by_page_scope_and_state() -> None:
     assert len(first.json["waves"]) == 4
     assert len(first.json["waves"] + rest.json["waves"]) == 10
     assert single == first.json["waves"] + rest.json["waves"]
-    assert page.json["next"] is None
     assert rest.json["next"] is None
     assert [(wave.scope, wave.n, wave.at) for wave in of_web] == [("web", 1, TEN + timedelta(minutes=15))]
 
