@@ -200,6 +200,36 @@ class TestFailing:
             consecutive=False,
         )
 
+    def test_report_shows_the_line_that_waited_and_none_of_ours(self, pytester: pytest.Pytester) -> None:
+        pytester.makepyfile(
+            """
+            def test_handler(forewarn, forewarn_vm):
+                forewarn.wait_until_asked(forewarn_vm, timeout=0)
+
+            def test_approval(forewarn, forewarn_vm):
+                forewarn.wait_for_approval("E", vm=forewarn_vm, timeout=0)
+
+            def test_telling(forewarn):
+                forewarn.wait_until_told("E", timeout=0)
+
+            def test_anything(forewarn):
+                forewarn.wait_until(lambda: False, timeout=0)
+
+            def test_state(forewarn, forewarn_vm):
+                forewarn.wait_for_state(forewarn.schedule("Reboot", forewarn_vm), "failed", timeout=0)
+
+            def test_type(forewarn, forewarn_vm):
+                forewarn.schedule("reboot", forewarn_vm)
+            """
+        )
+        result = run(pytester)
+        result.assert_outcomes(failed=6)
+        result.stdout.fnmatch_lines(
+            ["E *.NotSeen: *", "E *.NoSuchType: there is no event type 'reboot': *"], consecutive=False
+        )
+        result.stdout.no_fnmatch_line("*seeing.py*")
+        result.stdout.no_fnmatch_line("*making.py*")
+
     def test_failed_fixture_tells_it_too(self, pytester: pytest.Pytester) -> None:
         pytester.makepyfile(
             """

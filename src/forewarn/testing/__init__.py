@@ -9,13 +9,24 @@ with Forewarn() as forewarn:
 
 from typing import TYPE_CHECKING
 
-__all__ = ["AlreadyStarted", "BadStart", "Event", "Forewarn", "NoEndpoint", "NotRunning", "NotSeen", "Observed", "Vm"]
+__all__ = [
+    "AlreadyStarted",
+    "BadStart",
+    "Event",
+    "Forewarn",
+    "NoEndpoint",
+    "NoSuchType",
+    "NotRunning",
+    "NotSeen",
+    "Observed",
+    "Vm",
+]
 
 # Parts of this package need nothing of the server, and pytest imports it though no test may ask for a service: what
 # needs the server is imported when it is asked for.
 if TYPE_CHECKING:
     from forewarn.guest.observing import Observed
-    from forewarn.testing.errors import AlreadyStarted, BadStart, NoEndpoint, NotRunning, NotSeen
+    from forewarn.testing.errors import AlreadyStarted, BadStart, NoEndpoint, NoSuchType, NotRunning, NotSeen
     from forewarn.testing.event import Event
     from forewarn.testing.service import Forewarn
     from forewarn.testing.vm import Vm
@@ -26,6 +37,7 @@ else:
         "Event": "forewarn.testing.event",
         "Forewarn": "forewarn.testing.service",
         "NoEndpoint": "forewarn.testing.errors",
+        "NoSuchType": "forewarn.testing.errors",
         "NotRunning": "forewarn.testing.errors",
         "NotSeen": "forewarn.testing.errors",
         "Observed": "forewarn.guest.observing",

@@ -5,10 +5,13 @@ RuntimeError
 ├── AlreadyStarted it was started twice
 └── NoEndpoint     a VM cannot be asked for as itself: no port is its own
 ValueError
-└── BadStart       the time at which it is to begin cannot be
+├── BadStart       the time at which it is to begin cannot be
+└── NoSuchType     an event is to be of a type that there is not
 AssertionError
 └── NotSeen        what the test waits for has not happened
 """
+
+from collections.abc import Sequence
 
 
 class NotRunning(RuntimeError):
@@ -37,6 +40,14 @@ class NoEndpoint(RuntimeError):
 
 class BadStart(ValueError):
     """The service cannot begin at this time."""
+
+
+class NoSuchType(ValueError):
+    """An event is to be of a type that there is not."""
+
+    def __init__(self, said: str, types: Sequence[str]) -> None:
+        self.said = said
+        super().__init__(f"there is no event type {said!r}: it is {', '.join(types[:-1])} or {types[-1]}")
 
 
 class NotSeen(AssertionError):

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.core.event import EventType
+from forewarn.testing.errors import NoSuchType
 from forewarn.testing.event import Event
 from forewarn.testing.spans import Span, text, text_or_none
 from forewarn.testing.vm import VmLike
@@ -29,6 +30,7 @@ class MakesEvents(ABC):
         why: str = "",
     ) -> Event:
         """Announce maintenance of one VM."""
+        __tracebackhide__ = True
         return self._only(
             self.schedule_all(type_, vm, notice=notice, duration=duration, description=description, why=why)
         )
@@ -45,8 +47,9 @@ class MakesEvents(ABC):
         why: str = "",
     ) -> list[Event]:
         """Announce maintenance of several VMs, of a scope or of a host: one event per update domain and host."""
+        __tracebackhide__ = True
         ask = v1.ScheduleEvents(
-            type=EventType(type_),
+            type=_event_type(type_),
             vms=[str(vm) for vm in vms],
             scope=scope,
             host=host,
@@ -99,3 +102,11 @@ class MakesEvents(ABC):
     def _only(self, events: list[Event]) -> Event:
         (event,) = events
         return event
+
+
+def _event_type(said: EventType | str) -> EventType:
+    __tracebackhide__ = True
+    try:
+        return EventType(said)
+    except ValueError:
+        raise NoSuchType(said, list(EventType)) from None

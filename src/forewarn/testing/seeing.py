@@ -49,6 +49,7 @@ class SeesVms(ABC):
 
     def wait_until_asked(self, vm: VmLike, *, times: int = 1, timeout: float = TIMEOUT) -> list[Observed]:
         """Wait until a VM has asked for its events so many times in all, and return these requests."""
+        __tracebackhide__ = True
         name = self._full_name(vm)
 
         def asked() -> list[Observed] | None:
@@ -62,6 +63,7 @@ class SeesVms(ABC):
         self, event: Event | str, *, vm: VmLike | None = None, status: str | None = None, timeout: float = TIMEOUT
     ) -> Observed:
         """Wait until a VM has been told of an event, in this status if one is given, and return that request."""
+        __tracebackhide__ = True
         name = None if vm is None else self._full_name(vm)
 
         def told() -> Observed | None:
@@ -76,6 +78,7 @@ class SeesVms(ABC):
 
     def wait_for_approval(self, event: Event | str, *, vm: VmLike | None = None, timeout: float = TIMEOUT) -> Observed:
         """Wait until a VM, or any VM, has approved an event, and return that request."""
+        __tracebackhide__ = True
         name = None if vm is None else self._full_name(vm)
         wanted = str(event).upper()
 
@@ -90,6 +93,7 @@ class SeesVms(ABC):
 
         `lambda: len(forewarn.requests("web-0")) > 5`, for instance.
         """
+        __tracebackhide__ = True
         return self._seen(lambda: holds() or None, "what was waited for does not hold", None, timeout)
 
     def wait_for_state(self, event: Event | str, state: str, *, timeout: float = TIMEOUT) -> None:
@@ -97,6 +101,7 @@ class SeesVms(ABC):
 
         For a service in real time; with manual time, `advance` has settled everything when it returns.
         """
+        __tracebackhide__ = True
         one = event if isinstance(event, Event) else Event(self.api, event, "")
         self._seen(lambda: True if one.state == state else None, f"event {event} is not {state}", None, timeout)
 
@@ -115,6 +120,8 @@ class SeesVms(ABC):
         return f"{found.scope}/{found.name}"
 
     def _seen(self, look: Callable[[], T | None], missing: str, vm: str | None, timeout: float) -> T:
+        """Wait for what a test waits for. A report shows the line of the test that waited, and none of these."""
+        __tracebackhide__ = True
         found = self._witness.wait_for(look, timeout)
         if found is None:
             raise NotSeen(missing.rstrip(), timeout, self._instead(vm))

@@ -279,7 +279,7 @@ def test_demonstration_fleet_is_told_the_same_and_stays() -> None:
     assert by_service == told(story, list(play(story, CoreStage())))
 
 
-WAITS = {
+WAITS: dict[str, tuple[say.Command, timedelta | None, timedelta]] = {
     "wait": (say.Wait(time=10 * MINUTE), None, SECOND),
     "expect": (say.Expect(subject="nothing", happening=(), within=20 * MINUTE), None, 2 * SECOND),
     "time that has come": (say.Tick(time=timedelta(hours=9)), None, timedelta(0)),

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from forewarn.api.errors import NotFound, Refusal
-from forewarn.testing import Forewarn
+from forewarn.testing import Forewarn, NoSuchType
 
 
 @pytest.fixture
@@ -89,8 +89,8 @@ def test_canceled_event_is_gone(service: Forewarn) -> None:
 def test_refusals_of_the_service_are_raised(service: Forewarn) -> None:
     with pytest.raises(NotFound, match="nowhere"):
         service.schedule("Reboot", "nowhere")
-    with pytest.raises(ValueError, match="Explode"):
-        service.schedule("Explode", "web-0")
+    with pytest.raises(NoSuchType, match="'reboot': it is Freeze, Reboot, Redeploy, Preempt or Terminate"):
+        service.schedule("reboot", "web-0")
     with pytest.raises(Refusal, match="low"):
         service.evict("web-0")
 
