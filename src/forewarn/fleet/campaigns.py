@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from forewarn.core import operations
+from forewarn.core.campaign.expecting import expected_end
 from forewarn.core.campaign.load import Impacted
 from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
@@ -23,7 +24,7 @@ from forewarn.core.campaign.record import (
 from forewarn.core.campaign.running import Course
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.campaign.steering import abort, pause, resume, retry, skip
-from forewarn.core.campaign.waiting import expected_end, explain_campaign
+from forewarn.core.campaign.waiting import explain_campaign
 from forewarn.core.change import Change
 from forewarn.core.errors import AlreadyThere, CannotBePlaced, CoreError, Invalid
 from forewarn.core.event import State
@@ -120,7 +121,7 @@ class Campaigns:
 
     def expected_end(self, id_: str) -> datetime | None:
         """Return when a campaign is expected to be over, or was; None: that waits for a person."""
-        return expected_end(self.find(id_), self._scopes.conditions, now=self._scopes.clock.now())
+        return expected_end(self.find(id_), self._scopes.conditions, now=self._scopes.clock.now(), zones=zone_named)
 
     # Starting.
 

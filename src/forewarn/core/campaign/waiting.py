@@ -1,7 +1,7 @@
-"""What a campaign waits for, and when it is expected to end: for people."""
+"""What a campaign waits for: for people."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from forewarn.core.campaign.limits import Exceeded
 from forewarn.core.campaign.pace import gap_of, length_of
@@ -93,53 +93,6 @@ def _on_their_way(campaign: Campaign, conditions: Conditions, now: datetime) -> 
         yield f"{_scopes(resting)} until the gap after a wave is over, the first until {_time(min(rested))}"
     if waiting:
         yield f"{_scopes(waiting)} for the turn of the next wave"
-
-
-def expected_end(campaign: Campaign, conditions: Conditions, *, now: datetime) -> datetime | None:
-    """Return when the campaign will be over if it goes on as planned from where it is; None: that waits for a person.
-
-    Waves that are still planned are as far behind the plan, or ahead of it, as those that are announced.
-    """
-    if campaign.state is not CampaignState.RUNNING:
-        return campaign.ended_at
-    length = length_of(campaign.spec, conditions)
-    planned, announced, cleared, behind = _last_waves(campaign)
-    ends = [now]
-    if planned is not None:
-        ends.append(_moment(campaign, planned + behind) + length)
-    if announced is not None:
-        ends.append(max(_moment(campaign, announced), now) + length)
-    if cleared is not None:
-        ends.append(_moment(campaign, cleared) + length)
-    return max(ends)
-
-
-def _last_waves(campaign: Campaign) -> tuple[int | None, int | None, int | None, int]:
-    """Return when the last planned, the last announced and the last cleared wave start, and by how much they are late.
-
-    In seconds since the campaign began: for tens of thousands of waves, moments would take too long.
-    """
-    planned: list[int] = []
-    announced: list[int] = []
-    cleared: list[int] = []
-    behind: list[int] = []
-    for progress in campaign.scopes:
-        base = progress.base
-        for wave in progress.waves:
-            state = wave.state
-            if state is WaveState.PLANNED:
-                planned.append(base + wave.planned)
-            elif state is WaveState.ANNOUNCED:
-                announced.append(base + wave.at)
-                behind.append(wave.at - wave.planned)
-            elif state is WaveState.CLEARED or state is WaveState.RETRYING:
-                cleared.append(base + wave.at)
-    late = max(behind, default=0)
-    return max(planned, default=None), max(announced, default=None), max(cleared, default=None), late
-
-
-def _moment(campaign: Campaign, seconds: int) -> datetime:
-    return campaign.started_at + timedelta(seconds=seconds)
 
 
 def _waves(number: int) -> str:

@@ -1,0 +1,174 @@
+"""When a campaign is expected to end, from where it is now.
+
+For tens of thousands of waves moments would take too long: everything is in seconds since the campaign began.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from forewarn.core.campaign.limits import Ceilings, ceilings
+from forewarn.core.campaign.pace import gap_of, length_of, notice_of
+from forewarn.core.campaign.record import SECOND, Campaign, CampaignState, ScopeProgress, Wave, WaveState
+from forewarn.core.campaign.windows import Span, Zones, starts
+from forewarn.core.conditions import Conditions
+
+
+def expected_end(campaign: Campaign, conditions: Conditions, *, now: datetime, zones: Zones) -> datetime | None:
+    """Return when the campaign will be over if nothing new happens; None: that waits for a person.
+
+    What has failed counts as if somebody skipped it now, and a gate that is shut as if it opened when it is asked next.
+    """
+    if campaign.state is not CampaignState.RUNNING:
+        return campaign.ended_at
+    if conditions.held is not None:
+        return None
+    end = _Outlook(campaign, conditions, now, zones).end()
+    return None if end is None else max(now, campaign.started_at + timedelta(seconds=end))
+
+
+class _Never(Exception):
+    """No window is open within a year."""
+
+
+class _Opening:
+    """The times in which a wave may start, worked out as far as they are asked for."""
+
+    def __init__(self, spans: Iterator[Span], since: datetime) -> None:
+        self._spans = spans
+        self._since = since
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def next(self, second: int) -> int:
+        """Return the first second, not before this one, at which a wave may start."""
+        while not self._ends or self._ends[-1] <= second:
+            span = next(self._spans, None)
+            if span is None:
+                raise _Never
+            self._starts.append(_seconds(span.start, self._since))
+            self._ends.append(_seconds(span.end, self._since))
+        return max(second, self._starts[bisect_right(self._ends, second)])
+
+
+class _Outlook:
+    """What is still to come, scope by scope.
+
+    A scope's waves follow each other, each with its notice and the gap. Where limits make scopes wait for each other,
+    the plan knows the order: what it has left is as late, or as early, as what is on its way.
+    """
+
+    def __init__(self, campaign: Campaign, conditions: Conditions, now: datetime, zones: Zones) -> None:
+        self._campaign = campaign
+        self._now = _seconds(now, campaign.started_at)
+        spec = campaign.spec
+        notice, gap, length = (of(spec, conditions) for of in (notice_of, gap_of, length_of))
+        self._notice, self._gap, self._length = notice // SECOND, gap // SECOND, length // SECOND
+        self._opening = _Opening(starts(spec.policy, now, length, zones), campaign.started_at)
+        self._ceilings = ceilings(spec.policy, campaign.selected)
+        self._advance = spec.policy.advance
+        gate, start_at = campaign.gate, spec.start_at
+        self._earliest = self._now if gate is None else max(self._now, _seconds(gate.again_at, campaign.started_at))
+        """Before this nothing starts."""
+        announced = self._now if start_at is None else max(self._now, _seconds(start_at, campaign.started_at))
+        self._earliest_planned = max(self._earliest, announced + self._notice)
+        """Before this nothing starts that is not announced yet."""
+        self._rest = max(self._gap, self._notice)
+        """From the end of a wave to the start of the next, which is announced only then."""
+        self._has_calendar = bool(spec.policy.windows or spec.policy.blackouts)
+        self._chains: dict[tuple[int, int], int] = {}
+        self._lags: list[int] = []
+        """By how much what is on its way is behind the plan."""
+        self._planned: list[int] = []
+        """Of each scope, when the plan lets the first and the last wave start that is not announced yet."""
+        self._waves = self._vms = 0
+        """How much has not begun."""
+
+    def end(self) -> int | None:
+        """Return when all is over; None: never."""
+        try:
+            end = max([self._end_of(progress) for progress in self._campaign.scopes if not progress.closed], default=0)
+            return max(end, self._end_by_limits()) if self._ceilings != Ceilings() else end
+        except _Never:
+            return None
+
+    def _end_of(self, progress: ScopeProgress) -> int:
+        """Return when a scope would be over if it were alone."""
+        base, waves = progress.base, progress.waves
+        n, end = 0, -base - self._rest
+        for wave in waves:
+            if wave.state is not WaveState.DONE and wave.state is not WaveState.SKIPPED:
+                break
+            n, end = n + 1, max(end, wave.at) if wave.vms else end
+        else:
+            return base + end
+        end = self._end_of_current(base + end, base, wave)
+        left = len(waves) - n - 1
+        if self._ceilings.vms is not None:
+            self._vms += sum([wave.vms for wave in waves[n + 1 :]])
+        if not left:
+            return end
+        self._waves += left
+        self._planned += (base + waves[n + 1].planned, base + waves[-1].planned)
+        if not self._advance:
+            return self._end_by_plan(end, base, waves[n + 1 :])
+        return self._end_of_chain(end, left)
+
+    def _end_of_current(self, before: int, base: int, wave: Wave) -> int:
+        """Return when a scope's current wave will be over; the one before it was then."""
+        state, planned = wave.state, base + wave.planned
+        if state is WaveState.FAILED:
+            return self._now
+        if state is WaveState.CLEARED or state is WaveState.RETRYING:
+            end = max(base + wave.at + self._length, self._now)
+            self._lags.append(end - self._length - planned)
+            return end
+        self._waves, self._vms = self._waves + 1, self._vms + wave.vms
+        if state is WaveState.PLANNED:
+            self._planned.append(planned)
+            start = max(before + self._gap, self._earliest_planned)
+        else:
+            start = max(before + self._gap, self._earliest, base + wave.at)
+        start = self._fit(start if self._advance else max(start, planned))
+        if state is WaveState.ANNOUNCED:
+            self._lags.append(start - planned)
+        return start + self._length
+
+    def _end_by_plan(self, end: int, base: int, waves: tuple[Wave, ...]) -> int:
+        """Return when waves will be over of which none starts before its time."""
+        for wave in waves:
+            end = self._fit(max(end + self._rest, self._earliest_planned, base + wave.planned)) + self._length
+        return end
+
+    def _end_of_chain(self, end: int, left: int) -> int:
+        """Return when so many more waves will be over that follow each other as soon as they may."""
+        first = max(end + self._rest, self._earliest_planned)
+        if not self._has_calendar:
+            return first + self._length + (left - 1) * (self._rest + self._length)
+        known = self._chains.get((first, left))
+        if known is None:
+            end = self._fit(first) + self._length
+            known = self._chains[first, left] = self._end_of_chain(end, left - 1) if left > 1 else end
+        return known
+
+    def _fit(self, second: int) -> int:
+        return self._opening.next(second) if self._has_calendar else second
+
+    def _end_by_limits(self) -> int:
+        """Return when all will be over that waits for room, too."""
+        ends = [self._earliest + rounds * self._length for rounds in self._rounds()]
+        if self._planned:
+            late = max([*(self._lags or [0]), self._earliest_planned - min(self._planned)])
+            ends.append(self._fit(max(max(self._planned) + late, self._earliest_planned)) + self._length)
+        return max(ends, default=0)
+
+    def _rounds(self) -> Iterator[int]:
+        """Yield how many times over each limit would have to be used to the full."""
+        if self._ceilings.scopes is not None:
+            yield -(-self._waves // self._ceilings.scopes)
+        if self._ceilings.vms is not None:
+            yield -(-self._vms // self._ceilings.vms)
+
+
+def _seconds(moment: datetime, since: datetime) -> int:
+    return -((since - moment) // SECOND)
