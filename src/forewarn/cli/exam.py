@@ -279,7 +279,8 @@ def _complaints(result: "Result") -> list[str]:
 
 def _say_total(found: "Report") -> None:
     kept, broken, not_judged = (sum(counts) for counts in zip(*map(_counts, found.results), strict=True))
-    say(f"{len(found.results)} scenarios: {kept} kept, {broken} broken, {not_judged} not judged.")
+    number = len(found.results)
+    say(f"{number} scenario{'' if number == 1 else 's'}: {kept} kept, {broken} broken, {not_judged} not judged.")
 
 
 def _counts(result: "Result") -> tuple[int, int, int]:

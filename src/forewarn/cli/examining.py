@@ -40,12 +40,13 @@ class Progress:
     def ended(self, result: "Result") -> None:
         """Show what was found."""
         with self._lock:
-            self._done += 1
+            self._done += result.tries == 1
             if self._is_live:
                 self._draw("")
-            mark = "✓" if result.is_passed else "✗"
+            mark = "✓" if result.is_passed else "✗" if result.broken else "?"
             broken = ", ".join(finding.demand for finding in result.broken) or result.problem or ""
-            say(f"{mark} {result.scenario}{f': {broken}' if broken else ''}")
+            again = ", once more and alone" if result.tries > 1 else ""
+            say(f"{mark} {result.scenario}{again}{f': {broken}' if broken else ''}")
 
     def _draw(self, line: str) -> None:
         width = shutil.get_terminal_size().columns - 1

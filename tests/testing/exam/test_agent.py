@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from forewarn.testing import sandbox
-from forewarn.testing.exam import Ask, Markers, Way, examine, sheets, wishes_of
+from forewarn.testing.exam import LIMIT, Ask, Markers, Way, examine, sheets, wishes_of
 
 FOREWARN = Path(sys.executable).parent / "forewarn"
+
+SLOW = 5.0
+"""How much slower than an idle one a machine may be."""
 
 PROGRAM = f"""\
 #!/bin/sh
@@ -37,6 +40,8 @@ def test_agent_gets_full_marks(tmp_path: Path) -> None:
         way=Way(command=(str(program),)),
         markers=Markers(prepared=Path("prepared"), recovered=Path("recovered")),
         wishes=wishes_of(["approve", "shared=approve"]),
+        limit=SLOW * LIMIT,
+        pace=SLOW,
     )
     report = examine(ask, sheets())
     assert report.broken == frozenset()

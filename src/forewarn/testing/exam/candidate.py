@@ -44,11 +44,12 @@ class Candidate:
         *,
         folder: Path,
         environment: dict[str, str],
+        pace: float,
         is_over: threading.Event,
         on_end: Callable[[], None],
     ) -> None:
         self._way, self._sheet, self._service = way, sheet, service
-        self._folder, self._environment = folder, environment
+        self._folder, self._environment, self._pace = folder, environment, pace
         self._is_over, self._on_end = is_over, on_end
         self._digested: Notice | None = None
         self._is_silent = False
@@ -164,7 +165,7 @@ class Candidate:
 
     def _until(self, is_so: Callable[[], bool], seconds: float) -> bool:
         """Wait for something to be so, while the program runs and the scenario is not over."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * self._pace
         while not is_so():
             has_ended = self.running is not None and self.running.ended is not None
             if has_ended or self._is_over.is_set() or time.monotonic() > end:

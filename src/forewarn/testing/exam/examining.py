@@ -2,13 +2,14 @@
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import msgspec
 
 from forewarn.testing.exam.demands import Finding, Verdict
+from forewarn.testing.exam.doubts import doubtful
 from forewarn.testing.exam.sheets import Sheet
 from forewarn.testing.exam.sitting import Ask, Result, Sitting
 
@@ -79,21 +80,28 @@ class Nobody:
 
 
 def examine(ask: Ask, sheets: Sequence[Sheet], *, jobs: int | None = None, watcher: Watcher | None = None) -> Report:
-    """Examine a program in scenarios side by side. One whose time was over too early is tried once more, alone.
+    """Examine a program in scenarios side by side. What a busy machine may have spoilt is tried once more, alone.
 
     Raises NotBegun where there is no such program.
     """
     exam = _Exam(ask, watcher or Nobody())
     at_once = 1 if ask.markers.are_shared else jobs or PER_CORE * (os.cpu_count() or 1)
-    with ThreadPoolExecutor(at_once, thread_name_prefix="forewarn-exam") as pool:
-        futures = [pool.submit(exam.sit, sheet) for sheet in sheets]
-        try:
-            results = [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            exam.end()
-            raise
-    return Report(results=tuple(map(exam.settled, sheets, results)))
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="forewarn-exam")
+    # Here nothing is done but waiting, so that an interruption, at whatever moment, finds nothing half begun.
+    try:
+        results = list(pool.map(exam.sit, sheets))
+        again = {one.scenario: one for one in _one_by_one(pool, exam, doubtful(sheets, results))}
+    except BaseException:
+        exam.end()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return Report(results=tuple(again.get(result.scenario, result) for result in results))
+
+
+def _one_by_one(pool: ThreadPoolExecutor, exam: "_Exam", sheets: Sequence[Sheet]) -> Iterator[Result]:
+    for sheet in sheets:
+        yield pool.submit(exam.sit, sheet, tries=2).result()
 
 
 class _Exam:
@@ -105,26 +113,17 @@ class _Exam:
         self._sittings: list[Sitting] = []
         self._is_ended = False
 
-    def sit(self, sheet: Sheet) -> Result:
-        """Play one scenario. Others have to wait for what is not finished, so it is not told of yet."""
+    def sit(self, sheet: Sheet, tries: int = 1) -> Result:
+        """Play one scenario."""
         sitting = Sitting(self._ask, sheet, lambda step: self._watcher.stepped(sheet, step))
         with self._lock:
             self._sittings.append(sitting)
             if self._is_ended:
                 sitting.end()
         self._watcher.began(sheet)
-        result = sitting.run()
-        if result.is_finished or result.broken:
-            self._watcher.ended(result)
+        result = msgspec.structs.replace(sitting.run(), tries=tries)
+        self._watcher.ended(result)
         return result
-
-    def settled(self, sheet: Sheet, result: Result) -> Result:
-        """Return a result that stands: what was too late, on a busy machine say, has a second chance."""
-        if result.is_finished or result.broken:
-            return result
-        second = Sitting(self._ask, sheet, lambda step: self._watcher.stepped(sheet, step)).run()
-        self._watcher.ended(second)
-        return second
 
     def end(self) -> None:
         """End everything that runs."""

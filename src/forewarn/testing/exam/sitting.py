@@ -12,10 +12,10 @@ import msgspec
 
 from forewarn.api.errors import ApiError
 from forewarn.testing.exam.candidate import Candidate
-from forewarn.testing.exam.demands import Finding, Verdict, find
-from forewarn.testing.exam.markers import LOOK_EVERY, Marker, Watching
+from forewarn.testing.exam.demands import Finding, Recovers, Verdict, find
+from forewarn.testing.exam.markers import Marker, Watching
 from forewarn.testing.exam.program import PREPARED_VARIABLE, RECOVERED_VARIABLE, SCENARIO_VARIABLE, Way
-from forewarn.testing.exam.record import Ended, Record
+from forewarn.testing.exam.record import Record
 from forewarn.testing.exam.sheets import HANDLER, Sheet
 from forewarn.testing.exam.wishes import Wishes
 from forewarn.testing.scenario import Cancelled, LiveStage, Scenario, ScenarioError, Step, play, wanted_by
@@ -27,6 +27,9 @@ LIMIT = 20.0
 
 RECOVERY = 3.0
 """How many seconds a program has, in the end, to recover."""
+
+LOOK_AGAIN = 0.05
+"""How often one looks whether it has, in seconds."""
 
 SHORTEST = 2.5
 """For how many seconds a program is watched at the least: in less nobody could say how often it asks."""
@@ -51,13 +54,18 @@ class Markers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be examined, and how."""
+    """What is to be examined, and how.
+
+    A scenario takes `limit` seconds at the most. On a slow machine `pace` is how many times longer than usual the
+    exam waits for whatever the program has to do.
+    """
 
     way: Way
     vm: str = HANDLER
     wishes: Wishes = Wishes()
     markers: Markers = Markers()
     limit: float = LIMIT
+    pace: float = 1.0
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +82,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
     """Why the story could not be played to its end."""
     output: str = ""
+    tries: int = 1
+    """It is 2 where a busy machine may have spoilt the first one."""
 
     @property
     def kept(self) -> list[Finding]:
@@ -147,7 +157,7 @@ class Sitting:
                 wanted=wanted,
                 speed=self._sheet.speed,
                 program=candidate,
-                patience=self._sheet.patience,
+                patience=self._sheet.patience * self._ask.pace,
             )
             timer = threading.Timer(self._ask.limit - (time.monotonic() - self._began_at), self._end_late)
             timer.daemon = True
@@ -170,6 +180,7 @@ class Sitting:
             service,
             folder=folder,
             environment=self._environment(),
+            pace=self._ask.pace,
             is_over=self._is_over,
             on_end=self.end,
         )
@@ -188,7 +199,7 @@ class Sitting:
             for _ in play(self._scenario.story, stage, on_step=lambda step: self._before(step, service)):
                 pass
             candidate.keep_up()
-            self._await_recovery(candidate)
+            self._await_recovery(service, stage, candidate)
             self._is_over.wait(max(0.0, self._began_at + SHORTEST - time.monotonic()))
         except Cancelled:
             return False
@@ -202,42 +213,47 @@ class Sitting:
         if isinstance(step.command, MAKING):
             _catch_up(service)
 
-    def _await_recovery(self, candidate: Candidate) -> None:
-        """Give the program the time to recover, where that can be seen."""
-        end = time.monotonic() + RECOVERY
-        while self._recovered is not None and not self._recovered.changes and candidate.left_at is None:
-            if self._is_over.wait(LOOK_EVERY) or time.monotonic() > end:
+    def _await_recovery(self, service: Forewarn, stage: LiveStage, candidate: Candidate) -> None:
+        """Give the program the time to recover from everything, where that can be seen."""
+        demands = [demand for demand in self._sheet.demands if isinstance(demand, Recovers)]
+        end = time.monotonic() + RECOVERY * self._ask.pace
+        while self._recovered is not None and time.monotonic() < end:
+            record = self._record(service, stage, candidate, is_played=True)
+            if not any(find(demand, record, self._ask.wishes).verdict is Verdict.BROKEN for demand in demands):
+                return
+            if self._is_over.wait(LOOK_AGAIN):
                 return
 
     # What was seen.
 
-    def _judged(self, service: Forewarn, stage: LiveStage, candidate: Candidate, *, is_played: bool) -> Result:
+    def _record(self, service: Forewarn, stage: LiveStage, candidate: Candidate, *, is_played: bool) -> Record:
         running = candidate.running
-        ended = None if running is None else running.ended
-        is_finished = (
-            is_played or ended is not None or (running is not None and not self._is_late and not self._problem)
-        )
         name = "" if candidate.vm is None else f"{candidate.vm.scope}/{candidate.vm.name}"
-        record = Record(
+        return Record(
             vm=self._ask.vm,
             requests=service.requests(name) if name else (),
             labels=_labels(self._scenario, stage),
             began_at=self._began_at if running is None else running.began_at,
             over_at=time.monotonic(),
-            ended=ended,
+            ended=None if running is None else running.ended,
             left_at=candidate.left_at,
             is_finished=is_played,
             prepared=None if self._prepared is None else self._prepared.changes,
             recovered=None if self._recovered is None else self._recovered.changes,
             output="" if running is None else running.output,
         )
+
+    def _judged(self, service: Forewarn, stage: LiveStage, candidate: Candidate, *, is_played: bool) -> Result:
+        record = self._record(service, stage, candidate, is_played=is_played)
+        was_begun = candidate.running is not None
+        is_finished = is_played or record.ended is not None or (was_begun and not self._is_late and not self._problem)
         return Result(
             scenario=self._sheet.name,
             title=self._scenario.title,
             findings=tuple(find(demand, record, self._ask.wishes) for demand in self._sheet.demands),
             seconds=time.monotonic() - self._began_at,
             is_finished=is_finished,
-            exit_code=_code(ended),
+            exit_code=None if record.ended is None else record.ended.code,
             problem=self._problem
             or (f"the {self._ask.limit:g} s were over before the story was" if self._is_late else None),
             output=record.output,
@@ -259,7 +275,3 @@ def _labels(scenario: Scenario, stage: LiveStage) -> Mapping[str, str]:
 
 def _marker(path: Path | None, folder: Path) -> Marker | None:
     return None if path is None else Marker(folder / path)
-
-
-def _code(ended: Ended | None) -> int | None:
-    return None if ended is None else ended.code
