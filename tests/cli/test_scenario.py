@@ -145,6 +145,12 @@ def test_terminal_shows_each_step_while_it_is_played_and_no_more_than_fits(machi
     assert [line.split()[:3] for line in lines[-1:]] == [["good", "\x1b[32mas", "told\x1b[0m"]]
 
 
+def test_terminal_shows_the_longest_wait_even_where_the_line_does_not_fit(machine: Machine) -> None:
+    (machine.home / "slow.txt").write_text(f"{WEB}expect nothing within 10m at +0d 10:00\n")
+    lines = machine.run_on_terminal("scenario", "run", "slow.txt", "--speed", "1200", columns=40)
+    assert "\x1b[K  … expect nothing within …  (up to 1s)" in lines
+
+
 WRONG_USES = {
     "no story": (("run",), 2, "say which"),
     "a story and all": (("run", "user-restart", "--all"), 2, "say which"),

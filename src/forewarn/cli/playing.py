@@ -244,11 +244,11 @@ class _Progress:
 
     def begin(self, step: Step, wait: timedelta) -> None:
         """Show what is played now, and for how long it may have everybody wait."""
-        line = f"  … {step.text.strip()}{_up_to(wait)}"
+        line, up_to = f"  … {step.text.strip()}", _up_to(wait)
         if self._is_live:
-            self._draw(line)
+            self._draw(line, up_to)
         elif wait:
-            say(line)
+            say(line + up_to)
 
     def end(self, played: Played) -> None:
         """Show how it went."""
@@ -256,12 +256,13 @@ class _Progress:
         followed = f"  →  {'; '.join(played.facts)}" if played.step.expected or played.facts != (NOTHING,) else ""
         line = f"  {mark} {played.step.text.strip()}{followed}"
         if self._is_live:
-            self._draw(line, end="\n")
+            self._draw(line, "\n")
         else:
             say(line)
 
     def _draw(self, line: str, end: str = "") -> None:
-        width = shutil.get_terminal_size().columns - 1
+        """Draw a line over the last one; if there is no room for all of it, its end stays."""
+        width = max(shutil.get_terminal_size().columns - 1 - len(end.rstrip("\n")), 1)
         shown = harmless(line)
         cut = shown if len(shown) <= width else f"{shown[: width - 1]}…"
         sys.stderr.write(f"\r\x1b[K{cut}{end}")
