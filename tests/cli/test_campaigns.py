@@ -340,6 +340,53 @@ def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done
     }  # fmt: skip
 
 
+def test_all_that_has_failed_is_retried_or_skipped_at_once(works: Shop) -> None:
+    (works.home / "broken").touch()
+    told(works, "campaign", "start", "kernel.toml", "--halt-after", "none")
+    told(works, "clock", "advance", "20m")
+    retried = run(works, "campaign", "retry", "kernel", "--failed", "--key", "k")
+    assert (retried.code, retried.stderr.splitlines()[-1]) == (0, "Done in 2 scopes.")
+    told(works, "clock", "advance", "20m")
+    skipped = run(works, "campaign", "skip", "kernel", "web", "nothing", "db", "--why", "by hand")
+    assert skipped.code == 4
+    assert "nothing: " in skipped.stderr
+    assert skipped.stderr.splitlines()[-1] == "Done in 2 scopes, refused in 1."
+    told(works, "clock", "advance", "1m")
+    assert [wave["state"] for wave in told(works, "campaign", "show", "kernel", "--waves") if wave["n"] == 1] == [
+        "skipped",
+        "skipped",
+    ]
+    again = run(works, "campaign", "skip", "kernel", "--failed", "--why", "by hand")
+    assert (again.code, again.stderr) == (0, "No wave has failed: there is nothing to do.\n")
+
+
+@pytest.mark.parametrize("arguments", [(), ("web", "--failed")], ids=["neither", "both"])
+def test_either_scopes_or_all_that_has_failed_is_said(shop: Shop, arguments: tuple[str, ...]) -> None:
+    told(shop, "campaign", "start", "kernel.toml")
+    ended = run(shop, "campaign", "retry", "kernel", *arguments)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "say which: SCOPE, or several, or --failed" in ended.stderr
+
+
+def test_waves_are_listed_with_how_they_stand(shop: Shop) -> None:
+    told(shop, "campaign", "start", "kernel.toml")
+    announced = rows(shop, "campaign", "show", "kernel", "--scope", "web")
+    assert announced[0] == [
+        "SCOPE", "WAVE", "STATE", "NOT BEFORE", "SINCE", "PLANNED FOR", "UPDATE DOMAIN", "VMS",
+    ]  # fmt: skip
+    first, second, third = announced[1:]
+    assert first[:3] == ["web", "1", "announced"]
+    assert (first[3], first[4], first[6:]) == (first[5], "", ["0", "2"])
+    assert (second[2:5], third[2:5]) == (["planned", "", ""], ["planned", "", ""])
+    told(shop, "clock", "advance", "20m")
+    waves = told(shop, "campaign", "show", "kernel", "--waves")
+    assert sorted((wave["scope"], wave["n"], wave["state"]) for wave in waves) == [
+        ("db", 1, "done"), ("db", 2, "planned"), ("web", 1, "done"), ("web", 2, "planned"), ("web", 3, "planned"),
+    ]  # fmt: skip
+    unknown = run(shop, "campaign", "show", "kernel", "--waves", "--scope", "wbe")
+    assert (unknown.code, "campaign kernel has no scope wbe" in unknown.stderr) == (4, True)
+
+
 def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(works: Shop) -> None:
     (works.home / "shut").touch()
     told(works, "campaign", "start", "kernel.toml", "--gate", "health", "--gate-patience", "10m")

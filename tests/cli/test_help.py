@@ -36,14 +36,14 @@ OF_ONE_REQUEST = {
     "--address", "--all", "--amount", "--approval", "--approve", "--at", "--auto-approve", "--blackout", "--burst",
     "--by", "--campaign", "--clear", "--core", "--description", "--did", "--done", "--dry-run", "--duration",
     "--event", "--exclude-host", "--exclude-scope", "--exclude-tag", "--exclude-vm", "--expected", "--expires",
-    "--explain", "--failure", "--fault-domain", "--for", "--for-others", "--force", "--gap", "--gate",
+    "--explain", "--failed", "--failure", "--fault-domain", "--for", "--for-others", "--force", "--gap", "--gate",
     "--gate-patience", "--give-up", "--halt-after", "--held", "--host", "--hosts-at-once", "--in", "--key",
     "--kind", "--location", "--mine", "--must-end-inside", "--name", "--newest", "--no-advance", "--notice",
     "--only", "--os", "--placement-group", "--predicted", "--priority", "--private", "--problems", "--prune",
     "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scope", "--scopes-at-once",
     "--since", "--skip", "--source", "--speed", "--start-at", "--state", "--subscription", "--tag",
     "--terminate-notice", "--times", "--to-next", "--type", "--until", "--update-domain", "--user", "--vm",
-    "--vm-id", "--vms-at-once", "--wait", "--why", "--window", "-y", "--yes", "--zone",
+    "--vm-id", "--vms-at-once", "--wait", "--waves", "--why", "--window", "-y", "--yes", "--zone",
 }  # fmt: skip
 """Options without a variable: a forgotten one would change events, or hide some."""
 

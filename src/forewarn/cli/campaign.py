@@ -7,11 +7,19 @@ import typer
 
 from forewarn.api import v1
 from forewarn.api.errors import NotFound, Refusal
+from forewarn.cli.campaign_deciding import AllFailed, Decide, ScopeNames, chosen_scopes, decide_each
 from forewarn.cli.campaign_options import takes_campaign
-from forewarn.cli.campaign_showing import next_steps, plan_summary, write_campaign, write_campaigns, write_plan
+from forewarn.cli.campaign_showing import (
+    next_steps,
+    plan_summary,
+    write_campaign,
+    write_campaigns,
+    write_plan,
+    write_waves,
+)
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.finding import LEAST
-from forewarn.cli.names import CampaignName, ScopeName
+from forewarn.cli.names import CampaignName, complete_scopes
 from forewarn.cli.options import Key, PlainUsage, Why, choice
 from forewarn.cli.output import Output, say, write_json
 from forewarn.cli.progress import Bar
@@ -22,6 +30,11 @@ from forewarn.core.campaign.record import CampaignState
 app = typer.Typer()
 
 Reason = Annotated[str, typer.Option("--why", metavar="TEXT", help="Why, for the journal; it has to be said.")]
+EveryWave = Annotated[bool, typer.Option("--waves", help="Show every wave of every scope instead.")]
+WavesOf = Annotated[
+    str | None,
+    typer.Option("--scope", metavar="NAME", help="Show the waves of this scope.", autocompletion=complete_scopes),
+]
 WaitForIt = Annotated[bool, typer.Option("--wait", help="Follow it to its end. Ctrl-C stops watching, not it.")]
 
 
@@ -103,14 +116,18 @@ def list_campaigns(
 
 @app.command("show", cls=PlainUsage)
 @asks_service
-def show(asked: Asked, campaign: CampaignName) -> None:
+def show(asked: Asked, campaign: CampaignName, waves: EveryWave = False, scope: WavesOf = None) -> None:
     """Show how far a campaign is. Its progress wave by wave, what it waits for, and what has failed.
 
     CAMPAIGN is its name, its id, or the beginning of that.
 
-    Example: forewarn campaign show kernel
+    Examples: forewarn campaign show kernel; forewarn campaign show kernel --waves --scope web
     """
-    _show(_find(asked, campaign), asked.output)
+    found = _find(asked, campaign)
+    if waves or scope is not None:
+        _show_waves(asked, found, scope)
+        return
+    _show(found, asked.output)
     mention_hold(asked)
 
 
@@ -159,23 +176,56 @@ def abort(asked: Asked, campaign: CampaignName, why: Reason = "", key: Key = Non
 
 @app.command("retry", cls=PlainUsage)
 @asks_service
-def retry(asked: Asked, campaign: CampaignName, scope: ScopeName, why: Why = "", key: Key = None) -> None:
-    """Have the failed wave of a scope made once more.
+def retry(
+    asked: Asked,
+    campaign: CampaignName,
+    scopes: ScopeNames = None,
+    failed: AllFailed = False,
+    why: Why = "",
+    key: Key = None,
+) -> None:
+    """Have failed waves made once more.
 
-    Example: forewarn campaign retry kernel web --why "the host is back"
+    Each scope is asked for by itself: what is refused in one is said, and the others are done.
+
+    Examples: forewarn campaign retry kernel web --why "the host is back"; forewarn campaign retry kernel --failed
     """
-    _change(asked, campaign, lambda id_: asked.api.retry_wave(id_, v1.RetryWave(scope=scope, why=why), key=key))
+    found = _find(asked, campaign)
+
+    def once_more(scope: str, *, key: str | None) -> v1.Campaign:
+        return asked.api.retry_wave(found.id, v1.RetryWave(scope=scope, why=why), key=key)
+
+    _decide(asked, found, chosen_scopes(asked, found, scopes, failed), once_more, key)
 
 
 @app.command("skip", cls=PlainUsage)
 @asks_service
-def skip(asked: Asked, campaign: CampaignName, scope: ScopeName, why: Reason = "", key: Key = None) -> None:
-    """Go on in a scope without the wave that failed, or that waits.
+def skip(
+    asked: Asked,
+    campaign: CampaignName,
+    scopes: ScopeNames = None,
+    failed: AllFailed = False,
+    why: Reason = "",
+    key: Key = None,
+) -> None:
+    """Go on without waves that failed, or wait.
 
-    Example: forewarn campaign skip kernel web --why "rebooted by hand"
+    Each scope is asked for by itself: what is refused in one is said, and the others are done.
+
+    Examples: forewarn campaign skip kernel web --why "rebooted by hand"; forewarn campaign skip kernel --failed
+    --why "the rack is gone"
     """
     _check_reason(why)
-    _change(asked, campaign, lambda id_: asked.api.skip_wave(id_, v1.SkipWave(scope=scope, why=why), key=key))
+    found = _find(asked, campaign)
+
+    def without(scope: str, *, key: str | None) -> v1.Campaign:
+        return asked.api.skip_wave(found.id, v1.SkipWave(scope=scope, why=why), key=key)
+
+    _decide(asked, found, chosen_scopes(asked, found, scopes, failed), without, key)
+
+
+def _decide(asked: Asked, campaign: v1.Campaign, scopes: list[str], decide: Decide, key: str | None) -> None:
+    decide_each(campaign, scopes, decide, key=key, show=lambda changed: _show_changed(changed, asked.output))
 
 
 def _check_reason(why: str) -> None:
@@ -229,6 +279,16 @@ def _show(campaign: v1.Campaign, output: Output) -> None:
         write_json(campaign)
     else:
         write_campaign(campaign)
+
+
+def _show_waves(asked: Asked, campaign: v1.Campaign, scope: str | None) -> None:
+    waves = list(asked.api.waves(campaign.id, scope=scope))
+    if scope is not None and not waves:
+        raise Stop(Exit.NOT_FOUND, f"campaign {campaign.name} has no scope {scope}; --waves alone shows all")
+    if asked.output is Output.JSON:
+        write_json(waves)
+    else:
+        write_waves(waves)
 
 
 def _follow(asked: Asked, campaign: v1.Campaign) -> None:

@@ -34,6 +34,15 @@ STATE_COLOURS = {
     CampaignState.ABORTED.value: Colour.FAINT,
 }
 
+WAVE_COLOURS = {
+    v1.WaveState.ANNOUNCED.value: Colour.CAREFUL,
+    v1.WaveState.CLEARED.value: Colour.CAREFUL,
+    v1.WaveState.RETRYING.value: Colour.CAREFUL,
+    v1.WaveState.FAILED.value: Colour.BAD,
+    v1.WaveState.DONE.value: Colour.GOOD,
+    v1.WaveState.SKIPPED.value: Colour.FAINT,
+}
+
 PLAN_COLUMNS = (
     Column("NOT BEFORE"),
     Column("ENDS", spare=2),
@@ -50,6 +59,16 @@ UNPLACED_COLUMNS = (
     Column("RULE"),
     Column("BY HOW MUCH"),
     Column("WHY", goes_below=True),
+)
+WAVE_COLUMNS = (
+    Column("SCOPE"),
+    Column("WAVE"),
+    Column("STATE", colours=WAVE_COLOURS),
+    Column("NOT BEFORE"),
+    Column("SINCE"),
+    Column("PLANNED FOR", spare=1),
+    Column("UPDATE DOMAIN", spare=3),
+    Column("VMS", spare=2),
 )
 CAMPAIGN_COLUMNS = (
     Column("CAMPAIGN"),
@@ -142,6 +161,29 @@ def _campaign_row(campaign: v1.Campaign) -> Row:
         moment_text(campaign.started_at),
         "" if end is None else moment_text(end),
         campaign.id,
+    )
+
+
+def write_waves(waves: Sequence[v1.CampaignWave]) -> None:
+    """Write every wave of a campaign, by scope."""
+    shown = waves[:MOST_SHOWN] if sys.stdout.isatty() else waves
+    write_table(WAVE_COLUMNS, map(_standing_row, shown))
+    if len(shown) < len(waves):
+        say(f"… and {len(waves) - len(shown)} more: into a file, with -o json, or with --scope NAME all are shown.")
+
+
+def _standing_row(wave: v1.CampaignWave) -> Row:
+    at = "" if wave.at is None else moment_text(wave.at)
+    announced = wave.state is v1.WaveState.ANNOUNCED
+    return (
+        wave.scope,
+        str(wave.n),
+        wave.state.value,
+        at if announced else "",
+        "" if announced else at,
+        moment_text(wave.planned_at),
+        str(wave.update_domain),
+        str(wave.vms),
     )
 
 
@@ -284,7 +326,8 @@ def next_steps(campaign: v1.Campaign) -> list[str]:
         skip = f"`forewarn campaign skip {name} {failure.scope} --why …`"
         steps.append(f"{retry} has wave {failure.n} of {failure.scope} made once more, {skip} goes on without it.")
     if len(campaign.failures) > FEW:
-        steps.append(f"{len(campaign.failures) - FEW} more have failed: -o json names all.")
+        rest = len(campaign.failures) - FEW
+        steps.append(f"{rest} more {'has' if rest == 1 else 'have'} failed: --failed in place of a scope means all.")
     if campaign.state is not CampaignState.RUNNING:
         resume, abort = f"`forewarn campaign resume {name}`", f"`forewarn campaign abort {name} --why …`"
         steps.append(f"{resume} goes on, {abort} ends it.")
