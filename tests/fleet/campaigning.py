@@ -1,6 +1,7 @@
 """What tests of campaigns share: a platform whose work outlives the process, gates and messengers, plans and starts."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -206,5 +207,9 @@ def comparable(rows: Iterable[JournalRow]) -> dict[str, list[str]]:
 
 def _compared(entry: Entry) -> str:
     did = Did.IMPACT_FAILED if entry.did is Did.IMPACT_UNKNOWN else entry.did
-    plain = msgspec.structs.replace(entry, n=0, incarnation=None, did=did, facts=dict(sorted(entry.facts.items())))
+    why = re.sub(r"nobody knows whether the work on (.+) was done: ", r"\1: ", entry.why)
+    why = why.replace("a wave is unknown", "a wave has failed")
+    plain = msgspec.structs.replace(
+        entry, n=0, incarnation=None, did=did, why=why, facts=dict(sorted(entry.facts.items()))
+    )
     return f"{entry.at.isoformat()} {msgspec.json.encode(plain).decode()}"

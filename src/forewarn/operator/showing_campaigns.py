@@ -8,7 +8,7 @@ from itertools import islice
 from forewarn.api import v1
 from forewarn.api.campaign_spec import shown_spec
 from forewarn.core.campaign.plan import Plan
-from forewarn.core.campaign.record import Campaign, ScopeProgress, Wave, WaveState
+from forewarn.core.campaign.record import Campaign, ScopeProgress, Wave, WaveState, failed_waves
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
 
@@ -72,11 +72,11 @@ def _of_number(n: int, count: dict[WaveState, int], vms: int) -> v1.WaveProgress
 
 
 def _failures(campaign: Campaign) -> Iterator[v1.CampaignFailure]:
-    for scope, trouble in campaign.troubles.items():
-        progress = campaign.progress(scope)
-        if progress is not None:
-            domain = progress.wave(trouble.wave).update_domain
-            yield v1.CampaignFailure(scope=scope, n=trouble.wave, update_domain=domain, at=trouble.at, why=trouble.why)
+    for progress, trouble in failed_waves(campaign):
+        domain = progress.wave(trouble.wave).update_domain
+        yield v1.CampaignFailure(
+            scope=progress.scope, n=trouble.wave, update_domain=domain, at=trouble.at, why=trouble.why
+        )
 
 
 def _gate(campaign: Campaign) -> v1.ShutGate | None:

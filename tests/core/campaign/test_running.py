@@ -14,6 +14,7 @@ from forewarn.core.campaign.limits import Amounts, Load
 from forewarn.core.campaign.load import Impacted
 from forewarn.core.campaign.plan import plan
 from forewarn.core.campaign.record import (
+    ATTEMPTS,
     TROUBLES,
     Campaign,
     CampaignState,
@@ -24,17 +25,19 @@ from forewarn.core.campaign.record import (
     check_room,
     decode,
     encode,
+    failed_waves,
 )
 from forewarn.core.campaign.running import Course
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
 from forewarn.core.campaign.steering import MOVES, abort, pause, resume, retry, skip
+from forewarn.core.campaign.waiting import TOLD, explain_campaign
 from forewarn.core.conditions import EMULATOR, Conditions
 from forewarn.core.errors import Invalid, NotNow
 from forewarn.core.event import Event, EventType, ImpactState
 from forewarn.core.journal import Did
 from forewarn.core.limits import RECORD_BYTES
 from forewarn.core.schedule import Ask, schedule
-from forewarn.core.scope import Scope
+from forewarn.core.scope import Outcome, Scope
 from tests.fleet.stage import TEN, scope, vm
 
 KERNEL = "0F0E0D0C-0B0A-4908-8706-050403020100"
@@ -252,14 +255,69 @@ def test_what_people_can_do_with_a_campaign_is_in_the_table(state: CampaignState
     assert len(course.taken()[1]) == (MOVES[state, move] is not state)
 
 
-def test_reasons_are_kept_of_the_newest_failures_only() -> None:
+def test_reasons_are_kept_of_the_newest_failures_only_and_all_are_listed() -> None:
     many = [scope(f"s{n}", vm(f"s{n}")) for n in range(TROUBLES + 5)]
     course = Course(campaign_over(*many, halt_after=None), zones)
     for each in many:
         course.fail(course.progress(each.id), 1, "no power", now=TEN)
-    troubles = course.campaign.troubles
-    assert len(troubles) == TROUBLES + 5
-    assert [scope for scope, trouble in troubles.items() if not trouble.why] == [f"s{n}" for n in range(5)]
+    campaign, _ = course.taken()
+    assert list(campaign.troubles) == [f"s{n}" for n in range(5, TROUBLES + 5)]
+    assert [(progress.scope, trouble.why) for progress, trouble in failed_waves(campaign)] == [
+        *((f"s{n}", "the campaign's journal says why") for n in range(5)),
+        *((f"s{n}", "no power") for n in range(5, TROUBLES + 5)),
+    ]
+    said = explain_campaign(campaign, CONDITIONS, now=TEN, zones=zones)
+    assert said[TOLD - 1] == "wave 1 of s104 has failed: no power; retry it or skip it"
+    assert said[TOLD] == "95 more waves failed before; retry or skip what has failed"
+
+
+def test_only_so_many_waves_are_announced_again_at_a_time() -> None:
+    many = [scope(f"s{n}", vm(f"s{n}")) for n in range(ATTEMPTS + 1)]
+    course = Course(campaign_over(*many, halt_after=None), zones)
+    for each in many:
+        course.fail(course.progress(each.id), 1, "it is too large", now=TEN)
+    for each in many[:-1]:
+        retry(course, each.id, each, by="bob", now=TEN)
+    with pytest.raises(NotNow, match="campaign kernel is about to do 300 waves again"):
+        retry(course, many[-1].id, many[-1], by="bob", now=TEN)
+    course.settle(course.progress("s0"), 1, [Outcome.COMPLETED], now=TEN)
+    retry(course, many[-1].id, many[-1], by="bob", now=TEN)
+    assert len(course.campaign.attempts) == ATTEMPTS
+
+
+def test_work_of_which_nobody_knows_is_told_as_unknown_and_every_vm_is_named() -> None:
+    hand = Hand(scope("web", *(vm(f"web-{n}", host="hv-0") for n in range(3))))
+    (announce,) = hand.decide()
+    assert isinstance(announce, Announce)
+    hand.announce(announce)
+    (clear,) = hand.decide(TEN + 15 * MINUTE)
+    assert isinstance(clear, Clear)
+    hand.clear(clear)
+
+    def turn(*states: tuple[ImpactState, str]) -> None:
+        (event,) = hand.scopes["web"].events
+        impacts = tuple(
+            msgspec.structs.replace(impact, state=state, why=why)
+            for impact, (state, why) in zip(event.impacts, states, strict=True)
+        )
+        hand.scopes["web"] = msgspec.structs.replace(
+            hand.scopes["web"], events=(msgspec.structs.replace(event, impacts=impacts),)
+        )
+        hand.decide()
+
+    begun = (ImpactState.BEGUN, "")
+    turn((ImpactState.FAILED, "no power"), begun, (ImpactState.FAILED, "no power"))
+    assert explain_campaign(hand.course.taken()[0], CONDITIONS, now=TEN, zones=zones)[1] == (
+        "wave 1 of web has failed: web-0, web-2: no power; retry it or skip it"
+    )
+    turn((ImpactState.FAILED, "no power"), (ImpactState.UNKNOWN, "the probe ended with 1"), (ImpactState.FAILED, ""))
+    record, entries = hand.course.taken()
+    assert explain_campaign(record, CONDITIONS, now=TEN, zones=zones)[1] == (
+        "wave 1 of web is unknown: web-0: no power; nobody knows whether the work on web-1 was done: "
+        "the probe ended with 1; web-2: no reason was given; a retry does it again: retry it or skip it"
+    )
+    assert (entries, record.failures) == ((), 1), "it has failed once"
+    assert decode(encode(record)) == record
 
 
 def test_record_is_read_as_it_was_written() -> None:

@@ -6,6 +6,7 @@ from datetime import datetime
 import msgspec
 
 from forewarn.core.campaign.record import (
+    TROUBLE_BYTES,
     TROUBLES,
     Campaign,
     CampaignState,
@@ -17,7 +18,6 @@ from forewarn.core.campaign.record import (
 )
 from forewarn.core.explain import CAMPAIGN
 from forewarn.core.journal import Did, Entry
-from forewarn.core.limits import IMPACT_TEXT_BYTES
 from forewarn.core.scope import Outcome
 from forewarn.core.text import shortened
 
@@ -115,26 +115,40 @@ class Keeping:
         self.forget_trouble(progress.scope)
         self._any_settled = True
         if done:
+            self.forget_attempts(progress.scope, n)
             self.note_wave(Did.WAVE_SETTLED, progress, n, now=now, vms=str(wave.vms))
         else:
             self.note_wave(Did.WAVE_SKIPPED, progress, n, now=now, why="its events were canceled")
 
-    def fail(self, progress: ScopeProgress, n: int, why: str, *, now: datetime) -> None:
-        """A wave has failed: its scope waits for a person, and the campaign halts if that was one too many."""
+    def fail(self, progress: ScopeProgress, n: int, why: str, *, unknown: bool = False, now: datetime) -> None:
+        """A wave has failed: its scope waits for a person, and the campaign halts if that was one too many.
+
+        `unknown`: nobody knows of some of its work whether it was done.
+        """
         at = self._campaign.seconds(progress, now)
         self.put(progress.with_wave(n, progress.wave(n).now(WaveState.FAILED, at)))
-        trouble = Trouble(wave=n, at=now, why=shortened(why, IMPACT_TEXT_BYTES))
-        troubles = {**self._campaign.troubles, progress.scope: trouble}
-        if len(troubles) > TROUBLES:
-            oldest = next(scope for scope, known in troubles.items() if known.why or scope == progress.scope)
-            troubles[oldest] = msgspec.structs.replace(troubles[oldest], why="")
+        trouble = Trouble(wave=n, at=now, why=shortened(why, TROUBLE_BYTES), unknown=unknown)
+        others = [item for item in self._campaign.troubles.items() if item[0] != progress.scope]
+        troubles = dict([*others, (progress.scope, trouble)][-TROUBLES:])
         failures = self._campaign.failures + 1
         self.set(troubles=troubles, failures=failures)
         self.note_wave(Did.WAVE_FAILED, progress, n, now=now, why=why)
         limit = self._campaign.spec.policy.halt_after
         if limit is not None and failures >= limit:
-            many = "a wave has failed" if failures == 1 else f"{failures} waves have failed"
+            many = (
+                f"a wave {'is unknown' if unknown else 'has failed'}"
+                if failures == 1
+                else f"{failures} waves have failed"
+            )
             self.halt(f"{many}: {progress.scope}, wave {n}: {why}", now=now)
+
+    def know_trouble(self, scope: str, why: str, *, unknown: bool) -> None:
+        """More work of a failed wave waits for a person by now, or less."""
+        known = self._campaign.troubles.get(scope)
+        if known is not None:
+            trouble = msgspec.structs.replace(known, why=shortened(why, TROUBLE_BYTES), unknown=unknown)
+            if trouble != known:
+                self.set(troubles={**self._campaign.troubles, scope: trouble})
 
     def halt(self, why: str, *, now: datetime) -> None:
         """Stop announcing and clearing until a person says that it goes on."""
@@ -153,6 +167,11 @@ class Keeping:
         """Let nothing of a scope wait for a person any more."""
         if scope in self._campaign.troubles:
             self.set(troubles={key: value for key, value in self._campaign.troubles.items() if key != scope})
+
+    def forget_attempts(self, scope: str, n: int) -> None:
+        """A wave is not asked for again: how often it was matters no more."""
+        if (key := f"{n}/{scope}") in self._campaign.attempts:
+            self.set(attempts={other: number for other, number in self._campaign.attempts.items() if other != key})
 
     def note_wave(
         self, did: Did, progress: ScopeProgress, n: int, *, now: datetime, by: str = "", why: str = "", **facts: str

@@ -19,7 +19,7 @@ from forewarn.core.scope import Answered
 from forewarn.core.text import is_guid
 
 SECOND = timedelta(seconds=1)
-RESERVE = 64 * 1024
+RESERVE = 96 * 1024
 """Room that is kept free for keys that were answered, for failures, and for waves that are appended."""
 
 WAVE_RESERVE = 6
@@ -27,6 +27,12 @@ WAVE_RESERVE = 6
 
 TROUBLES = 100
 """Of so many failures the record keeps the reason, the newest; the journal has all."""
+
+TROUBLE_BYTES = 192
+"""What the record keeps of such a reason."""
+
+ATTEMPTS = 300
+"""So many waves can be on their way for a further time."""
 
 MOST_WAVES = 1_100
 """So many waves a scope can have: more than it can have update domains."""
@@ -135,6 +141,8 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     wave: int
     at: datetime
     why: str = ""
+    unknown: bool = False
+    """Whether nobody knows if all of it was done."""
 
 
 class GateShut(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,9 +189,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failures: int = 0
     """How many waves have failed since it was last resumed."""
     attempts: dict[str, int] = {}
-    """How often waves were asked for, by `wave/scope`, where that is more than once."""
+    """How often waves that are not done were asked for, by `wave/scope`, where that is more than once."""
     troubles: dict[str, Trouble] = {}
-    """The failed waves by scope: a scope goes on only behind them."""
+    """Why the current waves of scopes have failed: of the newest failures. `failed_waves` gives all."""
     gate: GateShut | None = None
     entries: int = 0
     answered: tuple[Answered, ...] = ()
@@ -244,6 +252,22 @@ def each_wave(campaign: Campaign) -> Iterator[tuple[str, int, Wave]]:
     for progress in campaign.scopes:
         for n, wave in enumerate(progress.waves, 1):
             yield progress.scope, n, wave
+
+
+def failed_waves(campaign: Campaign) -> Iterator[tuple[ScopeProgress, Trouble]]:
+    """Give the failed waves, which their scopes do not pass, with their reasons; the newest failures last."""
+    known = campaign.troubles
+    failed = {}
+    for progress in campaign.scopes:
+        n = progress.current
+        if not progress.closed and n <= len(progress.waves) and progress.wave(n).state is WaveState.FAILED:
+            failed[progress.scope] = progress
+            if progress.scope not in known:
+                at = campaign.moment(progress, progress.wave(n).at)
+                yield progress, Trouble(wave=n, at=at, why="the campaign's journal says why")
+    for scope, trouble in known.items():
+        if scope in failed:
+            yield failed[scope], trouble
 
 
 def check_room(campaign: Campaign) -> None:

@@ -37,10 +37,11 @@ from forewarn.core.campaign.record import (
     WaveState,
 )
 from forewarn.core.campaign.selection import Chooser
+from forewarn.core.campaign.stuck import is_stuck, stuck_work
 from forewarn.core.campaign.windows import Zones
 from forewarn.core.change import stamp
 from forewarn.core.conditions import Conditions
-from forewarn.core.event import STUCK, Event, State
+from forewarn.core.event import Event, State
 from forewarn.core.explain import AwaitsCampaign, missing_approvals, waits_for_others
 from forewarn.core.journal import Did
 from forewarn.core.schedule import whole_second
@@ -168,7 +169,7 @@ class Course(Keeping):
         """Take back what is left of waves that were skipped: what has not started, and what is stuck."""
         for event in events:
             self._leaving.add(scope)
-            if event.state is State.SCHEDULED or _stuck(event) is not None:
+            if event.state is State.SCHEDULED or is_stuck(event):
                 self._give(Withdraw(scope, event.id, self.by, "the wave is skipped"))
 
     def _with_late_ends(self, progress: ScopeProgress, scope: Scope) -> ScopeProgress:
@@ -203,13 +204,15 @@ class Course(Keeping):
             elif wave.state is not WaveState.FAILED:
                 self._give(Recall(scope.id, n))
             return
-        stuck = [event for event in mine if _stuck(event) is not None]
-        if stuck and wave.state is WaveState.RETRYING:
-            for event in stuck:
+        stuck = stuck_work(mine)
+        if stuck is not None and wave.state is WaveState.RETRYING:
+            for event in filter(is_stuck, mine):
                 self._give(TryAgain(scope.id, event.id, self.by))
-        elif stuck and wave.state is not WaveState.FAILED:
-            self.fail(progress, n, _stuck(stuck[0]) or "", now=now)
-        elif not stuck and wave.state in (WaveState.FAILED, WaveState.RETRYING):
+        elif stuck is not None and wave.state is WaveState.FAILED:
+            self.know_trouble(progress.scope, stuck.why, unknown=stuck.unknown)
+        elif stuck is not None:
+            self.fail(progress, n, stuck.why, unknown=stuck.unknown, now=now)
+        elif wave.state in (WaveState.FAILED, WaveState.RETRYING):
             self._go_on(progress, n, now)
         self._keep_in_sight(self.progress(scope.id).wave(n), scope, mine, conditions, begun=bool(ended))
 
@@ -545,15 +548,6 @@ class Course(Keeping):
             self.note_wave(
                 Did.WAVE_DIFFERS, self.progress(id_), n, now=now, why="VMs are in no wave: a further one is for them"
             )
-
-
-def _stuck(event: Event) -> str | None:
-    """Say what of an event's work waits for a person, if any does."""
-    for impact in event.impacts:
-        if impact.state in STUCK:
-            how = impact.why or impact.state.value
-            return f"{impact.vm}: {how}"
-    return None
 
 
 def _ready_at(scope: Scope, event: Event) -> datetime:

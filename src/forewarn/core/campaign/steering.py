@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from forewarn.core.campaign.record import CampaignState, Said, ScopeProgress, Wave, WaveState
+from forewarn.core.campaign.record import ATTEMPTS, CampaignState, Said, ScopeProgress, Wave, WaveState
 from forewarn.core.campaign.running import Course
 from forewarn.core.errors import Invalid, NotInCampaign, NotNow
 from forewarn.core.event import STUCK
@@ -74,6 +74,8 @@ def retry(course: Course, id_: str, scope: Scope | None, *, by: str, why: str = 
         course.put(progress.with_wave(n, wave.now(WaveState.RETRYING, at)))
     elif campaign.state is CampaignState.ABORTING:
         raise NotNow(f"wave {n} of scope {id_}", "over, and its campaign is aborted", "be announced again")
+    elif len(campaign.attempts) >= ATTEMPTS and f"{n}/{id_}" not in campaign.attempts:
+        raise NotNow(f"campaign {campaign.name}", f"about to do {ATTEMPTS} waves again", "take on more of them yet")
     else:
         course.put(progress.with_wave(n, wave.now(WaveState.PLANNED, 0)))
         course.set(attempts={**campaign.attempts, f"{n}/{id_}": campaign.attempt(id_, n) + 1})

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from forewarn.core.campaign.limits import Exceeded
 from forewarn.core.campaign.pace import gap_of, length_of
-from forewarn.core.campaign.record import Campaign, CampaignState, WaveState
+from forewarn.core.campaign.record import Campaign, CampaignState, WaveState, failed_waves
 from forewarn.core.campaign.windows import Zones, next_fit
 from forewarn.core.conditions import Conditions
 
@@ -40,11 +40,15 @@ def _decided(campaign: Campaign, conditions: Conditions) -> Iterator[str]:
 
 
 def _failed(campaign: Campaign) -> Iterator[str]:
-    for scope, trouble in list(campaign.troubles.items())[:TOLD]:
-        why = f": {trouble.why}" if trouble.why else ""
-        yield f"wave {trouble.wave} of {scope} has failed{why}; retry it or skip it"
-    if (more := len(campaign.troubles) - TOLD) > 0:
-        yield f"{more} more waves have failed; retry them or skip them"
+    failed = list(failed_waves(campaign))
+    for progress, trouble in failed[-TOLD:]:
+        wave = f"wave {trouble.wave} of {progress.scope}"
+        if trouble.unknown:
+            yield f"{wave} is unknown: {trouble.why}; a retry does it again: retry it or skip it"
+        else:
+            yield f"{wave} has failed: {trouble.why or 'no reason was given'}; retry it or skip it"
+    if (more := len(failed) - TOLD) > 0:
+        yield f"{more} more wave{'' if more == 1 else 's'} failed before; retry or skip what has failed"
 
 
 def _waiting(
