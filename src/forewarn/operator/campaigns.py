@@ -1,7 +1,7 @@
 """The paths of campaigns: planned, started, followed, and what a person does about them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ from forewarn.api.campaign_spec import spec_of
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
 from forewarn.core.campaign.spec import CampaignSpec, HttpCheck, Selection
-from forewarn.core.errors import CoreError, Invalid
+from forewarn.core.errors import AlreadyThere, CoreError, Invalid
 from forewarn.fleet.errors import FleetError, NoSuchCampaign
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
@@ -58,7 +58,7 @@ Accept = Annotated[
 
 PLANNING = change_refusals(
     _404="The settings have no gate of this name.",
-    _409="The notice is too short, or a campaign of this name is not over yet.",
+    _409="The notice is too short, or, to start it, a campaign of this name is not over yet.",
     _503="The plan could not be made, or not be saved; nothing has changed.",
 )
 CHANGING = change_refusals(
@@ -116,7 +116,9 @@ class CampaignController(Controller):
         self, state: Backstage, caller: AskedBy, data: JSONBody[v1.StartCampaign], accept: Accept = None
     ) -> Stream:
         """Show every wave with its times, hosts and VMs, and what cannot be placed and why. Nothing is announced."""
-        spec = checked_spec(state.fleet, caller, data)
+        spec = checked_spec(caller, data)
+        with suppress(AlreadyThere):  # that only matters to whoever starts it, and is remarked
+            state.fleet.campaigns.check(spec)
         if NDJSON in (accept or ""):
             return Stream(_told(state, caller, spec), media_type=NDJSON)
         return Stream(_shown(await _planned(state, caller, spec)), media_type="application/json")
@@ -128,7 +130,8 @@ class CampaignController(Controller):
         """Plan a campaign and start it. If the policy leaves VMs without a place, nothing is started."""
         if (before := state.fleet.campaigns.answered(once)) is not None:
             return await show_campaign(state.fleet, before)
-        spec = checked_spec(state.fleet, caller, data)
+        spec = checked_spec(caller, data)
+        state.fleet.campaigns.check(spec)
         plan = await (await _planned(state, caller, spec)).whole()
         started = await state.fleet.campaigns.start(spec, plan, by=caller.name, why=data.why, once=once)
         return await show_campaign(state.fleet, started)
@@ -268,7 +271,7 @@ class CampaignController(Controller):
         )
 
 
-def checked_spec(fleet: Fleet, caller: Caller, asked: v1.AskedCampaign) -> CampaignSpec:
+def checked_spec(caller: Caller, asked: v1.AskedCampaign) -> CampaignSpec:
     """Return what the rules are asked, if the caller may, and nothing is wrong with it that shows at once."""
     spec = spec_of(asked)
     if spec.name == PLAN:
@@ -276,7 +279,6 @@ def checked_spec(fleet: Fleet, caller: Caller, asked: v1.AskedCampaign) -> Campa
     if isinstance(spec.policy.gate, HttpCheck):
         _check_gate(caller, spec.policy.gate)
     _check_reach(caller, spec.selection)
-    fleet.campaigns.check(spec)
     return spec
 
 
@@ -324,7 +326,14 @@ async def _planned(state: Backstage, caller: Caller, spec: CampaignSpec, report:
         scopes.update(each.scope for each in planned.rest.unplaced)
         if not all(map(caller.sees, scopes)):
             raise Beyond(caller.name, caller.scopes)
-    return planned
+    return planned.remarked(_remarks(state.fleet, spec))
+
+
+def _remarks(fleet: Fleet, spec: CampaignSpec) -> Iterator[str]:
+    """Say what does not keep anybody from planning, but from starting."""
+    named = (each for each in fleet.campaigns.all() if each.name.casefold() == spec.name.casefold())
+    if not all(each.state.is_over for each in named):
+        yield f"a campaign {spec.name} is not over yet: until it is, another one needs another name to be started"
 
 
 class Followed:

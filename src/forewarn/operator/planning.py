@@ -1,7 +1,7 @@
 """Plans of campaigns, made where that keeps nobody waiting: for a hundred thousand VMs it takes seconds."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple
@@ -41,6 +41,10 @@ class Planned(NamedTuple):
         """Return the plan with its waves."""
         waves = [_decode_wave(wave) async for wave in unhurried(self.waves)]
         return msgspec.structs.replace(self.rest, waves=tuple(waves))
+
+    def remarked(self, remarks: Iterable[str]) -> "Planned":
+        """Return the plan with more remarks."""
+        return self._replace(rest=msgspec.structs.replace(self.rest, remarks=(*self.rest.remarks, *remarks)))
 
 
 class Planner:
