@@ -113,6 +113,15 @@ def test_plan_that_leaves_something_out_ends_with_3_and_start_refuses_it(shop: S
     assert "have no place, because of vms_at_once" in started.stderr
 
 
+def test_name_in_use_is_remarked_by_the_plan_and_refused_by_the_start(shop: Shop) -> None:
+    told(shop, "campaign", "start", "kernel.toml")
+    planned = run(shop, "campaign", "plan", "kernel.toml")
+    assert planned.code == 0
+    assert "a campaign kernel is not over yet: until it is, another one needs another name" in planned.stderr
+    started = run(shop, "campaign", "start", "kernel.toml")
+    assert (started.code, "a campaign kernel that is not over exists already" in started.stderr) == (3, True)
+
+
 def test_options_come_before_the_file_and_can_do_without_it(shop: Shop) -> None:
     laid_over = told(shop, "campaign", "plan", "kernel.toml", "--scope", "db", "--gap", "2h", "--notice", "30m")
     alone = told(
@@ -358,6 +367,22 @@ def test_all_that_has_failed_is_retried_or_skipped_at_once(works: Shop) -> None:
     ]
     again = run(works, "campaign", "skip", "kernel", "--failed", "--why", "by hand")
     assert (again.code, again.stderr) == (0, "No wave has failed: there is nothing to do.\n")
+
+
+def test_watching_an_abort_ends_where_only_a_person_can_let_it_end(works: Shop) -> None:
+    (works.home / "broken").touch()
+    told(works, "campaign", "start", "kernel.toml", "--scope", "web")
+    told(works, "clock", "advance", "20m")
+    told(works, "campaign", "abort", "kernel", "--why", "withdrawn")
+    watched = run(works, "campaign", "watch", "kernel")
+    assert watched.code == 1
+    assert "kernel Aborting" in watched.stdout
+    assert "`forewarn campaign skip kernel web --why …` goes on without it." in watched.stderr
+    assert "campaign resume" not in watched.stderr
+    told(works, "campaign", "skip", "kernel", "web", "--why", "by hand")
+    told(works, "clock", "advance", "1m")
+    ended = run(works, "campaign", "watch", told(works, "campaign", "list", "--all")[0]["id"])
+    assert (ended.code, "kernel Aborted" in ended.stdout, ended.stderr) == (1, True, "")
 
 
 @pytest.mark.parametrize("arguments", [(), ("web", "--failed")], ids=["neither", "both"])

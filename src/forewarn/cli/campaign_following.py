@@ -67,9 +67,16 @@ def _follow(asked: Asked, feed: Feed, id_: str, view: "View") -> v1.Campaign:
 
 
 def needs_nobody_here(campaign: v1.Campaign) -> bool:
-    """Tell whether there is nothing more to see: it is over, or halted with nothing under way."""
+    """Tell whether there is nothing more to see: it is over, or nothing goes on in it without a person."""
     under_way = any(each.cleared or each.retrying for each in campaign.progress)
+    if campaign.state is CampaignState.ABORTING:
+        # What is announced is being canceled; only what has failed stays until somebody decides.
+        return not under_way and any(each.failed for each in campaign.progress) and not _announced(campaign)
     return campaign.state.is_over or (campaign.state is CampaignState.HALTED and not under_way)
+
+
+def _announced(campaign: v1.Campaign) -> bool:
+    return any(each.announced for each in campaign.progress)
 
 
 class View(Protocol):

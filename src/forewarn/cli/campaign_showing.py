@@ -318,7 +318,7 @@ def _states(wave: v1.WaveProgress) -> str:
 
 def next_steps(campaign: v1.Campaign) -> list[str]:
     """Say what a person can do where the campaign does not go on by itself."""
-    if campaign.state.is_over or campaign.state is CampaignState.ABORTING:
+    if campaign.state.is_over:
         return []
     name, steps = campaign.name, []
     for failure in campaign.failures[:FEW]:
@@ -328,7 +328,7 @@ def next_steps(campaign: v1.Campaign) -> list[str]:
     if len(campaign.failures) > FEW:
         rest = len(campaign.failures) - FEW
         steps.append(f"{rest} more {'has' if rest == 1 else 'have'} failed: --failed in place of a scope means all.")
-    if campaign.state is not CampaignState.RUNNING:
+    if campaign.state in (CampaignState.PAUSED, CampaignState.HALTED):
         resume, abort = f"`forewarn campaign resume {name}`", f"`forewarn campaign abort {name} --why …`"
         steps.append(f"{resume} goes on, {abort} ends it.")
     return steps
