@@ -15,7 +15,6 @@ from forewarn.testing.exam.program import Place, Running, Way
 from forewarn.testing.exam.record import Record
 from forewarn.testing.exam.sheets import Sheet
 from forewarn.testing.service import Forewarn
-from forewarn.testing.witness import asks_for_events
 
 FIRST_QUESTION = 10.0
 """How many seconds a program has until it asks for the first time."""
@@ -152,8 +151,8 @@ class Candidate:
             vm=self._own_name, requests=self._service.requests(self._name), labels={}, began_at=0.0, over_at=0.0
         )
 
-    def _questions(self) -> list[Observed]:
-        return list(filter(asks_for_events, self._service.requests(self._name)))
+    def _questions(self) -> tuple[Observed, ...]:
+        return self._record().questions
 
     @property
     def _name(self) -> str:
