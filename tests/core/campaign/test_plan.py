@@ -301,6 +301,25 @@ def test_names_that_select_nothing_are_remarked() -> None:
     )
 
 
+def test_exclusions_that_fit_nothing_are_remarked() -> None:
+    selection = Selection(
+        scopes=("a", "b"),
+        exclude_scopes=("b", "c", "x*"),
+        exclude_hosts=("hv-1", "hv-77"),
+        exclude_vms=("A_00", "a/a_0*", "b_00", "wbe-0", "b/a_00", "a*0?"),
+        exclude_tags={"tier": "gold"},
+    )
+    fleet = a_set("a", 3, hosts=("hv-0", "hv-1", "hv-2")), a_set("b"), a_set("c")
+    made = a_plan(*fleet, selection=selection)
+    assert made.remarks == (
+        "no VM is selected by scope b",
+        "nothing is excluded by scopes c, x*",
+        "nothing is excluded by host hv-77",
+        "nothing is excluded by VMs wbe-0, b/a_00",
+        "nothing is excluded by tag tier=gold",
+    )
+
+
 def test_holds_are_remarked() -> None:
     held = kept(hold(a_set("a"), by="alice", reason="a sale", now=NOW))
     conditions = Conditions(held=Held(by="bob", at=NOW, reason="the storm"))

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from forewarn.core.campaign.exclusions import Exclusions
 from forewarn.core.campaign.limits import Amounts, unknown_host
 from forewarn.core.campaign.pace import length_of
 from forewarn.core.campaign.selection import Chooser
@@ -46,6 +47,8 @@ class PlanScope(msgspec.Struct, frozen=True):
     """By whom and why, where an operator holds it."""
     stuck: bool = False
     """Whether maintenance has failed in it and waits for a person, with its update domain's turn in its hands."""
+    excluded: tuple[tuple[str, str], ...] = ()
+    """The exclusions that fit VMs of it, and none of a scope before."""
 
 
 def plan_scopes(
@@ -53,13 +56,15 @@ def plan_scopes(
 ) -> Iterator[PlanScope]:
     """Yield the scopes that matter to the plan of a campaign. Give it the whole fleet."""
     chooser, length = Chooser(spec.selection), length_of(spec, conditions)
+    exclusions = Exclusions(spec.selection)
     for scope in scopes:
         groups = _groups(scope.id, chooser.chosen(scope))
         busy = tuple(_busy(scope.id, event, length, now) for event in scope.events)
-        if groups or busy:
+        excluded = exclusions.fitting(scope)
+        if groups or busy or excluded:
             held = f"{scope.held.by}: {scope.held.reason}" if scope.held is not None else ""
             stuck = any(event.is_planned and _is_stuck(event) for event in scope.events)
-            yield PlanScope(scope.id, groups, busy, held, stuck)
+            yield PlanScope(scope.id, groups, busy, held, stuck, excluded)
 
 
 def amounts_of(scopes: Iterable[PlanScope]) -> Amounts:

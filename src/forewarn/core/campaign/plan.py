@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 import msgspec
 
 from forewarn.core.campaign.candidates import Group, PlanScope, amounts_of
+from forewarn.core.campaign.exclusions import all_exclusions
 from forewarn.core.campaign.limits import Amounts, Ceilings, Load, ceilings, is_unknown
 from forewarn.core.campaign.pace import gap_of, length_of, notice_of
 from forewarn.core.campaign.selection import Names, is_pattern
-from forewarn.core.campaign.spec import LONGEST_CAMPAIGN, CampaignPolicy, CampaignSpec
+from forewarn.core.campaign.spec import LONGEST_CAMPAIGN, CampaignPolicy, CampaignSpec, Selection
 from forewarn.core.campaign.timetable import Openings, Row, Timetable
 from forewarn.core.campaign.windows import Span, Zones, longest_open, next_fit, starts
 from forewarn.core.conditions import Conditions
@@ -247,12 +248,23 @@ def _remarks(spec: CampaignSpec, scopes: Sequence[PlanScope], conditions: Condit
         yield f"no VM is selected by {'scope' if len(nothing) == 1 else 'scopes'} {_names(nothing)}"
     if nothing := _unmatched(spec.selection.hosts, hosts):
         yield f"no VM is selected by {'host' if len(nothing) == 1 else 'hosts'} {_names(nothing)}"
+    yield from _idle_exclusions(spec.selection, scopes)
     if conditions.held is not None:
         yield f"all maintenance is held by {conditions.held.by}: {conditions.held.reason}; waves wait for its release"
     if held := [f"{scope.id} (by {scope.held})" for scope in selected if scope.held]:
         yield f"held, so that their waves wait for release: {_names(held)}"
     if stuck := [scope.id for scope in selected if scope.stuck]:
         yield f"maintenance has failed and waits for a person, and further waves wait for it: {_names(stuck)}"
+
+
+def _idle_exclusions(selection: Selection, scopes: Iterable[PlanScope]) -> Iterator[str]:
+    fitting = {written for scope in scopes for written in scope.excluded}
+    idle: dict[str, list[str]] = {}
+    for kind, name in all_exclusions(selection):
+        if (kind, name) not in fitting:
+            idle.setdefault(kind, []).append(name)
+    for kind, names in idle.items():
+        yield f"nothing is excluded by {kind if len(names) == 1 else f'{kind}s'} {_names(names)}"
 
 
 def _unmatched(written: Iterable[str], names: Iterable[str]) -> list[str]:

@@ -65,14 +65,14 @@ class Chooser:
     def _is_named(self, scope: Scope | SeenScope, vm: Vm | SeenVm) -> bool:
         if self._hosts and vm.host is not None and vm.host in self._hosts:
             return True
-        return bool(self._tags) and self._tags <= _tags(scope, vm).items()
+        return bool(self._tags) and self._tags <= tags_of(scope, vm).items()
 
     def _is_excluded(self, scope: Scope | SeenScope, vm: Vm | SeenVm) -> bool:
         return self._excludes and (
             (bool(self._no_hosts) and vm.host is not None and vm.host in self._no_hosts)
             or (bool(self._no_names) and vm.name.casefold() in self._no_names)
             or (bool(self._no_full_names) and f"{scope.id}/{vm.name}".casefold() in self._no_full_names)
-            or (bool(self._no_tags) and not self._no_tags.isdisjoint(_tags(scope, vm).items()))
+            or (bool(self._no_tags) and not self._no_tags.isdisjoint(tags_of(scope, vm).items()))
         )
 
 
@@ -86,7 +86,7 @@ def is_pattern(name: str) -> bool:
     return not {"*", "?", "["}.isdisjoint(name)
 
 
-def _tags(scope: Scope | SeenScope, vm: Vm | SeenVm) -> Mapping[str, str]:
+def tags_of(scope: Scope | SeenScope, vm: Vm | SeenVm) -> Mapping[str, str]:
     """Return the tags that hold for the VM: those of its scope and its own, as `Traits.over` joins them."""
     own, common = vm.traits.tags, scope.traits.tags
     if not own or not common:
