@@ -156,7 +156,7 @@ WRONG = {
     ),
     "name": (SMALL.replace("kernel", "a b"), "name: name 'a b': use 1 to 128 letters"),
     "duration": (SMALL + "duration = 90", 'duration: 90 is not allowed: use a duration such as "5m"'),
-    "too long": (SMALL + "[policy]\ngap = '40d'", "policy: gap is 0s to 30d, not 40 days"),
+    "too long": (SMALL + "[policy]\ngap = '40d'", "policy: gap is 0s to 30d, not 40d"),
     "limit": (SMALL + "[policy]\nvms_at_once = 'a few'", "policy.vms_at_once: 'a few' is not a limit: write a number"),
     "limit of another kind": (
         SMALL + "[policy]\nvms_at_once = 1.5",
@@ -170,7 +170,7 @@ WRONG = {
         SMALL + "[policy]\nwindows = [{ start = '22:00' }]",
         "policy.windows[0].end: this is missing: use",
     ),
-    "time of day": (SMALL + "[policy]\nwindows = ['25:00-04:00']", "policy.windows[0]: window: start '25:00' is not a"),
+    "time of day": (SMALL + "[policy]\nwindows = ['25:00-04:00']", "policy.windows[0]: start '25:00' is not a"),
     "day": (SMALL + "[policy]\nwindows = ['son 22:00-04:00']", "policy.windows[0]: 'son' is not a day: use mon, tue"),
     "moment without zone": (SMALL + "start_at = 2026-11-20T20:00:00", "start_at needs a time zone: write it like"),
     "moment": (SMALL + "start_at = 'soon'", "start_at: 'soon' is not a time: write it like 2026-12-24T12:00Z"),
@@ -182,7 +182,7 @@ WRONG = {
         SMALL + "[policy]\ngate = { uri = 'http://h' }",
         "policy.gate.uri: there is no such key here; there are expect_status",
     ),
-    "gate's URL": (SMALL + "[policy]\ngate = { url = 'h' }", "policy.gate: gate: 'h' is not a URL that can be asked"),
+    "gate's URL": (SMALL + "[policy]\ngate = { url = 'h' }", "policy.gate: 'h' is not a URL that can be asked"),
     "gate's name": (SMALL + "[policy]\ngate = 'a b'", "policy.gate: name 'a b': use 1 to 128"),
     "halt_after": (
         SMALL + "[policy]\nhalt_after = 0",

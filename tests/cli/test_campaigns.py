@@ -199,6 +199,15 @@ WRONG = {
     "black-out": (("kernel.toml", "--blackout", "christmas"), "--blackout: 'christmas' is not a black-out"),
     "limit": (("kernel.toml", "--vms-at-once", "few"), "--vms-at-once: 'few' is not a limit"),
     "duration": (("kernel.toml", "--gap", "long"), "--gap: 'long' is not a duration"),
+    "too long": (("kernel.toml", "--gap", "31d"), "forewarn: --gap is 0s to 30d, not 31d\n"),
+    "pattern": (("kernel.toml", "--exclude-vm", "a b"), "--exclude-vm: 'a b' is neither a name nor a pattern"),
+    "moment": (("kernel.toml", "--start-at", "2030-01-07T10:00"), "--start-at needs a time zone: write it like"),
+    "gate": (("kernel.toml", "--gate", "ftp://host/"), "--gate: 'ftp://host/' is not a URL that can be asked"),
+    "time of day": (("kernel.toml", "--window", "22-04:00"), "--window: start '22' is not a time of day"),
+    "turned black-out": (
+        ("kernel.toml", "--blackout", "2027-12-24T12:00Z/2026-12-24T12:00Z"),
+        "--blackout: a black-out ends after it starts: 2027-12-24T12:00:00Z to 2026-12-24T12:00:00Z does not",
+    ),
     "tag": (("kernel.toml", "--tag", "tier"), "--tag: 'tier' is no tag: write it like team=web"),
     "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: '0' is no number from 1 on, and not none"),
 }
@@ -208,6 +217,14 @@ WRONG = {
 def test_wrong_option_is_named(shop: Shop, arguments: tuple[str, ...], complaint: str) -> None:
     ended = run(shop, "campaign", "plan", *arguments)
     assert (ended.code, complaint in ended.stderr) == (2, True), ended.stderr
+
+
+def test_zone_that_there_is_not_is_named_with_its_key(shop: Shop) -> None:
+    ended = run(shop, "campaign", "plan", "kernel.toml", "--zone", "Mars/Base")
+    assert "policy.zone: there is no time zone 'Mars/Base'" in ended.stderr
+    (shop.home / "zones.toml").write_text(KERNEL + "windows = ['01:00-02:00', '03:00-04:00 Mars/Base']\n")
+    ended = run(shop, "campaign", "plan", "zones.toml")
+    assert "policy.windows[1].zone: there is no time zone 'Mars/Base'" in ended.stderr
 
 
 def test_wrong_file_is_named_with_its_key(shop: Shop) -> None:

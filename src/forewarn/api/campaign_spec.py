@@ -1,5 +1,7 @@
 """A campaign as it is asked for, and as the rules take it: there and back."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from forewarn.api import v1
@@ -75,13 +77,23 @@ def _blackout(asked: v1.CampaignBlackout) -> Blackout:
 def _gate(asked: str | v1.HttpGate | None) -> str | HttpCheck | None:
     if not isinstance(asked, v1.HttpGate):
         return asked
-    return HttpCheck(
-        url=asked.url,
-        expect_status=asked.expect_status,
-        timeout=parse_duration(asked.timeout),
-        retries=asked.retries,
-        pause=parse_duration(asked.pause),
-    )
+    with _within("policy.gate"):
+        return HttpCheck(
+            url=asked.url,
+            expect_status=asked.expect_status,
+            timeout=parse_duration(asked.timeout),
+            retries=asked.retries,
+            pause=parse_duration(asked.pause),
+        )
+
+
+@contextmanager
+def _within(key: str) -> Iterator[None]:
+    """Within this context, what the rules refuse is said with the key that it stands under."""
+    try:
+        yield
+    except Invalid as error:
+        raise Invalid(f"{key}: {error}") from None
 
 
 def _limit(asked: int | str | None) -> Limit | None:

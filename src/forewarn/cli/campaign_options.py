@@ -13,6 +13,7 @@ from forewarn.api import v1
 from forewarn.api.campaign_file import NONE, parse_campaign, read_campaign
 from forewarn.api.campaign_spec import shown_spec
 from forewarn.api.campaign_writing import parse_blackout, parse_window
+from forewarn.api.written import FleetFileError
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.names import complete_hosts, complete_scopes
 from forewarn.cli.options import choice, option, with_options
@@ -91,6 +92,11 @@ OPTIONS = (*SPEC, *SELECTION, *POLICY)
 REQUIRED = {"name": "--name NAME", "type": "--type TYPE", "selection": "--scope, --host, --tag or --all"}
 """What has to be said, and how."""
 
+CHOOSING = ("scopes", "hosts", "tags", "all")
+ALL = {"all": True}
+UNSAID: tuple[object, ...] = ([], {}, False)
+"""What only takes the place of what the file says."""
+
 DURATIONS = ("gap", "notice", "expected", "gate_patience")
 LIMITS = ("scopes_at_once", "hosts_at_once", "vms_at_once")
 
@@ -110,12 +116,28 @@ def takes_campaign(command: Command) -> Command:
 def asked_campaign(file: Path | None, said: Mapping[str, Any]) -> v1.CampaignSpec:
     """Return the campaign that file and options ask for; what is wrong is named by its key or option."""
     content = _read(file) if file is not None else {}
-    _over(content, "", _spec(said))
-    _over(content, "selection", _selection(said))
-    _over(content, "policy", _policy(said))
+    for table, options in (("", _spec(said)), ("selection", _selection(said)), ("policy", _policy(said))):
+        for key, value in options.items():
+            if value not in UNSAID:
+                _check_alone(table, key, value)
+        _over(content, table, options)
     if file is None:
         _check_complete(content)
     return shown_spec(read_campaign(content, file=_name_of(file)))
+
+
+def _check_alone(table: str, key: str, value: object) -> None:
+    """Read an option's value where nothing else can be wrong, so that the file is not blamed for it."""
+    chooses = table == "selection" and key in CHOOSING
+    content: Content = {"name": "any", "type": v1.CampaignType.FREEZE.value, "selection": {} if chooses else ALL}
+    _over(content, table, {key: value})
+    try:
+        read_campaign(content, file="")
+    except FleetFileError as error:
+        flag = _flag(key.removesuffix("s") if isinstance(value, list | dict) else key)
+        named = error.problem.startswith((f"{key} ", f"{key}: "))
+        said = error.problem.removeprefix(key) if named else f": {error.problem}"
+        raise Stop(Exit.USAGE, flag + said) from None
 
 
 def _name_of(file: Path | None) -> str:

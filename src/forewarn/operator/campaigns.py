@@ -16,11 +16,12 @@ from forewarn.api import v1
 from forewarn.api.campaign_spec import spec_of
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
-from forewarn.core.campaign.spec import CampaignSpec, HttpCheck, Selection
+from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, HttpCheck, Selection
 from forewarn.core.errors import AlreadyThere, CoreError, Invalid
 from forewarn.fleet.errors import FleetError, NoSuchCampaign
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
+from forewarn.fleet.zones import zone_named
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.elsewhere import Report
@@ -279,7 +280,18 @@ def checked_spec(caller: Caller, asked: v1.AskedCampaign) -> CampaignSpec:
     if isinstance(spec.policy.gate, HttpCheck):
         _check_gate(caller, spec.policy.gate)
     _check_reach(caller, spec.selection)
+    _check_zones(spec.policy)
     return spec
+
+
+def _check_zones(policy: CampaignPolicy) -> None:
+    """Refuse zones that there are not, by the keys that name them."""
+    named = {f"policy.windows[{n}].zone": window.zone for n, window in enumerate(policy.windows) if window.zone}
+    for key, zone in {"policy.zone": policy.zone, **named}.items():
+        try:
+            zone_named(zone)
+        except Invalid as error:
+            raise Invalid(f"{key}: {error}") from None
 
 
 def _check_reach(caller: Caller, selection: Selection) -> None:

@@ -97,7 +97,7 @@ def test_percentage_is_rounded_down_but_one_can_always_go(percent: float, total:
         (lambda: HttpCheck(url="http://host/a b"), "is not a URL that can be asked"),
         (lambda: HttpCheck(url="http://host/", expect_status=42), "expect_status is 100 to 599, not 42"),
         (lambda: HttpCheck(url="http://host/", retries=-1), "retries is 0 to 100, not -1"),
-        (lambda: HttpCheck(url="http://host/", timeout=timedelta(0)), "gate: timeout is 0.001s to 10m"),
+        (lambda: HttpCheck(url="http://host/", timeout=timedelta(0)), "timeout is 0.001s to 10m, not 0s"),
         (lambda: CampaignPolicy(gap=timedelta(seconds=-1)), "gap is 0s to 30d"),
         (lambda: CampaignPolicy(notice=timedelta(days=400)), "notice is 0s to 366d"),
         (lambda: CampaignPolicy(expected=timedelta(0)), "expected is 1s to 7d"),

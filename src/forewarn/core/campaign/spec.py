@@ -170,7 +170,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def _check_clock_time(written: str, field: str) -> None:
     if not _CLOCK_TIME.fullmatch(written):
-        raise Invalid(f'window: {field} {written!r} is not a time of day: write it like "22:00"')
+        raise Invalid(f'{field} {written!r} is not a time of day: write it like "22:00"')
 
 
 def check_zone(zone: str) -> None:
@@ -191,7 +191,12 @@ class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         check_aware(self.end, "a black-out's end")
         check_text(self.why, "a black-out's why")
         if not self.start < self.end:
-            raise Invalid(f"a black-out ends after it starts: {self.start} to {self.end} does not")
+            raise Invalid(f"a black-out ends after it starts: {_written(self.start)} to {_written(self.end)} does not")
+
+
+def _written(moment: datetime) -> str:
+    """Write a moment as people write it into a policy."""
+    return moment.isoformat().replace("+00:00", "Z")
 
 
 def check_aware(moment: datetime, what: str) -> None:
@@ -214,11 +219,11 @@ class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         _check_url(self.url)
         if not 100 <= self.expect_status <= 599:
-            raise Invalid(f"gate: expect_status is 100 to 599, not {self.expect_status}")
+            raise Invalid(f"expect_status is 100 to 599, not {self.expect_status}")
         if not 0 <= self.retries <= MOST_RETRIES:
-            raise Invalid(f"gate: retries is 0 to {MOST_RETRIES}, not {self.retries}")
-        _check_between(self.timeout, timedelta(milliseconds=1), LONGEST_CHECK, "gate: timeout")
-        _check_between(self.pause, timedelta(0), LONGEST_CHECK, "gate: pause")
+            raise Invalid(f"retries is 0 to {MOST_RETRIES}, not {self.retries}")
+        _check_between(self.timeout, timedelta(milliseconds=1), LONGEST_CHECK, "timeout")
+        _check_between(self.pause, timedelta(0), LONGEST_CHECK, "pause")
 
 
 def _check_url(url: str) -> None:
@@ -228,7 +233,7 @@ def _check_url(url: str) -> None:
     except ValueError:
         usable = False
     if not usable or len(url) > URL_LENGTH or not url.isascii() or not url.isprintable() or " " in url:
-        raise Invalid(f"gate: {url[:TEXT_LENGTH]!r} is not a URL that can be asked: write http://… or https://…")
+        raise Invalid(f"{url[:TEXT_LENGTH]!r} is not a URL that can be asked: write http://… or https://…")
 
 
 class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -278,7 +283,7 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 def _check_between(time: timedelta, low: timedelta, high: timedelta, what: str) -> None:
     if not low <= time <= high:
-        raise Invalid(f"{what} is {duration_text(low)} to {duration_text(high)}, not {time}")
+        raise Invalid(f"{what} is {duration_text(low)} to {duration_text(high)}, not {duration_text(time)}")
 
 
 def _check_number(items: tuple[object, ...], most: int, what: str) -> None:
