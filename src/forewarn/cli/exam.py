@@ -42,7 +42,9 @@ FINDINGS = (
 TABLES = (Column("SCENARIO"), Column("DEMAND"), Column("WHAT THE HANDLER MUST OR MUST NOT", goes_below=True))
 
 LAST_LINES = 5
-"""How much of its output is shown of a program that failed."""
+"""How much of its output is shown of a program that failed; JSON and JUnit have more."""
+
+LONGEST_LINE = 200
 
 
 def _names() -> list[str]:
@@ -273,7 +275,7 @@ def _complaints(result: "Result") -> list[str]:
     if not result.is_finished:
         lines += [f"{result.scenario}: {result.problem}"]
     if lines and (printed := result.output.strip().splitlines()[-LAST_LINES:]):
-        lines += ["    printed:", *(f"      | {line}" for line in printed)]
+        lines += ["    printed:", *(f"      | {line[:LONGEST_LINE]}" for line in printed)]
     return lines
 
 
