@@ -10,7 +10,7 @@ from datetime import datetime
 
 from forewarn.core.campaign.actions import Action, Clear
 from forewarn.core.campaign.load import Impacted
-from forewarn.core.campaign.record import Campaign, Notice
+from forewarn.core.campaign.record import Campaign, CampaignState, Notice
 from forewarn.core.campaign.running import Course
 from forewarn.core.errors import CoreError
 from forewarn.core.once import Once, remembered, was_answered
@@ -33,6 +33,9 @@ FIRST_DELAY, LONGEST_DELAY = 1.0, 300.0
 
 LONGEST_START = 5.0
 """How long, in seconds, whoever stops a campaign waits for what was about to start."""
+
+_STATES = {"started": CampaignState.RUNNING.value, "halted": CampaignState.HALTED.value}
+"""In which state the campaign was of which others are told; of its end, the reason says it."""
 
 
 class Rolling:
@@ -282,7 +285,9 @@ class Rolling:
 
     def _message(self, notice: Notice) -> Message:
         campaign = self.record
-        facts = {"type": campaign.spec.type.value, "state": campaign.state.value, "by": campaign.by}
+        # Told again it must be the same, whatever has become of the campaign meanwhile.
+        state = _STATES.get(notice.what, notice.why)
+        facts = {"type": campaign.spec.type.value, "state": state, "by": campaign.by}
         return Message(
             id=f"{campaign.id}-{notice.n}",
             campaign=campaign.id,
