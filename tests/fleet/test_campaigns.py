@@ -9,7 +9,7 @@ from forewarn.clock import ManualClock
 from forewarn.core import work
 from forewarn.core.campaign.limits import Amounts
 from forewarn.core.campaign.plan import Plan
-from forewarn.core.campaign.record import CampaignState, WaveState, encode, tally
+from forewarn.core.campaign.record import CampaignState, WaveState, decode, encode, tally
 from forewarn.core.campaign.spec import Limit, Selection, Window
 from forewarn.core.errors import AlreadyThere, CannotBePlaced, Invalid, KeyReused, NotInCampaign, NotNow
 from forewarn.core.event import EventType, State
@@ -431,7 +431,10 @@ async def test_what_was_not_told_is_told_after_a_restart() -> None:
     post = Post()
     async with running(store=store, clock=clock, messenger=post) as fleet:
         await until(lambda: not fleet.campaigns.find("kernel").untold)
-    assert [message.what for message in post.messages] == ["started", "ended"]
+    assert [(message.what, message.facts["state"]) for message in post.messages] == [
+        ("started", "Running"),
+        ("ended", "Completed"),
+    ]
 
 
 async def test_request_with_a_key_starts_one_campaign() -> None:
@@ -607,3 +610,14 @@ async def test_messenger_that_breaks_is_asked_again_and_harms_nobody(monkeypatch
         await fleet.advance(HOUR)
         await until(lambda: not fleet.campaigns.find("kernel").untold)
     assert [message.what for message in post.messages] == ["started", "ended"]
+
+
+async def test_reason_of_the_start_is_kept_over_whatever_comes_after() -> None:
+    async with running(web()) as fleet:
+        await start(fleet, campaign_spec(), why="ticket 4711")
+        await fleet.campaigns.pause(KERNEL, by="bob", why="lunch")
+        campaign = fleet.campaigns.find(KERNEL)
+        assert (campaign.why, campaign.said.why) == ("ticket 4711", "lunch")
+    record = msgspec.to_builtins(campaign)
+    del record["why"]
+    assert decode(msgspec.json.encode(record)).why == "", "records from before have none"

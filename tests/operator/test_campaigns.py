@@ -284,6 +284,7 @@ async def test_campaign_goes_to_its_end_in_real_time() -> None:
 async def test_waves_are_listed_by_page_scope_and_state() -> None:
     async with stage() as service:
         await start(service, asked())
+        await service.fleet.advance(timedelta(0))
         first = await service.ask("GET", "/v1/campaigns/kernel/waves?limit=4")
         rest = await service.ask("GET", f"/v1/campaigns/kernel/waves?after={first.json['next']}")
         single: list[Any] = []

@@ -217,12 +217,16 @@ def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
             f"{amount(campaign.vms, 'VM')} on {amount(campaign.hosts, 'host')} in {amount(campaign.scopes, 'scope')}",
         ),
         ("policy", policy_text(spec.policy)),
-        ("started", _by(campaign.started_at, campaign.by, campaign.why if _is_as_started(campaign) else "")),
+        ("started", _by(campaign.started_at, campaign.by, _start_why(campaign))),
         ("planned end", "" if campaign.planned_end is None else moment_text(campaign.planned_end)),
         ("expected end", _expected(campaign)),
         ("resumed", _resumed(campaign)),
         ("ended", _ended(campaign)),
     )
+
+
+def _start_why(campaign: v1.Campaign) -> str:
+    return campaign.start_why or (campaign.why if _is_as_started(campaign) else "")
 
 
 def _expected(campaign: v1.Campaign) -> str:

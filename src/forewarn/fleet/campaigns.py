@@ -197,6 +197,7 @@ class Campaigns:
             said=Said(by=by, at=now, why=shortened(why)),
             scopes=tuple(progress),
             selected=selected,
+            why=shortened(why),
             planned_end=plan.ends_at,
             entries=1,
             answered=remembered((), once, now=now),

@@ -44,6 +44,7 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         gate=_gate(campaign),
         explain=explain,
         spec=shown_spec(campaign.spec),
+        start_why=campaign.why,
     )
 
 

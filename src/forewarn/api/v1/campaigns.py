@@ -284,8 +284,9 @@ class ShutGate(Answer, frozen=True):
 class Campaign(Answer, frozen=True):
     """A campaign. `explain` says, in sentences, what it waits for; `expected_end` moves with what happens.
 
-    `said_by`, `said_at` and `why` tell who brought it into its state, when and why; `scopes`, `hosts` and `vms` count
-    what was selected when it was planned. Of very many failures the newest are told.
+    `said_by`, `said_at` and `why` tell who brought it into its state, when and why, and `start_why` why it was started.
+    `scopes`, `hosts` and `vms` count what was selected when it was planned. Of very many failures, only the newest have
+    a reason.
     """
 
     id: str
@@ -311,6 +312,7 @@ class Campaign(Answer, frozen=True):
     gate: ShutGate | None
     explain: Sequence[str]
     spec: CampaignSpec
+    start_why: str = ""
 
 
 class CampaignPage(Answer, frozen=True):

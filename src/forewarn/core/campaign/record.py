@@ -184,6 +184,8 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scopes: tuple[ScopeProgress, ...]
     selected: Amounts
     """All that were selected when it was planned: what percentages are of."""
+    why: str = ""
+    """Why it was started."""
     planned_end: datetime | None = None
     ended_at: datetime | None = None
     failures: int = 0
