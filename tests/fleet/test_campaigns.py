@@ -621,3 +621,17 @@ async def test_reason_of_the_start_is_kept_over_whatever_comes_after() -> None:
     record = msgspec.to_builtins(campaign)
     del record["why"]
     assert decode(msgspec.json.encode(record)).why == "", "records from before have none"
+
+
+async def test_campaigns_that_have_still_to_do_the_same_vms_are_told() -> None:
+    async with running(web(), single(1)) as fleet:
+        await start(fleet, campaign_spec(selection=Selection(scopes=("web",))))
+        other = campaign_spec(name="firmware", selection=Selection(all=True, exclude_vms=("web-5",)))
+        assert await fleet.campaigns.overlaps(other) == (
+            "campaign kernel has still to do 5 VMs of these: each has its own turn with them",
+        )
+        assert await fleet.campaigns.overlaps(campaign_spec(selection=Selection(scopes=("db-*",)))) == ()
+        await fleet.advance(20 * MINUTE)
+        assert (await fleet.campaigns.overlaps(other))[0].startswith("campaign kernel has still to do 3 VMs")
+        await fleet.advance(12 * HOUR)
+        assert await fleet.campaigns.overlaps(other) == ()

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from forewarn.core import operations
 from forewarn.core.campaign.expecting import expected_end
+from forewarn.core.campaign.limits import counted
 from forewarn.core.campaign.load import Impacted
 from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
@@ -22,6 +23,7 @@ from forewarn.core.campaign.record import (
     encode,
 )
 from forewarn.core.campaign.running import Course
+from forewarn.core.campaign.selection import Chooser
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.campaign.steering import abort, pause, resume, retry, skip
 from forewarn.core.campaign.waiting import explain_campaign
@@ -122,6 +124,25 @@ class Campaigns:
     def expected_end(self, id_: str) -> datetime | None:
         """Return when a campaign is expected to be over, or was; None: that waits for a person."""
         return expected_end(self.find(id_), self._scopes.conditions, now=self._scopes.clock.now(), zones=zone_named)
+
+    async def overlaps(self, spec: CampaignSpec) -> tuple[str, ...]:
+        """Say which campaigns that are not over have still to do VMs that are selected here."""
+        selected = Chooser(spec.selection)
+        open_ones = [campaign for campaign in self.all() if not campaign.state.is_over]
+        return tuple([said for campaign in open_ones if (said := await self._overlap(campaign, selected))])
+
+    async def _overlap(self, campaign: Campaign, selected: Chooser) -> str:
+        theirs, vms = Chooser(campaign.spec.selection), 0
+        async for progress in unhurried(campaign.scopes):
+            scope, _ = self._scopes.replica.newest(progress.scope)
+            domains = {wave.update_domain for wave in progress.waves if not wave.state.is_settled}
+            if scope is not None and domains:
+                vms += sum(theirs.selects(scope, vm) for vm in selected.chosen(scope) if vm.update_domain in domains)
+        if not vms:
+            return ""
+        return (
+            f"campaign {campaign.name} has still to do {counted(vms, 'vms')} of these: each has its own turn with them"
+        )
 
     # Starting.
 

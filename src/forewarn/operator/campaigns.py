@@ -338,7 +338,7 @@ async def _planned(state: Backstage, caller: Caller, spec: CampaignSpec, report:
         scopes.update(each.scope for each in planned.rest.unplaced)
         if not all(map(caller.sees, scopes)):
             raise Beyond(caller.name, caller.scopes)
-    return planned.remarked(_remarks(state.fleet, spec))
+    return planned.remarked((*_remarks(state.fleet, spec), *await state.fleet.campaigns.overlaps(spec)))
 
 
 def _remarks(fleet: Fleet, spec: CampaignSpec) -> Iterator[str]:
