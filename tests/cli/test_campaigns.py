@@ -255,6 +255,14 @@ def test_campaign_is_started_shown_listed_and_remembered(shop: Shop) -> None:
     assert (lines[0], lines[-1], lines.count("wave-settled")) == ("campaign-started", "campaign-ended", 5)
 
 
+def test_clock_tells_what_campaigns_do_on_the_way(works: Shop) -> None:
+    (works.home / "broken").touch()
+    id_ = told(works, "campaign", "start", "kernel.toml", "--scope", "web")["id"]
+    said = run(works, "clock", "advance", "20m").stderr
+    told_of = [line.split()[2:5] for line in said.splitlines() if " campaign " in line]
+    assert told_of == [["campaign", id_[:8], did] for did in ("wave-cleared", "wave-failed", "campaign-halted")], said
+
+
 def test_campaign_is_paused_resumed_and_aborted(shop: Shop) -> None:
     told(shop, "campaign", "start", "kernel.toml")
     paused = run(shop, "campaign", "pause", "kernel", "--why", "look")

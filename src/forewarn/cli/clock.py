@@ -11,11 +11,12 @@ from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.showing import SHORT_ID, reason
 from forewarn.core.duration import duration_text, parse_duration
 from forewarn.core.errors import Invalid
+from forewarn.core.journal import CAMPAIGN_CHANGES
 
 app = typer.Typer()
 
 SHOWN = 20
-"""How many changes of events are told; the journal has all."""
+"""How many changes are told; the journal has all."""
 
 
 @app.command("show")
@@ -66,8 +67,13 @@ def _distance(said: str) -> str:
 
 def _change(entry: v1.JournalEntry) -> str:
     why = reason(entry)
-    what = f"{(entry.event or '')[:SHORT_ID]} in {entry.record} {entry.did.value}: {', '.join(entry.vms)}"
-    return f"{moment_text(entry.at)} {what}{f' ({why})' if why else ''}"
+    return f"{moment_text(entry.at)} {_what(entry)}{f' ({why})' if why else ''}"
+
+
+def _what(entry: v1.JournalEntry) -> str:
+    if entry.did in CAMPAIGN_CHANGES:
+        return f"campaign {entry.record[:SHORT_ID]} {entry.did.value}"
+    return f"{(entry.event or '')[:SHORT_ID]} in {entry.record} {entry.did.value}: {', '.join(entry.vms)}"
 
 
 def _write_clock(clock: v1.Clock, output: Output) -> None:

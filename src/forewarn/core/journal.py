@@ -68,6 +68,9 @@ EVENT_CHANGES = frozenset(
 )
 """What changes an event for whoever is told of it: not how far the work on it is, nor who has approved it."""
 
+CAMPAIGN_CHANGES = frozenset(did for did in Did if did.value.startswith(("campaign-", "wave-", "gate-")))
+"""What campaigns do, and what is done about them."""
+
 REQUEST_KEY = "key"
 """The fact by which an entry that begins or ends a record's life tells which request did it."""
 

@@ -19,7 +19,7 @@ from forewarn.core.conditions import Conditions, Policy
 from forewarn.core.enablement import SAVE_SEEN_AFTER
 from forewarn.core.event import Event
 from forewarn.core.fault import Fault, note_fault
-from forewarn.core.journal import EVENT_CHANGES, Did, Entry
+from forewarn.core.journal import CAMPAIGN_CHANGES, EVENT_CHANGES, Did, Entry
 from forewarn.core.once import Once
 from forewarn.core.progress import tick, wake_at
 from forewarn.core.schedule import Ask, schedule
@@ -460,9 +460,10 @@ class Fleet:
         """Give every line of the journal after a position, then each new one; None: from now on."""
         return self.feeds.rows(after)
 
-    async def event_changes(self, after: int, limit: int) -> list[JournalRow]:
-        """Return the changes of events after a position of the journal, the oldest first."""
-        return await self._store.journal(JournalQuery(after=after, dids=tuple(EVENT_CHANGES), limit=limit))
+    async def changes(self, after: int, limit: int) -> list[JournalRow]:
+        """Return the changes of events and campaigns after a position of the journal, the oldest first."""
+        dids = tuple(EVENT_CHANGES | CAMPAIGN_CHANGES)
+        return await self._store.journal(JournalQuery(after=after, dids=dids, limit=limit))
 
     async def journal_end(self) -> int:
         """Return the position of the journal's newest line; 0: it has none."""

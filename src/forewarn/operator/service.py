@@ -61,7 +61,7 @@ class ClockController(Controller):
             by = _within_reach(state.fleet.clock.now(), parse_duration(data.by))
             await state.fleet.advance(by, who=caller.name)
         clock = _show_clock(state.fleet)
-        changes = await state.fleet.event_changes(before, v1.PAGE)
+        changes = await state.fleet.changes(before, v1.PAGE)
         return v1.Advanced(**msgspec.structs.asdict(clock), changes=tuple(map(show_row, changes)))
 
 

@@ -25,9 +25,9 @@ class Clock(Answer, frozen=True):
 
 
 class Advanced(Clock, frozen=True, kw_only=True):
-    """The service's time after a manual clock was moved, and how events have changed on the way, in order.
+    """The service's time after a manual clock was moved, and how events and campaigns have changed on the way.
 
-    Of many changes it has the first ones; the journal has all.
+    They are in order. Of many changes it has the first ones; the journal has all.
     """
 
     changes: Sequence[JournalEntry]
