@@ -120,8 +120,10 @@ class TestContinuousIntegration:
         assert settings["testenv"]["deps"].split() == ["forewarn[testing]", "pytest-xdist"]
         assert settings["testenv"]["commands"] == "pytest -n auto {posargs}"
 
-    def test_make_makes_what_is_missing_and_runs_pytest(self, directory: Path) -> None:
+    def test_make_makes_what_is_missing_and_runs_pytest(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         need("make")
+        for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHON"):
+            monkeypatch.delenv(name, raising=False)  # of the make that runs the tests
         planned = output_of(directory, "make", "--dry-run", "-f", "handler.mk", "ARGS=-x").splitlines()
         assert planned == [
             "python3 -m venv .venv",

@@ -3,6 +3,7 @@
 These are the only requests that can change anything. All of them name the event that the user has given free, or none.
 """
 
+import select
 import uuid
 from collections.abc import Callable, Mapping
 
@@ -16,6 +17,9 @@ from forewarn.wire.versions import NEWEST, PREVIEW, VERSIONS
 
 LOOKS = 10
 """How many times, a second apart, we look whether an approved event has started."""
+
+HELD_FOR = 0.5
+"""How long, in seconds, a request is held at least before the approval that ends its waiting is sent."""
 
 OTHER_VERSION = VERSIONS[1]
 UNSUPPORTED = "2001-01-01"
@@ -178,6 +182,8 @@ def _held(seen: Seen) -> _Held:
     except (NotChecked, Unanswered):
         return _Held(None)
     line.send(waiting)
+    # Whoever holds nothing answers now; and whoever holds it has it before the approval comes on another connection.
+    select.select([line], [], [], HELD_FOR)
     return _Held(line)
 
 
