@@ -49,7 +49,7 @@ def output_of(directory: Path, *command: str, **environ: str) -> str:
 
 def need(*programs: str) -> None:
     if missing := [program for program in programs if shutil.which(program) is None]:
-        pytest.skip(f"needs {', '.join(missing)}")
+        pytest.skip(f"the page's code needs {', '.join(missing)}: install what is missing, and have it on the PATH")
 
 
 def test_shell(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def interactive_shell() -> Iterator[Shell]:
 @pytest.fixture
 def shell(sandboxes: None) -> Iterator[Shell]:
     if shutil.which("bash") is None:
-        pytest.skip("the program bash is missing")
+        pytest.skip("the program bash is missing: install bash")
     with interactive_shell() as made:
         yield made
 
