@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -27,9 +26,9 @@ SLOW = 5.0
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(machine: Machine) -> None:
     """Have the exam wait longer: the machine may be slow."""
-    monkeypatch.setattr(exam, "Ask", partial(exam.Ask, limit=SLOW * exam.LIMIT, pace=SLOW))
+    machine.environment["FOREWARN_PATIENCE"] = str(SLOW)
 
 
 def handler(error: str) -> tuple[str, ...]:
@@ -42,7 +41,15 @@ def test_honest_handler_ends_with_0_and_a_table(machine: Machine) -> None:
     header, row = ended.stdout.splitlines()
     assert header.split() == ["SCENARIO", "RESULT", "KEPT", "BROKEN", "NOT", "JUDGED", "TOOK"]
     assert row.split()[:5] == ["user-restart", "passed", "9", "0", "2"]
-    assert ended.stderr.splitlines() == ["✓ user-restart", "1 scenario: 9 kept, 0 broken, 2 not judged."]
+    assert ended.stderr.splitlines() == [
+        "1 scenario: 1m40s at the most.",
+        "✓ user-restart",
+        "1 scenario: 9 kept, 0 broken, 2 not judged.",
+        (
+            "Not judged: 1 × no marker was named: --prepared FILE; 1 × no marker was named: --recovered FILE. "
+            "`--all` shows each."
+        ),
+    ]
 
 
 def test_finding_says_what_was_seen_and_what_was_expected(machine: Machine) -> None:
@@ -57,7 +64,42 @@ def test_finding_says_what_was_seen_and_what_was_expected(machine: Machine) -> N
     assert re.fullmatch(r"    seen:      it ended with exit code 1 at \d+\.\d s, saying: json\..*", lines[4])
     assert lines[5] == "    printed:"
     assert lines[-1].startswith("      | json.decoder.JSONDecodeError")
-    assert ended.stderr.splitlines()[0] == "✗ empty-body: keeps-running"
+    assert ended.stderr.splitlines()[1] == "✗ empty-body: keeps-running"
+
+
+def test_machine_that_is_too_slow_says_nothing_about_the_program(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was only too slow is played once more, one by one; then it is said what is not known and what to do."""
+    monkeypatch.setattr(exam, "LIMIT", 0.001)
+    report = tmp_path / "exam.xml"
+    two = (*ONE, "--only", "live-migration", "--junit", str(report))
+    ended = run(machine, "exam", *two, *TOLD_URL, *handler("none"))
+    assert ended.code == 6
+    lines = ended.stderr.splitlines()
+    late = "the 0.005 s were over before the story was"
+    assert lines[0] == "2 scenarios, 2 at a time: 1s at the most."
+    assert sorted(lines[1:3]) == [f"? live-migration: {late}", f"? user-restart: {late}"]
+    assert lines[3:6] == [
+        (
+            "Perhaps it was only the machine that was too slow for live-migration, user-restart. "
+            "Once more, one by one: 1s at the most."
+        ),
+        f"? live-migration, once more and alone: {late}",
+        f"? user-restart, once more and alone: {late}",
+    ]
+    assert lines[-2] == (
+        "Not finished, in two tries, the second alone: live-migration, user-restart. "
+        "That says nothing about the program. "
+        "Run them again while the machine has less to do, or give them more time:"
+    )
+    assert lines[-1].startswith("  forewarn exam --only live-migration --only user-restart --patience 15 … -- ")
+    assert [line.split()[1:3] for line in ended.stdout.splitlines()[1:3]] == [["not", "finished"]] * 2
+    suite = ElementTree.parse(report).getroot()[0]
+    assert [case.get("classname") for case in suite if case.get("name") == "finished"] == [
+        "exam.live-migration",
+        "exam.user-restart",
+    ]
 
 
 def test_json_and_junit_tell_all(machine: Machine, tmp_path: Path) -> None:

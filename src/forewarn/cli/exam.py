@@ -1,7 +1,9 @@
 """`forewarn exam`: the user's own handler in every scenario, graded on what can be seen of it."""
 
+import shlex
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,6 +47,12 @@ LAST_LINES = 5
 """How much of its output is shown of a program that failed; JSON and JUnit have more."""
 
 LONGEST_LINE = 200
+
+REASONS = 3
+"""How many of the reasons why something was not judged are said; --all shows each."""
+
+MORE_PATIENCE = 3
+"""How many times longer than before an exam is advised to wait that was not finished."""
 
 
 def _names() -> list[str]:
@@ -119,6 +127,17 @@ Jobs = Annotated[
         help="How many scenarios run at a time: three for each core, unless said.",
     ),
 ]
+Patience = Annotated[
+    float,
+    typer.Option(
+        "--patience",
+        envvar="FOREWARN_PATIENCE",
+        metavar="NUMBER",
+        min=1.0,
+        max=100.0,
+        help="On a slow machine: give it, and every scenario, so many times the usual time.",
+    ),
+]
 Junit = Annotated[
     Path | None,
     typer.Option("--junit", envvar="FOREWARN_JUNIT", metavar="FILE", help="Write the findings as JUnit XML too."),
@@ -139,6 +158,7 @@ def exam(
     url_variable: UrlVariable = None,
     net: Net = False,
     jobs: Jobs = None,
+    patience: Patience = 1.0,
     all_: All = False,
     explain: Explain = False,
     report: Junit = None,
@@ -148,7 +168,7 @@ def exam(
 
     It is graded on what can be seen: its requests, its approvals, its end, and the files that you name. It runs as a
     VM, in a sandbox like that of `forewarn run`, unless it is told a URL. The exit code is 0 if it has kept everything
-    that could be judged, else 1.
+    that could be judged, 1 if it has broken something, 6 if the machine was too slow to tell.
 
     Example: forewarn exam --vm web-0 -- ./my-handler
     """
@@ -164,6 +184,8 @@ def exam(
         vm=vm,
         wishes=_wishes(kit, expect or (), for_others=for_others),
         markers=kit.Markers(prepared=prepared, recovered=recovered),
+        limit=patience * kit.LIMIT,
+        pace=patience,
     )
     _check(ask)
     found = _examined(kit, ask, sheets, jobs)
@@ -171,8 +193,9 @@ def exam(
         with written_anew(report) as file:
             file.write(kit.junit(f"forewarn exam {' '.join(command)}", kit.cases(found)))
     _show(found, output, every=all_)
+    _say_unfinished(found, ask)
     if not found.is_passed:
-        raise typer.Exit(Exit.FAILED)
+        raise typer.Exit(Exit.FAILED if found.broken else Exit.UNFINISHED)
 
 
 def _exam() -> "ModuleType":
@@ -215,7 +238,7 @@ def _examined(kit: "ModuleType", ask: "Ask", sheets: "Sequence[Sheet]", jobs: in
     if ask.markers.are_shared and len(sheets) > 1:
         say("The markers are the same files in every scenario, so one runs at a time; name files without a directory.")
     try:
-        with Progress(len(sheets)) as progress:
+        with Progress(ask.limit) as progress:
             found: Report = kit.examine(ask, sheets, jobs=jobs, watcher=progress)
             return found
     except kit.NotBegun as error:
@@ -259,6 +282,8 @@ def _show(found: "Report", output: Output, *, every: bool) -> None:
         for line in _complaints(result):
             write(line)
     _say_total(found)
+    if not every:
+        _say_not_judged(found)
 
 
 def _row(result: "Result") -> tuple[str, ...]:
@@ -272,6 +297,8 @@ def _complaints(result: "Result") -> list[str]:
     for finding in result.broken:
         lines += [f"{result.scenario}, {finding.demand}:", f"    expected:  it {finding.expected}"]
         lines += [f"    seen:      {finding.seen}"]
+    if lines and result.tries > 1:
+        lines += ["    tried:     twice, the second time alone; if the machine was busy then too, try --patience 3"]
     if not result.is_finished:
         lines += [f"{result.scenario}: {result.problem}"]
     if lines and (printed := result.output.strip().splitlines()[-LAST_LINES:]):
@@ -283,6 +310,29 @@ def _say_total(found: "Report") -> None:
     kept, broken, not_judged = (sum(counts) for counts in zip(*map(_counts, found.results), strict=True))
     number = len(found.results)
     say(f"{number} scenario{'' if number == 1 else 's'}: {kept} kept, {broken} broken, {not_judged} not judged.")
+
+
+def _say_not_judged(found: "Report") -> None:
+    """Say why most of what was not judged was not."""
+    reasons = Counter(finding.seen for result in found.results for finding in result.not_judged)
+    if reasons:
+        most = reasons.most_common(REASONS)
+        others = reasons.total() - sum(number for _, number in most)
+        said = [f"{number} × {reason}" for reason, number in most] + ([f"{others} × other reasons"] if others else [])
+        say(f"Not judged: {'; '.join(said)}. `--all` shows each.")
+
+
+def _say_unfinished(found: "Report", ask: "Ask") -> None:
+    """Say of which scenarios nobody knows anything, and what to do about it."""
+    if not found.unfinished:
+        return
+    names = [result.scenario for result in found.unfinished]
+    only = " ".join(f"--only {name}" for name in names)
+    say(
+        f"Not finished, in two tries, the second alone: {', '.join(names)}. That says nothing about the program. "
+        f"Run them again while the machine has less to do, or give them more time:\n"
+        f"  forewarn exam {only} --patience {MORE_PATIENCE * ask.pace:g} … -- {shlex.join(ask.way.command)}"
+    )
 
 
 def _counts(result: "Result") -> tuple[int, int, int]:

@@ -1,24 +1,30 @@
 """How far an exam is: a line that changes on a terminal, else one line for each scenario that has ended."""
 
+import math
 import shutil
 import sys
 import threading
+import time
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from forewarn.cli.output import harmless, say
+from forewarn.core.duration import duration_text
 
 if TYPE_CHECKING:
     from forewarn.testing.exam import Result, Sheet
 
 
 class Progress:
-    """Is told from several threads, and shows it on stderr."""
+    """Is told from several threads, and shows it on stderr. A scenario takes `limit` seconds at the most."""
 
-    def __init__(self, total: int) -> None:
-        self._total = total
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
         self._is_live = sys.stderr.isatty()
         self._lock = threading.Lock()
-        self._done = 0
+        self._total = self._done = 0
+        self._longest, self._began_at = "", 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -26,6 +32,24 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._is_live:
             self._draw("")
+
+    def planned(self, sheets: "Sequence[Sheet]", *, at_once: int, tries: int) -> None:
+        """Say what is played next, and how long that can take."""
+        with self._lock:
+            self._total, self._done, self._began_at = len(sheets), 0, time.monotonic()
+            rounds = math.ceil(len(sheets) / at_once)
+            self._longest = duration_text(timedelta(seconds=math.ceil(rounds * self._limit)))
+            if self._is_live:
+                self._draw("")
+            if tries == 1:
+                how = "" if len(sheets) == 1 else f", {min(at_once, len(sheets))} at a time"
+                say(f"{_scenarios(len(sheets))}{how}: {self._longest} at the most.")
+            else:
+                names = ", ".join(sheet.name for sheet in sheets)
+                say(
+                    f"Perhaps it was only the machine that was too slow for {names}. "
+                    f"Once more, one by one: {self._longest} at the most."
+                )
 
     def began(self, sheet: "Sheet") -> None:
         """Show that a scenario begins."""
@@ -35,12 +59,13 @@ class Progress:
         """Show what is played next."""
         if self._is_live:
             with self._lock:
-                self._draw(f"{self._done} of {self._total} scenarios. {sheet.name}: {step}")
+                took = f"{time.monotonic() - self._began_at:.0f} s of {self._longest} at the most"
+                self._draw(f"{self._done} of {_scenarios(self._total)}, {took}. {sheet.name}: {step}")
 
     def ended(self, result: "Result") -> None:
         """Show what was found."""
         with self._lock:
-            self._done += result.tries == 1
+            self._done += 1
             if self._is_live:
                 self._draw("")
             mark = "✓" if result.is_passed else "✗" if result.broken else "?"
@@ -52,3 +77,7 @@ class Progress:
         width = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r\x1b[K{harmless(line)[:width]}")
         sys.stderr.flush()
+
+
+def _scenarios(number: int) -> str:
+    return "1 scenario" if number == 1 else f"{number} scenarios"

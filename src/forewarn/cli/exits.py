@@ -16,6 +16,7 @@ class Exit(IntEnum):
     REFUSED = 3
     NOT_FOUND = 4
     UNREACHABLE = 5
+    UNFINISHED = 6
 
 
 INTERRUPTED = 130

@@ -10,6 +10,7 @@ from forewarn.guest.observing import Observed
 from forewarn.testing.exam import Verdict, Wishes, wishes_of
 from forewarn.testing.exam.demands import (
     Approves,
+    Asks,
     AsksOften,
     AsksRightly,
     Demand,
@@ -78,6 +79,7 @@ def record(
     ended: Ended | None = None,
     left_at: float | None = None,
     is_finished: bool = True,
+    is_cut_short: bool = False,
     prepared: Sequence[float] | None = None,
     recovered: Sequence[float] | None = None,
 ) -> Record:
@@ -90,6 +92,7 @@ def record(
         ended=ended,
         left_at=left_at,
         is_finished=is_finished,
+        is_cut_short=is_cut_short,
         prepared=prepared,
         recovered=recovered,
     )
@@ -114,6 +117,9 @@ JUDGED: dict[str, tuple[Demand, Record, Verdict]] = {
         record(ask(0.5), ask(1.0, status=429), ask(9.0, status=429), ask(17.0), over_at=18.0),
         KEPT,
     ),
+    "never asked, and had the time to": (Asks(), record(), BROKEN),
+    "never asked, but the machine had no time": (Asks(), record(is_cut_short=True), OPEN),
+    "ended, and never asked": (Asks(), record(is_cut_short=True, ended=DEAD), BROKEN),
     "never asked": (AsksOften(), record(), OPEN),
     "asks without a pause": (DoesNotHammer(), record(*EVERY_MOMENT), BROKEN),
     "a burst of few": (DoesNotHammer(), record(*EVERY_MOMENT[:8]), KEPT),

@@ -130,6 +130,8 @@ class Asks(msgspec.Struct, frozen=True):
         if record.questions:
             first = record.questions[0]
             return _kept(f"{first.method} {first.target} {record.moment(first.at)}")
+        if record.is_cut_short and record.ended is None:
+            return _not_judged("the time was over before it could")
         others = ", ".join(sorted({f"{request.method} {request.target}" for request in record.requests}))
         ran = f"no such request within {record.over_at - record.began_at:.0f} s"
         how = f"{_end(record)} without such a request" if record.ended is not None else ran

@@ -28,6 +28,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return all(result.is_passed for result in self.results)
 
     @property
+    def unfinished(self) -> tuple[Result, ...]:
+        """Where nobody can say what the program would have done: nothing was broken, and the story was not over."""
+        return tuple(result for result in self.results if not result.is_finished and not result.broken)
+
+    @property
     def findings(self) -> tuple[tuple[str, Finding], ...]:
         """All findings, each with its scenario."""
         return tuple((result.scenario, finding) for result in self.results for finding in result.findings)
@@ -53,6 +58,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 class Watcher(Protocol):
     """Who is told how far the exam is, from several threads."""
 
+    def planned(self, sheets: Sequence[Sheet], *, at_once: int, tries: int) -> None:
+        """Hear which scenarios are played next: all of them, and later those that deserve a second try."""
+        ...
+
     def began(self, sheet: Sheet) -> None:
         """Hear that a scenario begins."""
         ...
@@ -69,6 +78,9 @@ class Watcher(Protocol):
 class Nobody:
     """Does not want to be told."""
 
+    def planned(self, sheets: Sequence[Sheet], *, at_once: int, tries: int) -> None:
+        """Do nothing."""
+
     def began(self, sheet: Sheet) -> None:
         """Do nothing."""
 
@@ -84,13 +96,17 @@ def examine(ask: Ask, sheets: Sequence[Sheet], *, jobs: int | None = None, watch
 
     Raises NotBegun where there is no such program.
     """
-    exam = _Exam(ask, watcher or Nobody())
+    watcher = watcher or Nobody()
+    exam = _Exam(ask, watcher)
     at_once = 1 if ask.markers.are_shared else jobs or PER_CORE * (os.cpu_count() or 1)
     pool = ThreadPoolExecutor(at_once, thread_name_prefix="forewarn-exam")
     # Here nothing is done but waiting, so that an interruption, at whatever moment, finds nothing half begun.
     try:
+        watcher.planned(sheets, at_once=at_once, tries=1)
         results = list(pool.map(exam.sit, sheets))
-        again = {one.scenario: one for one in _one_by_one(pool, exam, doubtful(sheets, results))}
+        if spoilt := doubtful(sheets, results):
+            watcher.planned(spoilt, at_once=1, tries=2)
+        again = {one.scenario: one for one in _one_by_one(pool, exam, spoilt)}
     except BaseException:
         exam.end()
         raise

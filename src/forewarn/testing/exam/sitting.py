@@ -238,6 +238,7 @@ class Sitting:
             ended=None if running is None else running.ended,
             left_at=candidate.left_at,
             is_finished=is_played,
+            is_cut_short=self._is_late,
             prepared=None if self._prepared is None else self._prepared.changes,
             recovered=None if self._recovered is None else self._recovered.changes,
             output="" if running is None else running.output,
