@@ -278,6 +278,9 @@ def test_campaign_is_paused_resumed_and_aborted(shop: Shop) -> None:
     told(shop, "clock", "advance", "1h")
     assert told(shop, "campaign", "show", "kernel")["state"] == "Aborted"
     assert told(shop, "event", "list") == []
+    assert f"wave 1  {'·' * BAR}  0/2 scopes, 3 VMs: 2 left" in run(shop, "campaign", "show", "kernel").stdout
+    assert [row[:4] for row in rows(shop, "campaign", "list", "--all")[1:]] == [["kernel", "Aborted", "Reboot", "0/5"]]
+    assert "kernel Aborted, 0/5 waves, 5 left" in run(shop, "campaign", "watch", "kernel").stdout
     over = run(shop, "campaign", "resume", "kernel")
     unknown = run(shop, "campaign", "show", "nothing")
     assert (over.code, unknown.code) == (3, 4)
@@ -370,7 +373,7 @@ def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done
     assert (ended["state"], ended["failures"]) == ("Completed", [])
     assert ended["progress"][0] == {
         "n": 1, "waves": 2, "vms": 3, "planned": 0, "announced": 0, "cleared": 0, "done": 1, "failed": 0,
-        "retrying": 0, "skipped": 1,
+        "retrying": 0, "skipped": 1, "left": 0,
     }  # fmt: skip
 
 

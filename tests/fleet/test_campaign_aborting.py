@@ -3,7 +3,7 @@
 import pytest
 
 from forewarn.clock import ManualClock
-from forewarn.core.campaign.record import CampaignState
+from forewarn.core.campaign.record import CampaignState, WaveState
 from forewarn.core.errors import NotNow
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
@@ -42,6 +42,9 @@ async def test_skipping_gives_up_what_is_stuck_and_the_campaign_is_over() -> Non
         assert fleet.replica.scope("web").events == ()
         assert fleet.campaigns.find(KERNEL).state is CampaignState.ABORTED
         assert fleet.campaigns.explain(KERNEL) == ()
+        campaign = fleet.campaigns.find(KERNEL)
+    (web,) = campaign.scopes
+    assert [campaign.standing(wave) for wave in web.waves] == [WaveState.SKIPPED, WaveState.LEFT]
 
 
 async def test_skip_whose_work_was_not_given_up_before_a_crash_is_gone_on_with() -> None:

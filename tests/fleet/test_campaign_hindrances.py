@@ -201,7 +201,7 @@ async def test_campaign_can_be_aborted_while_its_gate_hangs() -> None:
         passing.cancel()
     assert [row.entry.did for row in await campaign_journal(store)][-3:] == [
         Did.CAMPAIGN_ABORTED,
-        Did.WAVE_SKIPPED,
+        Did.WAVE_LEFT,
         Did.CAMPAIGN_ENDED,
     ]
 

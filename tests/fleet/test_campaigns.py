@@ -185,6 +185,8 @@ async def test_abort_cancels_what_is_scheduled_and_lets_what_is_started_end() ->
         with pytest.raises(NotNow, match="is Aborted: it cannot be resumed"):
             await fleet.campaigns.resume("kernel", by="bob")
     assert (campaign.state, campaign.ended_at) == (CampaignState.ABORTED, ten(10, 6))
+    assert {state.word: of.waves for state, of in tally(campaign).items() if of.waves} == {"done": 1, "left": 3}
+    assert told(await campaign_journal(store), Did.WAVE_LEFT) == ["10:05 db-1 1 wave-left"]
     canceled = [row.entry for row in await journal(store) if row.entry.did is Did.CANCELED]
     assert [(entry.by, entry.why) for entry in canceled] == [("bob", "wrong kernel")]
 

@@ -326,6 +326,7 @@ async def test_campaign_is_paused_resumed_and_aborted() -> None:
         await service.client(lambda api: api.abort_campaign(resumed.id, v1.AbortCampaign(why="withdrawn")))
         await service.fleet.advance(HOUR)
         aborted = await shown(service)
+        left = await service.client(lambda api: list(api.waves(resumed.id, state=v1.WaveState.LEFT)))
         with pytest.raises(Refusal) as over:
             await service.client(lambda api: api.pause_campaign(resumed.id, v1.PauseCampaign()))
         events = await service.client(lambda api: list(api.events()))
@@ -335,6 +336,9 @@ async def test_campaign_is_paused_resumed_and_aborted() -> None:
     assert resumed.state is CampaignState.RUNNING
     assert (aborted.state, aborted.why, aborted.ended_at is None) == (CampaignState.ABORTED, "withdrawn", False)
     assert (over.value.status, events) == (409, [])
+    assert [(wave.n, wave.state, wave.at) for wave in left] == [(n, v1.WaveState.LEFT, None) for n in (2, 3)]
+    assert aborted.progress[1] == v1.WaveProgress(n=2, waves=1, vms=2, left=1)
+    assert (aborted.waves, aborted.waves_over, aborted.vms_over) == (3, 1, 2)
 
 
 async def test_failure_halts_and_is_told_with_its_scope_and_can_be_retried_or_skipped() -> None:

@@ -163,7 +163,7 @@ class LiveBars:
             (campaign.name, "bold"),
             GAP,
             (campaign.state.value, STYLES.get(campaign.state, "")),
-            f"{GAP}{campaign.waves_over}/{campaign.waves} waves{_end(campaign, time)}",
+            f"{GAP}{_far(campaign)}{_end(campaign, time)}",
         )
         lines = [Text.from_ansi(harmless(line)) for line in state_lines(campaign)]
         below = [Text(TROUBLE + trouble, "red")] if trouble else []
@@ -184,4 +184,10 @@ def _standing(campaign: v1.Campaign) -> str:
     """Say in a line how it stands."""
     failed = f", {len(campaign.failures)} failed" if campaign.failures else ""
     waits = f": {campaign.explain[0]}" if campaign.explain else ""
-    return f"{campaign.name} {campaign.state.value}, {campaign.waves_over}/{campaign.waves} waves{failed}{waits}"
+    return f"{campaign.name} {campaign.state.value}, {_far(campaign)}{failed}{waits}"
+
+
+def _far(campaign: v1.Campaign) -> str:
+    """Say how many waves are over, and how many never will be."""
+    left = sum(each.left for each in campaign.progress)
+    return f"{campaign.waves_over}/{campaign.waves} waves" + (f", {left} left" if left else "")

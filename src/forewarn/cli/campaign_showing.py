@@ -41,6 +41,7 @@ WAVE_COLOURS = {
     v1.WaveState.FAILED.value: Colour.BAD,
     v1.WaveState.DONE.value: Colour.GOOD,
     v1.WaveState.SKIPPED.value: Colour.FAINT,
+    v1.WaveState.LEFT.value: Colour.FAINT,
 }
 
 PLAN_COLUMNS = (
@@ -292,12 +293,13 @@ def _over(wave: v1.WaveProgress) -> int:
 
 
 def _drawn(wave: v1.WaveProgress) -> str:
-    """Draw what is over, what is under way, what has failed, and what is left."""
+    """Draw what is over, what is under way, what has failed, what is to come, and what never will."""
     parts = (
         (_over(wave), "█", Colour.GOOD),
         (sum(getattr(wave, state) for state in UNDER_WAY), "▒", Colour.CAREFUL),
         (wave.failed, "▚", Colour.BAD),
         (wave.planned, "░", Colour.FAINT),
+        (wave.left, "·", Colour.FAINT),
     )
     cells = _shares([number for number, _, _ in parts])
     return "".join(painted(sign * share, colour) for share, (_, sign, colour) in zip(cells, parts, strict=True))
@@ -316,7 +318,7 @@ def _shares(numbers: Sequence[int]) -> list[int]:
 
 
 def _states(wave: v1.WaveProgress) -> str:
-    words = ("done", "skipped", "cleared", "announced", "retrying", "failed", "planned")
+    words = ("done", "skipped", "cleared", "announced", "retrying", "failed", "planned", "left")
     return ", ".join(f"{getattr(wave, word)} {word}" for word in words if getattr(wave, word))
 
 

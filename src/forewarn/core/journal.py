@@ -56,6 +56,7 @@ class Did(StrEnum):
     WAVE_SETTLED = "wave-settled"
     WAVE_FAILED = "wave-failed"
     WAVE_SKIPPED = "wave-skipped"
+    WAVE_LEFT = "wave-left"
     WAVE_RETRIED = "wave-retried"
     GATE_SHUT = "gate-shut"
     GATE_OPENED = "gate-opened"

@@ -58,7 +58,7 @@ async def _progress(campaign: Campaign) -> tuple[tuple[v1.WaveProgress, ...], in
             if number == len(counts):
                 counts.append(dict.fromkeys(WaveState, 0))
                 vms.append(0)
-            state = wave.state
+            state = campaign.standing(wave)
             counts[number][state] += 1
             vms[number] += wave.vms
             if state is WaveState.DONE or state is WaveState.SKIPPED:
@@ -106,7 +106,7 @@ def _waves(
             continue
         for n, wave in enumerate(progress.waves, 1):
             place += 1
-            if place > first and scope in (None, progress.scope) and state in (None, wave.state.word):
+            if place > first and scope in (None, progress.scope) and state in (None, campaign.standing(wave).word):
                 yield place, _wave(campaign, progress, n, wave)
 
 
@@ -115,7 +115,7 @@ def _wave(campaign: Campaign, progress: ScopeProgress, n: int, wave: Wave) -> v1
         scope=progress.scope,
         n=n,
         update_domain=wave.update_domain,
-        state=v1.WaveState(wave.state.word),
+        state=v1.WaveState(campaign.standing(wave).word),
         planned_at=campaign.moment(progress, wave.planned),
         at=_stands_since(campaign, progress, wave),
         vms=wave.vms,

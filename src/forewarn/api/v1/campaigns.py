@@ -48,7 +48,10 @@ class CampaignType(StrEnum):
 
 
 class WaveState(StrEnum):
-    """How a wave stands. A cleared one may start, or has started; a failed one waits for a person."""
+    """How a wave stands. A cleared one may start, or has started; a failed one waits for a person.
+
+    One that is left will never be done, because the campaign is aborted.
+    """
 
     PLANNED = "planned"
     ANNOUNCED = "announced"
@@ -57,6 +60,7 @@ class WaveState(StrEnum):
     FAILED = "failed"
     RETRYING = "retrying"
     SKIPPED = "skipped"
+    LEFT = "left"
 
 
 class CampaignSelection(Request, frozen=True):
@@ -242,6 +246,7 @@ class WaveProgress(Answer, frozen=True):
     failed: int = 0
     retrying: int = 0
     skipped: int = 0
+    left: int = 0
 
 
 class CampaignWave(Answer, frozen=True):
@@ -285,7 +290,8 @@ class Campaign(Answer, frozen=True):
     """A campaign. `explain` says, in sentences, what it waits for; `expected_end` moves with what happens.
 
     `said_by`, `said_at` and `why` tell who brought it into its state, when and why, and `start_why` why it was started.
-    `scopes`, `hosts` and `vms` count what was selected when it was planned. Of very many failures, only the newest have
+    `scopes`, `hosts` and `vms` count what was selected when it was planned, `waves_over` and `vms_over` what is done or
+    skipped. Of very many failures, only the newest have
     a reason.
     """
 

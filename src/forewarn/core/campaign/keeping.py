@@ -110,6 +110,9 @@ class Keeping:
                 self.fail(progress, n, "work was given up", now=now)
             return
         done = Outcome.COMPLETED in ended
+        if not done and self._campaign.state.is_aborted:
+            self._leave(progress, n, now)
+            return
         at = self._campaign.seconds(progress, now)
         self.put(progress.with_wave(n, wave.now(WaveState.DONE if done else WaveState.SKIPPED, at)))
         self.forget_trouble(progress.scope)
@@ -119,6 +122,12 @@ class Keeping:
             self.note_wave(Did.WAVE_SETTLED, progress, n, now=now, vms=str(wave.vms))
         else:
             self.note_wave(Did.WAVE_SKIPPED, progress, n, now=now, why="its events were canceled")
+
+    def _leave(self, progress: ScopeProgress, n: int, now: datetime) -> None:
+        """The abort has taken a wave's events back: it is as if it had never been announced."""
+        self.put(progress.with_wave(n, progress.wave(n).now(WaveState.PLANNED, 0)))
+        self.forget_trouble(progress.scope)
+        self.note_wave(Did.WAVE_LEFT, progress, n, now=now, why="its events were canceled")
 
     def fail(self, progress: ScopeProgress, n: int, why: str, *, unknown: bool = False, now: datetime) -> None:
         """A wave has failed: its scope waits for a person, and the campaign halts if that was one too many.

@@ -56,6 +56,11 @@ class CampaignState(StrEnum):
         """Whether nothing more will happen."""
         return self in (CampaignState.COMPLETED, CampaignState.ABORTED)
 
+    @property
+    def is_aborted(self) -> bool:
+        """Whether what has not begun never will."""
+        return self in (CampaignState.ABORTING, CampaignState.ABORTED)
+
 
 class WaveState(IntEnum):
     """How far a wave of a scope is. A number, because a record has tens of thousands of them."""
@@ -71,6 +76,8 @@ class WaveState(IntEnum):
     """A person has said that its failed work is to be done once more; the scope does not know it yet."""
     SKIPPED = 6
     """A person has skipped or canceled it, or the scope is gone."""
+    LEFT = 7
+    """It will never be done, as the campaign is aborted. No record says so: `Campaign.standing` does."""
 
     @property
     def is_settled(self) -> bool:
@@ -210,6 +217,10 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Its name; of the campaigns that are not over, no two have the same."""
         return self.spec.name
 
+    def standing(self, wave: Wave) -> WaveState:
+        """Return how a wave stands, to whoever looks at it: of a campaign that is aborted, nothing is planned."""
+        return WaveState.LEFT if wave.state is WaveState.PLANNED and self.state.is_aborted else wave.state
+
     def progress(self, scope: str) -> ScopeProgress | None:
         """Return how far a scope is; None where the campaign does not have it."""
         return next((progress for progress in self.scopes if progress.scope == scope), None)
@@ -244,8 +255,9 @@ def tally(campaign: Campaign) -> dict[WaveState, Tally]:
     waves: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
     vms: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
     for _, _, wave in each_wave(campaign):
-        waves[wave.state] += 1
-        vms[wave.state] += wave.vms
+        state = campaign.standing(wave)
+        waves[state] += 1
+        vms[state] += wave.vms
     return {state: Tally(waves[state], vms[state]) for state in WaveState}
 
 

@@ -178,6 +178,7 @@ VERBS: dict[Did, str] = {
     Did.WAVE_SETTLED: "settled",
     Did.WAVE_FAILED: "failed",
     Did.WAVE_SKIPPED: "skipped",
+    Did.WAVE_LEFT: "left",
     Did.WAVE_RETRIED: "to be tried again",
     Did.GATE_SHUT: "shut",
     Did.GATE_OPENED: "open again",
