@@ -249,6 +249,14 @@ async def test_child_that_is_left_behind_keeps_nobody_waiting_and_lives_on(make:
     await until((tmp_path / "lived").exists)
 
 
+async def test_what_a_child_that_is_left_behind_prints_fills_no_memory(make: Make, tmp_path: Path) -> None:
+    late = 'until [ -e "$HERE/go" ]; do sleep 0.01; done; /bin/echo late && touch "$HERE/kept"; touch "$HERE/lived"'
+    assert await make(f"({late}) & exit 0").prepare(PREPARE) == Done()
+    (tmp_path / "go").touch()
+    await until((tmp_path / "lived").exists)
+    assert not (tmp_path / "kept").exists()
+
+
 async def test_much_output_does_no_harm(make: Make) -> None:
     assert await make("seq 1 500000; echo the last; exit 1").prepare(PREPARE) == Failed(
         "prepare ended with 1: the last"
@@ -260,10 +268,30 @@ def test_of_endless_output_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(programs, "KEPT_OUTPUT", 10)
     with programs._unnamed_file() as output:
         os.write(output.fileno(), b"x" * 5000 + b"0123456789")
-        programs._shorten(output)
+        assert programs._shorten(output)
         assert os.fstat(output.fileno()).st_size == 10
+        assert not programs._shorten(output)
         os.write(output.fileno(), b"abc")
         assert programs._last_part(output) == b"3456789abc"
+
+
+def test_who_prints_without_end_is_looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    floods = [False, False, False, False, False, False, True, False]
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    def is_flooding() -> bool:
+        if floods:
+            return floods.pop(0)
+        program.kill()
+        return False
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    with subprocess.Popen(["/bin/sleep", "600"]) as program:
+        asyncio.run(programs._end_of(program, is_flooding))
+    assert pauses[:9] == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.005, 0.01]
 
 
 async def test_event_of_a_thousand_vms_fits(make: Make, tmp_path: Path) -> None:

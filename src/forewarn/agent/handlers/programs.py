@@ -39,7 +39,7 @@ async def run(argv: Sequence[str], environ: Mapping[str, str], given: bytes = b"
     """Run a program to its end. OSError says why it cannot be started; whoever stops waiting ends it.
 
     Its input and output are no pipes: one that leaves a child behind does not keep us waiting for that child, and what
-    the child prints later does not end it.
+    the child prints later does not end it, nor is it kept.
     """
     with _unnamed_file() as stdin, _unnamed_file() as output:
         stdin.write(given)
@@ -73,12 +73,12 @@ def _start(
     )
 
 
-async def _end_of(program: "subprocess.Popen[bytes]", meanwhile: Callable[[], None] = lambda: None) -> None:
+async def _end_of(program: "subprocess.Popen[bytes]", is_flooding: Callable[[], bool] = lambda: False) -> None:
     pause = FIRST_LOOK
     while program.poll() is None:
-        meanwhile()
         await asyncio.sleep(pause)
-        pause = min(2 * pause, LONGEST_LOOK)
+        # What is printed between two looks is in memory: gigabytes in a second.
+        pause = FIRST_LOOK if is_flooding() else min(2 * pause, LONGEST_LOOK)
 
 
 async def _end(program: "subprocess.Popen[bytes]") -> None:
@@ -110,21 +110,27 @@ def _unnamed_file() -> Iterator[IO[bytes]]:
     if sys.platform == "linux":
         import fcntl
 
-        with os.fdopen(os.memfd_create("forewarn"), "w+b") as file:
+        with os.fdopen(os.memfd_create("forewarn", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b") as file:
             # Scripts that write to /dev/stderr open it anew, each with a place of its own.
             fcntl.fcntl(file, fcntl.F_SETFL, os.O_APPEND)
-            yield file
+            try:
+                yield file
+            finally:
+                # Whoever was left behind still has it, and nobody would ever empty it again.
+                fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
     else:
         with tempfile.TemporaryFile() as file:
             yield file
 
 
-def _shorten(output: IO[bytes]) -> None:
-    """Keep the end of what a program prints without end."""
-    if os.fstat(output.fileno()).st_size > LARGEST_OUTPUT:
-        end = _last_part(output)
-        os.ftruncate(output.fileno(), 0)
-        os.write(output.fileno(), end)
+def _shorten(output: IO[bytes]) -> bool:
+    """Keep the end of what a program prints without end; tell whether there was so much of it."""
+    if os.fstat(output.fileno()).st_size <= LARGEST_OUTPUT:
+        return False
+    end = _last_part(output)
+    os.ftruncate(output.fileno(), 0)
+    os.write(output.fileno(), end)
+    return True
 
 
 def _last_part(output: IO[bytes]) -> bytes:
