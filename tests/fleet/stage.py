@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
-from forewarn.clock import Clock, ManualClock
+from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.core.change import derived_id
 from forewarn.core.conditions import EMULATOR, Policy
 from forewarn.core.event import EventType
@@ -91,17 +91,29 @@ async def journal(store: Store, key: Key | None = None) -> list[JournalRow]:
     return await store.journal(JournalQuery(key=key, limit=10_000))
 
 
+class SteppedClock(SystemClock):
+    """The machine's clock after somebody has stepped it, or after the machine has slept."""
+
+    step = timedelta(0)
+
+    def now(self) -> datetime:
+        """Return the time with the step."""
+        return super().now() + self.step
+
+
 class FailingStore(MemoryStore):
-    """A store whose disk is full while `full` is set, and which counts what it saves."""
+    """A store whose disk is full while `full` is set, and which counts what it saves and what it refuses."""
 
     def __init__(self) -> None:
         super().__init__()
         self.full = False
         self.saves = 0
+        self.refused = 0
 
     async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
         """Save, if there is room."""
         if self.full:
+            self.refused += 1
             raise StoreFull(Path("/test"))
         self.saves += 1
         return await super().save(key, value, entries, expected=expected)

@@ -134,7 +134,7 @@ async def test_nothing_starts_after_the_window_because_it_could_not_be_saved_ear
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("forewarn.fleet.errands.FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("forewarn.fleet.service.RETRY_TICK", 0.001)
+    monkeypatch.setattr("forewarn.fleet.ticking.RETRY", 0.001)
     store, clock = HalfFull(), ManualClock(TEN)
     async with running(web(), store=store, clock=clock, platform=OutlivingPlatform(clock)) as fleet:
         await start(fleet, campaign_spec(windows=(Window(start="10:00", end="10:20"),)))

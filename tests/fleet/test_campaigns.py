@@ -485,7 +485,7 @@ async def test_what_cannot_be_started_is_refused_before_anything_is_saved() -> N
 async def test_campaign_goes_on_once_the_disk_has_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("rolling", "errands"):
         monkeypatch.setattr(f"forewarn.fleet.{module}.FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("forewarn.fleet.service.RETRY_TICK", 0.001)
+    monkeypatch.setattr("forewarn.fleet.ticking.RETRY", 0.001)
     store, clock = FailingStore(), ManualClock(TEN)
     async with running(web(), store=store, clock=clock, platform=SimulatedPlatform(clock)) as fleet:
         await start(fleet, campaign_spec())

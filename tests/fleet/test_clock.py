@@ -1,24 +1,14 @@
 """Clocks: the machine's, which can be stepped, and the manual one, which never goes back."""
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from forewarn.clock import ManualClock, SystemClock, wait_until
-from tests.fleet.stage import TEN, until
+from tests.fleet.stage import TEN, SteppedClock, until
 
 MINUTE = timedelta(minutes=1)
-
-
-class SteppedClock(SystemClock):
-    """The machine's clock after somebody has stepped it."""
-
-    step = timedelta(0)
-
-    def now(self) -> datetime:
-        """Return the time with the step."""
-        return super().now() + self.step
 
 
 def test_system_clock_is_aware_and_in_utc() -> None:

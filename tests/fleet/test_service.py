@@ -17,7 +17,7 @@ from forewarn.core.event import EventType, Source, State
 from forewarn.core.impact import Retry
 from forewarn.core.journal import Did
 from forewarn.core.scope import Scope, ScopeKind
-from forewarn.fleet import ledger, service
+from forewarn.fleet import attendance, ledger, ticking
 from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchVm, PartlyMade, TimeIsReal
 from forewarn.fleet.ledger import LEDGER, manual_start
 from forewarn.fleet.replica import View
@@ -27,7 +27,7 @@ from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Retention
 from tests.fleet.campaigning import campaign_spec, start
-from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, until, vm, web
+from tests.fleet.stage import TEN, FailingStore, SteppedClock, ask, journal, running, scope, until, vm, web
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -90,6 +90,36 @@ async def test_time_without_the_service_does_not_count_as_silence() -> None:
         assert fleet.replica.scope("web").enabled
         await fleet.advance(MINUTE)
         assert not fleet.replica.scope("web").enabled
+
+
+async def test_time_that_the_machine_slept_through_does_not_count_as_silence() -> None:
+    """Nobody could ask a service that was not there: what is due happens, and no scope begins anew."""
+    clock, others = SteppedClock(), [scope(f"db-{n}", vm(f"db-{n}")) for n in range(3)]
+    async with running(web(), *others, clock=clock, policy=PRODUCTION) as fleet:
+        for view in fleet.replica.views():
+            await asked(fleet, view.id)
+        made = await fleet.schedule(ask(EventType.REBOOT, "web-0", *(other.id for other in others)))
+        clock.step = timedelta(hours=30)
+        await until(lambda: all(fleet.find_event(event)[1].state is State.STARTED for _, event in made))
+        assert all(view.scope is not None and view.scope.enabled for view in fleet.replica.views())
+        (outage,) = fleet.conditions.outages
+        assert abs(outage.ended_at - outage.began_at - 30 * HOUR) < MINUTE
+
+
+async def test_silence_is_not_counted_before_it_is_saved_that_the_machine_has_slept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ticking, "RETRY", 0.001)
+    clock, store = SteppedClock(), FailingStore()
+    async with running(web(), clock=clock, store=store, policy=PRODUCTION) as fleet:
+        await asked(fleet)
+        ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        store.full, clock.step = True, timedelta(hours=30)
+        await until(lambda: store.refused > 2)
+        assert fleet.replica.scope("web").enabled
+        store.full = False
+        await until(lambda: fleet.find_event(event)[1].state is State.STARTED)
+        assert fleet.replica.scope("web").enabled
 
 
 async def test_guests_are_answered_although_nothing_can_be_saved() -> None:
@@ -472,7 +502,7 @@ async def test_policy_that_changes_holds_for_scopes_in_which_nothing_happens() -
 
 
 async def test_service_that_has_begun_to_count_silence_saves_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "HEARTBEAT", 0.001)
+    monkeypatch.setattr(attendance, "HEARTBEAT", 0.001)
     clock, store = ManualClock(TEN), MemoryStore()
     async with running(clock=clock, store=store, policy=EMULATOR) as fleet:
         await fleet.advance(timedelta(minutes=10))

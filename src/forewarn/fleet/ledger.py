@@ -58,10 +58,15 @@ async def manual_start(store: Store, *, now: datetime) -> datetime:
 
 def began(ledger: Ledger, *, now: datetime) -> Decision[Ledger, None]:
     """The service has started: the time since it was last alive was an outage."""
-    outages = ledger.outages
-    if ledger.alive_at is not None and now - ledger.alive_at > SHORTEST_OUTAGE:
-        outages = (*outages, Outage(began_at=ledger.alive_at, ended_at=now))[-OUTAGES:]
-    return Decision(msgspec.structs.replace(ledger, outages=outages, alive_at=now), (), None)
+    if ledger.alive_at is None or now - ledger.alive_at <= SHORTEST_OUTAGE:
+        return alive(ledger, now=now)
+    return missed(ledger, Outage(began_at=ledger.alive_at, ended_at=now))
+
+
+def missed(ledger: Ledger, outage: Outage) -> Decision[Ledger, None]:
+    """The service was not there for a time, and is back."""
+    outages = (*ledger.outages, outage)[-OUTAGES:]
+    return Decision(msgspec.structs.replace(ledger, outages=outages, alive_at=outage.ended_at), (), None)
 
 
 def alive(ledger: Ledger, *, now: datetime) -> Decision[Ledger, None]:

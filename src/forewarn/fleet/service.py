@@ -1,10 +1,9 @@
 """The fleet: the use cases of guests and operators over the replica, the queues, the clockwork and the platform."""
 
 import asyncio
-import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -21,17 +20,18 @@ from forewarn.core.event import Event
 from forewarn.core.fault import Fault, note_fault
 from forewarn.core.journal import CAMPAIGN_CHANGES, EVENT_CHANGES, Did, Entry
 from forewarn.core.once import Once
-from forewarn.core.progress import tick, wake_at
+from forewarn.core.progress import wake_at
 from forewarn.core.schedule import Ask, schedule
 from forewarn.core.scope import Held, Scope
 from forewarn.core.vm import Vm
 from forewarn.fleet import ledger as book
 from forewarn.fleet.alarms import Alarms
 from forewarn.fleet.answers import Answers
+from forewarn.fleet.attendance import Attendance
 from forewarn.fleet.campaigns import Campaigns
 from forewarn.fleet.clockwork import Clockwork
 from forewarn.fleet.enabling import Enabling, new_epoch
-from forewarn.fleet.errors import NoSuchEvent, NoSuchScope, NotSaved
+from forewarn.fleet.errors import NoSuchEvent, NoSuchScope
 from forewarn.fleet.events import Events
 from forewarn.fleet.feed import Feeds
 from forewarn.fleet.impacts import Impacts
@@ -41,12 +41,14 @@ from forewarn.fleet.ledger import LEDGER, Ledger
 from forewarn.fleet.manual import ManualTime
 from forewarn.fleet.measured import MeasuredStore
 from forewarn.fleet.measures import Census, Measures
+from forewarn.fleet.pruning import RETENTION, prune
 from forewarn.fleet.queue import Decision, Queues, Shelf
 from forewarn.fleet.readiness import Readiness
 from forewarn.fleet.replica import Replica, View
 from forewarn.fleet.requests import all_made, by_scope
 from forewarn.fleet.selecting import select
 from forewarn.fleet.tasks import tasks_until_exit
+from forewarn.fleet.ticking import Ticking
 from forewarn.fleet.tokens import Tokens
 from forewarn.fleet.turns import PIECES, Turns
 from forewarn.platform.port import Checker, Messenger, NoChecker, NoMessenger, Platform
@@ -59,30 +61,10 @@ from forewarn.store.port import (
     Retention,
     SnapshotEnd,
     Store,
-    StoreError,
     Watched,
 )
 
-log = logging.getLogger(__name__)
 R = TypeVar("R")
-
-RETENTION = Retention(age=timedelta(days=400), rows=1_000_000)
-"""How much of the journal is kept unless a setting says otherwise."""
-
-PRUNE = 3600.0
-"""How often, in seconds, the journal is pruned."""
-
-HEARTBEAT = 300.0
-"""How often, in seconds, a service that counts silence saves that it is alive."""
-
-LAST_SAVE = 5.0
-"""How long, in seconds, the end of the service waits to save when that was."""
-
-RETRY_TICK = 1.0
-"""How soon, in seconds, a scope is looked at again whose due change could not be saved."""
-
-TICKS = 256
-"""On how many scopes time acts at once. When ten thousand are due in one second, an approval waits for few of them."""
 
 _encode_scope = msgspec.json.Encoder().encode
 _decode_scope = msgspec.json.Decoder(Scope).decode
@@ -122,7 +104,9 @@ class Fleet:
         )
         self._gone: dict[str, int] = {}
         """The scopes of which the store has told that they are gone, and as of which revision."""
-        self._clockwork = Clockwork(clock, self._wake)
+        self._attendance = Attendance(self._keeper, clock)
+        self._ticking = Ticking(self, tasks, before=self._attendance.count)
+        self._clockwork = Clockwork(clock, self._ticking.wake)
         self._impacts = Impacts(platform, self, tasks)
         self._enabling = Enabling(clock, tasks, self.apply)
         self.alarms = Alarms(clock, tasks)
@@ -142,8 +126,6 @@ class Fleet:
         self.campaigns = Campaigns(self, store, tasks, checker=checker, messenger=messenger)
         self.feeds = Feeds(store, tasks)
         self._listeners: list[Callable[[View], None]] = []
-        self._ticking = 0
-        self._ticks = asyncio.Semaphore(TICKS)
         self._is_live = False
 
     @classmethod
@@ -170,19 +152,17 @@ class Fleet:
             fleet = cls(store, platform, clock, policy, tasks, wall or SystemClock(), asked, told)
             await fleet._fill(changes)
             fleet._give_credit(fleet._keeper.ledger.alive_at)
-            await fleet._keeper.apply(partial(book.began, now=clock.now()))
+            await fleet._attendance.begin()
             tasks.create_task(fleet._follow(changes), name="follow the store")
             fleet._go_live()
-            tasks.create_task(fleet._prune(retention), name="prune the journal")
-            tasks.create_task(fleet._heartbeat(), name="heartbeat")
+            tasks.create_task(prune(store, retention, clock), name="prune the journal")
+            tasks.create_task(fleet._attendance.go_on(), name="heartbeat")
             try:
                 yield fleet
             finally:
                 fleet._clockwork.stop()
                 fleet.campaigns.stop()
-            with suppress(NotSaved, TimeoutError):
-                async with asyncio.timeout(LAST_SAVE):
-                    await fleet._keeper.apply(partial(book.alive, now=clock.now()))
+            await fleet._attendance.end()
 
     def _note_saved(self, old: Scope | None, new: Scope | None, entries: Sequence[Entry]) -> None:
         self.measures.take(old, new, entries, self.conditions)
@@ -233,7 +213,7 @@ class Fleet:
             return
         self.census.take(id_, scope)
         if self._is_live:
-            self._look(view)
+            self.look(view)
 
     def _give_credit(self, alive_at: datetime | None) -> None:
         """Assume the latest request that may have come without being saved: no scope is switched off too early."""
@@ -245,9 +225,9 @@ class Fleet:
         self._is_live = True
         self.campaigns.go_live()
         for view in self.replica.views():
-            self._look(view)
+            self.look(view)
 
-    def _look(self, view: View, *, ticked_at: datetime | None = None) -> None:
+    def look(self, view: View, *, ticked_at: datetime | None = None) -> None:
         """Act on a scope's state: set its alarm, begin its work, tell whoever listens.
 
         Whatever was due at `ticked_at` is dealt with: no alarm for it.
@@ -379,76 +359,15 @@ class Fleet:
 
     # What goes on by itself.
 
-    async def _heartbeat(self) -> None:
-        while True:
-            await asyncio.sleep(HEARTBEAT)
-            if self.conditions.policy.idle_after is not None:
-                with suppress(NotSaved):
-                    await self._keeper.apply(partial(book.alive, now=self.clock.now()))
-
-    async def _prune(self, retention: Retention) -> None:
-        """Keep the journal within its bounds, a small batch at a time."""
-        while True:
-            try:
-                while await self._store.prune(retention, now=self.clock.now()):  # noqa: ASYNC110 - batch by batch
-                    await asyncio.sleep(0)
-            except StoreError as error:
-                log.warning("the journal was not pruned: %s", error)
-            await asyncio.sleep(PRUNE)
-
     def _wake_all(self, *, also_quiet: bool = False) -> None:
         if self._is_live:
             self.measures.released_at = self.clock.now()
             self.campaigns.look_again()
-            self._ticking += 1
-            self._tasks.create_task(self._wake_each(also_quiet=also_quiet), name="look at all scopes")
-
-    async def _wake_each(self, *, also_quiet: bool) -> None:
-        """Look at every scope that has events, or at all of them, in turns with whatever else goes on."""
-        turns = self._turns()
-        try:
-            for view in [view for view in self.replica.views() if also_quiet or (view.scope and view.scope.events)]:
-                await turns.mine()
-                if view.scope is not None and view.scope.events:
-                    self._wake(view.id)
-                else:
-                    self._look(view)
-        finally:
-            self._ticking -= 1
+            self._ticking.wake_all(self._turns(), also_quiet=also_quiet)
 
     def _turns(self) -> Turns:
         """Return turns to take. By a manual clock everything happens in the same order, on whatever machine."""
         return Turns(pieces=PIECES if isinstance(self.clock, ManualClock) else None)
-
-    def _wake(self, id_: str) -> None:
-        self._ticking += 1
-        self._tasks.create_task(self._tick(id_), name=f"tick {id_}")
-
-    async def _tick(self, id_: str) -> None:
-        """Let time act on a scope; nothing may be missed because the disk was full for a while."""
-        try:
-            async with self._ticks:
-                is_done = await self._ticked(id_)
-            while not is_done:
-                await asyncio.sleep(RETRY_TICK)
-                is_done = await self._ticked(id_)
-        finally:
-            self._ticking -= 1
-
-    async def _ticked(self, id_: str) -> bool:
-        view = self.replica.view_ever(id_)
-        now = self.clock.now()
-        if view.is_awaited:
-            view.seen_at = now
-        try:
-            await self.apply(id_, lambda scope: tick(scope, self.conditions, now=now, seen_at=view.alive_at))
-        except NoSuchScope:
-            return True
-        except NotSaved as error:
-            log.warning("what is due in scope %s waits: %s", id_, error)
-            return False
-        self._look(view, ticked_at=now)
-        return True
 
     # The journal.
 
@@ -494,7 +413,7 @@ class Fleet:
 
     def _waits_for_clock(self) -> int | None:
         """Return how many of our tasks wait for the clock if all of them do, None if something else is under way."""
-        if self._scopes.busy or self._keeper.busy or self.tokens.busy or self._ticking or self._enabling.busy:
+        if self._scopes.busy or self._keeper.busy or self.tokens.busy or self._ticking.busy or self._enabling.busy:
             return None
         if self.campaigns.busy:
             return None

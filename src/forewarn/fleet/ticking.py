@@ -1,0 +1,110 @@
+"""Letting time act on scopes: on one when its moment has come, on all when what holds for all of them has changed."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from forewarn.clock import Clock
+from forewarn.core.change import Change
+from forewarn.core.conditions import Conditions
+from forewarn.core.progress import tick
+from forewarn.core.scope import Scope
+from forewarn.fleet.errors import NoSuchScope, NotSaved
+from forewarn.fleet.replica import Replica, View
+from forewarn.fleet.turns import Turns
+
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+
+RETRY = 1.0
+"""How soon, in seconds, a scope is looked at again whose due change could not be saved."""
+
+AT_ONCE = 256
+"""On how many scopes time acts at once. When ten thousand are due in one second, an approval waits for few of them."""
+
+
+class Scopes(Protocol):
+    """What is needed of the fleet."""
+
+    clock: Clock
+    replica: Replica
+
+    @property
+    def conditions(self) -> Conditions:
+        """What holds outside the scope."""
+        ...
+
+    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
+        """Apply a rule to a scope and save."""
+        ...
+
+    def look(self, view: View, *, ticked_at: datetime | None = None) -> None:
+        """Act on a scope's state."""
+        ...
+
+
+class Ticking:
+    """The scopes on which time acts now. `before` is awaited before it acts on any."""
+
+    def __init__(self, scopes: Scopes, tasks: asyncio.TaskGroup, *, before: Callable[[], Awaitable[None]]) -> None:
+        self._scopes = scopes
+        self._tasks = tasks
+        self._before = before
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self.busy = 0
+        """How much of it is under way."""
+
+    def wake(self, id_: str) -> None:
+        """Let time act on a scope."""
+        self.busy += 1
+        self._tasks.create_task(self._act(id_), name=f"tick {id_}")
+
+    def wake_all(self, turns: Turns, *, also_quiet: bool) -> None:
+        """Look at every scope that has events, or at all of them, in turns with whatever else goes on."""
+        self.busy += 1
+        self._tasks.create_task(self._wake_each(turns, also_quiet=also_quiet), name="look at all scopes")
+
+    async def _wake_each(self, turns: Turns, *, also_quiet: bool) -> None:
+        try:
+            views = self._scopes.replica.views()
+            for view in [view for view in views if also_quiet or (view.scope and view.scope.events)]:
+                await turns.mine()
+                if view.scope is not None and view.scope.events:
+                    self.wake(view.id)
+                else:
+                    self._scopes.look(view)
+        finally:
+            self.busy -= 1
+
+    async def _act(self, id_: str) -> None:
+        """Let time act on a scope; nothing may be missed because the disk was full for a while."""
+        try:
+            async with self._places:
+                is_done = await self._has_acted(id_)
+            while not is_done:
+                await asyncio.sleep(RETRY)
+                is_done = await self._has_acted(id_)
+        finally:
+            self.busy -= 1
+
+    async def _has_acted(self, id_: str) -> bool:
+        try:
+            await self._before()
+            await self._tick(self._scopes.replica.view_ever(id_))
+        except NoSuchScope:
+            return True
+        except NotSaved as error:
+            log.warning("what is due in scope %s waits: %s", id_, error)
+            return False
+        return True
+
+    async def _tick(self, view: View) -> None:
+        now = self._scopes.clock.now()
+        if view.is_awaited:
+            view.seen_at = now
+        await self._scopes.apply(
+            view.id, lambda scope: tick(scope, self._scopes.conditions, now=now, seen_at=view.alive_at)
+        )
+        self._scopes.look(view, ticked_at=now)
