@@ -59,6 +59,7 @@ class Life:
                 await self.stage.pass_time(seconds(self.chance.choice([1, 7, 40, 300])))
             case _:
                 await stack.aclose()
+                self.stage.more["boot"] = self.chance.choice(["", "first", "second"])
                 self.change_document()
                 self.stage.service.show(*self.events.values())
                 await stack.enter_async_context(self.stage.agent_running())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.agent import daemon
+from forewarn.agent.approving import By, Policy
 from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed, Half, Phase
 from forewarn.agent.ownership import StateInUse
 from forewarn.agent.walk import Asked, HalfEnded, Next, State, Walk, Went
@@ -595,3 +596,42 @@ async def test_a_dry_run_does_not_say_that_anything_was_approved(
         assert stage.service.approvals == []
     said = [message for message in caplog.messages if "approved" in message]
     assert said == ["dry run: Reboot: approved: this VM is ready, and no other is affected"]
+
+
+async def test_what_was_prepared_before_a_reboot_is_prepared_anew_while_the_event_is_still_to_come(
+    tmp_path: Path, diary: list[str]
+) -> None:
+    drain, late = Recorded("drain", diary, importance=9), Recorded("late", diary)
+    stage = Stage(tmp_path, Service(), [drain, late], boot="first", policy=Policy(by=By.NEVER))
+    late.ends = [Failed("no")]
+    async with stage.agent_running():
+        await stage.show(event())
+    async with stage.agent_running() as agent:
+        assert drain.halves(Half.PREPARE) == [1]
+        assert not agent.walks[ID].is_ready
+    stage.more["boot"] = "second"
+    async with stage.agent_running() as agent:
+        assert (drain.halves(Half.PREPARE), late.halves(Half.PREPARE)) == ([1, 2], [1, 2])
+        assert agent.walks[ID].is_ready
+        await stage.show()
+        assert (drain.halves(Half.RECOVER), late.halves(Half.RECOVER)) == ([1], [1])
+        assert not agent.walks
+
+
+@pytest.mark.parametrize("boots", [("first", "second"), ("", "second"), ("first", "")], ids=repr)
+async def test_after_the_reboot_that_was_announced_nothing_is_prepared(
+    tmp_path: Path, diary: list[str], boots: tuple[str, str]
+) -> None:
+    drain = Recorded("drain", diary)
+    stage = Stage(tmp_path, Service(), [drain], boot=boots[0])
+    async with stage.agent_running():
+        await stage.show(event())
+    if all(boots):
+        stage.service.show(started(event()))
+    stage.more["boot"] = boots[1]
+    async with stage.agent_running() as agent:
+        assert drain.halves(Half.PREPARE) == [1]
+        assert agent.walks[ID].steps[0].prepare.state is State.DONE
+        await stage.show()
+        assert drain.halves(Half.RECOVER) == [1]
+        assert not agent.walks

@@ -347,7 +347,7 @@ class Agent:
     def _surroundings(self, id_: str) -> dict[str, Any]:
         held, busy = around(id_, self._walks.values())
         peers = frozenset[str]() if self._with.peers is None else self._with.peers.names
-        return {"policy": self._with.policy, "peers": peers, "held": held, "busy": busy}
+        return {"policy": self._with.policy, "peers": peers, "held": held, "busy": busy, "boot": self._with.boot}
 
     def _apply(self, following: Next) -> None:
         """Keep, say, do: in this order."""

@@ -63,6 +63,8 @@ class Equipment(msgspec.Struct, frozen=True, kw_only=True):
     peers: Peers | None = None
     listen: tuple[str, int] | None = None
     """Where peers, load balancers and Prometheus ask."""
+    boot: str = ""
+    """What tells this boot of the machine from others; empty where nobody knows."""
     clock: Clock = msgspec.field(default_factory=SystemClock)
     dry_run: bool = False
     """Say what would be done, and do none of it."""

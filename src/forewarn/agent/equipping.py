@@ -18,6 +18,7 @@ from forewarn.agent.settings import AgentSettings, ApprovalSettings, PeersSettin
 from forewarn.client.awaiting import AsyncScheduledEvents
 
 NEVER_SHORT = timedelta(0)
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class CannotRun(Exception):
@@ -47,6 +48,7 @@ async def equipped(
             policy=policy_of(settings.approval, settings.peers),
             peers=peers_of(settings.peers, hide),
             listen=None if listen is None else (listen.host, listen.port),
+            boot=this_boot(),
             dry_run=dry_run,
         )
 
@@ -74,6 +76,14 @@ def peers_of(settings: PeersSettings, hide: Hide) -> Peers | None:
         )
     except (UnusableSecret, ValueError) as error:
         raise CannotRun(f"{settings.secret_file}: {error}" if isinstance(error, ValueError) else str(error)) from None
+
+
+def this_boot(file: Path = BOOT_ID) -> str:
+    """Return what Linux calls this boot of the machine; nothing where it does not say."""
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def problems_of(settings: AgentSettings) -> list[str]:

@@ -120,6 +120,8 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     """Whether nobody has said what to do about such an event: then nobody here brings it forward."""
     restarts: int = 0
     """How often an agent found this walk in its journal."""
+    boot: str = ""
+    """Since which boot of the machine it is walked; empty where nobody knows."""
     ready_at: datetime | None = None
     gone: Ending | None = None
     approval: Approval = Approval()

@@ -52,6 +52,8 @@ class World(NamedTuple):
     """The handlers that other walks need as they are: prepared."""
     busy: frozenset[str] = frozenset()
     """The handlers that are at work for other walks: nobody does two things at a time."""
+    boot: str = ""
+    """Which boot of the machine this is; empty where nobody knows."""
 
 
 class _Move(NamedTuple):
@@ -69,6 +71,7 @@ def start(event: Event, steps: Iterable[Step], world: World, *, is_only_told: bo
         noticed_at=world.now,
         steps=ordered,
         is_only_told=is_only_told,
+        boot=world.boot,
     )
     following = advance(walk, world)
     return replace(following, todo=(Tell(Phase.NOTICE, 1), *following.todo))
@@ -107,6 +110,8 @@ def _move(walk: Walk, world: World) -> _Move:
         return _enter(give_up(walk, f"the event is {walk.gone.value}"), Phase.RECOVER)
     if walk.phase in BEFORE_IMPACT and walk.event.is_started:
         return _enter(give_up(walk, "the event had started"), Phase.IMPACT)
+    if walk.boot != world.boot:
+        return _Move(_rebooted(walk, world.boot))
     match walk.phase:
         case Phase.NOTICE:
             return _enter(walk, Phase.PREPARE)
@@ -122,6 +127,16 @@ def _move(walk: Walk, world: World) -> _Move:
 
 def _enter(walk: Walk, phase: Phase) -> _Move:
     return _Move(replace(walk, phase=phase), (Tell(phase, 1),))
+
+
+def _rebooted(walk: Walk, boot: str) -> Walk:
+    """Prepare anew what the machine may have started again while it booted: the event is still to come."""
+    is_known = bool(walk.boot and boot)
+    walk = replace(walk, boot=boot)
+    if not is_known or walk.phase not in BEFORE_IMPACT:
+        return walk
+    steps = tuple(replace(step, prepare=anew(step.prepare)) if step.prepare.attempt else step for step in walk.steps)
+    return replace(walk, phase=Phase.PREPARE, steps=steps, ready_at=None)
 
 
 def _prepare(walk: Walk, world: World) -> _Move:
@@ -193,6 +208,7 @@ def _revive(walk: Walk, event: Event, now: datetime) -> _Move:
         steps=steps,
         is_only_told=walk.is_only_told,
         restarts=walk.restarts,
+        boot=walk.boot,
     )
     return _Move(anew, (Tell(Phase.NOTICE, walk.restarts + 1),))
 
