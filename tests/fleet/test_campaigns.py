@@ -247,7 +247,7 @@ async def test_wave_that_was_given_up_is_announced_anew_for_the_vms_that_are_not
         await start(fleet, campaign_spec(halt_after=None))
         await advance_to(fleet, ten(10, 20))
         (event,) = fleet.replica.scope("web").events
-        await fleet.resolve(event.id, by="bob", why="it is dead")
+        await fleet.events.resolve(event.id, by="bob", why="it is dead")
         await fleet.advance(HOUR)
         assert states(fleet) == ["failed", "planned", "planned"]
         await fleet.campaigns.retry("kernel", "web", by="bob")
@@ -267,7 +267,7 @@ async def test_failed_work_that_somebody_retries_by_its_event_lets_the_wave_go_o
         await start(fleet, campaign_spec(halt_after=None))
         await advance_to(fleet, ten(10, 20))
         assert states(fleet)[0] == "failed"
-        await fleet.retry(fleet.replica.scope("web").events[0].id, by="bob")
+        await fleet.events.retry(fleet.replica.scope("web").events[0].id, by="bob")
         await fleet.advance(5 * MINUTE)
         assert (states(fleet)[0], fleet.campaigns.find("kernel").troubles) == ("done", {})
 
@@ -293,7 +293,7 @@ async def test_event_that_somebody_cancels_is_a_wave_skipped() -> None:
     async with running(web()) as fleet:
         await start(fleet, campaign_spec())
         await fleet.advance(timedelta(0))
-        await fleet.cancel(fleet.replica.scope("web").events[0].id, by="bob")
+        await fleet.events.cancel(fleet.replica.scope("web").events[0].id, by="bob")
         await fleet.advance(3 * HOUR)
         assert (states(fleet), fleet.campaigns.find("kernel").state) == (
             ["skipped", "done", "done"],
@@ -587,7 +587,7 @@ async def test_wave_whose_events_were_canceled_before_the_campaign_knew_of_them_
         before = await start(fleet, campaign_spec())
         await advance_to(fleet, ten(10, 1))
         await fleet.campaigns.pause("kernel", by="bob")
-        await fleet.cancel(fleet.replica.scope("db-1").events[0].id, by="bob")
+        await fleet.events.cancel(fleet.replica.scope("db-1").events[0].id, by="bob")
     record = await store.load(Key(Kind.CAMPAIGN, KERNEL))
     assert record is not None
     await store.save(record.key, encode(before), (), expected=record.revision)

@@ -58,10 +58,10 @@ async def test_operator_approves_in_the_name_of_any_vm_of_the_scope_and_the_jour
     async with running(web(), scope("db", vm("db")), store=store) as fleet:
         ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", notice=HOUR))
         with pytest.raises(NoSuchVm):
-            await fleet.approve_for(event, "db/db", by="ann")
+            await fleet.events.approve_for(event, "db/db", by="ann")
         with pytest.raises(UnknownVm):
-            await fleet.approve_for(event, "db", by="ann")
-        await fleet.approve_for(event.lower(), "web/WEB-5", by="ann")
+            await fleet.events.approve_for(event, "db", by="ann")
+        await fleet.events.approve_for(event.lower(), "web/WEB-5", by="ann")
         assert fleet.find_event(event)[1].state is State.STARTED
         (approved,) = [row.entry for row in await journal(store) if row.entry.did is Did.APPROVED]
         assert (approved.by, approved.why) == ("ann", "in the name of web-5")
@@ -71,11 +71,11 @@ async def test_failed_work_is_retried_on_one_vm_or_on_all() -> None:
     platform = Repairable()
     async with running(web(), platform=platform) as fleet:
         event = await stuck(fleet)
-        await fleet.retry(event, vm="WEB-3", by="ann", why="cable")
+        await fleet.events.retry(event, vm="WEB-3", by="ann", why="cable")
         await fleet.advance(timedelta(0))
         assert platform.given == [("web-0", 1), ("web-3", 1), ("web-3", 2)]
         platform.is_repaired = True
-        await fleet.retry(event, by="ann")
+        await fleet.events.retry(event, by="ann")
         await until(lambda: not fleet.replica.scope("web").events)
         assert sorted(platform.given[3:]) == [("web-0", 2), ("web-3", 3)]
 
@@ -85,12 +85,12 @@ async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all
     async with running(web(), platform=Repairable(), store=store) as fleet:
         event = await stuck(fleet)
         with pytest.raises(Invalid, match="resolving needs a reason"):
-            await fleet.resolve(event, by="ann", why=" ")
-        await fleet.resolve(event, by="ann", why="seen", done=True, vm="web-0")
+            await fleet.events.resolve(event, by="ann", why=" ")
+        await fleet.events.resolve(event, by="ann", why="seen", done=True, vm="web-0")
         assert states(fleet, event) == {"web-0": ImpactState.DONE, "web-3": ImpactState.FAILED}
         with pytest.raises(IllegalMove):
-            await fleet.resolve(event, by="ann", why="seen", vm="web-0")
-        await fleet.resolve(event, by="ann", why="scrapped")
+            await fleet.events.resolve(event, by="ann", why="seen", vm="web-0")
+        await fleet.events.resolve(event, by="ann", why="scrapped")
         with pytest.raises(NoSuchEvent):
             fleet.find_event(event)
         said = [(row.entry.did, row.entry.why) for row in await journal(store) if row.entry.by == "ann"]
@@ -129,11 +129,11 @@ async def test_vm_under_a_terminate_profile_is_deleted_with_an_event_and_another
     async with running(
         scope("web", announced, vm("plain")), scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store
     ) as fleet:
-        ((home, id_),) = await fleet.delete_vm("old", request=fleet.new_id(), by="ann", why="unused")
+        ((home, id_),) = await fleet.events.delete("old", request=fleet.new_id(), by="ann", why="unused")
         _, event = fleet.find_event(id_)
         assert (home, event.type, event.source, event.why) == ("web", EventType.TERMINATE, Source.USER, "unused")
-        assert await fleet.delete_vm("web/plain", request=fleet.new_id(), by="ann") == ()
-        assert await fleet.delete_vm("db", request=fleet.new_id(), by="ann", why="sold") == ()
+        assert await fleet.events.delete("web/plain", request=fleet.new_id(), by="ann") == ()
+        assert await fleet.events.delete("db", request=fleet.new_id(), by="ann", why="sold") == ()
         await fleet.advance(HOUR)
         assert (fleet.replica.vms, [view.id for view in fleet.replica.views()]) == (0, ["web"])
         gone = [row.entry for row in await journal(store) if row.entry.did is Did.VM_REMOVED]
@@ -183,12 +183,12 @@ async def test_eleventh_user_operation_is_refused_also_as_a_deletion() -> None:
         with pytest.raises(TooManyOperations):
             await fleet.schedule(restart("a", request=fleet.new_id(), by="ann"))
         with pytest.raises(TooManyOperations):
-            await fleet.delete_vm("a", request=fleet.new_id(), by="ann")
+            await fleet.events.delete("a", request=fleet.new_id(), by="ann")
 
 
 async def test_last_entry_of_a_removed_scope_is_its_removal() -> None:
     store = MemoryStore()
     async with running(scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store) as fleet:
-        await fleet.delete_vm("db", request=fleet.new_id(), by="ann", once=Once("k", "d"))
+        await fleet.events.delete("db", request=fleet.new_id(), by="ann", once=Once("k", "d"))
         last = (await journal(store, Key(Kind.SCOPE, "db")))[-1].entry
         assert (last.did, last.facts["key"]) == (Did.SCOPE_REMOVED, "k")

@@ -141,7 +141,7 @@ async def test_impact_that_waits_for_a_person_is_counted_until_it_is_resolved(
         await fleet.schedule(ask(REDEPLOY, "web-0", failure=True))
         await until(lambda: fleet.census.stuck[REDEPLOY, state] == 1)
         assert fleet.measures.outcomes[REDEPLOY, did] == 1
-        await fleet.resolve(_event(fleet), by="ada", why="seen to", done=True)
+        await fleet.events.resolve(_event(fleet), by="ada", why="seen to", done=True)
         assert not +fleet.census.stuck
         assert not fleet.measures.impact[REDEPLOY].count  # a person's word is no measure of the platform
 

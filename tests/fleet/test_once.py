@@ -146,25 +146,28 @@ COMMANDS: dict[str, tuple[Callable[[Fleet], Awaitable[None]], Command]] = {
     ),
     "remove a VM": (planned, lambda f, k: f.inventory.remove_vm("web", "web-0", by="ann", force=True, once=k)),
     "remove the VM of a standalone scope": (nothing, lambda f, k: f.inventory.remove_vm("db", "db", by="ann", once=k)),
-    "delete a VM": (nothing, lambda f, k: f.delete_vm("web-1", request=f.new_id(), by="ann", once=k)),
-    "delete a standalone VM": (nothing, lambda f, k: f.delete_vm("db", request=f.new_id(), by="ann", once=k)),
+    "delete a VM": (nothing, lambda f, k: f.events.delete("web-1", request=f.new_id(), by="ann", once=k)),
+    "delete a standalone VM": (nothing, lambda f, k: f.events.delete("db", request=f.new_id(), by="ann", once=k)),
     "delete a VM that is terminated": (
         nothing,
-        lambda f, k: f.delete_vm("doomed", request=f.new_id(), by="ann", once=k),
+        lambda f, k: f.events.delete("doomed", request=f.new_id(), by="ann", once=k),
     ),
     "schedule": (
         nothing,
         lambda f, k: f.schedule(ask(EventType.REBOOT, "web-1", "db", key=k.key, id=f.new_id(), by="ann")),
     ),
-    "cancel": (planned, lambda f, k: f.cancel(event_of(f, "web"), by="ann", once=k)),
-    "approve": (planned, lambda f, k: f.approve_for(event_of(f, "web"), "web-5", by="ann", once=k)),
-    "retry": (stuck, lambda f, k: f.retry(event_of(f, "web"), by="ann", once=k)),
-    "retry on one VM": (stuck, lambda f, k: f.retry(event_of(f, "web"), vm="web/web-0", by="ann", once=k)),
-    "resolve": (stuck, lambda f, k: f.resolve(event_of(f, "web"), by="ann", why="so", once=k)),
-    "resolve on one VM": (stuck, lambda f, k: f.resolve(event_of(f, "web"), by="ann", why="so", vm="web-3", once=k)),
+    "cancel": (planned, lambda f, k: f.events.cancel(event_of(f, "web"), by="ann", once=k)),
+    "approve": (planned, lambda f, k: f.events.approve_for(event_of(f, "web"), "web-5", by="ann", once=k)),
+    "retry": (stuck, lambda f, k: f.events.retry(event_of(f, "web"), by="ann", once=k)),
+    "retry on one VM": (stuck, lambda f, k: f.events.retry(event_of(f, "web"), vm="web/web-0", by="ann", once=k)),
+    "resolve": (stuck, lambda f, k: f.events.resolve(event_of(f, "web"), by="ann", why="so", once=k)),
+    "resolve on one VM": (
+        stuck,
+        lambda f, k: f.events.resolve(event_of(f, "web"), by="ann", why="so", vm="web-3", once=k),
+    ),
     "resolve what takes the scope away": (
         stuck,
-        lambda f, k: f.resolve(event_of(f, "spot"), by="ann", why="so", done=True, once=k),
+        lambda f, k: f.events.resolve(event_of(f, "spot"), by="ann", why="so", done=True, once=k),
     ),
     "hold a scope": (planned, lambda f, k: f.hold(by="ann", reason="flood", scope="web", once=k)),
     "release a scope": (held, lambda f, k: f.release(by="ann", scope="web", once=k)),
@@ -302,7 +305,7 @@ async def test_key_that_another_scope_has_answered_is_refused() -> None:
         with pytest.raises(KeyReused):
             await fleet.hold(by="ann", reason="flood", scope="db", once=KEY)
         with pytest.raises(KeyReused):
-            await fleet.delete_vm("db", request=fleet.new_id(), by="ann", once=KEY)
+            await fleet.events.delete("db", request=fleet.new_id(), by="ann", once=KEY)
         with pytest.raises(KeyReused):
             await fleet.inventory.add_scope(scope("new"), by="ann", once=KEY)
         with pytest.raises(KeyReused):
@@ -343,9 +346,9 @@ async def test_what_was_never_there_is_refused_with_a_key_as_without() -> None:
         with pytest.raises(NoSuchScope):
             await fleet.inventory.remove_scope("nowhere", by="ann", once=KEY)
         with pytest.raises(NoSuchEvent):
-            await fleet.cancel("00000000-0000-4000-8000-000000000009", by="ann", once=KEY)
+            await fleet.events.cancel("00000000-0000-4000-8000-000000000009", by="ann", once=KEY)
         with pytest.raises(NoSuchVm):
-            await fleet.delete_vm("nobody", request=fleet.new_id(), by="ann", once=KEY)
+            await fleet.events.delete("nobody", request=fleet.new_id(), by="ann", once=KEY)
         with pytest.raises(ScopeExists):
             await fleet.inventory.add_scope(web(), by="ann", once=KEY)
 
@@ -355,5 +358,5 @@ async def test_what_was_refused_can_be_asked_again_with_the_same_key() -> None:
         await stuck(fleet)
         event = event_of(fleet, "web")
         with pytest.raises(IllegalMove):
-            await fleet.cancel(event, by="ann", once=KEY)
-        await fleet.retry(event, by="ann", once=KEY)
+            await fleet.events.cancel(event, by="ann", once=KEY)
+        await fleet.events.retry(event, by="ann", once=KEY)

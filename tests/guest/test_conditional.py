@@ -48,7 +48,7 @@ async def test_known_question_is_answered_anew_when_the_document_changes() -> No
         assert (changed.status, changed.headers["etag"]) == (200, '"e1.2.2020-07-01"')
         assert "EventSource" in (await peer.ask()).document["Events"][0]
         assert "EventSource" not in (await peer.get(target=OLD)).document["Events"][0]
-        await house.fleet.cancel(pair[1], by="test")
+        await house.fleet.events.cancel(pair[1], by="test")
         assert (await peer.ask()).document == {"DocumentIncarnation": 3, "Events": []}
 
 

@@ -39,7 +39,7 @@ class Events:
         )
 
     async def approve_for(self, event: str, vm: str, *, by: str, why: str = "", once: Once | None = None) -> None:
-        """Approve an event in the name of a VM of its scope."""
+        """Approve an event in the name of a VM of its scope; the journal says who did, and why."""
 
         def rule(scope: Scope) -> Change[None]:
             name = within(scope.id, vm)
@@ -82,7 +82,7 @@ class Events:
     async def delete(
         self, vm: str, *, request: str, by: str, why: str = "", once: Once | None = None
     ) -> tuple[tuple[str, str], ...]:
-        """Delete a VM and return its Terminate event with its scope, if it has a terminate profile."""
+        """Delete a VM: at once, or under a terminate profile with an event, which is returned with its scope."""
         home = self._answers.home(once)
         try:
             view, found = self._replica.find(vm)

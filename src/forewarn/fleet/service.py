@@ -120,7 +120,7 @@ class Fleet:
         )
         answers = Answers(self, store)
         self._answers = answers
-        self._events = Events(self, answers, lambda: self.conditions)
+        self.events = Events(self, answers, lambda: self.conditions)
         self.inventory = Inventory(self._scopes, self.replica, answers, clock, lambda: self.conditions)
         self.tokens = Tokens(store, tasks, clock=clock, wall=wall)
         self.campaigns = Campaigns(self, store, tasks, checker=checker, messenger=messenger)
@@ -297,32 +297,6 @@ class Fleet:
 
     async def _schedule(self, scope: str, ask: Ask) -> tuple[str, ...]:
         return await self.apply(scope, lambda value: schedule(value, ask, self.conditions, now=self.clock.now()))
-
-    async def delete_vm(
-        self, name: str, *, request: str, by: str, why: str = "", once: Once | None = None
-    ) -> tuple[tuple[str, str], ...]:
-        """Delete a VM: at once, or with a Terminate event, which is returned with its scope."""
-        return await self._events.delete(name, request=request, by=by, why=why, once=once)
-
-    async def cancel(self, event: str, *, by: str, why: str = "", once: Once | None = None) -> None:
-        """Take a Scheduled event back."""
-        await self._events.cancel(event, by=by, why=why, once=once)
-
-    async def approve_for(self, event: str, vm: str, *, by: str, why: str = "", once: Once | None = None) -> None:
-        """Approve an event in the name of a VM of its scope; the journal says who did, and why."""
-        await self._events.approve_for(event, vm, by=by, why=why, once=once)
-
-    async def retry(
-        self, event: str, *, vm: str | None = None, by: str, why: str = "", once: Once | None = None
-    ) -> None:
-        """Have failed or unknown work of an event done once more: on one VM, or on all where there is such."""
-        await self._events.retry(event, vm=vm, by=by, why=why, once=once)
-
-    async def resolve(
-        self, event: str, *, by: str, why: str, done: bool = False, vm: str | None = None, once: Once | None = None
-    ) -> None:
-        """End failed or unknown work of an event: as done after all, or given up."""
-        await self._events.resolve(event, by=by, why=why, done=done, vm=vm, once=once)
 
     # Finding.
 

@@ -68,7 +68,9 @@ class Making:
             if not made and not await self._fleet.inventory.was_asked(self._once):
                 raise
             return self._show(made)
-        return self._show(await self._fleet.delete_vm(name, request=self.request, by=self.by, why=why, once=self._once))
+        return self._show(
+            await self._fleet.events.delete(name, request=self.request, by=self.by, why=why, once=self._once)
+        )
 
     def _select(
         self, *, vms: Sequence[str], host: str | None, scope: str | None, update_domain: int | None
