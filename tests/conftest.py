@@ -1,5 +1,7 @@
 """What every test shares."""
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -10,6 +12,12 @@ settings.load_profile("forewarn")
 
 # Its assertions tell what they compared; said here, because several folders use it.
 pytest.register_assert_rewrite("forewarn.testing.store_contract")
+
+
+def pytest_configure() -> None:
+    """Have Ctrl-C end programs: what a shell begins in the background ignores it, and so does all that it begins."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
