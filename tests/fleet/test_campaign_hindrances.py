@@ -178,11 +178,10 @@ async def test_campaign_goes_on_by_its_own_time_when_the_clock_is_set_back() -> 
 class NeverAnswers:
     """A gate that hangs."""
 
+    gates = ("health",)
+
     def __init__(self) -> None:
         self.is_asked = asyncio.Event()
-
-    def knows(self, gate: str) -> bool:
-        return True
 
     async def check(self, question: Question) -> Open:
         self.is_asked.set()

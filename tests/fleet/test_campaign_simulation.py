@@ -28,6 +28,7 @@ class Lots:
     """A platform, a gate and guests that draw lots. Work takes its time, and some of it fails."""
 
     repeatable = True
+    gates = ("health",)
 
     def __init__(self, clock: Clock, seed: int) -> None:
         self.random = random.Random(seed)
@@ -44,10 +45,6 @@ class Lots:
     async def probe(self, work: Work) -> NotBegun:
         """Nothing survives."""
         return NotBegun()
-
-    def knows(self, gate: str) -> bool:
-        """There is one gate."""
-        return gate == "health"
 
     async def check(self, question: Question) -> Open | Shut:
         """Be shut now and then."""

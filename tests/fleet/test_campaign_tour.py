@@ -102,8 +102,8 @@ TOLD = """\
 22:26 web 2 wave-differs
 22:26 web 2 wave-announced
 22:31 shop 2 wave-announced
-22:41 gate-shut
-22:55 gate-opened
+22:41 batch 2 gate-shut
+22:55 batch 2 gate-opened
 22:55 batch 2 wave-cleared
 22:55 web 2 wave-cleared
 22:56 batch 2 wave-settled

@@ -320,8 +320,8 @@ async def test_gate_that_stays_shut_halts_the_campaign_until_somebody_resumes_it
         await start(fleet, campaign_spec(gate="health", gate_patience=10 * MINUTE))
         await advance_to(fleet, ten(10, 50))
         assert fleet.campaigns.explain("kernel")[0] == (
-            "the gate is shut since 2026-03-02 10:46:00Z: the error rate is high; "
-            "it is asked again at 2026-03-02 10:51:00Z"
+            "gate health is shut since 2026-03-02 10:46:00Z: the error rate is high; "
+            "web waits for it, and it is asked again at 2026-03-02 10:51:00Z"
         )
         await advance_to(fleet, ten(11, 30))
         halted = fleet.campaigns.find("kernel")
@@ -333,6 +333,11 @@ async def test_gate_that_stays_shut_halts_the_campaign_until_somebody_resumes_it
         await fleet.campaigns.resume("kernel", by="bob")
         await fleet.advance(3 * HOUR)
         assert fleet.campaigns.find("kernel").state is CampaignState.COMPLETED
+    said = [row.entry for row in await campaign_journal(store) if row.entry.did in (Did.GATE_SHUT, Did.GATE_OPENED)]
+    assert [(f"{entry.at:%H:%M}", entry.did, entry.facts) for entry in said][:1] == [
+        ("10:46", Did.GATE_SHUT, {"gate": "health", "scope": "web", "wave": "2"})
+    ]
+    assert halted.said.why == "gate health has been shut since 2026-03-02T10:46:00Z: the error rate is high"
 
 
 async def test_held_scope_and_held_fleet_are_left_alone() -> None:
@@ -341,6 +346,7 @@ async def test_held_scope_and_held_fleet_are_left_alone() -> None:
         await start(fleet, campaign_spec())
         await fleet.advance(timedelta(0))
         assert (states(fleet)[0], states(fleet, "db-1")) == ("planned", ["announced"])
+        assert "web is held by an operator" in fleet.campaigns.explain("kernel")
         await fleet.hold(by="bob", reason="audit")
         await fleet.release(by="bob", scope="web")
         await fleet.advance(HOUR)
@@ -470,7 +476,7 @@ async def test_campaign_is_found_by_id_in_any_case_and_by_name() -> None:
 async def test_what_cannot_be_started_is_refused_before_anything_is_saved() -> None:
     store = MemoryStore()
     async with running(web(), store=store) as fleet:
-        with pytest.raises(NoSuchGate):
+        with pytest.raises(NoSuchGate, match="there is no gate health: there is none yet; gates are set in forewarn"):
             await start(fleet, campaign_spec(gate="health"))
         with pytest.raises(Invalid, match="no time zone"):
             fleet.campaigns.check(campaign_spec(windows=(Window(start="22:00", end="04:00", zone="Mars/Olympus"),)))

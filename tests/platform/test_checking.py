@@ -119,10 +119,10 @@ async def test_program_that_is_not_there_keeps_the_gate_shut(tmp_path: Path) -> 
 
 async def test_gate_without_a_definition_is_shut_and_says_what_to_do(tmp_path: Path) -> None:
     gates = Gatekeeper([], tmp_path, {})
-    assert not gates.knows("health")
+    assert list(gates.gates) == []
     assert await gates.check(QUESTION) == Shut("the settings have no gate health: define [gates.health], and reload")
     gates.take([Gate("health", GateSettings(command=("/bin/true",)))])
-    assert gates.knows("health")
+    assert list(gates.gates) == ["health"]
     assert await gates.check(QUESTION) == Open()
 
 

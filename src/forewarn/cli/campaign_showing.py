@@ -24,7 +24,8 @@ FEW = 3
 """Of how many failures a person is told what can be done."""
 
 SECOND = timedelta(seconds=1)
-UNDER_WAY = ("announced", "cleared", "retrying")
+UNDER_WAY = "under way"
+"""What people call a wave that may start, or has started."""
 
 STATE_COLOURS = {
     CampaignState.RUNNING.value: Colour.CAREFUL,
@@ -36,8 +37,7 @@ STATE_COLOURS = {
 
 WAVE_COLOURS = {
     v1.WaveState.ANNOUNCED.value: Colour.CAREFUL,
-    v1.WaveState.CLEARED.value: Colour.CAREFUL,
-    v1.WaveState.RETRYING.value: Colour.CAREFUL,
+    UNDER_WAY: Colour.CAREFUL,
     v1.WaveState.FAILED.value: Colour.BAD,
     v1.WaveState.DONE.value: Colour.GOOD,
     v1.WaveState.SKIPPED.value: Colour.FAINT,
@@ -179,7 +179,7 @@ def _standing_row(wave: v1.CampaignWave) -> Row:
     return (
         wave.scope,
         str(wave.n),
-        wave.state.value,
+        UNDER_WAY if wave.state in (v1.WaveState.CLEARED, v1.WaveState.RETRYING) else wave.state.value,
         at if announced else "",
         "" if announced else at,
         moment_text(wave.planned_at),
@@ -296,7 +296,7 @@ def _drawn(wave: v1.WaveProgress) -> str:
     """Draw what is over, what is under way, what has failed, what is to come, and what never will."""
     parts = (
         (_over(wave), "█", Colour.GOOD),
-        (sum(getattr(wave, state) for state in UNDER_WAY), "▒", Colour.CAREFUL),
+        (wave.announced + wave.cleared + wave.retrying, "▒", Colour.CAREFUL),
         (wave.failed, "▚", Colour.BAD),
         (wave.planned, "░", Colour.FAINT),
         (wave.left, "·", Colour.FAINT),
@@ -318,8 +318,16 @@ def _shares(numbers: Sequence[int]) -> list[int]:
 
 
 def _states(wave: v1.WaveProgress) -> str:
-    words = ("done", "skipped", "cleared", "announced", "retrying", "failed", "planned", "left")
-    return ", ".join(f"{getattr(wave, word)} {word}" for word in words if getattr(wave, word))
+    said = {
+        "done": wave.done,
+        "skipped": wave.skipped,
+        UNDER_WAY: wave.cleared + wave.retrying,
+        "announced": wave.announced,
+        "failed": wave.failed,
+        "planned": wave.planned,
+        "left": wave.left,
+    }
+    return ", ".join(f"{number} {word}" for word, number in said.items() if number)
 
 
 def next_steps(campaign: v1.Campaign) -> list[str]:

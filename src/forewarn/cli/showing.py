@@ -8,6 +8,7 @@ from forewarn.cli.output import moment_text, say
 from forewarn.cli.reaching import Asked
 from forewarn.cli.tables import Column, Row, in_one_line, write_table
 from forewarn.core.event import STUCK
+from forewarn.core.explain import CAMPAIGN
 from forewarn.core.scope import Outcome
 
 SHORT_ID = 8
@@ -89,6 +90,8 @@ def waits_for(event: v1.Event) -> str:
     said = "; and ".join(event.explain) or _under_way(event)
     if any(impact.state in STUCK for impact in event.impacts):
         said = f"{said} (`forewarn event retry {event.id[:SHORT_ID]}`, or `resolve`)"
+    if event.campaign is not None and event.status == "Scheduled":
+        said = f"{said} (`forewarn campaign show {event.by.removeprefix(CAMPAIGN)}` says why)"
     return said if event.announced else f"{said}; unannounced"
 
 

@@ -65,9 +65,11 @@ class AwaitsCampaign(Hold, frozen=True, tag="campaign"):
 
     campaign: str
     name: str = ""
+    why: str = ""
+    """Why it clears nothing at all, where that is so."""
 
     def __str__(self) -> str:
-        return f"campaign {self.name or self.campaign} has not cleared it"
+        return f"campaign {self.name or self.campaign} has not cleared it" + (f", as {self.why}" if self.why else "")
 
 
 class ImpactStuck(Hold, frozen=True, tag="impact-stuck"):

@@ -26,7 +26,7 @@ from forewarn.core.campaign.running import Course
 from forewarn.core.campaign.selection import Chooser
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.campaign.steering import abort, pause, resume, retry, skip
-from forewarn.core.campaign.waiting import explain_campaign
+from forewarn.core.campaign.waiting import Hindrances, explain_campaign, stopped
 from forewarn.core.change import Change
 from forewarn.core.errors import AlreadyThere, CannotBePlaced, CoreError, Invalid
 from forewarn.core.event import State
@@ -116,10 +116,14 @@ class Campaigns:
     def explain(self, id_: str) -> tuple[str, ...]:
         """Say what a campaign waits for, what a person decides first."""
         campaign, rolling = self.find(id_), self._rolling.get(self.find(id_).id)
-        blocked_by = rolling.course.blocked_by if rolling is not None else None
-        return explain_campaign(
-            campaign, self._scopes.conditions, blocked_by=blocked_by, now=self._scopes.clock.now(), zones=zone_named
-        )
+        hindrances = rolling.course.hindrances if rolling is not None else Hindrances()
+        now = self._scopes.clock.now()
+        return explain_campaign(campaign, self._scopes.conditions, hindrances, now=now, zones=zone_named)
+
+    def stopped(self, id_: str) -> str:
+        """Say in a word why a campaign lets nothing start, where that is the same for all of it; else nothing."""
+        campaign, _ = self._records.get(id_, (None, 0))
+        return "" if campaign is None else stopped(campaign)
 
     def expected_end(self, id_: str) -> datetime | None:
         """Return when a campaign is expected to be over, or was; None: that waits for a person."""
@@ -152,8 +156,8 @@ class Campaigns:
         for window in spec.policy.windows:
             zone_named(window.zone or spec.policy.zone)
         gate = spec.policy.gate
-        if isinstance(gate, str) and not self._checker.knows(gate):
-            raise NoSuchGate(gate)
+        if isinstance(gate, str) and gate not in self._checker.gates:
+            raise NoSuchGate(gate, self._checker.gates)
         in_use = [campaign for campaign in self.all() if not campaign.state.is_over]
         if any(campaign.name.casefold() == spec.name.casefold() for campaign in in_use):
             raise AlreadyThere(f"a campaign {spec.name} that is not over")

@@ -279,8 +279,8 @@ class Errands:
                 answer = Shut(f"it could not be asked: {error!r}")
         if isinstance(answer, Shut):
             why = answer.why
-            return lambda course: course.gate_is_shut(why, now=self._owner.now())
-        return lambda course: course.gate_is_open(asked_at=asked_at, now=self._owner.now())
+            return lambda course: course.gate_is_shut(action, why, now=self._owner.now())
+        return lambda course: course.gate_is_open(action, asked_at=asked_at, now=self._owner.now())
 
     async def _story(self, scope: str) -> Story:
         """Read what the journal of a scope says since the campaign began."""

@@ -20,6 +20,11 @@ FleetError
 └── NotSaved         the store could not keep it; nothing has changed
 """
 
+from collections.abc import Sequence
+
+NAMED = 20
+"""Of more names than this a message says how many there are."""
+
 
 class FleetError(Exception):
     """The fleet could not do it. `code` is stable and meant for programs; the message is meant for people."""
@@ -102,9 +107,17 @@ class NoSuchGate(FleetError):
 
     code = "unknown-gate"
 
-    def __init__(self, gate: str) -> None:
-        self.gate = gate
-        super().__init__(f"there is no gate {gate}: gates are defined in the settings, under [gates.{gate}]")
+    def __init__(self, gate: str, known: Sequence[str] = ()) -> None:
+        self.gate, self.known = gate, tuple(known)
+        several = f"there {'is' if len(known) == 1 else 'are'} {_few(sorted(known))}" if known else "there is none yet"
+        super().__init__(
+            f"there is no gate {gate}: {several}; gates are set in forewarn.toml of the service, as [gates.{gate}]"
+        )
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 class AmbiguousVm(FleetError):

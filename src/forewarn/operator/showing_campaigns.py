@@ -9,6 +9,7 @@ from forewarn.api import v1
 from forewarn.api.campaign_spec import shown_spec
 from forewarn.core.campaign.plan import Plan
 from forewarn.core.campaign.record import Campaign, ScopeProgress, Wave, WaveState, failed_waves
+from forewarn.core.campaign.spec import gate_name
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
 
@@ -82,7 +83,10 @@ def _failures(campaign: Campaign) -> Iterator[v1.CampaignFailure]:
 
 def _gate(campaign: Campaign) -> v1.ShutGate | None:
     gate = campaign.gate
-    return None if gate is None else v1.ShutGate(since=gate.since, why=gate.why, again_at=gate.again_at)
+    if gate is None:
+        return None
+    name = gate_name(campaign.spec.policy.gate)
+    return v1.ShutGate(since=gate.since, why=gate.why, again_at=gate.again_at, name=name)
 
 
 def show_waves(

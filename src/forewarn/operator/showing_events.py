@@ -9,7 +9,7 @@ import msgspec
 from forewarn.api import v1
 from forewarn.core.duration import duration_text
 from forewarn.core.event import Event, EventType, Source, State
-from forewarn.core.explain import explain, sentences
+from forewarn.core.explain import AwaitsCampaign, Hold, explain, sentences
 from forewarn.core.scope import Scope
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
@@ -51,10 +51,17 @@ def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1
             )
             for impact in event.impacts
         ),
-        explain=sentences(explain(scope, event, fleet.conditions, now=now)),
+        explain=sentences(_told_fully(fleet, hold) for hold in explain(scope, event, fleet.conditions, now=now)),
         held=show_hold(scope.held, scope.id),
         campaign=event.campaign or None,
     )
+
+
+def _told_fully(fleet: Fleet, hold: Hold) -> Hold:
+    """Return what keeps an event, with what its scope cannot know of it."""
+    if not isinstance(hold, AwaitsCampaign):
+        return hold
+    return msgspec.structs.replace(hold, why=fleet.campaigns.stopped(hold.campaign))
 
 
 def _status(state: State) -> Literal["Scheduled", "Started"]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from forewarn.clock import SystemClock
-from forewarn.core.campaign.spec import HttpCheck
+from forewarn.core.campaign.spec import HttpCheck, gate_name
 from forewarn.core.duration import duration_text
 from forewarn.core.text import shortened
 from forewarn.platform.asking import NoAnswer, Request, status_of
@@ -46,9 +46,10 @@ class Gatekeeper:
         """Go on with other gates; those that are being asked are asked to the end."""
         self._gates = {gate.name: gate.settings for gate in gates}
 
-    def knows(self, gate: str) -> bool:
-        """Tell whether the settings define a gate of this name."""
-        return gate in self._gates
+    @property
+    def gates(self) -> Sequence[str]:
+        """The names of the gates that the settings define."""
+        return tuple(self._gates)
 
     async def check(self, question: Question) -> Open | Shut:
         """Ask whether a wave may go, again where it may not, as often as the gate says."""
@@ -68,7 +69,8 @@ class Gatekeeper:
         for _ in range(gate.retries):
             if isinstance(answer := await self._asked(gate, question), Open):
                 return answer
-            log.info("a gate of campaign %s is shut: %s; asking again", question.name, answer.why)
+            name = gate_name(question.gate)
+            log.info("gate %s of campaign %s is shut: %s; asking again", name, question.name, answer.why)
             await asyncio.sleep(gate.pause.total_seconds())
         return await self._asked(gate, question)
 

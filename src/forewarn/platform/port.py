@@ -3,6 +3,7 @@
 A platform is given one piece of work at a time: one event on one VM.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -68,8 +69,9 @@ class Shut(msgspec.Struct, frozen=True):
 class Checker(Protocol):
     """Asks the gates of campaigns."""
 
-    def knows(self, gate: str) -> bool:
-        """Tell whether there is a gate of this name."""
+    @property
+    def gates(self) -> Sequence[str]:
+        """The names of the gates that there are."""
         ...
 
     async def check(self, question: Question) -> Open | Shut:
@@ -109,9 +111,10 @@ class Messenger(Protocol):
 class NoChecker:
     """A world without gates."""
 
-    def knows(self, gate: str) -> bool:  # noqa: ARG002  # there is none, whatever its name
-        """There is none of this name."""
-        return False
+    @property
+    def gates(self) -> Sequence[str]:
+        """There are none."""
+        return ()
 
     async def check(self, question: Question) -> Open | Shut:
         """Let nothing go that is to wait for a gate."""

@@ -30,7 +30,7 @@ from forewarn.core.campaign.record import (
 from forewarn.core.campaign.running import Course
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
 from forewarn.core.campaign.steering import MOVES, abort, pause, resume, retry, skip
-from forewarn.core.campaign.waiting import TOLD, explain_campaign
+from forewarn.core.campaign.waiting import TOLD, Hindrances, explain_campaign
 from forewarn.core.conditions import EMULATOR, Conditions
 from forewarn.core.errors import Invalid, NotNow
 from forewarn.core.event import Event, EventType, ImpactState
@@ -266,7 +266,7 @@ def test_reasons_are_kept_of_the_newest_failures_only_and_all_are_listed() -> No
         *((f"s{n}", "the campaign's journal says why") for n in range(5)),
         *((f"s{n}", "no power") for n in range(5, TROUBLES + 5)),
     ]
-    said = explain_campaign(campaign, CONDITIONS, now=TEN, zones=zones)
+    said = explain_campaign(campaign, CONDITIONS, Hindrances(), now=TEN, zones=zones)
     assert said[TOLD - 1] == "wave 1 of s104 has failed: no power; retry it or skip it"
     assert said[TOLD] == "95 more waves failed before; retry or skip what has failed"
 
@@ -307,12 +307,12 @@ def test_work_of_which_nobody_knows_is_told_as_unknown_and_every_vm_is_named() -
 
     begun = (ImpactState.BEGUN, "")
     turn((ImpactState.FAILED, "no power"), begun, (ImpactState.FAILED, "no power"))
-    assert explain_campaign(hand.course.taken()[0], CONDITIONS, now=TEN, zones=zones)[1] == (
+    assert explain_campaign(hand.course.taken()[0], CONDITIONS, Hindrances(), now=TEN, zones=zones)[1] == (
         "wave 1 of web has failed: web-0, web-2: no power; retry it or skip it"
     )
     turn((ImpactState.FAILED, "no power"), (ImpactState.UNKNOWN, "the probe ended with 1"), (ImpactState.FAILED, ""))
     record, entries = hand.course.taken()
-    assert explain_campaign(record, CONDITIONS, now=TEN, zones=zones)[1] == (
+    assert explain_campaign(record, CONDITIONS, Hindrances(), now=TEN, zones=zones)[1] == (
         "wave 1 of web is unknown: web-0: no power; nobody knows whether the work on web-1 was done: "
         "the probe ended with 1; web-2: no reason was given; a retry does it again: retry it or skip it"
     )
@@ -323,7 +323,7 @@ def test_work_of_which_nobody_knows_is_told_as_unknown_and_every_vm_is_named() -
 def test_record_is_read_as_it_was_written() -> None:
     course = Course(campaign_over(web(), scopes_at_once=Limit(percent=10.0)), zones)
     course.fail(course.progress("web"), 1, "no power", now=TEN)
-    course.gate_is_shut("sick", now=TEN)
+    course.gate_is_shut(AskGate("web", 2), "sick", now=TEN)
     record, _ = course.taken()
     assert decode(encode(record)) == record
 
@@ -422,10 +422,10 @@ def test_gate_that_was_open_before_the_last_wave_ended_is_asked_again() -> None:
     approved = approve(hand.scopes["web"], "web-1", [hand.scopes["web"].events[0].id], CONDITIONS, now=end).scope
     assert approved is not None
     hand.scopes["web"] = approved
-    hand.course.gate_is_open(asked_at=end - 10 * SECOND, now=end)
+    hand.course.gate_is_open(AskGate("web", 2), asked_at=end - 10 * SECOND, now=end)
     assert hand.decide() == [AskGate("web", 2)]
     hand.course.over(AskGate("web", 2))
-    hand.course.gate_is_open(asked_at=end, now=end)
+    hand.course.gate_is_open(AskGate("web", 2), asked_at=end, now=end)
     assert [type(action) for action in hand.decide()] == [Clear]
 
 

@@ -279,11 +279,12 @@ class CampaignFailure(Answer, frozen=True):
 
 
 class ShutGate(Answer, frozen=True):
-    """The gate is shut: since when, why, and when it is asked again."""
+    """The gate is shut: since when, why, when it is asked again, and what it is called."""
 
     since: datetime
     why: str
     again_at: datetime
+    name: str = ""
 
 
 class Campaign(Answer, frozen=True):

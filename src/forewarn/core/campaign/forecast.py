@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import NamedTuple
 
-from forewarn.core.campaign.limits import Ceilings, InUse, Load
+from forewarn.core.campaign.limits import Ceilings, Exceeded, InUse, Load
 from forewarn.core.campaign.load import Impacted
 from forewarn.core.campaign.spec import CampaignPolicy
 from forewarn.core.campaign.windows import DAY, Span, Zones, starts
@@ -67,11 +67,12 @@ class Forecast:
         self._moment: datetime | None = None
         self._in_use = InUse()
 
-    def has_room(self, moment: datetime, load: Load) -> bool:
-        """Tell whether there will be room at the moment."""
+    def lacks(self, moment: datetime, load: Load) -> Exceeded | None:
+        """Return the limit that leaves no room at the moment; None: there will be room."""
         if moment != self._moment:
             self._build(moment)
-        return self._ceilings.keep(self._in_use.with_(load))
+        amounts = self._in_use.with_(load)
+        return None if self._ceilings.keep(amounts) else self._ceilings.exceeded(amounts)[0]
 
     def take(self, flight: Flight) -> None:
         """Count a wave that is announced now."""

@@ -37,7 +37,9 @@ from forewarn.core.campaign.record import (
     WaveState,
 )
 from forewarn.core.campaign.selection import Chooser
+from forewarn.core.campaign.spec import gate_name
 from forewarn.core.campaign.stuck import is_stuck, stuck_work
+from forewarn.core.campaign.waiting import Hindrances
 from forewarn.core.campaign.windows import Zones
 from forewarn.core.change import stamp
 from forewarn.core.conditions import Conditions
@@ -105,8 +107,10 @@ class Course(Keeping):
         self._clearing: set[str] = set()
         self._gate_opened_at = LONG_AGO
         self._wakes: list[datetime] = []
-        self.blocked_by: Exceeded | None = None
-        """The limit for which the next wave waits."""
+        self._no_room: Exceeded | None = None
+        self._no_place: Exceeded | None = None
+        self._at_gate: list[str] = []
+        self._held: set[str] = set()
         self.waits_for_room = False
         """Whether something else may be decided when less is in impact, wherever in the fleet."""
         self.actions: list[Action] = []
@@ -123,8 +127,10 @@ class Course(Keeping):
         self._ready.pop(id_, None)
         if id_ not in self._announcing:
             self._flights.pop(id_, None)
-        self._open.discard(id_)
-        self._leaving.discard(id_)
+        for known in (self._open, self._leaving, self._held):
+            known.discard(id_)
+        if scope is not None and scope.held is not None:
+            self._held.add(id_)
         if self._campaign.state.is_over:
             return
         if scope is None:
@@ -252,6 +258,11 @@ class Course(Keeping):
         """When time itself may change something; None: only something else can."""
         return min(self._wakes, default=None)
 
+    @property
+    def hindrances(self) -> Hindrances:
+        """What keeps waves from going on, as it was last decided."""
+        return Hindrances(self._no_room, self._no_place, tuple(self._at_gate), frozenset(self._held))
+
     def over(self, action: Action) -> None:
         """What was given out is done, or could not be. See its scope next."""
         self._given.discard(action)
@@ -263,7 +274,8 @@ class Course(Keeping):
 
     def decide(self, impacted: Impacted, scopes: Fleet, conditions: Conditions, *, now: datetime) -> None:
         """Find what is to be done now, given what is in impact in the whole fleet."""
-        self._wakes, self.has_more, self.blocked_by, self.waits_for_room = [], False, None, False
+        self._wakes, self.has_more, self.waits_for_room = [], False, False
+        self._no_room, self._no_place, self._at_gate = None, None, []
         if self.unseen or self._campaign.state.is_over:
             return
         if self._campaign.state is CampaignState.RUNNING:
@@ -356,7 +368,7 @@ class Course(Keeping):
         for _, event, load in sorted(item for item in self._ready[id_].events if item[0] <= now):
             over = self._ceilings.exceeded(impacted.with_(load)) if self._is_limited else ()
             if over:
-                self.blocked_by, self.waits_for_room = over[0], True
+                self._no_room, self.waits_for_room = over[0], True
                 break
             impacted.reserve(event, load)
             chosen.append(event)
@@ -367,7 +379,7 @@ class Course(Keeping):
                 self.note_wave(Did.WAVE_CLEARED, progress, n, now=now)
             del self._ready[id_]
             self._give(Clear(id_, n, tuple(chosen)))
-        return self.blocked_by is None
+        return self._no_room is None
 
     # The gate.
 
@@ -381,6 +393,7 @@ class Course(Keeping):
         opened_at = self._gate_opened_at
         if now - opened_at <= GATE_HOLDS and (n == 1 or opened_at >= ended_at):
             return True
+        self._at_gate.append(id_)
         shut = self._campaign.gate
         if shut is not None and now < shut.again_at:
             self._wakes.append(shut.again_at)
@@ -388,17 +401,17 @@ class Course(Keeping):
             self._give(AskGate(id_, n))
         return False
 
-    def gate_is_open(self, *, asked_at: datetime, now: datetime) -> None:
+    def gate_is_open(self, asked: AskGate, *, asked_at: datetime, now: datetime) -> None:
         """The gate was found open."""
         if self._campaign.state.is_over:
             return
         self._gate_opened_at = asked_at
         if self._campaign.gate is not None:
-            shut_for = stamp(self._campaign.gate.since)
+            shut_since = stamp(self._campaign.gate.since)
             self.set(gate=None)
-            self.note(Did.GATE_OPENED, by=self.by, now=now, shut_since=shut_for)
+            self._note_gate(Did.GATE_OPENED, asked, now=now, shut_since=shut_since)
 
-    def gate_is_shut(self, why: str, *, now: datetime) -> None:
+    def gate_is_shut(self, asked: AskGate, why: str, *, now: datetime) -> None:
         """The gate was found shut; where it stays so for too long, the campaign halts."""
         if self._campaign.state.is_over:
             return
@@ -407,9 +420,14 @@ class Course(Keeping):
         again_at = min(now + GATE_AGAIN, since + patience) if now < since + patience else now + GATE_AGAIN
         self.set(gate=GateShut(since=since, why=shortened(why), again_at=again_at))
         if known is None:
-            self.note(Did.GATE_SHUT, by=self.by, now=now, why=why)
+            self._note_gate(Did.GATE_SHUT, asked, now=now, why=why)
         if now >= since + patience:
-            self.halt(f"the gate has been shut since {stamp(since)}: {why}", now=now)
+            name = gate_name(self._campaign.spec.policy.gate)
+            self.halt(f"gate {name} has been shut since {stamp(since)}: {why}", now=now)
+
+    def _note_gate(self, did: Did, asked: AskGate, *, now: datetime, why: str = "", **facts: str) -> None:
+        gate = shortened(gate_name(self._campaign.spec.policy.gate))
+        self.note(did, by=self.by, now=now, why=why, gate=gate, scope=asked.scope, wave=str(asked.n), **facts)
 
     # Announcing.
 
@@ -481,7 +499,8 @@ class Course(Keeping):
         vms = [vm for vm in self._chooser.chosen(scope) if vm.update_domain == wave.update_domain]
         load = load_of_vms(scope.id, vms)
         too_large = self._ceilings.exceeded(Amounts(1, len(load.hosts), load.vms))
-        if not too_large and self._is_limited and not forecast.has_room(start, load):
+        if not too_large and self._is_limited and (lacking := forecast.lacks(start, load)) is not None:
+            self._no_place = lacking
             return False
         self._line.leave()
         if too_large:

@@ -225,6 +225,17 @@ class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         _check_between(self.timeout, timedelta(milliseconds=1), LONGEST_CHECK, "timeout")
         _check_between(self.pause, timedelta(0), LONGEST_CHECK, "pause")
 
+    @property
+    def place(self) -> str:
+        """Its address with the path: what people call it. Everybody who sees the campaign sees all of its URL."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def gate_name(gate: str | HttpCheck | None) -> str:
+    """Return what people call a gate."""
+    return gate.place if isinstance(gate, HttpCheck) else gate or ""
+
 
 def _check_url(url: str) -> None:
     try:

@@ -1,0 +1,111 @@
+"""What a campaign waits for, in sentences: by the names and values of what was asked for."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.core.campaign.limits import Exceeded
+from forewarn.core.campaign.record import Campaign, CampaignState, GateShut
+from forewarn.core.campaign.spec import HttpCheck, Limit, Window
+from forewarn.core.campaign.waiting import Hindrances, explain_campaign, stopped
+from tests.core.campaign.test_expecting import (
+    ANNOUNCED,
+    CLEARED,
+    CONDITIONS,
+    DONE,
+    PLANNED,
+    campaign,
+    minutes,
+    zones,
+)
+
+WAITS = ((15, PLANNED, 0),)
+NONE = Hindrances()
+NO_PLACE = Hindrances(no_place=Exceeded(what="scopes", limit=2, wanted=3))
+SHUT = GateShut(since=minutes(50), why="503", again_at=minutes(61))
+
+
+def said(value: Campaign, hindrances: Hindrances = NONE, *, now: float = 10) -> tuple[str, ...]:
+    return explain_campaign(value, CONDITIONS, hindrances, now=minutes(now), zones=zones)
+
+
+CASES: dict[str, tuple[Campaign, Hindrances, str]] = {
+    "one under way": (campaign(((9, CLEARED, 9),)), NONE, "1 wave is under way"),
+    "several under way": (campaign(*[((9, CLEARED, 9),)] * 2), NONE, "2 waves are under way"),
+    "one announced": (
+        campaign(((15, ANNOUNCED, 15),)),
+        NONE,
+        "1 wave is announced, for 2026-03-02 10:15:00Z",
+    ),
+    "several announced": (
+        campaign(((16, ANNOUNCED, 16),), ((15, ANNOUNCED, 15),)),
+        NONE,
+        "2 waves are announced, the first for 2026-03-02 10:15:00Z",
+    ),
+    "one rests": (
+        campaign(((0, DONE, 5), (40, PLANNED, 0))),
+        NONE,
+        "1 scope waits until 2026-03-02 10:35:00Z, when the gap after its wave is over",
+    ),
+    "several rest": (
+        campaign(*[((0, DONE, 5), (40, PLANNED, 0))] * 2),
+        NONE,
+        "2 scopes wait until the gap after a wave is over, the first until 2026-03-02 10:35:00Z",
+    ),
+    "one has no turn yet": (
+        campaign(WAITS, scopes_at_once=Limit(2)),
+        NO_PLACE,
+        "1 scope waits for its turn: scopes_at_once allows 2",
+    ),
+    "several have no turn yet": (
+        campaign(*[WAITS] * 20, scopes_at_once=Limit(percent=10)),
+        NO_PLACE,
+        "20 scopes wait for their turn: scopes_at_once allows 2 (10%)",
+    ),
+    "not before its planned time": (
+        campaign(WAITS, advance=False),
+        NONE,
+        "1 scope waits for the time that the plan has for it: advance is false",
+    ),
+    "window shuts before the notice is over": (
+        campaign(*[WAITS] * 2, windows=(Window(start="10:00", end="10:12"),)),
+        NONE,
+        "2 scopes wait for a window that is open when their notice is over",
+    ),
+    "about to be announced": (campaign(WAITS), NONE, "1 scope waits to be announced"),
+    "one is held": (campaign(WAITS), Hindrances(held=frozenset({"web-0"})), "web-0 is held by an operator"),
+    "several are held": (
+        campaign(WAITS, WAITS),
+        Hindrances(held=frozenset({"web-0", "web-1"})),
+        "web-0, web-1 are held by an operator",
+    ),
+}
+
+
+@pytest.mark.parametrize(("value", "hindrances", "sentence"), CASES.values(), ids=CASES)
+def test_waiting_is_told_with_its_reason(value: Campaign, hindrances: Hindrances, sentence: str) -> None:
+    assert said(value, hindrances) == (sentence,)
+
+
+@pytest.mark.parametrize(
+    ("gate", "name"),
+    [("health", "health"), (HttpCheck(url="http://lb:81/-/ok?key=s"), "http://lb:81/-/ok")],
+    ids=["by name", "by address"],
+)
+def test_shut_gate_is_named_with_those_who_wait_for_it(gate: Any, name: str) -> None:
+    shut = msgspec.structs.replace(campaign(((9, DONE, 9),), gate=gate), gate=SHUT)
+    begin = f"gate {name} is shut since 2026-03-02 10:50:00Z: 503; "
+    again = "it is asked again at 2026-03-02 11:01:00Z"
+    assert said(shut, now=60) == (begin + again,)
+    assert said(shut, Hindrances(at_gate=("web-0",)), now=60) == (f"{begin}web-0 waits for it, and {again}",)
+    many = Hindrances(at_gate=tuple(f"web-{n}" for n in range(12)))
+    ten_of_them = ", ".join(f"web-{n}" for n in range(10))
+    assert said(shut, many, now=60) == (f"{begin}{ten_of_them} and 2 more wait for it, and {again}",)
+
+
+def test_whoever_sees_only_an_event_is_told_why_its_campaign_starts_nothing() -> None:
+    running = campaign(WAITS)
+    paused = msgspec.structs.replace(running, state=CampaignState.PAUSED)
+    shut = msgspec.structs.replace(running, gate=SHUT)
+    assert [stopped(each) for each in (running, paused, shut)] == ["", "it is Paused", "its gate is shut"]
