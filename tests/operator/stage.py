@@ -158,3 +158,4 @@ async def stage(
                     yield Stage(fleet, store, platform, listener.getsockname()[1])
                 finally:
                     fleet.feeds.end()
+                    fleet.break_off()

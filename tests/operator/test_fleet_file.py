@@ -10,6 +10,7 @@ from forewarn.api.errors import Refusal
 from forewarn.api.fleet_file import Birth, read_fleet_file, read_fleet_json
 from forewarn.core.event import EventType
 from forewarn.core.scope import Scope
+from forewarn.fleet.errors import NotSaved
 from forewarn.fleet.importing import Imported, apply_import
 from forewarn.operator import importing
 from forewarn.operator.importing import SMALL
@@ -194,3 +195,41 @@ async def test_import_goes_on_when_nobody_listens(monkeypatch: pytest.MonkeyPatc
         gate.open.set()
         await came.wait()
         assert service.fleet.replica.scope("new").vm("new-1").name == "new-1"
+
+
+async def test_import_under_way_says_so_when_the_service_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nobody waits for it until the end is out of patience."""
+    gate = Gate(monkeypatch)
+    body = ONE_MORE.encode()
+    async with asyncio.timeout(60):
+        async with stage() as service:
+            followed = asyncio.create_task(service.ask("POST", "/v1/fleet/import", body, Accept="application/x-ndjson"))
+            await gate.reached.wait()
+        reply = await followed
+    told = msgspec.json.decode(reply.body.splitlines()[-1])
+    assert (reply.status, told["result"], told["error"]["error"]) == (
+        200,
+        None,
+        {
+            "code": "import-ended",
+            "message": "the import has ended after 0 of 1 scopes: the service ends; "
+            "ask again, and it goes on with what differs",
+            "details": {"done": "0", "total": "1", "why": "the service ends"},
+        },
+    )
+
+
+async def test_import_that_cannot_be_saved_tells_how_far_it_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(*_: object, **__: object) -> Imported:
+        raise NotSaved("no room left on the disk")
+
+    async with stage() as service, asyncio.timeout(60):
+        with monkeypatch.context() as patched:
+            patched.setattr(importing, "apply_import", full)
+            reply = await service.ask("POST", "/v1/fleet/import", ONE_MORE.encode())
+        again = await service.ask("POST", "/v1/fleet/import", ONE_MORE.encode())
+    assert (reply.status, reply.code, again.status) == (503, "import-ended", 200)
+    assert reply.json["error"]["message"] == (
+        "the import has ended after 0 of 1 scopes: what came next could not be saved: no room left on the disk; "
+        "ask again, and it goes on with what differs"
+    )

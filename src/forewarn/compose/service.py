@@ -89,6 +89,7 @@ async def running_service(
         )
         await stack.enter_async_context(operators.serving_operators(fleet, guests, listener, tls))
         stack.callback(fleet.feeds.end)  # who follows the journal must not be waited for
+        stack.callback(fleet.break_off)  # nor who follows an import
         reloading = Reloading(settings, directory, fleet=fleet, outside=outside, guests=guests, tls=tls)
         running = Running(
             fleet=fleet,

@@ -126,6 +126,7 @@ class Fleet:
         self.campaigns = Campaigns(self, store, tasks, checker=checker, messenger=messenger)
         self.feeds = Feeds(store, tasks)
         self._listeners: list[Callable[[View], None]] = []
+        self._begun: set[asyncio.Task[None]] = set()
         self._is_live = False
 
     @classmethod
@@ -262,7 +263,14 @@ class Fleet:
 
     def begin(self, work: Coroutine[object, object, None], *, name: str) -> None:
         """Have work done that goes on though nobody waits for it, until the service ends. It must not raise."""
-        self._tasks.create_task(work, name=name)
+        task = self._tasks.create_task(work, name=name)
+        self._begun.add(task)
+        task.add_done_callback(self._begun.discard)
+
+    def break_off(self) -> None:
+        """End the work that was begun: when the service ends, those who follow it must not be waited for."""
+        for task in self._begun:
+            task.cancel()
 
     # Commands.
 

@@ -9,6 +9,7 @@ OperatorError
 ├── NoSuchVmNow      no VM bears that bare name now, so the journal cannot be asked for it
 ├── TooManyWatchers  as many follow the journal as may
 ├── ImportRuns       one import at a time
+├── ImportEnded      an import has ended in the middle
 ├── NoSocket         the system does not let a VM's socket be opened
 ├── NoSockets        the service is for real VMs, or on a system without such sockets
 ├── NotInProduction  the service is for real VMs, and this is for the emulator alone
@@ -115,6 +116,18 @@ class ImportRuns(OperatorError):
     def __init__(self, by: str, done: int, total: int) -> None:
         self.by, self.done, self.total = by, done, total
         super().__init__(f"an import of {by} runs, {done} of {total} scopes are done: wait for its end, then ask again")
+
+
+class ImportEnded(OperatorError):
+    """An import has ended in the middle; what was done until then stays."""
+
+    code = "import-ended"
+
+    def __init__(self, done: int, total: int, why: str) -> None:
+        self.done, self.total, self.why = done, total, why
+        super().__init__(
+            f"the import has ended after {done} of {total} scopes: {why}; ask again, and it goes on with what differs"
+        )
 
 
 class NoSocket(OperatorError):

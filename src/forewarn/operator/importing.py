@@ -18,7 +18,7 @@ from forewarn.fleet.importing import Difference, apply_import, compare
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
 from forewarn.operator.elsewhere import Report, done_elsewhere
-from forewarn.operator.errors import ImportRuns, OperatorError, WrongFleetFile
+from forewarn.operator.errors import ImportEnded, ImportRuns, OperatorError, WrongFleetFile
 
 log = logging.getLogger(__name__)
 
@@ -68,16 +68,21 @@ class Running:
         """Do it. What goes wrong is kept for those who follow; there may be nobody."""
         try:
             self.outcome = await self._import()
+        except NotSaved as error:
+            self.error = self._ended(f"what came next could not be saved: {error.why}")
         except (OperatorError, FleetError) as error:
             self.error = error
         except Exception as error:
             log.exception("the import of %s failed", self.by)
-            self.error = NotSaved(f"the import ended in the middle, for a reason that the log tells ({error!r})")
+            self.error = self._ended(f"for a reason that the log of the service tells ({error!r})")
         finally:
             if not self.is_over:
-                self.error = NotSaved("the service ends: ask again, and it goes on where it was")
+                self.error = self._ended("the service ends")
             exempt_newcomers()
             self._tell()
+
+    def _ended(self, why: str) -> ImportEnded:
+        return ImportEnded(self.done, self.total, why)
 
     async def _import(self) -> Outcome:
         wanted = self._wanted

@@ -65,6 +65,7 @@ STATUS: dict[type[Refusal], int] = {
     operator.Forbidden: 403,
     operator.ScopeForbidden: 403,
     operator.ImportRuns: 409,
+    operator.ImportEnded: 503,
     operator.NotInProduction: 409,
     operator.NoSockets: 409,
     operator.NoSocket: 503,
