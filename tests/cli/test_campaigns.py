@@ -32,6 +32,7 @@ from tests.cli.serving import serving
 from tests.cli.shop import Shop, open_shop
 from tests.cli.stage import GUARD, PROGRAM, Machine
 from tests.cli.terminal import Terminal
+from tests.cli.test_completing import completions
 
 FLEET = """
 [[scopes]]
@@ -91,8 +92,10 @@ def watching(machine: Machine, *arguments: str) -> Iterator[tuple[subprocess.Pop
 
 def test_plan_shows_every_wave_and_announces_nothing(shop: Shop) -> None:
     table = rows(shop, "campaign", "plan", "kernel.toml")
-    assert table[0] == ["NOT BEFORE", "ENDS", "SCOPE", "WAVE", "UPDATE DOMAIN", "HOSTS", "VMS"]
-    assert [row[2:] for row in table[1:] if row[2] == "web"] == [
+    assert table[0] == ["ANNOUNCED", "NOT BEFORE", "ENDS", "SCOPE", "WAVE", "UPDATE DOMAIN", "HOSTS", "VMS"]
+    announced, not_before = (datetime.fromisoformat(cell) for cell in table[1][:2])
+    assert not_before - announced == timedelta(minutes=15)
+    assert [row[3:] for row in table[1:] if row[3] == "web"] == [
         ["web", "1", "0", "hv-0", "web-0, web-3"],
         ["web", "2", "1", "hv-1", "web-1, web-4"],
         ["web", "3", "2", "hv-2", "web-2, web-5"],
@@ -105,8 +108,10 @@ def test_plan_shows_every_wave_and_announces_nothing(shop: Shop) -> None:
 def test_plan_that_leaves_something_out_ends_with_3_and_start_refuses_it(shop: Shop) -> None:
     planned = run(shop, "campaign", "plan", "kernel.toml", "--vms-at-once", "1")
     assert planned.code == 3
-    assert "NO PLACE FOR" in planned.stdout
+    assert "\nNO PLACE FOR" in planned.stdout
     assert "vms_at_once" in planned.stdout
+    nothing = run(shop, "campaign", "plan", "kernel.toml", "--scope", "web", "--vms-at-once", "1")
+    assert nothing.stdout.startswith("NO PLACE FOR"), "no empty line where there is no wave"
     assert "6 VMs without a place" in planned.stderr
     started = run(shop, "campaign", "start", "kernel.toml", "--vms-at-once", "1")
     assert (started.code, started.stdout) == (3, "")
@@ -251,16 +256,35 @@ def test_campaign_is_started_shown_listed_and_remembered(shop: Shop) -> None:
     told(shop, "clock", "advance", "3h")
     assert told(shop, "campaign", "list") == []
     assert [each["state"] for each in told(shop, "campaign", "list", "--all")] == ["Completed"]
+    short = run(shop, "campaign", "show", known["id"][:3])
+    assert (short.code, "say at least 4 characters of it" in short.stderr) == (4, True)
+    (last,) = [
+        row for row in rows(shop, "history", "--campaign", "kernel") if row[1:3] == ["wave-settled", "web, wave 3"]
+    ]
+    assert last[-1] == "update domain: 2; vms: 2"
     lines = [line["did"] for line in told(shop, "history", "--campaign", "kernel")]
     assert (lines[0], lines[-1], lines.count("wave-settled")) == ("campaign-started", "campaign-ended", 5)
 
 
 def test_clock_tells_what_campaigns_do_on_the_way(works: Shop) -> None:
     (works.home / "broken").touch()
-    id_ = told(works, "campaign", "start", "kernel.toml", "--scope", "web")["id"]
+    told(works, "campaign", "start", "kernel.toml", "--scope", "web")
     said = run(works, "clock", "advance", "20m").stderr
     told_of = [line.split()[2:5] for line in said.splitlines() if " campaign " in line]
-    assert told_of == [["campaign", id_[:8], did] for did in ("wave-cleared", "wave-failed", "campaign-halted")], said
+    assert told_of == [["campaign", "kernel", did] for did in ("wave-cleared", "wave-failed", "campaign-halted")], said
+    assert "campaign kernel wave-cleared web, wave 1 (update domain: 0)" in said
+
+
+def test_clock_tells_how_many_changes_it_does_not_tell_and_how_to_see_them(shop: Shop) -> None:
+    told(shop, "campaign", "start", "kernel.toml")
+    said = run(shop, "clock", "advance", "6h").stderr.splitlines()
+    shown, (rest,) = said[:20], said[20:]
+    assert all(line.startswith("2") for line in shown)
+    number = int(rest.split()[1])
+    assert rest.startswith(f"And {number} more: `forewarn history --since ")
+    since = rest.split("`")[1].split()[-1]
+    changes = told(shop, "history", "--since", since)
+    assert 0 < number <= len(changes)
 
 
 def test_campaign_is_paused_resumed_and_aborted(shop: Shop) -> None:
@@ -381,6 +405,7 @@ def test_all_that_has_failed_is_retried_or_skipped_at_once(works: Shop) -> None:
     (works.home / "broken").touch()
     told(works, "campaign", "start", "kernel.toml", "--halt-after", "none")
     told(works, "clock", "advance", "20m")
+    assert completions(works, "campaign", "retry", "kernel", "w") == ["web"]
     retried = run(works, "campaign", "retry", "kernel", "--failed", "--key", "k")
     assert (retried.code, retried.stderr.splitlines()[-1]) == (0, "Done in 2 scopes.")
     told(works, "clock", "advance", "20m")
@@ -421,6 +446,19 @@ def test_either_scopes_or_all_that_has_failed_is_said(shop: Shop, arguments: tup
     assert "say which: SCOPE, or several, or --failed" in ended.stderr
 
 
+def test_list_has_the_expected_end_of_those_under_way_and_the_end_of_those_that_are_over(shop: Shop) -> None:
+    told(shop, "campaign", "start", "kernel.toml")
+    assert rows(shop, "campaign", "list")[0][6:] == ["EXPECTED END", "ID"]
+    told(shop, "clock", "advance", "6h")
+    head, over = rows(shop, "campaign", "list", "--all")
+    ended = datetime.fromisoformat(told(shop, "campaign", "show", over[-1])["ended_at"])
+    assert (head[6:], over[6]) == (["ENDED", "ID"], f"{ended:%Y-%m-%d %H:%M:%SZ}")
+    told(shop, "campaign", "start", "kernel.toml", "--name", "next")
+    head, going, over = rows(shop, "campaign", "list", "--all")
+    assert head[6:] == ["EXPECTED END", "ENDED", "ID"]
+    assert (bool(going[6]), going[7], over[6], bool(over[7])) == (True, "", "", True)
+
+
 def test_waves_are_listed_with_how_they_stand(shop: Shop) -> None:
     told(shop, "campaign", "start", "kernel.toml")
     announced = rows(shop, "campaign", "show", "kernel", "--scope", "web")
@@ -452,7 +490,7 @@ def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(works: Shop) -> N
         "campaign kernel has not cleared it, as its gate is shut (`forewarn campaign show kernel` says why)" in waiting
     )
     (shut,) = [row for row in rows(works, "history", "--campaign", "kernel") if row[1] == "gate-shut"]
-    assert "3 alerts are firing; gate: health; scope: web; wave: 2" in " ".join(shut)
+    assert (shut[2], shut[-1]) == ("web, wave 2", "sh ended with 1: 3 alerts are firing; gate: health")
     told(works, "clock", "advance", "10m")
     assert told(works, "campaign", "show", "kernel")["state"] == "Halted"
     (works.home / "shut").unlink()

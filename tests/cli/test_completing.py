@@ -75,6 +75,8 @@ def test_campaigns_complete_by_their_names_and_say_what_they_are(shop: Machine) 
         '_arguments \'*: :(("kernel":"Running Freeze"))\''
     ]
     assert completions(shop, "history", "--campaign", "") == ["kernel"]
+    assert completions(shop, "campaign", "skip", "kernel", "") == ["batch", "web"]
+    assert completions(shop, "campaign", "retry", "kernel", "") == [], "nothing has failed"
 
 
 def test_events_and_tokens_complete_by_their_ids_and_say_what_they_are(shop: Machine) -> None:

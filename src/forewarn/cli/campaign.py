@@ -7,7 +7,7 @@ import typer
 
 from forewarn.api import v1
 from forewarn.api.errors import NotFound, Refusal
-from forewarn.cli.campaign_deciding import AllFailed, Decide, ScopeNames, chosen_scopes, decide_each
+from forewarn.cli.campaign_deciding import AllFailed, Decide, FailedScopes, ScopeNames, chosen_scopes, decide_each
 from forewarn.cli.campaign_options import takes_campaign
 from forewarn.cli.campaign_showing import (
     next_steps,
@@ -179,7 +179,7 @@ def abort(asked: Asked, campaign: CampaignName, why: Reason = "", key: Key = Non
 def retry(
     asked: Asked,
     campaign: CampaignName,
-    scopes: ScopeNames = None,
+    scopes: FailedScopes = None,
     failed: AllFailed = False,
     why: Why = "",
     key: Key = None,
@@ -252,8 +252,13 @@ def _find(asked: Asked, said: str) -> v1.Campaign:
         return asked.api.campaign(said)
     except NotFound:
         begun = [campaign for campaign in asked.api.campaigns() if campaign.id.startswith(said.upper())]
-        if len(said) < LEAST or not begun:
+        if not begun:
             raise
+    if len(said) < LEAST:
+        raise Stop(
+            Exit.NOT_FOUND,
+            f"there is no campaign {said}; as the beginning of an id, say at least {LEAST} characters of it",
+        )
     if len(begun) > 1:
         ids = " or ".join(sorted(campaign.id for campaign in begun))
         raise Stop(Exit.USAGE, f"{said} is the beginning of several campaigns: {ids}")

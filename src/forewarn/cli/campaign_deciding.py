@@ -10,11 +10,14 @@ from forewarn.api import v1
 from forewarn.api.errors import Refusal
 from forewarn.cli.campaign_showing import amount
 from forewarn.cli.exits import Exit, Stop, exit_code, sentence
-from forewarn.cli.names import complete_scopes
+from forewarn.cli.names import complete_failed_scopes, complete_scopes
 from forewarn.cli.output import say
 from forewarn.cli.reaching import Asked
 
 ScopeNames = Annotated[list[str] | None, typer.Argument(metavar="SCOPE", autocompletion=complete_scopes, hidden=True)]
+FailedScopes = Annotated[
+    list[str] | None, typer.Argument(metavar="SCOPE", autocompletion=complete_failed_scopes, hidden=True)
+]
 AllFailed = Annotated[bool, typer.Option("--failed", help="In every scope whose wave has failed.")]
 
 

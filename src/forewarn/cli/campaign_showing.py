@@ -45,6 +45,7 @@ WAVE_COLOURS = {
 }
 
 PLAN_COLUMNS = (
+    Column("ANNOUNCED", spare=4),
     Column("NOT BEFORE"),
     Column("ENDS", spare=2),
     Column("SCOPE"),
@@ -71,6 +72,7 @@ WAVE_COLUMNS = (
     Column("UPDATE DOMAIN", spare=3),
     Column("VMS", spare=2),
 )
+EXPECTED_END, ENDED = "EXPECTED END", "ENDED"
 CAMPAIGN_COLUMNS = (
     Column("CAMPAIGN"),
     Column("STATE", colours=STATE_COLOURS),
@@ -78,7 +80,8 @@ CAMPAIGN_COLUMNS = (
     Column("WAVES"),
     Column("FAILED"),
     Column("STARTED", spare=3),
-    Column("EXPECTED END", spare=1),
+    Column(EXPECTED_END, spare=1),
+    Column(ENDED, spare=1),
     Column("ID", spare=4),
 )
 
@@ -98,6 +101,7 @@ def write_plan(plan: v1.CampaignPlan) -> None:
 
 def _wave_row(wave: v1.PlannedWave) -> Row:
     return (
+        moment_text(wave.announce_at),
         moment_text(wave.not_before),
         moment_text(wave.ends_at),
         wave.scope,
@@ -148,11 +152,14 @@ def amount(number: int, what: str) -> str:
 
 def write_campaigns(campaigns: Iterable[v1.Campaign]) -> None:
     """Write a table of campaigns."""
-    write_table(CAMPAIGN_COLUMNS, map(_campaign_row, campaigns))
+    known = list(campaigns)
+    over = {campaign.state.is_over for campaign in known}
+    needless = {title for title, is_for in ((ENDED, True), (EXPECTED_END, False)) if is_for not in over}
+    shown = [n for n, column in enumerate(CAMPAIGN_COLUMNS) if column.title not in needless]
+    write_table([CAMPAIGN_COLUMNS[n] for n in shown], ([_campaign_row(each)[n] for n in shown] for each in known))
 
 
 def _campaign_row(campaign: v1.Campaign) -> Row:
-    end = campaign.ended_at or campaign.expected_end
     return (
         campaign.name,
         campaign.state.value,
@@ -160,7 +167,8 @@ def _campaign_row(campaign: v1.Campaign) -> Row:
         f"{campaign.waves_over}/{campaign.waves}",
         str(len(campaign.failures)),
         moment_text(campaign.started_at),
-        "" if end is None else moment_text(end),
+        _expected(campaign),
+        "" if campaign.ended_at is None else moment_text(campaign.ended_at),
         campaign.id,
     )
 

@@ -1,5 +1,6 @@
 """`forewarn clock …`: the service's time."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -8,9 +9,10 @@ from forewarn.api import v1
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.output import Output, moment_text, say, write, write_json
 from forewarn.cli.reaching import Asked, asks_service
-from forewarn.cli.showing import SHORT_ID, reason
+from forewarn.cli.showing import SHORT_ID, place, reason
 from forewarn.core.duration import duration_text, parse_duration
 from forewarn.core.errors import Invalid
+from forewarn.core.explain import CAMPAIGN
 from forewarn.core.journal import CAMPAIGN_CHANGES
 
 app = typer.Typer()
@@ -48,7 +50,7 @@ def advance(
     for change in moved.changes[:SHOWN]:
         say(_change(change))
     if len(moved.changes) > SHOWN:
-        say(f"And more: `forewarn history --since {moment_text(moved.changes[SHOWN].at).replace(' ', 'T')}`.")
+        say(_rest(moved.changes))
     if to_next and not moved.changes:
         say("Time alone changes no event any more.")
     _write_clock(moved, asked.output)
@@ -65,6 +67,13 @@ def _distance(said: str) -> str:
         raise Stop(Exit.USAGE, str(error)) from None
 
 
+def _rest(changes: Sequence[v1.JournalEntry]) -> str:
+    """Say how many more changes there are, and how to see them. The service itself tells of so many and no more."""
+    at_least = "at least " if len(changes) >= v1.PAGE else ""
+    since = moment_text(changes[SHOWN].at).replace(" ", "T")
+    return f"And {at_least}{len(changes) - SHOWN} more: `forewarn history --since {since}` shows them."
+
+
 def _change(entry: v1.JournalEntry) -> str:
     why = reason(entry)
     return f"{moment_text(entry.at)} {_what(entry)}{f' ({why})' if why else ''}"
@@ -72,8 +81,15 @@ def _change(entry: v1.JournalEntry) -> str:
 
 def _what(entry: v1.JournalEntry) -> str:
     if entry.did in CAMPAIGN_CHANGES:
-        return f"campaign {entry.record[:SHORT_ID]} {entry.did.value}"
+        where = place(entry)
+        return f"{_campaign(entry)} {entry.did.value}" + (f" {where}" if where != entry.kind else "")
     return f"{(entry.event or '')[:SHORT_ID]} in {entry.record} {entry.did.value}: {', '.join(entry.vms)}"
+
+
+def _campaign(entry: v1.JournalEntry) -> str:
+    """Name the campaign whose line it is; what people do about one, they do under their own names."""
+    named = entry.by.startswith(CAMPAIGN)
+    return f"campaign {entry.by.removeprefix(CAMPAIGN) if named else entry.record[:SHORT_ID]}"
 
 
 def _write_clock(clock: v1.Clock, output: Output) -> None:

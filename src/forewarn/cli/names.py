@@ -13,6 +13,7 @@ import typer
 
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import ApiError
+from forewarn.api.v1 import WaveState
 from forewarn.cli.exits import Stop
 from forewarn.cli.reaching import WHERE, connect
 from forewarn.settings import SettingsError
@@ -68,6 +69,17 @@ def _events(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
 
 def _campaigns(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
     return ((campaign.name, f"{campaign.state.value} {campaign.type.value}") for campaign in api.campaigns())
+
+
+def complete_failed_scopes(ctx: typer.Context, incomplete: str) -> Offered:
+    """Offer the scopes whose wave has failed in the campaign that was named before them."""
+    campaign = ctx.params.get("campaign")
+
+    def failed(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
+        waves = api.waves(campaign, state=WaveState.FAILED) if campaign else ()
+        return ((wave.scope, f"wave {wave.n} has failed") for wave in waves)
+
+    return _completed(failed)(ctx, incomplete)
 
 
 def _tokens(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:

@@ -20,6 +20,9 @@ NAMED = 2
 HIDDEN_FACTS = frozenset({"key", "digest", "epoch"})
 """What the journal keeps to recognise a repeated request, or another life of a scope; it tells people nothing."""
 
+PLACE_FACTS = ("scope", "wave")
+"""What the lines of campaigns say of where something happens."""
+
 ON_TIME = "0."
 """How a lateness of less than a second begins: nobody calls that late."""
 
@@ -119,7 +122,7 @@ def journal_row(entry: v1.JournalEntry) -> Row:
     return (
         moment_text(entry.at),
         entry.did.value,
-        _place(entry),
+        place(entry),
         _few(entry.vms),
         (entry.event or "")[:SHORT_ID],
         entry.by,
@@ -142,12 +145,18 @@ def _tells(entry: v1.JournalEntry, name: str, fact: str) -> bool:
     """Tell whether a fact is worth a person's time; `-o json` has all."""
     if name == "late":
         return not fact.startswith(ON_TIME)
+    if name in PLACE_FACTS and entry.kind == "campaign" and place(entry) != entry.kind:
+        return False
     # The reason often is the only line that the program has printed.
     return name not in HIDDEN_FACTS and not (name == "output" and fact in entry.why)
 
 
-def _place(entry: v1.JournalEntry) -> str:
-    return entry.record if entry.kind == "scope" else entry.kind
+def place(entry: v1.JournalEntry) -> str:
+    """Say where it happened: in which scope, and in which of its waves where it is a campaign that tells."""
+    if entry.kind == "scope":
+        return entry.record
+    scope, wave = (entry.facts.get(fact) for fact in PLACE_FACTS)
+    return f"{scope}, wave {wave}" if entry.kind == "campaign" and scope and wave else entry.kind
 
 
 def hold_sentence(hold: v1.Hold) -> str:
