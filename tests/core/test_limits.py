@@ -1,5 +1,7 @@
 """Everything has a limit, and what was accepted within it can always go on."""
 
+import sys
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
@@ -28,7 +30,7 @@ from forewarn.core.limits import (
     TEXT_LENGTH,
     VMS_PER_SCOPE,
 )
-from forewarn.core.operations import cancel, hold, release
+from forewarn.core.operations import cancel, clear, hold, release
 from forewarn.core.schedule import events_of, schedule
 from forewarn.core.scope import Answered, ApprovalRule, Ended, Held, Outcome, Scope
 from forewarn.core.text import shortened
@@ -37,6 +39,7 @@ from forewarn.core.work import begin, resolve, settle
 from tests.core.making import NOW, a_scope, a_vm, an_ask, guid, kept
 
 ALWAYS = Conditions(policy=EMULATOR)
+WAITING = Conditions(policy=EMULATOR, held=Held(by="test", at=NOW, reason="test"))
 LONGEST_NAME = "n" * 124
 
 
@@ -54,6 +57,51 @@ def realistic_vms(number: int) -> list[Vm]:
         )
         for index in range(number)
     ]
+
+
+def calls(work: Callable[[], object]) -> int:
+    """Count the functions that are called: unlike time, the same on every machine."""
+    counted = 0
+
+    def count(_frame: object, what: str, _argument: object) -> None:
+        nonlocal counted
+        counted += what == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return counted
+
+
+@pytest.mark.parametrize("rule", ApprovalRule)
+@pytest.mark.parametrize("conditions", [pytest.param(ALWAYS, id="free"), pytest.param(WAITING, id="held")])
+def test_approving_many_events_at_once_costs_no_more_for_each_than_approving_few(
+    rule: ApprovalRule, conditions: Conditions
+) -> None:
+    """A guest that approves all that it sees keeps nobody else waiting, however large its scope is."""
+
+    def cost(events: int) -> int:
+        vms = [a_vm(f"vm-{n}", host=f"hv-{n}") for n in range(events)]
+        ask = an_ask(*(vm.name for vm in vms))
+        scope = kept(schedule(a_scope(vms, approval=rule), ask, conditions, now=NOW))
+        ids = [event.id for event in scope.events]
+        assert len(ids) == events
+        return calls(lambda: approve(scope, "vm-0", ids, conditions, now=NOW))
+
+    assert cost(100) < 6 * cost(20)
+
+
+def test_clearing_many_events_at_once_costs_no_more_for_each_than_clearing_few() -> None:
+    def cost(events: int) -> int:
+        vms = [a_vm(f"vm-{n}", host=f"hv-{n}") for n in range(events)]
+        ask = an_ask(*(vm.name for vm in vms), campaign="c1", notice=timedelta(0))
+        scope = kept(schedule(a_scope(vms), ask, ALWAYS, now=NOW))
+        ids = {event.id for event in scope.events}
+        return calls(lambda: clear(scope, ids, ALWAYS, now=NOW))
+
+    assert cost(100) < 6 * cost(20)
 
 
 def test_one_event_over_all_vms_of_the_largest_scope_lives_its_whole_life() -> None:

@@ -10,8 +10,8 @@ from forewarn.core.conditions import Conditions
 from forewarn.core.errors import UnknownEvent
 from forewarn.core.event import Approval, Event, Move, State
 from forewarn.core.explain import explain, missing_approvals, sentences
-from forewarn.core.progress import start_what_may, turn
-from forewarn.core.scope import Scope
+from forewarn.core.progress import start_if_it_may, start_what_may, turn
+from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.text import shortened
 
 
@@ -33,9 +33,16 @@ def approve(
     draft = Draft(scope, now)
     start_what_may(draft, conditions)  # what is due by now needs nobody's approval
     for event in sorted(_known(draft.scope, ids), key=turn):
-        if event.state is State.SCHEDULED and approver in missing_approvals(draft.scope, event):
+        if event.state is State.SCHEDULED and _matters(draft.scope, event, approver):
             _approve(draft, event, approver, conditions, by, why)
     return draft.finish(None)
+
+
+def _matters(scope: Scope, event: Event, approver: str) -> bool:
+    """Tell whether the VM's approval is one that the event still needs."""
+    if scope.approval is ApprovalRule.ANY:
+        return not event.approvals
+    return approver in missing_approvals(scope, event)
 
 
 def _approve(draft: Draft, event: Event, approver: str, conditions: Conditions, by: str | None, why: str) -> None:
@@ -49,7 +56,7 @@ def _approve(draft: Draft, event: Event, approver: str, conditions: Conditions, 
     else:
         spoken = f"in the name of {approver}{': ' if why else ''}{why}"
         draft.move(approved, Move.APPROVE, by=by, why=spoken, **facts)
-    start_what_may(draft, conditions, spoken_by=by)
+    start_if_it_may(draft, approved, conditions, spoken_by=by)
 
 
 def _known(scope: Scope, ids: Iterable[str]) -> list[Event]:

@@ -9,7 +9,7 @@ import msgspec
 
 from forewarn.core.errors import ScopeFull
 from forewarn.core.event import Event, Impact, Move, State, step
-from forewarn.core.explain import missing_approvals
+from forewarn.core.explain import is_approved, missing_approvals
 from forewarn.core.journal import Did, Entry
 from forewarn.core.limits import IMPACT_TEXT_BYTES, NAME_LENGTH, RECENT_AGE, RECENT_ITEMS, RECORD_BYTES
 from forewarn.core.scope import Answered, ApprovalRule, Ended, Outcome, Scope
@@ -114,11 +114,10 @@ class Draft:
 
     def put(self, event: Event) -> None:
         """Keep the event: in its place where it is open already, else as the last."""
-        events = self.scope.events
-        if any(other.id == event.id for other in events):
-            self.set(events=tuple(event if other.id == event.id else other for other in events))
-        else:
-            self.set(events=(*events, event))
+        events = list(self.scope.events)
+        place = next((place for place, other in enumerate(events) if other.id == event.id), len(events))
+        events[place : place + 1] = [event]
+        self.set(events=tuple(events))
 
     def put_impact(self, event: Event, impact: Impact) -> None:
         """Keep the event with the work on one VM replaced."""
@@ -175,11 +174,10 @@ def _forget(scope: Scope, now: datetime) -> Scope:
 def reserve(scope: Scope, event: Event) -> int:
     """Return how many bytes the event may come to need in the record for its start, impacts and approvals."""
     impacts = sum(len(vm) + IMPACT_RESERVE for vm in event.vms)
-    missing = missing_approvals(scope, event)
     if scope.approval is ApprovalRule.ANY:
-        approvals = APPROVAL_RESERVE + NAME_LENGTH if missing else 0
+        approvals = 0 if is_approved(scope, event) else APPROVAL_RESERVE + NAME_LENGTH
     else:
-        approvals = sum(len(vm) + APPROVAL_RESERVE for vm in missing)
+        approvals = sum(len(vm) + APPROVAL_RESERVE for vm in missing_approvals(scope, event))
     cleared = CLEARED_RESERVE if event.campaign else 0
     return EVENT_RESERVE + cleared + impacts + approvals
 

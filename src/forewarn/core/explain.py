@@ -111,11 +111,17 @@ def sentences(holds: Iterable[Hold]) -> tuple[str, ...]:
 
 def waits_for_its_time(scope: Scope, event: Event, *, now: datetime) -> tuple[Hold, ...]:
     """Return what the event's own notice and approvals say."""
-    missing = missing_approvals(scope, event)
-    if now >= event.not_before or not missing:
+    if is_its_time(scope, event, now=now):
         return ()
-    holds: tuple[Hold, ...] = (NotBefore(at=event.not_before),)
-    return (*holds, NeedsApproval(vms=missing, rule=scope.approval)) if event.announced else holds
+    notice = NotBefore(at=event.not_before)
+    if not event.announced:
+        return (notice,)
+    return (notice, NeedsApproval(vms=missing_approvals(scope, event), rule=scope.approval))
+
+
+def is_its_time(scope: Scope, event: Event, *, now: datetime) -> bool:
+    """Tell whether the event's notice is over, or approvals have ended it."""
+    return now >= event.not_before or is_approved(scope, event)
 
 
 def waits_for_others(scope: Scope, event: Event, conditions: Conditions) -> tuple[Hold, ...]:
@@ -125,7 +131,7 @@ def waits_for_others(scope: Scope, event: Event, conditions: Conditions) -> tupl
     ahead = [
         other
         for other in scope.events
-        if other.state is State.STARTED and other.is_planned and other.update_domain != event.update_domain
+        if other.state is State.STARTED and other.update_domain != event.update_domain and other.is_planned
     ]
     busy = [
         DomainBusy(update_domain=domain, events=tuple(other.id for other in ahead if other.update_domain == domain))
@@ -146,8 +152,15 @@ def _waits_for_campaign(event: Event) -> tuple[Hold, ...]:
     return (AwaitsCampaign(campaign=event.campaign, name=name),)
 
 
+def is_approved(scope: Scope, event: Event) -> bool:
+    """Tell whether the event has all the approvals that it needs to start early."""
+    if scope.approval is ApprovalRule.ANY:
+        return bool(event.approvals)
+    return not missing_approvals(scope, event)
+
+
 def missing_approvals(scope: Scope, event: Event) -> tuple[str, ...]:
-    """Return the VMs whose approval would let the event start early; empty means that it is approved."""
+    """Return the VMs whose approval would let the event start early."""
     approved = {approval.vm for approval in event.approvals}
     if scope.approval is ApprovalRule.ANY:
         return () if approved else tuple(vm.name for vm in scope.roster)

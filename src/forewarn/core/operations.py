@@ -13,7 +13,7 @@ from forewarn.core.explain import explain
 from forewarn.core.inventory import remove_vm
 from forewarn.core.journal import Did
 from forewarn.core.once import Once, once, was_answered
-from forewarn.core.progress import start_what_may, turn
+from forewarn.core.progress import start_if_it_may, start_what_may, turn
 from forewarn.core.schedule import Ask, events_of, request_of, schedule
 from forewarn.core.scope import Held, Scope
 
@@ -108,13 +108,14 @@ def clear(scope: Scope, events: Collection[str], conditions: Conditions, *, now:
     What is held otherwise is not cleared: whether it may start once that is over, the campaign decides then.
     """
     draft = Draft(scope, now)
+    start_what_may(draft, conditions)  # what is due by now has its turn first
     cleared: list[str] = []
-    for event in sorted((event for event in scope.events if event.id in events), key=turn):
+    for event in sorted((event for event in draft.scope.events if event.id in events), key=turn):
         if event.state is State.SCHEDULED and event.campaign and not event.cleared:
             free = msgspec.structs.replace(event, cleared=True)
             if not explain(draft.scope, free, conditions, now=draft.now):
                 draft.put(free)
-                start_what_may(draft, conditions)
+                start_if_it_may(draft, free, conditions)
                 cleared.append(event.id)
     return draft.finish(tuple(cleared))
 

@@ -6,7 +6,7 @@ from forewarn.core.change import Change, Draft
 from forewarn.core.conditions import Conditions
 from forewarn.core.enablement import idle_at, switch_off_if_idle
 from forewarn.core.event import SETTLED, Event, ImpactState, Move, State
-from forewarn.core.explain import missing_approvals, waits_for_its_time, waits_for_others
+from forewarn.core.explain import is_approved, is_its_time, waits_for_others
 from forewarn.core.scope import Scope
 
 CLOCK = "clock"
@@ -39,7 +39,7 @@ def wake_at(scope: Scope, conditions: Conditions, *, seen_at: datetime | None = 
 
 def _starts_at(scope: Scope, event: Event) -> datetime:
     """Return when an event may start that only time holds; one that is approved has waited long enough already."""
-    return event.not_before if missing_approvals(scope, event) else scope.changed_at
+    return scope.changed_at if is_approved(scope, event) else event.not_before
 
 
 def _waits_only_for_time(scope: Scope, event: Event, conditions: Conditions) -> bool:
@@ -51,17 +51,20 @@ def vms_under_way(scope: Scope) -> set[str]:
     return {impact.vm for event in scope.events for impact in event.impacts if impact.state is ImpactState.BEGUN}
 
 
-def start_what_may(draft: Draft, conditions: Conditions, *, spoken_by: str | None = None) -> None:
-    """Start every event that nothing holds, the longest due first.
+def start_what_may(draft: Draft, conditions: Conditions) -> None:
+    """Start every event that nothing holds, the longest due first."""
+    waiting = [event for event in draft.scope.events if event.state is State.SCHEDULED]
+    for event in sorted(waiting, key=turn):
+        start_if_it_may(draft, event, conditions)
+
+
+def start_if_it_may(draft: Draft, event: Event, conditions: Conditions, *, spoken_by: str | None = None) -> None:
+    """Start a Scheduled event that nothing holds.
 
     `spoken_by` names who gave the last approval, where it was not the VM itself.
     """
-    waiting = [event for event in draft.scope.events if event.state is State.SCHEDULED]
-    for event in sorted(waiting, key=turn):
-        if not waits_for_its_time(draft.scope, event, now=draft.now) and not waits_for_others(
-            draft.scope, event, conditions
-        ):
-            _start(draft, event, spoken_by)
+    if is_its_time(draft.scope, event, now=draft.now) and not waits_for_others(draft.scope, event, conditions):
+        _start(draft, event, spoken_by)
 
 
 def turn(event: Event) -> tuple[datetime, datetime, int]:
@@ -70,7 +73,7 @@ def turn(event: Event) -> tuple[datetime, datetime, int]:
 
 
 def _start(draft: Draft, event: Event, spoken_by: str | None) -> None:
-    if draft.now >= event.not_before and missing_approvals(draft.scope, event):
+    if not is_approved(draft.scope, event):
         late = draft.now - event.not_before
         draft.move(event, Move.START_DUE, by=CLOCK, why="due", late=seconds(late))
     else:

@@ -39,9 +39,10 @@ def is_guid(text: str) -> bool:
 
 def shortened(text: str, limit: int = TEXT_LENGTH) -> str:
     """Make a text from outside (a program's output, say) printable and cut it to `limit` bytes."""
-    if text.isascii() and text.isprintable() and len(text) <= limit and '"' not in text and "\\" not in text:
-        return text
-    printable = "".join(char if char.isprintable() and char not in '"\\' else " " for char in text[:limit])
+    cut = text[:limit]
+    if cut.isascii() and cut.isprintable() and '"' not in cut and "\\" not in cut:
+        return cut
+    printable = "".join(char if char.isprintable() and char not in '"\\' else " " for char in cut)
     encoded = printable.encode()
     return printable if len(encoded) <= limit else encoded[: limit - 3].decode(errors="ignore") + "…"
 
