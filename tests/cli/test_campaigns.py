@@ -422,6 +422,18 @@ def test_all_that_has_failed_is_retried_or_skipped_at_once(works: Shop) -> None:
     assert (again.code, again.stderr) == (0, "No wave has failed: there is nothing to do.\n")
 
 
+def test_watching_ends_where_everything_that_is_left_has_failed_though_nothing_halts(works: Shop) -> None:
+    (works.home / "broken").touch()
+    told(works, "campaign", "start", "kernel.toml", "--halt-after", "none")
+    with watching(works, "campaign", "watch", "kernel") as (process, lines):
+        lines.readline()
+        told(works, "clock", "advance", "20m")
+        _, said = process.communicate(timeout=GUARD)
+    assert process.returncode == 1
+    assert "`forewarn campaign retry kernel web` has wave 1 of web made once more" in said
+    assert told(works, "campaign", "show", "kernel")["state"] == "Running"
+
+
 def test_watching_an_abort_ends_where_only_a_person_can_let_it_end(works: Shop) -> None:
     (works.home / "broken").touch()
     told(works, "campaign", "start", "kernel.toml", "--scope", "web")

@@ -365,6 +365,22 @@ async def test_failure_halts_and_is_told_with_its_scope_and_can_be_retried_or_sk
     assert ended.progress[0] == v1.WaveProgress(n=1, waves=2, vms=3, done=1, skipped=1)
 
 
+async def test_running_campaign_is_stuck_once_every_scope_that_is_not_through_has_failed() -> None:
+    async with failing("web/web-0", "db-0/db-0") as service:
+        await start(service, asked("kernel", "web", "db-0", "shop", halt_after=None))
+        seen = []
+        for minutes in (16, 80, 80):
+            await service.fleet.advance(timedelta(minutes=minutes))
+            campaign = await shown(service)
+            seen.append((campaign.state, sorted(each.scope for each in campaign.failures), campaign.stuck))
+        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", why="broken")))
+        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="web", why="broken")))
+        gone_on = await shown(service)
+    both = ["db-0", "web"]
+    assert seen == [(CampaignState.RUNNING, both, False)] + [(CampaignState.RUNNING, both, True)] * 2
+    assert (gone_on.state, gone_on.stuck) == (CampaignState.RUNNING, False)
+
+
 async def test_campaigns_are_listed_newest_first_by_state_and_page() -> None:
     async with stage() as service:
         await start(service, asked("first", "web"))

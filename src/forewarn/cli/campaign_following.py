@@ -72,7 +72,7 @@ def needs_nobody_here(campaign: v1.Campaign) -> bool:
     if campaign.state is CampaignState.ABORTING:
         # What is announced is being canceled; only what has failed stays until somebody decides.
         return not under_way and any(each.failed for each in campaign.progress) and not _announced(campaign)
-    return campaign.state.is_over or (campaign.state is CampaignState.HALTED and not under_way)
+    return campaign.state.is_over or campaign.stuck or (campaign.state is CampaignState.HALTED and not under_way)
 
 
 def _announced(campaign: v1.Campaign) -> bool:

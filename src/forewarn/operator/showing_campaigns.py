@@ -8,7 +8,7 @@ from itertools import islice
 from forewarn.api import v1
 from forewarn.api.campaign_spec import shown_spec
 from forewarn.core.campaign.plan import Plan
-from forewarn.core.campaign.record import Campaign, ScopeProgress, Wave, WaveState, failed_waves
+from forewarn.core.campaign.record import Campaign, CampaignState, ScopeProgress, Wave, WaveState, failed_waves
 from forewarn.core.campaign.spec import gate_name
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
@@ -17,6 +17,7 @@ from forewarn.fleet.turns import unhurried
 async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
     """Show a campaign: how far it is, and what it waits for. To look through a large one takes several turns."""
     progress, vms_over = await _progress(campaign)
+    is_stuck = campaign.state is CampaignState.RUNNING and await _is_stuck(campaign)
     expected_end = fleet.campaigns.expected_end(campaign.id)
     await asyncio.sleep(0)
     explain = fleet.campaigns.explain(campaign.id)
@@ -46,6 +47,7 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         explain=explain,
         spec=shown_spec(campaign.spec),
         start_why=campaign.why,
+        stuck=is_stuck,
     )
 
 
@@ -66,6 +68,18 @@ async def _progress(campaign: Campaign) -> tuple[tuple[v1.WaveProgress, ...], in
                 vms_over += wave.vms
     progress = (_of_number(n, count, vms[n - 1]) for n, count in enumerate(counts, 1))
     return tuple(progress), vms_over
+
+
+async def _is_stuck(campaign: Campaign) -> bool:
+    """Tell whether there are scopes that are not through, and every one of them has a failed wave before it."""
+    any_failed = False
+    async for scope in unhurried(campaign.scopes):
+        if not scope.closed:
+            n = scope.current
+            if n > len(scope.waves) or scope.wave(n).state is not WaveState.FAILED:
+                return False
+            any_failed = True
+    return any_failed
 
 
 def _of_number(n: int, count: dict[WaveState, int], vms: int) -> v1.WaveProgress:

@@ -292,8 +292,8 @@ class Campaign(Answer, frozen=True):
 
     `said_by`, `said_at` and `why` tell who brought it into its state, when and why, and `start_why` why it was started.
     `scopes`, `hosts` and `vms` count what was selected when it was planned, `waves_over` and `vms_over` what is done or
-    skipped. Of very many failures, only the newest have
-    a reason.
+    skipped. Of very many failures, only the newest have a reason. `stuck`: it is Running, and yet nothing goes on until
+    a person decides, because every scope that is not through has a failed wave.
     """
 
     id: str
@@ -320,6 +320,7 @@ class Campaign(Answer, frozen=True):
     explain: Sequence[str]
     spec: CampaignSpec
     start_why: str = ""
+    stuck: bool = False
 
 
 class CampaignPage(Answer, frozen=True):
