@@ -186,6 +186,16 @@ def test_head_may_have_as_many_fields_as_the_limit_and_no_more() -> None:
     assert read_all(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 21 + b"\r\n") == [Reason.HEADER_TOO_LARGE]
 
 
+@pytest.mark.parametrize("piece", [1, 7, 5000])
+def test_empty_lines_before_a_request_are_passed_over_and_bounded(piece: int) -> None:
+    """One too many behind a body is common; to pass over them for ever would be work without an end."""
+    some, endless = b"\r\n" * (HEAD_LIMIT // 2) + padded(HEAD_LIMIT), b"\r\n" * HEAD_LIMIT
+    (found,) = read_all(*(some[at : at + piece] for at in range(0, len(some), piece)))
+    assert isinstance(found, Read)
+    assert len(read_all(some * 5)) == 5
+    assert read_all(*(endless[at : at + piece] for at in range(0, len(endless), piece))) == [Reason.HEADER_TOO_LARGE]
+
+
 def with_length(size: int) -> bytes:
     return b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size
 

@@ -9,7 +9,8 @@ from forewarn.wire import answers
 from forewarn.wire.answers import Refusal, malformed_http
 from forewarn.wire.request import Head
 
-BLANK_LINE = b"\r\n\r\n"
+LINE_END = b"\r\n"
+BLANK_LINE = LINE_END * 2
 """Heads end with one, and so do chunked bodies."""
 
 FRAMING = ("content-length", "transfer-encoding")
@@ -48,6 +49,7 @@ class Reader:
     __slots__ = (
         "_body",
         "_body_bytes",
+        "_empty_bytes",
         "_head_bytes",
         "_headers",
         "_keeps_alive",
@@ -78,6 +80,7 @@ class Reader:
         """Whether the peer waits for `100 Continue` before it sends the body."""
         self._url = b""
         self._headers: list[tuple[str, str]] = []
+        self._empty_bytes = 0
         self._head_bytes = 0
         self._keeps_alive = True
         self._body: list[bytes] = []
@@ -103,7 +106,7 @@ class Reader:
 
     def read(self, data: bytes, start: int) -> int:
         """Read on from `start` to the end of the head, of the body, or of the data; return where that is."""
-        if self.is_at_start and (start := _skip_empty_lines(data, start)) == len(data):
+        if data[start] in LINE_END and self.is_at_start and (start := self._skip_empty_lines(data, start)) == len(data):
             return start
         end = self._end(data, start)
         self._count(end - start)
@@ -114,6 +117,14 @@ class Reader:
     def close(self) -> None:
         """Read no more. Reader and parser know each other: to part them spares the garbage collector the work."""
         del self._parser
+
+    def _skip_empty_lines(self, data: bytes, start: int) -> int:
+        """Return where the request line begins: some clients end a body with an empty line too many."""
+        begin = len(data) - len(data[start:].lstrip(LINE_END))
+        self._empty_bytes += begin - start
+        if self._empty_bytes > self._limits.header_bytes:
+            raise Unreadable(answers.HEADER_TOO_LARGE)
+        return begin
 
     def _count(self, size: int) -> None:
         """Bound what is read of a head, and of a body in chunks: most of it may be anything but the body."""
@@ -223,11 +234,3 @@ class Reader:
     def on_message_complete(self) -> None:
         """Take note that the request is complete."""
         self.stage = Stage.DONE
-
-
-def _skip_empty_lines(data: bytes, start: int) -> int:
-    """Return where the request line begins: some clients end a body with an empty line too many."""
-    end = len(data)
-    while start < end and data[start] in b"\r\n":
-        start += 1
-    return start
