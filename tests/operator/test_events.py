@@ -246,6 +246,26 @@ async def test_nothing_to_retry_or_resolve_is_refused(path: str) -> None:
     assert (reply.status, reply.code) == (409, "illegal-move")
 
 
+@pytest.mark.parametrize("path", ["retry", "resolve"])
+async def test_work_on_a_vm_that_the_event_does_not_affect_is_neither_retried_nor_resolved(path: str) -> None:
+    async with stage() as service:
+        service.platform.tell("web/web-0", Failed("no power"))
+        id_ = await schedule(service, "Reboot", "web-0", failure=True)
+        await service.fleet.advance(timedelta(hours=1))
+        body = {"vm": "web-1"} | ({"done": True, "why": "x"} if path == "resolve" else {})
+        before = await service.kept()
+        reply = await service.ask("POST", f"/v1/events/{id_}/{path}", body)
+        assert await service.kept() == before
+    assert (reply.status, reply.json["error"]) == (
+        404,
+        {
+            "code": "not-affected",
+            "message": f"event {id_} does not affect web-1: name a VM that it affects, or none to mean all of them",
+            "details": {"vm": "web-1", "event": id_},
+        },
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -4,6 +4,7 @@ CoreError
 ├── Invalid               a value breaks its own rules (a name, an address, a text too long)
 ├── NotFound
 │   ├── UnknownVm         no VM of that name in the scope
+│   ├── NotAffected       the event does not affect that VM
 │   ├── UnknownEvent      the scope never had that event, or forgot it
 │   └── NotInCampaign     the campaign does not have that scope
 └── Refused
@@ -49,6 +50,16 @@ class UnknownVm(NotFound):
     def __init__(self, vm: str, scope: str) -> None:
         self.vm, self.scope = vm, scope
         super().__init__(f"scope {scope} has no VM {vm}")
+
+
+class NotAffected(NotFound):
+    """The event does not affect that VM."""
+
+    code = "not-affected"
+
+    def __init__(self, vm: str, event: str) -> None:
+        self.vm, self.event = vm, event
+        super().__init__(f"event {event} does not affect {vm}: name a VM that it affects, or none to mean all of them")
 
 
 class UnknownEvent(NotFound):

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from forewarn.core.change import Change, Draft, stamp
 from forewarn.core.conditions import Conditions
-from forewarn.core.errors import IllegalMove, Invalid, UnknownVm
+from forewarn.core.errors import IllegalMove, Invalid, NotAffected
 from forewarn.core.event import STUCK, Event, Impact, ImpactState, State
 from forewarn.core.impact import Done, Failed, Outcome, Retry, Unknown
 from forewarn.core.journal import Did
@@ -147,7 +147,7 @@ def _find(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:
         raise IllegalMove(event.id, event.state.value, "be worked on")
     impact = event.impact(vm)
     if impact is None:
-        raise UnknownVm(vm, f"{scope.id}, event {event.id},")
+        raise NotAffected(vm, event.id)
     return event, impact
 
 

@@ -29,6 +29,7 @@ STATUS: dict[type[Refusal], int] = {
     core.Invalid: 422,
     core.NotFound: 404,
     core.UnknownVm: 404,
+    core.NotAffected: 404,
     core.UnknownEvent: 404,
     core.NotInCampaign: 404,
     core.Refused: 409,
