@@ -233,3 +233,16 @@ async def test_import_that_cannot_be_saved_tells_how_far_it_got(monkeypatch: pyt
         "the import has ended after 0 of 1 scopes: what came next could not be saved: no room left on the disk; "
         "ask again, and it goes on with what differs"
     )
+
+
+async def test_scope_that_the_fleet_has_in_other_letters_is_refused_unless_it_takes_its_place() -> None:
+    async with stage(fleet_file=ONE_MORE) as service:
+        text = ONE_MORE.replace('"new"', '"New"')
+        before = await service.kept()
+        reply = await service.ask("POST", "/v1/fleet/import?dry_run=true", text.encode())
+        untouched = await service.kept() == before
+        await imported(service, text, prune=True)
+        left = await service.client(lambda api: [scope.id for scope in api.scopes()])
+    assert (reply.status, reply.code, untouched) == (422, "wrong-fleet-file", True)
+    assert reply.json["error"]["message"] == "scope New is in the fleet as new: write it so, or import with prune"
+    assert left == ["New"]

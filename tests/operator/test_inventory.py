@@ -378,6 +378,8 @@ IMPOSSIBLE: dict[str, tuple[str, str, object, int, str]] = {
     "unknown scope to remove": ("DELETE", "/v1/scopes/nowhere", None, 404, "unknown-scope"),
     "VMs of an unknown host": ("GET", "/v1/vms?host=nowhere", None, 404, "unknown-host"),
     "scope that is there": ("POST", "/v1/scopes", {"id": "web", "kind": "standalone"}, 409, "scope-exists"),
+    "scope in other letters": ("POST", "/v1/scopes", {"id": "Web", "kind": "standalone"}, 409, "scope-exists"),
+    "standalone VM in other letters": ("POST", "/v1/vms", {"name": "DB-0"}, 409, "scope-exists"),
     "standalone VM that is there": ("POST", "/v1/vms", {"name": "db-0"}, 409, "scope-exists"),
     "VM that is there": ("POST", "/v1/vms", {"name": "WEB-0", "scope": "web"}, 409, "already-there"),
     "second VM alone": ("POST", "/v1/vms", {"name": "db-1", "scope": "db-0"}, 422, "invalid"),

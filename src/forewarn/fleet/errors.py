@@ -137,7 +137,7 @@ class ScopeExists(FleetError):
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
-        super().__init__(f"there is a scope {scope} already")
+        super().__init__(f"there is a scope {scope} already: choose another name, or change that one")
 
 
 class SecretShown(FleetError):

@@ -42,6 +42,14 @@ class Inventory:
         self._clock = clock
         self._conditions = conditions
 
+    def check_new(self, scope: str) -> None:
+        """Refuse the name of a scope to come that another one has but for upper and lower case.
+
+        A fleet file cannot have both, so what was exported could not be imported again.
+        """
+        if (other := self._replica.alike(scope)) is not None:
+            raise ScopeExists(other)
+
     async def add_scope(self, scope: Scope, *, by: str, once: Once | None = None) -> None:
         """Bring a scope into being. Its addresses must be free."""
 

@@ -90,6 +90,7 @@ class Replica:
         self._views: dict[str, View] = {}
         self._gone: WeakValueDictionary[str, View] = WeakValueDictionary()
         """The views without a scope that somebody may still have: it may come again under the same id."""
+        self._alike: dict[str, View | list[View]] = {}
         self._names: dict[str, View | list[View]] = {}
         self._addresses: dict[str, dict[str, View | list[View]]] = {}
         self._hosts: dict[str, dict[View, int]] = {}
@@ -105,6 +106,8 @@ class Replica:
         self._views[id_] = view
         self._gone.pop(id_, None)
         roster = scope.roster if scope is not None else None
+        if (view.scope is None) != (scope is None):
+            (_drop if scope is None else _add)(self._alike, id_.casefold(), view)
         if view.roster is not roster:
             self._index(view, view.roster, roster)
         self._index_events(view, scope)
@@ -143,6 +146,10 @@ class Replica:
         """Return a scope as last saved and its revision; None and None where it does not exist."""
         view = self._views.get(id_)
         return (None, None) if view is None or view.scope is None else (view.scope, view.revision)
+
+    def alike(self, id_: str) -> str | None:
+        """Return the id of a scope that differs from this one in upper and lower case only; None: there is none."""
+        return next((view.id for view in _several(self._alike.get(id_.casefold())) if view.id != id_), None)
 
     def is_newer(self, id_: str, revision: int) -> bool:
         """Tell whether the revision is one that is not known here yet."""

@@ -87,12 +87,22 @@ class Running:
     async def _import(self) -> Outcome:
         wanted = self._wanted
         scopes = [_decode(scope) async for scope in unhurried(await _parsed(wanted, self._fleet.clock.now()))]
+        if not wanted.prune:
+            self._check_names(scopes)
         found = await compare(self._fleet.replica, scopes, prune=wanted.prune)
         self._progress(0, len(found.wanted) + len(found.unwanted))
         if wanted.dry_run:
             return Outcome(dry_run=True, differences=found.differences, unchanged=found.unchanged)
         made = await apply_import(self._fleet, found, by=wanted.by, on_progress=self._progress)
         return Outcome(dry_run=False, differences=made.differences, unchanged=made.unchanged)
+
+    def _check_names(self, scopes: list[Scope]) -> None:
+        """Refuse a scope that the fleet has in other letters: both would be there, and no file could have them."""
+        for scope in scopes:
+            if (other := self._fleet.replica.alike(scope.id)) is not None:
+                raise WrongFleetFile(
+                    "", f"scope {scope.id} is in the fleet as {other}: write it so, or import with prune"
+                )
 
     def _progress(self, done: int, total: int) -> None:
         self.done, self.total = done, total

@@ -85,6 +85,7 @@ class ScopeController(Controller):
         """Add a scope, without VMs."""
         fleet = state.fleet
         caller.check(data.id)
+        fleet.inventory.check_new(data.id)
         scope = new_scope(data, epoch=fleet.new_epoch(), now=fleet.clock.now())
         await fleet.inventory.add_scope(scope, by=caller.name, once=once)
         return _show_scope(fleet, data.id)
@@ -202,6 +203,7 @@ class VmController(Controller):
         caller.check(scope)
         vm = new_vm(data)
         if data.scope is None:
+            fleet.inventory.check_new(scope)
             alone = standalone(vm, epoch=fleet.new_epoch(), now=fleet.clock.now())
             await fleet.inventory.add_scope(alone, by=caller.name, once=once)
         else:
