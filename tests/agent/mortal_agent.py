@@ -14,7 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 
 from forewarn.agent import journal
-from forewarn.agent.daemon import Equipment, run_agent
+from forewarn.agent.daemon import Agent
+from forewarn.agent.equipment import Equipment
 from forewarn.agent.handlers.port import Done, Ended, Errand
 from forewarn.agent.walk import Walk
 from forewarn.client import AsyncScheduledEvents
@@ -85,7 +86,8 @@ async def main(endpoint: str, state: Path, diary: Path) -> None:
     handlers = {name: Noted(name, importance, diary) for importance, name in enumerate(("stop", "drain"))}
     async with AsyncScheduledEvents(endpoint, interval=0.02) as client:
         equipment = Equipment(client=client, handlers=handlers, choose=lambda _: tuple(handlers), state_directory=state)
-        await run_agent(equipment, stop=stop)
+        async with Agent(equipment).running():
+            await stop.wait()
 
 
 if __name__ == "__main__":

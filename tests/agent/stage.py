@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from forewarn.agent.daemon import Agent, Equipment
+from forewarn.agent.daemon import Agent
+from forewarn.agent.equipment import Equipment
 from forewarn.agent.handlers.port import Done, Ended, Errand, Half
 from forewarn.client import Change, ClientError, Document, Event, EventType, Source, Status
 from forewarn.client.changes import compare

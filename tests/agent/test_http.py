@@ -16,6 +16,7 @@ from forewarn.agent.daemon import PAUSE
 from forewarn.agent.http import Answer, Listener, NotHttp, Request, read_request
 from forewarn.agent.status import Status, read_status
 from forewarn.client import Unreachable
+from forewarn.settings import Endpoint
 from tests.agent.stage import ID, Recorded, Service, Stage, event, until
 
 
@@ -103,7 +104,7 @@ def test_a_reason_cannot_smuggle_anything() -> None:
 
 
 async def test_the_agent_answers_for_itself(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Service(), [Recorded("drain", [])], listen=("127.0.0.1", 0))
+    stage = Stage(tmp_path, Service(), [Recorded("drain", [])], listen=Endpoint("127.0.0.1", 0))
     async with stage.agent_running() as agent:
         await until(lambda: agent.port is not None)
         port = agent.port or 0
@@ -122,12 +123,35 @@ async def test_the_agent_answers_for_itself(tmp_path: Path) -> None:
         assert 'forewarn_agent_halves_total{handler="drain",half="prepare",state="done"} 1\n' in body
 
 
+async def test_who_calls_at_the_last_moment_is_hung_up_on() -> None:
+    listener = Listener(lambda _: Answer(200))
+    accepted: list[asyncio.StreamWriter] = []
+
+    def end_before_its_first_turn(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        listener._connected(reader, writer)
+        for talk in listener._talks:
+            talk.cancel()
+        accepted.append(writer)
+
+    async def call_in_vain() -> None:
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        await until(lambda: bool(accepted))
+        await until(accepted.pop().transport.is_closing)
+        writer.close()
+
+    server = await asyncio.start_server(end_before_its_first_turn, "127.0.0.1", 0)
+    async with server:
+        await call_in_vain()
+        await listener.aclose()
+        await call_in_vain()
+
+
 async def test_an_agent_that_cannot_listen_says_so_and_tries_again(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        stage = Stage(tmp_path, Service(), [], listen=("127.0.0.1", port))
+        stage = Stage(tmp_path, Service(), [], listen=Endpoint("127.0.0.1", port))
         async with stage.agent_running() as agent:
             await until(lambda: bool(agent.status().troubles))
             assert f"cannot listen at 127.0.0.1:{port}" in agent.status().troubles[0]

@@ -16,6 +16,7 @@ from tests.agent.lab.endpoint import Endpoint, endpoint
 from tests.agent.lab.processes import free_ports
 from tests.cli.inside import run, told
 from tests.cli.stage import GUARD, PROGRAM, Machine
+from tests.disks import mounted
 from tests.repository.test_contents import SERVER_PARTS
 
 SECRET = "s3cret-that-nobody-sees"
@@ -241,7 +242,7 @@ def said() -> Iterator[Endpoint]:
         yield said
 
 
-def written(machine: Machine) -> None:
+def written(machine: Machine, state: str = "state") -> None:
     """Write settings with a hook that leaves a line for each run."""
     (port,) = free_ports(1)
     hook = machine.home / "hook"
@@ -250,7 +251,7 @@ def written(machine: Machine) -> None:
     settings(
         machine,
         f"""\
-state = "state"
+state = "{state}"
 interval = "0.1s"
 [http]
 listen = "127.0.0.1:{port}"
@@ -370,13 +371,50 @@ def test_second_agent_is_kept_away(machine: Machine, said: Endpoint) -> None:
     assert "another agent works with" in ended.stderr
 
 
-def test_port_that_is_taken_is_told(machine: Machine) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        settings(machine, f'state = "state"\n[handlers.probe]\nkind = "readiness"\nlisten = "127.0.0.1:{port}"\n')
-        ended = machine.run("agent", "run", FOREWARN_ENDPOINT="127.0.0.1:1")
+def test_state_that_this_user_cannot_use_is_told(machine: Machine) -> None:
+    (machine.home / "file").touch()
+    settings(machine, 'state = "file/state"\n')
+    ended = machine.run("agent", "run", FOREWARN_ENDPOINT="127.0.0.1:1")
     assert ended.returncode == 2
-    assert f"handlers.probe.listen: cannot listen at 127.0.0.1:{port}" in ended.stderr
+    assert f"state: {machine.home}/file/state cannot be used: Not a directory" in ended.stderr
+
+
+def test_agent_on_a_disk_that_takes_nothing_does_its_work(machine: Machine, said: Endpoint) -> None:
+    with mounted(machine.home / "disk", "64k"):
+        written(machine, state="disk/state")
+        subprocess.run(["mount", "-o", "remount,ro", str(machine.home / "disk")], check=True)
+        with agent(machine, FOREWARN_ENDPOINT=said.url) as running:
+            said.announce(event("A"))
+            until(lambda: said.approved == ["A"])
+            assert "the journal cannot be written: Read-only file system" in running.log
+            assert running.end() == 0
+
+
+def test_agent_ends_although_a_name_is_still_being_looked_up(machine: Machine, said: Endpoint) -> None:
+    """The system's resolver may take minutes, and nobody can cancel it."""
+    settings(
+        machine,
+        'state = "state"\n[http]\nlisten = "none"\n[handlers.hook]\nkind = "http"\nurl = "http://slow.example"\n'
+        '[[rules]]\nhandlers = ["hook"]\n',
+    )
+    (machine.home / "python").mkdir()
+    (machine.home / "python/sitecustomize.py").write_text(
+        f"""\
+import pathlib, socket, time
+quick = socket.getaddrinfo
+def slow(host, *rest, **more):
+    if host != "slow.example":
+        return quick(host, *rest, **more)
+    pathlib.Path({str(machine.home)!r}, "asked").touch()
+    time.sleep(600)
+socket.getaddrinfo = slow
+"""
+    )
+    said.announce(event("A"))
+    environ = {"FOREWARN_ENDPOINT": said.url, "PYTHONPATH": str(machine.home / "python")}
+    with agent(machine, **environ) as running:
+        until((machine.home / "asked").exists)
+        assert running.end() == 0
 
 
 def test_secret_that_is_missing_is_told(machine: Machine) -> None:

@@ -55,8 +55,6 @@ from forewarn.client.document import Document, Event, key
 from forewarn.client.errors import ClientError
 from forewarn.clock import Timer
 
-__all__ = ["Agent", "Equipment", "run_agent"]
-
 PAUSE = timedelta(seconds=5)
 """How long to wait before trying again what should always work."""
 LOOK_AT_CLOCK = 2.0
@@ -65,16 +63,6 @@ ENABLED_WITHIN = timedelta(seconds=150)
 """How long a service may say nothing before that counts as saying that nothing is planned."""
 
 LOG = logging.getLogger("forewarn.agent")
-
-
-async def run_agent(equipment: Equipment, *, stop: asyncio.Event) -> None:
-    """Watch and walk until `stop` is set. What is prepared then stays so, and the next agent goes on with it.
-
-    Raises StateInUse, and nothing else.
-    """
-    agent = Agent(equipment)
-    async with agent.running():
-        await stop.wait()
 
 
 class Agent:
@@ -106,7 +94,10 @@ class Agent:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Agent"]:
-        """Work for as long as the context lasts."""
+        """Watch and walk for as long as the context lasts. What is prepared then stays so, for the next agent.
+
+        Raises UnusableState, and nothing else.
+        """
         async with AsyncExitStack() as stack:
             self._own_state(stack)
             listener = Listener(self.answer)
@@ -166,7 +157,7 @@ class Agent:
         try:
             stack.callback(os.close, own(self._with.state_directory))
         except OSError as error:
-            LOG.error("the state directory is of no use: %s", error.strerror)  # noqa: TRY400  # it says all
+            LOG.error("nothing keeps a second agent from %s: %s", self._with.state_directory, error.strerror)  # noqa: TRY400  # it says all
 
     async def _listen(self, listener: Listener) -> None:
         inside = Listener(self._answer_inside)
@@ -176,17 +167,14 @@ class Agent:
             except OSError as error:
                 LOG.warning("`agent status` cannot ask this agent: %s", error)
         try:
-            while self._with.listen is not None and self.port is None:
-                try:
-                    self.port = await listener.listen(*self._with.listen)
-                    self._listens_not = None
-                except OSError as error:
-                    self._listens_not = f"cannot listen at {_address(self._with.listen)}: {error.strerror or error}"
-                    LOG.error("%s", self._listens_not)  # noqa: TRY400  # it says all
-                    await self._pause(PAUSE)
+            if self._with.listen is not None:
+                self.port = await listener.insist(self._with.listen, lambda: self._pause(PAUSE), self._listens)
             await asyncio.Event().wait()
         finally:
             await inside.aclose()
+
+    def _listens(self, trouble: str | None) -> None:
+        self._listens_not = trouble
 
     def _answer_inside(self, request: Request) -> Answer:
         if request.path == STATUS_PATH:
@@ -453,7 +441,3 @@ def _step(handler: Handler) -> Step:
 
 def _is_there(walk: Walk) -> bool:
     return walk.gone is None or walk.comeback is not None
-
-
-def _address(listen: tuple[str, int]) -> str:
-    return f"{listen[0]}:{listen[1]}"

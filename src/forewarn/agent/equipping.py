@@ -8,7 +8,7 @@ from pathlib import Path
 
 from forewarn.agent.approving import By, Policy
 from forewarn.agent.choosing import choose
-from forewarn.agent.daemon import Equipment
+from forewarn.agent.equipment import Equipment
 from forewarn.agent.handlers.making import make_handlers
 from forewarn.agent.handlers.readiness import ReadinessHandler
 from forewarn.agent.handlers.secret_files import Hide, UnusableSecret, read_secret, unhidden
@@ -31,11 +31,10 @@ async def equipped(
 ) -> AsyncIterator[Equipment]:
     """Make everything that an agent works with; listeners for load balancers answer within this context."""
     handlers = make_handlers(settings, hide=hide, environ=environ)
-    listen = settings.http.listen
     async with AsyncExitStack() as stack:
         for handler in handlers.values():
             if isinstance(handler, ReadinessHandler):
-                await _serve(handler, stack)
+                await stack.enter_async_context(handler.serving())
         client = await stack.enter_async_context(
             AsyncScheduledEvents(settings.endpoint, name=settings.name, interval=settings.interval.total_seconds())
         )
@@ -47,7 +46,7 @@ async def equipped(
             state_directory=settings.state,
             policy=policy_of(settings.approval, settings.peers),
             peers=peers_of(settings.peers, hide),
-            listen=None if listen is None else (listen.host, listen.port),
+            listen=settings.http.listen,
             boot=this_boot(),
             dry_run=dry_run,
         )
@@ -98,21 +97,3 @@ def problems_of(settings: AgentSettings) -> list[str]:
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         problems.append(f"state: {settings.state} cannot be made or written to by this user")
     return problems
-
-
-def usable_state(directory: Path) -> None:
-    """Make the directory in which the agent keeps what it must know after a reboot; raise CannotRun if that fails."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise CannotRun(f"state: {directory} cannot be made: {error.strerror}; name another one") from error
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise CannotRun(f"state: {directory} may not be written to by this user; name another one")
-
-
-async def _serve(handler: ReadinessHandler, stack: AsyncExitStack) -> None:
-    try:
-        await stack.enter_async_context(handler.serving())
-    except OSError as error:
-        where = handler.settings.listen
-        raise CannotRun(f"handlers.{handler.name}.listen: cannot listen at {where}: {error.strerror}") from error

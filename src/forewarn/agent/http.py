@@ -6,11 +6,13 @@ Each connection is for one request. Whoever asks too much, too long or too slowl
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
+
+from forewarn.settings import Endpoint
 
 LARGEST_HEAD = 8 * 1024
 MOST_CONNECTIONS = 64
@@ -55,6 +57,7 @@ class Listener:
         self._respond = respond
         self._servers: list[asyncio.Server] = []
         self._talks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     async def listen(self, host: str, port: int) -> int:
         """Listen there from now on, and return the port: 0 asks for any. Raises OSError."""
@@ -62,6 +65,28 @@ class Listener:
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
         return bound
+
+    async def insist(
+        self, place: Endpoint, pause: Callable[[], Awaitable[object]], say: Callable[[str | None], None]
+    ) -> int:
+        """Listen there as soon as that works, and return the port; `say` hears why it does not, then None.
+
+        An address may come up later than this agent, and a port be taken for a moment.
+        """
+        said: str | None = None
+        while True:
+            try:
+                port = await self.listen(place.host, place.port)
+            except OSError as error:
+                why = f"cannot listen at {place}: {error.strerror or error}"
+                if why != said:
+                    LOG.error("%s", why)  # noqa: TRY400  # it says all
+                said = why
+                say(why)
+                await pause()
+            else:
+                say(None)
+                return port
 
     async def listen_at(self, path: Path) -> None:
         """Listen on a socket in the file system; its directory says who may use it. Raises OSError."""
@@ -71,7 +96,8 @@ class Listener:
         self._servers.append(await asyncio.start_unix_server(self._connected, path, limit=LARGEST_HEAD))
 
     async def aclose(self) -> None:
-        """Listen no more, and hang up."""
+        """Listen no more, and hang up, on those too who are just being connected."""
+        self._is_closed = True
         for server in self._servers:
             server.close()
         for talk in tuple(self._talks):
@@ -82,21 +108,20 @@ class Listener:
             await server.wait_closed()
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._talks) >= MOST_CONNECTIONS:
+        if self._is_closed or len(self._talks) >= MOST_CONNECTIONS:
             writer.transport.abort()
             return
         talk = asyncio.get_running_loop().create_task(self._talk(reader, writer), name="forewarn-agent-http")
         self._talks.add(talk)
         talk.add_done_callback(self._talks.discard)
+        # Also for one that is cancelled before its first turn.
+        talk.add_done_callback(lambda _: writer.transport.abort())
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            # Callers come and go as they like: that is no trouble of this agent.
-            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
-                async with asyncio.timeout(PATIENCE):
-                    await self._converse(reader, writer)
-        finally:
-            writer.transport.abort()
+        # Callers come and go as they like: that is no trouble of this agent.
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(PATIENCE):
+                await self._converse(reader, writer)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

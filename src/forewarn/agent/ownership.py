@@ -19,26 +19,42 @@ else:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-class StateInUse(Exception):
-    """Another agent works with this state directory."""
+MISTAKES = frozenset(
+    {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+)
+"""What is wrong with the directory that was named; anything else is trouble of the disk, which may pass."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(f"another agent works with {directory}; stop it, or give this one a directory of its own")
-        self.directory = directory
+
+class UnusableState(Exception):
+    """The state directory cannot be used; the message says what to do."""
+
+
+class StateInUse(UnusableState):
+    """Another agent works with this state directory."""
 
 
 def own(directory: Path) -> int:
     """Own the directory for as long as the file that is returned is open; the system gives it back in any case.
 
-    Raises StateInUse, or OSError if the directory is of no use.
+    Raises UnusableState, or OSError if the disk has no place for a lock.
     """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    fd = _opened(directory)
     try:
         _try_lock(fd)
     except OSError as error:
         os.close(fd)
         if error.errno in {errno.EACCES, errno.EAGAIN, errno.EDEADLK}:
-            raise StateInUse(directory) from error
+            what = f"another agent works with {directory}; stop it, or give this one a directory of its own"
+            raise StateInUse(what) from error
         raise
     return fd
+
+
+def _opened(directory: Path) -> int:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        if error.errno not in MISTAKES:
+            raise
+        raise UnusableState(f"state: {directory} cannot be used: {error.strerror}; name another one") from error

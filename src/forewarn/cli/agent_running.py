@@ -9,15 +9,16 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import typer
 
-from forewarn.agent.daemon import run_agent
-from forewarn.agent.equipping import CannotRun, equipped, usable_state
+from forewarn.agent.daemon import Agent
+from forewarn.agent.equipping import CannotRun, equipped
 from forewarn.agent.lines import HIDDEN, JsonLines
-from forewarn.agent.ownership import StateInUse
+from forewarn.agent.ownership import UnusableState
 from forewarn.agent.settings import AgentSettings, read_settings
 from forewarn.cli.exits import Exit
 from forewarn.cli.logs import TEXT
@@ -30,6 +31,9 @@ log = logging.getLogger("forewarn.agent")
 
 DRY_RUN = "dry-run"
 ENDING = ("SIGTERM", "SIGINT", "SIGHUP")
+
+LONGEST_END = 10.0
+"""How many seconds it may take to end everything in order."""
 
 
 class TextLines(JsonLines):
@@ -72,10 +76,8 @@ def run_until_told(settings: AgentSettings, *, dry_run: bool) -> None:
     """Run the agent until it is told to end."""
     lines = _set_up_log(settings.log)
     try:
-        if not dry_run:
-            usable_state(settings.state)
         asyncio.run(_run(settings, lines, dry_run=dry_run))
-    except (CannotRun, ClientError, StateInUse) as error:
+    except (CannotRun, ClientError, UnusableState) as error:
         log.critical("cannot start: %s", error)
         raise typer.Exit(Exit.USAGE) from error
 
@@ -84,14 +86,20 @@ async def _run(settings: AgentSettings, lines: JsonLines, *, dry_run: bool) -> N
     stop = asyncio.Event()
     _listen_to_signals(stop)
     supervisor = Supervisor(os.environ)
-    async with equipped(settings, hide=lines.hide, dry_run=dry_run) as equipment:
+    async with equipped(settings, hide=lines.hide, dry_run=dry_run) as equipment, Agent(equipment).running():
         watchdog = asyncio.create_task(supervisor.watch(lambda: True), name="watchdog")
         supervisor.tell("READY=1", f"STATUS=Watches {equipment.client.endpoint}.")
-        try:
-            await run_agent(equipment, stop=stop)
-        finally:
-            supervisor.tell("STOPPING=1")
-            watchdog.cancel()
+        await stop.wait()
+        supervisor.tell("STOPPING=1")
+        watchdog.cancel()
+        _end_for_sure()
+
+
+def _end_for_sure() -> None:
+    """End the process soon, whoever does not: a name that is being looked up, say. The journal has what was begun."""
+    end = threading.Timer(LONGEST_END, os._exit, args=(0,))
+    end.daemon = True
+    end.start()
 
 
 def _listen_to_signals(stop: asyncio.Event) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -27,6 +28,7 @@ from forewarn.settings import Endpoint
 from tests.agent.handlers.errands import EVENT, NOW, PREPARE, RECOVER, errand
 from tests.agent.handlers.web import Web, web_server
 from tests.agent.lab.processes import free_ports
+from tests.agent.stage import until
 
 OTHER = msgspec.structs.replace(EVENT, id="11111111-2222-4333-8444-555555555555")
 
@@ -233,20 +235,46 @@ async def test_load_balancers_have_time_to_notice() -> None:
     assert await preparing == Done()
 
 
+async def ask(place: Endpoint, path: str) -> bytes:
+    """Return the first line of the answer to a probe."""
+    reader, writer = await asyncio.open_connection(place.host, place.port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer.partition(b"\r\n")[0]
+
+
+async def ask_patiently(place: Endpoint, path: str) -> bytes:
+    while True:
+        with suppress(OSError):
+            return await ask(place, path)
+        await asyncio.sleep(0.005)
+
+
 async def test_probes_are_answered_over_http() -> None:
     settings = ReadinessSettings(name="probe", listen=Endpoint("127.0.0.1", 0), path="/up")
     handler = ReadinessHandler(settings)
-
-    async def ask(path: str) -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", handler.port)
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        answer = await reader.read()
-        writer.close()
-        return answer.partition(b"\r\n")[0]
-
     async with asyncio.timeout(60), handler.serving():
-        assert await ask("/up") == b"HTTP/1.1 200 OK"
+        await until(lambda: handler.port > 0)
+        place = Endpoint("127.0.0.1", handler.port)
+        assert await ask(place, "/up") == b"HTTP/1.1 200 OK"
         await handler.tell(errand(Phase.NOTICE))
-        assert await ask("/up") == b"HTTP/1.1 503 Service Unavailable"
-        assert await ask("/serving") == b"HTTP/1.1 404 Not Found"
+        assert await ask(place, "/up") == b"HTTP/1.1 503 Service Unavailable"
+        assert await ask(place, "/serving") == b"HTTP/1.1 404 Not Found"
     assert probe(handler, "/up", "POST") == 405
+
+
+async def test_port_of_the_probe_that_is_taken_for_a_while_is_listened_at_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock(NOW)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = Endpoint("127.0.0.1", taken.getsockname()[1])
+        handler = ReadinessHandler(ReadinessSettings(name="probe", listen=place), clock=clock)
+        async with handler.serving():
+            await until(lambda: clock.waiting > 0)
+            taken.close()
+            clock.set(NOW + timedelta(seconds=5))
+            async with asyncio.timeout(60):
+                assert await ask_patiently(place, "/serving") == b"HTTP/1.1 200 OK"
+    assert [record.levelname for record in caplog.records if f"cannot listen at {place}" in record.message] == ["ERROR"]

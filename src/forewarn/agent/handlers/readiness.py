@@ -1,14 +1,18 @@
 """An answer for the probes of load balancers: 503 from the notice of an event on, until everything is recovered."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from forewarn.agent.handlers.configured import Configured
 from forewarn.agent.handlers.port import Done, Ended, Errand, Phase
 from forewarn.agent.http import TEXT, Answer, Listener, Request, refuse
 from forewarn.agent.settings import ReadinessSettings
 from forewarn.clock import Clock, wait_until
+
+PAUSE = timedelta(seconds=5)
+"""How long to wait before listening is tried again."""
 
 REMEMBERED = 1_000
 """How many events are remembered that are recovered."""
@@ -26,12 +30,14 @@ class ReadinessHandler(Configured[ReadinessSettings]):
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Answer probes within this context. Raises OSError where nobody can listen."""
+        """Answer probes within this context, from the moment on at which that is possible."""
         listener = Listener(self.respond)
+        listening = asyncio.create_task(self._listen(listener), name=f"forewarn-{self.name}")
         try:
-            self.port = await listener.listen(self.settings.listen.host, self.settings.listen.port)
             yield
         finally:
+            listening.cancel()
+            await asyncio.wait({listening})
             await listener.aclose()
 
     def respond(self, request: Request) -> Answer:
@@ -70,6 +76,12 @@ class ReadinessHandler(Configured[ReadinessSettings]):
         elif errand.event.id not in self._back_since:
             self._leave(errand)
         return Done()
+
+    async def _listen(self, listener: Listener) -> None:
+        self.port = await listener.insist(self.settings.listen, self._rest, lambda _: None)
+
+    async def _rest(self) -> None:
+        await wait_until(self._clock, self._clock.now() + PAUSE)
 
     def _leave(self, errand: Errand) -> None:
         self._back_since.pop(errand.event.id, None)
