@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.clock import ManualClock, wait_until
-from forewarn.core.campaign.record import CampaignState
+from forewarn.core.campaign.record import CampaignState, WaveState
 from forewarn.core.campaign.spec import Window
 from forewarn.core.conditions import PRODUCTION
 from forewarn.core.event import EventType
@@ -147,6 +147,42 @@ async def test_nothing_starts_after_the_window_because_it_could_not_be_saved_ear
         await fleet.advance(HOUR)
         assert store.started == 0
         await fleet.advance(24 * HOUR)
+        assert store.started == 1
+
+
+class Hesitant(Policing):
+    """A store that takes its time with scopes, until it is told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+
+    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if key.kind is Kind.SCOPE:
+            await self.goes_on.wait()
+        return await super().save(key, value, entries, expected=expected)
+
+
+async def test_wave_that_was_to_start_does_not_once_the_campaign_is_paused() -> None:
+    """It was decided that it may, and the pause came before the scope could be told."""
+    store, clock = Hesitant(), ManualClock(TEN)
+    async with running(web(), store=store, clock=clock, platform=OutlivingPlatform(clock)) as fleet:
+        await start(fleet, campaign_spec())
+        await advance_to(fleet, at(10, 14))
+        (event,) = fleet.replica.scope("web").events
+        store.goes_on.clear()
+        approving = asyncio.create_task(fleet.approve("web", "web-0", [event.id]))
+        clock.set(at(10, 15))
+        await until(lambda: fleet.campaigns.find(KERNEL).scopes[0].wave(1).state is WaveState.CLEARED)
+        pausing = asyncio.create_task(fleet.campaigns.pause(KERNEL, by="bob"))
+        await until(lambda: fleet.campaigns.find(KERNEL).state is CampaignState.PAUSED)
+        store.goes_on.set()
+        await asyncio.gather(approving, pausing)
+        await fleet.advance(HOUR)
+        assert store.started == 0
+        await fleet.campaigns.resume(KERNEL, by="bob")
+        await fleet.advance(MINUTE)
         assert store.started == 1
 
 

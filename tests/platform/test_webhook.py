@@ -97,6 +97,15 @@ async def test_whoever_has_taken_it_is_not_told_again(web: Web) -> None:
         assert (len(web.received), len(other.received)) == (1, 2)
 
 
+async def test_message_that_everybody_has_taken_is_forgotten_and_told_again_if_it_is_asked_for(web: Web) -> None:
+    """After a delivery that could not be saved it is: each message arrives at least once."""
+    hooks = webhooks(web.url)
+    await hooks.tell(MESSAGE)
+    await hooks.tell(MESSAGE)
+    first, second = web.received
+    assert first.body == second.body
+
+
 async def test_other_settings_hold_from_the_next_message_on(web: Web) -> None:
     hooks = webhooks()
     assert not hooks.listens

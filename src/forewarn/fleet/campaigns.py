@@ -1,6 +1,7 @@
 """Campaigns that were started: their records, and what people do with them. `fleet.rolling` carries each of them on."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -43,7 +44,9 @@ from forewarn.fleet.rolling import Rolling
 from forewarn.fleet.turns import unhurried
 from forewarn.fleet.zones import zone_named
 from forewarn.platform.port import Checker, Messenger
-from forewarn.store.port import Key, Kind, Record, SnapshotEnd, Store, StoreError, Watched
+from forewarn.store.port import Deleted, Key, Kind, Record, SnapshotEnd, Store, StoreError, Watched
+
+log = logging.getLogger(__name__)
 
 OPEN_CAMPAIGNS = 100
 """How many campaigns can be open at a time."""
@@ -301,7 +304,19 @@ class Campaigns:
         """Take what the store gives, unless it is known already."""
         if isinstance(change, SnapshotEnd) or change.revision <= self._records.get(change.key.id, (None, 0))[1]:
             return
-        self._keep(change.key.id, decode(change.value) if isinstance(change, Record) else None, change.revision)
+        id_ = change.key.id
+        before, _ = self._records.get(id_, (None, 0))
+        self._keep(id_, decode(change.value) if isinstance(change, Record) else None, change.revision)
+        if isinstance(change, Deleted) and before is not None and self._is_live:
+            self._lose(before)
+
+    def _lose(self, campaign: Campaign) -> None:
+        """Somebody else has deleted a campaign's record: let it rest, and cancel what would wait for it for ever."""
+        if (rolling := self._rolling.get(campaign.id)) is not None:
+            rolling.lose()
+        if not campaign.state.is_over:
+            log.warning("the record of campaign %s is gone: its events are canceled", campaign.name)
+            self._tasks.create_task(self._take_back_all(campaign), name=f"cancel events of {campaign.id}")
 
     def look(self, view: View) -> None:
         """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
@@ -310,9 +325,7 @@ class Campaigns:
         for rolling in self._by_scope.get(view.id, ()):
             rolling.note(view.id)
         if self._is_live and view.scope is not None:
-            for event in view.scope.events:
-                if event.campaign and event.state is State.SCHEDULED and not self._is_open(event.campaign):
-                    self._take_back(view.id, event.id, event.campaign)
+            self._take_back_orphans(view.scope)
 
     def look_again(self) -> None:
         """See everything anew: what holds for the whole fleet has changed."""
@@ -362,6 +375,17 @@ class Campaigns:
     def _wake(self, id_: str) -> None:
         if (rolling := self._rolling.get(id_)) is not None:
             rolling.wake()
+
+    async def _take_back_all(self, campaign: Campaign) -> None:
+        async for progress in unhurried(campaign.scopes):
+            scope, _ = self._scopes.replica.newest(progress.scope)
+            if scope is not None:
+                self._take_back_orphans(scope)
+
+    def _take_back_orphans(self, scope: Scope) -> None:
+        for event in scope.events:
+            if event.campaign and event.state is State.SCHEDULED and not self._is_open(event.campaign):
+                self._take_back(scope.id, event.id, event.campaign)
 
     def _take_back(self, scope: str, event: str, campaign: str) -> None:
         if event not in self._orphans:

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
+import msgspec
+
 from forewarn.core.campaign.actions import Action, Clear
 from forewarn.core.campaign.load import Impacted
 from forewarn.core.campaign.record import Campaign, CampaignState, Notice
@@ -75,6 +77,7 @@ class Rolling:
         self._is_woken = False
         self._is_running = False
         self._is_telling = False
+        self._is_lost = False
         self._under_way = 0
         self._clearing: set[asyncio.Task[None]] = set()
         self._latest = campaign.started_at
@@ -105,6 +108,14 @@ class Rolling:
         if not self._is_running:
             self._is_running = True
             self._tasks.create_task(self._run(), name=f"campaign {self.record.name}")
+
+    def lose(self) -> None:
+        """The record is gone, and nobody of us has deleted it: decide nothing more, and do nothing more."""
+        self._is_lost = True
+        self._release_undone()
+        self.record = msgspec.structs.replace(self.record, state=CampaignState.ABORTED, untold=())
+        self._set_alarm(self.id, None)
+        self.wake()
 
     async def steer(
         self, do: Callable[[Course, datetime], None], once: Once | None, *, touching: str | None = None
@@ -139,7 +150,7 @@ class Rolling:
     async def _run(self) -> None:
         pause = FIRST_PAUSE
         try:
-            while self._is_woken:
+            while self._is_woken and not self._is_lost:
                 self._is_woken = False
                 try:
                     async with self._one_at_a_time:
@@ -190,8 +201,10 @@ class Rolling:
         record, entries = self.course.taken()
 
         def command(known: Campaign | None) -> Decision[Campaign, None]:
+            if known is None:
+                raise NotSaved("the campaign's record is gone")
             if known is not base:
-                self.record = known or base
+                self.record = known
                 raise NotSaved("another process has changed the campaign: ask again")
             return Decision(record, entries, None)
 
@@ -203,10 +216,13 @@ class Rolling:
 
     def _begin_anew(self) -> None:
         """Go back to what is saved. What was decided and not begun is decided again."""
+        self._release_undone()
+        self.course = self._new_course()
+
+    def _release_undone(self) -> None:
         for action in self.course.actions:
             if isinstance(action, Clear):
                 self._impacted.release(action.events)
-        self.course = self._new_course()
 
     # Doing.
 
