@@ -48,3 +48,23 @@ async def test_wrong_parameter_is_called_as_it_was_sent(
         body = {"reason": "x"} if method == "POST" else None
         reply = await service.ask(method, path, body, **headers)
     assert (reply.status, reply.json["error"]["message"].partition(":")[0]) == (400, name)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        ("/v1/events?status=x", None, "status: 'x' is not among Scheduled and Started"),
+        ("/v1/history?did=held&did=x", None, "did: 'x' is not among scope-created, "),
+        ("/v1/scopes", {"id": "x", "kind": "y"}, "kind: 'y' is not among standalone, cloud-service, "),
+        ("/v1/scopes", {"id": "x", "kind": "standalone", "os": "y"}, "os: 'y' is not among linux and windows"),
+        (
+            "/v1/scopes",
+            {"id": "x", "kind": "standalone", "auto_approve": ["y"]},
+            "auto_approve[0]: 'y' is not among Freeze, Reboot, Redeploy, Preempt and Terminate",
+        ),
+    ],
+)
+async def test_word_that_is_not_allowed_is_told_with_those_that_are(path: str, body: object, sentence: str) -> None:
+    async with stage() as service:
+        reply = await service.ask("GET" if body is None else "POST", path, body)
+    assert (reply.status, reply.json["error"]["message"][: len(sentence)]) == (400, sentence)

@@ -12,6 +12,7 @@ from litestar.exceptions import ValidationException
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.limits import KEY_LENGTH
+from forewarn.operator.choosing import with_choices
 
 DURATION_AT = re.compile(r"Expected `str` .* - at `\$\.(?P<field>notice|duration|by|ahead|terminate_notice)`$")
 """How a text is refused that is in the place of a duration."""
@@ -53,7 +54,8 @@ class StrictRequest(Request[Any, Any, Any]):
         except UNREADABLE as error:
             with suppress(*UNREADABLE):
                 return msgspec.convert(_with_whole_numbers(body), type=type_)
-            sentence = _about_duration(error, body) or f"{in_plain_words(str(error))} (what is allowed: /openapi.json)"
+            complaint = with_choices(in_plain_words(str(error)), type_)
+            sentence = _about_duration(error, body) or f"{complaint} (what is allowed: /openapi.json)"
             raise ValidationException(sentence) from error
 
 

@@ -12,6 +12,7 @@ from forewarn.core import errors as core
 from forewarn.core.duration import duration_text
 from forewarn.fleet import errors as fleet
 from forewarn.operator import errors as operator
+from forewarn.operator.choosing import with_choices
 from forewarn.operator.reading import in_plain_words
 from forewarn.store.port import StoreError
 
@@ -145,15 +146,13 @@ def _sentence(request: AnyRequest, error: HTTPException) -> str:
 def _wrong(request: AnyRequest, item: dict[str, str]) -> str:
     if item.get("key") == "data":  # what is wrong within a body is said elsewhere
         return "the request has no body: send JSON"
-    return f"{_name(request, item.get('key', ''))}: {item.get('message', '')}".strip(": ")
-
-
-def _name(request: AnyRequest, parameter: str) -> str:
-    """Return what a parameter is called by those who send it."""
+    parameter = item.get("key", "")
     if parameter == "key":  # every change takes it, though no handler does
-        return "Idempotency-Key"
+        return f"Idempotency-Key: {item.get('message', '')}"
     field = request.route_handler.parsed_fn_signature.parameters.get(parameter)
-    return getattr(field and field.kwarg_definition, "name", None) or parameter
+    name = getattr(field and field.kwarg_definition, "name", None) or parameter  # as it is called by those who send it
+    complaint = item.get("message", "")
+    return f"{name}: {complaint if field is None else with_choices(complaint, field.annotation)}".strip(": ")
 
 
 def _detail(value: object) -> str | list[str]:
