@@ -516,6 +516,17 @@ async def test_a_handler_that_is_configured_no_more_is_said_and_stays_to_be_reco
         assert not agent.walks
 
 
+async def test_a_journal_that_cannot_be_read_is_not_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "journal").touch()
+    stage = Stage(tmp_path, Service(event()), [])
+    async with stage.agent_running() as agent:
+        (tmp_path / "journal").unlink()
+        await stage.pass_time(daemon.PAUSE)
+        assert agent.status().troubles == (
+            "the journal cannot be read: File exists; look whether something is left prepared",
+        )
+
+
 async def test_two_agents_do_not_share_a_state_directory(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Service(), [])
     async with stage.agent_running():

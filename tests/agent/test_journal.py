@@ -90,7 +90,7 @@ def test_garbage_is_put_aside_and_said(tmp_path: Path, garbage: bytes, caplog: p
     assert journal.read() == (walk("B"),)
     assert (tmp_path / f"{ID}.json.unreadable-1").read_bytes() == garbage
     assert f"and is now {ID}.json.unreadable-1; look whether something is left prepared" in caplog.text
-    assert len(journal.put_aside) == 1
+    assert len(journal.unread) == 1
     (tmp_path / f"{ID}.json").write_bytes(garbage)
     assert journal.read() == (walk("B"),)
     assert (tmp_path / f"{ID}.json.unreadable-2").exists()

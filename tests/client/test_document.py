@@ -67,6 +67,8 @@ def test_what_is_known_compares_with_its_text_too() -> None:
         pytest.param("2016-09-19T18:29:47Z", IN_HALF_AN_HOUR, id="iso"),
         pytest.param("2016-09-19T20:29:47+02:00", IN_HALF_AN_HOUR, id="iso-with-offset"),
         pytest.param("2016-09-19T18:29:47", IN_HALF_AN_HOUR, id="iso-without-zone"),
+        pytest.param("Mon, 01 Jan 0001 00:00:00 GMT", None, id="unset-in-dotnet"),
+        pytest.param("0001-01-01T00:00:00", None, id="unset-in-dotnet-iso"),
         pytest.param("", None, id="empty"),
         pytest.param("soon", None, id="unparsable"),
         pytest.param(None, None, id="null"),

@@ -121,7 +121,7 @@ class Agent:
             name=self._name,
             endpoint=self._with.client.endpoint,
             started_at=self._started_at,
-            troubles=(*filter(None, self._troubles().values()), *self._journal.put_aside),
+            troubles=(*filter(None, self._troubles().values()), *self._journal.unread),
             walks=show_walks(self._walks.values()),
         )
 

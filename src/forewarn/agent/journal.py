@@ -75,8 +75,8 @@ class Journal:
         self._unsaved: dict[str, Walk | None] = {}
         self.in_trouble = asyncio.Event()
         """Is set while something is not on disk that should be."""
-        self.put_aside: list[str] = []
-        """What was found in the directory that is no walk, a sentence each."""
+        self.unread: list[str] = []
+        """What was in the directory and could not be read, a sentence each."""
         self.trouble: str | None = None
         """Why the disk does not have everything; None if it has."""
 
@@ -88,7 +88,7 @@ class Journal:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             paths = sorted(self._directory.iterdir())
         except OSError as error:
-            self._say(f"the journal cannot be read: {_words(error)}")
+            self._note(f"the journal cannot be read: {_words(error)}; look whether something is left prepared")
             return ()
         for path in paths:
             if path.suffix == UNFINISHED:
@@ -140,10 +140,9 @@ class Journal:
         except (OSError, ValueError) as error:
             # It may have been the only trace of something that is prepared.
             where = self._move_aside(path)
-            what = f"{path.name} in the journal is unreadable ({error}){where}; look whether something is left prepared"
-            self.put_aside.append(what)
-            LOG.error("%s", what)  # noqa: TRY400  # it says all
-            self._on_trouble(what)
+            self._note(
+                f"{path.name} in the journal is unreadable ({error}){where}; look whether something is left prepared"
+            )
             return None
 
     def _move_aside(self, path: Path) -> str:
@@ -154,6 +153,11 @@ class Journal:
                     return f" and is now {name.name}"
                 break
         return ""
+
+    def _note(self, unread: str) -> None:
+        self.unread.append(unread)
+        LOG.error("%s", unread)
+        self._on_trouble(unread)
 
     def _say(self, trouble: str) -> None:
         if trouble != self.trouble:

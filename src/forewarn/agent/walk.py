@@ -244,7 +244,7 @@ class Approve(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The walk is over: strike it from the journal, and begin anew if the event has come back."""
+    """The walk is over: strike it from the journal."""
 
 
 Do: TypeAlias = Tell | RunHalf | CutShort | AskPeers | Approve | Finish

@@ -14,6 +14,9 @@ from forewarn.wire import reading
 
 NOTHING = timedelta(0)
 
+UNSET_YEAR = 1
+"""The year in which moments lie that a service in .NET has not set."""
+
 
 class Status(StrEnum):
     """Where an event is. What is finished or withdrawn is in no document."""
@@ -123,7 +126,7 @@ def _event(event: reading.DocumentEvent) -> Event:
         status=STATUSES.get(event.status, str(event.status)),
         type=event.type,
         resources=event.resources,
-        not_before=event.not_before,
+        not_before=None if event.not_before is None or event.not_before.year == UNSET_YEAR else event.not_before,
         description=event.description,
         source=event.source,
         duration=event.duration,

@@ -214,6 +214,22 @@ async def test_half_may_be_quicker_than_the_telling() -> None:
     assert probe(handler) == 503, "the same event may be announced again"
 
 
+async def test_what_was_to_be_told_before_the_recovery_does_not_undo_it() -> None:
+    handler = ReadinessHandler(ReadinessSettings(name="probe"))
+    await handler.tell(errand(Phase.NOTICE))
+    await handler.recover(RECOVER)
+    await handler.tell(errand(Phase.IMPACT))
+    await handler.tell(errand(Phase.RECOVER, half=Half.RECOVER))
+    assert probe(handler) == 200
+
+
+async def test_event_whose_id_is_written_otherwise_is_the_same() -> None:
+    handler = ReadinessHandler(ReadinessSettings(name="probe"))
+    await handler.tell(errand(Phase.NOTICE))
+    await handler.recover(errand(Phase.RECOVER, event=msgspec.structs.replace(EVENT, id=EVENT.id.lower())))
+    assert probe(handler) == 200
+
+
 async def test_agent_that_starts_in_the_middle_of_recovery_stays_away_until_its_end() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
     await handler.tell(errand(Phase.RECOVER, half=Half.RECOVER, attempt=2))

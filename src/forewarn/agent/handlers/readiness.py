@@ -9,6 +9,7 @@ from forewarn.agent.handlers.configured import Configured
 from forewarn.agent.handlers.port import Done, Ended, Errand, Phase
 from forewarn.agent.http import TEXT, Answer, Listener, Request, refuse
 from forewarn.agent.settings import ReadinessSettings
+from forewarn.client.document import key
 from forewarn.clock import Clock, wait_until
 
 PAUSE = timedelta(seconds=5)
@@ -53,13 +54,13 @@ class ReadinessHandler(Configured[ReadinessSettings]):
     async def prepare(self, errand: Errand) -> Ended:
         """Wait until load balancers have had the time to notice."""
         self._leave(errand)
-        await wait_until(self._clock, self._away_since[errand.event.id] + self.settings.wait)
+        await wait_until(self._clock, self._away_since[key(errand.event)] + self.settings.wait)
         return Done()
 
     async def recover(self, errand: Errand) -> Ended:
         """Be there again."""
-        self._away_since.pop(errand.event.id, None)
-        self._back_since[errand.event.id] = self._clock.now()
+        self._away_since.pop(key(errand.event), None)
+        self._back_since[key(errand.event)] = self._clock.now()
         while len(self._back_since) > REMEMBERED:
             del self._back_since[next(iter(self._back_since))]
         return Done()
@@ -69,11 +70,9 @@ class ReadinessHandler(Configured[ReadinessSettings]):
 
         The half runs beside the telling, and may have been quicker.
         """
-        if errand.phase is not Phase.RECOVER:
-            self._leave(errand)
-        elif errand.half is None:
+        if errand.phase is Phase.RECOVER and errand.half is None:
             await self.recover(errand)
-        elif errand.event.id not in self._back_since:
+        elif errand.phase is Phase.NOTICE or key(errand.event) not in self._back_since:
             self._leave(errand)
         return Done()
 
@@ -84,5 +83,5 @@ class ReadinessHandler(Configured[ReadinessSettings]):
         await wait_until(self._clock, self._clock.now() + PAUSE)
 
     def _leave(self, errand: Errand) -> None:
-        self._back_since.pop(errand.event.id, None)
-        self._away_since.setdefault(errand.event.id, self._clock.now())
+        self._back_since.pop(key(errand.event), None)
+        self._away_since.setdefault(key(errand.event), self._clock.now())
