@@ -100,7 +100,7 @@ class Handler(Protocol):
         ...
 
     async def tell(self, errand: Errand) -> Ended:
-        """Hear of a phase: of each once, and after a restart of that in which a walk is. Its half does not wait for this."""
+        """Hear of a phase: of each once, and after a restart of the present one. Its half does not wait for that."""
         ...
 
     async def check(self) -> list[str]:
