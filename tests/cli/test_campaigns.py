@@ -138,7 +138,7 @@ def test_options_come_before_the_file_and_can_do_without_it(shop: Shop) -> None:
 
 
 def test_every_key_of_the_file_has_its_option() -> None:
-    said = {item.name.rstrip("_").replace("no_advance", "advance") for item in OPTIONS}
+    said = {item.name.rstrip("_") for item in OPTIONS}
     keys = {*CampaignSpec.__struct_fields__, *Selection.__struct_fields__, *CampaignPolicy.__struct_fields__}
     assert keys - said == {"selection", "policy", "waves"}
 
@@ -197,7 +197,55 @@ def test_every_option_says_what_its_key_says(shop: Shop) -> None:
     }
 
 
+FULL = """
+start_at = 2029-01-01T00:00:00Z
+duration = "9s"
+name = "k"
+type = "Reboot"
+[selection]
+all = true
+exclude_scopes = ["no-*"]
+exclude_hosts = ["hv-9"]
+exclude_vms = ["web-5"]
+exclude_tags = { a = "b" }
+[policy]
+notice = "20m"
+expected = "3m"
+scopes_at_once = "50%"
+hosts_at_once = 2
+vms_at_once = 7
+windows = ["22:00-23:00"]
+blackouts = ["2029-12-24T12:00Z/2029-12-27T06:00Z"]
+must_end_inside = true
+gate = "health"
+halt_after = 3
+advance = false
+"""
+SWITCHES = [
+    *("--start-at", "--duration", "--exclude-scope", "--exclude-host", "--exclude-vm", "--exclude-tag", "--notice"),
+    *("--expected", "--scopes-at-once", "--hosts-at-once", "--vms-at-once", "--window", "--blackout", "--gate"),
+]
+
+
+def test_options_switch_off_what_the_file_says(shop: Shop) -> None:
+    (shop.home / "full.toml").write_text(FULL)
+    off = [word for switch in SWITCHES for word in (switch, "none")]
+    told(shop, "campaign", "start", "full.toml", *off, "--no-must-end-inside", "--advance", "--halt-after", "none")
+    spec = told(shop, "campaign", "show", "k")["spec"]
+    plain = v1.CampaignSpec(
+        name="k",
+        type=v1.CampaignType.REBOOT,
+        selection=v1.ShownSelection(all=True),
+        policy=v1.ShownPolicy(halt_after=None),
+    )
+    assert spec == json.loads(msgspec.json.encode(plain))
+
+
 WRONG = {
+    "several, one of them none": (
+        ("kernel.toml", "--window", "none", "--window", "22:00-23:00"),
+        "--window: 'none' is not a window",
+    ),
     "nothing": ((), "say --name NAME, and --type TYPE, and --scope, --host, --tag or --all; or name a FILE"),
     "no such file": (("no.toml",), "cannot read no.toml: No such file or directory"),
     "window": (("kernel.toml", "--window", "at night"), "--window: 'at night' is not a window"),

@@ -38,7 +38,7 @@ OF_ONE_REQUEST = {
     "--event", "--exclude-host", "--exclude-scope", "--exclude-tag", "--exclude-vm", "--expected", "--expires",
     "--explain", "--failed", "--failure", "--fault-domain", "--for", "--for-others", "--force", "--gap", "--gate",
     "--gate-patience", "--give-up", "--halt-after", "--held", "--host", "--hosts-at-once", "--in", "--key",
-    "--kind", "--location", "--mine", "--must-end-inside", "--name", "--newest", "--no-advance", "--notice",
+    "--kind", "--location", "--mine", "--must-end-inside", "--name", "--newest", "--advance", "--notice",
     "--only", "--os", "--placement-group", "--predicted", "--priority", "--private", "--problems", "--prune",
     "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scope", "--scopes-at-once",
     "--since", "--skip", "--source", "--speed", "--start-at", "--state", "--subscription", "--tag",

@@ -44,8 +44,9 @@ WaitForIt = Annotated[bool, typer.Option("--wait", help="Follow it to its end. C
 def plan(asked: Asked, spec: v1.CampaignSpec) -> None:
     """Show every wave with its times, hosts and VMs. Nothing is announced.
 
-    FILE is TOML, - is stdin; options come before what it says, and can say everything without it. What has no place
-    is shown with the rule and by how much it is missed; then the exit code is 3.
+    FILE is TOML, - is stdin; options come before what it says, and can say everything without it; none switches off
+    what it says: --gate none. What has no place is shown with the rule and by how much it is missed; then the exit
+    code is 3.
 
     Examples: forewarn campaign plan kernel.toml; forewarn campaign plan --name kernel --type Reboot --scope 'web-*'
     --gap 1h --scopes-at-once 10%

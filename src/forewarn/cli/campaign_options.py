@@ -80,13 +80,15 @@ POLICY = (
     option("zone", _text("ZONE", "Of windows that name none: Europe/Vienna.")),
     option(
         "must_end_inside",
-        Annotated[bool, typer.Option("--must-end-inside", help="Waves have to end in their window, too.")],
-        default=False,
+        Annotated[
+            bool | None,
+            typer.Option("--must-end-inside/--no-must-end-inside", help="Waves have to end in their window, too."),
+        ],
     ),
     option("gate", _text("GATE", "Ask this before each next wave: a gate of the settings, or a URL.")),
     option("gate_patience", _text("DURATION", "Halt if the gate is shut for so long: 30m.")),
     option("halt_after", _text("NUMBER", "Halt after so many failures, or none.")),
-    option("no_advance", Annotated[bool, typer.Option("--no-advance", help="Waves do not move up.")], default=False),
+    option("advance", Annotated[bool | None, typer.Option("--advance/--no-advance", help="Waves may move up.")]),
 )
 OPTIONS = (*SPEC, *SELECTION, *POLICY)
 REQUIRED = {"name": "--name NAME", "type": "--type TYPE", "selection": "--scope, --host, --tag or --all"}
@@ -96,6 +98,13 @@ CHOOSING = ("scopes", "hosts", "tags", "all")
 ALL = {"all": True}
 UNSAID: tuple[object, ...] = ([], {}, False)
 """What only takes the place of what the file says."""
+
+OFF = {
+    "": ("duration", "start_at"),
+    "selection": ("exclude_scopes", "exclude_hosts", "exclude_vms", "exclude_tags"),
+    "policy": ("notice", "expected", "scopes_at_once", "hosts_at_once", "vms_at_once", "windows", "blackouts", "gate"),
+}
+"""By table, the options that switch off what the file says when they say `none`."""
 
 DURATIONS = ("gap", "notice", "expected", "gate_patience")
 LIMITS = ("scopes_at_once", "hosts_at_once", "vms_at_once")
@@ -116,6 +125,7 @@ def takes_campaign(command: Command) -> Command:
 def asked_campaign(file: Path | None, said: Mapping[str, Any]) -> v1.CampaignSpec:
     """Return the campaign that file and options ask for; what is wrong is named by its key or option."""
     content = _read(file) if file is not None else {}
+    said = _switched_off(content, said)
     for table, options in (("", _spec(said)), ("selection", _selection(said)), ("policy", _policy(said))):
         for key, value in options.items():
             if value not in UNSAID:
@@ -124,6 +134,19 @@ def asked_campaign(file: Path | None, said: Mapping[str, Any]) -> v1.CampaignSpe
     if file is None:
         _check_complete(content)
     return shown_spec(read_campaign(content, file=_name_of(file)))
+
+
+def _switched_off(content: Content, said: Mapping[str, Any]) -> Content:
+    """Take away what is switched off from what is written, and return what else was said."""
+    kept = dict(said)
+    for table, keys in OFF.items():
+        written = content.get(table) if table else content
+        for key in keys:
+            if said[key] in (NONE, [NONE]):
+                kept[key] = None
+                if isinstance(written, dict):
+                    written.pop(key, None)
+    return kept
 
 
 def _check_alone(table: str, key: str, value: object) -> None:
@@ -205,10 +228,10 @@ def _policy(said: Mapping[str, Any]) -> Content:
         "windows": _each(said["windows"], parse_window, "--window"),
         "blackouts": _each(said["blackouts"], parse_blackout, "--blackout"),
         "zone": said["zone"],
-        "must_end_inside": said["must_end_inside"] or None,
+        "must_end_inside": said["must_end_inside"],
         "gate": _gate(said["gate"]),
         "halt_after": _halt_after(said["halt_after"]),
-        "advance": False if said["no_advance"] else None,
+        "advance": said["advance"],
     }
     return _said(durations | limits | others)
 
