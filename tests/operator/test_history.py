@@ -113,7 +113,9 @@ async def test_vm_that_is_gone_has_its_history_by_its_full_name() -> None:
         await service.client(lambda api: api.delete(v1.Operate(vm="web-0", why="too many")))
         bare = await service.ask("GET", "/v1/history?vm=web-0")
         assert (bare.status, bare.code) == (404, "unknown-vm")
-        assert bare.json["error"]["message"] == "there is no VM web-0 now: one that is gone is named as SCOPE/web-0"
+        assert bare.json["error"]["message"] == (
+            "there is no VM web-0 now: one that is gone is named as SCOPE/web-0; `forewarn vm list` shows them"
+        )
         by_full_name = await ask(service, "vm=web/web-0&did=vm-removed")
         by_scope = await ask(service, "scope=web&vm=web-0&did=vm-removed")
     assert [(entry.by, entry.why, entry.vms) for entry in by_full_name.entries] == [("admin", "too many", ["web-0"])]

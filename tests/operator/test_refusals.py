@@ -68,3 +68,18 @@ async def test_word_that_is_not_allowed_is_told_with_those_that_are(path: str, b
     async with stage() as service:
         reply = await service.ask("GET" if body is None else "POST", path, body)
     assert (reply.status, reply.json["error"]["message"][: len(sentence)]) == (400, sentence)
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("/v1/vms/x", "there is no VM x; `forewarn vm list` shows them"),
+        ("/v1/scopes/x", "there is no scope x; `forewarn scope list` shows them"),
+        ("/v1/hosts/x", "no VM is on a host x; `forewarn host list` shows them"),
+        ("/v1/campaigns/x", "there is no campaign x; `forewarn campaign list --all` shows them"),
+    ],
+)
+async def test_what_there_is_not_is_told_with_where_to_look(path: str, sentence: str) -> None:
+    async with stage() as service:
+        reply = await service.ask("GET", path)
+    assert (reply.status, reply.json["error"]["message"]) == (404, sentence)

@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 
+from forewarn.api.advice import LISTED_BY
 from forewarn.api.errors import ApiError, NotFound, NoUrl, Refusal, SeveralServices
 from forewarn.api.written import FleetFileError
 from forewarn.settings import SettingsError
@@ -35,23 +36,19 @@ EXPECTED = (Stop, ApiError, SettingsError, FleetFileError)
 """What a command may raise: the sentence is shown, not the trace."""
 
 
-HINTS = {
+HINTS = LISTED_BY | {
     "forbidden": " (FOREWARN_TOKEN or --token-file)",
     "scope-forbidden": " (FOREWARN_TOKEN or --token-file)",
-    "unknown-campaign": "; `forewarn campaign list --all` shows them",
-    "unknown-event": "; `forewarn event list` shows those that are open, `forewarn history` all",
-    "unknown-host": "; `forewarn host list` shows them",
-    "unknown-scope": "; `forewarn scope list` shows them",
-    "unknown-token": "; `forewarn token list` shows them",
-    "unknown-vm": "; `forewarn vm list` shows them",
     "wrong-token": " (say which with FOREWARN_TOKEN or --token-file)",
 }
 """What a person at a terminal can do about a refusal, by its code."""
 
 
 def sentence(error: Exception) -> str:
-    """Say what happened, and what to do next."""
-    return f"{error}{HINTS.get(error.code, '')}" if isinstance(error, Refusal) else str(error)
+    """Say what happened, and what to do next, unless the service has said that, too."""
+    said = str(error)
+    hint = HINTS.get(error.code, "") if isinstance(error, Refusal) else ""
+    return said if said.endswith(hint) else said + hint
 
 
 def exit_code(error: Exception) -> Exit:

@@ -8,6 +8,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 
 from forewarn.api import v1
+from forewarn.api.advice import LISTED_BY
 from forewarn.core import errors as core
 from forewarn.core.duration import duration_text
 from forewarn.fleet import errors as fleet
@@ -105,7 +106,9 @@ def error_body(code: str, message: str, **details: str | list[str]) -> v1.Error:
 def refusal_body(error: Refusal) -> v1.Error:
     """Make the body of a refusal by the rules, the fleet or the operator side."""
     details = {name: _detail(value) for name, value in vars(error).items()}
-    return error_body(error.code, str(error), **details)
+    # The rules know nothing of lists, and are told word for word the same wherever they are asked.
+    advice = "" if isinstance(error, core.CoreError) else LISTED_BY.get(error.code, "")
+    return error_body(error.code, str(error) + advice, **details)
 
 
 def answer_refusal(request: AnyRequest, error: Refusal) -> Response[v1.Error]:
