@@ -248,6 +248,24 @@ def test_after_an_outage_the_newest_version_is_tried_again() -> None:
     assert [target[-10:] for target in talk.targets] == [NEWEST, "2019-08-01", "2019-08-01", NEWEST]
 
 
+def test_older_version_is_spoken_for_an_hour_and_then_the_newest_is_tried_again() -> None:
+    """In older versions whole types of events are hidden, and the service may have been updated."""
+    talk = Talk()
+    older, hour = no_such_version("2019-08-01"), After(3600, ok())
+    talk.watch(older, ok(), hour, older, ok(), hour, ok(), hour, ok())
+    assert [target[-10:] for target in talk.targets] == [
+        NEWEST,
+        "2019-08-01",
+        "2019-08-01",
+        NEWEST,
+        "2019-08-01",
+        "2019-08-01",
+        NEWEST,
+        NEWEST,
+        NEWEST,
+    ]
+
+
 def test_approval_speaks_the_version_that_was_found() -> None:
     talk = Talk()
     talk.run(talk.with_.document(None), no_such_version("2019-01-01"), ok())

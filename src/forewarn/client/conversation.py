@@ -34,6 +34,10 @@ INSTANCE_DOCUMENT = "/metadata/instance"
 OFF_AFTER = 24 * 3600.0
 """After so many seconds without a request the service is off, and its next answer is a first one again."""
 
+OLDER_FOR = 3600.0
+"""For how many seconds an older api-version than the newest is spoken before that is tried again: in older ones whole
+types of events are hidden, and the service may know better by now."""
+
 BETWEEN_NEWS = 0.25
 """How many seconds lie at least between two held requests that each bring something new: a VM has five requests a
 second, and other programs on it ask as well."""
@@ -89,6 +93,7 @@ class Conversation:
         self._monotonic = monotonic
         self._chance = chance
         self._version: str | None = None
+        self._version_found_at = 0.0
         self._answered_at: float | None = None
 
     def watch(self, *, mine: bool, since: Document | None) -> Flow[None]:
@@ -146,8 +151,10 @@ class Conversation:
                 return found
 
     def _look(self, last: News) -> Flow[News]:
-        known = self._version
-        versions = EVENTS_NEWEST_FIRST if known is None else tuple(dict.fromkeys((known, *EVENTS_NEWEST_FIRST)))
+        if self._monotonic() - self._version_found_at > OLDER_FOR:
+            self._version = None
+        first = () if self._version is None else (self._version,)
+        versions = tuple(dict.fromkeys((*first, *EVENTS_NEWEST_FIRST)))
         answer = yield from self._ask_events(lambda version: _query(version, last), versions, held_for=_held_for(last))
         wait = offered_wait(answer, self._settings.wait)
         if answer.status == 304:
@@ -181,13 +188,15 @@ class Conversation:
         self, make: Callable[[str], Request], versions: tuple[str, ...], *, held_for: int = 0
     ) -> Flow[Answer]:
         try:
-            self._version, answer = yield from self._speak(make, versions, self._patience_of_socket() + held_for)
+            version, answer = yield from self._speak(make, versions, self._patience_of_socket() + held_for)
         except ClientError as error:
             # Who says no is still the same; after anything else it may be another service that answers next.
             if error.is_passing or isinstance(error, NoVersion):
                 self._version = None
             raise
         self._answered_at = self._monotonic()
+        if version != self._version:
+            self._version, self._version_found_at = version, self._answered_at
         return answer
 
     def _patience_of_socket(self) -> float:
