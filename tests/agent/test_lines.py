@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from forewarn.agent.handlers.port import Failed, Half, Phase
-from forewarn.agent.lines import JsonLines
 from forewarn.agent.metrics import Figures
 from forewarn.agent.remarks import ApprovalCame, HalfCame, PhaseBegan, remarks
 from forewarn.agent.taking import take
 from forewarn.agent.walk import Asked, HalfEnded, Progress, State, Step, Walk
 from forewarn.agent.walking import World, advance, start
+from forewarn.cli.logs import JsonLines
 from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event
 
 SECRET = 'hunter"2 über'
@@ -51,8 +51,11 @@ def test_no_secret_is_in_a_line_wherever_it_comes_from() -> None:
     assert json.loads(text)["message"] == "abc ***"
 
 
-def test_what_is_no_text_is_written_as_text() -> None:
-    assert json.loads(line(JsonLines(), "\udcff!", why="\udcff"))["message"] == "?!"
+def test_what_is_no_text_is_written_without_secrets_too() -> None:
+    formatter = JsonLines()
+    formatter.hide(SECRET)
+    text = line(formatter, f"\udcff! {SECRET}", path=Path("\udcff"))
+    assert json.loads(text)["message"] == "\udcff! ***"
 
 
 def walked() -> tuple[Walk, Walk]:

@@ -17,15 +17,14 @@ import typer
 
 from forewarn.agent.daemon import Agent
 from forewarn.agent.equipping import CannotRun, equipped
-from forewarn.agent.lines import HIDDEN, JsonLines
 from forewarn.agent.ownership import UnusableState
 from forewarn.agent.settings import AgentSettings, read_settings
 from forewarn.cli.exits import Exit
-from forewarn.cli.logs import TEXT
+from forewarn.cli.logs import TextLines, set_up
 from forewarn.cli.output import say
 from forewarn.cli.supervisor import Supervisor
 from forewarn.client.errors import ClientError
-from forewarn.settings import LogFormat, LogSettings, SettingsError
+from forewarn.settings import SettingsError
 
 log = logging.getLogger("forewarn.agent")
 
@@ -34,21 +33,6 @@ ENDING = ("SIGTERM", "SIGINT", "SIGHUP")
 
 LONGEST_END = 10.0
 """How many seconds it may take to end everything in order."""
-
-
-class TextLines(JsonLines):
-    """A record as people read it, without secrets all the same."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._text = logging.Formatter(TEXT)
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Write the record."""
-        text = self._text.format(record)
-        for secret in sorted(self._hidden, key=len, reverse=True):
-            text = text.replace(secret, HIDDEN)
-        return text
 
 
 def become_agent(file: Path | None, environ: Mapping[str, str], *, dry_run: bool) -> None:
@@ -74,7 +58,7 @@ def main(file: str, mode: str) -> None:
 
 def run_until_told(settings: AgentSettings, *, dry_run: bool) -> None:
     """Run the agent until it is told to end."""
-    lines = _set_up_log(settings.log)
+    lines = set_up(settings.log)
     try:
         asyncio.run(_run(settings, lines, dry_run=dry_run))
     except (CannotRun, ClientError, UnusableState) as error:
@@ -82,7 +66,7 @@ def run_until_told(settings: AgentSettings, *, dry_run: bool) -> None:
         raise typer.Exit(Exit.USAGE) from error
 
 
-async def _run(settings: AgentSettings, lines: JsonLines, *, dry_run: bool) -> None:
+async def _run(settings: AgentSettings, lines: TextLines, *, dry_run: bool) -> None:
     stop = asyncio.Event()
     _listen_to_signals(stop)
     supervisor = Supervisor(os.environ)
@@ -107,15 +91,6 @@ def _listen_to_signals(stop: asyncio.Event) -> None:
     for name in ENDING:
         if number := getattr(signal, name, None):
             loop.add_signal_handler(number, stop.set)
-
-
-def _set_up_log(settings: LogSettings) -> JsonLines:
-    lines = JsonLines() if settings.format is LogFormat.JSON else TextLines()
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(lines)
-    logging.basicConfig(handlers=[handler], level=settings.level.number, force=True)
-    logging.captureWarnings(capture=True)
-    return lines
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from forewarn.agent.handlers.notify import MISSING, NotifyHandler
 from forewarn.agent.handlers.port import Again, Done, Failed, Half, Phase
 from forewarn.agent.handlers.readiness import ReadinessHandler
 from forewarn.agent.http import Request
-from forewarn.agent.lines import JsonLines
 from forewarn.agent.settings import LogHandlerSettings, NotifySettings, ReadinessSettings
+from forewarn.cli.logs import JsonLines
 from forewarn.clock import ManualClock
 from forewarn.settings import Endpoint
 from tests.agent.handlers.errands import EVENT, NOW, PREPARE, RECOVER, errand
