@@ -495,6 +495,29 @@ async def test_token_for_scopes_finds_out_nothing_of_others_by_planning(monkeypa
         assert (await service.ask("POST", "/v1/campaigns/plan", mine, token=secret)).status == 200
 
 
+async def test_name_of_a_campaign_that_is_not_seen_is_free_and_whoever_sees_both_says_an_id() -> None:
+    """Otherwise whoever guesses names would learn of campaigns of others."""
+    async with stage() as service:
+        hidden = await start(service, asked("kernel", "web", "db-0"))
+        secret = await service.token("shopkeeper", Role.OPERATOR, "shop", "web")
+        planned = await service.ask("POST", "/v1/campaigns/plan", asked("kernel", "web"), token=secret)
+        started = await service.ask("POST", "/v1/campaigns", asked("Kernel", "shop"), token=secret)
+        again = await service.ask("POST", "/v1/campaigns", asked("kernel", "shop"), token=secret)
+        await service.client(lambda api: api.abort_campaign(hidden.id, v1.AbortCampaign(why="x")))
+        second = await service.ask("POST", "/v1/campaigns", asked("one", "shop"), token=secret)
+        third = await start(service, asked("other", "db-0"))
+        twin = await service.ask("POST", "/v1/campaigns", asked("other", "shop"), token=secret)
+        mine = await service.ask("GET", "/v1/campaigns/other", token=secret)
+        both = await service.ask("GET", "/v1/campaigns/other")
+    assert planned.json["remarks"] == [
+        "a campaign that you do not see has still to do 6 VMs of these: each has its own turn with them"
+    ]
+    assert (started.status, again.status, again.code, second.status) == (201, 409, "already-there", 201)
+    assert (twin.status, mine.json["id"]) == (201, twin.json["id"])
+    assert (both.status, both.code) == (409, "ambiguous-campaign")
+    assert sorted(both.json["error"]["details"]["candidates"]) == sorted([third.id, twin.json["id"]])
+
+
 async def test_pattern_that_proves_to_reach_further_is_refused_without_a_word_of_how_far(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

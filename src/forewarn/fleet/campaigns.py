@@ -37,7 +37,7 @@ from forewarn.core.scope import Scope
 from forewarn.core.text import check_text, shortened
 from forewarn.fleet.clockwork import Clockwork
 from forewarn.fleet.errands import Scopes
-from forewarn.fleet.errors import NoSuchCampaign, NoSuchGate, NoSuchScope, NotSaved
+from forewarn.fleet.errors import AmbiguousCampaign, NoSuchCampaign, NoSuchGate, NoSuchScope, NotSaved
 from forewarn.fleet.queue import Decision, Queues, Shelf
 from forewarn.fleet.replica import View
 from forewarn.fleet.rolling import Rolling
@@ -55,6 +55,14 @@ KEPT = 100
 """How many campaigns that are over are kept, the newest; the journal tells of all."""
 
 SECOND = timedelta(seconds=1)
+
+
+Sees = Callable[[Campaign], bool]
+"""Tells whether somebody sees a campaign; what is of others is as if it were not there."""
+
+
+def _everything(_: Campaign) -> bool:
+    return True
 
 
 class Campaigns:
@@ -98,15 +106,26 @@ class Campaigns:
         known = (campaign for campaign, _ in self._records.values() if campaign is not None)
         return tuple(sorted(known, key=lambda campaign: (campaign.started_at, campaign.id)))
 
-    def find(self, said: str) -> Campaign:
+    def find(self, said: str, sees: Sees = _everything) -> Campaign:
         """Return the campaign of that id, or of that name: the one that is not over, else the newest."""
-        known = self.all()
-        found = [campaign for campaign in known if campaign.id == said.upper()]
-        found += [campaign for campaign in reversed(known) if campaign.name == said and not campaign.state.is_over]
-        found += [campaign for campaign in reversed(known) if campaign.name == said]
-        if not found:
-            raise NoSuchCampaign(said)
-        return found[0]
+        known, _ = self._records.get(said.upper(), (None, 0))
+        if known is not None and sees(known):
+            return known
+        named = [campaign for campaign in self.all()[::-1] if campaign.name == said and sees(campaign)]
+        not_over = [campaign for campaign in named if not campaign.state.is_over]
+        if len(not_over) > 1:
+            raise AmbiguousCampaign(said, [campaign.id for campaign in not_over])
+        for campaign in not_over or named:
+            return campaign
+        raise NoSuchCampaign(said)
+
+    def is_in_use(self, name: str, sees: Sees = _everything) -> bool:
+        """Tell whether a campaign that is seen and not over has the name. Names are of any case."""
+        return any(
+            campaign.name.casefold() == name.casefold() and sees(campaign)
+            for campaign in self.all()
+            if not campaign.state.is_over
+        )
 
     def answered(self, once: Once | None) -> Campaign | None:
         """Return the campaign that this request has started before."""
@@ -132,39 +151,41 @@ class Campaigns:
         """Return when a campaign is expected to be over, or was; None: that waits for a person."""
         return expected_end(self.find(id_), self._scopes.conditions, now=self._scopes.clock.now(), zones=zone_named)
 
-    async def overlaps(self, spec: CampaignSpec) -> tuple[str, ...]:
+    async def overlaps(self, spec: CampaignSpec, sees: Sees = _everything) -> tuple[str, ...]:
         """Say which campaigns that are not over have still to do VMs that are selected here."""
-        selected = Chooser(spec.selection)
-        open_ones = [campaign for campaign in self.all() if not campaign.state.is_over]
-        return tuple([said for campaign in open_ones if (said := await self._overlap(campaign, selected))])
+        selected, said = Chooser(spec.selection), []
+        for campaign in self.all():
+            if not campaign.state.is_over and (vms := await self._shared(campaign, selected)):
+                name = f"campaign {campaign.name}" if sees(campaign) else "a campaign that you do not see"
+                said.append(f"{name} has still to do {counted(vms, 'vms')} of these: each has its own turn with them")
+        return tuple(said)
 
-    async def _overlap(self, campaign: Campaign, selected: Chooser) -> str:
+    async def _shared(self, campaign: Campaign, selected: Chooser) -> int:
+        """Count the VMs that a campaign has still to do and that are selected."""
         theirs, vms = Chooser(campaign.spec.selection), 0
         async for progress in unhurried(campaign.scopes):
             scope, _ = self._scopes.replica.newest(progress.scope)
             domains = {wave.update_domain for wave in progress.waves if not wave.state.is_settled}
             if scope is not None and domains:
                 vms += sum(theirs.selects(scope, vm) for vm in selected.chosen(scope) if vm.update_domain in domains)
-        if not vms:
-            return ""
-        return (
-            f"campaign {campaign.name} has still to do {counted(vms, 'vms')} of these: each has its own turn with them"
-        )
+        return vms
 
     # Starting.
 
-    def check(self, spec: CampaignSpec) -> None:
-        """Refuse what cannot be started, before anything is planned."""
+    def check(self, spec: CampaignSpec, sees: Sees = _everything) -> None:
+        """Refuse what cannot be started, before anything is planned.
+
+        A name that only a campaign has which is not seen can be used: else it could be found out that there is one.
+        """
         zone_named(spec.policy.zone)
         for window in spec.policy.windows:
             zone_named(window.zone or spec.policy.zone)
         gate = spec.policy.gate
         if isinstance(gate, str) and gate not in self._checker.gates:
             raise NoSuchGate(gate, self._checker.gates)
-        in_use = [campaign for campaign in self.all() if not campaign.state.is_over]
-        if any(campaign.name.casefold() == spec.name.casefold() for campaign in in_use):
+        if self.is_in_use(spec.name, sees):
             raise AlreadyThere(f"a campaign {spec.name} that is not over")
-        if len(in_use) >= OPEN_CAMPAIGNS:
+        if sum(not campaign.state.is_over for campaign in self.all()) >= OPEN_CAMPAIGNS:
             raise Invalid(f"{OPEN_CAMPAIGNS} campaigns are not over yet: wait until one is, or abort one")
 
     async def start(
@@ -176,13 +197,14 @@ class Campaigns:
         why: str = "",
         once: Once | None = None,
         id_: str | None = None,
+        sees: Sees = _everything,
     ) -> Campaign:
         """Start a campaign as it was planned. A plan that leaves VMs without a place is refused."""
         check_text(why, "reason")
         async with self._one_at_a_time:
             if (before := self.answered(once)) is not None:
                 return before
-            self.check(spec)
+            self.check(spec, sees)
             _check_placed(plan)
             campaign, entry = await self._new(spec, plan, id_=id_ or str(uuid4()), by=by, why=why, once=once)
             check_room(campaign)

@@ -10,6 +10,7 @@ FleetError
 ├── NoSuchGate       the settings have no gate of that name
 ├── NoSuchFault      no such fault is set, or it is over
 ├── AmbiguousVm      a bare name that exists in several scopes
+├── AmbiguousCampaign  several campaigns that are not over have the name
 ├── ScopeExists
 ├── SecretShown      the request made a token before, and its secret is shown only once
 ├── AddressTaken     another VM has this address in this network
@@ -128,6 +129,16 @@ class AmbiguousVm(FleetError):
     def __init__(self, vm: str, candidates: tuple[str, ...]) -> None:
         self.vm, self.candidates = vm, candidates
         super().__init__(f"there are several VMs {vm}: say which, {' or '.join(candidates)}")
+
+
+class AmbiguousCampaign(FleetError):
+    """Several campaigns that are not over have the name."""
+
+    code = "ambiguous-campaign"
+
+    def __init__(self, campaign: str, candidates: Sequence[str]) -> None:
+        self.campaign, self.candidates = campaign, tuple(candidates)
+        super().__init__(f"there are several campaigns {campaign}: say which by its id, {' or '.join(self.candidates)}")
 
 
 class ScopeExists(FleetError):

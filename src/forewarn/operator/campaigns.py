@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, HttpCheck, Selection
 from forewarn.core.errors import AlreadyThere, CoreError, Invalid
+from forewarn.fleet.campaigns import Sees
 from forewarn.fleet.errors import FleetError, NoSuchCampaign
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
@@ -119,7 +121,7 @@ class CampaignController(Controller):
         """Show every wave with its times, hosts and VMs, and what cannot be placed and why. Nothing is announced."""
         spec = checked_spec(caller, data)
         with suppress(AlreadyThere):  # that only matters to whoever starts it, and is remarked
-            state.fleet.campaigns.check(spec)
+            state.fleet.campaigns.check(spec, partial(sees_campaign, caller))
         if NDJSON in (accept or ""):
             return Stream(_told(state, caller, spec), media_type=NDJSON)
         return Stream(_shown(await _planned(state, caller, spec)), media_type="application/json")
@@ -132,9 +134,10 @@ class CampaignController(Controller):
         if (before := state.fleet.campaigns.answered(once)) is not None:
             return await show_campaign(state.fleet, before)
         spec = checked_spec(caller, data)
-        state.fleet.campaigns.check(spec)
+        sees = partial(sees_campaign, caller)
+        state.fleet.campaigns.check(spec, sees)
         plan = await (await _planned(state, caller, spec)).whole()
-        started = await state.fleet.campaigns.start(spec, plan, by=caller.name, why=data.why, once=once)
+        started = await state.fleet.campaigns.start(spec, plan, by=caller.name, why=data.why, once=once, sees=sees)
         return await show_campaign(state.fleet, started)
 
     @get(
@@ -338,13 +341,13 @@ async def _planned(state: Backstage, caller: Caller, spec: CampaignSpec, report:
         scopes.update(each.scope for each in planned.rest.unplaced)
         if not all(map(caller.sees, scopes)):
             raise Beyond(caller.name, caller.scopes)
-    return planned.remarked((*_remarks(state.fleet, spec), *await state.fleet.campaigns.overlaps(spec)))
+    sees = partial(sees_campaign, caller)
+    return planned.remarked((*_remarks(state.fleet, spec, sees), *await state.fleet.campaigns.overlaps(spec, sees)))
 
 
-def _remarks(fleet: Fleet, spec: CampaignSpec) -> Iterator[str]:
+def _remarks(fleet: Fleet, spec: CampaignSpec, sees: Sees) -> Iterator[str]:
     """Say what does not keep anybody from planning, but from starting."""
-    named = (each for each in fleet.campaigns.all() if each.name.casefold() == spec.name.casefold())
-    if not all(each.state.is_over for each in named):
+    if fleet.campaigns.is_in_use(spec.name, sees):
         yield f"a campaign {spec.name} is not over yet: until it is, another one needs another name to be started"
 
 

@@ -3,9 +3,11 @@
 Whoever names a scope in full is told that it is none of theirs, whether there is such a scope or not.
 """
 
+from functools import partial
+
 from forewarn.core.campaign.record import Campaign
 from forewarn.core.vm import Vm
-from forewarn.fleet.errors import AmbiguousVm, NoSuchCampaign, NoSuchVm
+from forewarn.fleet.errors import AmbiguousVm, NoSuchVm
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import Caller
@@ -54,10 +56,7 @@ def sees_campaign(caller: Caller, campaign: Campaign) -> bool:
 
 def find_campaign(fleet: Fleet, caller: Caller, said: str) -> Campaign:
     """Find a campaign by its id or name; one that the caller may not see is as if it were not there."""
-    campaign = fleet.campaigns.find(said)
-    if not sees_campaign(caller, campaign):
-        raise NoSuchCampaign(said)
-    return campaign
+    return fleet.campaigns.find(said, partial(sees_campaign, caller))
 
 
 async def _home(fleet: Fleet, id_: str) -> str | None:

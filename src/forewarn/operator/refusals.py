@@ -57,6 +57,7 @@ STATUS: dict[type[Refusal], int] = {
     fleet.NoSuchFault: 404,
     fleet.SecretShown: 409,
     fleet.AmbiguousVm: 409,
+    fleet.AmbiguousCampaign: 409,
     fleet.ScopeExists: 409,
     fleet.AddressTaken: 409,
     fleet.TimeIsReal: 409,

@@ -214,7 +214,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """Its name; of the campaigns that are not over, no two have the same."""
+        """Its name; of the campaigns that are not over, nobody starts a second one of a name that he sees in use."""
         return self.spec.name
 
     def standing(self, wave: Wave) -> WaveState:
