@@ -122,6 +122,12 @@ def test_each_data_directory_has_its_own_token(tmp_path: Path) -> None:
     assert ensure_token(tmp_path / "a") != ensure_token(tmp_path / "b")
 
 
+def test_token_that_could_be_guessed_is_refused(tmp_path: Path) -> None:
+    (tmp_path / TOKEN_FILE).write_text("abcdefgh\n")
+    with pytest.raises(UnusableToken, match="too short"):
+        ensure_token(tmp_path)
+
+
 def test_what_a_crash_left_half_written_is_no_token(tmp_path: Path) -> None:
     (tmp_path / f"{TOKEN_FILE}.new").write_text("half")
     assert ensure_token(tmp_path) != "half"

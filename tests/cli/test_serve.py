@@ -117,6 +117,20 @@ def test_simulation_is_pointed_out(tmp_path: Path) -> None:
     assert "maintenance is announced and only simulated: nothing happens to any VM" in service.messages()
 
 
+def test_program_that_cannot_be_run_is_pointed_out_at_the_start_and_on_reload(tmp_path: Path) -> None:
+    settings = SETTINGS.replace('"simulated"', '"command"') + '\n[command]\nprogram = ["{program}"]\n'
+    missing, plain = tmp_path / "missing", tmp_path / "fleet.toml"
+    with serving(tmp_path, settings.format(program=missing)) as service:
+        for program in ("/bin/true", plain):
+            (tmp_path / "forewarn.toml").write_text(settings.format(program=program))
+            service.process.send_signal(signal.SIGHUP)
+            service.wait_for("settings are taken over")
+    complaints = [message for message in service.messages() if "cannot be run" in message]
+    assert complaints == [
+        f"{program} cannot be run, and all work on VMs fails: look at command.program" for program in (missing, plain)
+    ]
+
+
 def test_fleet_begins_without_vms_where_no_file_is_named(tmp_path: Path) -> None:
     settings = SETTINGS.replace('fleet = "fleet.toml"\n', "")
     with serving(tmp_path, settings) as service:
@@ -228,6 +242,9 @@ def test_token_file_that_cannot_be_used_on_reload_changes_nothing_and_ends_nothi
         service.process.send_signal(signal.SIGHUP)
         record = service.wait_for("settings are not taken over")
         assert (record["level"], "this is not a token" in record["message"]) == ("error", True)
+        (tmp_path / "data/token").write_text("guess-me\n")
+        service.process.send_signal(signal.SIGHUP)
+        assert "too short" in service.wait_for("settings are not taken over")["message"]
         (tmp_path / "data/token").unlink()
         service.process.send_signal(signal.SIGHUP)
         assert service.wait_for("settings are taken over")["changed"] == ["policy.enforce_notice"]

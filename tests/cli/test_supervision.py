@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.cli.logs import JsonLines
+from forewarn.cli.logs import JsonLines, TextLines
 from forewarn.cli.supervisor import Supervisor
 
 
@@ -91,3 +91,11 @@ def test_record_that_names_what_is_no_unicode_is_a_line_too() -> None:
     record = logging.LogRecord("forewarn.x", logging.ERROR, "x.py", 1, "cannot read %s", ("Z\udcfcrich",), None)
     record.place = Path("/data")
     assert json.loads(JsonLines().format(record).encode("ascii"))["message"] == "cannot read Z\udcfcrich"
+
+
+def test_record_as_text_has_its_facts_too() -> None:
+    record = logging.LogRecord("forewarn.x", logging.INFO, "x.py", 1, "taken over", (), None)
+    record.created = 0.5
+    record.changed, record.vms = ["log.level", "gates"], 3
+    line = TextLines().format(record)
+    assert line == "1970-01-01 00:00:00Z INFO forewarn.x: taken over (changed=log.level,gates, vms=3)"

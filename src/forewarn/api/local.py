@@ -23,6 +23,9 @@ from forewarn.api.errors import NoService, NotAllowed, SeveralServices, Unusable
 SERVICE_FILE = "service.json"
 TOKEN_FILE = "token"  # noqa: S105 - the name of the file, not what is in it
 
+SHORTEST_TOKEN = 20
+"""A service lets no shorter one be an admin's: a file that was cut off could hold one that is quickly guessed."""
+
 
 if sys.platform == "win32":
 
@@ -95,7 +98,10 @@ def ensure_token(directory: Path) -> str:
     path = directory / TOKEN_FILE
     if not path.exists():
         _replace(path, f"{secrets.token_urlsafe(32)}\n".encode())
-    return read_token(path)
+    token = read_token(path)
+    if len(token) < SHORTEST_TOKEN:
+        raise UnusableToken(path, "what is there is too short to be safe: remove the file, and a new one is made")
+    return token
 
 
 def read_token(path: Path) -> str:

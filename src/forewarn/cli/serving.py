@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from datetime import timedelta
@@ -21,7 +22,7 @@ from forewarn.compose import Running, UnusableCertificate, running_service
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.garbage import exempt_from_collection
 from forewarn.fleet.tasks import tasks_until_exit
-from forewarn.settings import PRODUCTION, PlatformName, Settings, SettingsError
+from forewarn.settings import PRODUCTION, CommandSettings, PlatformName, Settings, SettingsError
 
 log = logging.getLogger("forewarn.service")
 
@@ -103,6 +104,7 @@ class _Service:
     def _say_ready(self, running: Running) -> None:
         if self._settings.platform is PlatformName.SIMULATED:
             log.warning("maintenance is announced and only simulated: nothing happens to any VM")
+        self._look_at_program(self._settings.command)
         facts = {
             "pid": os.getpid(),
             "operator_url": running.operator_url,
@@ -113,6 +115,11 @@ class _Service:
         log.info("ready", extra=facts)
         self._supervisor.tell(READY, f"STATUS=Serves {running.fleet.replica.vms} VMs.")
 
+    def _look_at_program(self, command: CommandSettings) -> None:
+        """Point out a program that cannot be run before maintenance fails for it, perhaps in the middle of a night."""
+        if self._settings.platform is PlatformName.COMMAND and shutil.which(command.program[0]) is None:
+            log.warning("%s cannot be run, and all work on VMs fails: look at command.program", command.program[0])
+
     async def _reload(self, running: Running) -> None:
         """Take over what can be; settings that are wrong change nothing, and the service goes on as it was."""
         try:
@@ -122,6 +129,7 @@ class _Service:
             log.error("settings are not taken over: %s", error)  # noqa: TRY400 - the sentence says it all
             return
         logs.set_up(read.log)
+        self._look_at_program(read.command)
         if changed.live:
             log.info("settings are taken over", extra={"changed": changed.live})
         elif not changed.after_restart:
