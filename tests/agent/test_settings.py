@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from forewarn.agent.approving import By
 from forewarn.agent.phases import Phase
 from forewarn.agent.settings import (
     KINDS,
@@ -21,7 +22,6 @@ from forewarn.agent.settings import (
     LogHandlerSettings,
     NotifySettings,
     PeersSettings,
-    Policy,
     ReadinessSettings,
     Rule,
     SystemdSettings,
@@ -144,7 +144,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         interval=timedelta(seconds=0.5),
         http=HttpSettings(listen=Endpoint("10.0.0.4", 8190)),
         approval=ApprovalSettings(
-            policy=Policy.EACH, deputy_after=timedelta(seconds=20), user_events_at_once=False, short_freeze=None
+            policy=By.EACH, deputy_after=timedelta(seconds=20), user_events_at_once=False, short_freeze=None
         ),
         peers=PeersSettings(
             secret_file=tmp_path / "peers.secret",
@@ -232,7 +232,7 @@ def test_variables_say_it_over_the_file(tmp_path: Path) -> None:
         FOREWARN_AGENT_LOG_LEVEL="warning",
     )
     assert (said.endpoint, said.name, said.state) == ("http://10.0.0.1", "web_7", Path("/s"))
-    assert (said.http.listen, said.interval, said.approval.policy) == (None, timedelta(seconds=0.5), Policy.NEVER)
+    assert (said.http.listen, said.interval, said.approval.policy) == (None, timedelta(seconds=0.5), By.NEVER)
     assert (said.peers.secret_file, said.peers.agents, said.log.level) == (None, (), LogLevel.WARNING)
 
 

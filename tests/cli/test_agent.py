@@ -160,7 +160,7 @@ def test_dry_run_for_a_given_event(machine: Machine) -> None:
     freeze = json.dumps(event("A", EventType="Freeze", DurationInSeconds=5))
     (plan,) = told_of(machine, freeze)
     assert (plan["type"], plan["rule"], plan["tells"], plan["steps"]) == ("Freeze", 0, [], [])
-    assert plan["approves"] == "at once"
+    assert plan["approves"] == "by the leader, when it is ready"
     (plan,) = told_of(machine, json.dumps({"DocumentIncarnation": 1, "Events": [event("A")]}))
     assert plan["rule"] == 1
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from forewarn.agent.approving import By, Policy
+from forewarn.agent.approving import Policy
 from forewarn.agent.choosing import choose
 from forewarn.agent.equipment import Equipment
 from forewarn.agent.handlers.making import make_handlers
@@ -55,7 +55,7 @@ async def equipped(
 def policy_of(approval: ApprovalSettings, peers: PeersSettings) -> Policy:
     """Say it in the words of the rules."""
     return Policy(
-        by=By(approval.policy.value),
+        by=approval.policy,
         user_events_at_once=approval.user_events_at_once,
         short_freeze=NEVER_SHORT if approval.short_freeze is None else approval.short_freeze,
         deputy_after=approval.deputy_after,

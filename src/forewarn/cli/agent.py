@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from forewarn.agent.settings import AgentSettings, read_settings, settings_file, variable
+from forewarn.cli.asking import Endpoint
 from forewarn.cli.colours import Colour, painted
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.options import Shown
@@ -29,15 +30,6 @@ Config = Annotated[
         envvar="FOREWARN_AGENT_CONFIG",
         metavar="FILE",
         help="The settings file; else agent.toml here, else /etc/forewarn/agent.toml.",
-    ),
-]
-Endpoint = Annotated[
-    str | None,
-    typer.Option(
-        "--endpoint",
-        envvar="FOREWARN_ENDPOINT",
-        metavar="URL",
-        help="Where the metadata endpoint is, if not at 169.254.169.254.",
     ),
 ]
 State = Annotated[

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from forewarn.agent.approving import By, is_at_once
 from forewarn.agent.choosing import choose
-from forewarn.agent.settings import AgentSettings, Policy
+from forewarn.agent.equipping import policy_of
+from forewarn.agent.settings import AgentSettings
 from forewarn.agent.slices import foresee
 from forewarn.agent.status import Status, StepStatus, WalkStatus
 from forewarn.agent.walk import State, Step
@@ -152,19 +154,12 @@ def _row(plan: Plan) -> tuple[str, ...]:
 
 
 def _approves(settings: AgentSettings, event: Event) -> str:
-    approval = settings.approval
-    is_user = event.source == Source.USER and approval.user_events_at_once
-    is_short = (
-        event.type == EventType.FREEZE
-        and approval.short_freeze is not None
-        and event.duration is not None
-        and event.duration <= approval.short_freeze
-    )
-    if event.is_started or approval.policy is Policy.NEVER or choose(settings, event).rule is None:
+    policy = policy_of(settings.approval, settings.peers)
+    if event.is_started or policy.by is By.NEVER or choose(settings, event).rule is None:
         return "never"
-    if is_user or is_short:
-        return "at once"
-    return "when ready" if approval.policy is Policy.EACH else "by the leader, when all are ready"
+    if policy.by is By.EACH:
+        return "when ready"
+    return f"by the leader, when {'it is' if is_at_once(event, policy) else 'all are'} ready"
 
 
 def _walk_row(walk: WalkStatus) -> tuple[str, ...]:

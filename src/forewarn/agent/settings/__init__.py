@@ -19,7 +19,7 @@ from forewarn.agent.settings.handlers import (
     WebhookSettings,
 )
 from forewarn.agent.settings.reading import read_settings, settings_file, variable
-from forewarn.agent.settings.values import SAYABLE, Address, Policy
+from forewarn.agent.settings.values import SAYABLE, Address
 
 __all__ = [
     "KINDS",
@@ -34,7 +34,6 @@ __all__ = [
     "LogHandlerSettings",
     "NotifySettings",
     "PeersSettings",
-    "Policy",
     "ReadinessSettings",
     "Rule",
     "SystemdSettings",

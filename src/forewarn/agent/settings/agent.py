@@ -5,15 +5,15 @@ from pathlib import Path
 
 import msgspec
 
+from forewarn.agent.approving import By
 from forewarn.agent.settings.handlers import HandlerSettings
 from forewarn.agent.settings.values import (
     Agents,
+    Approvers,
     Directory,
     EndpointOrNone,
     HandlerNames,
     Interval,
-    Policies,
-    Policy,
     Sources,
     TextOrNone,
     Types,
@@ -35,7 +35,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who approves, and when."""
 
-    policy: Policies = Policy.LEADER
+    policy: Approvers = By.LEADER
     deputy_after: UpToDay = timedelta(seconds=60)
     user_events_at_once: Flag = True
     short_freeze: UpToDayOrNone = timedelta(seconds=10)

@@ -9,6 +9,7 @@ from string import Template
 from typing import Annotated, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from forewarn.agent.approving import By
 from forewarn.agent.phases import Phase
 from forewarn.client.endpoint import read_endpoint
 from forewarn.core.duration import parse_duration
@@ -51,14 +52,6 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class Policy(StrEnum):
-    """Who approves events."""
-
-    NEVER = "never"
-    LEADER = "leader"
-    EACH = "each"
 
 
 def read_address(text: str) -> Address:
@@ -194,7 +187,7 @@ UpToDay = Annotated[timedelta, Takes(_up_to(DAY), 'a duration, at most "1d"')]
 UpToDayOrNone = Annotated[timedelta | None, Takes(_or_none(_up_to(DAY)), f'a duration, at most "1d", or "{NONE}"')]
 Tries = Annotated[int, Takes(_between(0, 100), "a whole number from 0 to 100")]
 Importance = Annotated[int, Takes(_between(0, 100), "a whole number from 0 to 100")]
-Policies = Annotated[Policy, Takes(_one_of(Policy), _words(Policy))]
+Approvers = Annotated[By, Takes(_one_of(By), _words(By))]
 Agents = Annotated[
     tuple[tuple[str, Address], ...],
     Takes(_or_none(_agents, ()), 'a table such as { web_1 = "10.0.0.5:8190" }: the agents of other VMs, by name'),
