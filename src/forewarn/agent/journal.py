@@ -7,9 +7,7 @@ ends nothing: the agent goes on in memory, says so, and writes again what is mis
 import asyncio
 import hashlib
 import logging
-import os
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -19,6 +17,7 @@ from zlib import crc32
 
 import msgspec
 
+from forewarn.agent import durable
 from forewarn.agent.walk import Course, Walk
 from forewarn.client.document import STATUSES, Event
 from forewarn.wire.reading import SOURCES, TYPES
@@ -26,9 +25,6 @@ from forewarn.wire.reading import SOURCES, TYPES
 FORMAT = 1
 LARGEST = 64 * 1024 * 1024
 """No walk is longer, whatever the service writes into an event: what is, is none."""
-
-UNFINISHED = ".new"
-"""How a file is called that was not written to its end: an agent that was killed leaves it, and nobody needs it."""
 
 PLAIN_ID = re.compile(r"[0-9A-Z][0-9A-Z-]{0,63}")
 """Such ids are file names by themselves; the service may send others."""
@@ -91,7 +87,7 @@ class Journal:
             self._note(f"the journal cannot be read: {_words(error)}; look whether something is left prepared")
             return ()
         for path in paths:
-            if path.suffix == UNFINISHED:
+            if path.suffix == durable.UNFINISHED:
                 with suppress(OSError):
                     path.unlink()
         walks = (self._read(path) for path in paths if path.suffix == ".json")
@@ -126,13 +122,11 @@ class Journal:
     def _write(self, id_: str, walk: Walk | None) -> None:
         if self._directory is None:
             return
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._directory / f"{file_name(id_)}.json"
         if walk is None:
-            path.unlink(missing_ok=True)
+            durable.remove(path)
         else:
-            _replace(path, write_page(walk))
-        sync_directory(self._directory)
+            durable.write(path, write_page(walk))
 
     def _read(self, path: Path) -> Walk | None:
         try:
@@ -223,31 +217,6 @@ def file_name(id_: str) -> str:
     if PLAIN_ID.fullmatch(id_):
         return id_
     return "sha256-" + hashlib.sha256(id_.encode(errors="surrogatepass")).hexdigest()
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    if sys.platform == "win32":
-        return  # directories cannot be opened there, and NTFS keeps names in its own journal
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _replace(path: Path, text: bytes) -> None:
-    new = path.with_suffix(UNFINISHED)
-    try:
-        with new.open("wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except OSError:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise
 
 
 def _names_beside(path: Path) -> Iterator[Path]:

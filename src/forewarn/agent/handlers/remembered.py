@@ -1,12 +1,12 @@
 """What a handler found before it changed it, kept on disk: recovery, even after a reboot, restores just that."""
 
 import logging
-import os
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+
+from forewarn.agent import durable
 
 log = logging.getLogger("forewarn.agent")
 
@@ -61,24 +61,6 @@ class Remembered:
             return
         self._kept = found
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _replace(self._path, msgspec.json.encode(found))
+            durable.write(self._path, msgspec.json.encode(found))
         except OSError as error:
             log.warning("cannot note what ran in %s: %s", self._path, error.strerror)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, and have it on the disk."""
-    unfinished = path.with_suffix(".new")
-    with unfinished.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
-    if sys.platform == "win32":
-        return
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
