@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from forewarn.api import v1
+from forewarn.cli.output import moment_text
+from forewarn.cli.showing import waits_for
 from forewarn.core.event import EventType, ImpactState
 from forewarn.core.journal import Did
 from tests.cli.serving import SETTINGS, Serving, serving
@@ -80,6 +82,17 @@ def test_program_that_says_not_now_is_called_again(tmp_path: Path) -> None:
         story = ended(service, fail(service, "db"))
         assert [each["output"] for each in facts(story, Did.IMPACT_RETRY)] == ["busy", "busy"]
         assert len(facts(story, Did.IMPACT_BEGUN)) == 3
+
+
+def test_work_that_is_put_off_says_until_when_and_why(tmp_path: Path) -> None:
+    patient = settings(tmp_path, "exit 75").replace('first_pause = "0.1s"', 'first_pause = "1h"\nlongest_pause = "1h"')
+    with serving(tmp_path, patient) as service:
+        event = fail(service, "db")
+        put_off = stuck(service, event, ImpactState.RETRY)
+        (shown,) = service.api.events()
+    assert put_off.retry_at is not None
+    moment = moment_text(put_off.retry_at)
+    assert waits_for(shown) == f"the work on db, put off until {moment}: maintain ended with 75"
 
 
 def test_failure_is_seen_retried_and_resolved_by_a_person(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from forewarn.cli.colours import Colour
 from forewarn.cli.output import moment_text, say
 from forewarn.cli.reaching import Asked
 from forewarn.cli.tables import Column, Row, in_one_line, write_table
-from forewarn.core.event import STUCK
+from forewarn.core.event import STUCK, ImpactState
 from forewarn.core.explain import CAMPAIGN
 from forewarn.core.scope import Outcome
 
@@ -101,8 +101,15 @@ def waits_for(event: v1.Event) -> str:
 def _under_way(event: v1.Event) -> str:
     vms: dict[str, list[str]] = {}
     for impact in event.impacts:
-        vms.setdefault(impact.state.value, []).append(impact.vm)
-    return "; ".join(f"the work on {', '.join(names)}, {state}" for state, names in vms.items())
+        vms.setdefault(_stand(impact), []).append(impact.vm)
+    return "; ".join(f"the work on {', '.join(names)}, {stand}" for stand, names in vms.items())
+
+
+def _stand(impact: v1.Impact) -> str:
+    """Say how far the work is, and of what is put off until when and why."""
+    if impact.state is not ImpactState.RETRY or impact.retry_at is None:
+        return impact.state.value
+    return f"put off until {moment_text(impact.retry_at)}" + (f": {impact.why}" if impact.why else "")
 
 
 def write_journal(entries: Iterable[v1.JournalEntry]) -> None:
