@@ -60,7 +60,7 @@ TRAITS = st.builds(
 )
 VMS = st.lists(st.tuples(st.sampled_from([0, 0, 1, 2]), HOSTS, TRAITS), min_size=2, max_size=6)
 SCOPES = st.tuples(
-    st.sampled_from([ScopeKind.AVAILABILITY_SET, ScopeKind.PLACEMENT_GROUP]),
+    st.sampled_from([ScopeKind.AVAILABILITY_SET, ScopeKind.PLACEMENT_GROUP, ScopeKind.CLOUD_SERVICE]),
     st.sampled_from(ApprovalRule),
     st.sampled_from([(), (EventType.REBOOT,), (EventType.REBOOT, EventType.REDEPLOY)]),
     VMS,
@@ -125,8 +125,16 @@ class Lives(RuleBasedStateMachine):
         self.made[id_] = set()
 
     def vm(self, domain: int, host: str | None, traits: Traits) -> Vm:
-        name = f"v{self.new_number()}"
-        return Vm(name=name, vm_id=guid(name), update_domain=domain, host=host, traits=traits)
+        number = self.new_number()
+        name = f"v{number}"
+        return Vm(
+            name=name,
+            vm_id=guid(name),
+            role_instance=number % 2 == 0,
+            update_domain=domain,
+            host=host,
+            traits=traits,
+        )
 
     def new_number(self) -> int:
         self.count += 1

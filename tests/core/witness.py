@@ -14,6 +14,8 @@ from forewarn.core.event import MOVES, SETTLED, Cause, Event, EventType, ImpactS
 from forewarn.core.journal import Did, Entry
 from forewarn.core.limits import RECENT_AGE, RECENT_ITEMS, RECORD_BYTES
 from forewarn.core.scope import ApprovalRule, Outcome, Scope
+from forewarn.wire.document import document, etag
+from forewarn.wire.versions import NEWEST, PREVIEW
 
 ENDS = {Did.COMPLETED: Outcome.COMPLETED, Did.CANCELED: Outcome.CANCELED, Did.FAILED: Outcome.FAILED}
 OF_MOVES = {step.did for step in MOVES.values()}
@@ -33,6 +35,7 @@ class Witness:
         self.types: dict[str, EventType] = {}
         self.approvals: dict[str, set[str]] = {}
         self.outcomes: dict[str, Outcome] = {}
+        self.documents: dict[str, bytes] = {}
 
     def take(self, change: Change[Any], conditions: Conditions) -> None:
         """Take a change that was kept, and check everything that must hold of it."""
@@ -49,6 +52,7 @@ class Witness:
         assert after.changed_at >= before.changed_at
         assert all(entry.at == after.changed_at for entry in change.entries)
         self._compare(after)
+        self._read_documents(after)
         check(after)
 
     def _read(self, entry: Entry, before: Scope, after: Scope | None, conditions: Conditions) -> None:
@@ -125,6 +129,11 @@ class Witness:
         assert {event.id: event.announced for event in scope.events} == {id_: self.announced[id_] for id_ in still_open}
         assert (scope.incarnation, scope.epoch, scope.entries) == (self.incarnation, self.epoch, self.entries)
         assert {ended.id: ended.outcome for ended in scope.ended}.items() <= self.outcomes.items()
+
+    def _read_documents(self, scope: Scope) -> None:
+        for version in (PREVIEW, NEWEST):
+            shown = document(scope, version)
+            assert self.documents.setdefault(etag(scope, version), shown) == shown, "one number means one document"
 
     def check_all_ended(self) -> None:
         """Every event that ever was has ended in exactly one way."""

@@ -8,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.core.event import Event, EventType, Source, State
-from forewarn.core.scope import ScopeKind
-from forewarn.core.vm import Roster
 from forewarn.wire.answers import UNKNOWN_INSTANCE_PATH, Refusal
 from forewarn.wire.approval import approval
 from forewarn.wire.document import document
@@ -17,7 +15,7 @@ from forewarn.wire.instance import instance
 from forewarn.wire.reading import Document, Unreadable, read_document
 from forewarn.wire.request import Approve, Format, Head, Instance, Query, Versions, route, start_requests
 from forewarn.wire.versions import VERSIONS
-from tests.wire.samples import event, numbered_id, scope, vm
+from tests.wire.samples import event, numbered_id, scope
 
 ANSWERS = (Query, Approve, Instance, Versions, Refusal)
 # Text as a socket can give it, undecodable bytes included, and pieces that lead deeper than chance would.
@@ -90,12 +88,14 @@ def test_every_body_is_read_or_unreadable(body: bytes) -> None:
 @st.composite
 def events(draw: st.DrawFn, id_: str) -> Event:
     names = st.lists(st.sampled_from(["web_0", "FrontEnd_IN_0", "gone"]), min_size=1, max_size=3, unique=True)
+    vms = tuple(draw(names))
     return event(
         id=id_,
         type=draw(st.sampled_from(EventType)),
         state=draw(st.sampled_from([State.SCHEDULED, State.STARTED])),
         source=draw(st.sampled_from(Source)),
-        vms=tuple(draw(names)),
+        vms=vms,
+        role_instances=tuple(name for name in vms if name == "FrontEnd_IN_0"),
         not_before=draw(st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))),  # noqa: DTZ001
         duration=draw(st.none() | st.timedeltas(timedelta(0), timedelta(days=30))),
         description=draw(st.text(max_size=40)),
@@ -132,8 +132,7 @@ def test_every_document_has_exactly_what_its_version_shows(
     data: st.DataObject, version: str, count: int, incarnation: int
 ) -> None:
     made = [data.draw(events(numbered_id(n))) for n in range(count)]
-    machines = Roster((vm("web_0"), vm("FrontEnd_IN_0", role_instance=True)))
-    of = scope(*made, roster=machines, kind=ScopeKind.AVAILABILITY_SET, incarnation=incarnation)
+    of = scope(*made, incarnation=incarnation)
     hidden = {"Preempt": version < "2017-11-01", "Terminate": version < "2019-01-01"}
     entries = [expected(item, version) for item in made if item.announced and not hidden.get(str(item.type), False)]
     body = document(of, version)

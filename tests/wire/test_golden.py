@@ -35,15 +35,12 @@ SCOPES: dict[str, Scope] = {
         incarnation=4,
     ),
     "cloud-service": scope(
-        event(vms=("FrontEnd_IN_0", "classic-0", "BackEnd_IN_0"), **PLATFORM),
-        kind=ScopeKind.CLOUD_SERVICE,
-        roster=Roster(
-            (
-                vm("FrontEnd_IN_0", role_instance=True),
-                vm("BackEnd_IN_0", role_instance=True),
-                vm("classic-0"),
-            )
+        event(
+            vms=("FrontEnd_IN_0", "classic-0", "BackEnd_IN_0"),
+            role_instances=("FrontEnd_IN_0", "BackEnd_IN_0"),
+            **PLATFORM,
         ),
+        kind=ScopeKind.CLOUD_SERVICE,
     ),
     "unannounced": scope(event(id=numbered_id(1), announced=False), event(id=numbered_id(2)), incarnation=2),
     "durations": scope(

@@ -11,7 +11,7 @@ from forewarn.wire import answers
 from forewarn.wire.document import document, etag
 from forewarn.wire.request import Approve, Head, Query, route
 from forewarn.wire.versions import NEWEST, VERSIONS
-from tests.wire.samples import EVENTS, event, get, numbered_id, post, scope, vm
+from tests.wire.samples import EVENTS, event, get, numbered_id, post, scope
 
 FIRST_FIELDS = ["EventId", "EventStatus", "EventType", "ResourceType", "Resources", "NotBefore"]
 FIRST_TYPES = ["Freeze", "Reboot", "Redeploy"]
@@ -48,20 +48,14 @@ def test_version_has_its_fields_types_and_names(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_role_instances_never_have_an_underscore(version: str) -> None:
-    service = scope(
-        event(vms=("FrontEnd_IN_0",)),
-        kind=ScopeKind.CLOUD_SERVICE,
-        roster=Roster((vm("FrontEnd_IN_0", role_instance=True),)),
-    )
+    service = scope(event(vms=("FrontEnd_IN_0",), role_instances=("FrontEnd_IN_0",)), kind=ScopeKind.CLOUD_SERVICE)
     assert json.loads(document(service, version))["Events"][0]["Resources"] == ["FrontEnd_IN_0"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [(ScopeKind.AVAILABILITY_SET, "_gone_0"), (ScopeKind.CLOUD_SERVICE, "gone_0")]
-)
-def test_vm_that_has_left_keeps_the_name_that_is_usual_in_its_scope(kind: ScopeKind, name: str) -> None:
-    left = scope(event(vms=("gone_0",)), kind=kind)
-    assert json.loads(document(left, "2017-03-01"))["Events"][0]["Resources"] == [name]
+@pytest.mark.parametrize("version", VERSIONS)
+def test_names_stay_when_their_vms_have_left(version: str) -> None:
+    both = event(vms=("FrontEnd_IN_0", "web_0"), role_instances=("FrontEnd_IN_0",))
+    assert document(scope(both, roster=Roster()), version) == document(scope(both), version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

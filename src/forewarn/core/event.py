@@ -143,6 +143,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: Source
     cause: Cause
     vms: tuple[str, ...]
+    role_instances: tuple[str, ...] = ()
+    """Those of its VMs that are role instances: some documents name them otherwise, also when the VM has left."""
     update_domain: int
     host: str | None = None
     made_at: datetime

@@ -174,6 +174,7 @@ def _make(draft: Draft, ask: Ask, vms: tuple[Vm, ...], conditions: Conditions) -
         source=ask.source,
         cause=ask.cause,
         vms=tuple(vm.name for vm in vms),
+        role_instances=tuple(vm.name for vm in vms if vm.role_instance),
         update_domain=place.update_domain,
         host=place.host,
         made_at=draft.now,

@@ -3,14 +3,14 @@
 The key order is the wire's, and no version has one key more: a known client rejects any other set.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from forewarn.core.event import Event, State
-from forewarn.core.scope import Scope, ScopeKind
+from forewarn.core.scope import Scope
 from forewarn.wire.http_date import http_date
 from forewarn.wire.versions import DESCRIPTION_SINCE, DURATION_SINCE, PREVIEW, SOURCE_SINCE, TYPE_SINCE
 
@@ -38,8 +38,7 @@ class _Document(msgspec.Struct, rename="pascal"):
 
 def document(scope: Scope, version: str) -> bytes:
     """Make the body of a 200. What was never announced, or has a type that came later, is absent."""
-    name = _naming(scope, version)
-    return _encode(_Document(scope.incarnation, [_shape(event, version, name) for event in _shown(scope, version)]))
+    return _encode(_Document(scope.incarnation, [_shape(event, version) for event in _shown(scope, version)]))
 
 
 def has_events(scope: Scope, version: str) -> bool:
@@ -62,13 +61,13 @@ def _shown(scope: Scope, version: str) -> Iterator[Event]:
     return (event for event in scope.events if event.announced and version >= TYPE_SINCE[event.type])
 
 
-def _shape(event: Event, version: str, name: Callable[[str], str]) -> _Event:
+def _shape(event: Event, version: str) -> _Event:
     return _Event(
         event_id=event.id,
         event_status=event.state.value,
         event_type=event.type.value,
         resource_type="VirtualMachine",
-        resources=[name(vm) for vm in event.vms],
+        resources=_names(event, version),
         not_before="" if event.state is State.STARTED else http_date(event.not_before),
         description=event.description if version >= DESCRIPTION_SINCE else UNSET,
         event_source=event.source.value if version >= SOURCE_SINCE else UNSET,
@@ -76,13 +75,12 @@ def _shape(event: Event, version: str, name: Callable[[str], str]) -> _Event:
     )
 
 
-def _naming(scope: Scope, version: str) -> Callable[[str], str]:
-    """Return how VMs are called in this version. A VM that has left is taken for what its scope usually holds."""
+def _names(event: Event, version: str) -> list[str]:
+    """Return how the affected VMs are called in this version."""
     if version != PREVIEW:
-        return str
-    role_instance = {vm.name: vm.role_instance for vm in scope.roster}
-    usual = scope.kind is ScopeKind.CLOUD_SERVICE
-    return lambda vm: vm if role_instance.get(vm, usual) else f"_{vm}"
+        return list(event.vms)
+    plain = set(event.role_instances)
+    return [vm if vm in plain else f"_{vm}" for vm in event.vms]
 
 
 def _whole_seconds(duration: timedelta | None) -> int:
