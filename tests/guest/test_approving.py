@@ -111,6 +111,16 @@ async def test_malformed_body_is_400_and_says_why(body: bytes) -> None:
         assert (await peer.ask()).status == 200
 
 
+async def test_same_approval_may_be_posted_again_and_again_on_one_connection() -> None:
+    """A question that is repeated byte for byte need not be read again; an approval is more than its head."""
+    async with serving() as house:
+        ((_, event),) = await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
+        peer = await house.connect()
+        await peer.ask()
+        assert [(await peer.post(approval(event))).status for _ in range(3)] == [200, 200, 200]
+        assert (await peer.post(approval(event.replace("-", "")))).status == 400
+
+
 async def test_old_client_posts_its_incarnation_and_no_metadata_header() -> None:
     """PROTOCOL §1, §2: only at 2017-03-01."""
     async with serving() as house:

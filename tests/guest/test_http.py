@@ -126,6 +126,16 @@ async def test_identical_pipelined_requests_are_all_answered() -> None:
         assert house.counters.answers[200] == count + 1
 
 
+async def test_known_question_is_not_answered_like_one_that_came_in_between() -> None:
+    """Some questions are not remembered, here a large one: what they were answered holds for no other."""
+    async with serving() as house:
+        peer = await house.connect()
+        first = await peer.ask()
+        large = await peer.ask(OLDER.replace(b"\r\n\r\n", b"\r\nX: " + b"x" * 4096 + b"\r\n\r\n"))
+        again = await peer.ask()
+        assert large.headers["etag"] != first.headers["etag"] == again.headers["etag"]
+
+
 async def test_known_bytes_as_a_body_are_not_a_request() -> None:
     """What repeats a question byte for byte, in a packet of its own, may also be the body of another."""
     async with serving() as house:
@@ -240,6 +250,7 @@ MALFORMED = {
     "HTTP/0.9": b"GET /metadata/versions\r\n\r\n",
     "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "unknown version": b"GET / HTTP/1.7\r\n\r\n",
+    "HTTP/2 in the form of HTTP/1": b"GET /metadata/versions HTTP/2.0\r\nMetadata: true\r\n\r\n",
     "space before the colon": b"GET / HTTP/1.1\r\nMetadata : true\r\n\r\n",
     "folded header": b"GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n",
     "zero byte in a header": b"GET / HTTP/1.1\r\nA: b\0c\r\n\r\n",

@@ -169,7 +169,6 @@ class Reader:
             raise Unreadable(malformed_http("HTTP/1.0 and HTTP/1.1 are spoken here"))
         self.head = Head(self._parser.get_method().decode("latin-1"), self._url.decode("latin-1"), self._headers)
         self.connection_line = self._connection_line(version)
-        self._tail = b""
         if version == "1.1":
             self._take_expectation()
         if self.stage is Stage.BODY:
