@@ -92,7 +92,7 @@ def test_work_that_is_put_off_says_until_when_and_why(tmp_path: Path) -> None:
         (shown,) = service.api.events()
     assert put_off.retry_at is not None
     moment = moment_text(put_off.retry_at)
-    assert waits_for(shown) == f"the work on db, put off until {moment}: maintain ended with 75"
+    assert waits_for(shown) == f"the work on db, put off until {moment}: maintain ended with 75; unannounced"
 
 
 def test_failure_is_seen_retried_and_resolved_by_a_person(tmp_path: Path) -> None:
