@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from forewarn.agent.approving import Ask, By, No, NotYet, Policy, Verdict, Yes, judge
+from forewarn.agent.approving import Ask, No, NotYet, Policy, Verdict, Yes, judge
 from forewarn.agent.phases import Phase
+from forewarn.agent.settings import By
 from forewarn.agent.walk import PeerWord, Walk
 from forewarn.client import Ending, EventType, Source
 from tests.agent.stage import NOON, event, seconds, started

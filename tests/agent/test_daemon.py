@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from forewarn.agent import daemon
-from forewarn.agent.approving import By, Policy
+from forewarn.agent.approving import Policy
 from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed, Half, Phase
 from forewarn.agent.ownership import StateInUse
+from forewarn.agent.settings import By
 from forewarn.agent.walk import Asked, HalfEnded, Next, State, Walk, Went
 from forewarn.agent.walking import World, advance
 from forewarn.client import Document, Ending, Unreachable

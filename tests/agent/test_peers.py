@@ -12,6 +12,7 @@ from forewarn.agent.daemon import Agent
 from forewarn.agent.handlers.port import Half, Phase
 from forewarn.agent.http import Answer, Listener, Request
 from forewarn.agent.peers import Peers, answer_peer, ask_peers
+from forewarn.agent.settings import Address
 from forewarn.agent.walk import PeerWord, Step, Walk
 from forewarn.agent.walking import World, start
 from forewarn.settings import Endpoint
@@ -22,7 +23,7 @@ READY = f'{{"name":"web_1","event":"{ID}","ready":true,"why":"ready"}}'.encode()
 
 
 def peers(port: int, *, secret: bytes = SECRET, timeout: float = 30) -> Peers:
-    return Peers(addresses={"web_1": f"http://127.0.0.1:{port}"}, secret=secret, timeout=seconds(timeout))
+    return Peers(addresses={"web_1": Address("127.0.0.1", port)}, secret=secret, timeout=seconds(timeout))
 
 
 @asynccontextmanager
@@ -109,8 +110,9 @@ async def test_many_peers_are_asked_at_once_and_each_has_a_word() -> None:
     names = [f"vm_{number}" for number in range(200)]
 
     async with answering(lambda _: Answer(200, READY)) as port:
-        url = f"http://127.0.0.1:{port}"
-        asked = Peers(addresses=dict.fromkeys(names[:150], url), secret=SECRET, timeout=seconds(60))
+        asked = Peers(
+            addresses=dict.fromkeys(names[:150], Address("127.0.0.1", port)), secret=SECRET, timeout=seconds(60)
+        )
         words = await ask_peers(asked, names, ID)
     assert [said.name for said in words] == names
     assert {said.why for said in words[:150]} == {"at its address answers 'web_1'"}
@@ -154,10 +156,21 @@ def test_a_secret_that_is_no_header_is_refused_without_being_said(secret: bytes)
     assert not secret or repr(secret)[2:-1] not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["https://h:1", "http://h", "http://user:pw@h:1", "http://h:1/path", "h:1"])
-def test_an_address_is_a_host_and_a_port(url: str) -> None:
-    with pytest.raises(ValueError, match="the agent of web_1 is at http://HOST:PORT"):
-        Peers(addresses={"web_1": url}, secret=SECRET)
+async def test_a_peer_may_have_an_address_of_ipv6() -> None:
+    listener = Listener(lambda _: Answer(200, READY))
+    try:
+        address = Address("::1", await listener.listen("::1", 0))
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    (said,) = await ask_peers(Peers(addresses={"web_1": address}, secret=SECRET, timeout=seconds(30)), ["web_1"], ID)
+    await listener.aclose()
+    assert said.is_ready
+
+
+async def test_a_peer_whose_name_is_none_is_not_ready() -> None:
+    nowhere = Peers(addresses={"web_1": Address("." * 64, 1)}, secret=SECRET, timeout=seconds(30))
+    (said,) = await ask_peers(nowhere, ["web_1"], ID)
+    assert said == PeerWord(name="web_1", is_ready=False, why="its address is none")
 
 
 def test_a_secret_is_in_no_representation() -> None:
@@ -175,7 +188,7 @@ class Pair:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[tuple[Agent, Agent]]:
         names = ("web_0", "web_1")
-        addresses: dict[str, str] = {}
+        addresses: dict[str, Address] = {}
         async with AsyncExitStack() as stack:
             agents = []
             for number, name in enumerate(names):
@@ -190,7 +203,8 @@ class Pair:
                 self.stages.append(stage)
                 agents.append(await stack.enter_async_context(stage.agent_running()))
             await until(lambda: all(agent.port for agent in agents))
-            addresses |= {name: f"http://127.0.0.1:{agent.port}" for name, agent in zip(names, agents, strict=True)}
+            for name, agent in zip(names, agents, strict=True):
+                addresses[name] = Address("127.0.0.1", agent.port or 0)
             yield agents[0], agents[1]
 
     def show(self) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.agent.approving import By
 from forewarn.agent.phases import Phase
 from forewarn.agent.settings import (
     KINDS,
@@ -15,6 +14,7 @@ from forewarn.agent.settings import (
     Address,
     AgentSettings,
     ApprovalSettings,
+    By,
     ExecSettings,
     HandlerSettings,
     HaproxySettings,

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from forewarn.agent.approving import By, Policy
+from forewarn.agent.approving import Policy
 from forewarn.agent.handlers.port import Again, Done, Failed
 from forewarn.agent.journal import walk_in, write_page
 from forewarn.agent.phases import Half, Phase
+from forewarn.agent.settings import By
 from forewarn.agent.taking import ending_of, take
 from forewarn.agent.walk import (
     ApprovalFailed,

@@ -1,26 +1,15 @@
 """Whether this VM approves an event now. Pure; the answer is a value with its reason."""
 
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
 
+from forewarn.agent.settings import By
 from forewarn.agent.walk import Walk
 from forewarn.client.document import NOTHING, Event, plain
 from forewarn.client.leading import is_deputy, is_leader
 from forewarn.core.event import EventType, Source
-
-
-class By(StrEnum):
-    """Who approves."""
-
-    NEVER = "never"
-    """Nobody here: events start at their time."""
-    LEADER = "leader"
-    """The first of the affected VMs, for all of them, when all are ready; the next one if the first does not."""
-    EACH = "each"
-    """Every VM for itself: right only where the service waits for all of them."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):

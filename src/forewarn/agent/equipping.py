@@ -69,7 +69,7 @@ def peers_of(settings: PeersSettings, hide: Hide) -> Peers | None:
         return None
     try:
         return Peers(
-            addresses={name: f"http://{address}" for name, address in settings.agents},
+            addresses=dict(settings.agents),
             secret=read_secret(settings.secret_file, hide).encode(),
             timeout=settings.time_limit,
         )

@@ -14,6 +14,7 @@ import msgspec
 
 from forewarn.agent.http import JSON, Answer, Request, refuse
 from forewarn.agent.phases import Phase
+from forewarn.agent.settings import Address
 from forewarn.agent.walk import PeerWord, Walk
 from forewarn.client.document import plain
 
@@ -23,23 +24,21 @@ SCHEME = "Bearer "
 LARGEST_ANSWER = 64 * 1024
 MOST_AT_ONCE = 32
 
-ADDRESS = re.compile(r"http://(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})/?")
+PLAIN_ID = re.compile(r"[0-9A-Za-z._-]{1,128}")
+"""Ids come from the service: what could not be part of a path is asked of nobody."""
 
 
 class Peers(msgspec.Struct, frozen=True, kw_only=True):
     """Where the other agents are, and the secret that all of them share."""
 
-    addresses: Mapping[str, str]
-    """By the VM's resource name, the URL of its agent: `http://10.0.0.5:9180`."""
+    addresses: Mapping[str, Address]
+    """Of each agent, by its VM's resource name."""
     secret: bytes
     timeout: timedelta = timedelta(seconds=3)
 
     def __post_init__(self) -> None:
         if not self.secret or not all(0x21 <= byte <= 0x7E for byte in self.secret):
             raise ValueError("the secret is one line of ASCII without blanks")
-        for name, url in self.addresses.items():
-            if not ADDRESS.fullmatch(url):
-                raise ValueError(f"the agent of {name} is at http://HOST:PORT, not at {url!r}")
 
     def __repr__(self) -> str:
         return f"Peers({', '.join(sorted(self.addresses))})"
@@ -94,7 +93,7 @@ def _why(walk: Walk) -> str:
 async def ask_peers(peers: Peers, names: Iterable[str], event_id: str) -> tuple[PeerWord, ...]:
     """Ask all at once; every one of them has a word in what is returned."""
     turn = asyncio.Semaphore(MOST_AT_ONCE)
-    addresses = {plain(name): url for name, url in peers.addresses.items()}
+    addresses = {plain(name): address for name, address in peers.addresses.items()}
 
     async def ask(name: str) -> PeerWord:
         async with turn:
@@ -103,10 +102,10 @@ async def ask_peers(peers: Peers, names: Iterable[str], event_id: str) -> tuple[
     return tuple(await asyncio.gather(*(ask(name) for name in names)))
 
 
-async def _word_of(name: str, url: str | None, peers: Peers, event_id: str) -> PeerWord:
+async def _word_of(name: str, address: Address | None, peers: Peers, event_id: str) -> PeerWord:
     try:
         async with asyncio.timeout(peers.timeout.total_seconds()):
-            word = _read(await _get(url, peers.secret, event_id))
+            word = _read(await _get(address, peers.secret, event_id))
     except TimeoutError:
         return PeerWord(name=name, is_ready=False, why="no answer in time")
     except OSError as error:
@@ -120,19 +119,17 @@ async def _word_of(name: str, url: str | None, peers: Peers, event_id: str) -> P
     return PeerWord(name=name, is_ready=word.ready, why=word.why[:256])
 
 
-async def _get(url: str | None, secret: bytes, event_id: str) -> bytes:
-    if url is None or not (where := ADDRESS.fullmatch(url)):
+async def _get(address: Address | None, secret: bytes, event_id: str) -> bytes:
+    if address is None:
         raise NoWord("no address of it is configured")
-    # Ids come from the service: what could not be part of a path is asked of nobody.
-    if not re.fullmatch(r"[0-9A-Za-z._-]{1,128}", event_id):
+    if not PLAIN_ID.fullmatch(event_id):
         raise NoWord("the id of the event cannot be asked for")
-    host, port = where["host"].strip("[]"), int(where["port"])
     try:
-        reader, writer = await asyncio.open_connection(host, port, limit=LARGEST_ANSWER)
-    except (OverflowError, UnicodeError) as error:
+        reader, writer = await asyncio.open_connection(*address, limit=LARGEST_ANSWER)
+    except UnicodeError as error:
         raise NoWord("its address is none") from error
     try:
-        head = f"GET {PATH}{event_id} HTTP/1.1\r\nHost: {where['host']}:{port}\r\nConnection: close\r\n"
+        head = f"GET {PATH}{event_id} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n"
         writer.write(head.encode("latin-1") + b"Authorization: Bearer " + secret + b"\r\n\r\n")
         await writer.drain()
         return await _whole(reader)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.agent.approving import By, is_at_once
+from forewarn.agent.approving import is_at_once
 from forewarn.agent.choosing import choose
 from forewarn.agent.equipping import policy_of
-from forewarn.agent.settings import AgentSettings
+from forewarn.agent.settings import AgentSettings, By
 from forewarn.agent.slices import foresee
 from forewarn.agent.status import Status, StepStatus, WalkStatus
 from forewarn.agent.walk import State, Step

@@ -19,7 +19,7 @@ from forewarn.agent.settings.handlers import (
     WebhookSettings,
 )
 from forewarn.agent.settings.reading import read_settings, settings_file, variable
-from forewarn.agent.settings.values import SAYABLE, Address
+from forewarn.agent.settings.values import SAYABLE, Address, By
 
 __all__ = [
     "KINDS",
@@ -27,6 +27,7 @@ __all__ = [
     "Address",
     "AgentSettings",
     "ApprovalSettings",
+    "By",
     "ExecSettings",
     "HandlerSettings",
     "HaproxySettings",

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.agent.approving import By
 from forewarn.agent.settings.handlers import HandlerSettings
 from forewarn.agent.settings.values import (
     Agents,
     Approvers,
+    By,
     Directory,
     EndpointOrNone,
     HandlerNames,

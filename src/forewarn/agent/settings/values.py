@@ -9,7 +9,6 @@ from string import Template
 from typing import Annotated, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from forewarn.agent.approving import By
 from forewarn.agent.phases import Phase
 from forewarn.client.endpoint import read_endpoint
 from forewarn.core.duration import parse_duration
@@ -52,6 +51,17 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class By(StrEnum):
+    """Who approves."""
+
+    NEVER = "never"
+    """Nobody here: events start at their time."""
+    LEADER = "leader"
+    """The first of the affected VMs, for all of them, when all are ready; the next one if the first does not."""
+    EACH = "each"
+    """Every VM for itself: right only where the service waits for all of them."""
 
 
 def read_address(text: str) -> Address:
