@@ -1,9 +1,7 @@
 """Requests that were answered before are found again wherever that is remembered, even where the scope is gone."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
 
-from forewarn.clock import Clock
 from forewarn.core.change import Change
 from forewarn.core.errors import KeyReused
 from forewarn.core.journal import Did
@@ -11,24 +9,12 @@ from forewarn.core.limits import RECENT_AGE
 from forewarn.core.once import Once, is_signed, once
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import NoSuchScope, NotSaved
-from forewarn.fleet.replica import Replica, View
+from forewarn.fleet.replica import View
+from forewarn.fleet.scopes import Scopes
 from forewarn.store.port import JournalQuery, JournalRow, Key, Kind, Store, StoreError
-
-R = TypeVar("R")
 
 LIVES = (Did.SCOPE_CREATED, Did.SCOPE_REMOVED)
 """With these a scope's life begins and ends: their facts say which request it was."""
-
-
-class Scopes(Protocol):
-    """What is needed of the fleet."""
-
-    clock: Clock
-    replica: Replica
-
-    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
-        """Apply a rule to a scope and save."""
-        ...
 
 
 class Answers:

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import NamedTuple, Protocol, TypeVar
 
-from forewarn.clock import Clock
 from forewarn.core import operations, work
 from forewarn.core.campaign.actions import (
     Action,
@@ -28,7 +27,6 @@ from forewarn.core.campaign.running import Course
 from forewarn.core.campaign.selection import Chooser
 from forewarn.core.campaign.story import READ, Story, read
 from forewarn.core.change import Change
-from forewarn.core.conditions import Conditions
 from forewarn.core.errors import CoreError
 from forewarn.core.event import STUCK, State
 from forewarn.core.explain import CAMPAIGN
@@ -36,7 +34,7 @@ from forewarn.core.journal import Entry
 from forewarn.core.schedule import Ask, schedule, whole_second
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import NotSaved
-from forewarn.fleet.replica import Replica
+from forewarn.fleet.scopes import Scopes
 from forewarn.fleet.turns import Turns
 from forewarn.platform.port import Checker, Open, Question, Shut
 from forewarn.store.port import JournalQuery, Key, Kind, Store, StoreError
@@ -50,22 +48,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 
 PAGE = 5_000
 """How many lines of a scope's journal are read at a time."""
-
-
-class Scopes(Protocol):
-    """What a campaign needs of the fleet."""
-
-    clock: Clock
-    replica: Replica
-
-    @property
-    def conditions(self) -> Conditions:
-        """What holds outside the scopes."""
-        ...
-
-    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
-        """Apply a rule to a scope and save."""
-        ...
 
 
 class _Announced(NamedTuple):

@@ -9,18 +9,18 @@ from forewarn.core.change import Change
 from forewarn.core.conditions import Conditions
 from forewarn.core.once import Once
 from forewarn.core.scope import Scope
-from forewarn.fleet.answers import Answers, Scopes
+from forewarn.fleet.answers import Answers
 from forewarn.fleet.errors import NoSuchEvent, NoSuchScope, NoSuchVm
 from forewarn.fleet.replica import Replica
+from forewarn.fleet.scopes import Scopes
 
 
 class Events:
     """The commands on open events. `by` is who asks, `once` the request's key: asking again changes nothing."""
 
-    def __init__(self, scopes: Scopes, answers: Answers, conditions: Callable[[], Conditions]) -> None:
+    def __init__(self, scopes: Scopes, answers: Answers) -> None:
         self._scopes = scopes
         self._answers = answers
-        self._conditions = conditions
 
     @property
     def _clock(self) -> Clock:
@@ -30,11 +30,15 @@ class Events:
     def _replica(self) -> Replica:
         return self._scopes.replica
 
+    @property
+    def _conditions(self) -> Conditions:
+        return self._scopes.conditions
+
     async def cancel(self, event: str, *, by: str, why: str = "", once: Once | None = None) -> None:
         """Take a Scheduled event back."""
         await self._apply(
             event,
-            lambda scope: operations.cancel(scope, event, self._conditions(), by=by, now=self._clock.now(), why=why),
+            lambda scope: operations.cancel(scope, event, self._conditions, by=by, now=self._clock.now(), why=why),
             once,
         )
 
@@ -43,7 +47,7 @@ class Events:
 
         def rule(scope: Scope) -> Change[None]:
             name = within(scope.id, vm)
-            return approve(scope, name, [event], self._conditions(), now=self._clock.now(), by=by, why=why)
+            return approve(scope, name, [event], self._conditions, now=self._clock.now(), by=by, why=why)
 
         await self._apply(event, rule, once)
 
@@ -66,7 +70,7 @@ class Events:
         def rule(scope: Scope) -> Change[None]:
             name = None if vm is None else within(scope.id, vm)
             now = self._clock.now()
-            return work.resolve(scope, event, self._conditions(), by=by, why=why, now=now, done=done, vm=name)
+            return work.resolve(scope, event, self._conditions, by=by, why=why, now=now, done=done, vm=name)
 
         await self._apply(event, rule, once)
 
@@ -106,7 +110,7 @@ class Events:
             events = await self._scopes.apply(
                 scope,
                 lambda value: operations.delete(
-                    value, vm, self._conditions(), request=request, by=by, now=self._clock.now(), why=why, asked=once
+                    value, vm, self._conditions, request=request, by=by, now=self._clock.now(), why=why, asked=once
                 ),
             )
         except NoSuchScope:

@@ -4,11 +4,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
-from forewarn.clock import Clock
 from forewarn.core.change import Change
-from forewarn.core.conditions import Conditions
 from forewarn.core.errors import CoreError
 from forewarn.core.event import Event, Impact, ImpactState
 from forewarn.core.impact import Done, Failed, NotBegun, Outcome, Unknown
@@ -16,6 +14,7 @@ from forewarn.core.scope import Scope
 from forewarn.core.work import begin, settle, to_begin
 from forewarn.fleet.errors import NoSuchScope, NotSaved
 from forewarn.fleet.replica import View
+from forewarn.fleet.scopes import Scopes
 from forewarn.platform.port import Platform, Work
 
 log = logging.getLogger(__name__)
@@ -31,21 +30,6 @@ after a crash may have to wait for work that still goes on."""
 BEGINNING = 64
 """How many impacts are saved as begun at the same time. When a thousand events start in one second, the guests who
 wait for them hear of it first: nothing is late about work that begins a moment later."""
-
-
-class Scopes(Protocol):
-    """What carrying out needs of the fleet."""
-
-    clock: Clock
-
-    @property
-    def conditions(self) -> Conditions:
-        """What holds outside the scope."""
-        ...
-
-    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
-        """Apply a rule to a scope and save."""
-        ...
 
 
 class Impacts:

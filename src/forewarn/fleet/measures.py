@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import accumulate
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from forewarn.core.conditions import Conditions
 from forewarn.core.event import STUCK, Cause, Event, EventType, ImpactState, State
@@ -17,8 +17,6 @@ from forewarn.core.journal import Did, Entry
 from forewarn.core.progress import CLOCK
 from forewarn.core.scope import Scope
 from forewarn.core.work import PLATFORM
-
-K = TypeVar("K")
 
 SAVE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 LATENESS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600)

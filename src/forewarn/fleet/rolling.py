@@ -17,9 +17,10 @@ from forewarn.core.campaign.running import Course
 from forewarn.core.errors import CoreError
 from forewarn.core.once import Once, remembered, was_answered
 from forewarn.core.scope import Scope
-from forewarn.fleet.errands import FIRST_PAUSE, LONGEST_PAUSE, Errands, Result, Scopes
+from forewarn.fleet.errands import FIRST_PAUSE, LONGEST_PAUSE, Errands, Result
 from forewarn.fleet.errors import NoSuchScope, NotSaved
 from forewarn.fleet.queue import Decision, Queues
+from forewarn.fleet.scopes import Scopes
 from forewarn.fleet.turns import Turns
 from forewarn.fleet.zones import zone_named
 from forewarn.platform.port import Checker, Message, Messenger, Undelivered
@@ -174,6 +175,7 @@ class Rolling:
         course = self.course
         results, self._results = self._results, []
         for take in results:
+            await self._turns.mine()
             take(course)
         await self._see()
         course.decide(self._impacted, self._scope, self._scopes.conditions, now=self.now())
@@ -181,6 +183,7 @@ class Rolling:
             await self._save()
         actions, course.actions = course.actions, []
         for action in actions:
+            await self._turns.mine()
             self._do(action)
         self._set_alarm(self.id, course.wake_at)
         self._is_woken = self._is_woken or course.has_more

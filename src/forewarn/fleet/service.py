@@ -105,7 +105,7 @@ class Fleet:
         self._gone: dict[str, int] = {}
         """The scopes of which the store has told that they are gone, and as of which revision."""
         self._attendance = Attendance(self._keeper, clock)
-        self._ticking = Ticking(self, tasks, before=self._attendance.count)
+        self._ticking = Ticking(self, tasks, before=self._attendance.count, look=self._look)
         self._clockwork = Clockwork(clock, self._ticking.wake)
         self._impacts = Impacts(platform, self, tasks)
         self._enabling = Enabling(clock, tasks, self.apply)
@@ -120,7 +120,7 @@ class Fleet:
         )
         answers = Answers(self, store)
         self._answers = answers
-        self.events = Events(self, answers, lambda: self.conditions)
+        self.events = Events(self, answers)
         self.inventory = Inventory(self._scopes, self.replica, answers, clock, lambda: self.conditions)
         self.tokens = Tokens(store, tasks, clock=clock, wall=wall)
         self.campaigns = Campaigns(self, store, tasks, checker=checker, messenger=messenger)
@@ -214,7 +214,7 @@ class Fleet:
             return
         self.census.take(id_, scope)
         if self._is_live:
-            self.look(view)
+            self._look(view)
 
     def _give_credit(self, alive_at: datetime | None) -> None:
         """Assume the latest request that may have come without being saved: no scope is switched off too early."""
@@ -226,9 +226,9 @@ class Fleet:
         self._is_live = True
         self.campaigns.go_live()
         for view in self.replica.views():
-            self.look(view)
+            self._look(view)
 
-    def look(self, view: View, *, ticked_at: datetime | None = None) -> None:
+    def _look(self, view: View, ticked_at: datetime | None = None) -> None:
         """Act on a scope's state: set its alarm, begin its work, tell whoever listens.
 
         Whatever was due at `ticked_at` is dealt with: no alarm for it.

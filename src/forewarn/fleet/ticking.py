@@ -4,19 +4,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Protocol, TypeVar
 
-from forewarn.clock import Clock
-from forewarn.core.change import Change
-from forewarn.core.conditions import Conditions
 from forewarn.core.progress import tick
-from forewarn.core.scope import Scope
 from forewarn.fleet.errors import NoSuchScope, NotSaved
-from forewarn.fleet.replica import Replica, View
+from forewarn.fleet.replica import View
+from forewarn.fleet.scopes import Scopes
 from forewarn.fleet.turns import Turns
 
 log = logging.getLogger(__name__)
-R = TypeVar("R")
 
 RETRY = 1.0
 """How soon, in seconds, a scope is looked at again whose due change could not be saved."""
@@ -25,33 +20,25 @@ AT_ONCE = 256
 """On how many scopes time acts at once. When ten thousand are due in one second, an approval waits for few of them."""
 
 
-class Scopes(Protocol):
-    """What is needed of the fleet."""
-
-    clock: Clock
-    replica: Replica
-
-    @property
-    def conditions(self) -> Conditions:
-        """What holds outside the scope."""
-        ...
-
-    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
-        """Apply a rule to a scope and save."""
-        ...
-
-    def look(self, view: View, *, ticked_at: datetime | None = None) -> None:
-        """Act on a scope's state."""
-        ...
-
-
 class Ticking:
-    """The scopes on which time acts now. `before` is awaited before it acts on any."""
+    """The scopes on which time acts now.
 
-    def __init__(self, scopes: Scopes, tasks: asyncio.TaskGroup, *, before: Callable[[], Awaitable[None]]) -> None:
+    `before` is awaited before it acts on any; `look` is called afterwards, with the time up to which it has acted, or
+    with None for a scope on which it need not.
+    """
+
+    def __init__(
+        self,
+        scopes: Scopes,
+        tasks: asyncio.TaskGroup,
+        *,
+        before: Callable[[], Awaitable[None]],
+        look: Callable[[View, datetime | None], None],
+    ) -> None:
         self._scopes = scopes
         self._tasks = tasks
         self._before = before
+        self._look = look
         self._places = asyncio.Semaphore(AT_ONCE)
         self.busy = 0
         """How much of it is under way."""
@@ -74,7 +61,7 @@ class Ticking:
                 if view.scope is not None and view.scope.events:
                     self.wake(view.id)
                 else:
-                    self._scopes.look(view)
+                    self._look(view, None)
         finally:
             self.busy -= 1
 
@@ -107,4 +94,4 @@ class Ticking:
         await self._scopes.apply(
             view.id, lambda scope: tick(scope, self._scopes.conditions, now=now, seen_at=view.alive_at)
         )
-        self._scopes.look(view, ticked_at=now)
+        self._look(view, now)

@@ -1,0 +1,28 @@
+"""What the parts of the fleet know of the whole: its scopes, its clock, and what holds outside every scope."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from forewarn.clock import Clock
+from forewarn.core.change import Change
+from forewarn.core.conditions import Conditions
+from forewarn.core.scope import Scope
+from forewarn.fleet.replica import Replica
+
+R = TypeVar("R")
+
+
+class Scopes(Protocol):
+    """All scopes: to be read in the replica, and changed by rules alone."""
+
+    clock: Clock
+    replica: Replica
+
+    @property
+    def conditions(self) -> Conditions:
+        """What holds outside the scopes."""
+        ...
+
+    async def apply(self, id_: str, rule: Callable[[Scope], Change[R]]) -> R:
+        """Apply a rule to the newest value of a scope, save it, and return the rule's result."""
+        ...
