@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 ARGS ?=
 JOBS ?= 2
 export PYTHON
+# pytest keeps the assertions that it has rewritten as bytecode; else each of its processes would rewrite them all anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
 MONO := mcs=mono-mcs,libmono-system-net-http4.0-cil,libmono-system-runtime-serialization4.0-cil

@@ -15,8 +15,11 @@ pytest_plugins = ["pytester"]
 
 SERVER_PARTS = ("httptools", "litestar", "prometheus_client", "uvicorn", "uvloop")
 
-QUIET = ("-p", "no:cacheprovider", "-p", "no:asyncio", "-q", "--assert=plain")
-"""Assertions as they are: pytest would else compile the whole of Forewarn anew in each of these runs."""
+PLAIN = ("-p", "no:cacheprovider", "-p", "no:anyio", "-p", "no:faker", "-p", "no:schemathesis", "-q", "--assert=plain")
+"""Without what takes longer than the runs themselves: plug-ins of others, and assertions that tell of themselves, for
+which pytest would compile the whole of Forewarn anew each time."""
+
+QUIET = (*PLAIN, "-p", "no:asyncio")
 
 
 @pytest.fixture(autouse=True)
@@ -317,8 +320,7 @@ def test_many_workers_at_once_also_with_asyncio(pytester: pytest.Pytester) -> No
         """,
     )
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
-    arguments = ("-p", "no:cacheprovider", "-q", "--assert=plain", "-n", "2")
-    pytester.runpytest_subprocess(*arguments, timeout=240).assert_outcomes(passed=9)
+    pytester.runpytest_subprocess(*PLAIN, "-n", "2", timeout=240).assert_outcomes(passed=9)
 
 
 class TestWithoutServer:
