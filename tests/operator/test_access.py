@@ -49,6 +49,25 @@ async def test_token_is_taken_as_password_of_any_user() -> None:
     assert b'www-authenticate: Basic realm="Forewarn' in asked
 
 
+async def test_password_changes_nothing() -> None:
+    """A browser that knows it sends it with whatever the page of a stranger has it ask."""
+    password = base64.b64encode(f"anybody:{TOKEN}".encode()).decode()
+    changes = [
+        ("POST", "/v1/holds", {"reason": "x"}),
+        ("PATCH", "/v1/vms/web-0", {}),
+        ("DELETE", "/v1/vms/web-0", None),
+    ]
+    async with stage() as service:
+        before = await service.kept()
+        replies = [
+            await service.ask(method, path, body, token=None, Authorization=f"Basic {password}")
+            for method, path, body in changes
+        ]
+        after = await service.kept()
+    answers = {(reply.status, reply.code, reply.headers["www-authenticate"]) for reply in replies}
+    assert (answers, after == before) == ({(401, "no-token", "Bearer")}, True)
+
+
 async def test_two_tokens_are_none() -> None:
     async with stage() as service:
         raw = b"GET /v1/clock HTTP/1.1\r\nHost: x\r\n" + 2 * b"Authorization: Bearer a-token-for-tests\r\n" + b"\r\n"

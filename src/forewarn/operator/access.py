@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -20,6 +20,14 @@ from forewarn.operator.errors import Forbidden, ScopeForbidden
 from forewarn.operator.refusals import error_body
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+
+HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""The methods that change nothing."""
+
+CHANGING = {b"bearer": b"Bearer"}
+READING = CHANGING | {b"basic": b'Basic realm="Forewarn: the password is the token"'}
+"""How a token may come, and how that is asked for. A browser sends a password by itself, whoever's page it is that asks
+it to: so a password changes nothing."""
 
 STILL_KNOWN = "forewarn.still_known"
 """Where a request has the means to find out whether its token is still one: an answer may take long."""
@@ -87,33 +95,31 @@ class TokenGate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand the request on, or answer 401."""
-        if scope["type"] == ScopeType.HTTP and scope["method"] == "GET" and scope["path"] in OPEN_PATHS:
+        method = scope["method"] if scope["type"] == ScopeType.HTTP else ""
+        if method == "GET" and scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
-        token = _token_in(scope["headers"])
+        schemes = READING if method in HARMLESS else CHANGING
+        token = _token_in(scope["headers"], schemes)
         if token is None:
-            await _refuse(send, _NO_TOKEN)
+            await _refuse(send, _NO_TOKEN, schemes)
         elif (known := self._find(token)) is not None:
             scope["user"] = Caller(name=known.name, role=known.role, scopes=tuple(known.scopes))
             scope[STILL_KNOWN] = lambda: self._find(token) is not None  # type: ignore[literal-required]  # ours
             await self._app(scope, receive, send)
         else:
-            await _refuse(send, _WRONG_TOKEN)
+            await _refuse(send, _WRONG_TOKEN, schemes)
 
 
-def _token_in(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+def _token_in(headers: Iterable[tuple[bytes, bytes]], schemes: Container[bytes]) -> str | None:
     """Return the token of a Bearer header, or of a Basic one with the token as password, which a browser can send."""
     given = [value for name, value in headers if name == b"authorization"]
     if len(given) != 1:
         return None
     scheme, _, rest = given[0].partition(b" ")
-    match scheme.lower():
-        case b"bearer":
-            return rest.strip().decode("latin-1") or None
-        case b"basic":
-            return _password(rest.strip())
-        case _:
-            return None
+    if scheme.lower() not in schemes:
+        return None
+    return _password(rest.strip()) if scheme.lower() == b"basic" else rest.strip().decode("latin-1") or None
 
 
 def _password(pair: bytes) -> str | None:
@@ -124,12 +130,11 @@ def _password(pair: bytes) -> str | None:
     return password.decode("latin-1") or None
 
 
-async def _refuse(send: Send, body: bytes) -> None:
+async def _refuse(send: Send, body: bytes, schemes: Mapping[bytes, bytes]) -> None:
     headers = [
         (b"content-type", b"application/json"),
         (b"content-length", str(len(body)).encode()),
-        (b"www-authenticate", b"Bearer"),
-        (b"www-authenticate", b'Basic realm="Forewarn: the password is the token"'),
+        *((b"www-authenticate", challenge) for challenge in schemes.values()),
     ]
     await send({"type": "http.response.start", "status": 401, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})

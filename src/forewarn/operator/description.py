@@ -74,7 +74,7 @@ def description_config() -> OpenAPIConfig:
     schemes: dict[str, SecurityScheme | Reference] = {
         "token": SecurityScheme(type="http", scheme="bearer", description="A token, as `forewarn token create` makes."),
         "password": SecurityScheme(
-            type="http", scheme="basic", description="For browsers: any user name, and the token as password."
+            type="http", scheme="basic", description="For browsers, to read: any user name, and the token as password."
         ),
     }
     return OpenAPIConfig(
@@ -102,7 +102,18 @@ def described(document: Document) -> Document:
         schemas[name]["examples"] = [example]
     used = {name: schemas[name] for name in (*document["components"]["schemas"], *PROGRESS.values()) if name in schemas}
     components = {**document["components"], "schemas": {**document["components"]["schemas"], **_whole(used, schemas)}}
-    return {**document, "components": components, "paths": _with_files(document["paths"])}
+    return {**document, "components": components, "paths": _with_schemes(_with_files(document["paths"]))}
+
+
+def _with_schemes(paths: Document) -> Document:
+    """Return the paths with the way in which a token has to come to those that change something."""
+    return {
+        path: {
+            method: operation if method == "get" else {**operation, "security": [{"token": []}]}
+            for method, operation in operations.items()
+        }
+        for path, operations in paths.items()
+    }
 
 
 def _with_files(paths: Document) -> Document:
