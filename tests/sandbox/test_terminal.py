@@ -10,6 +10,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,18 @@ print("ready", sys.stdin.isatty(), flush=True)
 for line in sys.stdin:
     print("heard", line.strip(), flush=True)
 print("over", flush=True)
+"""
+
+
+COUNTING = """
+import os, signal, time
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+signal.signal(signal.SIGRTMIN, lambda *_: os.write(1, b"told %d\\n" % len(told)))
+signal.signal(signal.SIGHUP, lambda *_: os._exit(7))
+print("ready", flush=True)
+while True:
+    time.sleep(0.1)  # a pause might begin when the signal has just come
 """
 
 
@@ -84,6 +97,10 @@ def _typed(vm: Vm, *command: str) -> str:
     return shlex.join(sandbox.supervising(command, socket=vm.path, hostname="web-0")) + "\n"
 
 
+def _background(vm: Vm, program: str) -> str:
+    return _typed(vm, sys.executable, "-c", program).rstrip("\n") + " &\n"
+
+
 def test_keys_and_job_control_are_the_programs(vm: Vm, shell: Shell) -> None:
     shell.type(_typed(vm, sys.executable, "-c", PROGRAM))
     shell.wait_for("ready True")
@@ -106,7 +123,7 @@ def test_keys_and_job_control_are_the_programs(vm: Vm, shell: Shell) -> None:
 
 
 def test_ctrl_c_ends_what_does_not_mind_it(vm: Vm, shell: Shell) -> None:
-    shell.type(_typed(vm, "sh", "-c", "echo ready; sleep 600"))
+    shell.type(_typed(vm, "sh", "-c", "echo ready; exec sleep 600"))
     shell.wait_for("ready")
     shell.type("\x03")
     shell.type("echo code $?\n")
@@ -128,3 +145,89 @@ def test_shell_inside_has_job_control_and_gives_the_terminal_back(vm: Vm, shell:
     shell.wait_for("code 5")
     shell.type("again\n")
     shell.wait_for("again")
+
+
+def test_program_in_the_background_stops_when_it_reads_and_reads_when_it_is_in_front(vm: Vm, shell: Shell) -> None:
+    shell.type("set -b\n")
+    shell.type(_background(vm, PROGRAM))
+    shell.wait_for("ready True")
+    shell.wait_for("Stopped")
+    shell.type("echo the shell $((6 * 7))\n")
+    shell.wait_for("the shell 42")
+    shell.wait_for("$ ")
+    shell.type("\x03")
+    shell.wait_for("$ ")
+    shell.type("fg\n")
+    shell.type("one\n")
+    shell.wait_for("heard one")
+    shell.type("\x03")
+    shell.wait_for("interrupted")
+    shell.type("\x1a")
+    shell.wait_for("Stopped")
+    shell.type("bg\n")
+    shell.wait_for("Stopped")
+    shell.type("fg\n")
+    shell.type("two\n")
+    shell.wait_for("heard two")
+    shell.type("\x04")
+    shell.wait_for("over")
+    shell.type("echo code $?\n")
+    shell.wait_for("code 0")
+
+
+@pytest.mark.parametrize("where", ["in the background", "in front, and stopped"])
+def test_signal_to_the_whole_job_comes_once(vm: Vm, shell: Shell, where: str) -> None:
+    """The shell's `kill %1` is for the process group, in which the supervisor is, too."""
+    if where == "in the background":
+        shell.type(_background(vm, COUNTING))
+        shell.wait_for("ready")
+    else:
+        shell.type(_typed(vm, sys.executable, "-c", COUNTING))
+        shell.wait_for("ready")
+        shell.type("\x1a")
+        shell.wait_for("Stopped")
+        shell.type("bg\n")
+    for count in (1, 2):
+        shell.type("kill %1\n")
+        # Alone to the supervisor, and behind whatever it has got before.
+        shell.type("kill -RTMIN $(jobs -p %1)\n")
+        shell.wait_for(f"told {count}")
+    shell.type("kill -HUP %1; wait %1; echo code $?\n")
+    shell.wait_for("code 7")
+
+
+def test_program_that_ends_in_the_background_leaves_the_terminal_to_the_shell(vm: Vm, shell: Shell) -> None:
+    shell.type(_typed(vm, sys.executable, "-c", COUNTING))
+    shell.wait_for("ready")
+    shell.type("\x1a")
+    shell.wait_for("Stopped")
+    shell.type("bg\n")
+    shell.type("kill -HUP %1; wait %1; echo code $?; cat\n")
+    shell.wait_for("code 7")
+    shell.type("word\n")
+    shell.wait_for("word")
+
+
+def test_program_is_told_that_its_terminal_is_gone(vm: Vm, sandboxes: None, tmp_path: Path) -> None:
+    """The system tells the leader of the session alone, as which `ssh -t` begins a command."""
+    told = tmp_path / "told"
+    script = f"""
+import os, signal, time
+def tell(*_):
+    open({str(told)!r}, "w").close()
+    os._exit(0)
+signal.signal(signal.SIGHUP, tell)
+print("ready", flush=True)
+while True:
+    time.sleep(0.1)  # a pause might begin when the signal has just come
+"""
+    main, other = pty.openpty()
+    command = sandbox.supervising([sys.executable, "-c", script], socket=vm.path, hostname="web-0")
+    with subprocess.Popen(
+        [sys.executable, "-c", TAKE_TERMINAL, *command], stdin=other, stdout=other, stderr=other, start_new_session=True
+    ) as process:
+        os.close(other)
+        Shell(main).wait_for("ready\r\n")  # or else it has not said all, and cannot any more
+        os.close(main)
+        code = process.wait(GUARD)
+    assert (code, told.exists()) == (0, True)

@@ -9,6 +9,7 @@ Each is killed when the one above it ends. When process 1 ends, the kernel kills
 """
 
 import os
+import select
 import signal
 import socket
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from typing import NamedTuple, NoReturn
 from forewarn.testing.sandbox import system
 from forewarn.testing.sandbox.channel import Channel, Silence, Word
 from forewarn.testing.sandbox.errors import complain
+from forewarn.testing.sandbox.signals import bear_witness
 
 ADDRESS, PORT = "169.254.169.254", 80
 ACCEPT_QUEUE = 1024
@@ -42,8 +44,11 @@ class Plan(NamedTuple):
     """Whether the command has a process group to itself, so that it gets only those signals that are sent on to it."""
 
 
-def keep(plan: Plan, channel: Channel, supervisor: int) -> NoReturn:
-    """Make the namespaces and a first process in them; end when that ends, or when the supervisor does."""
+def keep(plan: Plan, channel: Channel, questions: socket.socket, supervisor: int) -> NoReturn:
+    """Make the namespaces and a first process in them; end when that ends, or when the supervisor does.
+
+    Meanwhile answer what the supervisor asks about signals to the process group.
+    """
     try:
         system.unshare(NAMESPACES)
         system.die_with_parent()
@@ -52,21 +57,31 @@ def keep(plan: Plan, channel: Channel, supervisor: int) -> NoReturn:
         channel.say(Word.UNSHARED)
         channel.await_word(Word.MAPPED)
         files = _files()  # as long as /proc is still that of this process
-        # What is sent to the whole process group is for the command; to process 1 it does nothing anyway.
+        # What is sent to the whole process group is for the command, and here only to be told of; to process 1 it does
+        # nothing anyway.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         first = os.fork()
         if first == 0:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            questions.close()
             _be_first(plan, channel)
         system.give_up(system.MAY_ADMINISTER)
-        _leave(files, channel)
-        os.waitpid(first, 0)
+        _leave(files, channel.fileno(), questions.fileno())
+        _await_first(first, questions)
     except OSError as error:
         _say_failed(channel, error)
     except Silence:
         pass
     finally:
         os._exit(0)
+
+
+def _await_first(first: int, questions: socket.socket) -> None:
+    ended = os.pidfd_open(first)
+    while ended not in select.select([ended, questions.fileno()], [], [])[0]:
+        if not bear_witness(questions):
+            break
+    os.waitpid(first, 0)
 
 
 def _be_first(plan: Plan, channel: Channel) -> NoReturn:
@@ -82,7 +97,7 @@ def _be_first(plan: Plan, channel: Channel) -> NoReturn:
         if command == 0:
             _become(plan)
         channel.say(Word.BEGUN, file=os.pidfd_open(command))
-        _leave(_files(), channel)
+        _leave(_files(), channel.fileno())
         channel.say(Word.ENDED, _await_end(command, lambda: channel.say(Word.STOPPED)))
     except OSError as error:
         _say_failed(channel, error)
@@ -155,10 +170,10 @@ def _files() -> list[int]:
     return [int(file) for file in os.listdir("/proc/self/fd")]
 
 
-def _leave(files: list[int], channel: Channel) -> None:
-    """Hold nothing open but the channel: who reads what the command writes waits for its end alone."""
+def _leave(files: list[int], *needed: int) -> None:
+    """Hold nothing open that is not needed: who reads what the command writes waits for its end alone."""
     for file in files:
-        if file != channel.fileno():
+        if file not in needed:
             with suppress(OSError):  # the one that the list was read from
                 os.close(file)
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 from contextlib import suppress
 
@@ -24,7 +25,12 @@ ABOUT_OURSELVES = frozenset(
 """What the system says to a process of its own doing, and what nobody can take."""
 
 SENT_ON = frozenset(signal.valid_signals()) - ABOUT_OURSELVES
+STOPS = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
+"""How terminals stop programs."""
+
 BY_KERNEL = 0x80
+PATIENCE = 1.0
+"""For how many seconds a witness is waited for, which may be stopped."""
 
 
 class Terminal:
@@ -34,20 +40,56 @@ class Terminal:
         self._file: int | None = None
         with suppress(OSError):
             self._file = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
-        self.is_ours = self._file is not None and self._foreground() == os.getpgrp()
-        """Whether what is typed there is for the process group of the supervisor."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether somebody may type keys for us, now or, in the background of a shell, later."""
+        return self._file is not None
 
     def take_back(self) -> None:
-        """Have the terminal again that a shell inside took for itself, and could not give back."""
-        if self._file is not None and self.is_ours:
-            with suppress(OSError):
-                os.tcsetpgrp(self._file, os.getpgrp())
-
-    def _foreground(self) -> int | None:
+        """Have the terminal again that a shell inside took for itself, and could not give back: it is gone."""
         if self._file is not None:
             with suppress(OSError):
-                return os.tcgetpgrp(self._file)
-        return None
+                if _is_gone(os.tcgetpgrp(self._file)):
+                    os.tcsetpgrp(self._file, os.getpgrp())
+
+
+def _is_gone(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+class Witness:
+    """Knows what was sent to the whole process group: another process of it, that no signal is ever meant for."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._end.settimeout(PATIENCE)
+        self._number = 0
+
+    def has_got(self, signal_number: int) -> bool:
+        """Tell whether it has got this signal, too, since it was last asked."""
+        self._number = (self._number + 1) % 256
+        with suppress(OSError):
+            self._end.send(bytes([self._number, signal_number]))
+            while answer := self._end.recv(2):
+                if answer[0] == self._number:  # one that came too late is none any more
+                    return bool(answer[1])
+        return False
+
+
+def bear_witness(end: socket.socket) -> bool:
+    """Answer a question of the supervisor's, all signals being blocked; return False if there will be no more."""
+    question = end.recv(2)
+    if question:
+        number, signal_number = question
+        end.send(bytes([number, signal.sigtimedwait([signal_number], 0) is not None]))
+    return bool(question)
 
 
 def hold_back() -> None:
@@ -55,32 +97,25 @@ def hold_back() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, SENT_ON)
 
 
-def send_on(command: int, *, shares_group: bool) -> None:
+def send_on(command: int, witness: Witness | None) -> None:
     """Send signals on to a command, known by its pidfd, those too that were held back.
 
-    One that shares the supervisor's process group has got already what the terminal sends.
+    One that shares the supervisor's process group, of which there is a witness then, has got already what was sent to
+    the group: by the terminal, by a shell's `kill %1`, or by itself.
     """
-    threading.Thread(target=_send_on, args=(command, shares_group), name="signals", daemon=True).start()
+    threading.Thread(target=_send_on, args=(command, witness), name="signals", daemon=True).start()
 
 
-def _send_on(command: int, shares_group: bool) -> None:
+def _send_on(command: int, witness: Witness | None) -> None:
     while True:
         came = signal.sigwaitinfo(SENT_ON)
-        is_known = (shares_group and came.si_code == BY_KERNEL) or _is_inside(came.si_pid)
-        if not is_known:
+        if witness is None or not _has_come(came, witness):
             with suppress(OSError):
                 signal.pidfd_send_signal(command, came.si_signo)
 
 
-def _is_inside(process: int) -> bool:
-    """Tell whether a process is in the sandbox: what it sends to its whole group is not sent to it once more."""
-    return _depth(process) > _depth(os.getpid())
-
-
-def _depth(process: int) -> int:
-    """Return in how many process namespaces a process is."""
-    with suppress(OSError), open(f"/proc/{process}/status", "rb") as status:  # noqa: PTH123 - as short as it can be
-        for line in status:
-            if line.startswith(b"NSpid:"):
-                return len(line.split()) - 1
-    return 0
+def _has_come(came: signal.struct_siginfo, witness: Witness) -> bool:
+    """Tell whether the command has got it without us."""
+    was_sent_to_all = witness.has_got(came.si_signo)
+    # By the time that the witness is asked, `fg` may have taken back what was to stop it.
+    return was_sent_to_all or (came.si_signo in STOPS and came.si_code == BY_KERNEL)

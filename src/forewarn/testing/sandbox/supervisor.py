@@ -25,7 +25,7 @@ from forewarn.testing.sandbox.errors import (
 )
 from forewarn.testing.sandbox.inside import Plan, keep
 from forewarn.testing.sandbox.relay import Relay
-from forewarn.testing.sandbox.signals import Terminal, hold_back, send_on
+from forewarn.testing.sandbox.signals import Terminal, Witness, hold_back, send_on
 
 REFUSALS = frozenset({EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS})
 """How a system says that it does not let one make namespaces, or do in them what they are for."""
@@ -66,19 +66,19 @@ def supervise(wanted: Wanted) -> int:
         hostname=wanted.hostname,
         hidden=wanted.socket.parent,
         nameserver=way_out.nameserver if way_out is not None else None,
-        has_own_group=not terminal.is_ours,
+        has_own_group=not terminal.is_there,
     )
     with ExitStack() as stack:
-        channel, keeper = _begin(plan)
+        stack.callback(terminal.take_back)  # at last, when everything inside is gone
+        channel, questions, keeper = _begin(plan)
         stack.callback(os.waitpid, keeper, 0)
         stack.callback(channel.close)
         listener = _set_up(channel, keeper)
         if way_out is not None:
             stack.enter_context(way_out.connecting(keeper))
-        stack.callback(terminal.take_back)
         hold_back()
         command = _go(channel)
-        send_on(command, shares_group=not plan.has_own_group)
+        send_on(command, None if plan.has_own_group else Witness(questions))
         _let_go_of_streams()
         return asyncio.run(_relay(wanted.socket, listener, channel))
 
@@ -98,15 +98,18 @@ def _check(wanted: Wanted) -> None:
         raise Unusable(f"the directory of {wanted.socket} is hidden from the command, but has {others[0]} in it")
 
 
-def _begin(plan: Plan) -> tuple[Channel, int]:
+def _begin(plan: Plan) -> tuple[Channel, socket.socket, int]:
     channel, theirs = Channel.pair()
+    questions, answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     supervisor = os.getpid()
     keeper = os.fork()
     if keeper == 0:
         channel.close()
-        keep(plan, theirs, supervisor)
+        questions.close()
+        keep(plan, theirs, answers, supervisor)
     theirs.close()
-    return channel, keeper
+    answers.close()
+    return channel, questions, keeper
 
 
 def _set_up(channel: Channel, keeper: int) -> socket.socket:
