@@ -1,5 +1,6 @@
 """Campaigns that were started: what they announce and let start, when they stop, and what people do with them."""
 
+import asyncio
 from datetime import datetime, timedelta
 
 import msgspec
@@ -9,7 +10,7 @@ from forewarn.clock import ManualClock
 from forewarn.core import work
 from forewarn.core.campaign.limits import Amounts
 from forewarn.core.campaign.plan import Plan
-from forewarn.core.campaign.record import CampaignState, WaveState, decode, encode, tally
+from forewarn.core.campaign.record import CampaignState, ScopeProgress, Wave, WaveState, decode, encode, tally
 from forewarn.core.campaign.spec import Limit, Selection, Window
 from forewarn.core.errors import AlreadyThere, CannotBePlaced, Invalid, KeyReused, NotInCampaign, NotNow
 from forewarn.core.event import EventType, State
@@ -23,7 +24,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Message
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Key, Kind
+from forewarn.store.port import Key, Kind, Record
 from tests.fleet.campaigning import (
     KERNEL,
     MINUTE,
@@ -95,7 +96,7 @@ async def test_wave_that_is_approved_starts_early_and_the_next_move_up_with_thei
         await advance_to(fleet, ten(10, 2))
         await fleet.approve("web", "web-0", scheduled(fleet))
         await advance_to(fleet, ten(10, 10))
-        assert fleet.campaigns.expected_end(KERNEL) == ten(10, 43)
+        assert (await fleet.campaigns.prospects(KERNEL)).expected_end == ten(10, 43)
         await fleet.advance(HOUR)
     assert told(await campaign_journal(store), Did.WAVE_ANNOUNCED, Did.WAVE_CLEARED) == [
         "10:00 web 1 wave-announced",
@@ -128,7 +129,7 @@ async def test_limits_count_vms_that_are_in_impact_for_other_reasons() -> None:
         await fleet.schedule(ask(EventType.REDEPLOY, "db-2", failure=True))
         await advance_to(fleet, ten(10, 20))
         assert states(fleet, "db-1") == ["announced"]
-        assert fleet.campaigns.explain("kernel")[0] == (
+        assert (await fleet.campaigns.prospects("kernel")).explain[0] == (
             "the next wave waits for room: vms_at_once allows 1: with this wave there would be 2, 1 VM too many"
         )
         await fleet.advance(HOUR)
@@ -158,8 +159,10 @@ async def test_paused_campaign_announces_and_starts_nothing_and_goes_on_when_it_
         await fleet.approve("web", "web-0", scheduled(fleet))
         await advance_to(fleet, ten(12))
         assert (states(fleet), states(fleet, "db-1")) == (["announced", "planned", "planned"], ["planned"])
-        assert fleet.campaigns.explain(KERNEL) == ("paused, by bob since 2026-03-02 10:02:00Z: lunch",)
-        assert fleet.campaigns.expected_end(KERNEL) is None
+        assert (await fleet.campaigns.prospects(KERNEL)).explain == (
+            "paused, by bob since 2026-03-02 10:02:00Z: lunch",
+        )
+        assert (await fleet.campaigns.prospects(KERNEL)).expected_end is None
         await fleet.campaigns.resume("kernel", by="bob")
         await fleet.advance(timedelta(0))
         assert states(fleet) == ["cleared", "planned", "planned"]
@@ -259,7 +262,7 @@ async def test_campaign_halts_after_so_many_failures_and_goes_on_behind_them() -
         await fleet.advance(HOUR)
         halted = fleet.campaigns.find("kernel")
         assert (halted.state, halted.failures) == (CampaignState.HALTED, 2)
-        assert fleet.campaigns.explain("kernel") == (
+        assert (await fleet.campaigns.prospects("kernel")).explain == (
             "halted, by campaign:kernel since 2026-03-02 10:16:00Z: 2 waves have failed: db-2, wave 1: db-2: no light",
             "wave 1 of db-1 has failed: db-1: no power; retry it or skip it",
             "wave 1 of db-2 has failed: db-2: no light; retry it or skip it",
@@ -361,7 +364,7 @@ async def test_gate_that_stays_shut_halts_the_campaign_until_somebody_resumes_it
     async with running(web(), store=store, clock=clock, checker=gate) as fleet:
         await start(fleet, campaign_spec(gate="health", gate_patience=10 * MINUTE))
         await advance_to(fleet, ten(10, 50))
-        assert fleet.campaigns.explain("kernel")[0] == (
+        assert (await fleet.campaigns.prospects("kernel")).explain[0] == (
             "gate health is shut since 2026-03-02 10:46:00Z: the error rate is high; "
             "web waits for it, and it is asked again at 2026-03-02 10:51:00Z"
         )
@@ -388,7 +391,7 @@ async def test_held_scope_and_held_fleet_are_left_alone() -> None:
         await start(fleet, campaign_spec())
         await fleet.advance(timedelta(0))
         assert (states(fleet)[0], states(fleet, "db-1")) == ("planned", ["announced"])
-        assert "web is held by an operator" in fleet.campaigns.explain("kernel")
+        assert "web is held by an operator" in (await fleet.campaigns.prospects("kernel")).explain
         await fleet.hold(by="bob", reason="audit")
         await fleet.release(by="bob", scope="web")
         await fleet.advance(HOUR)
@@ -671,6 +674,25 @@ async def test_reason_of_the_start_is_kept_over_whatever_comes_after() -> None:
     record = msgspec.to_builtins(campaign)
     del record["why"]
     assert decode(msgspec.json.encode(record)).why == "", "records from before have none"
+
+
+async def test_whoever_asks_for_the_prospects_of_a_large_campaign_keeps_nobody_waiting() -> None:
+    waves = tuple(Wave(domain, domain * 3_600, vms=1) for domain in range(5))
+    async with running(web()) as fleet:
+        small = await start(fleet, campaign_spec(scopes_at_once=Limit(10)), id_=KERNEL.replace("0F", "1F"))
+        scopes = tuple(ScopeProgress(f"s{n}", n * 60, waves) for n in range(20_000))
+        large = msgspec.structs.replace(small, id=KERNEL, scopes=scopes)
+        fleet.campaigns.take(Record(Key(Kind.CAMPAIGN, KERNEL), encode(large), 1))
+        asking = asyncio.create_task(fleet.campaigns.prospects(KERNEL))
+        rounds = 0
+        while not asking.done():
+            await asyncio.sleep(0)
+            rounds += 1
+        waits, expected_end = await asking
+    assert rounds > 10, "others had their turns"
+    assert waits == ("20000 scopes wait to be announced",)
+    assert expected_end is not None
+    assert expected_end >= TEN + timedelta(minutes=20_000)
 
 
 async def test_campaigns_that_have_still_to_do_the_same_vms_are_told() -> None:

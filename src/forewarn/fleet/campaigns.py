@@ -5,10 +5,11 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from uuid import uuid4
 
 from forewarn.core import operations
-from forewarn.core.campaign.expecting import expected_end
+from forewarn.core.campaign.expecting import Outlook
 from forewarn.core.campaign.limits import counted
 from forewarn.core.campaign.load import Impacted
 from forewarn.core.campaign.plan import Plan, PlannedWave
@@ -27,7 +28,7 @@ from forewarn.core.campaign.running import Course
 from forewarn.core.campaign.selection import Chooser
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.campaign.steering import abort, pause, resume, retry, skip
-from forewarn.core.campaign.waiting import Hindrances, explain_campaign, stopped
+from forewarn.core.campaign.waiting import Hindrances, Waits, stopped
 from forewarn.core.change import Change
 from forewarn.core.errors import AlreadyThere, CannotBePlaced, CoreError, Invalid
 from forewarn.core.event import State
@@ -63,6 +64,15 @@ Sees = Callable[[Campaign], bool]
 
 def _everything(_: Campaign) -> bool:
     return True
+
+
+class Prospects(NamedTuple):
+    """What is to be expected of a campaign."""
+
+    explain: tuple[str, ...]
+    """What it waits for, what a person decides first."""
+    expected_end: datetime | None
+    """When it will be over, or was; None: that waits for a person."""
 
 
 class Campaigns:
@@ -135,21 +145,23 @@ class Campaigns:
         begun = (campaign for campaign in self.all() if campaign.answered)
         return next((campaign for campaign in begun if was_answered(campaign.answered[:1], once, now=now)), None)
 
-    def explain(self, id_: str) -> tuple[str, ...]:
-        """Say what a campaign waits for, what a person decides first."""
-        campaign, rolling = self.find(id_), self._rolling.get(self.find(id_).id)
+    async def prospects(self, id_: str) -> Prospects:
+        """Say what a campaign waits for, and when it is expected to be over, in turns with whatever else goes on."""
+        campaign = self.find(id_)
+        rolling = self._rolling.get(campaign.id)
         hindrances = rolling.course.hindrances if rolling is not None else Hindrances()
-        now = self._scopes.clock.now()
-        return explain_campaign(campaign, self._scopes.conditions, hindrances, now=now, zones=zone_named)
+        conditions, now = self._scopes.conditions, self._scopes.clock.now()
+        waits = Waits(campaign, conditions, hindrances, now=now, zones=zone_named)
+        outlook = Outlook(campaign, conditions, now=now, zones=zone_named)
+        async for progress in unhurried(() if campaign.state.is_over else campaign.scopes):
+            waits.take(progress)
+            outlook.take(progress)
+        return Prospects(waits.sentences, outlook.end)
 
     def stopped(self, id_: str) -> str:
         """Say in a word why a campaign lets nothing start, where that is the same for all of it; else nothing."""
         campaign, _ = self._records.get(id_, (None, 0))
         return "" if campaign is None else stopped(campaign)
-
-    def expected_end(self, id_: str) -> datetime | None:
-        """Return when a campaign is expected to be over, or was; None: that waits for a person."""
-        return expected_end(self.find(id_), self._scopes.conditions, now=self._scopes.clock.now(), zones=zone_named)
 
     async def overlaps(self, spec: CampaignSpec, sees: Sees = _everything) -> tuple[str, ...]:
         """Say which campaigns that are not over have still to do VMs that are selected here."""

@@ -175,6 +175,7 @@ class Rolling:
         course = self.course
         results, self._results = self._results, []
         for take in results:
+            await self._turns.mine()
             take(course)
         await self._see()
         course.decide(self._impacted, self._scope, self._scopes.conditions, now=self.now())
@@ -182,6 +183,7 @@ class Rolling:
             await self._save()
         actions, course.actions = course.actions, []
         for action in actions:
+            await self._turns.mine()
             self._do(action)
         self._set_alarm(self.id, course.wake_at)
         self._is_woken = self._is_woken or course.has_more

@@ -1,14 +1,22 @@
 """Campaigns, as the types of the API. Nothing is decided here."""
 
-import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import islice
+from typing import NamedTuple
 
 from forewarn.api import v1
 from forewarn.api.campaign_spec import shown_spec
 from forewarn.core.campaign.plan import Plan
-from forewarn.core.campaign.record import Campaign, CampaignState, ScopeProgress, Wave, WaveState, failed_waves
+from forewarn.core.campaign.record import (
+    Campaign,
+    CampaignState,
+    ScopeProgress,
+    Wave,
+    WaveState,
+    by_standing,
+    failed_waves,
+)
 from forewarn.core.campaign.spec import gate_name
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
@@ -16,12 +24,8 @@ from forewarn.fleet.turns import unhurried
 
 async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
     """Show a campaign: how far it is, and what it waits for. To look through a large one takes several turns."""
-    progress, vms_over = await _progress(campaign)
-    is_stuck = campaign.state is CampaignState.RUNNING and await _is_stuck(campaign)
-    expected_end = fleet.campaigns.expected_end(campaign.id)
-    await asyncio.sleep(0)
-    explain = fleet.campaigns.explain(campaign.id)
-    await asyncio.sleep(0)
+    counted = await _counted(campaign)
+    prospects = await fleet.campaigns.prospects(campaign.id)
     return v1.Campaign(
         id=campaign.id,
         name=campaign.name,
@@ -31,55 +35,59 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         started_at=campaign.started_at,
         ended_at=campaign.ended_at,
         planned_end=campaign.planned_end,
-        expected_end=expected_end,
+        expected_end=prospects.expected_end,
         said_by=campaign.said.by,
         said_at=campaign.said.at,
         why=campaign.said.why,
         scopes=campaign.selected.scopes,
         hosts=campaign.selected.hosts,
         vms=campaign.selected.vms,
-        waves=sum(each.waves for each in progress),
-        waves_over=sum(each.done + each.skipped for each in progress),
-        vms_over=vms_over,
-        progress=progress,
-        failures=tuple(_failures(campaign)),
+        waves=sum(each.waves for each in counted.progress),
+        waves_over=sum(each.done + each.skipped for each in counted.progress),
+        vms_over=counted.vms_over,
+        progress=counted.progress,
+        failures=tuple(_failures(campaign, counted.failed)),
         gate=_gate(campaign),
-        explain=explain,
+        explain=prospects.explain,
         spec=shown_spec(campaign.spec),
         start_why=campaign.why,
-        stuck=is_stuck,
+        stuck=campaign.state is CampaignState.RUNNING and bool(counted.failed) and not counted.going,
     )
 
 
-async def _progress(campaign: Campaign) -> tuple[tuple[v1.WaveProgress, ...], int]:
-    """Count the n-th waves of all scopes together, as people speak of waves, and the VMs of those that are over."""
+class _Counted(NamedTuple):
+    """What a look through all scopes comes to."""
+
+    progress: tuple[v1.WaveProgress, ...]
+    """The n-th waves of all scopes together, as people speak of waves."""
+    vms_over: int
+    failed: dict[str, ScopeProgress]
+    """The scopes that have a failed wave before them."""
+    going: int
+    """How many others are not through."""
+
+
+async def _counted(campaign: Campaign) -> _Counted:
     counts: list[dict[WaveState, int]] = []
     vms: list[int] = []
-    vms_over = 0
+    vms_over = going = 0
+    failed = {}
     async for scope in unhurried(campaign.scopes):
+        if scope.standing is WaveState.FAILED:
+            failed[scope.scope] = scope
+        else:
+            going += not scope.closed
         for number, wave in enumerate(scope.waves):
             if number == len(counts):
                 counts.append(dict.fromkeys(WaveState, 0))
                 vms.append(0)
-            state = campaign.standing(wave)
+            state = wave.state
             counts[number][state] += 1
             vms[number] += wave.vms
             if state is WaveState.DONE or state is WaveState.SKIPPED:
                 vms_over += wave.vms
-    progress = (_of_number(n, count, vms[n - 1]) for n, count in enumerate(counts, 1))
-    return tuple(progress), vms_over
-
-
-async def _is_stuck(campaign: Campaign) -> bool:
-    """Tell whether there are scopes that are not through, and every one of them has a failed wave before it."""
-    any_failed = False
-    async for scope in unhurried(campaign.scopes):
-        if not scope.closed:
-            n = scope.current
-            if n > len(scope.waves) or scope.wave(n).state is not WaveState.FAILED:
-                return False
-            any_failed = True
-    return any_failed
+    progress = (_of_number(n, by_standing(campaign, count), vms[n - 1]) for n, count in enumerate(counts, 1))
+    return _Counted(tuple(progress), vms_over, failed, going)
 
 
 def _of_number(n: int, count: dict[WaveState, int], vms: int) -> v1.WaveProgress:
@@ -87,8 +95,8 @@ def _of_number(n: int, count: dict[WaveState, int], vms: int) -> v1.WaveProgress
     return v1.WaveProgress(n=n, waves=sum(count.values()), vms=vms, **states)
 
 
-def _failures(campaign: Campaign) -> Iterator[v1.CampaignFailure]:
-    for progress, trouble in failed_waves(campaign):
+def _failures(campaign: Campaign, failed: Mapping[str, ScopeProgress]) -> Iterator[v1.CampaignFailure]:
+    for progress, trouble in failed_waves(campaign, failed):
         domain = progress.wave(trouble.wave).update_domain
         yield v1.CampaignFailure(
             scope=progress.scope, n=trouble.wave, update_domain=domain, at=trouble.at, why=trouble.why

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import msgspec
 
-from forewarn.core.campaign.expecting import expected_end
+from forewarn.core.campaign.expecting import Outlook
 from forewarn.core.campaign.limits import Amounts
 from forewarn.core.campaign.record import (
     Campaign,
@@ -72,9 +72,16 @@ def campaign(*scopes: tuple[Told, ...], start_at: datetime | None = None, **poli
     )
 
 
+def expected_end(value: Campaign, conditions: Conditions, now: datetime) -> datetime | None:
+    outlook = Outlook(value, conditions, now=now, zones=zones)
+    for progress in value.scopes:
+        outlook.take(progress)
+    return outlook.end
+
+
 def end(value: Campaign, now: float) -> float | None:
     """Return the expected end in minutes since the campaign began."""
-    expected = expected_end(value, CONDITIONS, now=minutes(now), zones=zones)
+    expected = expected_end(value, CONDITIONS, minutes(now))
     return None if expected is None else (expected - TEN) / MINUTE
 
 
@@ -135,7 +142,7 @@ def test_end_that_waits_for_a_person_is_not_foretold() -> None:
     paused = msgspec.structs.replace(campaign(((15, PLANNED, 0),)), state=CampaignState.PAUSED)
     assert end(paused, 0) is None
     held = msgspec.structs.replace(CONDITIONS, held=Held(by="bob", reason="audit", at=TEN))
-    assert expected_end(campaign(((15, PLANNED, 0),)), held, now=TEN, zones=zones) is None
+    assert expected_end(campaign(((15, PLANNED, 0),)), held, TEN) is None
     never = Window(start="22:00", end="22:02")
     assert end(campaign(((15, PLANNED, 0),), windows=(never,), must_end_inside=True), 0) is None
 

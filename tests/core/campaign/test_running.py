@@ -30,7 +30,7 @@ from forewarn.core.campaign.record import (
 from forewarn.core.campaign.running import Course
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
 from forewarn.core.campaign.steering import MOVES, abort, pause, resume, retry, skip
-from forewarn.core.campaign.waiting import TOLD, Hindrances, explain_campaign
+from forewarn.core.campaign.waiting import TOLD, Hindrances, Waits
 from forewarn.core.conditions import EMULATOR, Conditions
 from forewarn.core.errors import Invalid, NotNow
 from forewarn.core.event import Event, EventType, ImpactState
@@ -255,6 +255,13 @@ def test_what_people_can_do_with_a_campaign_is_in_the_table(state: CampaignState
     assert len(course.taken()[1]) == (MOVES[state, move] is not state)
 
 
+def explain(campaign: Campaign) -> tuple[str, ...]:
+    waits = Waits(campaign, CONDITIONS, Hindrances(), now=TEN, zones=zones)
+    for progress in campaign.scopes:
+        waits.take(progress)
+    return waits.sentences
+
+
 def test_reasons_are_kept_of_the_newest_failures_only_and_all_are_listed() -> None:
     many = [scope(f"s{n}", vm(f"s{n}")) for n in range(TROUBLES + 5)]
     course = Course(campaign_over(*many, halt_after=None), zones)
@@ -262,11 +269,12 @@ def test_reasons_are_kept_of_the_newest_failures_only_and_all_are_listed() -> No
         course.fail(course.progress(each.id), 1, "no power", now=TEN)
     campaign, _ = course.taken()
     assert list(campaign.troubles) == [f"s{n}" for n in range(5, TROUBLES + 5)]
-    assert [(progress.scope, trouble.why) for progress, trouble in failed_waves(campaign)] == [
+    failed = {each.scope: each for each in campaign.scopes if each.standing is WaveState.FAILED}
+    assert [(progress.scope, trouble.why) for progress, trouble in failed_waves(campaign, failed)] == [
         *((f"s{n}", "the campaign's journal says why") for n in range(5)),
         *((f"s{n}", "no power") for n in range(5, TROUBLES + 5)),
     ]
-    said = explain_campaign(campaign, CONDITIONS, Hindrances(), now=TEN, zones=zones)
+    said = explain(campaign)
     assert said[TOLD - 1] == "wave 1 of s104 has failed: no power; retry it or skip it"
     assert said[TOLD] == "95 more waves failed before; retry or skip what has failed"
 
@@ -307,12 +315,12 @@ def test_work_of_which_nobody_knows_is_told_as_unknown_and_every_vm_is_named() -
 
     begun = (ImpactState.BEGUN, "")
     turn((ImpactState.FAILED, "no power"), begun, (ImpactState.FAILED, "no power"))
-    assert explain_campaign(hand.course.taken()[0], CONDITIONS, Hindrances(), now=TEN, zones=zones)[1] == (
+    assert explain(hand.course.taken()[0])[1] == (
         "wave 1 of web has failed: web-0, web-2: no power; retry it or skip it"
     )
     turn((ImpactState.FAILED, "no power"), (ImpactState.UNKNOWN, "the probe ended with 1"), (ImpactState.FAILED, ""))
     record, entries = hand.course.taken()
-    assert explain_campaign(record, CONDITIONS, Hindrances(), now=TEN, zones=zones)[1] == (
+    assert explain(record)[1] == (
         "wave 1 of web is unknown: web-0: no power; nobody knows whether the work on web-1 was done: "
         "the probe ended with 1; web-2: no reason was given; a retry does it again: retry it or skip it"
     )

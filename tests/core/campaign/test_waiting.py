@@ -8,7 +8,7 @@ import pytest
 from forewarn.core.campaign.limits import Exceeded
 from forewarn.core.campaign.record import Campaign, CampaignState, GateShut
 from forewarn.core.campaign.spec import HttpCheck, Limit, Window
-from forewarn.core.campaign.waiting import Hindrances, explain_campaign, stopped
+from forewarn.core.campaign.waiting import Hindrances, Waits, stopped
 from tests.core.campaign.test_expecting import (
     ANNOUNCED,
     CLEARED,
@@ -27,7 +27,10 @@ SHUT = GateShut(since=minutes(50), why="503", again_at=minutes(61))
 
 
 def said(value: Campaign, hindrances: Hindrances = NONE, *, now: float = 10) -> tuple[str, ...]:
-    return explain_campaign(value, CONDITIONS, hindrances, now=minutes(now), zones=zones)
+    waits = Waits(value, CONDITIONS, hindrances, now=minutes(now), zones=zones)
+    for progress in value.scopes:
+        waits.take(progress)
+    return waits.sentences
 
 
 CASES: dict[str, tuple[Campaign, Hindrances, str]] = {

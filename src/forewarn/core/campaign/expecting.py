@@ -14,19 +14,6 @@ from forewarn.core.campaign.windows import Span, Zones, starts
 from forewarn.core.conditions import Conditions
 
 
-def expected_end(campaign: Campaign, conditions: Conditions, *, now: datetime, zones: Zones) -> datetime | None:
-    """Return when the campaign will be over if nothing new happens; None: that waits for a person.
-
-    What has failed counts as if somebody skipped it now, and a gate that is shut as if it opened when it is asked next.
-    """
-    if campaign.state is not CampaignState.RUNNING:
-        return campaign.ended_at
-    if conditions.held is not None:
-        return None
-    end = _Outlook(campaign, conditions, now, zones).end()
-    return None if end is None else max(now, campaign.started_at + timedelta(seconds=end))
-
-
 class _Never(Exception):
     """No window is open within a year."""
 
@@ -51,14 +38,17 @@ class _Opening:
         return max(second, self._starts[bisect_right(self._ends, second)])
 
 
-class _Outlook:
-    """What is still to come, scope by scope.
+class Outlook:
+    """When a campaign will be over if nothing new happens: give it every scope, then ask for the end.
 
     A scope's waves follow each other, each with its notice and the gap. Where limits make scopes wait for each other,
-    the plan knows the order: what it has left is as late, or as early, as what is on its way.
+    the plan knows the order: what it has left is as late, or as early, as what is on its way. What has failed counts as
+    if somebody skipped it now, and a gate that is shut as if it opened when it is asked next.
     """
 
-    def __init__(self, campaign: Campaign, conditions: Conditions, now: datetime, zones: Zones) -> None:
+    def __init__(self, campaign: Campaign, conditions: Conditions, *, now: datetime, zones: Zones) -> None:
+        self._waits_for_a_person = campaign.state is not CampaignState.RUNNING or conditions.held is not None
+        self._earliest_end = now
         self._campaign = campaign
         self._now = _seconds(now, campaign.started_at)
         spec = campaign.spec
@@ -83,14 +73,29 @@ class _Outlook:
         """Of each scope, when the plan lets the first and the last wave start that is not announced yet."""
         self._waves = self._vms = 0
         """How much has not begun."""
+        self._end = 0
+        self._is_never = False
 
-    def end(self) -> int | None:
-        """Return when all is over; None: never."""
+    def take(self, progress: ScopeProgress) -> None:
+        """Take how far a scope is."""
+        if self._waits_for_a_person or self._is_never or progress.closed:
+            return
         try:
-            end = max([self._end_of(progress) for progress in self._campaign.scopes if not progress.closed], default=0)
-            return max(end, self._end_by_limits()) if self._ceilings != Ceilings() else end
+            self._end = max(self._end, self._end_of(progress))
+        except _Never:
+            self._is_never = True
+
+    @property
+    def end(self) -> datetime | None:
+        """When the campaign will be over, or was; None: that waits for a person, or never."""
+        if self._waits_for_a_person:
+            return self._campaign.ended_at
+        try:
+            end = max(self._end, self._end_by_limits()) if self._ceilings != Ceilings() else self._end
         except _Never:
             return None
+        since = self._campaign.started_at
+        return None if self._is_never else max(self._earliest_end, since + timedelta(seconds=end))
 
     def _end_of(self, progress: ScopeProgress) -> int:
         """Return when a scope would be over if it were alone."""

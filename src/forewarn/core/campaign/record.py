@@ -3,7 +3,7 @@
 It is one value, saved as a whole, for up to some 5,000 scopes: per wave it has numbers, and it has no lists of VMs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
@@ -132,6 +132,14 @@ class ScopeProgress(msgspec.Struct, frozen=True, array_like=True):
                 return n
         return len(self.waves) + 1
 
+    @property
+    def standing(self) -> WaveState | None:
+        """How the current wave stands; None: there is none."""
+        for wave in self.waves:
+            if wave.state is not WaveState.DONE and wave.state is not WaveState.SKIPPED:
+                return wave.state
+        return None
+
     def wave(self, n: int) -> Wave:
         """Return the scope's n-th wave, from 1."""
         return self.waves[n - 1]
@@ -255,10 +263,17 @@ def tally(campaign: Campaign) -> dict[WaveState, Tally]:
     waves: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
     vms: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
     for _, _, wave in each_wave(campaign):
-        state = campaign.standing(wave)
-        waves[state] += 1
-        vms[state] += wave.vms
+        waves[wave.state] += 1
+        vms[wave.state] += wave.vms
+    waves, vms = by_standing(campaign, waves), by_standing(campaign, vms)
     return {state: Tally(waves[state], vms[state]) for state in WaveState}
+
+
+def by_standing(campaign: Campaign, counted: dict[WaveState, int]) -> dict[WaveState, int]:
+    """Return what was counted by state as it stands, to whoever looks at it: see `Campaign.standing`."""
+    if not campaign.state.is_aborted:
+        return counted
+    return counted | {WaveState.LEFT: counted[WaveState.PLANNED], WaveState.PLANNED: 0}
 
 
 def each_wave(campaign: Campaign) -> Iterator[tuple[str, int, Wave]]:
@@ -268,17 +283,14 @@ def each_wave(campaign: Campaign) -> Iterator[tuple[str, int, Wave]]:
             yield progress.scope, n, wave
 
 
-def failed_waves(campaign: Campaign) -> Iterator[tuple[ScopeProgress, Trouble]]:
-    """Give the failed waves, which their scopes do not pass, with their reasons; the newest failures last."""
+def failed_waves(campaign: Campaign, failed: Mapping[str, ScopeProgress]) -> Iterator[tuple[ScopeProgress, Trouble]]:
+    """Give the failed waves of scopes that have one, with their reasons; the newest failures last."""
     known = campaign.troubles
-    failed = {}
-    for progress in campaign.scopes:
-        n = progress.current
-        if not progress.closed and n <= len(progress.waves) and progress.wave(n).state is WaveState.FAILED:
-            failed[progress.scope] = progress
-            if progress.scope not in known:
-                at = campaign.moment(progress, progress.wave(n).at)
-                yield progress, Trouble(wave=n, at=at, why="the campaign's journal says why")
+    for progress in failed.values():
+        if progress.scope not in known:
+            n = progress.current
+            at = campaign.moment(progress, progress.wave(n).at)
+            yield progress, Trouble(wave=n, at=at, why="the campaign's journal says why")
     for scope, trouble in known.items():
         if scope in failed:
             yield failed[scope], trouble

@@ -1,12 +1,12 @@
 """What a campaign waits for: for people."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from forewarn.core.campaign.limits import Exceeded
 from forewarn.core.campaign.pace import gap_of, length_of
-from forewarn.core.campaign.record import Campaign, CampaignState, GateShut, WaveState, failed_waves
+from forewarn.core.campaign.record import Campaign, CampaignState, GateShut, ScopeProgress, WaveState, failed_waves
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, gate_name
 from forewarn.core.campaign.windows import Zones, next_fit
 from forewarn.core.conditions import Conditions
@@ -34,16 +34,91 @@ class Hindrances(NamedTuple):
     """The scopes that an operator holds."""
 
 
-def explain_campaign(
-    campaign: Campaign, conditions: Conditions, hindrances: Hindrances, *, now: datetime, zones: Zones
-) -> tuple[str, ...]:
-    """Say what waits and why, what a person decides first; empty: nothing does."""
-    if campaign.state.is_over:
-        return ()
-    said = [*_decided(campaign, conditions), *_failed(campaign)]
-    if campaign.state is CampaignState.RUNNING:
-        said += _waiting(campaign, conditions, hindrances, now, zones)
-    return tuple(said)
+class Waits:
+    """What a campaign waits for: give it every scope, then ask what is to be said."""
+
+    def __init__(
+        self, campaign: Campaign, conditions: Conditions, hindrances: Hindrances, *, now: datetime, zones: Zones
+    ) -> None:
+        self._campaign = campaign
+        self._conditions = conditions
+        self._hindrances = hindrances
+        self._now = now
+        self._zones = zones
+        self._gap = gap_of(campaign.spec, conditions)
+        self._failed: dict[str, ScopeProgress] = {}
+        self._announced: list[datetime] = []
+        """For when the waves are announced that wait for their time."""
+        self._resting: list[datetime] = []
+        """Until when scopes rest after a wave."""
+        self._held: list[str] = []
+        self._under_way = self._waiting = 0
+
+    def take(self, progress: ScopeProgress) -> None:
+        """Take how far a scope is."""
+        if (state := progress.standing) is None:
+            return
+        if state is WaveState.FAILED:
+            self._failed[progress.scope] = progress
+        elif state is WaveState.ANNOUNCED:
+            at = progress.wave(progress.current).at
+            self._announced.append(self._campaign.moment(progress, at))
+        elif state in (WaveState.CLEARED, WaveState.RETRYING):
+            self._under_way += 1
+        elif progress.scope in self._hindrances.held:
+            self._held.append(progress.scope)
+        else:
+            self._take_planned(progress)
+
+    def _take_planned(self, progress: ScopeProgress) -> None:
+        ends = [before.at for before in progress.waves[: progress.current - 1] if before.vms]
+        until = self._campaign.moment(progress, max(ends)) + self._gap if ends else self._now
+        if until > self._now:
+            self._resting.append(until)
+        else:
+            self._waiting += 1
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What waits and why, what a person decides first; empty: nothing does."""
+        campaign = self._campaign
+        if campaign.state.is_over:
+            return ()
+        said = [*_decided(campaign, self._conditions), *_failed(campaign, self._failed)]
+        if campaign.state is CampaignState.RUNNING:
+            said += [*self._before_all(), *self._on_their_way()]
+        return tuple(said)
+
+    def _before_all(self) -> Iterator[str]:
+        """Say what keeps every wave from starting, or the next."""
+        spec, now = self._campaign.spec, self._now
+        if self._campaign.gate is not None:
+            yield _shut(spec, self._campaign.gate, self._hindrances.at_gate)
+        if spec.start_at is not None and now < spec.start_at:
+            yield f"nothing is announced before {_time(spec.start_at)}"
+        opens_at = next_fit(spec.policy, now, length_of(spec, self._conditions), self._zones)
+        if opens_at is None:
+            yield "no window is open within a year"
+        elif opens_at > now:
+            yield f"no window is open before {_time(opens_at)}"
+        if self._hindrances.no_room is not None:
+            yield f"the next wave waits for room: {self._hindrances.no_room}"
+
+    def _on_their_way(self) -> Iterator[str]:
+        announced, resting, held = self._announced, self._resting, self._held
+        if self._under_way:
+            yield f"{_waves(self._under_way)} under way"
+        if announced:
+            first = "" if len(announced) == 1 else "the first "
+            yield f"{_waves(len(announced))} announced, {first}for {_time(min(announced))}"
+        if len(resting) == 1:
+            yield f"1 scope waits until {_time(resting[0])}, when the gap after its wave is over"
+        elif resting:
+            yield f"{_scopes(len(resting))} until the gap after a wave is over, the first until {_time(min(resting))}"
+        if held:
+            yield f"{_named(held)} {'is' if len(held) == 1 else 'are'} held by an operator"
+        if self._waiting:
+            yield f"{_scopes(self._waiting)} {_for_what(self._campaign.spec.policy, self._hindrances, self._waiting)}"
 
 
 def stopped(campaign: Campaign) -> str:
@@ -61,8 +136,8 @@ def _decided(campaign: Campaign, conditions: Conditions) -> Iterator[str]:
         yield f"all maintenance is held by {conditions.held.by}: {conditions.held.reason}"
 
 
-def _failed(campaign: Campaign) -> Iterator[str]:
-    failed = list(failed_waves(campaign))
+def _failed(campaign: Campaign, scopes: Mapping[str, ScopeProgress]) -> Iterator[str]:
+    failed = list(failed_waves(campaign, scopes))
     for progress, trouble in failed[-TOLD:]:
         wave = f"wave {trouble.wave} of {progress.scope}"
         if trouble.unknown:
@@ -71,24 +146,6 @@ def _failed(campaign: Campaign) -> Iterator[str]:
             yield f"{wave} has failed: {trouble.why or 'no reason was given'}; retry it or skip it"
     if (more := len(failed) - TOLD) > 0:
         yield f"{more} more wave{'' if more == 1 else 's'} failed before; retry or skip what has failed"
-
-
-def _waiting(
-    campaign: Campaign, conditions: Conditions, hindrances: Hindrances, now: datetime, zones: Zones
-) -> Iterator[str]:
-    spec = campaign.spec
-    if campaign.gate is not None:
-        yield _shut(campaign.spec, campaign.gate, hindrances.at_gate)
-    if spec.start_at is not None and now < spec.start_at:
-        yield f"nothing is announced before {_time(spec.start_at)}"
-    opens_at = next_fit(spec.policy, now, length_of(spec, conditions), zones)
-    if opens_at is None:
-        yield "no window is open within a year"
-    elif opens_at > now:
-        yield f"no window is open before {_time(opens_at)}"
-    if hindrances.no_room is not None:
-        yield f"the next wave waits for room: {hindrances.no_room}"
-    yield from _on_their_way(campaign, conditions, hindrances, now)
 
 
 def _shut(spec: CampaignSpec, gate: GateShut, waiting: Sequence[str]) -> str:
@@ -102,46 +159,9 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:TOLD]) + (f" and {more} more" if more > 0 else "")
 
 
-def _on_their_way(campaign: Campaign, conditions: Conditions, hindrances: Hindrances, now: datetime) -> Iterator[str]:
-    gap = gap_of(campaign.spec, conditions)
-    announced: list[datetime] = []
-    rested: list[datetime] = []
-    under_way = waiting = 0
-    held = []
-    for progress in campaign.scopes:
-        n = progress.current
-        if n > len(progress.waves):
-            continue
-        wave = progress.wave(n)
-        if wave.state is WaveState.ANNOUNCED:
-            announced.append(campaign.moment(progress, wave.at))
-        elif wave.state in (WaveState.CLEARED, WaveState.RETRYING):
-            under_way += 1
-        elif wave.state is WaveState.PLANNED and progress.scope in hindrances.held:
-            held.append(progress.scope)
-        elif wave.state is WaveState.PLANNED:
-            ends = [before.at for before in progress.waves[: n - 1] if before.vms]
-            until = campaign.moment(progress, max(ends)) + gap if ends else now
-            waiting += until <= now
-            rested += [until] if until > now else []
-    if under_way:
-        yield f"{_waves(under_way)} under way"
-    if announced:
-        first = "" if len(announced) == 1 else "the first "
-        yield f"{_waves(len(announced))} announced, {first}for {_time(min(announced))}"
-    if len(rested) == 1:
-        yield f"1 scope waits until {_time(rested[0])}, when the gap after its wave is over"
-    elif rested:
-        yield f"{_scopes(len(rested))} until the gap after a wave is over, the first until {_time(min(rested))}"
-    if held:
-        yield f"{_named(held)} {'is' if len(held) == 1 else 'are'} held by an operator"
-    if waiting:
-        yield f"{_scopes(waiting)} {_for_what(campaign, hindrances, waiting)}"
-
-
-def _for_what(campaign: Campaign, hindrances: Hindrances, waiting: int) -> str:
+def _for_what(policy: CampaignPolicy, hindrances: Hindrances, waiting: int) -> str:
     """Say for what scopes wait whose next wave is not announced, though they have rested."""
-    policy, whose, whom = campaign.spec.policy, *(("its", "it") if waiting == 1 else ("their", "them"))
+    whose, whom = ("its", "it") if waiting == 1 else ("their", "them")
     if (limit := hindrances.no_place or hindrances.no_room) is not None:
         return f"for {whose} turn: {_allowed(policy, limit)}"
     if not policy.advance:
