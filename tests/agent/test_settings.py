@@ -32,7 +32,7 @@ from forewarn.agent.settings import (
 )
 from forewarn.agent.settings.reading import declared
 from forewarn.core.event import EventType, Source
-from forewarn.settings import Endpoint, LogFormat, LogLevel, LogSettings, SettingsError, written
+from forewarn.settings import EMULATOR, Endpoint, LogFormat, LogLevel, LogSettings, SettingsError, written
 
 PAGE = Path(__file__).parents[2] / "docs/reference/agent.md"
 
@@ -43,7 +43,7 @@ state = "state"
 interval = "0.5s"
 
 [http]
-listen = "10.0.0.4:8190"
+listen = "10.0.0.4:8160"
 
 [approval]
 policy = "each"
@@ -55,7 +55,7 @@ short_freeze = "none"
 secret_file = "peers.secret"
 time_limit = "2s"
 ask_every = "1s"
-agents = { web_1 = "10.0.0.5:8190", web_2 = "web-2.internal:8190", web_3 = "[fd00::3]:8190" }
+agents = { web_1 = "10.0.0.5:8160", web_2 = "web-2.internal:8160", web_3 = "[fd00::3]:8160" }
 
 [log]
 format = "text"
@@ -99,7 +99,7 @@ wait = "0s"
 
 [handlers.probe]
 kind = "readiness"
-listen = "0.0.0.0:8191"
+listen = "0.0.0.0:8161"
 path = "/up"
 wait = "10s"
 
@@ -142,16 +142,16 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         name="web_0",
         state=tmp_path / "state",
         interval=timedelta(seconds=0.5),
-        http=HttpSettings(listen=Endpoint("10.0.0.4", 8190)),
+        http=HttpSettings(listen=Endpoint("10.0.0.4", 8160)),
         approval=ApprovalSettings(
             policy=By.EACH, deputy_after=timedelta(seconds=20), user_events_at_once=False, short_freeze=None
         ),
         peers=PeersSettings(
             secret_file=tmp_path / "peers.secret",
             agents=(
-                ("web_1", Address("10.0.0.5", 8190)),
-                ("web_2", Address("web-2.internal", 8190)),
-                ("web_3", Address("fd00::3", 8190)),
+                ("web_1", Address("10.0.0.5", 8160)),
+                ("web_2", Address("web-2.internal", 8160)),
+                ("web_3", Address("fd00::3", 8160)),
             ),
             time_limit=timedelta(seconds=2),
             ask_every=timedelta(seconds=1),
@@ -183,7 +183,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
                 ca=tmp_path / "ca.pem",
             ),
             HaproxySettings(name="drain", socket=Address("10.0.0.9", 9999), servers=("web/web_0",), wait=timedelta(0)),
-            ReadinessSettings(name="probe", listen=Endpoint("0.0.0.0", 8191), path="/up", wait=timedelta(seconds=10)),
+            ReadinessSettings(name="probe", listen=Endpoint("0.0.0.0", 8161), path="/up", wait=timedelta(seconds=10)),
             NotifySettings(
                 name="people", urls_file=tmp_path / "urls", phases=(Phase.IMPACT,), title="$phase", body="$$5"
             ),
@@ -238,8 +238,8 @@ def test_variables_say_it_over_the_file(tmp_path: Path) -> None:
 
 def test_peers_can_be_said_in_a_variable(tmp_path: Path) -> None:
     text = '[peers]\nsecret_file = "s"\n'
-    said = read(tmp_path, text, FOREWARN_AGENT_PEERS_AGENTS="web_1=10.0.0.5:8190, web_2=b:1")
-    assert said.peers.agents == (("web_1", Address("10.0.0.5", 8190)), ("web_2", Address("b", 1)))
+    said = read(tmp_path, text, FOREWARN_AGENT_PEERS_AGENTS="web_1=10.0.0.5:8160, web_2=b:1")
+    assert said.peers.agents == (("web_1", Address("10.0.0.5", 8160)), ("web_2", Address("b", 1)))
 
 
 def test_directory_of_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,7 +320,7 @@ WRONG = {
     "unknown phase": (f'{HANDLER}"http"\nurl = "http://a"\nphases = ["late"]', "handlers.h.phases takes a list of"),
     "nobody to tell": (f'{HANDLER}"notify"', "handlers.h.urls_file is missing"),
     "probe where the agent is": (
-        f'{HANDLER}"readiness"\nlisten = "127.0.0.1:8190"',
+        f'{HANDLER}"readiness"\nlisten = "127.0.0.1:8160"',
         "handlers.h.listen is where http.listen is already",
     ),
     "waits longer than it may": (
@@ -428,3 +428,11 @@ def test_reference_has_every_key_of_a_rule() -> None:
 
 def test_reference_has_everything_that_a_template_can_say() -> None:
     assert [key.removeprefix("$") for key in rows("## Templates")] == list(SAYABLE)
+
+
+def test_the_agent_listens_where_no_vm_of_the_emulator_does() -> None:
+    """Both are tried on one machine, where the emulator's VMs have the ports from the first one on."""
+    agent, probe, first = AgentSettings().http.listen, ReadinessSettings(name="probe").listen, EMULATOR.settings.listen
+    assert agent is not None
+    assert first is not None
+    assert max(agent.port, probe.port) < first.port

@@ -173,7 +173,7 @@ def _vms(home: Path, url: str, ports: dict[str, int], balancer: Balancer, guest_
     places = {"/etc/forewarn/peers.secret": str(home / "peers.secret"), "10.0.1.2:9999": str(balancer.socket)}
     listening = dict(zip(ALL, free_ports(len(ALL)), strict=True))
     for number, port in enumerate(listening.values(), start=4):
-        places[f'= "10.0.1.{number}:8190"'] = f'= "127.0.0.1:{port}"'
+        places[f'= "10.0.1.{number}:8160"'] = f'= "127.0.0.1:{port}"'
     return {name: _vm(name, home / name, url, ports[name], places, guest_urls[f"web/{name}"]) for name in ALL}
 
 

@@ -29,7 +29,7 @@ STATE_OF_THE_SYSTEM = Path("/var/lib/forewarn-agent")
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the agent answers: peers, load balancers, Prometheus."""
 
-    listen: ListenOrNone = Endpoint("127.0.0.1", 8190)
+    listen: ListenOrNone = Endpoint("127.0.0.1", 8160)
 
 
 class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):

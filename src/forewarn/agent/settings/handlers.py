@@ -93,7 +93,7 @@ class ReadinessSettings(HandlerSettings, frozen=True, kw_only=True):
 
     kind = "readiness"
 
-    listen: Listen = Endpoint("127.0.0.1", 8191)
+    listen: Listen = Endpoint("127.0.0.1", 8161)
     path: WebPath = "/serving"
     wait: UpToDay = timedelta(seconds=15)
 

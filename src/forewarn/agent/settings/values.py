@@ -200,7 +200,7 @@ Importance = Annotated[int, Takes(_between(0, 100), "a whole number from 0 to 10
 Approvers = Annotated[By, Takes(_one_of(By), _words(By))]
 Agents = Annotated[
     tuple[tuple[str, Address], ...],
-    Takes(_or_none(_agents, ()), 'a table such as { web_1 = "10.0.0.5:8190" }: the agents of other VMs, by name'),
+    Takes(_or_none(_agents, ()), 'a table such as { web_1 = "10.0.0.5:8160" }: the agents of other VMs, by name'),
 ]
 Types = Annotated[tuple[EventType, ...], Takes(_some_of(EventType), f"a list of {_words(EventType)}")]
 Sources = Annotated[tuple[Source, ...], Takes(_some_of(Source), f"a list of {_words(Source)}")]
