@@ -401,6 +401,49 @@ async def test_fault_that_the_journal_cannot_have_is_not_set() -> None:
         assert (await (await house.connect()).ask()).status == 200
 
 
+async def test_fault_that_the_journal_cannot_have_is_not_cleared() -> None:
+    """Who is told that nothing has changed can say the same again when there is room, and nothing is lost."""
+    store = FailingStore()
+    async with serving(store=store) as house:
+        for vm in ("web-0", None):
+            await house.faults.set(FaultKind.STATUS_410, vm=vm, by="test")
+        store.full = True
+        with pytest.raises(NotSaved):
+            await house.faults.clear("F1", by="test")
+        with pytest.raises(NotSaved):
+            await house.faults.clear_all(by="test")
+        assert [fault.id for fault in house.faults.list()] == ["F1", "F2"]
+        assert (await (await house.connect()).ask()).status == 410
+        store.full = False
+        assert [fault.id for fault in await house.faults.clear_all(by="test")] == ["F1", "F2"]
+        assert (await (await house.connect()).ask()).status == 200
+    assert [(did, facts["hits"]) for _, did, _, _, facts in (await told(store))[2:]] == [
+        (Did.FAULT_CLEARED, "1"),
+        (Did.FAULT_CLEARED, "0"),
+    ]
+
+
+async def test_fault_that_ends_while_nothing_can_be_saved_is_told_later(caplog: pytest.LogCaptureFixture) -> None:
+    store, clock = FailingStore(), ManualClock(TEN)
+    async with serving(store=store, clock=clock) as house:
+        await house.faults.set(FaultKind.STATUS_410, vm="web-0", times=1, by="test")
+        peer = await house.connect()
+        store.full = True
+        assert (await peer.ask()).status == 410
+        await until(lambda: "fault F1 is over is told in the journal later" in caplog.text)
+        assert (await peer.ask()).status == 200
+        with pytest.raises(NotSaved):
+            await house.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
+        store.full = False
+        await house.fleet.advance(timedelta(minutes=1))
+        await house.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
+    assert [(did, why) for _, did, _, why, _ in await told(store)] == [
+        (Did.FAULT_SET, ""),
+        (Did.FAULT_ENDED, "it has hit as many requests as it was to; that was at 2026-03-02T10:00:00Z"),
+        (Did.FAULT_SET, ""),
+    ]
+
+
 async def test_fault_of_a_vm_whose_scope_is_gone_can_be_cleared() -> None:
     async with serving() as house:
         await house.faults.set(FaultKind.STATUS_410, vm="web-0", by="test")

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import NamedTuple
 
@@ -76,6 +76,8 @@ class Faults:
         self._active: dict[str, Active] = {}
         self._number = 0
         self._answered: dict[str, tuple[str, tuple[Fault, ...]]] = {}
+        self._untold: list[Ending] = []
+        """What has ended by itself while nothing could be saved."""
         self._one_at_a_time = asyncio.Lock()
         self._is_closed = False
         self.on_change: Callable[[], None] = _nothing
@@ -98,6 +100,7 @@ class Faults:
             if (before := self._known(once)) is not None:
                 return before[0]
             fault = self._made(kind, vm=vm, lasting=lasting, times=times, amount=amount, by=by)
+            await self._catch_up()
             await self._fleet.note_fault(Did.FAULT_SET, fault, by=by, why=why)
             self._begin(fault)
             self._remember(once, (fault,))
@@ -140,7 +143,10 @@ class Faults:
         why: str = "",
         once: Once | None = None,
     ) -> Fault:
-        """End a fault now, unless `may` refuses that; what it has made wait is answered."""
+        """End a fault now, unless `may` refuses that; what it has made wait is answered.
+
+        If the journal cannot have it, it is not cleared.
+        """
         async with self._one_at_a_time:
             if (before := self._known(once)) is not None:
                 return before[0]
@@ -154,7 +160,10 @@ class Faults:
     async def clear_all(
         self, meant: Callable[[Fault], bool] | None = None, *, by: str, why: str = "", once: Once | None = None
     ) -> tuple[Fault, ...]:
-        """End all faults now, or all that are meant, and return them."""
+        """End all faults now, or all that are meant, and return them.
+
+        If the journal cannot have all, those that it has are cleared, and the others are not.
+        """
         async with self._one_at_a_time:
             if (before := self._known(once)) is not None:
                 return before
@@ -263,13 +272,24 @@ class Faults:
             self._fleet.alarms.begin(self._over(active, FIRST_GIVEN))
 
     async def _over(self, active: "Active", why: str) -> None:
-        if active.is_over:
-            return
-        self._end(active)
-        try:
-            await self._fleet.note_fault(Did.FAULT_ENDED, active.fault, by=BY, why=why)
-        except FleetError as error:
-            log.warning("that fault %s is over is not in the journal: %s", active.fault.id, error)
+        async with self._one_at_a_time:
+            if active.is_over:
+                return
+            self._end(active)
+            self._untold.append(Ending(active.fault, why, self._fleet.clock.now()))
+            try:
+                await self._catch_up()
+            except FleetError as error:
+                self._untold = [ending._replace(is_late=True) for ending in self._untold]
+                log.warning("that fault %s is over is told in the journal later: %s", active.fault.id, error)
+
+    async def _catch_up(self) -> None:
+        """Have the journal tell what has ended by itself, in its order; a scope that is gone has none any more."""
+        while self._untold:
+            ending = self._untold[0]
+            with suppress(NoSuchScope):
+                await self._fleet.note_fault(Did.FAULT_ENDED, ending.fault, by=BY, why=ending.reason)
+            del self._untold[0]
 
     def _find(self, id_: str) -> "Active":
         try:
@@ -278,12 +298,18 @@ class Faults:
             raise NoSuchFault(id_) from None
 
     async def _clear(self, found: Sequence["Active"], *, by: str, why: str) -> None:
-        """End faults; a scope that is gone has no journal any more."""
+        """End faults, each when the journal has it; a scope that is gone has no journal any more."""
+        await self._catch_up()
         for active in found:
-            self._end(active)
-        for active in found:
-            with suppress(NoSuchScope):
-                await self._fleet.note_fault(Did.FAULT_CLEARED, active.fault, by=by, why=why)
+            active.is_at_rest = True  # so that the journal tells of all that it has hit
+        try:
+            for active in found:
+                with suppress(NoSuchScope):
+                    await self._fleet.note_fault(Did.FAULT_CLEARED, active.fault, by=by, why=why)
+                self._end(active)
+        finally:
+            for active in found:
+                active.is_at_rest = False
 
     def _known(self, once: Once | None) -> tuple[Fault, ...] | None:
         """Return what was answered to this request before, if it was."""
@@ -301,12 +327,28 @@ class Faults:
                 del self._answered[next(iter(self._answered))]
 
 
+class Ending(NamedTuple):
+    """A fault that has ended by itself, why and when; the journal may have it later."""
+
+    fault: Fault
+    why: str
+    at: datetime
+    is_late: bool = False
+
+    @property
+    def reason(self) -> str:
+        """What the journal says, whose own time is that at which it could be saved."""
+        return f"{self.why}; that was at {self.at:%Y-%m-%dT%H:%M:%SZ}" if self.is_late else self.why
+
+
 class Active:
     """A fault that is set, and what it is doing."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
         self.is_over = False
+        self.is_at_rest = False
+        """Whether it hits nothing for a moment."""
         self.alarm: Timer | None = None
         self.busy = 0
         """How many requests it is doing something to."""
@@ -318,7 +360,7 @@ class Active:
     def hits(self, vm: str, now: float) -> bool:
         """Tell whether it hits a request of the VM."""
         fault = self.fault
-        if fault.is_spent or fault.vm not in (None, vm):
+        if self.is_at_rest or fault.is_spent or fault.vm not in (None, vm):
             return False
         return fault.kind is not FaultKind.LATE_FIRST_ANSWER or self.left(vm, now) > 0
 
