@@ -113,6 +113,13 @@ async def test_owners_secret_gets_its_token_once_and_a_revoked_one_is_not_brough
         assert len(await journal(store)) == 4
 
 
+@pytest.mark.parametrize("name", ["clock", "Platform", "guest", "campaigns"])
+async def test_no_token_is_called_like_a_part_of_the_service(name: str) -> None:
+    async with fleet_on(MemoryStore(), ManualClock(TEN)) as fleet:
+        with pytest.raises(Invalid, match="choose another name"):
+            await fleet.tokens.create(name, Role.OPERATOR, by="admin")
+
+
 async def test_name_of_a_valid_token_is_taken_and_free_again_when_it_is_not() -> None:
     wall = ManualClock(TEN)
     async with fleet_on(MemoryStore(), wall) as fleet:

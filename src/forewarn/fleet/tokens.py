@@ -23,6 +23,9 @@ from forewarn.store.port import Kind, Record, Store, Watched
 TOKENS = 1_000
 """How many tokens can be in use at a time."""
 
+PARTS = frozenset({"campaigns", "clock", "guest", "platform"})
+"""What the journal calls parts of the service that act by themselves: no person may pass for one."""
+
 PATTERNS = 64
 _PATTERN = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,127}")
 
@@ -118,6 +121,8 @@ class Tokens:
                 raise SecretShown(token.id, token.name)
         if expires_at is not None and expires_at <= now:
             raise Invalid(f"expires_at {expires_at:%Y-%m-%d %H:%M:%SZ} is in the past: such a token opens nothing")
+        if name.casefold() in PARTS:
+            raise Invalid(f"token {name!r}: the journal calls a part of the service so; choose another name")
         in_use = self._names_in_use()
         if name.casefold() in in_use:
             raise AlreadyThere(f"a token {name}")
