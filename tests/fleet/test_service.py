@@ -319,6 +319,27 @@ async def test_advance_to_next_passes_by_what_changes_no_event() -> None:
     assert [(moment - TEN) // MINUTE for moment in moments] == [15, 28, 28]
 
 
+async def test_journal_tells_of_a_long_way_to_the_next_change_once_and_first() -> None:
+    """However many moments the way has, nobody has sent the clock more than once; where it is is kept all the same."""
+    clock, store = ManualClock(TEN), MemoryStore()
+    platform = SimulatedPlatform(clock)
+    platform.tell("web/web-0", *(Retry(after=5 * MINUTE, why="busy") for _ in range(3)))
+    async with running(web(), clock=clock, platform=platform, store=store) as fleet:
+        await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        await fleet.advance(15 * MINUTE)
+        await fleet.advance_to_next(who="ann")
+    rows = [(row.entry.did, row.entry.at - TEN, row.entry.by, row.entry.why) for row in await journal(store)]
+    moved = [row for row in rows if row[0] is Did.CLOCK_MOVED]
+    assert moved == [
+        (Did.CLOCK_MOVED, 15 * MINUTE, "operator", ""),
+        (Did.CLOCK_MOVED, 16 * MINUTE, "ann", "to the next change of an event"),
+    ]
+    brought = rows[rows.index(moved[-1]) + 1 :]
+    assert brought[-1][:2] == (Did.COMPLETED, 34 * MINUTE)
+    assert [at for _, at, *_ in brought] == sorted(at for _, at, *_ in brought)
+    assert await manual_start(store, now=TEN) == TEN + 34 * MINUTE
+
+
 async def test_advance_to_next_stops_where_a_campaign_changes_events() -> None:
     """Between two waves there is no event at all, and yet time alone brings the next one."""
     async with running(web()) as fleet:

@@ -107,9 +107,14 @@ def once(
     return Decision(msgspec.structs.replace(decision.value, answered=answered), decision.entries, None)
 
 
-def clock_moved(ledger: Ledger, *, to: datetime, by: str) -> Decision[Ledger, None]:
-    """The manual clock goes to this moment."""
-    return _noted(msgspec.structs.replace(ledger, clock_at=to), Did.CLOCK_MOVED, by=by, why="", now=to)
+def clock_moved(ledger: Ledger, *, to: datetime, by: str, why: str = "") -> Decision[Ledger, None]:
+    """Somebody has the manual clock go to this moment."""
+    return _noted(msgspec.structs.replace(ledger, clock_at=to), Did.CLOCK_MOVED, by=by, why=why, now=to)
+
+
+def clock_passed(ledger: Ledger, *, to: datetime) -> Decision[Ledger, None]:
+    """The manual clock goes on to this moment, on a way that the journal has told of."""
+    return Decision(msgspec.structs.replace(ledger, clock_at=to), (), None)
 
 
 def fault_noted(ledger: Ledger, did: Did, fault: Fault, *, by: str, why: str, now: datetime) -> Decision[Ledger, None]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from forewarn.clock import Clock, ManualClock
 from forewarn.fleet.errors import TimeIsReal
@@ -10,14 +11,24 @@ from forewarn.fleet.errors import TimeIsReal
 LONGEST_SEARCH = 10_000
 """At how many moments the next change of an event is looked for: work may be put off again and again, for ever."""
 
+TO_NEXT = "to the next change of an event"
+
 SPINS = 50
 PAUSE = 0.001
+
+
+class Sent(NamedTuple):
+    """Who has sent the clock on its way, and where to, if that is no moment."""
+
+    by: str
+    why: str = ""
 
 
 class ManualTime:
     """Advances a manual clock for a fleet; with any other clock it refuses.
 
-    `save` keeps the position, and who moves it, before the clock gets there, so that it never goes back.
+    `save` keeps the position before the clock gets there, so that it never goes back; and, once for each way, who has
+    sent it, so that the journal has the cause before what it brings.
     `waiting` tells how many tasks of the fleet wait for the clock, or None while one of them has something else to do.
     `changes` counts the changes of events; `may_change` tells whether time alone may bring another one.
     """
@@ -26,7 +37,7 @@ class ManualTime:
         self,
         clock: Clock,
         *,
-        save: Callable[[datetime, str], Awaitable[None]],
+        save: Callable[[datetime, Sent | None], Awaitable[None]],
         waiting: Callable[[], int | None],
         changes: Callable[[], int],
         may_change: Callable[[], bool],
@@ -42,7 +53,11 @@ class ManualTime:
         """Let this much time pass."""
         clock = self._manual()
         async with self._one_at_a_time:
-            return await self._advance(clock, clock.now() + by, who)
+            target = clock.now() + by
+            if target > clock.now():
+                await self._save(target, Sent(who))
+            await self._go(clock, target)
+            return target
 
     async def advance_to_next(self, *, who: str) -> datetime:
         """Let time pass until an event changes; where time alone changes none any more, stay.
@@ -53,10 +68,15 @@ class ManualTime:
         async with self._one_at_a_time:
             await self._settled(clock)
             before = self._changes()
+            sent: Sent | None = Sent(who, TO_NEXT)
             for _ in range(LONGEST_SEARCH):
                 if self._changes() != before or not self._may_change() or clock.next_moment is None:
                     break
-                await self._advance(clock, max(clock.next_moment, clock.now()), who)
+                moment = max(clock.next_moment, clock.now())
+                if moment > clock.now():
+                    await self._save(moment, sent)
+                    sent = None
+                await self._go(clock, moment)
             return clock.now()
 
     def _manual(self) -> ManualClock:
@@ -64,16 +84,13 @@ class ManualTime:
             raise TimeIsReal
         return self._clock
 
-    async def _advance(self, clock: ManualClock, target: datetime, who: str) -> datetime:
-        if target > clock.now():
-            await self._save(target, who)
+    async def _go(self, clock: ManualClock, target: datetime) -> None:
         await self._settled(clock)
         while (moment := clock.next_moment) is not None and moment <= target:
             clock.set(max(moment, clock.now()))
             await self._settled(clock)
         clock.set(target)
         await self._settled(clock)
-        return target
 
     async def _settled(self, clock: ManualClock) -> None:
         """Wait until all that is under way waits for the clock."""

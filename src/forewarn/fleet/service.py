@@ -38,7 +38,7 @@ from forewarn.fleet.impacts import Impacts
 from forewarn.fleet.inventory import Inventory
 from forewarn.fleet.keeper import LedgerKeeper
 from forewarn.fleet.ledger import LEDGER, Ledger
-from forewarn.fleet.manual import ManualTime
+from forewarn.fleet.manual import ManualTime, Sent
 from forewarn.fleet.measured import MeasuredStore
 from forewarn.fleet.measures import Census, Measures
 from forewarn.fleet.pruning import RETENTION, prune
@@ -390,8 +390,11 @@ class Fleet:
         """Move the manual clock until an event changes; where time brings no such change, it stays."""
         return await self._time.advance_to_next(who=who)
 
-    async def _save_clock(self, moment: datetime, who: str) -> None:
-        await self._keeper.apply(partial(book.clock_moved, to=moment, by=who))
+    async def _save_clock(self, moment: datetime, sent: Sent | None) -> None:
+        if sent is None:
+            await self._keeper.apply(partial(book.clock_passed, to=moment))
+        else:
+            await self._keeper.apply(partial(book.clock_moved, to=moment, by=sent.by, why=sent.why))
 
     def _waits_for_clock(self) -> int | None:
         """Return how many of our tasks wait for the clock if all of them do, None if something else is under way."""
