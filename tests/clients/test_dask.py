@@ -7,14 +7,16 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from dask_cloudprovider.azure import AzurePreemptibleWorkerPlugin  # type: ignore[import-untyped]  # it has no types
 from distributed import Scheduler, Status, Worker
 
 from forewarn.core.event import EventType
 from tests.clients.service import GUARD, Service, Vm
+
+if TYPE_CHECKING:
+    from dask_cloudprovider.azure import AzurePreemptibleWorkerPlugin  # type: ignore[import-untyped]  # it has no types
 
 VERSION = "2019-08-01"
 """The api-version that the plug-in asks for where it is not given a URL."""
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:Depreca
 class Node:
     """A Dask worker on a VM, with the plug-in."""
 
-    def __init__(self, worker: Worker, plugin: AzurePreemptibleWorkerPlugin) -> None:
+    def __init__(self, worker: Worker, plugin: "AzurePreemptibleWorkerPlugin") -> None:
         self._worker = worker
         self._plugin = plugin
 
@@ -55,6 +57,9 @@ class Node:
 @asynccontextmanager
 async def dask_on(vm: Vm, directory: Path, *, interval: float = SELDOM) -> AsyncIterator[Node]:
     """Run a scheduler and a worker on any free ports of loopback."""
+    # It brings all of Azure's clients along: whoever only collects tests need not wait for that.
+    from dask_cloudprovider.azure import AzurePreemptibleWorkerPlugin
+
     plugin = AzurePreemptibleWorkerPlugin(poll_interval_s=interval, metadata_url=vm.events(VERSION))
     place: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
     async with (
