@@ -4,7 +4,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
-JOBS ?= 2
+# Tests wait half of their time for programs: with more of them at once than there are cores the cores have work.
+JOBS ?= 4
 export PYTHON
 # pytest keeps the assertions that it has rewritten as bytecode; else each of its processes would rewrite them all anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,7 +29,7 @@ run: $(VENV)/.server  ## start the emulator with the demonstration fleet (ARGS="
 
 test: $(VENV)/.tests  ## run all tests but the long ones (ARGS="tests/core -k approval")
 	@tools/need $(PROGRAMS_OF_TESTS)
-	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not long" $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
 
 test-long: $(VENV)/.tests  ## run the tests that take minutes
 	@tools/need $(PROGRAMS_OF_TESTS)

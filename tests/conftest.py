@@ -1,6 +1,7 @@
 """What every test shares."""
 
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,11 +14,25 @@ settings.load_profile("forewarn")
 # Its assertions tell what they compared; said here, because several folders use it.
 pytest.register_assert_rewrite("forewarn.testing.store_contract")
 
+TESTS = Path(__file__).parent
+LONGEST = ("docs", "testing", "examples", "clients", "sandbox", "agent", "cli", "service", "operator", "client")
+"""Folders whose files take long, because they wait for programs. Files are dealt out to processes one by one: begun
+last, one of these would keep all but one process waiting."""
+
 
 def pytest_configure() -> None:
     """Have Ctrl-C end programs: what a shell begins in the background ignores it, and so does all that it begins."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest; what is short fills the gaps at the end."""
+    items.sort(key=lambda item: _turn(item.path))
+
+
+def _turn(file: Path) -> int:
+    return next((turn for turn, folder in enumerate(LONGEST) if TESTS / folder in file.parents), len(LONGEST))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
