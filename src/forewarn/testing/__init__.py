@@ -19,6 +19,7 @@ __all__ = [
     "NotRunning",
     "NotSeen",
     "Observed",
+    "TooMuchSeen",
     "Vm",
 ]
 
@@ -26,7 +27,15 @@ __all__ = [
 # needs the server is imported when it is asked for.
 if TYPE_CHECKING:
     from forewarn.guest.observing import Observed
-    from forewarn.testing.errors import AlreadyStarted, BadStart, NoEndpoint, NoSuchType, NotRunning, NotSeen
+    from forewarn.testing.errors import (
+        AlreadyStarted,
+        BadStart,
+        NoEndpoint,
+        NoSuchType,
+        NotRunning,
+        NotSeen,
+        TooMuchSeen,
+    )
     from forewarn.testing.event import Event
     from forewarn.testing.service import Forewarn
     from forewarn.testing.vm import Vm
@@ -41,6 +50,7 @@ else:
         "NotRunning": "forewarn.testing.errors",
         "NotSeen": "forewarn.testing.errors",
         "Observed": "forewarn.guest.observing",
+        "TooMuchSeen": "forewarn.testing.errors",
         "Vm": "forewarn.testing.vm",
     }
 

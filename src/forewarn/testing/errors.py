@@ -3,7 +3,8 @@
 RuntimeError
 ├── NotRunning     it was used before it was started, or after it was stopped
 ├── AlreadyStarted it was started twice
-└── NoEndpoint     a VM cannot be asked for as itself: no port is its own
+├── NoEndpoint     a VM cannot be asked for as itself: no port is its own
+└── TooMuchSeen    VMs have made more requests than are remembered
 ValueError
 ├── BadStart       the time at which it is to begin cannot be
 └── NoSuchType     an event is to be of a type that there is not
@@ -35,6 +36,18 @@ class NoEndpoint(RuntimeError):
         self.vm = vm
         super().__init__(
             f"VM {vm} has no endpoint of its own: does a setting say `listen = none`, or is it just added?"
+        )
+
+
+class TooMuchSeen(RuntimeError):
+    """VMs have made more requests than are remembered: what was asked for may be among those that were dropped."""
+
+    def __init__(self, dropped: int) -> None:
+        self.dropped = dropped
+        super().__init__(
+            f"VMs have made so many requests that the {dropped} oldest were dropped, so nobody can say any more what "
+            "all of them were: does the program ask without a pause? A test that goes on for long calls "
+            "forget_requests() now and then; newest_requests() returns those that are left"
         )
 
 

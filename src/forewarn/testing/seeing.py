@@ -7,7 +7,7 @@ from typing import TypeVar
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import NotFound
 from forewarn.guest.observing import Observed
-from forewarn.testing.errors import NotRunning, NotSeen
+from forewarn.testing.errors import NotRunning, NotSeen, TooMuchSeen
 from forewarn.testing.event import Event
 from forewarn.testing.vm import Vm, VmLike
 from forewarn.testing.witness import Witness, approved_ids, asks_for_events, summary, told_of
@@ -36,9 +36,27 @@ class SeesVms(ABC):
     def requests(self, vm: VmLike | None = None) -> list[Observed]:
         """Return all requests at the endpoint of a VM, or at all of them, in the order in which they came.
 
-        What was asked by `vm.document()` and `vm.approve()` is among them.
+        What was asked by `vm.document()` and `vm.approve()` is among them. Raises TooMuchSeen where some were dropped.
         """
+        if self._witness.dropped:
+            raise TooMuchSeen(self._witness.dropped)
+        return self.newest_requests(vm)
+
+    def newest_requests(self, vm: VmLike | None = None) -> list[Observed]:
+        """Return the requests that were not dropped, whether or not these are all."""
         return self._witness.requests(None if vm is None else self._full_name(vm))
+
+    @property
+    def dropped_requests(self) -> int:
+        """How many requests, the oldest, were too many to be remembered."""
+        return self._witness.dropped
+
+    def forget_requests(self) -> None:
+        """Let all that was seen so far be as if it had not been: for tests that go on for long, and for the next part.
+
+        What waits afterwards waits for what is still to come.
+        """
+        self._witness.forget()
 
     def approvals(self, vm: VmLike | None = None) -> list[str]:
         """Return the ids of the events that a VM has approved, or any VM, in order and as often as it was said.
@@ -112,7 +130,7 @@ class SeesVms(ABC):
         try:
             found = self.api.vm(vm)
         except (NotFound, NotRunning):
-            names = self._first_names() | {request.vm for request in self._witness.requests()}
+            names = self._first_names() | self._witness.vms
             departed = [name for name in names if vm in (name, name.rpartition("/")[2])]
             if len(departed) != 1:
                 raise
@@ -123,6 +141,8 @@ class SeesVms(ABC):
         """Wait for what a test waits for. A report shows the line of the test that waited, and none of these."""
         __tracebackhide__ = True
         found = self._witness.wait_for(look, timeout)
+        if found is None and self._witness.dropped:
+            raise TooMuchSeen(self._witness.dropped)
         if found is None:
             raise NotSeen(missing.rstrip(), timeout, self._instead(vm))
         return found

@@ -20,7 +20,7 @@ BEFORE_THE_TEST = frozenset({Did.SCOPE_CREATED, Did.TOKEN_CREATED})
 def sections(service: Forewarn) -> Iterator[tuple[str, str]]:
     """Give what happened in a service, and what VMs asked of it, each with its heading."""
     yield "Forewarn: what happened", _newest(_history(service), "nothing")
-    yield "Forewarn: what VMs asked", _newest(_requests(service.requests()), "nothing")
+    yield "Forewarn: what VMs asked", _newest([*_dropped(service), *_requests(service.newest_requests())], "nothing")
 
 
 def _history(service: Forewarn) -> Sequence[str]:
@@ -35,6 +35,11 @@ def _entry(entry: v1.JournalEntry) -> str:
     event = f" event {entry.event}" if entry.event is not None else ""
     why = f" ({entry.why})" if entry.why else ""
     return f"{entry.at:%H:%M:%S} {entry.record}{whom}:{event} {entry.did.value} by {entry.by}{why}"
+
+
+def _dropped(service: Forewarn) -> list[str]:
+    number = service.dropped_requests
+    return [f"… {number} older requests were not remembered"] if number else []
 
 
 def _requests(requests: Iterable[Observed]) -> list[str]:

@@ -13,20 +13,48 @@ T = TypeVar("T")
 
 EVENTS_PATH = "/metadata/scheduledevents"
 
+MOST_REQUESTS = 100_000
+"""How many requests are remembered: a VM that asks once a second makes as many in a day."""
+
+MOST_BYTES = 256 * 1024 * 1024
+"""How large all their bodies and answers may be together."""
+
 
 class Witness:
-    """Remembers every request of every VM, in the order in which they came."""
+    """Remembers the requests of all VMs, in the order in which they came; of too many the oldest are dropped."""
 
     def __init__(self) -> None:
         self._stirred = threading.Condition()
         self._stirs = 0
         self._seen: dict[int, Observed] = {}
+        self._bytes = 0
+        self._vms: set[str] = set()
+        self.dropped = 0
+        """How many were dropped since anything was last forgotten."""
 
     def note(self, seen: Observed) -> None:
         """Take note of a request that came, or of its answer."""
         with self._stirred:
+            self._vms.add(seen.vm)
+            before = self._seen.get(seen.number)
+            self._bytes += _size(seen) - (0 if before is None else _size(before))
             self._seen[seen.number] = seen
+            while len(self._seen) > MOST_REQUESTS or (self._bytes > MOST_BYTES and len(self._seen) > 1):
+                self._bytes -= _size(self._seen.pop(next(iter(self._seen))))
+                self.dropped += 1
         self.stir()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        with self._stirred:
+            self._seen.clear()
+            self._bytes = self.dropped = 0
+
+    @property
+    def vms(self) -> frozenset[str]:
+        """Every VM that has ever asked, as `scope/name`."""
+        with self._stirred:
+            return frozenset(self._vms)
 
     def stir(self) -> None:
         """Have everybody who waits look again."""
@@ -35,7 +63,7 @@ class Witness:
             self._stirred.notify_all()
 
     def requests(self, vm: str | None = None) -> list[Observed]:
-        """Return what was asked, by one VM, `scope/name`, or by all."""
+        """Return what was asked, by one VM, `scope/name`, or by all, as far as it was not dropped."""
         with self._stirred:
             seen = sorted(self._seen.items())
         return [request for _, request in seen if vm in (None, request.vm)]
@@ -56,6 +84,10 @@ class Witness:
     def _wait(self, stirs: int, timeout: float) -> bool:
         with self._stirred:
             return self._stirred.wait_for(lambda: self._stirs != stirs, max(0.0, timeout))
+
+
+def _size(seen: Observed) -> int:
+    return len(seen.body) + len(seen.answer)
 
 
 def asks_for_events(request: Observed) -> bool:

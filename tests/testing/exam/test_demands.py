@@ -80,6 +80,7 @@ def record(
     left_at: float | None = None,
     is_finished: bool = True,
     is_cut_short: bool = False,
+    dropped: int = 0,
     prepared: Sequence[float] | None = None,
     recovered: Sequence[float] | None = None,
 ) -> Record:
@@ -93,6 +94,7 @@ def record(
         left_at=left_at,
         is_finished=is_finished,
         is_cut_short=is_cut_short,
+        dropped=dropped,
         prepared=prepared,
         recovered=recovered,
     )
@@ -122,6 +124,8 @@ JUDGED: dict[str, tuple[Demand, Record, Verdict]] = {
     "ended, and never asked": (Asks(), record(is_cut_short=True, ended=DEAD), BROKEN),
     "never asked": (AsksOften(), record(), OPEN),
     "asks without a pause": (DoesNotHammer(), record(*EVERY_MOMENT), BROKEN),
+    "asks more than anybody can remember": (DoesNotHammer(), record(*EVERY_MOMENT, dropped=9), BROKEN),
+    "and what else it did nobody knows": (Approves("E1"), record(ask(1.0, SCHEDULED), ask(2.0), dropped=9), OPEN),
     "a burst of few": (DoesNotHammer(), record(*EVERY_MOMENT[:8]), KEPT),
     "held questions have no pace": (
         DoesNotHammer(),

@@ -8,7 +8,8 @@ import pytest
 
 from forewarn.api.errors import NotFound
 from forewarn.client import NotUnderstood, Refused, ScheduledEvents, Unavailable
-from forewarn.testing import Forewarn, NotSeen
+from forewarn.testing import Forewarn, NotSeen, TooMuchSeen, witness
+from forewarn.testing.telling import sections
 from tests.testing.service.handlers import GUARD, handling
 
 NO_SUCH_EVENT = "11111111-2222-3333-4444-555555555555"
@@ -31,6 +32,40 @@ def test_handler_is_waited_for_without_sleeping(service: Forewarn) -> None:
         service.wait_for_approval(second, timeout=GUARD)
     assert service.approvals("web-0") == [first.id, second.id] == service.approvals()
     assert service.approvals("web-1") == []
+
+
+def test_more_than_can_be_remembered_is_never_answered_wrongly(
+    service: Forewarn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(witness, "MOST_REQUESTS", 3)
+    vm = service.vm("web-0")
+    event = service.schedule("Reboot", vm, notice="15m")
+    vm.approve(event)
+    for _ in range(3):
+        vm.document()
+    assert (service.dropped_requests, len(service.newest_requests(vm))) == (1, 3)
+    for ask in (service.requests, service.approvals):
+        with pytest.raises(TooMuchSeen, match="the 1 oldest were dropped"):
+            ask(vm)
+    assert len(service.wait_until_asked(vm, times=3, timeout=GUARD)) == 3
+    with pytest.raises(TooMuchSeen):
+        service.wait_for_approval(event, timeout=0)
+    (_, asked) = dict(sections(service)).values()
+    assert asked.splitlines()[0] == "… 1 older requests were not remembered"
+    service.forget_requests()
+    assert (service.dropped_requests, service.requests()) == (0, [])
+    with pytest.raises(NotSeen):
+        service.wait_for_approval(event, timeout=0)
+
+
+def test_large_answers_are_not_remembered_for_ever(service: Forewarn, monkeypatch: pytest.MonkeyPatch) -> None:
+    vm = service.vm("web-0")
+    vm.document()
+    (one,) = service.requests()
+    monkeypatch.setattr(witness, "MOST_BYTES", 2 * len(one.answer))
+    for _ in range(4):
+        vm.document()
+    assert (service.dropped_requests, len(service.newest_requests())) == (3, 2)
 
 
 def test_handler_that_approves_nothing_is_seen_to_have_been_told(service: Forewarn) -> None:

@@ -148,7 +148,7 @@ class Candidate:
 
     def _record(self) -> Record:
         return Record(
-            vm=self._own_name, requests=self._service.requests(self._name), labels={}, began_at=0.0, over_at=0.0
+            vm=self._own_name, requests=self._service.newest_requests(self._name), labels={}, began_at=0.0, over_at=0.0
         )
 
     def _questions(self) -> tuple[Observed, ...]:

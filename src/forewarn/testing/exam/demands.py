@@ -95,8 +95,11 @@ class Demand(Protocol):
 
 
 def find(demand: Demand, record: Record, wishes: Wishes) -> Finding:
-    """Judge one demand."""
-    judged = demand.judge(record, wishes)
+    """Judge one demand. Where it has asked more than anybody can remember, that is all that can be said of it."""
+    if record.dropped and not isinstance(demand, DoesNotHammer):
+        judged = _not_judged(f"it has made so many requests that {record.dropped} of them were not remembered")
+    else:
+        judged = demand.judge(record, wishes)
     mood = judged.mood or demand.mood
     return Finding(
         demand=demand.key, mood=mood, expected=f"{mood} {demand.words}", verdict=judged.verdict, seen=judged.seen

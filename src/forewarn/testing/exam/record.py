@@ -42,6 +42,7 @@ class Record:
     """Everything that can be judged. Moments are of the monotonic clock.
 
     `labels` are the ids of the story's events by the story's names for them. `left_at`: since when the VM is gone.
+    `dropped`: how many older requests could not be remembered.
     `is_cut_short`: the time was over before the program could have had its chance, which says nothing about it.
     `prepared` and `recovered` are the moments at which the user's markers have changed, or None where there are none.
     """
@@ -58,6 +59,7 @@ class Record:
         left_at: float | None = None,
         is_finished: bool = True,
         is_cut_short: bool = False,
+        dropped: int = 0,
         prepared: Sequence[float] | None = None,
         recovered: Sequence[float] | None = None,
         output: str = "",
@@ -65,7 +67,7 @@ class Record:
         self.vm, self.requests, self.labels = vm, tuple(requests), labels
         self.began_at, self.over_at = began_at, over_at
         self.ended, self.left_at = ended, left_at
-        self.is_finished, self.is_cut_short = is_finished, is_cut_short
+        self.is_finished, self.is_cut_short, self.dropped = is_finished, is_cut_short, dropped
         self.prepared, self.recovered = prepared, recovered
         self.output = output
 

@@ -231,7 +231,8 @@ class Sitting:
         name = "" if candidate.vm is None else f"{candidate.vm.scope}/{candidate.vm.name}"
         return Record(
             vm=self._ask.vm,
-            requests=service.requests(name) if name else (),
+            requests=service.newest_requests(name) if name else (),
+            dropped=service.dropped_requests,
             labels=_labels(self._scenario, stage),
             began_at=self._began_at if running is None else running.began_at,
             over_at=time.monotonic(),
