@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from forewarn.core.conditions import PRODUCTION
 from forewarn.core.event import EventType
 from forewarn.guest.phases import Phase
 from tests.fleet.stage import ask, until
@@ -27,6 +28,18 @@ async def test_held_requests_are_304_and_closed() -> None:
             answer = await peer.answer()
             assert (answer.status, answer.headers["connection"], answer.headers["etag"]) == (304, "close", CURRENT)
             assert await peer.is_closed()
+
+
+async def test_request_that_would_be_held_only_now_is_304_and_closed() -> None:
+    """It has waited for its scope to be enabled; nobody waits for it any longer."""
+    async with serving(policy=PRODUCTION, enable_delay=timedelta(hours=1)) as house:
+        peer = await house.connect()
+        peer.send(held())
+        await until(lambda: house.phases() == [Phase.ANSWERING])
+        closing = asyncio.create_task(house.server.aclose())
+        answer = await peer.answer()
+        assert (answer.status, answer.headers["connection"]) == (304, "close")
+        await closing
 
 
 async def test_idle_and_half_sent_requests_are_closed() -> None:

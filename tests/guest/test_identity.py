@@ -8,16 +8,19 @@ import msgspec
 import pytest
 
 from forewarn.core.change import Change
+from forewarn.core.conditions import PRODUCTION, Announce
 from forewarn.core.event import EventType
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Address
 from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
 from forewarn.guest.callers import ByAddress
+from forewarn.guest.phases import Phase
 from forewarn.wire.answers import Reason
-from tests.fleet.stage import ask, scope, vm
+from tests.fleet.stage import ask, scope, until, vm
 from tests.guest.house import EVENTS, GET, House, Peer, approval, request, serving
 
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
+ANNOUNCING = msgspec.structs.replace(PRODUCTION, announce=Announce.ALWAYS)
 
 
 async def by_address(house: House, network: str = "default") -> int:
@@ -52,6 +55,21 @@ async def test_unknown_address_is_403_and_counted() -> None:
         assert house.counters.refusals[Reason.UNKNOWN_CALLER] == 4
         await house.fleet.inventory.add_scope(scope("new", vm("new-0", ip="127.0.9.9")), by="test")
         assert (await peer.get(target=NAME)).body == b"new-0"
+
+
+async def test_approval_that_had_to_wait_is_that_of_whoever_has_the_address_by_then() -> None:
+    """A VM that has lost its address approves nothing in the scope that it had."""
+    scopes = scope("web", vm("web-0", ip="127.0.1.1")), scope("db", vm("db-0"))
+    async with serving(*scopes, policy=ANNOUNCING, enable_delay=timedelta(hours=1)) as house:
+        ((_, event),) = await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
+        peer = await house.connect_to(await by_address(house), "127.0.1.1")
+        peer.send(request("POST", body=approval(event)))
+        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await house.change_roster("web", [vm("web-0")])
+        await house.change_roster("db", [vm("db-0", ip="127.0.1.1")])
+        house.server._desk.enabling.close()
+        assert (await peer.answer()).status == 400
+        assert house.fleet.find_event(event)[1].approvals == ()
 
 
 async def test_address_of_another_network_is_unknown() -> None:

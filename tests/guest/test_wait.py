@@ -42,6 +42,16 @@ async def test_answer_comes_when_the_document_changes() -> None:
         assert house.server._desk.held._held.keys() == {house_visitor(house, "b0")}
 
 
+async def test_whoever_has_any_document_is_answered_when_there_is_another() -> None:
+    """`*` is the document as it was when the request came."""
+    async with serving() as house:
+        peer = await house.connect()
+        peer.send(held(etag="*"))
+        await until(lambda: house.counters.held == 1)
+        await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
+        assert (await peer.answer()).status == 200
+
+
 def house_visitor(house: House, name: str) -> object:
     visitors = [connection._conversation.visitor for connection in house.connections()]
     return next(visitor for visitor in visitors if visitor.tally.key[1] == name)

@@ -141,15 +141,11 @@ class Tallies:
         if tally.connections == 0:
             self._left.append(tally)
 
-    def forget(self, beat: int) -> None:
-        """Drop the tallies of those who left before this second."""
+    def forget(self) -> None:
+        """Drop the tallies of those who have left; to be called when a second begins, for which they say nothing."""
         left, self._left = self._left, []
         for tally in left:
-            if tally.connections or self._tallies.get(tally.key) is not tally:
-                continue
-            if tally.beat >= beat:
-                self._left.append(tally)
-            else:
+            if not tally.connections and self._tallies.get(tally.key) is tally:
                 del self._tallies[tally.key]
 
 

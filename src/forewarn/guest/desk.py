@@ -128,7 +128,7 @@ class Desk:
         """Let a second pass: renew the date, and see to those who have waited too long."""
         self.beats += 1
         self.renew_date()
-        self.tallies.forget(self.beats)
+        self.tallies.forget()
         if self.beats % NOTE_HELD_EVERY == 0:
             self.held.note()
         for connection in [one for one in self.connections if self.beats - one.since > one.patience]:
