@@ -162,6 +162,35 @@ def test_time_that_is_taken_away_cuts_what_runs_and_time_that_is_given_brings_ba
 NO_TIME = "no time is left before the event"
 
 
+def test_what_was_skipped_has_its_turn_when_nobody_knows_the_time_any_more() -> None:
+    late = start(event(at=NOON), (Step(handler="a"),), world()).walk
+    assert late.steps[0].prepare.state is State.SKIPPED
+    assert halves(after(late, Seen(event(at=None)))) == [("a", "prepare", 1)]
+
+
+def test_who_could_not_prepare_now_has_failed_once_there_is_nothing_to_prepare_for() -> None:
+    walk = start(event(), (Step(handler="a", retries=9),), world()).walk
+    busy = HalfEnded("a", Half.PREPARE, 1, Again("busy"))
+    for happening in (Seen(started(event())), Went(Ending.WITHDRAWN)):
+        assert after(walk, happening, busy).walk.steps[0].prepare.state is State.FAILED
+
+
+def test_peers_are_asked_anew_about_an_event_that_changed() -> None:
+    both = event(resources=("web_0", "web_1"))
+    first = start(both, (), world(peers=PEERS))
+    assert AskPeers(("web_1",)) in first.todo
+    refused = after(first.walk, PeersSaid((PeerWord(name="web_1", is_ready=False),)), peers=PEERS)
+    assert refused.todo == ()
+    changed = msgspec.structs.replace(both, description="another one")
+    assert after(refused.walk, Seen(changed), at=1, peers=PEERS).todo == (AskPeers(("web_1",)),)
+
+
+def test_who_recovers_is_not_ready() -> None:
+    ready = start(event(), (Step(handler="a"),), world()).walk
+    ready = after(ready, HalfEnded("a", Half.PREPARE, 1, Done())).walk
+    assert (ready.is_ready, after(ready, Went(Ending.WITHDRAWN)).walk.is_ready) == (True, False)
+
+
 def test_recovery_goes_backwards_and_leaves_alone_what_never_began() -> None:
     walk = start(event(), TWO, world()).walk
     gone = after(walk, Went(Ending.WITHDRAWN))
@@ -238,6 +267,7 @@ class AnyOrder(RuleBasedStateMachine):
     def begin(self, by: By) -> None:
         self.policy = Policy(by=by, deputy_after=seconds(20))
         self.now = NOON
+        self.boot = ""
         self.document: dict[str, Event] = {}
         self.walks: dict[str, Walk] = {}
         self.disk: dict[str, bytes] = {}
@@ -315,6 +345,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.may_post[id_] += 1
         self.running, self.posting, self.asking = {}, set(), set()
         self.walks = {}
+        self.boot = data.draw(st.sampled_from(["", "first", "second"]))
         for text in tuple(self.disk.values()):
             self.apply(resume(walk_in(text), now=self.now))
         shown = {id_ for id_, each in self.document.items() if each.affects("web_0")}
@@ -354,7 +385,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def world(self, id_: str) -> World:
         held, busy = around(id_, self.walks.values())
-        return World(now=self.now, me="web_0", policy=self.policy, peers=PEERS, held=held, busy=busy)
+        return World(now=self.now, me="web_0", policy=self.policy, peers=PEERS, held=held, busy=busy, boot=self.boot)
 
     def wake_at(self, walk: Walk) -> datetime | None:
         return advance(walk, self.world(walk.id)).wake_at
