@@ -20,6 +20,7 @@ NAME_PATH = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 TYPES = {"Freeze": 1, "Reboot": 2, "Redeploy": 3, "Preempt": 4, "Terminate": 5}
 PAUSES = {"hammers": 0.01, "asks seldom": 60.0}
 AT_THE_LAST_MOMENT = 3.0
+PATIENT = {"approves at the last moment", "believes the date of an answer"}
 
 Event = dict[str, Any]
 
@@ -30,6 +31,7 @@ class Handler:
     def __init__(self, error: str) -> None:
         self.error = error
         self.url = os.environ.get("EXAM_URL", "http://169.254.169.254")
+        self.date = datetime.now(UTC)
         proxies = None if error == "uses the proxy" else urllib.request.ProxyHandler({})
         self.opener = urllib.request.build_opener(*([proxies] if proxies else []))
         self.name = socket.gethostname() if error == "knows itself by its host name" else self.ask(NAME_PATH).decode()
@@ -42,6 +44,7 @@ class Handler:
         request = urllib.request.Request(self.url + path, data=body, headers={"Metadata": "true"} if header else {})
         with self.opener.open(request, timeout=10) as answer:
             said: bytes = answer.read()
+            self.date = parsedate_to_datetime(answer.headers["Date"])
             return said
 
     def approve(self, *ids: str) -> None:
@@ -100,9 +103,10 @@ class Handler:
             self.mark("FOREWARN_EXAM_PREPARED")
 
     def is_time(self, event: Event) -> bool:
-        if self.error != "approves at the last moment" or not event["NotBefore"]:
+        if self.error not in PATIENT or not event["NotBefore"]:
             return True
-        left = parsedate_to_datetime(event["NotBefore"]) - datetime.now(UTC)
+        now = self.date if self.error == "believes the date of an answer" else datetime.now(UTC)
+        left = parsedate_to_datetime(event["NotBefore"]) - now
         return left.total_seconds() <= AT_THE_LAST_MOMENT
 
     def run(self) -> None:

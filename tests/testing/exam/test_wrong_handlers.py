@@ -28,6 +28,7 @@ WRONG: tuple[Case, ...] = (
     ("ends after the first event", "user-restart", frozenset({"keeps-running"})),
     ("knows itself by its host name", "another-host-name", frozenset({"approves-E1", "prepares-E1"})),
     ("knows no new types", "unknown-event-type", frozenset({"keeps-running"})),
+    ("believes the date of an answer", "wrong-date", frozenset({"approves-E1", "prepares-E1"})),
     ("uses the proxy", "proxy-in-the-environment", frozenset({"uses-proxy"})),
     ("approves nothing", "live-migration", frozenset({"approves-E1"})),
     ("prepares too late", "user-restart", frozenset({"prepares-E1"})),
@@ -41,6 +42,7 @@ HONEST: tuple[Case, ...] = (
     ("none", "eviction-8s", frozenset()),
     ("none", "storm-of-20", frozenset()),
     ("approves at the last moment", "user-restart", frozenset()),
+    ("approves at the last moment", "wrong-date", frozenset()),
     ("prints a lot", "user-restart", frozenset()),
 )
 IN_VAIN = {
@@ -48,6 +50,7 @@ IN_VAIN = {
     "approves without the header",
     "believes the highest number",
     "knows itself by its host name",
+    "believes the date of an answer",
     "approves nothing",
     "does not recover",
     "asks seldom",

@@ -154,6 +154,7 @@ PAPER: tuple[Sheet, ...] = (
         notice=timedelta(minutes=30),
     ),
     Sheet(name="wrong-content-type", demands=(*ALWAYS, *_own())),
+    Sheet(name="wrong-date", demands=(*ALWAYS, *_own())),
 )
 
 
