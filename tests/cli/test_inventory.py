@@ -255,8 +255,9 @@ def test_doctor_tries_the_endpoint_itself(shop: Machine, port: str) -> None:
     assert (check.ok, found in check.finding, bool(check.advice)) == (False, True, True)
 
 
-def test_doctor_does_not_try_what_only_the_machine_of_the_service_can_reach() -> None:
-    diagnosis = v1.Diagnosis(vm="web/web-0", guest_url="http://127.0.0.1:1", checks=())
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://169.254.169.254"])
+def test_doctor_does_not_try_what_only_the_machine_of_the_service_can_reach(url: str) -> None:
+    diagnosis = v1.Diagnosis(vm="web/web-0", guest_url=url, checks=())
     assert list(seen_from_here(diagnosis, "https://forewarn.example:8170")) == []
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.cli.serving import Serving, serving
+from tests.cli.stage import PROGRAM
 from tests.clients.curl import Curl
 from tests.namespaces.network import Machine, machine, why_no_rules, why_not
 
@@ -100,6 +101,19 @@ def test_each_guest_sees_itself_and_its_own_events_behind_the_rules(house: House
             told = curl(*METADATA, NAME)
             assert (told.status, told.body) == (200, f"web-{number}".encode())
             assert curl(*METADATA, EVENTS).status == 200
+
+
+def test_doctor_on_the_host_finds_nothing_wrong_with_a_guest_that_asks(house: House, tmp_path: Path) -> None:
+    house.load_rules(tmp_path)
+    with service(house, tmp_path):
+        first, _ = curls(house, tmp_path)
+        assert first(*METADATA, EVENTS).status == 200
+        found = house.host.run(str(PROGRAM), "doctor", "web-0", "--data", str(tmp_path / "data")).splitlines()
+    assert [line for line in found if not line.startswith("✓ ")] == []
+    assert found[-1] == (
+        "✓ Does its endpoint answer? Yes, at http://169.254.169.254: "
+        "this machine, which is not the VM, is answered with status 403."
+    )
 
 
 def test_without_the_rules_a_guest_can_pass_for_one_that_is_away(house: House, tmp_path: Path) -> None:

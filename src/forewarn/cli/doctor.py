@@ -59,8 +59,8 @@ def seen_from_here(diagnosis: v1.Diagnosis, service_url: str) -> Iterator[v1.Che
     """Try the VM's own endpoint, where it has one that this machine can reach."""
     if diagnosis.guest_url is None:
         return
-    endpoint, service = urlsplit(diagnosis.guest_url), urlsplit(service_url)
-    if _is_loopback(endpoint) and not _is_loopback(service):
+    endpoint = urlsplit(diagnosis.guest_url)
+    if (_is_loopback(endpoint) or _is_link_local(endpoint)) and not _is_loopback(urlsplit(service_url)):
         return
     yield _tried(diagnosis, endpoint)
 
@@ -71,6 +71,18 @@ def _is_loopback(url: SplitResult) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def _is_link_local(url: SplitResult) -> bool:
+    try:
+        return ip_address(url.hostname or "").is_link_local
+    except ValueError:
+        return False
+
+
+def _is_ours(response: http.client.HTTPResponse) -> bool:
+    """Tell whether it is an endpoint like ours that has answered, though perhaps that it knows no such VM."""
+    return response.status in (200, 403) and (response.getheader("Server") or "").startswith("IMDS/")
 
 
 def _tried(diagnosis: v1.Diagnosis, endpoint: SplitResult) -> v1.CheckUp:
@@ -86,7 +98,11 @@ def _tried(diagnosis: v1.Diagnosis, endpoint: SplitResult) -> v1.CheckUp:
         return v1.CheckUp(question=CAN_REACH, ok=False, finding=f"Not from here: {url}: {why}.", advice=advice)
     finally:
         connection.close()
-    if response.status != 200 or name.casefold() != diagnosis.vm.rpartition("/")[2].casefold():
+    is_named = response.status == 200 and name.casefold() == diagnosis.vm.rpartition("/")[2].casefold()
+    if not is_named and _is_link_local(endpoint) and _is_ours(response):
+        finding = f"Yes, at {url}: this machine, which is not the VM, is answered with status {response.status}."
+        return v1.CheckUp(question=CAN_REACH, ok=True, finding=finding)
+    if not is_named:
         finding = f"Not as this VM's: {url} answers with status {response.status}: {name[:100]}"
         advice = "Does another program listen on this port? `forewarn vm list` says where each VM's endpoint is."
         return v1.CheckUp(question=CAN_REACH, ok=False, finding=finding, advice=advice)
