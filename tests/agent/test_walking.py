@@ -185,6 +185,17 @@ def test_peers_are_asked_anew_about_an_event_that_changed() -> None:
     assert after(refused.walk, Seen(changed), at=1, peers=PEERS).todo == (AskPeers(("web_1",)),)
 
 
+def test_after_a_reboot_all_is_prepared_anew_but_not_approved_again() -> None:
+    walk = start(event(), (Step(handler="a"),), world(boot="first")).walk
+    approved = after(walk, HalfEnded("a", Half.PREPARE, 1, Done()), boot="first")
+    approved = after(approved.walk, Approved(), boot="first")
+    again = advance(resume(approved.walk, now=NOON).walk, world(boot="second"))
+    assert (halves(again), again.walk.is_ready) == ([("a", "prepare", 2)], False)
+    ready = after(again.walk, HalfEnded("a", Half.PREPARE, 2, Done()), boot="second")
+    assert ready.todo == (Tell(Phase.READY, 1),)
+    assert (ready.walk.is_ready, ready.walk.approval.asked) == (True, Asked.GIVEN)
+
+
 def test_who_recovers_is_not_ready() -> None:
     ready = start(event(), (Step(handler="a"),), world()).walk
     ready = after(ready, HalfEnded("a", Half.PREPARE, 1, Done())).walk
