@@ -1,6 +1,7 @@
 """agent.toml: what it may say, what is said of a mistake, and that every key is documented."""
 
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,10 +28,10 @@ from forewarn.agent.settings import (
     SystemdSettings,
     WebhookSettings,
     read_settings,
+    reading,
     settings_file,
     variable,
 )
-from forewarn.agent.settings.reading import declared
 from forewarn.core.event import EventType, Source
 from forewarn.settings import EMULATOR, Endpoint, LogFormat, LogLevel, LogSettings, SettingsError, written
 
@@ -203,11 +204,20 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     )
 
 
+def keys(section: type[msgspec.Struct]) -> Iterator[str]:
+    """Give every key of a section and of the sections in it."""
+    for field, hint in reading._hints(section).items():
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            yield from keys(hint)
+        elif reading._takes(hint):
+            yield field
+
+
 def test_file_that_says_everything_says_really_everything() -> None:
     """A new key is to be added there, and so is read at least once."""
     said = set(re.findall(r"^(\w+) =", EVERYTHING, re.MULTILINE))
     sections: tuple[type[msgspec.Struct], ...] = (AgentSettings, Rule, *KINDS.values())
-    assert {key.rpartition(".")[2] for section in sections for key, _ in declared(section)} - said == {"url_file"}
+    assert {key for section in sections for key in keys(section)} - said == {"url_file"}
 
 
 def test_without_anything_events_are_logged(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def test_order_has_no_circle_when_the_unit_is_enabled(unit: Path) -> None:
 
 def test_circle_would_be_found(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("[Unit]", "[Unit]\nBefore=multi-user.target"))
-    assert "Found ordering cycle on forewarn-agent.service" in enabled(unit).stderr
+    found = [line for line in enabled(unit).stderr.splitlines() if "Found ordering cycle on" in line]
+    assert any("forewarn-agent.service" in line for line in found), "with which of the two it begins is left to chance"
 
 
 def test_agent_is_started_after_and_so_stopped_before_network_and_workloads(
@@ -113,4 +114,5 @@ def test_what_is_commented_out_in_the_settings_is_good_too(tmp_path: Path) -> No
     settings = read_settings(file, {})
     assert [handler.name for handler in settings.handlers] == ["probe", "workers", "hooks", "log"]
     assert [rule.handlers for rule in settings.rules] == [("log",), ("probe", "workers", "hooks", "log")]
-    assert settings.peers.are_configured
+    assert settings.peers.secret_file is not None
+    assert settings.peers.agents

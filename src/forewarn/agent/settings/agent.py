@@ -49,11 +49,6 @@ class PeersSettings(msgspec.Struct, frozen=True, kw_only=True):
     time_limit: WithinDay = timedelta(seconds=3)
     ask_every: WithinDay = timedelta(seconds=5)
 
-    @property
-    def are_configured(self) -> bool:
-        """Whether there is anybody to ask."""
-        return self.secret_file is not None and bool(self.agents)
-
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """Which handlers an event gets if all that is said of it here holds; what is not said does not matter."""

@@ -60,15 +60,6 @@ def read_settings(file: Path | None, environ: Mapping[str, str]) -> AgentSetting
     return settings
 
 
-def declared(section: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, Takes]]:
-    """Give every key of a section, with dots where it is in a section of its own, and what it takes."""
-    for field, hint in _hints(section).items():
-        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-            yield from declared(hint, f"{prefix}{field}.")
-        elif takes := _takes(hint):
-            yield prefix + field, takes
-
-
 def _content(file: Path) -> dict[str, object]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))

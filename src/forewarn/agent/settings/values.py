@@ -187,7 +187,6 @@ EndpointOrNone = Annotated[
     str | None, Takes(_or_none(_endpoint), f'a host, HOST:PORT or an http URL without a path, or "{NONE}"')
 ]
 TextOrNone = Annotated[str | None, Takes(_or_none(_text), f'a text, or "{NONE}"')]
-Text = Annotated[str, Takes(_text, "a text")]
 Prefix = Annotated[str, Takes(lambda value: value if value == "" else _text(value), "a text, which may be empty")]
 Directory = Annotated[Path, Takes(_path, "a path", is_path=True)]
 Interval = Annotated[
