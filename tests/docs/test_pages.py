@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.console import normal, programs, steps
+from tests.inner_pytest import WITHOUT_OTHERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -22,6 +23,7 @@ PAGES = [
     *sorted((ROOT / "docs" / "tutorial").glob("[!R]*.md")),
 ]
 FIRST_PORT = 8180
+SWALLOWED = "swallowed.txt"
 EXECUTABLE = Path(sys.executable).parent / "forewarn"
 EVENT = re.compile(r"\b[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}\b")
 
@@ -45,6 +47,7 @@ class Reader:
         """Type a command."""
         for shown, real in (self._ports | self._ids).items():
             command = command.replace(shown, real)
+        command = command.replace(" | grep ", f" | tee {SWALLOWED} | grep ")
         talk = subprocess.STDOUT if ".venv/bin/forewarn" in command else subprocess.PIPE
         for shown, real in ((".venv/bin/forewarn", str(EXECUTABLE)), (".venv/bin/python", sys.executable)):
             command = command.replace(shown, shlex.quote(real))
@@ -58,8 +61,13 @@ class Reader:
             timeout=120,
             check=False,
         )
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}{self._swallowed()}"
         return self.shown(done.stdout)
+
+    def _swallowed(self) -> str:
+        """Return all that the last filter of a page was given, most of which it does not show."""
+        file = self._directory / SWALLOWED
+        return file.read_text(encoding="utf-8") if file.exists() else ""
 
     def learn_ids(self, shown: str, seen: str) -> None:
         """Remember which events those of the page are here: both were printed in the same place."""
@@ -77,9 +85,11 @@ def service(command: str, tmp_path: Path) -> Iterator[tuple[Reader, str]]:
     """Start what `make run` starts, on free ports; give the reader and everything that start-up prints."""
     arguments = shlex.split(command.removeprefix("make run").strip().removeprefix("ARGS=") or "''")
     options = shlex.split(arguments[0]) if arguments else []
-    environ = {**os.environ, "FOREWARN_DATA": str(tmp_path / "data")}
+    environ = {**os.environ, "PYTEST_ADDOPTS": " ".join(WITHOUT_OTHERS)}
     if "--ephemeral" in options:
-        environ = {**os.environ, "XDG_DATA_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+        environ |= {"XDG_DATA_HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)}
+    else:
+        environ |= {"FOREWARN_DATA": str(tmp_path / "data")}
     ports = ["--listen", "127.0.0.1:0", "--operator", "127.0.0.1:0"]
     process = subprocess.Popen(
         [EXECUTABLE, "up", *options, *ports], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -9,6 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from tests.inner_pytest import WITHOUT_OTHERS
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -52,6 +54,6 @@ def test_pytest_finds_the_fixtures_of_an_installed_wheel(wheel: ZipFile, tmp_pat
         "    assert forewarn_vm.document().events == ()\n"
     )
     environ = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
+    command = (sys.executable, "-m", "pytest", *WITHOUT_OTHERS, "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
     ended = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=250, check=False)
     assert "1 passed" in ended.stdout, ended.stdout + ended.stderr

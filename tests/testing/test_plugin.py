@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import forewarn.testing.service  # noqa: F401 - loaded once, and not anew in each run inside of this process
+from tests.inner_pytest import WITHOUT_OTHERS
 
 pytest_plugins = ["pytester"]
 
 SERVER_PARTS = ("httptools", "litestar", "prometheus_client", "uvicorn", "uvloop")
 
-PLAIN = ("-p", "no:cacheprovider", "-p", "no:anyio", "-p", "no:faker", "-p", "no:schemathesis", "-q", "--assert=plain")
-"""Without what takes longer than the runs themselves: plug-ins of others, and assertions that tell of themselves, for
-which pytest would compile the whole of Forewarn anew each time."""
+PLAIN = (*WITHOUT_OTHERS, "-p", "no:cacheprovider", "-q", "--assert=plain")
+"""Assertions as they are: pytest would else compile the whole of Forewarn anew in each of these runs."""
 
 QUIET = (*PLAIN, "-p", "no:asyncio")
 
