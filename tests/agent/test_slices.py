@@ -1,6 +1,6 @@
 """How the time until an event is divided."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import hypothesis.strategies as st
 import pytest
@@ -25,8 +25,7 @@ from tests.agent.stage import NOON, event, seconds, started
     ],
 )
 def test_a_slice_is_the_limit_or_what_is_left(notice: float | None, limit: float, time: float | None) -> None:
-    shown = event(at=None if notice is None else NOON + seconds(notice))
-    until = end_of_slice(shown, seconds(limit), now=NOON)
+    until = end_of_slice(None if notice is None else NOON + seconds(notice), seconds(limit), now=NOON)
     assert until == (None if time is None else NOON + seconds(time))
 
 
@@ -45,13 +44,17 @@ def test_a_preempt_is_foreseen_by_importance() -> None:
     )
 
 
-def test_nothing_fits_before_what_has_started_unless_nobody_knows_when() -> None:
-    assert foresee(event(at=NOON), [Step(handler="a")], now=NOON) == (Slice("a", None),)
+def test_nothing_fits_before_what_has_started() -> None:
     assert foresee(started(event()), [Step(handler="a")], now=NOON) == (Slice("a", None),)
 
 
+@pytest.mark.parametrize("at", [None, NOON, NOON - timedelta(hours=2)], ids=str)
+def test_time_that_nobody_knows_or_that_had_passed_takes_nothing_away(at: datetime | None) -> None:
+    assert foresee(event(at=at), [Step(handler="a")], now=NOON) == (Slice("a", seconds(30)),)
+
+
 @given(
-    notice=st.integers(-10, 2000),
+    notice=st.integers(1, 2000),
     limits=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 300)), max_size=8),
 )
 def test_slices_never_reach_the_event_and_only_the_less_important_get_nothing(

@@ -163,9 +163,22 @@ NO_TIME = "no time is left before the event"
 
 
 def test_what_was_skipped_has_its_turn_when_nobody_knows_the_time_any_more() -> None:
-    late = start(event(at=NOON), (Step(handler="a"),), world()).walk
+    never = Policy(by=By.NEVER)
+    late = start(event(at=NOON + seconds(1)), (Step(handler="a"),), world(policy=never)).walk
     assert late.steps[0].prepare.state is State.SKIPPED
-    assert halves(after(late, Seen(event(at=None)))) == [("a", "prepare", 1)]
+    assert halves(after(late, Seen(event(at=None)), policy=never)) == [("a", "prepare", 1)]
+
+
+def test_event_that_waits_beyond_its_time_is_prepared_for_but_not_approved() -> None:
+    """Others may be served before it; or the clock of this machine is ahead."""
+    late = start(event(at=NOON - seconds(60)), (Step(handler="a"),), world())
+    assert late.walk.steps[0].prepare.until == NOON + seconds(30)
+    changed = after(late.walk, Seen(event(at=NOON - seconds(60), description="another one")), at=20)
+    assert (changed.walk.steps[0].prepare.until, changed.todo) == (NOON + seconds(30), ())
+    ready = after(changed.walk, HalfEnded("a", Half.PREPARE, 1, Done()), at=25)
+    assert (ready.walk.is_ready, ready.todo) == (True, (Tell(Phase.READY, 1),))
+    back = after(ready.walk, SetBack(seconds(3600)), at=25 - 3600)
+    assert Approve() in back.todo
 
 
 def test_who_could_not_prepare_now_has_failed_once_there_is_nothing_to_prepare_for() -> None:
@@ -194,6 +207,17 @@ def test_after_a_reboot_all_is_prepared_anew_but_not_approved_again() -> None:
     ready = after(again.walk, HalfEnded("a", Half.PREPARE, 2, Done()), boot="second")
     assert ready.todo == (Tell(Phase.READY, 1),)
     assert (ready.walk.is_ready, ready.walk.approval.asked) == (True, Asked.GIVEN)
+
+
+def test_recovery_that_failed_begins_again_with_all_its_retries() -> None:
+    walk = start(event(), (Step(handler="a", retries=1),), world()).walk
+    walk = after(walk, HalfEnded("a", Half.PREPARE, 1, Done()), Went(Ending.FINISHED)).walk
+    states = []
+    for attempt, at in enumerate((0, 10, 300), start=1):
+        walk = after(walk, HalfEnded("a", Half.RECOVER, attempt, Again("busy")), at=at).walk
+        states.append(walk.steps[0].recover.state)
+        walk = advance(walk, world(at + 250)).walk
+    assert states == [State.PAUSING, State.FAILED, State.PAUSING]
 
 
 def test_who_recovers_is_not_ready() -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from forewarn.agent.halves import anew, give_up
 from forewarn.agent.handlers.port import Again, Done, Ended, Failed
 from forewarn.agent.phases import Half, Phase
-from forewarn.agent.slices import MARGIN
+from forewarn.agent.slices import MARGIN, prepare_by
 from forewarn.agent.walk import (
     BEFORE_IMPACT,
     NOT_BEGUN,
@@ -74,7 +74,8 @@ def _seen(walk: Walk, event: Event) -> Walk:
     if event == walk.event:
         return walk
     is_postponed = _is_postponed(walk.event, event)
-    steps = tuple(_retimed(step, event, is_postponed=is_postponed) for step in walk.steps)
+    by = prepare_by(event, walk.noticed_at)
+    steps = tuple(_retimed(step, by, is_postponed=is_postponed) for step in walk.steps)
     # What peers said was said of the event as it was.
     walk = replace(walk, event=event, steps=steps, peers=(), peers_asked_at=None)
     has_more_to_do = any(step.prepare.state is State.WAITING for step in steps)
@@ -93,13 +94,13 @@ def _is_postponed(before: Event, event: Event) -> bool:
     return event.deadline is None or event.deadline > before.deadline
 
 
-def _retimed(step: Step, event: Event, *, is_postponed: bool) -> Step:
+def _retimed(step: Step, by: datetime | None, *, is_postponed: bool) -> Step:
     """Fit a step into the time there is now: what runs ends earlier or later, what was skipped may have its turn."""
     prepare = step.prepare
     if prepare.state is State.SKIPPED and is_postponed:
         return replace(step, prepare=NOT_BEGUN)
-    if prepare.state is State.BEGUN and prepare.begun_at is not None and event.deadline is not None:
-        until = min(prepare.begun_at + step.time_limit, event.deadline - MARGIN)
+    if prepare.state is State.BEGUN and prepare.begun_at is not None and by is not None:
+        until = min(prepare.begun_at + step.time_limit, by - MARGIN)
         return replace(step, prepare=replace(prepare, until=until))
     return step
 
@@ -175,6 +176,7 @@ def _set_back(walk: Walk, by: timedelta) -> Walk:
     )
     return replace(
         walk,
+        noticed_at=walk.noticed_at - by,
         steps=steps,
         approval=replace(walk.approval, again_at=_moved(walk.approval.again_at, by)),
         ready_at=_moved(walk.ready_at, by),

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from forewarn.agent.approving import Ask, No, NotYet, Policy, Yes, judge
 from forewarn.agent.halves import anew, begun, give_up, given_up, is_due
 from forewarn.agent.phases import Half, Phase
-from forewarn.agent.slices import MARGIN, by_importance, end_of_slice
+from forewarn.agent.slices import MARGIN, by_importance, end_of_slice, prepare_by
 from forewarn.agent.taking import take
 from forewarn.agent.walk import (
     BEFORE_IMPACT,
@@ -143,17 +143,17 @@ def _prepare(walk: Walk, world: World) -> _Move:
     for _, group in groupby(walk.steps, key=lambda step: step.importance):
         equals = tuple(group)
         if any(step.prepare.state in UNSETTLED for step in equals):
-            return _begin_all(walk, Half.PREPARE, (_begin_prepare(walk.event, step, world) for step in equals))
+            return _begin_all(walk, Half.PREPARE, (_begin_prepare(walk, step, world) for step in equals))
     if waiting := [step for step in walk.steps if step.holds_back]:
         why = "; ".join(f"{step.handler} failed: {step.prepare.why}" for step in waiting)
         return _Move(replace(walk, approval=replace(walk.approval, why=f"this VM is not ready: {why}")))
     return _enter(replace(walk, ready_at=world.now), Phase.READY)
 
 
-def _begin_prepare(event: Event, step: Step, world: World) -> Step:
+def _begin_prepare(walk: Walk, step: Step, world: World) -> Step:
     if not is_due(step.prepare, world.now):
         return step
-    until = end_of_slice(event, step.time_limit, now=world.now)
+    until = end_of_slice(prepare_by(walk.event, walk.noticed_at), step.time_limit, now=world.now)
     if until is None:
         return replace(step, prepare=given_up(step.prepare, "no time is left before the event"))
     return step if step.handler in world.busy else replace(step, prepare=begun(step.prepare, world.now, until))
