@@ -461,13 +461,14 @@ class Lives(RuleBasedStateMachine):
         self.apply(self.scope(pick).id, lambda value: inventory.add_vm(value, vm, by="test", now=self.now))
 
     @precondition(lambda self: self.scopes)
-    @rule(pick=PICK, which=PICK, domain=st.integers(0, 2), host=HOSTS, stay=st.booleans())
-    def change_or_move_a_vm(self, pick: int, which: int, domain: int, host: str | None, stay: bool) -> None:
+    @rule(pick=PICK, which=PICK, domain=st.integers(0, 2), host=HOSTS, stay=st.booleans(), role=st.booleans())
+    def change_or_move_a_vm(self, pick: int, which: int, domain: int, host: str | None, stay: bool, role: bool) -> None:
         scope = self.scope(pick)
         if not scope.roster:
             return
         old = one_of(scope.roster, which)
-        vm = msgspec.structs.replace(old, update_domain=old.update_domain if stay else domain, host=host)
+        there = old.update_domain if stay else domain
+        vm = msgspec.structs.replace(old, update_domain=there, host=host, role_instance=role)
         self.apply(scope.id, lambda value: inventory.change_vm(value, vm, self.conditions, by="test", now=self.now))
 
     @precondition(lambda self: self.scopes)

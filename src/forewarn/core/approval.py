@@ -66,6 +66,6 @@ def _known(scope: Scope, ids: Iterable[str]) -> list[Event]:
         event = scope.find_event(id_)
         if event is not None and event.announced:
             events[event.id] = event
-        elif event is not None or not scope.remembers(id_):
+        elif not scope.remembers(id_):
             raise UnknownEvent(id_, scope.id)
     return list(events.values())

@@ -90,8 +90,8 @@ def change_vm(scope: Scope, vm: Vm, conditions: Conditions, *, by: str, now: dat
     if vm == old:
         return draft.finish(None)
     named = tuple(event.id for event in scope.events_naming(old.name))
-    if named and (vm.update_domain, vm.role_instance) != (old.update_domain, old.role_instance):
-        raise Busy(f"VM {old.name}", named, advice="cancel them before you change its update domain or its role")
+    if named and vm.update_domain != old.update_domain:
+        raise Busy(f"VM {old.name}", named, advice="cancel them before you change its update domain")
     settled = msgspec.structs.replace(vm, name=old.name, host=old.host)
     if settled != old:
         draft.set(roster=scope.roster.with_changed(settled))

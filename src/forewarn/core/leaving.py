@@ -54,7 +54,7 @@ def moved(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
     """Note that a VM, given as it was before, is on another host, and do with its events what that means."""
     draft.note(Did.VM_MOVED, by=by, why=f"from {_place(vm.host)} to {_place(host)}", vms=(vm.name,))
     for event in draft.scope.events_naming(vm.name):
-        if event.state is not State.SCHEDULED or event.host == host:
+        if event.state is not State.SCHEDULED:
             continue
         if event.is_planned and event.host is not None:
             drop(draft, event, vm.name, by=by, why=f"{vm.name} is no longer on {event.host}")

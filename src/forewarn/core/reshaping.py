@@ -82,12 +82,12 @@ def _named(vm: Vm, name: str) -> Vm:
 
 def _busy(scope: Scope, old: Vm, new: Vm | None) -> str | None:
     """Say why a VM that open events name cannot change so, or go."""
-    if new is not None and (new.update_domain, new.role_instance) == (old.update_domain, old.role_instance):
+    if new is not None and new.update_domain == old.update_domain:
         return None
     named = tuple(event.id for event in scope.events_naming(old.name))
     if not named:
         return None
-    advice = "cancel them" if new is None else "cancel them before you change its update domain or its role"
+    advice = "cancel them" if new is None else "cancel them before you change its update domain"
     return str(Busy(f"VM {old.name}", named, advice=advice))
 
 
