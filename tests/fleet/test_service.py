@@ -2,8 +2,8 @@
 
 import asyncio
 import gc
-import time
 import weakref
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -15,22 +15,40 @@ from forewarn.core.conditions import EMULATOR, PRODUCTION, Policy
 from forewarn.core.errors import Invalid, KeyReused
 from forewarn.core.event import EventType, Source, State
 from forewarn.core.impact import Retry
-from forewarn.core.journal import Did
-from forewarn.core.scope import Scope, ScopeKind
+from forewarn.core.journal import Did, Entry
+from forewarn.core.scope import ScopeKind
 from forewarn.fleet import attendance, ledger, ticking
 from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchVm, PartlyMade, TimeIsReal
 from forewarn.fleet.ledger import LEDGER, manual_start
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.turns import TURN
+from forewarn.fleet.turns import PIECES
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Retention
+from forewarn.store.port import Key, Kind, Retention
 from tests.fleet.campaigning import campaign_spec, start
 from tests.fleet.stage import TEN, FailingStore, SteppedClock, ask, journal, running, scope, until, vm, web
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+
+
+class GatedStore(MemoryStore):
+    """A store that saves scopes only when it may; all else at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_save_scopes = asyncio.Event()
+        self.may_save_scopes.set()
+        self.waiting = 0
+
+    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        """Wait where it must, then save."""
+        if key.kind is Kind.SCOPE:
+            self.waiting += 1
+            await self.may_save_scopes.wait()
+            self.waiting -= 1
+        return await super().save(key, value, entries, expected=expected)
 
 
 async def asked(fleet: Fleet, scope_id: str = "web") -> None:
@@ -165,19 +183,34 @@ async def test_nothing_starts_after_a_hold_was_acknowledged() -> None:
     """Not even what was being decided when the hold came: it is decided anew."""
     async with running(web()) as fleet:
         ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
-
-        def dawdle(value: Scope) -> Change[None]:
-            until = time.monotonic() + 2 * TURN
-            while time.monotonic() < until:
-                pass
-            return Change(value, (), None)
-
         approving = [asyncio.ensure_future(fleet.approve("web", "web-0", [id_]))]
-        approving += [asyncio.ensure_future(fleet.apply("web", dawdle)) for _ in range(8)]
+        approving += [
+            asyncio.ensure_future(fleet.apply("web", lambda value: Change(value, (), None))) for _ in range(50 * PIECES)
+        ]
         await fleet.hold(by="operator:test", reason="storm")
-        state = fleet.find_event(id_)[1].state
+        assert not any(one.done() for one in approving), "the hold came while it was decided"
         await asyncio.gather(*approving)
-        assert fleet.find_event(id_)[1].state is state
+        event = fleet.find_event(id_)[1]
+        assert (event.state, len(event.approvals)) == (State.SCHEDULED, 1)
+
+
+async def test_hold_is_acknowledged_only_when_what_was_about_to_start_has_started() -> None:
+    """What is on its way to the disk can be held no more."""
+    store = GatedStore()
+    async with running(web(), store=store) as fleet:
+        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        store.may_save_scopes.clear()
+        approving = asyncio.ensure_future(fleet.approve("web", "web-0", [id_]))
+        await until(lambda: store.waiting == 1)
+        holding = asyncio.ensure_future(fleet.hold(by="operator:test", reason="storm"))
+        await until(lambda: fleet.held is not None)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not holding.done()
+        store.may_save_scopes.set()
+        await holding
+        assert fleet.find_event(id_)[1].state is State.STARTED
+        await approving
 
 
 async def test_event_approved_under_a_hold_starts_after_a_crash_between_release_and_start() -> None:
