@@ -14,10 +14,12 @@ from typing import IO, Any
 
 import msgspec
 import pytest
+import typer
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import CannotReach, NotFound
+from forewarn.cli import campaign_following
 from forewarn.cli.campaign_following import follow
 from forewarn.cli.campaign_options import OPTIONS
 from forewarn.cli.campaign_showing import BAR, progress_lines
@@ -470,9 +472,13 @@ def test_all_that_has_failed_is_retried_or_skipped_at_once(works: Shop) -> None:
     assert (again.code, again.stderr) == (0, "No wave has failed: there is nothing to do.\n")
 
 
-def test_watching_ends_where_everything_that_is_left_has_failed_though_nothing_halts(works: Shop) -> None:
+@pytest.mark.parametrize("limit", [None, "1"], ids=["all have failed", "one has, and takes the room"])
+def test_watching_ends_where_everything_that_is_left_has_failed_though_nothing_halts(
+    works: Shop, limit: str | None
+) -> None:
     (works.home / "broken").touch()
-    told(works, "campaign", "start", "kernel.toml", "--halt-after", "none")
+    limits = () if limit is None else ("--scopes-at-once", limit)
+    told(works, "campaign", "start", "kernel.toml", "--halt-after", "none", *limits)
     with watching(works, "campaign", "watch", "kernel") as (process, lines):
         lines.readline()
         told(works, "clock", "advance", "20m")
@@ -658,6 +664,16 @@ def test_campaign_is_asked_for_again_after_a_single_question_has_failed(capsys: 
     seen = capsys.readouterr()
     assert "k Completed" in seen.out
     assert "too busy" in seen.err
+
+
+def test_campaign_is_asked_for_now_and_then_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a wave has no room when its time has come is in no journal."""
+    monkeypatch.setattr(campaign_following, "ASK_AGAIN", 0.0)
+    running = campaign_of(v1.WaveProgress(n=1, waves=2, vms=2, announced=1, failed=1))
+    stuck = msgspec.structs.replace(running, stuck=True)
+    with pytest.raises(typer.Exit) as ended:
+        follow(Asked(Fickle([running, running, running, stuck]), Output.TABLE), running)
+    assert ended.value.exit_code == 1
 
 
 class Fickle(ApiClient):

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from time import monotonic
 from typing import Protocol, Self
 
 import typer
@@ -21,6 +22,9 @@ from forewarn.cli.showing import journal_row
 from forewarn.cli.tables import GAP
 from forewarn.cli.times import span_text
 from forewarn.core.campaign.record import CampaignState
+
+ASK_AGAIN = 10.0
+"""After so many seconds without news it is asked how the campaign stands: some of that changes with time alone."""
 
 MOST_LINES = 10
 """No more lines of the journal than this are written at a time above the bars: in large campaigns nobody reads them."""
@@ -54,10 +58,12 @@ def _follow(asked: Asked, feed: Feed, id_: str, view: "View") -> v1.Campaign:
     campaign, time = asked.api.campaign(id_), ServiceTime(asked.api.clock())
     view.show(campaign, (), time, "")
     lost = missed = ""
+    asked_at = monotonic()
     while not needs_nobody_here(campaign):
         news = list(feed.wait(TICK))
         lost = trouble_after(news, lost)
-        if (news or missed) and not lost:
+        if (news or missed or monotonic() - asked_at >= ASK_AGAIN) and not lost:
+            asked_at = monotonic()
             try:
                 campaign, time, missed = asked.api.campaign(id_), ServiceTime(asked.api.clock()), ""
             except CannotReach as error:

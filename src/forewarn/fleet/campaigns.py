@@ -11,7 +11,7 @@ from uuid import uuid4
 from forewarn.core import operations
 from forewarn.core.campaign.expecting import Outlook
 from forewarn.core.campaign.limits import counted
-from forewarn.core.campaign.load import Impacted
+from forewarn.core.campaign.load import Impacted, goes_on
 from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
     Campaign,
@@ -73,6 +73,8 @@ class Prospects(NamedTuple):
     """What it waits for, what a person decides first."""
     expected_end: datetime | None
     """When it will be over, or was; None: that waits for a person."""
+    needs_person: bool
+    """Whether it runs, and yet nothing goes on until a person decides."""
 
 
 class Campaigns:
@@ -150,13 +152,20 @@ class Campaigns:
         campaign = self.find(id_)
         rolling = self._rolling.get(campaign.id)
         hindrances = rolling.course.hindrances if rolling is not None else Hindrances()
+        if hindrances.no_room is not None or hindrances.no_place is not None:
+            hindrances = hindrances._replace(for_good=not self._anything_ends())
         conditions, now = self._scopes.conditions, self._scopes.clock.now()
         waits = Waits(campaign, conditions, hindrances, now=now, zones=zone_named)
         outlook = Outlook(campaign, conditions, now=now, zones=zone_named)
         async for progress in unhurried(() if campaign.state.is_over else campaign.scopes):
             waits.take(progress)
             outlook.take(progress)
-        return Prospects(waits.sentences, outlook.end)
+        return Prospects(waits.sentences, outlook.end, waits.needs_person)
+
+    def _anything_ends(self) -> bool:
+        """Tell whether anything that is in impact, wherever in the fleet, goes on without a person."""
+        newest = (self._scopes.replica.newest(load.scope)[0] for load in self._impacted.loads())
+        return any(scope is not None and goes_on(scope) for scope in newest)
 
     def stopped(self, id_: str) -> str:
         """Say in a word why a campaign lets nothing start, where that is the same for all of it; else nothing."""

@@ -10,7 +10,6 @@ from forewarn.api.campaign_spec import shown_spec
 from forewarn.core.campaign.plan import Plan
 from forewarn.core.campaign.record import (
     Campaign,
-    CampaignState,
     ScopeProgress,
     Wave,
     WaveState,
@@ -51,7 +50,7 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         explain=prospects.explain,
         spec=shown_spec(campaign.spec),
         start_why=campaign.why,
-        stuck=campaign.state is CampaignState.RUNNING and bool(counted.failed) and not counted.going,
+        stuck=prospects.needs_person,
     )
 
 
@@ -63,20 +62,16 @@ class _Counted(NamedTuple):
     vms_over: int
     failed: dict[str, ScopeProgress]
     """The scopes that have a failed wave before them."""
-    going: int
-    """How many others are not through."""
 
 
 async def _counted(campaign: Campaign) -> _Counted:
     counts: list[dict[WaveState, int]] = []
     vms: list[int] = []
-    vms_over = going = 0
+    vms_over = 0
     failed = {}
     async for scope in unhurried(campaign.scopes):
         if scope.standing is WaveState.FAILED:
             failed[scope.scope] = scope
-        else:
-            going += not scope.closed
         for number, wave in enumerate(scope.waves):
             if number == len(counts):
                 counts.append(dict.fromkeys(WaveState, 0))
@@ -87,7 +82,7 @@ async def _counted(campaign: Campaign) -> _Counted:
             if state is WaveState.DONE or state is WaveState.SKIPPED:
                 vms_over += wave.vms
     progress = (_of_number(n, by_standing(campaign, count), vms[n - 1]) for n, count in enumerate(counts, 1))
-    return _Counted(tuple(progress), vms_over, failed, going)
+    return _Counted(tuple(progress), vms_over, failed)
 
 
 def _of_number(n: int, count: dict[WaveState, int], vms: int) -> v1.WaveProgress:

@@ -14,6 +14,7 @@ from tests.core.campaign.test_expecting import (
     CLEARED,
     CONDITIONS,
     DONE,
+    FAILED,
     PLANNED,
     campaign,
     minutes,
@@ -23,14 +24,23 @@ from tests.core.campaign.test_expecting import (
 WAITS = ((15, PLANNED, 0),)
 NONE = Hindrances()
 NO_PLACE = Hindrances(no_place=Exceeded(what="scopes", limit=2, wanted=3))
+NO_ROOM = Hindrances(no_room=Exceeded(what="scopes", limit=2, wanted=3), for_good=True)
 SHUT = GateShut(since=minutes(50), why="503", again_at=minutes(61))
 
 
-def said(value: Campaign, hindrances: Hindrances = NONE, *, now: float = 10) -> tuple[str, ...]:
-    waits = Waits(value, CONDITIONS, hindrances, now=minutes(now), zones=zones)
+def waits(value: Campaign, hindrances: Hindrances, *, now: float = 10) -> Waits:
+    taken = Waits(value, CONDITIONS, hindrances, now=minutes(now), zones=zones)
     for progress in value.scopes:
-        waits.take(progress)
-    return waits.sentences
+        taken.take(progress)
+    return taken
+
+
+def said(value: Campaign, hindrances: Hindrances = NONE, *, now: float = 10) -> tuple[str, ...]:
+    return waits(value, hindrances, now=now).sentences
+
+
+def halted(value: Campaign) -> Campaign:
+    return msgspec.structs.replace(value, state=CampaignState.HALTED)
 
 
 CASES: dict[str, tuple[Campaign, Hindrances, str]] = {
@@ -105,6 +115,37 @@ def test_shut_gate_is_named_with_those_who_wait_for_it(gate: Any, name: str) -> 
     many = Hindrances(at_gate=tuple(f"web-{n}" for n in range(12)))
     ten_of_them = ", ".join(f"web-{n}" for n in range(10))
     assert said(shut, many, now=60) == (f"{begin}{ten_of_them} and 2 more wait for it, and {again}",)
+
+
+STUCK: dict[str, tuple[Campaign, Hindrances, bool]] = {
+    "all have failed": (campaign(((9, FAILED, 9),), ((9, FAILED, 9), (20, PLANNED, 0))), NONE, True),
+    "nothing has failed": (campaign(((9, ANNOUNCED, 9),)), NONE, False),
+    "another is under way": (campaign(((9, FAILED, 9),), ((9, CLEARED, 9),)), NONE, False),
+    "another rests": (campaign(((9, FAILED, 9),), ((5, DONE, 5), (35, PLANNED, 0))), NONE, False),
+    "another is through but for the look at who is left": (campaign(((9, FAILED, 9),), ((5, DONE, 5),)), NONE, False),
+    "another is announced for later": (campaign(((9, FAILED, 9),), ((12, ANNOUNCED, 12),)), NO_ROOM, False),
+    "another is due and has no room for good": (campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)), NO_ROOM, True),
+    "another is due and has no room yet": (
+        campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)),
+        NO_ROOM._replace(for_good=False),
+        False,
+    ),
+    "another is due and waits for something else": (campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)), NO_PLACE, False),
+    "another cannot be announced for good": (
+        campaign(((9, FAILED, 9),), WAITS),
+        NO_PLACE._replace(for_good=True),
+        True,
+    ),
+    "another is about to be announced": (campaign(((9, FAILED, 9),), WAITS), NONE, False),
+    "halted": (halted(campaign(((9, FAILED, 9),))), NONE, False),
+}
+
+
+@pytest.mark.parametrize(("value", "hindrances", "is_stuck"), STUCK.values(), ids=STUCK)
+def test_campaign_needs_a_person_where_nothing_else_can_let_it_go_on(
+    value: Campaign, hindrances: Hindrances, is_stuck: bool
+) -> None:
+    assert waits(value, hindrances).needs_person is is_stuck
 
 
 def test_whoever_sees_only_an_event_is_told_why_its_campaign_starts_nothing() -> None:

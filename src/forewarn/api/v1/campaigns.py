@@ -293,7 +293,7 @@ class Campaign(Answer, frozen=True):
     `said_by`, `said_at` and `why` tell who brought it into its state, when and why, and `start_why` why it was started.
     `scopes`, `hosts` and `vms` count what was selected when it was planned, `waves_over` and `vms_over` what is done or
     skipped. Of very many failures, only the newest have a reason. `stuck`: it is Running, and yet nothing goes on until
-    a person decides, because every scope that is not through has a failed wave.
+    a person decides, because every scope that is not through has a failed wave, or waits for room that these take.
     """
 
     id: str

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from forewarn.core.campaign.limits import Amounts, InUse, Load, unknown_host
-from forewarn.core.event import SETTLED, Event, State
+from forewarn.core.event import SETTLED, STUCK, Event, State
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
 
@@ -29,6 +29,16 @@ def in_impact(scope: Scope) -> Load | None:
         if impact.state not in SETTLED
     }
     return load_of_vms(scope.id, [vm for vm in scope.roster if vm.name in names]) if names else None
+
+
+def goes_on(scope: Scope) -> bool:
+    """Tell whether work of Started events of a scope is under way that does not wait for a person."""
+    return any(
+        impact.state not in SETTLED and impact.state not in STUCK
+        for event in scope.events
+        if event.state is State.STARTED
+        for impact in event.impacts
+    )
 
 
 class Impacted:

@@ -32,6 +32,8 @@ class Hindrances(NamedTuple):
     """The scopes whose waves could start if the gate were open."""
     held: frozenset[str] = frozenset()
     """The scopes that an operator holds."""
+    for_good: bool = False
+    """Whether what takes the room stays in impact until a person decides about it."""
 
 
 class Waits:
@@ -52,13 +54,13 @@ class Waits:
         self._resting: list[datetime] = []
         """Until when scopes rest after a wave."""
         self._held: list[str] = []
-        self._under_way = self._waiting = 0
+        self._under_way = self._waiting = self._closing = 0
 
     def take(self, progress: ScopeProgress) -> None:
         """Take how far a scope is."""
         if (state := progress.standing) is None:
-            return
-        if state is WaveState.FAILED:
+            self._closing += not progress.closed
+        elif state is WaveState.FAILED:
             self._failed[progress.scope] = progress
         elif state is WaveState.ANNOUNCED:
             at = progress.wave(progress.current).at
@@ -77,6 +79,17 @@ class Waits:
             self._resting.append(until)
         else:
             self._waiting += 1
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether it runs, and yet nothing goes on until a person decides about what has failed."""
+        if self._campaign.state is not CampaignState.RUNNING or not self._failed:
+            return False
+        if self._under_way or self._closing or self._resting or any(at > self._now for at in self._announced):
+            return False
+        if self._announced:
+            return self._hindrances.for_good and self._hindrances.no_room is not None
+        return not self._waiting or (self._hindrances.for_good and self._hindrances.no_place is not None)
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -102,7 +115,8 @@ class Waits:
         elif opens_at > now:
             yield f"no window is open before {_time(opens_at)}"
         if self._hindrances.no_room is not None:
-            yield f"the next wave waits for room: {self._hindrances.no_room}"
+            taken = ", and what has failed takes it" if self._hindrances.for_good and self._failed else ""
+            yield f"the next wave waits for room{taken}: {self._hindrances.no_room}"
 
     def _on_their_way(self) -> Iterator[str]:
         announced, resting, held = self._announced, self._resting, self._held
