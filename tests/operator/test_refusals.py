@@ -37,6 +37,8 @@ def test_codes_are_words_for_programs() -> None:
         ("GET", "/v1/history?did=exploded", {}, "did"),
         ("GET", "/v1/events?status=x", {}, "status"),
         ("GET", "/v1/events?limit=0", {}, "limit"),
+        ("GET", "/v1/vms?name=", {}, "name"),
+        ("GET", "/v1/history?by=", {}, "by"),
         ("GET", "/v1/watch", {"Last_Event_ID": "x"}, "Last-Event-ID"),
         ("POST", "/v1/holds", {"Idempotency_Key": "a b"}, "Idempotency-Key"),
     ],
@@ -83,3 +85,12 @@ async def test_what_there_is_not_is_told_with_where_to_look(path: str, sentence:
     async with stage() as service:
         reply = await service.ask("GET", path)
     assert (reply.status, reply.json["error"]["message"]) == (404, sentence)
+
+
+@pytest.mark.parametrize("path", ["scopes?name", "vms?scope", "vms?tag", "events?host", "events?vm", "history?event"])
+async def test_filter_that_says_nothing_does_not_let_everything_through(path: str) -> None:
+    name = path.partition("?")[2]
+    async with stage() as service:
+        reply = await service.ask("GET", f"/v1/{path}=")
+    sentence = f"{name}: this is empty; say which, or leave it out (what is allowed: /openapi.json)"
+    assert (reply.status, reply.json["error"]["message"]) == (400, sentence)

@@ -21,7 +21,9 @@ from forewarn.operator.showing_events import Wanted, show_events
 from forewarn.operator.stories import tell
 
 EventId = Annotated[str, PathParameter(max_length=64, description="The event's id, in any case.")]
-OnlyHost = Annotated[str | None, QueryParameter(name="host", max_length=128, description="Only those of this host.")]
+OnlyHost = Annotated[
+    str | None, QueryParameter(name="host", min_length=1, max_length=128, description="Only those of this host.")
+]
 OnlyType = Annotated[EventType | None, QueryParameter(name="type", description="Only those of this type.")]
 OnlyStatus = Annotated[
     Literal["Scheduled", "Started"] | None, QueryParameter(name="status", description="Only those that stand so.")

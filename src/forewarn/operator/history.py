@@ -38,9 +38,11 @@ OnlyVm = Annotated[
         description="What concerns this VM. One that no longer exists is named as `scope/name`.",
     ),
 ]
-OnlyEvent = Annotated[str | None, QueryParameter(name="event", max_length=64, description="Of this event only.")]
+OnlyEvent = Annotated[
+    str | None, QueryParameter(name="event", min_length=1, max_length=64, description="Of this event only.")
+]
 OnlyDid = Annotated[list[Did] | None, QueryParameter(name="did", description="Of these kinds only; say it repeatedly.")]
-OnlyBy = Annotated[str | None, QueryParameter(name="by", max_length=512, description="By this one only.")]
+OnlyBy = Annotated[str | None, QueryParameter(name="by", min_length=1, max_length=512, description="By this one only.")]
 Since = Annotated[
     str | None,
     QueryParameter(max_length=40, description="Not before this moment.", schema_extra={"format": "date-time"}),

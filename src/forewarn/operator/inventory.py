@@ -37,14 +37,20 @@ OnlyHeld = Annotated[
     QueryParameter(name="held", description="Whether the scope itself is held; a hold on all is no matter."),
 ]
 OnlyEnabled = Annotated[bool | None, QueryParameter(name="enabled", description="Whether the scope's guests ask.")]
-OnlyHost = Annotated[str | None, QueryParameter(name="host", max_length=NAME_LENGTH, description="On this host only.")]
+OnlyHost = Annotated[
+    str | None, QueryParameter(name="host", min_length=1, max_length=NAME_LENGTH, description="On this host only.")
+]
 OnlyName = Annotated[
     str | None,
-    QueryParameter(name="name", max_length=NAME_LENGTH, description="Of this name, or a pattern such as `web-*`."),
+    QueryParameter(
+        name="name", min_length=1, max_length=NAME_LENGTH, description="Of this name, or a pattern such as `web-*`."
+    ),
 ]
 OnlyTag = Annotated[
     str | None,
-    QueryParameter(name="tag", max_length=2 * TEXT_LENGTH + 1, description="With this tag, or with `tag=value`."),
+    QueryParameter(
+        name="tag", min_length=1, max_length=2 * TEXT_LENGTH + 1, description="With this tag, or with `tag=value`."
+    ),
 ]
 OnlyPriority = Annotated[Priority | None, QueryParameter(name="priority", description="Of this priority only.")]
 

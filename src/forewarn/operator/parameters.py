@@ -17,14 +17,18 @@ from forewarn.core.once import Once
 
 Limit = Annotated[int, QueryParameter(ge=1, le=v1.LARGEST_PAGE, description="How many at most.")]
 After = Annotated[str, QueryParameter(max_length=512, description="`next` of the page before.")]
-OnlyScope = Annotated[str | None, QueryParameter(name="scope", max_length=128, description="Of this scope only.")]
+OnlyScope = Annotated[
+    str | None, QueryParameter(name="scope", min_length=1, max_length=128, description="Of this scope only.")
+]
 OnlyCampaign = Annotated[
     str | None,
     QueryParameter(
         name="campaign", min_length=1, max_length=128, description="Of this campaign only, by its id or its name."
     ),
 ]
-OnlyVm = Annotated[str | None, QueryParameter(name="vm", max_length=257, description="Only those that affect this VM.")]
+OnlyVm = Annotated[
+    str | None, QueryParameter(name="vm", min_length=1, max_length=257, description="Only those that affect this VM.")
+]
 Why = Annotated[str, QueryParameter(max_length=512, description="Said in the journal.")]
 Force = Annotated[bool, QueryParameter(description="Although there are open events, which are canceled or given up.")]
 Key = Annotated[

@@ -32,6 +32,7 @@ def utc(moment: datetime, what: str) -> datetime:
 
 IN_PLAIN_WORDS = (
     (re.compile(r"Expected `str` of length >= 1 - at `\$\.(.+)`"), r"\1 is empty"),
+    (re.compile(r"(.+): Expected `str` of length >= 1"), r"\1: this is empty; say which, or leave it out"),
     (re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`"), r"\2 is longer than \1 characters"),
     (
         re.compile(r"Idempotency-Key: Expected `str` .*"),
