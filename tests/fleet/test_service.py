@@ -124,6 +124,17 @@ async def test_time_that_the_machine_slept_through_does_not_count_as_silence() -
         assert abs(outage.ended_at - outage.began_at - 30 * HOUR) < MINUTE
 
 
+async def test_what_was_missed_is_counted_from_the_clock_as_it_was_set_back() -> None:
+    """Two hours back and three forward are three hours that nobody could ask in."""
+    clock = SteppedClock()
+    async with running(web(), clock=clock, policy=PRODUCTION) as fleet:
+        for step in (-2 * HOUR, HOUR):
+            clock.step = step
+            await fleet._attendance.count()
+        (outage,) = fleet.conditions.outages
+        assert abs(outage.ended_at - outage.began_at - 3 * HOUR) < MINUTE
+
+
 async def test_silence_is_not_counted_before_it_is_saved_that_the_machine_has_slept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
