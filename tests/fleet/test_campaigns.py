@@ -688,7 +688,7 @@ async def test_whoever_asks_for_the_prospects_of_a_large_campaign_keeps_nobody_w
         while not asking.done():
             await asyncio.sleep(0)
             rounds += 1
-        waits, expected_end = await asking
+        waits, expected_end, _ = await asking
     assert rounds > 10, "others had their turns"
     assert waits == ("20000 scopes wait to be announced",)
     assert expected_end is not None

@@ -56,6 +56,12 @@ CASES: dict[str, tuple[Campaign, Hindrances, str]] = {
         NONE,
         "2 waves are announced, the first for 2026-03-02 10:15:00Z",
     ),
+    "one is due": (campaign(((9, ANNOUNCED, 9),)), NONE, "1 wave is due, since 2026-03-02 10:09:00Z"),
+    "several are due": (
+        campaign(((9, ANNOUNCED, 9),), ((8, ANNOUNCED, 8),)),
+        NONE,
+        "2 waves are due, the first since 2026-03-02 10:08:00Z",
+    ),
     "one rests": (
         campaign(((0, DONE, 5), (40, PLANNED, 0))),
         NONE,

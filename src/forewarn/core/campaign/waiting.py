@@ -119,12 +119,15 @@ class Waits:
             yield f"the next wave waits for room{taken}: {self._hindrances.no_room}"
 
     def _on_their_way(self) -> Iterator[str]:
-        announced, resting, held = self._announced, self._resting, self._held
+        resting, held = self._resting, self._held
+        due = [at for at in self._announced if at <= self._now]
+        coming = [at for at in self._announced if at > self._now]
         if self._under_way:
             yield f"{_waves(self._under_way)} under way"
-        if announced:
-            first = "" if len(announced) == 1 else "the first "
-            yield f"{_waves(len(announced))} announced, {first}for {_time(min(announced))}"
+        if due:
+            yield f"{_waves(len(due))} due, {_first(due)}since {_time(min(due))}"
+        if coming:
+            yield f"{_waves(len(coming))} announced, {_first(coming)}for {_time(min(coming))}"
         if len(resting) == 1:
             yield f"1 scope waits until {_time(resting[0])}, when the gap after its wave is over"
         elif resting:
@@ -190,6 +193,10 @@ def _allowed(policy: CampaignPolicy, limit: Exceeded) -> str:
     written = str(getattr(policy, limit.rule))
     number = str(limit.limit)
     return f"{limit.rule} allows {number}" + (f" ({written})" if written != number else "")
+
+
+def _first(moments: Sequence[datetime]) -> str:
+    return "" if len(moments) == 1 else "the first "
 
 
 def _waves(number: int) -> str:
