@@ -24,6 +24,7 @@ from forewarn.compose import Running, running_service
 from forewarn.core.event import EventType
 from forewarn.core.schedule import Ask
 from forewarn.fleet.garbage import exempt_from_collection
+from forewarn.fleet.turns import shorten_turns_of_threads
 from forewarn.guest.limits import Limits
 from forewarn.guest.server import GuestServer
 from forewarn.settings import PRODUCTION, Endpoint, PolicySettings
@@ -77,6 +78,7 @@ class Made(msgspec.Struct, frozen=True):
 
 async def main() -> None:
     """Serve until the input ends."""
+    shorten_turns_of_threads()
     lines = await _input()
     task = msgspec.json.decode(await lines.readline(), type=Task)
     async with _served(task) as (running, server, port):

@@ -11,7 +11,7 @@ from forewarn.core.journal import Did
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Roster, Traits, Vm
 from forewarn.fleet.errors import NotSaved
-from forewarn.fleet.importing import AT_ONCE, Difference, Differences, Imported, apply_import, compare
+from forewarn.fleet.importing import AT_ONCE, Comparison, Difference, apply_import, compare
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Key, Kind
@@ -25,11 +25,42 @@ def with_vms(value: Scope, *vms: Vm) -> Scope:
     return msgspec.structs.replace(value, roster=Roster(vms))
 
 
-async def imported(fleet: Fleet, *wanted: Scope, prune: bool = False) -> Imported:
+class Told:
+    """Everything that a comparison or an import has told."""
+
+    def __init__(self) -> None:
+        self.differences: list[Difference] = []
+
+    @property
+    def refused(self) -> list[Difference]:
+        """What is not done."""
+        return [one for one in self.differences if one.refused]
+
+    def those(self, what: str, *, of_vms: bool) -> list[Difference]:
+        """What was added, changed or removed, of scopes or of VMs."""
+        return [one for one in self.differences if one.what == what and (one.vm is not None) is of_vms]
+
+
+async def compared(fleet: Fleet, *wanted: Scope, prune: bool = False) -> tuple[Comparison, Told]:
+    """Compare; check that nothing else comes of it when nobody is told."""
+    told = Told()
+    comparison = await compare(fleet.replica, wanted, prune=prune, tell=told.differences.extend)
+    assert await compare(fleet.replica, wanted, prune=prune) == comparison
+    return comparison, told
+
+
+async def applied(fleet: Fleet, comparison: Comparison) -> Told:
+    """Make it so."""
+    told = Told()
+    await apply_import(fleet, comparison, by="ann", on_progress=lambda *_: None, tell=told.differences.extend)
+    return told
+
+
+async def imported(fleet: Fleet, *wanted: Scope, prune: bool = False) -> Told:
     """Import, and check that another import would find nothing but what was refused."""
-    differences = await compare(fleet.replica, wanted, prune=prune)
-    done = await apply_import(fleet, differences, by="ann", on_progress=lambda *_: None)
-    again = await compare(fleet.replica, wanted, prune=prune)
+    comparison, _ = await compared(fleet, *wanted, prune=prune)
+    done = await applied(fleet, comparison)
+    _, again = await compared(fleet, *wanted, prune=prune)
     assert {(one.scope, one.vm) for one in again.differences} == {(one.scope, one.vm) for one in done.refused}
     return done
 
@@ -56,28 +87,34 @@ async def test_difference_says_for_each_field_what_it_is_and_what_it_becomes_and
             first, host="hv-9", traits=Traits(tags={"team": "a"}, terminate_notice=timedelta(minutes=7))
         )
         wanted = msgspec.structs.replace(with_vms(web(), changed, *others, vm("web-9")), approval=ApprovalRule.ALL)
-        found = await compare(fleet.replica, [wanted, scope("new", vm("n"))], prune=True)
-        assert found.scopes_changed == (Difference(what="changed", scope="web", fields={"approval": ("any", "all")}),)
-        assert found.vms_changed == (
+        comparison, told = await compared(fleet, wanted, scope("new", vm("n")), prune=True)
+        assert told.those("changed", of_vms=False) == [
+            Difference(what="changed", scope="web", fields={"approval": ("any", "all")})
+        ]
+        assert told.those("changed", of_vms=True) == [
             Difference(
                 what="changed",
                 scope="web",
                 vm="web-0",
                 fields={"host": ("hv-0", "hv-9"), "terminate_notice": ("", "7m"), "tags": ("", "team=a")},
             ),
-        )
-        assert brief(found.vms_added) == [("added", "web", "web-9"), ("added", "new", "n")]
-        assert brief(found.scopes_added) == [("added", "new", None)]
-        assert brief(found.vms_removed) == [("removed", "web", second.name), ("removed", "old", "old-0")]
-        assert brief(found.scopes_removed) == [("removed", "old", None)]
-        assert (found.unchanged, found.refused) == (4, ())
+        ]
+        assert brief(told.those("added", of_vms=True)) == [("added", "web", "web-9"), ("added", "new", "n")]
+        assert brief(told.those("added", of_vms=False)) == [("added", "new", None)]
+        assert brief(told.those("removed", of_vms=True)) == [
+            ("removed", "web", second.name),
+            ("removed", "old", "old-0"),
+        ]
+        assert brief(told.those("removed", of_vms=False)) == [("removed", "old", None)]
+        assert (comparison.unchanged, told.refused) == (4, [])
         assert await journal(store) == before
 
 
 async def test_nothing_that_the_file_does_not_have_goes_without_prune() -> None:
     async with running(web(), scope("old", vm("old-0"))) as fleet:
         wanted = with_vms(web(), *web().roster.vms[:2])
-        assert (await compare(fleet.replica, [wanted], prune=False)).differences == ()
+        _, told = await compared(fleet, wanted)
+        assert told.differences == []
         await imported(fleet, wanted, prune=True)
         assert sorted(addresses(fleet)) == ["web/web-0", "web/web-1"]
 
@@ -103,8 +140,9 @@ async def test_what_is_equal_is_not_touched() -> None:
     async with running(web(), store=store) as fleet:
         before = store.saves
         shuffled = with_vms(web(), *reversed(web().roster.vms))
+        comparison, _ = await compared(fleet, shuffled, prune=True)
         done = await imported(fleet, shuffled, prune=True)
-        assert (done.differences, done.unchanged, store.saves) == ((), 6, before)
+        assert (done.differences, comparison.unchanged, store.saves) == ([], 6, before)
 
 
 async def test_busy_vm_is_refused_and_the_rest_is_done() -> None:
@@ -127,8 +165,8 @@ async def test_busy_vm_is_refused_and_the_rest_is_done() -> None:
 async def test_kind_of_a_scope_stays_and_everything_else_is_done() -> None:
     async with running(web()) as fleet:
         wanted = msgspec.structs.replace(web(), kind=ScopeKind.CLOUD_SERVICE, approval=ApprovalRule.ALL)
-        differences = await compare(fleet.replica, [wanted], prune=False)
-        done = await apply_import(fleet, differences, by="ann", on_progress=lambda *_: None)
+        comparison, _ = await compared(fleet, wanted)
+        done = await applied(fleet, comparison)
         assert [one.refused for one in done.refused] == [
             "the kind of a scope cannot change: remove the scope, and import it again"
         ]
@@ -140,11 +178,11 @@ async def test_vm_moves_from_one_scope_to_another_with_its_address() -> None:
     left, right = scope("left", vm("a", ip="10.1.0.1"), vm("b")), scope("right", vm("c"))
     async with running(left, right) as fleet:
         wanted = (scope("right", vm("c"), vm("a", ip="10.1.0.1")), scope("left", vm("b")))
-        kept = await compare(fleet.replica, wanted, prune=False)
+        _, kept = await compared(fleet, *wanted)
         assert [(one.vm, one.refused) for one in kept.refused] == [
             ("a", "address 10.1.0.1 in network default belongs to left/a")
         ]
-        assert (await imported(fleet, *wanted, prune=True)).refused == ()
+        assert (await imported(fleet, *wanted, prune=True)).refused == []
         assert addresses(fleet) == {"left/b": [], "right/c": [], "right/a": ["10.1.0.1"]}
 
 
@@ -157,7 +195,7 @@ async def test_two_vms_exchange_their_addresses(scopes: tuple[str, str]) -> None
 
     async with running(*fleet_of("10.1.0.1", "10.1.0.2")) as fleet:
         done = await imported(fleet, *fleet_of("10.1.0.2", "10.1.0.1"))
-        assert (done.refused, len(done.differences)) == ((), 2)
+        assert (done.refused, len(done.differences)) == ([], 2)
         assert addresses(fleet) == {"left/a": ["10.1.0.2"], f"{scopes[1]}/b": ["10.1.0.1"]}
 
 
@@ -197,8 +235,8 @@ async def test_new_scope_comes_without_the_vms_that_cannot_be_and_not_at_all_if_
         done = await imported(fleet, scope("some", taken, vm("honest")))
         assert brief(done.refused) == [("added", "some", "thief")]
         assert "some/honest" in addresses(fleet)
-        found = await compare(fleet.replica, [alone], prune=False)
-        done = await apply_import(fleet, found, by="ann", on_progress=lambda *_: None)
+        comparison, _ = await compared(fleet, alone)
+        done = await applied(fleet, comparison)
         assert brief(done.refused) == [("added", "alone", None), ("added", "alone", "thief")]
         assert fleet.replica.newest("alone") == (None, None)
 
@@ -215,15 +253,15 @@ async def test_interrupted_import_goes_on_when_it_is_run_again() -> None:
         raise Crash
 
     async with running(store=store) as fleet:
-        differences = await compare(fleet.replica, many, prune=True)
+        comparison = await compare(fleet.replica, many, prune=True)
         with pytest.raises(Crash):
-            await apply_import(fleet, differences, by="ann", on_progress=crash)
+            await apply_import(fleet, comparison, by="ann", on_progress=crash)
     told: list[tuple[int, int]] = []
     async with running(store=store) as fleet:
         rest = await compare(fleet.replica, many, prune=True)
         assert (len(rest.wanted), rest.unchanged) == (2 * AT_ONCE, AT_ONCE)
         await apply_import(fleet, rest, by="ann", on_progress=lambda done, all_: told.append((done, all_)))
-        assert (await compare(fleet.replica, many, prune=True)).differences == ()
+        assert (await compare(fleet.replica, many, prune=True)).wanted == ()
     assert told == [(AT_ONCE, 2 * AT_ONCE), (2 * AT_ONCE, 2 * AT_ONCE)]
 
 
@@ -233,10 +271,10 @@ async def test_crash_between_letting_an_address_go_and_giving_it_loses_nothing()
     before = [scope("left", vm("a", ip="10.1.0.1")), scope("right", vm("b", ip="10.1.0.2"))]
     wanted = [scope("left", vm("a", ip="10.1.0.2")), scope("right", vm("b", ip="10.1.0.1"))]
     async with running(*before, store=store) as fleet:
-        differences = await compare(fleet.replica, wanted, prune=False)
+        comparison = await compare(fleet.replica, wanted, prune=False)
         fleet.on_change(lambda _: setattr(store, "full", addresses(fleet) == {"left/a": [], "right/b": []}))
         with pytest.raises(NotSaved):
-            await apply_import(fleet, differences, by="ann", on_progress=lambda *_: None)
+            await apply_import(fleet, comparison, by="ann", on_progress=lambda *_: None)
         assert addresses(fleet) == {"left/a": [], "right/b": []}
     store.full = False
     async with running(store=store) as fleet:
@@ -247,21 +285,21 @@ async def test_crash_between_letting_an_address_go_and_giving_it_loses_nothing()
 async def test_scope_that_has_changed_meanwhile_is_compared_again() -> None:
     async with running(web(), scope("gone", vm("g"))) as fleet:
         wanted = [with_vms(web(), *web().roster, vm("web-9")), scope("new", vm("n"))]
-        differences: Differences = await compare(fleet.replica, wanted, prune=True)
+        comparison, _ = await compared(fleet, *wanted, prune=True)
         await fleet.inventory.add_vm("web", vm("web-8"), by="bob")
         await fleet.inventory.add_scope(scope("new", vm("m")), by="bob")
         await fleet.inventory.remove_scope("gone", by="bob")
-        done = await apply_import(fleet, differences, by="ann", on_progress=lambda *_: None)
-        assert done.refused == ()
-        assert (await compare(fleet.replica, wanted, prune=True)).differences == ()
+        done = await applied(fleet, comparison)
+        assert done.refused == []
+        assert (await compare(fleet.replica, wanted, prune=True)).wanted == ()
 
 
 async def test_scope_that_cannot_be_what_the_file_says_is_refused_as_a_whole() -> None:
     tags = {f"{n}": "x" * 500 for n in range(20)}
     large = scope("web", *(msgspec.structs.replace(vm(f"vm-{n}"), traits=Traits(tags=tags)) for n in range(100)))
     async with running(web()) as fleet:
-        differences = await compare(fleet.replica, [large, scope("new", vm("n"))], prune=True)
-        done = await apply_import(fleet, differences, by="ann", on_progress=lambda *_: None)
+        comparison, _ = await compared(fleet, large, scope("new", vm("n")), prune=True)
+        done = await applied(fleet, comparison)
         assert [(one.scope, "is full" in one.refused) for one in done.refused] == [("web", True)]
         assert len(fleet.replica.scope("web").roster) == 6
         assert fleet.replica.scope("new").roster

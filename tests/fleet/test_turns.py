@@ -2,7 +2,7 @@
 
 import asyncio
 
-from forewarn.fleet.turns import Turns, unhurried
+from forewarn.fleet.turns import Turns, let_go, unhurried
 
 
 class Rounds:
@@ -73,3 +73,10 @@ async def test_others_have_their_turn_while_a_list_is_read() -> None:
     items = [item async for item in unhurried(range(100), length=0)]
     task.cancel()
     assert (items, rounds >= 99) == (list(range(100)), True)
+
+
+async def test_pile_is_let_go_of_piece_by_piece() -> None:
+    rounds = Rounds()
+    pile = list(range(100))
+    await let_go(pile, length=0)
+    assert (pile, rounds.number >= 99) == ([], True)

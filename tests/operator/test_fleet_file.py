@@ -11,7 +11,7 @@ from forewarn.api.fleet_file import Birth, read_fleet_file, read_fleet_json
 from forewarn.core.event import EventType
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import NotSaved
-from forewarn.fleet.importing import Imported, apply_import
+from forewarn.fleet.importing import apply_import
 from forewarn.operator import importing
 from forewarn.operator.importing import SMALL
 from tests.operator.stage import TEN, Reply, Stage, stage
@@ -159,10 +159,10 @@ class Gate:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.open = asyncio.Event(), asyncio.Event()
 
-        async def wait(*args: object, **kwargs: object) -> Imported:
+        async def wait(*args: object, **kwargs: object) -> None:
             self.reached.set()
             await self.open.wait()
-            return await apply_import(*args, **kwargs)  # type: ignore[arg-type]  # handed on as they came
+            await apply_import(*args, **kwargs)  # type: ignore[arg-type]  # handed on as they came
 
         monkeypatch.setattr(importing, "apply_import", wait)
 
@@ -220,7 +220,7 @@ async def test_import_under_way_says_so_when_the_service_ends(monkeypatch: pytes
 
 
 async def test_import_that_cannot_be_saved_tells_how_far_it_got(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def full(*_: object, **__: object) -> Imported:
+    async def full(*_: object, **__: object) -> None:
         raise NotSaved("no room left on the disk")
 
     async with stage() as service, asyncio.timeout(60):

@@ -22,6 +22,7 @@ from forewarn.compose import Running, UnusableCertificate, running_service
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.garbage import exempt_from_collection
 from forewarn.fleet.tasks import tasks_until_exit
+from forewarn.fleet.turns import shorten_turns_of_threads
 from forewarn.settings import PRODUCTION, CommandSettings, PlatformName, Settings, SettingsError
 
 log = logging.getLogger("forewarn.service")
@@ -63,6 +64,7 @@ class _Service:
     async def serve(self) -> None:
         """Serve until a signal says that it is enough, even while it starts."""
         self._listen_to_signals()
+        shorten_turns_of_threads()
         try:
             async with running_service(self._settings, PRODUCTION, environ=os.environ, talk=_LogTalk()) as running:
                 self._is_started = True

@@ -19,6 +19,7 @@ from forewarn.compose import AlreadyRuns, NotADirectory, NotTheEmulators, Unusab
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.garbage import exempt_from_collection
+from forewarn.fleet.turns import shorten_turns_of_threads
 from forewarn.guest.link_local import LinkLocalError
 from forewarn.guest.ports import CannotListen, NoPortLeft, TooFewFiles
 from forewarn.settings import EMULATOR, Settings
@@ -57,6 +58,7 @@ def run(settings: Settings, output: Output) -> None:
 
 async def _serve(settings: Settings, output: Output) -> None:
     ending = _Ending()
+    shorten_turns_of_threads()
     try:
         with _Talk() as talk:
             async with running_service(settings, EMULATOR, environ=os.environ, talk=talk) as running:

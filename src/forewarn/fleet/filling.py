@@ -1,10 +1,11 @@
 """Filling an empty fleet from a fleet file, so that a crash on the way leaves nothing that could pass for complete."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import FleetError
-from forewarn.fleet.importing import compare, in_batches
+from forewarn.fleet.importing import Difference, compare, in_batches
 from forewarn.fleet.service import Fleet
 
 AT_ONCE = 256
@@ -26,15 +27,15 @@ class FilledOtherwise(FleetError):
 
 async def fill(fleet: Fleet, scopes: Sequence[Scope], *, by: str, on_saved: Callable[[int], None]) -> None:
     """Make the scopes that are not there yet, and remember that all are; tell after each few how many there are."""
-    differences = await compare(fleet.replica, scopes, prune=True)
-    for one in differences.differences:
-        if one.what != "added" or fleet.replica.newest(one.scope)[0] is not None:
-            raise FilledOtherwise(one.scope)
-    there = len(scopes) - len(differences.wanted)
-    await in_batches(
-        differences.wanted,
-        lambda scope: fleet.inventory.add_scope(scope, by=by),
-        at_once=AT_ONCE,
-        on_done=lambda number: on_saved(there + number),
-    )
+
+    def refuse_what_is_there(found: Sequence[Difference]) -> None:
+        for one in found:
+            if one.what != "added" or fleet.replica.newest(one.scope)[0] is not None:
+                raise FilledOtherwise(one.scope)
+
+    comparison = await compare(fleet.replica, scopes, prune=True, tell=refuse_what_is_there)
+    there = len(scopes) - len(comparison.wanted)
+    async for done in in_batches(comparison.wanted, partial(fleet.inventory.add_scope, by=by), at_once=AT_ONCE):
+        there += len(done)
+        on_saved(there)
     await fleet.mark_filled()

@@ -4,7 +4,7 @@ Every scope is saved by itself, so whoever is interrupted runs it again, and it 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Literal, NamedTuple, TypeVar
 
@@ -41,77 +41,31 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     refused: str = ""
 
 
-class Differences(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file and the fleet differ in, scope by scope, and how many VMs are as the file says.
+Tell = Callable[[Sequence[Difference]], None]
+"""Takes the differences of one scope, of which there are some, as soon as they are known: all of them together may be
+hundreds of thousands, so whoever wants them keeps them in the form that suits."""
 
-    The other fields are what it takes to make it so: the scopes of the file that differ, those to remove, and by
-    scope the addresses that it hands over to another one.
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What it takes to make the fleet what a file says, and how many VMs are as it says.
+
+    These are the scopes of the file that differ, those to remove, and by scope the addresses that it hands over to
+    another one.
     """
 
-    differences: tuple[Difference, ...]
     unchanged: int
     wanted: tuple[Scope, ...]
     unwanted: tuple[str, ...]
     handed: dict[str, frozenset[Place]]
     prune: bool
 
-    def _those(self, what: str, *, of_vms: bool) -> tuple[Difference, ...]:
-        return tuple(one for one in self.differences if one.what == what and (one.vm is not None) is of_vms)
 
-    @property
-    def scopes_added(self) -> tuple[Difference, ...]:
-        """The scopes that are in the file only."""
-        return self._those("added", of_vms=False)
-
-    @property
-    def scopes_changed(self) -> tuple[Difference, ...]:
-        """The scopes that the file describes otherwise."""
-        return self._those("changed", of_vms=False)
-
-    @property
-    def scopes_removed(self) -> tuple[Difference, ...]:
-        """The scopes that go, because the file does not have them."""
-        return self._those("removed", of_vms=False)
-
-    @property
-    def vms_added(self) -> tuple[Difference, ...]:
-        """The VMs that are in the file only."""
-        return self._those("added", of_vms=True)
-
-    @property
-    def vms_changed(self) -> tuple[Difference, ...]:
-        """The VMs that the file describes otherwise."""
-        return self._those("changed", of_vms=True)
-
-    @property
-    def vms_removed(self) -> tuple[Difference, ...]:
-        """The VMs that go, because the file does not have them."""
-        return self._those("removed", of_vms=True)
-
-    @property
-    def refused(self) -> tuple[Difference, ...]:
-        """What is not done."""
-        return tuple(one for one in self.differences if one.refused)
-
-
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import has done: each difference that it found when it was its turn, and why some were refused."""
-
-    differences: tuple[Difference, ...]
-    unchanged: int
-
-    @property
-    def refused(self) -> tuple[Difference, ...]:
-        """What was not done."""
-        return tuple(one for one in self.differences if one.refused)
-
-
-async def compare(replica: Replica, wanted: Sequence[Scope], *, prune: bool) -> Differences:
-    """Compare the fleet with a file, in turns with whatever else goes on. Nothing changes.
+async def compare(replica: Replica, wanted: Sequence[Scope], *, prune: bool, tell: Tell | None = None) -> Comparison:
+    """Compare the fleet with a file, in turns with whatever else goes on, and tell what differs. Nothing changes.
 
     Scopes and VMs that the file does not have stay as they are, unless `prune` says that they go.
     """
-    return await _Comparison(replica, wanted, prune=prune).run()
+    return await _Work(replica, wanted, prune=prune).compare(tell)
 
 
 class _Take(NamedTuple):
@@ -124,7 +78,7 @@ class _Take(NamedTuple):
     owner_vm: str
 
 
-class _Comparison:
+class _Work:
     def __init__(self, replica: Replica, wanted: Sequence[Scope], *, prune: bool) -> None:
         self._replica = replica
         self._wanted = {scope.id: scope for scope in wanted}
@@ -135,13 +89,13 @@ class _Comparison:
         self._takes: list[_Take] = []
         self._turns = Turns()
 
-    async def run(self) -> Differences:
+    async def compare(self, tell: Tell | None) -> Comparison:
         unwanted = self._unwanted()
         for scope in self._wanted.values():
             await self._turns.mine()
             self._plan(scope)
         await self._refuse_what_is_kept()
-        return await self._told(unwanted)
+        return await self._compared(unwanted, tell)
 
     def _unwanted(self) -> tuple[Scope, ...]:
         if not self._prune:
@@ -185,23 +139,22 @@ class _Comparison:
         found = self._plans.get(take.owner)
         return found is not None and take.place not in _kept_places(found, take.owner_vm, take.place)
 
-    async def _told(self, unwanted: Sequence[Scope]) -> Differences:
-        differences: list[Difference] = []
+    async def _compared(self, unwanted: Sequence[Scope], tell: Tell | None) -> Comparison:
         differing: list[Scope] = []
         unchanged = 0
         for scope in self._wanted.values():
             await self._turns.mine()
-            found = list(self._differences(scope))
-            differences += found
-            if found:
+            found = self._plans.pop(scope.id, None)  # with a large fleet, to let go of all plans at once takes long
+            if found is None or not found.is_nothing:
                 differing.append(scope)
-            touched = sum(one.vm is not None and one.what != "removed" for one in found)
-            unchanged += len(scope.roster) - touched
+                if tell is not None:
+                    tell(self._differences(scope, found))
+            unchanged += 0 if found is None else len(scope.roster) - len(found.added) - len(found.changed)
         for scope in unwanted:
             await self._turns.mine()
-            differences += _removed(scope)
-        return Differences(
-            differences=tuple(differences),
+            if tell is not None:
+                tell(tuple(_removed(scope)))
+        return Comparison(
             unchanged=unchanged,
             wanted=tuple(differing),
             unwanted=tuple(scope.id for scope in unwanted),
@@ -209,10 +162,10 @@ class _Comparison:
             prune=self._prune,
         )
 
-    def _differences(self, scope: Scope) -> Iterator[Difference]:
-        if scope.id in self._plans:
-            return _planned(scope.id, self._plans[scope.id])
-        return _added(scope, self._refused.get(scope.id, {}))
+    def _differences(self, scope: Scope, found: Plan | None) -> Sequence[Difference]:
+        if found is not None:
+            return tuple(_planned(scope.id, found))
+        return tuple(_added(scope, self._refused.get(scope.id, {})))
 
     def _handed(self) -> dict[str, frozenset[Place]]:
         handed: dict[str, frozenset[Place]] = {}
@@ -279,42 +232,38 @@ def _removed(scope: Scope, refused: str = "") -> Iterator[Difference]:
 
 
 async def apply_import(
-    fleet: Fleet, differences: Differences, *, by: str, on_progress: Callable[[int, int], None]
-) -> Imported:
-    """Make the fleet what the file says; tell after each few scopes how many are done, of how many.
+    fleet: Fleet, comparison: Comparison, *, by: str, on_progress: Callable[[int, int], None], tell: Tell | None = None
+) -> None:
+    """Make the fleet what the file says; tell what was done and refused, and after each few scopes how many are done.
 
     What was compared is compared again when it is its turn, with the scope as it is then.
     """
-    work = _Import(fleet, differences, by=by)
-    items: list[Scope | str] = [*differences.wanted, *differences.unwanted]
-    await in_batches(differences.handed, work.hand_over, at_once=AT_ONCE)
-    done = await in_batches(
-        items,
-        work.settle,
-        at_once=AT_ONCE,
-        on_done=lambda number: on_progress(number, len(items)),
-        weight=lambda item: len(item.roster) / VMS_AT_ONCE if isinstance(item, Scope) else 0,
-    )
-    return Imported(differences=tuple(one for each in done for one in each), unchanged=differences.unchanged)
+    work = _Import(fleet, comparison, by=by)
+    items: list[Scope | str] = [*comparison.wanted, *comparison.unwanted]
+    async for _ in in_batches(comparison.handed, work.hand_over, at_once=AT_ONCE):
+        pass
+    number = 0
+    async for done in in_batches(items, work.settle, at_once=AT_ONCE, weight=_weight):
+        if tell is not None:
+            for differences in filter(None, done):
+                tell(differences)
+        number += len(done)
+        on_progress(number, len(items))
+
+
+def _weight(item: Scope | str) -> float:
+    return len(item.roster) / VMS_AT_ONCE if isinstance(item, Scope) else 0
 
 
 async def in_batches(
-    items: Iterable[T],
-    do: Callable[[T], Awaitable[R]],
-    *,
-    at_once: int,
-    on_done: Callable[[int], None] = lambda _: None,
-    weight: Callable[[T], float] = lambda _: 0,
-) -> list[R]:
-    """Do something to all items, some at a time, and tell after each of these batches how many are done.
+    items: Iterable[T], do: Callable[[T], Awaitable[R]], *, at_once: int, weight: Callable[[T], float] = lambda _: 0
+) -> AsyncIterator[list[R]]:
+    """Do something to all items, some at a time, and give what comes of each of these batches.
 
     A batch has at most `at_once` items, and ends with the one that makes its weight 1 or more.
     """
-    done: list[R] = []
     for batch in _batches(items, at_once, weight):
-        done += await asyncio.gather(*(do(item) for item in batch))
-        on_done(len(done))
-    return done
+        yield await asyncio.gather(*(do(item) for item in batch))
 
 
 def _batches(items: Iterable[T], at_once: int, weight: Callable[[T], float]) -> Iterator[list[T]]:
@@ -331,11 +280,11 @@ def _batches(items: Iterable[T], at_once: int, weight: Callable[[T], float]) -> 
 
 
 class _Import:
-    def __init__(self, fleet: Fleet, differences: Differences, *, by: str) -> None:
+    def __init__(self, fleet: Fleet, comparison: Comparison, *, by: str) -> None:
         self._fleet = fleet
-        self._wanted = {scope.id: scope for scope in differences.wanted}
-        self._handed = differences.handed
-        self._prune = differences.prune
+        self._wanted = {scope.id: scope for scope in comparison.wanted}
+        self._handed = comparison.handed
+        self._prune = comparison.prune
         self._by = by
         self._turns = Turns()
 

@@ -1,6 +1,6 @@
 """The paths of the fleet file: the whole inventory as one text, in and out."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
 import msgspec
@@ -14,7 +14,6 @@ from forewarn.api.fleet_parsing import FleetFormat
 from forewarn.api.fleet_writing import write_fleet_json, write_fleet_toml
 from forewarn.core.access import Role
 from forewarn.core.scope import Scope
-from forewarn.fleet.importing import Difference
 from forewarn.fleet.turns import unhurried
 from forewarn.operator.access import AskedBy, needs
 from forewarn.operator.backstage import Backstage
@@ -26,7 +25,6 @@ FLEET_FILE_BYTES = 64 * 1024 * 1024
 PIECE = 64 * 1024
 """About how many characters are sent at a time."""
 
-DIFFERENCES_AT_ONCE = 200
 NDJSON = "application/x-ndjson"
 WRITERS = {FleetFormat.TOML: write_fleet_toml, FleetFormat.JSON: write_fleet_json}
 
@@ -145,17 +143,7 @@ async def _shown(outcome: Outcome) -> AsyncIterator[bytes]:
     """Write the result piece by piece: it may tell of a hundred thousand VMs."""
     yield b'{"dry_run":%s,"differences":[' % _encode(outcome.dry_run)
     between = b""
-    async for some in unhurried(_some(outcome.differences)):
-        yield between + b",".join(_encode(_difference(one)) for one in some)
+    async for piece in unhurried(outcome.differences):
+        yield between + piece
         between = b","
-    refused = sum(bool(one.refused) for one in outcome.differences)
-    yield b'],"unchanged":%d,"refused":%d}' % (outcome.unchanged, refused)
-
-
-def _some(differences: tuple[Difference, ...]) -> Iterable[tuple[Difference, ...]]:
-    firsts = range(0, len(differences), DIFFERENCES_AT_ONCE)
-    return (differences[first : first + DIFFERENCES_AT_ONCE] for first in firsts)
-
-
-def _difference(one: Difference) -> v1.Difference:
-    return v1.Difference(what=one.what, scope=one.scope, vm=one.vm, fields=one.fields, refused=one.refused)
+    yield b'],"unchanged":%d,"refused":%d}' % (outcome.unchanged, outcome.refused)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -16,7 +16,7 @@ from forewarn.fleet.errors import FleetError, NotSaved
 from forewarn.fleet.garbage import exempt_newcomers
 from forewarn.fleet.importing import Difference, apply_import, compare
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.turns import unhurried
+from forewarn.fleet.turns import let_go, unhurried
 from forewarn.operator.elsewhere import Report, done_elsewhere
 from forewarn.operator.errors import ImportEnded, ImportRuns, OperatorError, WrongFleetFile
 
@@ -25,7 +25,11 @@ log = logging.getLogger(__name__)
 SMALL = 32 * 1024
 """A file of this many bytes is read so quickly that it needs no process of its own."""
 
+PIECE = 64 * 1024
+"""How many bytes of the result are sent at a time, more or less."""
+
 _decode = msgspec.json.Decoder(Scope).decode
+_encode = msgspec.json.Encoder().encode
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,11 +43,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did, or would do."""
+    """What an import did, or would do; the differences as they are written, in pieces between which a comma goes."""
 
     dry_run: bool
-    differences: tuple[Difference, ...]
+    differences: list[bytes]
     unchanged: int
+    refused: int
 
 
 class Running:
@@ -85,20 +90,28 @@ class Running:
         return ImportEnded(self.done, self.total, why)
 
     async def _import(self) -> Outcome:
-        wanted = self._wanted
-        scopes = [_decode(scope) async for scope in unhurried(await _parsed(wanted, self._fleet.clock.now()))]
-        if not wanted.prune:
-            self._check_names(scopes)
-        found = await compare(self._fleet.replica, scopes, prune=wanted.prune)
-        self._progress(0, len(found.wanted) + len(found.unwanted))
-        if wanted.dry_run:
-            return Outcome(dry_run=True, differences=found.differences, unchanged=found.unchanged)
-        made = await apply_import(self._fleet, found, by=wanted.by, on_progress=self._progress)
-        return Outcome(dry_run=False, differences=made.differences, unchanged=made.unchanged)
+        parsed = await _parsed(self._wanted, self._fleet.clock.now())
+        scopes = [_decode(scope) async for scope in unhurried(parsed)]
+        if not self._wanted.prune:
+            await self._check_names(scopes)
+        outcome = await self._make(scopes)
+        await let_go(scopes)
+        return outcome
 
-    def _check_names(self, scopes: list[Scope]) -> None:
+    async def _make(self, scopes: list[Scope]) -> Outcome:
+        wanted, report = self._wanted, _Report()
+        tell = report.take if wanted.dry_run else None
+        found = await compare(self._fleet.replica, scopes, prune=wanted.prune, tell=tell)
+        self._progress(0, len(found.wanted) + len(found.unwanted))
+        if not wanted.dry_run:
+            await apply_import(self._fleet, found, by=wanted.by, on_progress=self._progress, tell=report.take)
+        return Outcome(
+            dry_run=wanted.dry_run, differences=report.differences, unchanged=found.unchanged, refused=report.refused
+        )
+
+    async def _check_names(self, scopes: list[Scope]) -> None:
         """Refuse a scope that the fleet has in other letters: both would be there, and no file could have them."""
-        for scope in scopes:
+        async for scope in unhurried(scopes):
             if (other := self._fleet.replica.alike(scope.id)) is not None:
                 raise WrongFleetFile(
                     "", f"scope {scope.id} is in the fleet as {other}: write it so, or import with prune"
@@ -126,6 +139,27 @@ class Running:
         if self.outcome is None:
             raise self.error or AssertionError
         return self.outcome
+
+
+class _Report:
+    """What an import tells, written at once: as objects, the differences of a large fleet would fill the memory."""
+
+    def __init__(self) -> None:
+        self.differences: list[bytes] = []
+        self.refused = 0
+
+    def take(self, differences: Sequence[Difference]) -> None:
+        """Write the differences of a scope."""
+        text = b",".join(_encode(_shown(one)) for one in differences)
+        if self.differences and len(self.differences[-1]) < PIECE:
+            self.differences[-1] += b"," + text
+        else:
+            self.differences.append(text)
+        self.refused += sum(bool(one.refused) for one in differences)
+
+
+def _shown(one: Difference) -> v1.Difference:
+    return v1.Difference(what=one.what, scope=one.scope, vm=one.vm, fields=one.fields, refused=one.refused)
 
 
 class Imports:
