@@ -20,7 +20,16 @@ else:
 
 
 MISTAKES = frozenset(
-    {errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EEXIST,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+    }
 )
 """What is wrong with the directory that was named; anything else is trouble of the disk, which may pass."""
 
