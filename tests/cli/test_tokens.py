@@ -42,6 +42,17 @@ def test_secret_can_go_to_a_file_of_its_owner(shop: Machine) -> None:
     file = shop.home / "kept.token"
     assert (made.code, made.stdout, stat.S_IMODE(file.stat().st_mode)) == (0, "", 0o600)
     assert told(shop, "clock", "show", "--token-file", str(file))["manual"]
+    shown = told(shop, "token", "create", "shown", "--save", "shown.token")
+    assert (shown["name"], "secret" in shown) == ("shown", False)
+
+
+def test_secret_takes_the_place_of_no_other_file(shop: Machine) -> None:
+    file = shop.home / "ann.token"
+    file.write_text("the only copy\n")
+    before = told(shop, "token", "list")
+    ended = run(shop, "token", "create", "bob", "--save", "ann.token")
+    assert (ended.code, "ann.token is there already" in ended.stderr) == (1, True)
+    assert (file.read_text(), told(shop, "token", "list")) == ("the only copy\n", before)
 
 
 def test_no_token_is_made_whose_secret_cannot_be_written(shop: Machine) -> None:
@@ -52,12 +63,12 @@ def test_no_token_is_made_whose_secret_cannot_be_written(shop: Machine) -> None:
 
 
 def test_tokens_are_listed_without_their_secrets_and_revoked(shop: Machine) -> None:
-    made = told(shop, "token", "create", "guest", "--role", "viewer", "--scope", "web*")
+    made = told(shop, "token", "create", "visitor", "--role", "viewer", "--scope", "web*")
     secret, id_ = made["secret"], made["token"]["id"]
     listed = run(shop, "token", "list").stdout
     assert (id_ in listed, secret in listed) == (True, False)
     (row,) = (row for row in rows(shop, "token", "list") if row[0] == id_)
-    assert (row[1:4], row[-1]) == (["guest", "viewer", "web*"], "good")
+    assert (row[1:4], row[-1]) == (["visitor", "viewer", "web*"], "good")
     assert run(shop, "token", "revoke", id_, "--why", "left").stderr == f"Token {id_} is revoked.\n"
     (row,) = (row for row in rows(shop, "token", "list") if row[0] == id_)
     assert row[-1] == "revoked"

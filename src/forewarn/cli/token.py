@@ -9,6 +9,7 @@ import typer
 
 from forewarn.api import v1
 from forewarn.cli.colours import Colour
+from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.files import written_anew
 from forewarn.cli.names import TokenId
 from forewarn.cli.options import Key, PlainUsage, Why, choice
@@ -50,13 +51,17 @@ def create(
     Example: forewarn token create grafana --role viewer --expires 90d --save grafana.token
     """
     ask = v1.CreateToken(name=name, role=role, scopes=scope or (), expires_at=read_later(expires, "--expires"))
+    if save is not None and save.exists():
+        raise Stop(Exit.FAILED, f"{save} is there already, perhaps with the only copy of a secret: choose another file")
     # The file comes first: a secret that cannot be written would be lost.
     with nullcontext() if save is None else written_anew(save, private=True) as file:
         made = asked.api.create_token(ask, key=key)
         if file is not None:
             file.write(f"{made.secret}\n".encode())
-    if save is None:
-        write_json(made) if asked.output is Output.JSON else write(made.secret)
+    if asked.output is Output.JSON:
+        write_json(made if save is None else made.token)
+    elif save is None:
+        write(made.secret)
     kept = "shown this once" if save is None else f"in {save}"
     say(f"Token {made.token.id} for {name}: {_may(made.token)}. Its secret is {kept}, and kept nowhere else.")
 
