@@ -1,6 +1,7 @@
 """The pytest plug-in, in runs of pytest of its own."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -71,6 +72,32 @@ class TestFixtures:
             """
         )
         run(pytester).assert_outcomes(passed=1)
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ("vm='web-9'", "@pytest.mark.forewarn(vm='web-9'): name one VM of the fleet; it has a/web-0, b/web-0"),
+            ("vm='web-0'", "@pytest.mark.forewarn(vm='web-0'): name one VM of the fleet; it has a/web-0, b/web-0"),
+            ("fleet={'scopes': []}", "the fixture forewarn_vm needs a fleet with a VM: this one has none"),
+        ],
+        ids=["there is none", "there are two", "there are none at all"],
+    )
+    def test_vm_that_cannot_be_is_told_in_a_sentence(self, pytester: pytest.Pytester, options: str, said: str) -> None:
+        pytester.makepyfile(
+            f"""
+            import pytest
+
+            pytestmark = pytest.mark.forewarn(fleet=["a/web-0", "b/web-0"])
+
+            @pytest.mark.forewarn({options})
+            def test_it(forewarn_vm):
+                pass
+            """
+        )
+        result = run(pytester)
+        result.assert_outcomes(errors=1)
+        result.stdout.fnmatch_lines([said])
+        result.stdout.no_fnmatch_line("*plugin.py*")
 
     def test_are_listed_with_what_they_are(self, pytester: pytest.Pytester) -> None:
         result = run(pytester, "--fixtures")
@@ -342,6 +369,10 @@ class TestWithoutServer:
         assert "the fixture forewarn needs " in told
         assert "pip install 'forewarn[testing]'" in told
         assert "Traceback" not in told
+
+    def test_import_says_what_to_install(self, pytester: pytest.Pytester, blocked: dict[str, str]) -> None:
+        told = output_of(["-c", "from forewarn.testing import Forewarn"], pytester.path, blocked)
+        assert re.search(r"forewarn\.testing\.Forewarn needs \w+: pip install 'forewarn\[testing\]'$", told.strip())
 
     def test_name_can_be_imported_where_it_is_not_needed(
         self, pytester: pytest.Pytester, blocked: dict[str, str]

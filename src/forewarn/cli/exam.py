@@ -316,7 +316,7 @@ def _say_not_judged(found: "Report") -> None:
     """Say why most of what was not judged was not."""
     reasons = Counter(finding.seen for result in found.results for finding in result.not_judged)
     if reasons:
-        most = reasons.most_common(REASONS)
+        most = reasons.most_common(REASONS if len(reasons) == REASONS else REASONS - 1)
         others = reasons.total() - sum(number for _, number in most)
         said = [f"{number} × {reason}" for reason, number in most] + ([f"{others} × other reasons"] if others else [])
         say(f"Not judged: {'; '.join(said)}. `--all` shows each.")

@@ -59,7 +59,13 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        return getattr(import_module(_LATER[name]), name)
+        try:
+            return getattr(import_module(_LATER[name]), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] == "forewarn":
+                raise
+            needs = f"forewarn.testing.{name} needs {error.name}: pip install 'forewarn[testing]'"
+            raise ModuleNotFoundError(needs, name=error.name, path=error.path) from error
 
 
 def __dir__() -> list[str]:

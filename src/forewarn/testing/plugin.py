@@ -19,6 +19,9 @@ MARKER = "forewarn"
 OPTIONS = ("fleet", "manual_time", "speed", "start", "settings")
 """What the marker hands on to the service; besides, it takes `vm`, for the fixture `forewarn_vm`."""
 
+NAMED = 10
+"""How many VMs are named to somebody who has named none that there is."""
+
 SERVICE = pytest.StashKey["Forewarn"]()
 
 
@@ -49,7 +52,14 @@ def forewarn(request: pytest.FixtureRequest) -> Iterator["Forewarn"]:
 @pytest.fixture
 def forewarn_vm(request: pytest.FixtureRequest, forewarn: "Forewarn") -> "Vm":
     """The first VM of the test's fleet, or the one that `@pytest.mark.forewarn(vm=…)` names."""
-    return forewarn.vm(_marked(request).get("vm"))
+    name = _marked(request).get("vm")
+    known = [f"{vm.scope}/{vm.name}" for vm in forewarn.api.vms()]
+    if not known:
+        pytest.fail("the fixture forewarn_vm needs a fleet with a VM: this one has none", pytrace=False)
+    if name is not None and sum(name in (vm, vm.rpartition("/")[2]) for vm in known) != 1:
+        some = ", ".join(known[:NAMED]) + (", …" if len(known) > NAMED else "")
+        pytest.fail(f"@pytest.mark.forewarn(vm={name!r}): name one VM of the fleet; it has {some}", pytrace=False)
+    return forewarn.vm(name)
 
 
 @pytest.hookimpl(hookwrapper=True)  # old pluggys, with which this must be in nobody's way, know no other wrappers
