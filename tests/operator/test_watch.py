@@ -163,7 +163,7 @@ async def test_sign_of_life_says_how_far_the_service_has_looked(monkeypatch: pyt
 async def test_revoked_token_follows_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "HEARTBEAT", 0.05)
     async with stage() as service:
-        token, secret = await service.fleet.tokens.create("guest", Role.VIEWER, by="test")
+        token, secret = await service.fleet.tokens.create("visitor", Role.VIEWER, by="test")
         async with following(service, token=secret) as stream:
             await service.fleet.tokens.revoke(token.id, by="test")
             rest = await stream.rest()
