@@ -1,0 +1,41 @@
+"""So many programs may run at the same time, and no place is lost."""
+
+import asyncio
+
+import pytest
+
+from forewarn.platform.places import NoPlace, Places
+
+
+async def take(places: Places) -> None:
+    async with places.taken():
+        pass
+
+
+async def test_whoever_finds_no_place_in_time_is_told_so() -> None:
+    places = Places(1)
+    async with places.taken():
+        with pytest.raises(NoPlace):
+            async with places.taken(0.001):
+                pass
+    await asyncio.wait_for(take(places), timeout=30)
+
+
+async def test_place_of_one_who_leaves_just_when_it_is_his_turn_goes_to_the_next() -> None:
+    places = Places(1)
+    async with places.taken():
+        leaving, next_ = asyncio.ensure_future(take(places)), asyncio.ensure_future(take(places))
+        await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.wait_for(next_, timeout=30)
+    assert leaving.cancelled()
+    await asyncio.wait_for(take(places), timeout=30)
+
+
+async def test_limit_that_grows_lets_those_in_who_wait() -> None:
+    places = Places(1)
+    async with places.taken():
+        waiting = asyncio.ensure_future(take(places))
+        await asyncio.sleep(0)
+        places.limit(2)
+        await asyncio.wait_for(waiting, timeout=30)
