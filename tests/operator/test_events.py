@@ -355,5 +355,5 @@ async def test_client_asks_for_events_by_everything_that_the_service_knows() -> 
 async def test_client_says_empty_names_as_they_are() -> None:
     """A variable that is not set must not list everything."""
     async with stage() as service:
-        with pytest.raises(NotFound):
+        with pytest.raises(Refusal, match="scope: this is empty; say which, or leave it out"):
             await service.client(lambda api: list(api.events(scope="")))
