@@ -83,6 +83,25 @@ class View:
                 callback()
 
 
+class Owners(dict[str, View | list[View]]):
+    """Whose each address of a network is. As long as `changes` is the same, so is everything in here."""
+
+    __slots__ = ("changes",)
+
+    def __init__(self) -> None:
+        self.changes = 0
+
+    def add(self, ip: str, view: View) -> None:
+        """Give an address to a VM of a scope; it may be another one's already."""
+        self.changes += 1
+        _add(self, ip, view)
+
+    def drop(self, ip: str, view: View) -> None:
+        """Take it away again."""
+        self.changes += 1
+        _drop(self, ip, view)
+
+
 class Replica:
     """All views, by scope, by VM name and by address."""
 
@@ -92,7 +111,7 @@ class Replica:
         """The views without a scope that somebody may still have: it may come again under the same id."""
         self._alike: dict[str, View | list[View]] = {}
         self._names: dict[str, View | list[View]] = {}
-        self._addresses: dict[str, dict[str, View | list[View]]] = {}
+        self._owners: dict[str, Owners] = {}
         self._hosts: dict[str, dict[View, int]] = {}
         self._events: dict[str, View] = {}
         self._keys: dict[str, View | list[View]] = {}
@@ -178,12 +197,15 @@ class Replica:
 
     def claims(self, network: str, ip: str) -> list[tuple[View, Vm]]:
         """Return every VM that claims this address: more than one is an error of the inventory."""
-        views = _several(self._addresses.get(network, {}).get(ip))
+        views = _several(self._owners[network].get(ip)) if network in self._owners else []
         return [(view, vm) for view in views for vm in view.roster or () if _has(vm, network, ip)]
 
-    def owners(self, network: str) -> Mapping[str, View | list[View]]:
+    def owners(self, network: str) -> Owners:
         """Return who claims each address of a network, kept up to date: a quick look tells whether that has changed."""
-        return self._addresses.setdefault(network, {})
+        owners = self._owners.get(network)
+        if owners is None:
+            owners = self._owners[network] = Owners()
+        return owners
 
     def event(self, id_: str) -> tuple[View, Event] | None:
         """Find an open event, its id in any case."""
@@ -236,14 +258,14 @@ class Replica:
             there = self._hosts.setdefault(vm.host, {})
             there[view] = there.get(view, 0) + 1
         for address in vm.addresses:
-            _add(self._addresses.setdefault(address.network, {}), address.ip, view)
+            self.owners(address.network).add(address.ip, view)
 
     def _drop(self, view: View, vm: Vm) -> None:
         _drop(self._names, vm.name.casefold(), view)
         if vm.host is not None:
             self._leave(vm.host, view)
         for address in vm.addresses:
-            _drop(self._addresses[address.network], address.ip, view)
+            self.owners(address.network).drop(address.ip, view)
 
     def _leave(self, host: str, view: View) -> None:
         there = self._hosts[host]

@@ -1,19 +1,16 @@
 """Who is calling: how a listener knows its callers, and how much each of them has asked for."""
 
-from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import NamedTuple, Protocol
 
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
-from forewarn.fleet.replica import Replica, View
+from forewarn.fleet.replica import Owners, Replica, View
 from forewarn.wire.answers import UNKNOWN_CALLER, Reason, Refusal, refuse
 
 CONTESTED = refuse(
     403, Reason.UNKNOWN_CALLER, "Forbidden: more than one VM claims the address of this request, so none is served"
 )
-
-Owner = View | list[View]
 
 
 class Caller(NamedTuple):
@@ -30,7 +27,7 @@ class Door(Protocol):
     strangers: str
     """Under what to count those who are no VM; never the name of a scope."""
 
-    owners: Mapping[str, Owner]
+    owners: Owners
     """Whose each address is, kept up to date: while this does not change, neither does the scope that calls from it."""
 
     def address(self, peer: object) -> str:
@@ -52,7 +49,8 @@ class OneVm:
         self._name = name
         self._address = f"{view.id}/{name}"
         self._gone = refuse(403, Reason.UNKNOWN_CALLER, f"Forbidden: there is no VM {self._address} any more")
-        self.owners: Mapping[str, Owner] = {self._address: view}
+        self.owners = Owners()
+        self.owners.add(self._address, view)
 
     def address(self, _: object) -> str:
         """Write the VM's name: it does not matter from where it calls."""
@@ -70,7 +68,7 @@ class ByAddress:
 
     def __init__(self, replica: Replica, network: str) -> None:
         self.strangers = f"@{network}"
-        self.owners: Mapping[str, Owner] = replica.owners(network)
+        self.owners = replica.owners(network)
         self._replica = replica
         self._network = network
 

@@ -26,6 +26,7 @@ class Conversation:
         "_known_question",
         "_later",
         "_noted_at",
+        "_owners_seen",
         "_reader",
         "_ready",
         "_sight",
@@ -66,6 +67,8 @@ class Conversation:
         """What `_caller` was answered to it, where that holds for as long as its scope stays the same."""
         self._noted_at = 0
         """The second in which the fleet was last told that the known question was asked."""
+        self._owners_seen = -1
+        """As of how many changes of the owners of addresses the known question came from `_caller`."""
         self._sight: Sight | None = None
         """The present request, if there is anybody who observes it."""
 
@@ -78,9 +81,13 @@ class Conversation:
         if ready is None:
             return None
         desk, visitor, caller = self._desk, self.visitor, self._caller
-        view, beats, tally = caller.view, desk.beats, visitor.tally
-        if view.scope is not caller.scope or visitor.owners.get(visitor.address) is not view:
+        view, beats, tally, owners = caller.view, desk.beats, visitor.tally, visitor.owners
+        if view.scope is not caller.scope:
             return None
+        if self._owners_seen != owners.changes:  # to look into a dictionary of the whole fleet takes longer
+            if owners.get(visitor.address) is not view:
+                return None
+            self._owners_seen = owners.changes
         if not tally.has_room(beats, desk.repeats):
             return None
         if self._noted_at != beats:
