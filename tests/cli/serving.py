@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from forewarn.api.client import ApiClient
 from forewarn.api.local import read_token
-from tests.cli.stage import GUARD, PROGRAM
+from tests.cli.stage import GUARD, LOOPBACK, PROGRAM
 
 FLEET = """
 [[scopes]]
@@ -26,11 +26,11 @@ kind = "availability-set"
 vms = [{ name = "web-0", host = "hv-0" }, { name = "web-1", host = "hv-1", update_domain = 1 }]
 """
 
-SETTINGS = """
+SETTINGS = f"""
 data = "data"
 fleet = "fleet.toml"
 operator = "127.0.0.1:0"
-listen = "127.0.0.1:0"
+listen = "{LOOPBACK}:0"
 platform = "simulated"
 """
 

@@ -16,7 +16,11 @@ PROGRAM = Path(sys.executable).parent / "forewarn"
 GUARD = 120.0
 """For how many seconds a program may take before it counts as hanging."""
 
-FREE_PORTS = ("--listen", "127.0.0.1:0", "--operator", "127.0.0.1:0")
+LOOPBACK = "127.{}.{}.{}".format(*str(100 + os.getpid() % 900))
+"""An address of this process's own, as long as the usual one: while a service is down, nobody else takes the ports that
+its VMs keep."""
+
+FREE_PORTS = ("--listen", f"{LOOPBACK}:0", "--operator", "127.0.0.1:0")
 
 
 class Machine:

@@ -23,7 +23,7 @@ from forewarn.api.local import read_token
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
 from tests.cli.serving import SETTINGS, Serving, plain, serving
-from tests.cli.stage import FREE_PORTS, GUARD, PROGRAM, Machine
+from tests.cli.stage import FREE_PORTS, GUARD, LOOPBACK, PROGRAM, Machine
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 
@@ -202,7 +202,7 @@ def test_reload_takes_over_what_can_be_and_names_the_rest(tmp_path: Path) -> Non
         with pytest.raises(Refusal) as too_short:
             service.api.schedule(short)
         assert too_short.value.code == "notice-too-short"
-        changed = SETTINGS.replace('"127.0.0.1:0"\nplatform', '"127.0.0.1:1"\nplatform')
+        changed = SETTINGS.replace(f'"{LOOPBACK}:0"', f'"{LOOPBACK}:1"')
         (tmp_path / "forewarn.toml").write_text(f"{changed}\n[policy]\nenforce_notice = false\n")
         service.process.send_signal(signal.SIGHUP)
         assert service.wait_for("settings are taken over")["changed"] == ["policy.enforce_notice"]
@@ -311,7 +311,7 @@ def test_data_that_are_ahead_of_real_time_are_pointed_out(machine: Machine, tmp_
 
 
 def test_that_no_vm_can_ask_is_pointed_out(tmp_path: Path) -> None:
-    with serving(tmp_path, SETTINGS.replace('listen = "127.0.0.1:0"\n', "")) as service:
+    with serving(tmp_path, SETTINGS.replace(f'listen = "{LOOPBACK}:0"\n', "")) as service:
         pass
     (record,) = [record for record in service.log if record["message"].startswith("No VM can ask")]
     assert (record["level"], "listen_link_local" in record["message"]) == ("warning", True)

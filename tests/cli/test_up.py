@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from forewarn.guest.ports import CannotListen
-from tests.cli.stage import FREE_PORTS, GUARD, PROGRAM, Machine, Up
+from tests.cli.stage import FREE_PORTS, GUARD, LOOPBACK, PROGRAM, Machine, Up
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 
@@ -105,9 +105,9 @@ def test_second_start_says_what_stays_as_it_was(machine: Machine, tmp_path: Path
     with machine.up(*data) as first:
         machine.told("event", "schedule", "Reboot", "web-0", "web-1", "--in", "20m", *data)
         ports = [urlsplit(url).port or 0 for url in first.guest_urls.values()]
-    with machine.up(*data, "--listen", "127.0.0.1:1024") as second:
+    with machine.up(*data, "--listen", f"{LOOPBACK}:1024") as second:
         assert second.guest_urls == first.guest_urls
-    kept = f"VMs keep the ports that they were given, from {min(ports)} on; 127.0.0.1:1024 is for new ones.\n"
+    kept = f"VMs keep the ports that they were given, from {min(ports)} on; {LOOPBACK}:1024 is for new ones.\n"
     open_events = "It goes on with 2 open events (`forewarn event list`).\n"
     assert ("VMs keep" in first.complaints, "It goes on" in first.complaints) == (False, False)
     assert (kept in second.complaints, open_events in second.complaints) == (True, True), second.complaints
@@ -302,10 +302,10 @@ def test_kept_guest_port_that_is_busy_is_named(machine: Machine, tmp_path: Path)
     data = ("--data", str(tmp_path / "data"))
     with machine.up(*data) as service:
         port = urlsplit(service.guest_urls["web/web-0"]).port
-    with socket.create_server(("127.0.0.1", port or 0)):
+    with socket.create_server((LOOPBACK, port or 0)):
         ended = machine.run("up", *data, *FREE_PORTS)
     assert ended.returncode == 3
-    assert f"port {port} of 127.0.0.1 for VM web/web-0, another program does already" in ended.stderr
+    assert f"port {port} of {LOOPBACK} for VM web/web-0, another program does already" in ended.stderr
     assert "use another data directory, because a VM keeps its port" in ended.stderr
 
 

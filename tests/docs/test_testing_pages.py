@@ -13,6 +13,7 @@ import yaml  # type: ignore[import-untyped]  # its stubs are a package of their 
 
 from tests.clients.service import plain_environment
 from tests.docs.console import normal, steps
+from tests.inner_pytest import WITHOUT_OTHERS
 
 HOWTO = Path(__file__).parents[2] / "docs/howto"
 FILE = re.compile(
@@ -76,7 +77,7 @@ def test_go(tmp_path: Path) -> None:
     assert told.count("--- PASS: ") == 2, told
 
 
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--assert=plain")
+PYTEST = (sys.executable, "-m", "pytest", *WITHOUT_OTHERS, "-q", "-p", "no:cacheprovider", "--assert=plain")
 """Assertions as they are: nothing here fails, and all of Forewarn need not be compiled anew."""
 
 

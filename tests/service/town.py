@@ -13,7 +13,7 @@ from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.local import read_token
 from forewarn.core.journal import Did
-from tests.cli.stage import GUARD, Machine, Up
+from tests.cli.stage import FREE_PORTS, GUARD, Machine, Up
 
 PATH = "/metadata/scheduledevents?api-version=2020-07-01"
 
@@ -39,8 +39,7 @@ class Town:
 
     def start(self) -> None:
         """Start the service; the ports of VMs are those that they were given."""
-        listen = ("--listen", "127.0.0.1:0", "--operator", "127.0.0.1:0")
-        self._up = self._machine.start("-o", "json", *listen, *self._options)
+        self._up = self._machine.start("-o", "json", *FREE_PORTS, *self._options)
         self._up.wait_until_ready()
 
     def kill(self) -> None:
