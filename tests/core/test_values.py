@@ -44,7 +44,14 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "address written otherwise": (lambda: Address(ip="FE80::0:1"), "address 'FE80::0:1': write it as fe80::1"),
     "tag with a colon": (lambda: Traits(tags={"a:b": "c"}), "tag 'a:b': ':' and ';' separate tags"),
     "tag that is too long": (lambda: Traits(tags={"a": "c" * 513}), "tag a has 513 characters"),
-    "terminate notice": (lambda: Traits(terminate_notice=timedelta(minutes=4)), "terminate_notice is 5 to 15 minutes"),
+    "short terminate notice": (
+        lambda: Traits(terminate_notice=timedelta(minutes=5) - timedelta.resolution),
+        "terminate_notice is 5 to 15 minutes",
+    ),
+    "long terminate notice": (
+        lambda: Traits(terminate_notice=timedelta(minutes=15) + timedelta.resolution),
+        "terminate_notice is 5 to 15 minutes",
+    ),
     "location that is too long": (lambda: Traits(location="x" * 513), "location has 513 characters"),
     "epoch that is empty": (changed(a_scope(), epoch=""), "an epoch is 1 to 32"),
     "epoch with a quote": (changed(a_scope(), epoch='"'), "an epoch is 1 to 32"),
