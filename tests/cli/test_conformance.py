@@ -198,3 +198,10 @@ def test_file_of_the_report_can_be_named_by_the_environment(machine: Machine, tm
     with listening(Mock()) as url:
         run(machine, "conformance", url, *QUICK, FOREWARN_JUNIT=str(tmp_path / "of-environment.xml"))
     assert (tmp_path / "of-environment.xml").is_file()
+
+
+def test_problem_names_the_request_that_shows_it(machine: Machine) -> None:
+    """Whoever mends an endpoint repeats it; the plain query goes without saying."""
+    lines = {line.split()[0]: line for line in check(machine, ListsNewestFirst(), "--problems").stdout.splitlines()}
+    assert "(GET /metadata/versions). Requests: " in lines["versions"]
+    assert "Forewarn-Wait is absent. Waiting" in lines["wait-header"]

@@ -20,6 +20,7 @@ from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.text import is_guid
 from forewarn.testing.conformance import ROWS, Finding, Pace, Report, Verdict, cases, citation, examine
+from forewarn.testing.conformance.seen import QUERY
 from forewarn.testing.reports import junit
 
 FASTEST = 10_000.0
@@ -138,7 +139,12 @@ def _show(found: Report, output: Output, *, only_problems: bool) -> None:
 
 
 def _told(finding: Finding) -> str:
-    return f"{finding.why}. {citation(finding)}" if finding.why else citation(finding)
+    if not finding.why:
+        return citation(finding)
+    # The plain query goes without saying; every other request is what an implementer wants to repeat.
+    asked = finding.seen[-1].partition(" → ")[0] if finding.seen else ""
+    of_what = f" ({asked})" if asked and asked != str(QUERY) else ""
+    return f"{finding.why}{of_what}. {citation(finding)}"
 
 
 def _say_whether_approved(found: Report) -> None:

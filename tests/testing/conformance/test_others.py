@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from forewarn.testing.conformance import Pace, Report, Verdict, examine
+from forewarn.testing.conformance.talking import METADATA, Request
 from tests.testing.conformance.looking import GUARD, hasty, rows, told
 from tests.testing.conformance.mock import (
     NO_HEADER,
@@ -682,3 +683,27 @@ def test_every_wrong_one_is_looked_at() -> None:
     others = {NotEnabledYet, NeverEnabled, BusyWithItself, Overloaded, BeingUpdated}
     here = {mock for mock in Mock.__subclasses__() if mock.__module__ == __name__}
     assert {case.mock for case in CASES} == here - others
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (Request(), "GET /metadata/scheduledevents?api-version=2020-07-01"),
+        (Request(target="/x", headers=()), "GET /x without Metadata: true"),
+        (Request(target="/x", headers=(("Metadata", "false"),)), "GET /x with Metadata: false"),
+        (Request(target="/x", headers=(("Metadata", ""),)), "GET /x with Metadata:"),
+        (
+            Request(target="/x", headers=(("Metadata", "true"), ("Metadata", "no"))),
+            "GET /x with Metadata: true, Metadata: no",
+        ),
+        (Request(target="/x", headers=(METADATA, ("Expect", "wonders"))), "GET /x with Expect: wonders"),
+        (Request(method="POST", target="/x", body=b"{}", http="1.0"), "POST /x in HTTP/1.0 with the body {}"),
+    ],
+)
+def test_request_says_what_is_special_about_it(request_: Request, words: str) -> None:
+    assert str(request_) == words
+
+
+def test_finding_says_what_is_wanted() -> None:
+    found = {finding.row: finding.why for finding in look(WritesIsoDates()).findings}
+    assert found["not-before"].endswith("and not a date like Mon, 19 Sep 2016 18:29:47 GMT")

@@ -50,7 +50,19 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     connection: str | None = "close"
 
     def __str__(self) -> str:
-        return f"{self.method} {self.target}"
+        """Say what was sent, as far as it is not what is sent always: whoever mends an endpoint must see that."""
+        parts = [f"{self.method} {self.target}"]
+        about = [pair for pair in self.headers if pair[0].lower() == METADATA[0].lower()]
+        told = [pair for pair in self.headers if about != [METADATA] or pair != METADATA]
+        if told:
+            parts.append(f"with {', '.join(f'{name}: {excerpt(value, 40)}'.strip() for name, value in told)}")
+        if not about:
+            parts.append("without Metadata: true")
+        if self.http != "1.1":
+            parts.append(f"in HTTP/{self.http}")
+        if self.body is not None:
+            parts.append(f"with the body {excerpt(self.body, 80) or 'of no bytes'}")
+        return " ".join(parts)
 
     def head(self, host: str) -> bytes:
         """Write it without its body."""

@@ -1,5 +1,6 @@
 """The checks that many rows share, as functions that make a check."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 
@@ -149,13 +150,13 @@ def of_events(
     return check
 
 
-def field(name: str, is_right: Callable[[object], bool]) -> Callable[[Entry], str | None]:
-    """Look at one field of an event."""
+def field(name: str, is_right: Callable[[object], bool], wanted: str) -> Callable[[Entry], str | None]:
+    """Look at one field of an event; `wanted` says in words what is right."""
 
     def look(event: Entry) -> str | None:
         if name not in event:
             return f"it has no {name}"
-        return None if is_right(event[name]) else f"{name} is {quoted(event[name])}"
+        return None if is_right(event[name]) else f"{name} is {quoted(event[name])}, and not {wanted}"
 
     return look
 
@@ -166,8 +167,10 @@ def one_of(*values: str) -> Callable[[object], bool]:
 
 
 def quoted(value: object) -> str:
-    """Write what was seen, short enough to be read."""
-    text = excerpt(value if isinstance(value, bytes) else str(value), 120)
+    """Write what was seen, short enough to be read: text in quotes, any other value as JSON has it."""
+    if not isinstance(value, bytes | str):
+        return excerpt(json.dumps(value, ensure_ascii=False, default=list), 120)
+    text = excerpt(value, 120)
     return f"“{text}”" if text else "empty"
 
 

@@ -70,7 +70,7 @@ def _document_keys(seen: Seen) -> None:
 def _event_keys(seen: Seen) -> None:
     for event in seen.events():
         if tuple(event) != KEYS:
-            raise Otherwise(f"the keys of an event are {', '.join(event)}")
+            raise Otherwise(f"the keys of an event are {', '.join(event)}; {_difference(list(event), KEYS)}")
 
 
 def _older_keys(seen: Seen) -> None:
@@ -81,7 +81,19 @@ def _older_keys(seen: Seen) -> None:
     for event in older:
         known = [key for key in KEYS if key in event]
         if list(event) != known:
-            raise Otherwise(f"the keys of an event are {', '.join(event)}")
+            raise Otherwise(f"the keys of an event are {', '.join(event)}; {_difference(list(event), known)}")
+
+
+def _difference(keys: Sequence[str], right: Sequence[str]) -> str:
+    """Say what to change about the keys of an event."""
+    parts = [f"{word} {', '.join(some)}" for word, some in _by_word(keys, right) if some]
+    return " and ".join(parts) or f"their order is to be {', '.join(right)}"
+
+
+def _by_word(keys: Sequence[str], right: Sequence[str]) -> tuple[tuple[str, list[str]], ...]:
+    too_many = [key for key in keys if key not in right]
+    too_few = [key for key in right if key not in keys]
+    return ("too many are", too_many), ("missing are", too_few)
 
 
 def _incarnation(seen: Seen) -> None:
@@ -163,12 +175,12 @@ def _is_duration(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= -1
 
 
-def _header(name: str, expected: re.Pattern[str] | str) -> Check:
+def _header(name: str, expected: re.Pattern[str] | str, wanted: str) -> Check:
     def check(seen: Seen) -> None:
         value = _document_answer(seen).header(name.lower())
         pattern = expected if isinstance(expected, re.Pattern) else re.compile(re.escape(expected))
         if value is None or not pattern.fullmatch(value):
-            raise Otherwise(f"{name} is {'absent' if value is None else quoted(value)}")
+            raise Otherwise(f"{name} is absent" if value is None else f"{name} is {quoted(value)}, and not {wanted}")
 
     return check
 
@@ -227,54 +239,86 @@ ROWS: Sequence[Row] = (
     _row("incarnation", "| `DocumentIncarnation` | goes up by one with every change of the events", _incarnation),
     _row("incarnation-same", INCARNATION, _same_number_same_events),
     _row("incarnation-step", INCARNATION, _up_by_one, Needs.APPROVE),
-    _row("event-id", "| `EventId` | an upper-case GUID", of_events(field("EventId", _is_guid)), Needs.EVENT),
+    _row(
+        "event-id",
+        "| `EventId` | an upper-case GUID",
+        of_events(field("EventId", _is_guid, "an upper-case GUID")),
+        Needs.EVENT,
+    ),
     _row("event-id-versions", "stays the same through the event's life", _same_ids, Needs.EVENT),
     _row("event-id-started", "stays the same through the event's life", _same_id_when_started, Needs.APPROVE),
     _row(
         "event-status",
         "| `EventStatus` | `Scheduled` or `Started`.",
-        of_events(field("EventStatus", one_of("Scheduled", "Started"))),
+        of_events(field("EventStatus", one_of("Scheduled", "Started"), "Scheduled or Started")),
         Needs.EVENT,
     ),
-    _row("event-type", EVENT_TYPE, of_events(field("EventType", one_of(*TYPES))), Needs.EVENT),
+    _row(
+        "event-type",
+        EVENT_TYPE,
+        of_events(field("EventType", one_of(*TYPES), f"one of {', '.join(TYPES)}")),
+        Needs.EVENT,
+    ),
     _row(
         "resource-type",
         "| `ResourceType` | always `VirtualMachine` |",
-        of_events(field("ResourceType", one_of("VirtualMachine"))),
+        of_events(field("ResourceType", one_of("VirtualMachine"), "VirtualMachine")),
         Needs.EVENT,
     ),
-    _row("resources", "| `Resources` | the affected VMs.", of_events(field("Resources", _are_names)), Needs.EVENT),
+    _row(
+        "resources",
+        "| `Resources` | the affected VMs.",
+        of_events(field("Resources", _are_names, "a list of names")),
+        Needs.EVENT,
+    ),
     _row(
         "not-before",
         NOT_BEFORE,
-        of_events(field("NotBefore", _is_http_date), is_scheduled, what="Scheduled event"),
+        of_events(
+            field("NotBefore", _is_http_date, "a date like Mon, 19 Sep 2016 18:29:47 GMT"),
+            is_scheduled,
+            what="Scheduled event",
+        ),
         Needs.SCHEDULED,
     ),
     _row(
         "not-before-started",
         NOT_BEFORE,
-        of_events(field("NotBefore", one_of("")), is_started, what="Started event"),
+        of_events(
+            field("NotBefore", one_of(""), "empty, as it is once the event has started"),
+            is_started,
+            what="Started event",
+        ),
         Needs.STARTED,
     ),
     _row(
         "description",
         '| `Description` | free text, possibly `""` |',
-        of_events(field("Description", lambda value: isinstance(value, str))),
+        of_events(field("Description", lambda value: isinstance(value, str), "a text")),
         Needs.EVENT,
     ),
     _row(
         "event-source",
         "| `EventSource` | `Platform` or `User` |",
-        of_events(field("EventSource", one_of("Platform", "User"))),
+        of_events(field("EventSource", one_of("Platform", "User"), "Platform or User")),
         Needs.EVENT,
     ),
-    _row("duration", "0 means none, -1 not known", of_events(field("DurationInSeconds", _is_duration)), Needs.EVENT),
-    _row("content-type", HEADERS, _header("Content-Type", "application/json; charset=utf-8")),
+    _row(
+        "duration",
+        "0 means none, -1 not known",
+        of_events(field("DurationInSeconds", _is_duration, "a whole number from -1 on")),
+        Needs.EVENT,
+    ),
+    _row(
+        "content-type",
+        HEADERS,
+        _header("Content-Type", "application/json; charset=utf-8", "application/json; charset=utf-8"),
+    ),
     _row("content-length", HEADERS, _content_length),
     _row("date", HEADERS, _date),
-    _row("server", HEADERS, _header("Server", SERVER)),
+    _row("server", HEADERS, _header("Server", SERVER, "IMDS/ and four numbers with dots between them")),
     _row("request-id", HEADERS, _request_id),
-    _row("etag", HEADERS, _header("ETag", re.compile(".+"))),
+    _row("etag", HEADERS, _header("ETag", re.compile(".+"), "there")),
     _row("etag-unchanged", UNCHANGED, _unchanged(str)),
     _row("etag-changed", UNCHANGED, _changed),
     _row("etag-list", LISTS, _unchanged(lambda tag: f'"something-else", {tag}')),

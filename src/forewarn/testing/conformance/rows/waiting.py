@@ -21,7 +21,7 @@ HELD = 4
 ENOUGH = 0.9
 """Clocks of two programs do not agree to the last millisecond."""
 
-HEADER = "Answers with status 200 and 304 carry `Forewarn-Wait: 60`."
+HEADER = "Answers to a query with status 200 and 304 carry `Forewarn-Wait: 60`."
 HOLDS = "is held until the document changes (then 200), or for N seconds (then 304)."
 
 
