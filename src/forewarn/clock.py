@@ -34,7 +34,7 @@ class Clock(Protocol):
 
 
 async def wait_until(clock: Clock, moment: datetime) -> None:
-    """Return as soon as the clock is not before the moment."""
+    """Return as soon as the clock is not before the moment; after those who are called back at the same moment."""
     import asyncio
 
     if clock.now() >= moment:
@@ -43,6 +43,7 @@ async def wait_until(clock: Clock, moment: datetime) -> None:
     timer = clock.call_at(moment, lambda: None if come.done() else come.set_result(None))
     try:
         await come
+        await asyncio.sleep(0)
     finally:
         timer.cancel()
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from forewarn.testing.scenario import CoreStage, LiveStage, play, read
@@ -58,6 +58,8 @@ def service() -> Iterator[Forewarn]:
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.lists(COMMANDS, min_size=1, max_size=15))
+@example(["redeploy web-0", "remove vm web-2 force", "wait 15m"])  # to a host that has become empty
+@example(["approve E2 by web-0", "wait 30s", "evict web-0", "wait 30s"])  # one is due when work on another is done
 def test_core_and_service_tell_the_same(service: Forewarn, commands: list[str]) -> None:
     story = read(WORLD + "\n".join(f"{command} →" for command in commands))
     by_core = list(play(story, CoreStage()))

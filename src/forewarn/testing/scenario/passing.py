@@ -1,6 +1,5 @@
 """How time passes on the pure core where the platform does its work by itself: from change to change."""
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -31,10 +30,11 @@ class AutomaticPlatform:
         self._under_way: list[Labour] = []
         self._hosts: set[str] = set()
         speed = world.conditions.policy.speed
-        self._simulated = SimulatedPlatform(ManualClock(world.now), hosts=self._known_hosts, speed=speed)
+        self._simulated = SimulatedPlatform(ManualClock(world.now), hosts=lambda: tuple(self._hosts), speed=speed)
 
     def begin(self) -> None:
         """Begin all that can be begun now."""
+        self._note_hosts()
         for scope in tuple(self._world.scopes):
             for event, impact in self._world.work_of(scope):
                 self._world.apply(
@@ -70,11 +70,10 @@ class AutomaticPlatform:
     def _time_for(self, labour: Work) -> timedelta:
         return self._simulated.time_for(labour) if self._lasting is None else self._lasting
 
-    def _known_hosts(self) -> Sequence[str]:
-        """Return every host on which a VM was seen: one that has become empty is still there to move to."""
+    def _note_hosts(self) -> None:
+        """Take note of every host on which a VM is: one that has become empty is still there to move to."""
         vms = (vm for scope in self._world.scopes.values() for vm in scope.roster)
         self._hosts.update(vm.host for vm in vms if vm.host is not None)
-        return tuple(self._hosts)
 
 
 class Passing:
