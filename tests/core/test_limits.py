@@ -136,13 +136,14 @@ def test_one_vm_more_than_a_scope_holds_is_refused() -> None:
 
 
 def filled(scope: Scope) -> Scope:
-    """Return the scope with events of long texts over many, then few, then single VMs, until no more is accepted."""
+    """Return the scope with events of long texts over many, then few, then single VMs, until not even one without a
+    text is accepted."""
     names = [vm.name for vm in scope.roster]
     number = 0
-    for width in (100, 10, 1):
+    for width, why in ((100, "\x01" * TEXT_LENGTH), (10, "\x01" * TEXT_LENGTH), (1, "\x01" * TEXT_LENGTH), (1, "")):
         while True:
             number += 1
-            ask = an_ask(*names[:width], id=guid(number), key="k" * 60 + f"{number:04}", why="\x01" * TEXT_LENGTH)
+            ask = an_ask(*names[:width], id=guid(number), key="k" * 60 + f"{number:04}", why=why)
             try:
                 scope = kept(schedule(scope, ask, ALWAYS, now=NOW))
             except ScopeFull:

@@ -26,6 +26,8 @@ from forewarn.fleet.turns import PIECES
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Key, Kind, Retention
+from forewarn.wire.document import document
+from forewarn.wire.versions import PREVIEW
 from tests.fleet.campaigning import campaign_spec, start
 from tests.fleet.stage import TEN, FailingStore, SteppedClock, ask, journal, running, scope, until, vm, web
 
@@ -600,3 +602,24 @@ async def test_task_of_the_fleet_that_breaks_ends_the_service_loudly() -> None:
 
     with pytest.raises(ZeroDivisionError):
         await run()
+
+
+async def test_event_that_an_older_version_saved_is_shown_as_it_was() -> None:
+    """Then an event did not say which of its VMs are role instances: it was read from the VMs."""
+    store = MemoryStore()
+    instance = msgspec.structs.replace(vm("Front_IN_0"), role_instance=True)
+    service = scope("service", instance, vm("web_0"), kind=ScopeKind.CLOUD_SERVICE)
+    async with running(service, store=store) as fleet:
+        await fleet.schedule(ask(EventType.REBOOT, "Front_IN_0", "web_0", notice=HOUR))
+        shown = document(fleet.replica.scope("service"), PREVIEW)
+    key = Key(Kind.SCOPE, "service")
+    record = await store.load(key)
+    assert record is not None
+    saved = msgspec.json.decode(record.value)
+    for event in saved["events"]:
+        del event["role_instances"]
+    await store.save(key, msgspec.json.encode(saved), [], expected=record.revision)
+    async with running(store=store) as fleet:
+        assert document(fleet.replica.scope("service"), PREVIEW) == shown
+        assert b'"Front_IN_0"' in shown
+        assert b'"_web_0"' in shown

@@ -143,8 +143,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: Source
     cause: Cause
     vms: tuple[str, ...]
-    role_instances: tuple[str, ...] = ()
-    """Those of its VMs that are role instances: some documents name them otherwise, also when the VM has left."""
+    role_instances: tuple[str, ...] | None = None
+    """Those of its VMs that are role instances: some documents name them otherwise, also when the VM has left. None: an
+    older version has saved it, and did not say."""
     update_domain: int
     host: str | None = None
     made_at: datetime

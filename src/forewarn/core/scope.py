@@ -154,3 +154,18 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def events_naming(self, vm: str) -> tuple[Event, ...]:
         """Return the open events that affect the VM."""
         return tuple(event for event in self.events if vm in event.vms)
+
+
+def completed(scope: Scope) -> Scope:
+    """Return a scope with what its events lack where an older version has saved them: nobody may see a difference."""
+    if all(event.role_instances is not None for event in scope.events):
+        return scope
+    roles = {vm.name: vm.role_instance for vm in scope.roster}
+    usual = scope.kind is ScopeKind.CLOUD_SERVICE
+
+    def complete(event: Event) -> Event:
+        if event.role_instances is not None:
+            return event
+        return msgspec.structs.replace(event, role_instances=tuple(vm for vm in event.vms if roles.get(vm, usual)))
+
+    return msgspec.structs.replace(scope, events=tuple(map(complete, scope.events)))

@@ -22,7 +22,7 @@ from forewarn.core.journal import CAMPAIGN_CHANGES, EVENT_CHANGES, Did, Entry
 from forewarn.core.once import Once
 from forewarn.core.progress import wake_at
 from forewarn.core.schedule import Ask, schedule
-from forewarn.core.scope import Held, Scope
+from forewarn.core.scope import Held, Scope, completed
 from forewarn.core.vm import Vm
 from forewarn.fleet import ledger as book
 from forewarn.fleet.alarms import Alarms
@@ -67,7 +67,11 @@ from forewarn.store.port import (
 R = TypeVar("R")
 
 _encode_scope = msgspec.json.Encoder().encode
-_decode_scope = msgspec.json.Decoder(Scope).decode
+_read_scope = msgspec.json.Decoder(Scope).decode
+
+
+def _decode_scope(value: bytes) -> Scope:
+    return completed(_read_scope(value))
 
 
 class Fleet:

@@ -79,7 +79,7 @@ def _names(event: Event, version: str) -> list[str]:
     """Return how the affected VMs are called in this version."""
     if version != PREVIEW:
         return list(event.vms)
-    plain = set(event.role_instances)
+    plain = set(event.role_instances or ())
     return [vm if vm in plain else f"_{vm}" for vm in event.vms]
 
 
