@@ -251,6 +251,14 @@ async def test_free_ports_are_found_around_busy_ones(monkeypatch: pytest.MonkeyP
             assert list(fleet.ports.values()) == [first, first + 2, *range(first + 4, first + 8)]
 
 
+async def test_lower_ports_are_tried_before_those_that_systems_lend(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await free_row(8)
+    monkeypatch.setattr("forewarn.guest.ports.ANY_PORT", range(first, first + 6))
+    monkeypatch.setattr("forewarn.guest.ports.secrets.randbelow", lambda number: number - 2)
+    async with running(web()) as fleet, ports(fleet):
+        assert list(fleet.ports.values()) == [first + 4, first + 5, *range(first, first + 4)]
+
+
 async def test_more_vms_than_ports_is_said() -> None:
     async with running(web()) as fleet:
         with pytest.raises(NoPortLeft, match="not every VM can have a port of its own from 65534 on"):

@@ -8,6 +8,7 @@ import secrets
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
+from itertools import chain
 
 from forewarn.core.errors import CoreError
 from forewarn.core.text import counting_order
@@ -203,8 +204,13 @@ class PortPerVm:
     def _free_ports(self) -> Iterator[int]:
         """Give ports that no VM has or had."""
         taken = set(self._fleet.ports.values())
-        first = self._first or ANY_PORT.start + secrets.randbelow(len(ANY_PORT))
-        return (port for port in range(first, HIGHEST_PORT + 1) if port not in taken)
+        return (port for port in self._candidates() if port not in taken)
+
+    def _candidates(self) -> Iterable[int]:
+        if self._first:
+            return range(self._first, HIGHEST_PORT + 1)
+        begin = secrets.randbelow(len(ANY_PORT))
+        return chain(ANY_PORT[begin:], ANY_PORT[:begin], range(ANY_PORT.stop, HIGHEST_PORT + 1))
 
 
 def _files() -> int:

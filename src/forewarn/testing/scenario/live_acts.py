@@ -28,8 +28,8 @@ T = TypeVar("T")
 RETRY_FOR = 30.0
 """For how many seconds a VM of a story asks again where its endpoint misbehaves: as good handlers do."""
 
-PORT_LOOKS, PORT_PAUSE = 500, 0.01
-"""How often one looks for the port of a VM that has just come, and how many seconds pass in between."""
+PORT_PATIENCE, PORT_PAUSE = 30.0, 0.01
+"""For how many seconds one looks for the port of a VM that has just come, and how many pass between two looks."""
 
 _NO_EVENT = re.compile(r"(?:no event|EventId) (.+?)(?: is not a GUID)?$")
 
@@ -194,12 +194,13 @@ def _inside(world: LiveWorld, vm: v1.Vm) -> Iterator[ScheduledEvents]:
 
 def listening(world: LiveWorld, vm: v1.Vm) -> v1.Vm:
     """Return a VM that can ask. One that has just come gets its port a moment later, and no journal tells of it."""
-    for _ in range(PORT_LOOKS):
-        if vm.guest_url is not None:
-            return vm
+    until = time.monotonic() + PORT_PATIENCE
+    while vm.guest_url is None:
+        if time.monotonic() > until:
+            raise Unplayable("the service has no port for this VM: start it with --listen", vm.name)
         time.sleep(PORT_PAUSE)
         vm = world.api.vm(f"{vm.scope}/{vm.name}")
-    raise Unplayable("the service has no port for this VM: start it with --listen", vm.name)
+    return vm
 
 
 # Events.
