@@ -1,5 +1,6 @@
 """No token, no answer; and each token goes as far as its role and its scopes."""
 
+import asyncio
 import base64
 import logging
 from datetime import UTC, datetime, timedelta
@@ -79,6 +80,23 @@ async def test_health_needs_no_token() -> None:
         replies = [await service.ask("GET", path, token=None) for path in ("/healthz", "/readyz")]
     assert [reply.status for reply in replies] == [200, 200]
     assert (replies[0].json["status"], replies[1].json) == ("ok", {"ready": True, "problems": []})
+
+
+async def test_health_can_be_looked_at_without_its_body() -> None:
+    head = "{} /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    async with stage() as service:
+        whole, bare = [await _all_of(service.port, head.format(method).encode()) for method in ("GET", "HEAD")]
+    assert bare.startswith(b"HTTP/1.1 200 ")
+    assert (whole.count(b'"status":"ok"'), bare.endswith(b"\r\n\r\n")) == (1, True)
+
+
+async def _all_of(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    async with asyncio.timeout(60):
+        answer = await reader.read()
+    writer.close()
+    return answer
 
 
 async def test_revoked_and_expired_tokens_open_nothing() -> None:

@@ -8,6 +8,7 @@ from ipaddress import ip_address
 
 import msgspec
 
+from forewarn.core.duration import duration_text
 from forewarn.core.errors import AlreadyThere, Invalid
 from forewarn.core.limits import LARGEST_DOMAIN, VMS_PER_SCOPE
 from forewarn.core.text import check_name, check_text, is_guid
@@ -69,7 +70,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.terminate_notice is not None:
             low, high = TERMINATE_NOTICE
             if not low <= self.terminate_notice <= high:
-                raise Invalid(f"terminate_notice is 5 to 15 minutes, not {self.terminate_notice}")
+                raise Invalid(f"terminate_notice is 5 to 15 minutes, not {duration_text(self.terminate_notice)}")
         if self.tags:
             check_tags(self.tags)
 

@@ -21,6 +21,8 @@ from forewarn.operator.refusals import error_body
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
+LOOKING = ("GET", "HEAD")
+
 HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 """The methods that change nothing."""
 
@@ -96,8 +98,9 @@ class TokenGate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand the request on, or answer 401."""
         method = scope["method"] if scope["type"] == ScopeType.HTTP else ""
-        if method == "GET" and scope["path"] in OPEN_PATHS:
-            await self._app(scope, receive, send)
+        if method in LOOKING and scope["path"] in OPEN_PATHS:
+            # The server sends no body with the answer to HEAD, which is how many load balancers look.
+            await self._app({**scope, "method": "GET"}, receive, send)  # type: ignore[arg-type]  # a copy is a plain dict
             return
         schemes = READING if method in HARMLESS else CHANGING
         token = _token_in(scope["headers"], schemes)
