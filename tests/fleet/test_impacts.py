@@ -13,7 +13,7 @@ from forewarn.core.impact import Done, Failed, NotBegun, Retry, Unknown
 from forewarn.core.journal import Did, Entry
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.core.work import resolve, retry
-from forewarn.fleet import impacts
+from forewarn.fleet import impacts, ticking
 from forewarn.platform.port import Work
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
@@ -340,3 +340,18 @@ async def assert_rolled_out(store: MortalStore, platform: SimulatedPlatform) -> 
     ] * 3
     assert [entry.n for entry in rows] == list(range(1, len(rows) + 1))
     assert Counter(ran.work.vm for ran in platform.ledger) == dict.fromkeys((f"web-{n}" for n in range(6)), 1)
+
+
+async def test_work_begins_when_all_that_is_due_has_had_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guests wait to hear of a start; nothing waits for work to be saved as begun."""
+    monkeypatch.setattr(ticking, "AT_ONCE", 1)
+    store = MemoryStore()
+    scopes = [scope(f"s{n}", vm(f"vm-{n}", host=f"hv-{n}")) for n in range(10)]
+    async with running(*scopes, store=store) as fleet:
+        await fleet.schedule(ask(EventType.REBOOT, *(f"vm-{n}" for n in range(10))))
+        await fleet.advance(15 * MINUTE)
+        told = [row.entry.did for row in await journal(store)]
+    begun = [number for number, did in enumerate(told) if did is Did.IMPACT_BEGUN]
+    started = [number for number, did in enumerate(told) if did is Did.STARTED]
+    assert (len(begun), len(started)) == (10, 10)
+    assert min(begun) > started[-2], "only the last one has its turn already, and may not be saved yet"

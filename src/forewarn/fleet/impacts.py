@@ -27,19 +27,22 @@ LONGEST_WORK = LONGEST_PROBE = 25 * 3600.0
 """For how long, in seconds of real time, a platform may be silent before its work counts as unknown. What is asked
 after a crash may have to wait for work that still goes on."""
 
-BEGINNING = 64
+BEGINNING = 16
 """How many impacts are saved as begun at the same time. When a thousand events start in one second, the guests who
 wait for them hear of it first: nothing is late about work that begins a moment later."""
 
 
 class Impacts:
-    """The work that is under way, one task per impact."""
+    """The work that is under way, one task per impact. `calm` is awaited before any begins."""
 
-    def __init__(self, platform: Platform, scopes: Scopes, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self, platform: Platform, scopes: Scopes, tasks: asyncio.TaskGroup, *, calm: Callable[[], Awaitable[None]]
+    ) -> None:
         self._platform = platform
         self._scopes = scopes
         self._tasks = tasks
         self._under_way: set[tuple[str, str]] = set()
+        self._calm = calm
         self._beginning = asyncio.Semaphore(BEGINNING)
 
     @property
@@ -76,6 +79,7 @@ class Impacts:
 
     async def _begin_and_carry_out(self, scope: str, event: str, vm: str, *, again: bool = False) -> None:
         async with self._beginning:
+            await self._calm()
             work = await self._surely(
                 scope, lambda value: _begun(value, event, vm, again=again, now=self._scopes.clock.now())
             )

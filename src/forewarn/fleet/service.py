@@ -109,9 +109,9 @@ class Fleet:
         self._gone: dict[str, int] = {}
         """The scopes of which the store has told that they are gone, and as of which revision."""
         self._attendance = Attendance(self._keeper, clock)
-        self._ticking = Ticking(self, tasks, before=self._attendance.count, look=self._look)
+        self._ticking = Ticking(self, tasks, before=self._attendance.count, look=self._look, set_alarm=self._set_alarm)
         self._clockwork = Clockwork(clock, self._ticking.wake)
-        self._impacts = Impacts(platform, self, tasks)
+        self._impacts = Impacts(platform, self, tasks, calm=self._ticking.calm)
         self._enabling = Enabling(clock, tasks, self.apply)
         self.alarms = Alarms(clock, tasks)
         self._event_changes = 0
@@ -232,19 +232,20 @@ class Fleet:
         for view in self.replica.views():
             self._look(view)
 
-    def _look(self, view: View, ticked_at: datetime | None = None) -> None:
-        """Act on a scope's state: set its alarm, begin its work, tell whoever listens.
-
-        Whatever was due at `ticked_at` is dealt with: no alarm for it.
-        """
-        scope = view.scope
-        moment = wake_at(scope, self.conditions, seen_at=view.alive_at) if scope is not None else None
-        is_past = moment is not None and ticked_at is not None and moment <= ticked_at
-        self._clockwork.set(view.id, None if is_past else moment)
+    def _look(self, view: View) -> None:
+        """Act on a scope's state: set its alarm, begin its work, tell whoever listens."""
+        self._set_alarm(view)
         self._impacts.look(view)
         self.campaigns.look(view)
         for listener in self._listeners:
             listener(view)
+
+    def _set_alarm(self, view: View, ticked_at: datetime | None = None) -> None:
+        """Have time act on a scope when something in it is due. Whatever was due at `ticked_at` is dealt with."""
+        scope = view.scope
+        moment = wake_at(scope, self.conditions, seen_at=view.alive_at) if scope is not None else None
+        is_past = moment is not None and ticked_at is not None and moment <= ticked_at
+        self._clockwork.set(view.id, None if is_past else moment)
 
     @property
     def conditions(self) -> Conditions:

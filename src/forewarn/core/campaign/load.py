@@ -52,14 +52,17 @@ class Impacted:
 
     def take(self, id_: str, scope: Scope | None) -> bool:
         """Take a scope as it is now; None: it is gone. Tell whether something else is in impact than before."""
-        old = self._loads.pop(id_, None)
+        old = self._loads.get(id_)
         new = in_impact(scope) if scope is not None and scope.events else None
+        if new == old:
+            return False
         if old is not None:
+            del self._loads[id_]
             self._in_use.release(old)
         if new is not None:
             self._loads[id_] = new
             self._in_use.take(new)
-        return old != new
+        return True
 
     def reserve(self, event: str, load: Load) -> None:
         """Count an event that is about to start."""
