@@ -161,7 +161,7 @@ async def test_a_peer_may_have_an_address_of_ipv6() -> None:
     try:
         address = Address("::1", await listener.listen("::1", 0))
     except OSError:
-        pytest.skip("this machine has no IPv6")
+        pytest.skip("nothing can listen at ::1: switch IPv6 on for the loopback interface")
     (said,) = await ask_peers(Peers(addresses={"web_1": address}, secret=SECRET, timeout=seconds(30)), ["web_1"], ID)
     await listener.aclose()
     assert said.is_ready
