@@ -15,7 +15,7 @@ MONO := mcs=mono-mcs,libmono-system-net-http4.0-cil,libmono-system-runtime-seria
 PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base nft=nftables systemd-analyze=systemd jq=jq haproxy=haproxy \
     slirp4netns=slirp4netns pasta=passt setpriv=util-linux \
     pg_ctlcluster=postgresql-common,postgresql $(MONO)
-CODE := $(strip src tests $(wildcard bench))
+CODE := $(strip src tests $(wildcard bench tools))
 
 .PHONY: help install run test test-long check bench clean
 

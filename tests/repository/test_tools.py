@@ -1,8 +1,10 @@
-"""The scripts behind the Makefile, with stand-ins for the programs of a machine that lacks something."""
+"""The scripts in tools: those behind the Makefile with stand-ins for what a machine lacks, and the module tracer."""
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -135,3 +137,107 @@ def test_failure_of_pip_is_ours(machine: Machine) -> None:
     machine.has("pip", "echo ERROR: no such package >&2; exit 7")
     code, lines = machine.run("install-packages", "pip", "install", "typo")
     assert (code, "ERROR: no such package" in lines) == (7, True)
+
+
+def write_package(directory: Path, **modules: str) -> Path:
+    directory.mkdir()
+    for name, text in modules.items():
+        (directory / f"{name}.py").write_text(text)
+    return directory
+
+
+def test_tracer_counts_functions_that_run_in_the_phase_but_no_imports(root: Path, tmp_path: Path) -> None:
+    package = write_package(
+        tmp_path / "toy",
+        called="class Box:\n    def open(self): return [None for _ in range(2)]\n",
+        resumed="def count():\n    while True: yield\n",
+        called_by_import="def table(): return {}\n",
+        imported="from toy import called_by_import\nTABLE = called_by_import.table()\nclass Row:\n    size = 1\n",
+        called_before="def prepare(): pass\n",
+        in_thread="def work(): pass\n",
+        main="class Row:\n    size = 1\n",
+    )
+    phase = tmp_path / "phase"
+    phase.write_bytes(b"\0")
+    program = f"""
+import pathlib, runpy, threading
+from toy import called, called_before, in_thread, resumed
+called_before.prepare()
+counter = resumed.count()
+next(counter)
+with pathlib.Path({str(phase)!r}).open("r+b") as file:
+    file.write(b"\\7")
+import toy.imported
+runpy.run_module("toy.main")
+next(counter)
+thread = threading.Thread(target=in_thread.work)
+thread.start()
+thread.join()
+called.Box().open()
+"""
+    variables = {"DIRECTORY": str(tmp_path), "PACKAGE": str(package), "PROCESS": "toy-process"}
+    environment = {f"TRACE_MODULES_{name}": value for name, value in variables.items()}
+    search = os.pathsep.join([str(root / "tools/tracer"), str(tmp_path)])
+    subprocess.run([sys.executable, "-c", program], env=os.environ | environment | {"PYTHONPATH": search}, check=True)
+    lines = (tmp_path / "toy-process").read_text().splitlines()
+    assert [line.split("\t")[1:] for line in lines] == [
+        ["7", "resumed.py", "count"],
+        ["7", "in_thread.py", "work"],
+        ["7", "called.py", "Box.open"],
+    ]
+
+
+def trace_modules(root: Path, *arguments: str, python: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(root / "tools/trace_modules.py"), "--python", str(python), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_schedule_crosses_modules_of_command_and_service(root: Path) -> None:
+    ended = trace_modules(root, "--only", "schedule", "-o", "json", python=Path(sys.executable))
+    assert ended.returncode == 0, ended.stderr
+    phase = json.loads(ended.stdout)["schedule"]
+    crossed = {process: set[str]() for process in phase["processes"]}
+    for crossing in phase["crossings"]:
+        crossed[crossing["process"]].add(crossing["module"])
+    assert {process: len(modules) for process, modules in crossed.items()} == phase["processes"]
+    assert len(crossed["command"] | crossed["service"]) == phase["modules"]
+    assert min(phase["processes"].values()) >= 5
+    for process in ("command", "service"):
+        assert all(module.startswith("forewarn.") for module in crossed[process])
+
+
+def test_phase_that_crosses_nothing_is_an_error(root: Path, tmp_path: Path) -> None:
+    write_script(tmp_path / "python", "echo /nowhere/forewarn/__init__.py")
+    write_script(tmp_path / "forewarn", "exit 0")
+    ended = trace_modules(root, "--only", "exam", python=tmp_path / "python")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "exam: no module of /nowhere/forewarn was crossed" in ended.stderr
+
+
+def test_failed_command_is_an_error_of_the_tracer(root: Path, tmp_path: Path) -> None:
+    write_script(tmp_path / "python", "echo /nowhere/forewarn/__init__.py")
+    write_script(tmp_path / "forewarn", "echo no such option >&2; exit 2")
+    ended = trace_modules(root, "--only", "exam", python=tmp_path / "python")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.endswith("ended with 2: no such option\n")
+
+
+def test_sizes_count_modules_lines_and_importers(root: Path, tmp_path: Path) -> None:
+    package = write_package(
+        tmp_path / "forewarn",
+        __init__='"""A package."""\n',
+        often="x = 1\n" * 59,
+        once="x = 1\n" * 60,
+        never="from forewarn import often\n\n\ndef later():\n    from forewarn.once import x\n" + "\n" * 95,
+        other="import forewarn.often\nfrom forewarn import never as unused\n",
+    )
+    write_script(tmp_path / "python", f"echo {package}/__init__.py")
+    ended = trace_modules(root, "--sizes", "-o", "json", python=tmp_path / "python")
+    assert json.loads(ended.stdout) == {
+        "modules": 4,
+        "under 60 lines": 2,
+        "under 100 lines": 3,
+        "with one importer": 2,
+        "median lines": 59.5,
+        "lines": 221,
+    }
