@@ -1,0 +1,43 @@
+"""Make stored data and what the tests expect of them: `python -m tests.stored.make WORK TARGET`.
+
+The data in `450409b` were made by that commit, and are never made again: they are what its users have on their disks.
+WORK is where the service and the agents run; its path gets into the data.
+"""
+
+import asyncio
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.stored.records import copy, read_all, read_journal
+from tests.stored.stage import Service
+from tests.stored.story import Story
+
+
+def make(work: Path, target: Path) -> None:
+    """Play the story in one directory, and keep the result in another one."""
+    work.mkdir(parents=True)
+    story = Story(Service(work))
+    story.play()
+    target.mkdir(parents=True)
+    shutil.copytree(work / "data", target / "data", ignore=shutil.ignore_patterns("sockets"))
+    shutil.copy(work / "service.json", target / "service.json")
+    for name in ("prepare", "approve", "recover"):
+        for part in ("journal", "handlers"):
+            shutil.copytree(work / "agents" / name / "state" / part, target / "agents" / name / "state" / part)
+    _write(target / "known.json", story.known)
+    _write(target / "expected/records.json", {stored.name: stored.rendered() for stored in read_all(target)})
+    scratch = work / "copy"
+    scratch.mkdir()
+    _write(target / "expected/journal.json", asyncio.run(read_journal(copy(scratch, target / "data"))))
+
+
+def _write(path: Path, content: Any) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]).absolute(), Path(sys.argv[2]).absolute())
