@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.stored.records import copy, read_all, read_journal
+from tests.stored import exchanged
+from tests.stored.records import STORED, copy, read_all, read_journal
 from tests.stored.stage import Service
 from tests.stored.story import Story
 
@@ -32,6 +33,31 @@ def make(work: Path, target: Path) -> None:
     scratch = work / "copy"
     scratch.mkdir()
     _write(target / "expected/journal.json", asyncio.run(read_journal(copy(scratch, target / "data"))))
+    _write(target / "expected/gate-variables.json", exchanged.variable_names(work / "gate-variables"))
+    shutil.copytree(STORED / "samples", target / "samples")
+    expect_exchanged(work / "exchanged", target)
+
+
+def expect_exchanged(work: Path, target: Path) -> None:
+    """Keep what is exchanged with others."""
+    work.mkdir()
+    service = Service(work)
+    known = json.loads((target / "known.json").read_text())
+    for name, found in {
+        "enums": exchanged.enum_values(),
+        "digest": exchanged.digest(),
+        "campaign-file": exchanged.campaign_file(),
+        "agent-settings": exchanged.agent_settings(work),
+        "agent-variables": exchanged.known_agent_variables(work),
+        "service-settings": exchanged.service_settings(work),
+    }.items():
+        _write(target / f"expected/{name}.json", found)
+    copy(work)
+    _write(target / "expected/agent-side.json", exchanged.agent_side(work, service, known))
+    shutil.rmtree(work / "data")
+    copy(work)
+    _write(target / "expected/service-side.json", exchanged.service_side(service, known))
+    _write(target / "expected/exit-codes.json", exchanged.exit_codes(service))
 
 
 def _write(path: Path, content: Any) -> None:

@@ -46,3 +46,15 @@ def missing(expected: Any, actual: Any, path: str = "") -> list[str]:
         pairs = zip(expected, actual, strict=True)
         return [line for n, pair in enumerate(pairs) for line in missing(*pair, f"{path}[{n}]")]
     return [] if expected == actual else [f"{path} is {actual!r}, not {expected!r}"]
+
+
+def key_paths(value: Any, path: str = "") -> set[str]:
+    """Return the paths of all keys in a JSON value; all items of a list are taken together."""
+    match value:
+        case dict():
+            inner = (key_paths(item, f"{path}.{key}") for key, item in value.items())
+            return {f"{path}.{key}" for key in value}.union(*inner)
+        case list():
+            return set().union(*(key_paths(item, f"{path}[]") for item in value))
+        case _:
+            return set()

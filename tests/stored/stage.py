@@ -14,12 +14,11 @@ import msgspec
 
 from forewarn.api.client import ApiClient
 from forewarn.api.local import read_service, read_token
-from tests.cli.stage import GUARD, PROGRAM
+from tests.cli.stage import GUARD, LOOPBACK, PROGRAM
 
-ADDRESS = "127.45.4.9"
-"""A loopback address that nothing else uses: the ports in the stored data are free there."""
+CLOSED = f"http://{LOOPBACK}:9/"
+"""Where nothing listens. The ports in the stored data are free at the address of this process."""
 
-CLOSED = f"http://{ADDRESS}:9/"
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 
 SETTINGS = """
@@ -50,8 +49,8 @@ MAINTAIN = """#!/bin/sh
 # Does what the files in carry-out/ and probe/ say of the VM; by default it succeeds.
 cd "$(dirname "$0")"
 echo "$FOREWARN_PHASE $FOREWARN_SCOPE/$FOREWARN_VM $FOREWARN_ATTEMPT" >> maintained
-env | grep ^FOREWARN_ | sort > variables
-cat > input
+env | grep ^FOREWARN_ | sort > "$FOREWARN_VM.variables"
+cat > "$FOREWARN_VM.input"
 behaviour=$(cat "$FOREWARN_PHASE/$FOREWARN_VM" 2>/dev/null || echo succeed)
 case $behaviour in
 succeed) [ "$FOREWARN_EVENT_TYPE" != Redeploy ] || echo hv-spare ;;
@@ -81,7 +80,7 @@ class Service:
     def start(self, *, manual_time: bool = True, webhook: str = CLOSED) -> None:
         """Start it and wait until it serves."""
         settings = SETTINGS.format(
-            address=ADDRESS, directory=self.directory, manual_time=str(manual_time).lower(), webhook=webhook
+            address=LOOPBACK, directory=self.directory, manual_time=str(manual_time).lower(), webhook=webhook
         )
         (self.directory / "forewarn.toml").write_text(settings)
         with (self.directory / "log").open("ab") as log:

@@ -189,6 +189,8 @@ HALF = """#!/bin/sh
 # Notes which half of which handler runs; hangs where a file says so.
 cd "$(dirname "$0")"
 echo "$*" >> halves
+env | grep -E '^(FOREWARN|EVENT)_' | sort > half-variables
+cat > half-input
 [ ! -e "hang-$2-$1" ] || { echo $$ > hanging; exec sleep 3600; }
 """
 

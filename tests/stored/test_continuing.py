@@ -13,6 +13,7 @@ from forewarn.api.errors import Refusal
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType, ImpactState
 from forewarn.core.scope import Outcome
+from tests.cli.stage import LOOPBACK
 from tests.stored.records import EXPECTED, STORED, copy
 from tests.stored.stage import Service, ask_as, wait_for
 from tests.stored.story import impacts
@@ -142,7 +143,7 @@ def test_vms_keep_their_ports_and_the_journal_its_entries(service: Service) -> N
     with settled(service) as api:
         ports = RECORDS["fleet/ledger"]["ports"]
         shown = {f"{vm.scope}/{vm.name}": vm.guest_url for vm in api.vms()}
-        assert shown == {vm: f"http://127.45.4.9:{ports[vm]}" for vm in shown}
+        assert shown == {vm: f"http://{LOOPBACK}:{ports[vm]}" for vm in shown}
         journal = json.loads((EXPECTED / "journal.json").read_text())
         entries = [(entry.position, entry.record, entry.did.value, entry.facts) for entry in api.history()]
         assert entries[: len(journal)] == [

@@ -1,0 +1,90 @@
+"""What the service and the agent exchange with others, and what they write, is as it was in commit 450409b."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tests.stored import exchanged
+from tests.stored.records import EXPECTED, STORED, copy
+from tests.stored.rendering import key_paths, missing
+from tests.stored.stage import Service
+from tests.stored.story import Story
+
+KNOWN: dict[str, str] = json.loads((STORED / "known.json").read_text())
+
+
+def expected(name: str) -> Any:
+    return json.loads((EXPECTED / f"{name}.json").read_text())
+
+
+def unknown_series(wanted: Mapping[str, list[str]], found: Mapping[str, list[str]]) -> list[str]:
+    """Return the series that were there and are no more."""
+    return [line for name, lines in wanted.items() for line in lines if line not in found.get(name, [])]
+
+
+def test_enums_have_the_same_values_in_the_same_order() -> None:
+    found = exchanged.enum_values()
+    assert [values[: len(wanted)] for values, wanted in zip(found, expected("enums"), strict=True)] == expected("enums")
+
+
+def test_digest_of_a_request_does_not_depend_on_names_of_attributes() -> None:
+    assert exchanged.digest() == expected("digest")
+
+
+def test_campaign_file_has_the_same_keys() -> None:
+    assert missing(expected("campaign-file"), exchanged.campaign_file()) == []
+
+
+def test_settings_of_the_agent_have_the_same_keys_and_variables(tmp_path: Path) -> None:
+    assert exchanged.agent_settings(tmp_path) == expected("agent-settings")
+    assert exchanged.known_agent_variables(tmp_path) == expected("agent-variables")
+
+
+def test_settings_of_the_service_have_the_same_keys_and_variables(tmp_path: Path) -> None:
+    found = exchanged.service_settings(tmp_path)
+    for place, rows in expected("service-settings").items():
+        assert [row for row in rows if row not in found[place]] == []
+
+
+def test_service_tells_others_the_same(tmp_path: Path) -> None:
+    copy(tmp_path)
+    wanted, found = expected("service-side"), exchanged.service_side(Service(tmp_path), KNOWN)
+    assert unknown_series(wanted.pop("metrics"), found.pop("metrics")) == []
+    assert found == wanted
+
+
+def test_agent_tells_others_the_same(tmp_path: Path) -> None:
+    copy(tmp_path)
+    wanted, found = expected("agent-side"), exchanged.agent_side(tmp_path, Service(tmp_path), KNOWN)
+    assert unknown_series(wanted.pop("metrics"), found.pop("metrics")) == []
+    assert found == wanted
+
+
+def test_commands_end_with_the_same_codes(tmp_path: Path) -> None:
+    copy(tmp_path)
+    assert exchanged.exit_codes(Service(tmp_path)) == expected("exit-codes")
+
+
+def test_the_same_story_is_stored_under_the_same_names(tmp_path: Path) -> None:
+    """Keys of facts are often keyword arguments, and stored by the code that runs today: play it all again."""
+    Story(Service(tmp_path)).play()
+    assert written(tmp_path) == written(STORED)
+    assert exchanged.variable_names(tmp_path / "gate-variables") == expected("gate-variables")
+
+
+def written(stored: Path) -> dict[str, list[str]]:
+    """Return the keys in what is stored: records by kind, entries of the journal by what they report, and files."""
+    found: dict[str, set[str]] = {}
+    with closing(sqlite3.connect(f"file:{stored / 'data/forewarn.db'}?mode=ro&immutable=1", uri=True)) as database:
+        records = database.execute("SELECT kind, value FROM records").fetchall()
+        entries = database.execute("SELECT did, entry FROM journal").fetchall()
+    for kind, content in (*records, *entries):
+        found.setdefault(kind, set()).update(key_paths(json.loads(content)))
+    for pattern in ("data/work/*.note", "data/work/*.in", "agents/*/state/*/*.json", "service.json"):
+        for path in stored.glob(pattern):
+            name = f"{path.parent.relative_to(stored)}/*{path.suffix}"
+            found.setdefault(name, set()).update(key_paths(json.loads(path.read_bytes())))
+    return {name: sorted(paths) for name, paths in found.items()}
