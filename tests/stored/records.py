@@ -85,7 +85,10 @@ async def read_journal(data: Path) -> list[Any]:
         rows = await store.journal(JournalQuery(limit=10_000))
     finally:
         await store.aclose()
-    return [rendered(row) for row in rows]
+    return [
+        {"position": row.position, "key": [row.key.kind.value, row.key.id], "entry": rendered(row.entry)}
+        for row in rows
+    ]
 
 
 async def written_journal(data: Path) -> list[tuple[Any, ...]]:
