@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from forewarn.core.change import Change
-from forewarn.core.inventory import create
+from forewarn.core.inventory import create_scope
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Roster, Traits, Vm
 from forewarn.fleet.ledger import LEDGER, Ledger
@@ -104,7 +104,7 @@ async def _fill(directory: Path, shape: Shape) -> None:
 
 
 def _changes(shape: Shape, *, now: datetime) -> Iterator[Change[None]]:
-    return (create(make_scope(shape, number, now=now), by="bench", now=now) for number in range(shape.scopes))
+    return (create_scope(make_scope(shape, number, now=now), by="bench", now=now) for number in range(shape.scopes))
 
 
 async def _save(store: SqliteStore, change: Change[None]) -> None:

@@ -3,10 +3,10 @@
 import socket
 from typing import NamedTuple
 
-from forewarn.wire.versions import NEWEST
+from forewarn.wire.protocol import NEWEST_VERSION
 
 HOST = "127.0.0.1"
-TARGET = f"/metadata/scheduledevents?api-version={NEWEST}"
+TARGET = f"/metadata/scheduledevents?api-version={NEWEST_VERSION}"
 QUERY = f"GET {TARGET} HTTP/1.1\r\nHost: 169.254.169.254\r\nMetadata: true\r\n\r\n".encode()
 HEAD_END = b"\r\n\r\n"
 ROOM = 65536

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import uvloop
 
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.store.port import JournalQuery
 from forewarn.store.sqlite import SqliteStore
 
@@ -30,7 +30,9 @@ async def _starts(data: Path) -> list[Start]:
         position = 0
         while rows := await store.journal(JournalQuery(after=position, limit=1_000)):
             entries = (row.entry for row in rows)
-            found += [Start(entry.at, read_late(entry.facts["late"])) for entry in entries if entry.did is Did.STARTED]
+            found += [
+                Start(entry.at, read_late(entry.facts["late"])) for entry in entries if entry.kind is EntryKind.STARTED
+            ]
             position = rows[-1].position
         return found
     finally:

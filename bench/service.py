@@ -22,7 +22,7 @@ from bench.process import allow_open_files, say
 from forewarn.api.local import TOKEN_FILE
 from forewarn.compose import Running, running_service
 from forewarn.core.event import EventType
-from forewarn.core.schedule import Ask
+from forewarn.core.schedule import ScheduleRequest
 from forewarn.fleet.garbage import exempt_from_collection
 from forewarn.fleet.turns import shorten_turns_of_threads
 from forewarn.guest.limits import Limits
@@ -90,7 +90,9 @@ async def main() -> None:
                 case Look():
                     say(_counted(server))
                 case Schedule(vms, not_before):
-                    ask = Ask(id=fleet.new_id(), type=EventType.FREEZE, vms=vms, by="bench", not_before=not_before)
+                    ask = ScheduleRequest(
+                        id=fleet.new_id(), type=EventType.FREEZE, vms=vms, by="bench", not_before=not_before
+                    )
                     say(Made(await fleet.schedule(ask)))
 
 

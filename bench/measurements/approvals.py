@@ -13,7 +13,7 @@ from bench.served import Served, serving
 from bench.service import Task
 from bench.workplace import Workplace
 from forewarn.core.scope import ApprovalRule
-from forewarn.wire.approval import approval
+from forewarn.wire.approval import encode_approval
 
 TARGET_SECONDS = 1.0
 
@@ -54,7 +54,7 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
 def _approve(served: Served, fleet: Shape, scope: int, approvers: range) -> float:
     ((_, event),) = served.schedule(tuple(vm_name(scope, vm) for vm in approvers))
     sources = tuple(address_of(fleet, scope, vm) for vm in approvers)
-    task = burst.Task(port=served.port, sources=sources, body=approval([event]).decode())
+    task = burst.Task(port=served.port, sources=sources, body=encode_approval([event]).decode())
     with talking("bench.burst", task) as talk:
         talk.hear(burst.Asked)
         answered = talk.hear(burst.Answered)

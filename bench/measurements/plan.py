@@ -12,15 +12,15 @@ from bench.finding import Finding
 from bench.fleets import Shape, encode, make_scope
 from bench.measurements.callers import LARGE
 from bench.workplace import Workplace
-from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Day, Limit, Selection, Window
-from forewarn.core.conditions import Conditions
+from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection, Weekday, Window
 from forewarn.core.event import EventType
+from forewarn.core.policy import RuleContext
 from forewarn.operator.planning import made_plan
 
 TARGET_SECONDS = 3.0
 NOW = datetime(2030, 3, 25, tzinfo=UTC)
 
-WEEKEND_NIGHTS = Window(days=(Day.FRI, Day.SAT), start="22:00", end="04:00", zone="Europe/Vienna")
+WEEKEND_NIGHTS = Window(days=(Weekday.FRI, Weekday.SAT), start="22:00", end="04:00", zone="Europe/Vienna")
 POLICIES: dict[str, CampaignPolicy] = {
     "without limits": CampaignPolicy(),
     "10 % of the scopes": CampaignPolicy(scopes_at_once=Limit(percent=10)),
@@ -87,7 +87,7 @@ def _run(fleet: list[bytes], policy: CampaignPolicy) -> Run:
     spec = CampaignSpec(name="bench", type=EventType.REBOOT, selection=Selection(all=True), policy=policy)
     told: list[int] = []
     began_at, worked = time.monotonic(), time.process_time()
-    made = made_plan(fleet, spec, Conditions(), NOW, lambda done, _: told.append(done))
+    made = made_plan(fleet, spec, RuleContext(), NOW, lambda done, _: told.append(done))
     took, worked = time.monotonic() - began_at, time.process_time() - worked
     if made.rest.unplaced:
         raise ValueError(f"{len(made.rest.unplaced)} waves have no place: {made.rest.unplaced[0].why}")

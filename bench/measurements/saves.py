@@ -14,7 +14,7 @@ from bench.figures import ratio_of_rounds, rounded, thousands
 from bench.finding import Finding
 from bench.fleets import Shape, encode, make_scope
 from bench.workplace import Workplace
-from forewarn.core.journal import Did, Entry
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.store.database import DATABASE_FILE, prepare_database
 from forewarn.store.port import Key, Kind, Record
 from forewarn.store.sqlite import SqliteStore
@@ -47,7 +47,7 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
     """Let both write in turn, on the same disk."""
     now = datetime.now(UTC)
     scope = make_scope(Shape(scopes=1, vms_each=size.vms_each), 0, now=now)
-    payload = Payload(encode(scope), Entry(n=1, at=now, did=Did.SCHEDULED, by="bench"))
+    payload = Payload(encode(scope), Entry(n=1, at=now, kind=EntryKind.SCHEDULED, by="bench"))
     together: list[float] = []
     each: list[float] = []
     for number in range(1, size.rounds + 1):

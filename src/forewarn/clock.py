@@ -1,6 +1,6 @@
-"""The time of day. Nothing else in Forewarn reads it; whoever needs it is given a clock.
+"""Clocks and timers: the system clock, and the manual clock for tests. No other module reads the time of day.
 
-asyncio is imported by what needs it alone: programs inside a VM that only ask what time it is do not pay for it.
+asyncio is imported lazily: programs inside a VM that only need the time do not pay for it.
 """
 
 import heapq
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-LONGEST_NAP = timedelta(seconds=1)
+MAX_SLEEP = timedelta(seconds=1)
 """The wall clock can be stepped at any moment, so nobody sleeps longer than this without looking at it again."""
 
 
@@ -39,10 +39,10 @@ async def wait_until(clock: Clock, moment: datetime) -> None:
 
     if clock.now() >= moment:
         return
-    come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    timer = clock.call_at(moment, lambda: None if come.done() else come.set_result(None))
+    reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_at(moment, lambda: None if reached.done() else reached.set_result(None))
     try:
-        await come
+        await reached
         await asyncio.sleep(0)
     finally:
         timer.cancel()
@@ -57,23 +57,23 @@ class SystemClock:
 
     def call_at(self, moment: datetime, callback: Callable[[], None]) -> Timer:
         """Nap until the moment, and notice on the way when the clock is stepped."""
-        return _Naps(self, moment, callback)
+        return _SystemTimer(self, moment, callback)
 
 
-class _Naps:
+class _SystemTimer:
     def __init__(self, clock: SystemClock, moment: datetime, callback: Callable[[], None]) -> None:
         import asyncio
 
         self._clock, self._moment, self._callback = clock, moment, callback
         self._loop = asyncio.get_running_loop()
-        self._handle = self._loop.call_soon(self._look)
+        self._handle = self._loop.call_soon(self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         left = self._moment - self._clock.now()
         if left <= timedelta(0):
             self._callback()
         else:
-            self._handle = self._loop.call_later(min(left, LONGEST_NAP).total_seconds(), self._look)
+            self._handle = self._loop.call_later(min(left, MAX_SLEEP).total_seconds(), self._check)
 
     def cancel(self) -> None:
         self._handle.cancel()
@@ -102,12 +102,12 @@ class ManualClock:
         return timer
 
     @property
-    def waiting(self) -> int:
+    def timer_count(self) -> int:
         """How many timers are set."""
         return sum(1 for timer in self._timers if timer.callback is not None)
 
     @property
-    def next_moment(self) -> datetime | None:
+    def next_timer_at(self) -> datetime | None:
         """The earliest moment that somebody waits for."""
         while self._timers and self._timers[0].callback is None:
             heapq.heappop(self._timers)
@@ -121,7 +121,7 @@ class ManualClock:
         self._run_due()
 
     def _run_due(self) -> None:
-        while (moment := self.next_moment) is not None and moment <= self._now:
+        while (moment := self.next_timer_at) is not None and moment <= self._now:
             timer = heapq.heappop(self._timers)
             callback, timer.callback = timer.callback, None
             if callback is not None:

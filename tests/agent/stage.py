@@ -172,7 +172,7 @@ class Stage:
     async def pass_time(self, time: timedelta) -> None:
         """Let time pass, stopping at every moment that somebody waits for."""
         end = self.clock.now() + time
-        while (moment := self.clock.next_moment) is not None and moment <= end:
+        while (moment := self.clock.next_timer_at) is not None and moment <= end:
             self.clock.set(max(moment, self.clock.now()))
             await self.settled()
         self.clock.set(end)

@@ -16,10 +16,10 @@ from forewarn.core.campaign.spec import (
     Blackout,
     CampaignPolicy,
     CampaignSpec,
-    Day,
     HttpCheck,
     Limit,
     Selection,
+    Weekday,
     Window,
 )
 from forewarn.core.errors import Invalid
@@ -84,8 +84,8 @@ READ = CampaignSpec(
         hosts_at_once=Limit(number=3),
         vms_at_once=Limit(number=50),
         windows=(
-            Window(days=(Day.SAT, Day.SUN), start="22:00", end="04:00", zone="Europe/Vienna"),
-            Window(days=(Day.MON,), start="01:30", end="05:00"),
+            Window(days=(Weekday.SAT, Weekday.SUN), start="22:00", end="04:00", zone="Europe/Vienna"),
+            Window(days=(Weekday.MON,), start="01:30", end="05:00"),
         ),
         blackouts=(
             Blackout(
@@ -202,9 +202,9 @@ WINDOWS = {
     "22:00-04:00": Window(start="22:00", end="04:00"),
     "every day 1:00-5:00": Window(start="01:00", end="05:00"),
     "daily 00:00-24:00 UTC": Window(start="00:00", end="24:00", zone="UTC"),
-    "sat, sun 22:00 - 04:00": Window(days=(Day.SAT, Day.SUN), start="22:00", end="04:00"),
-    "mon-wed 09:00-10:00": Window(days=(Day.MON, Day.TUE, Day.WED), start="09:00", end="10:00"),
-    "saturday-mon 09:00-10:00": Window(days=(Day.SAT, Day.SUN, Day.MON), start="09:00", end="10:00"),
+    "sat, sun 22:00 - 04:00": Window(days=(Weekday.SAT, Weekday.SUN), start="22:00", end="04:00"),
+    "mon-wed 09:00-10:00": Window(days=(Weekday.MON, Weekday.TUE, Weekday.WED), start="09:00", end="10:00"),
+    "saturday-mon 09:00-10:00": Window(days=(Weekday.SAT, Weekday.SUN, Weekday.MON), start="09:00", end="10:00"),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from forewarn.api.fleet_file import Birth, demonstration_fleet, read_fleet_file
 from forewarn.api.written import FleetFileError
 from forewarn.core.event import EventType
-from forewarn.core.schedule import grouped
+from forewarn.core.schedule import group_vms
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
 
@@ -262,7 +262,7 @@ def test_demonstration_fleet_has_a_scope_of_each_kind() -> None:
 
 def test_vms_of_the_demonstration_share_host_and_update_domain_where_it_is_told() -> None:
     scopes = {scope.id: scope for scope in demonstration_fleet(BIRTH)}
-    shared = {id_: [[vm.name for vm in group] for group in grouped(scope.roster)] for id_, scope in scopes.items()}
+    shared = {id_: [[vm.name for vm in group] for group in group_vms(scope.roster)] for id_, scope in scopes.items()}
     assert shared["shop"] == [["FrontEnd_IN_0", "BackEnd_IN_0"], ["FrontEnd_IN_1", "BackEnd_IN_1"]]
     assert shared["web"] == [["web-0", "web-3"], ["web-1", "web-4"], ["web-2", "web-5"]]
 

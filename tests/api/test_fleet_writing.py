@@ -17,7 +17,7 @@ from forewarn.api.fleet_parsing import FleetFormat, parse_fleet
 from forewarn.api.fleet_writing import VMS_AT_ONCE, toml, write_fleet_json, write_fleet_toml
 from forewarn.api.written import FleetFileError
 from forewarn.core.event import EventType
-from forewarn.core.limits import LARGEST_DOMAIN
+from forewarn.core.limits import MAX_DOMAIN
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
 
@@ -35,7 +35,7 @@ FORMATS = [
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,12}", fullmatch=True)
 TEXTS = st.text(max_size=20)
 IDS = st.uuids().map(str)
-DOMAINS = st.integers(0, LARGEST_DOMAIN)
+DOMAINS = st.integers(0, MAX_DOMAIN)
 TAGS = st.dictionaries(TEXTS.filter(lambda key: not set(key) & set(":;")), TEXTS, max_size=3)
 
 

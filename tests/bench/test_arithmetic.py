@@ -12,7 +12,7 @@ from bench.guest import Answer, read_answer
 from bench.journal import read_late
 from bench.nginx import OWN_HEADERS, configuration
 from bench.process import read_cpu, read_resident
-from forewarn.core.progress import seconds as journal_seconds
+from forewarn.core.lifecycle import format_seconds as journal_seconds
 
 ERRORS = wrk.Errors(connect=0, read=0, write=0, status=0, timeout=0)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bench.fleets import NETWORK, Shape, address_of, fill, make_scope, vm_name
 from forewarn.clock import SystemClock
-from forewarn.core.conditions import PRODUCTION
-from forewarn.core.enablement import needs_saving
+from forewarn.core.enablement import needs_save
+from forewarn.core.policy import PRODUCTION
 from forewarn.fleet.service import Fleet
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.sqlite import SqliteStore
@@ -29,7 +29,7 @@ def test_first_vm_is_where_wrk_calls_from() -> None:
 
 
 def test_asking_saves_nothing_new() -> None:
-    assert not needs_saving(make_scope(LARGE, 7, now=NOW), now=NOW)
+    assert not needs_save(make_scope(LARGE, 7, now=NOW), now=NOW)
 
 
 async def test_filled_directory_is_a_fleet(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ import pytest
 from forewarn.api import v1
 from forewarn.cli.output import moment_text
 from forewarn.cli.showing import waits_for
-from forewarn.core.event import EventType, ImpactState
-from forewarn.core.journal import Did
+from forewarn.core.event import EventType
+from forewarn.core.impact import ImpactState
+from forewarn.core.journal import EntryKind
 from tests.cli.serving import SETTINGS, Serving, serving
 from tests.cli.stage import GUARD
 
@@ -58,7 +59,7 @@ def stuck(service: Serving, event: str, state: ImpactState) -> v1.Impact:
     return found
 
 
-def facts(story: v1.EventStory, did: Did) -> list[dict[str, str]]:
+def facts(story: v1.EventStory, did: EntryKind) -> list[dict[str, str]]:
     return [entry.facts for entry in story.timeline if entry.did is did]
 
 
@@ -66,7 +67,7 @@ def test_program_does_the_work_and_its_output_is_in_the_journal(tmp_path: Path) 
     text = settings(tmp_path, r'printf "restarting %s\n\033[31mred\n" "$FOREWARN_VM"')
     with serving(tmp_path, text) as service:
         story = ended(service, fail(service, "db"))
-        (done,) = facts(story, Did.IMPACT_DONE)
+        (done,) = facts(story, EntryKind.IMPACT_DONE)
         assert done["output"] == "restarting db\n [31mred"
 
 
@@ -80,8 +81,8 @@ def test_program_that_says_not_now_is_called_again(tmp_path: Path) -> None:
     script = 'echo . >> tries; [ "$(wc -l < tries)" -ge 3 ] || { echo busy; exit 75; }; echo done'
     with serving(tmp_path, settings(tmp_path, script)) as service:
         story = ended(service, fail(service, "db"))
-        assert [each["output"] for each in facts(story, Did.IMPACT_RETRY)] == ["busy", "busy"]
-        assert len(facts(story, Did.IMPACT_BEGUN)) == 3
+        assert [each["output"] for each in facts(story, EntryKind.IMPACT_RETRY)] == ["busy", "busy"]
+        assert len(facts(story, EntryKind.IMPACT_BEGUN)) == 3
 
 
 def test_work_that_is_put_off_says_until_when_and_why(tmp_path: Path) -> None:
@@ -101,11 +102,11 @@ def test_failure_is_seen_retried_and_resolved_by_a_person(tmp_path: Path) -> Non
         event = fail(service, "db")
         assert "ended with 3" in stuck(service, event, ImpactState.FAILED).why
         service.api.retry(event, v1.RetryImpact())
-        until(lambda: len(facts(service.api.event(event), Did.IMPACT_FAILED)) == 2)
+        until(lambda: len(facts(service.api.event(event), EntryKind.IMPACT_FAILED)) == 2)
         (tmp_path / "fixed").touch()
         service.api.retry(event, v1.RetryImpact())
         story = ended(service, event)
-        assert [each["output"] for each in facts(story, Did.IMPACT_FAILED)] == ["no such domain"] * 2
+        assert [each["output"] for each in facts(story, EntryKind.IMPACT_FAILED)] == ["no such domain"] * 2
 
 
 def test_missing_program_is_a_failure_that_can_be_retried(tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_missing_program_is_a_failure_that_can_be_retried(tmp_path: Path) -> Non
     with serving(tmp_path, text) as service:
         event = fail(service, "db")
         stuck(service, event, ImpactState.FAILED)
-        (failed,) = [each for each in service.api.event(event).timeline if each.did is Did.IMPACT_FAILED]
+        (failed,) = [each for each in service.api.event(event).timeline if each.did is EntryKind.IMPACT_FAILED]
         assert failed.why == f"maintain cannot be started: No such file or directory ({tmp_path / 'maintain'})"
         (tmp_path / "away").rename(tmp_path / "maintain")
         service.api.retry(event, v1.RetryImpact())
@@ -132,7 +133,7 @@ def test_reload_takes_another_program(tmp_path: Path) -> None:
         service.process.send_signal(signal.SIGHUP)
         assert service.wait_for("settings are taken over")["changed"] == ["command.program"]
         service.api.retry(event, v1.RetryImpact())
-        assert [each["output"] for each in facts(ended(service, event), Did.IMPACT_DONE)] == ["the other one"]
+        assert [each["output"] for each in facts(ended(service, event), EntryKind.IMPACT_DONE)] == ["the other one"]
 
 
 LASTING = """
@@ -174,7 +175,7 @@ def test_work_that_was_done_meanwhile_is_not_done_again(tmp_path: Path, number: 
             assert (tmp_path / "calls").read_text().split() == ["carry-out"]
             (tmp_path / "go").touch()
         story = ended(service, event)
-        assert [each["output"] for each in facts(story, Did.IMPACT_DONE)] == ["finished"]
+        assert [each["output"] for each in facts(story, EntryKind.IMPACT_DONE)] == ["finished"]
     assert (tmp_path / "calls").read_text().split() == ["carry-out", "probe"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.core.fault import FaultKind, fault_kind
+from forewarn.core.fault import FaultKind, parse_fault_kind
 from tests.cli.inside import rows, run, told
 from tests.cli.serving import serving
 from tests.cli.stage import Machine, Up
@@ -70,7 +70,7 @@ def test_faults_are_listed_and_cleared(machine: Machine) -> None:
 def test_page_and_help_name_every_fault(machine: Machine) -> None:
     page = (Path(__file__).parents[2] / "docs/howto/inject-faults.md").read_text()
     named = re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE)
-    assert [fault_kind(word) for word in named] == list(FaultKind)
+    assert [parse_fault_kind(word) for word in named] == list(FaultKind)
     said = " ".join(run(machine, "fault", "set", "--help").stdout.split())
     assert [word for word in named if not re.search(rf"\b{word}\b", said)] == []
 

@@ -8,7 +8,7 @@ from uuid import NAMESPACE_DNS, uuid5
 from forewarn.core import inventory
 from forewarn.core.change import Change
 from forewarn.core.event import EventType
-from forewarn.core.schedule import Ask
+from forewarn.core.schedule import ScheduleRequest
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.core.vm import Roster, Vm
 
@@ -27,12 +27,12 @@ def a_vm(name: str, **fields: Any) -> Vm:
 def a_scope(vms: Sequence[Vm] = (), **fields: Any) -> Scope:
     """Return a scope that has been created."""
     values: dict[str, Any] = {"id": "web", "kind": ScopeKind.AVAILABILITY_SET, "epoch": "e1", "changed_at": NOW}
-    return kept(inventory.create(Scope(**values | fields, roster=Roster(tuple(vms))), by="test", now=NOW))
+    return kept(inventory.create_scope(Scope(**values | fields, roster=Roster(tuple(vms))), by="test", now=NOW))
 
 
-def an_ask(*vms: str, **fields: Any) -> Ask:
+def an_ask(*vms: str, **fields: Any) -> ScheduleRequest:
     values: dict[str, Any] = {"id": guid("request"), "type": EventType.REBOOT, "vms": vms, "by": "test"}
-    return Ask(**values | fields)
+    return ScheduleRequest(**values | fields)
 
 
 def kept(change: Change[Any]) -> Scope:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.core.duration import LONGEST_DURATION, duration_text, parse_duration
+from forewarn.core.duration import MAX_DURATION, format_duration, parse_duration
 from forewarn.core.errors import Invalid
 
 WRITTEN = {
@@ -16,7 +16,7 @@ WRITTEN = {
     "2d": timedelta(days=2),
     "1d1h1m1.5s": timedelta(days=1, hours=1, minutes=1, seconds=1.5),
     "0s": timedelta(0),
-    "36500d": LONGEST_DURATION,
+    "36500d": MAX_DURATION,
 }
 
 
@@ -34,6 +34,6 @@ def test_anything_else_is_refused(text: str) -> None:
         parse_duration(text)
 
 
-@given(st.timedeltas(min_value=timedelta(0), max_value=LONGEST_DURATION))
+@given(st.timedeltas(min_value=timedelta(0), max_value=MAX_DURATION))
 def test_what_is_written_is_read_back(duration: timedelta) -> None:
-    assert parse_duration(duration_text(duration)) == duration
+    assert parse_duration(format_duration(duration)) == duration

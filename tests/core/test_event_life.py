@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from forewarn.core.event import MOVES, State
+from forewarn.core.event import TRANSITIONS, State
 
 PAGE = Path(__file__).parents[2] / "docs/explanation/event-life.md"
 BEGIN, END = "<!-- drawing -->\n", "<!-- end of drawing -->\n"
@@ -13,15 +13,15 @@ def drawing() -> Iterator[str]:
     """Draw the table as a diagram, and write it as a table."""
     yield "```mermaid"
     yield "stateDiagram-v2"
-    for (state, move), step in MOVES.items():
+    for (state, move), step in TRANSITIONS.items():
         yield f"    {node(state)} --> {node(step.to)}: {move.value}"
     yield "```"
     yield ""
     yield "| an event that is | can | then it is | incarnation | the journal says |"
     yield "|---|---|---|---|---|"
-    for (state, move), step in MOVES.items():
+    for (state, move), step in TRANSITIONS.items():
         growth = f"+{step.incarnation}" if step.incarnation else "–"
-        yield f"| {state.value} | {move.value} | {step.to.value} | {growth} | {step.did.value} |"
+        yield f"| {state.value} | {move.value} | {step.to.value} | {growth} | {step.entry_kind.value} |"
 
 
 def node(state: State) -> str:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.core.conditions import Announce
 from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
+from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
 from forewarn.testing.scenario import CoreStage, ScenarioError, play, read, retold
@@ -27,7 +27,7 @@ GUID = "01234567-89AB-CDEF-0123-456789ABCDEF"
 SPELT: dict[str, say.Said] = {
     "policy production announce always notice any speed 60 idle never operations 3": say.SetPolicy(
         preset=say.Preset.PRODUCTION,
-        announce=Announce.ALWAYS,
+        announce=AnnouncePolicy.ALWAYS,
         notice=say.NoticeRule.ANY,
         speed=60.0,
         idle=None,
@@ -279,7 +279,7 @@ def test_every_command_is_played_by_the_core() -> None:
 
 
 def test_everything_a_journal_says_can_be_told() -> None:
-    assert set(VERBS) == set(Did)
+    assert set(VERBS) == set(EntryKind)
 
 
 @pytest.mark.parametrize("case", ERRORS)

@@ -14,32 +14,32 @@ from forewarn.core.change import (
     IMPACT_RESERVE,
     SCOPE_RESERVE,
     Draft,
-    derived_id,
+    derive_id,
 )
-from forewarn.core.conditions import EMULATOR, Conditions
-from forewarn.core.errors import Invalid, Refused, ScopeFull, UnknownEvent
-from forewarn.core.event import Approval, EventType, Impact, ImpactState, Source, State
-from forewarn.core.impact import Done, Failed, Retry
+from forewarn.core.errors import Invalid, RefusedError, ScopeEventNotFound, ScopeTooLarge
+from forewarn.core.event import Approval, EventType, Source, State
+from forewarn.core.impact import Done, Failed, Impact, ImpactState, Retry
+from forewarn.core.impact_lifecycle import begin, resolve, settle
 from forewarn.core.inventory import add_vm, change_vm
 from forewarn.core.limits import (
     DIGEST_LENGTH,
-    KEY_LENGTH,
-    NAME_LENGTH,
-    RECENT_ITEMS,
-    RECORD_BYTES,
-    TEXT_LENGTH,
-    VMS_PER_SCOPE,
+    MAX_KEY_LENGTH,
+    MAX_NAME_LENGTH,
+    MAX_RECENT_ITEMS,
+    MAX_RECORD_BYTES,
+    MAX_TEXT_LENGTH,
+    MAX_VMS_PER_SCOPE,
 )
 from forewarn.core.operations import cancel, clear, hold, release
-from forewarn.core.schedule import events_of, schedule
-from forewarn.core.scope import Answered, ApprovalRule, Ended, Held, Outcome, Scope
-from forewarn.core.text import shortened
+from forewarn.core.policy import EMULATOR, RuleContext
+from forewarn.core.schedule import events_of_request, schedule
+from forewarn.core.scope import ApprovalRule, EndedEvent, EventOutcome, Hold, Scope, SeenKey
+from forewarn.core.text import truncate_text
 from forewarn.core.vm import Address, Traits, Vm
-from forewarn.core.work import begin, resolve, settle
 from tests.core.making import NOW, a_scope, a_vm, an_ask, guid, kept
 
-ALWAYS = Conditions(policy=EMULATOR)
-WAITING = Conditions(policy=EMULATOR, held=Held(by="test", at=NOW, reason="test"))
+ALWAYS = RuleContext(policy=EMULATOR)
+WAITING = RuleContext(policy=EMULATOR, hold=Hold(by="test", at=NOW, reason="test"))
 LONGEST_NAME = "n" * 124
 
 
@@ -78,7 +78,7 @@ def calls(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize("rule", ApprovalRule)
 @pytest.mark.parametrize("conditions", [pytest.param(ALWAYS, id="free"), pytest.param(WAITING, id="held")])
 def test_approving_many_events_at_once_costs_no_more_for_each_than_approving_few(
-    rule: ApprovalRule, conditions: Conditions
+    rule: ApprovalRule, conditions: RuleContext
 ) -> None:
     """A guest that approves all that it sees keeps nobody else waiting, however large its scope is."""
 
@@ -106,10 +106,10 @@ def test_clearing_many_events_at_once_costs_no_more_for_each_than_clearing_few()
 
 def test_one_event_over_all_vms_of_the_largest_scope_lives_its_whole_life() -> None:
     """1,000 VMs on one host, each approves, each fails with a long text, each is put off, tried again, and moved."""
-    vms = realistic_vms(VMS_PER_SCOPE)
+    vms = realistic_vms(MAX_VMS_PER_SCOPE)
     scope = a_scope(vms, approval=ApprovalRule.ALL)
     names = [vm.name for vm in vms]
-    change = schedule(scope, an_ask(*names, description="d" * TEXT_LENGTH), ALWAYS, now=NOW)
+    change = schedule(scope, an_ask(*names, description="d" * MAX_TEXT_LENGTH), ALWAYS, now=NOW)
     (event,) = change.result
     scope = kept(change)
     for name in names:
@@ -126,11 +126,11 @@ def test_one_event_over_all_vms_of_the_largest_scope_lives_its_whole_life() -> N
         largest = max(largest, size(scope))
     scope = kept(resolve(scope, event, ALWAYS, by="test", why="w" * 2000, now=NOW + timedelta(minutes=2)))
     assert scope.events == ()
-    assert largest <= RECORD_BYTES
+    assert largest <= MAX_RECORD_BYTES
 
 
 def test_one_vm_more_than_a_scope_holds_is_refused() -> None:
-    scope = a_scope([a_vm(f"v{index}") for index in range(VMS_PER_SCOPE)])
+    scope = a_scope([a_vm(f"v{index}") for index in range(MAX_VMS_PER_SCOPE)])
     with pytest.raises(Invalid, match="1001 VMs: a scope holds at most 1000"):
         add_vm(scope, a_vm("one-more"), by="test", now=NOW)
 
@@ -140,13 +140,18 @@ def filled(scope: Scope) -> Scope:
     text is accepted."""
     names = [vm.name for vm in scope.roster]
     number = 0
-    for width, why in ((100, "\x01" * TEXT_LENGTH), (10, "\x01" * TEXT_LENGTH), (1, "\x01" * TEXT_LENGTH), (1, "")):
+    for width, why in (
+        (100, "\x01" * MAX_TEXT_LENGTH),
+        (10, "\x01" * MAX_TEXT_LENGTH),
+        (1, "\x01" * MAX_TEXT_LENGTH),
+        (1, ""),
+    ):
         while True:
             number += 1
             ask = an_ask(*names[:width], id=guid(number), key="k" * 60 + f"{number:04}", why=why)
             try:
                 scope = kept(schedule(scope, ask, ALWAYS, now=NOW))
-            except ScopeFull:
+            except ScopeTooLarge:
                 break
     return scope
 
@@ -157,22 +162,22 @@ def full_scope(rule: ApprovalRule) -> Scope:
 
 def test_full_scope_says_what_to_do() -> None:
     ask = an_ask(*(f"{index:04}{LONGEST_NAME}" for index in range(100)))
-    with pytest.raises(ScopeFull, match=r"it could need \d+ KiB of 768; spread the VMs over more scopes"):
+    with pytest.raises(ScopeTooLarge, match=r"it could need \d+ KiB of 768; spread the VMs over more scopes"):
         schedule(full_scope(ApprovalRule.ANY), ask, ALWAYS, now=NOW)
 
 
 @pytest.mark.parametrize("rule", ApprovalRule)
 def test_full_scope_can_still_do_all_that_was_accepted(rule: ApprovalRule) -> None:
     """Its events are approved, held, started, begun and put off, with a full memory, within the size of a record."""
-    scope = msgspec.structs.replace(full_scope(rule), ended=FULL_ENDED, answered=FULL_ANSWERED)
-    scope = kept(hold(scope, by="\x01" * TEXT_LENGTH, reason="\x01" * TEXT_LENGTH, now=NOW))
+    scope = msgspec.structs.replace(full_scope(rule), ended=FULL_ENDED, seen_keys=FULL_ANSWERED)
+    scope = kept(hold(scope, by="\x01" * MAX_TEXT_LENGTH, reason="\x01" * MAX_TEXT_LENGTH, now=NOW))
     largest = size(scope)
     ids = [event.id for event in scope.events]
     for vm in scope.roster:
         scope = kept(approve(scope, vm.name, ids, ALWAYS, now=LATE))
         largest = max(largest, size(scope))
     scope = kept(release(scope, ALWAYS, by="test", now=LATE))
-    scope = kept(hold(scope, by="\x01" * TEXT_LENGTH, reason="\x01" * TEXT_LENGTH, now=LATE))
+    scope = kept(hold(scope, by="\x01" * MAX_TEXT_LENGTH, reason="\x01" * MAX_TEXT_LENGTH, now=LATE))
     assert {event.state for event in scope.events} == {State.STARTED}
     for event in scope.events:
         for name in event.vms:
@@ -181,24 +186,27 @@ def test_full_scope_can_still_do_all_that_was_accepted(rule: ApprovalRule) -> No
         largest = max(largest, size(scope))
     assert {impact.state for event in scope.events for impact in event.impacts} == {ImpactState.RETRY}
     # What is kept free is needed, but for a tenth.
-    assert 0.9 * RECORD_BYTES < largest <= RECORD_BYTES
+    assert 0.9 * MAX_RECORD_BYTES < largest <= MAX_RECORD_BYTES
 
 
 LATE = NOW.replace(microsecond=999_999)
-FULL_ENDED = tuple(Ended(id=guid(n), request=guid(n), at=LATE, outcome=Outcome.COMPLETED) for n in range(RECENT_ITEMS))
+FULL_ENDED = tuple(
+    EndedEvent(id=guid(n), request=guid(n), at=LATE, outcome=EventOutcome.COMPLETED) for n in range(MAX_RECENT_ITEMS)
+)
 FULL_ANSWERED = tuple(
-    Answered(key="k" * KEY_LENGTH, request=guid(n), at=LATE, digest="d" * DIGEST_LENGTH) for n in range(RECENT_ITEMS)
+    SeenKey(key="k" * MAX_KEY_LENGTH, request=guid(n), at=LATE, digest="d" * DIGEST_LENGTH)
+    for n in range(MAX_RECENT_ITEMS)
 )
 
 
 def test_full_recent_and_a_hold_need_no_more_than_is_kept_free_for_them() -> None:
-    held = Held(by="\x01" * TEXT_LENGTH, at=LATE, reason="\x01" * TEXT_LENGTH)
+    held = Hold(by="\x01" * MAX_TEXT_LENGTH, at=LATE, reason="\x01" * MAX_TEXT_LENGTH)
     scope = a_scope([a_vm("v0")])
     full = msgspec.structs.replace(
         scope,
         ended=FULL_ENDED,
-        answered=FULL_ANSWERED,
-        held=held,
+        seen_keys=FULL_ANSWERED,
+        hold=held,
         enabled=True,
         was_enabled=True,
         seen_at=LATE,
@@ -223,13 +231,13 @@ def test_each_reserve_holds_what_it_is_for() -> None:
     done = Impact(vm=vm.name, state=ImpactState.DONE, attempt=99_999, begun_at=LATE)
     assert growth(event, approvals=approvals) <= 10 * (APPROVAL_RESERVE + len(vm.name))
     assert growth(event, impacts=(worst,) * 10) <= 10 * (IMPACT_RESERVE + len(vm.name))
-    assert growth(event, impacts=(done,)) + growth(vm, host="h" * NAME_LENGTH) <= IMPACT_RESERVE + len(vm.name)
-    assert growth(event, started_at=LATE, host="h" * NAME_LENGTH) <= EVENT_RESERVE
+    assert growth(event, impacts=(done,)) + growth(vm, host="h" * MAX_NAME_LENGTH) <= IMPACT_RESERVE + len(vm.name)
+    assert growth(event, started_at=LATE, host="h" * MAX_NAME_LENGTH) <= EVENT_RESERVE
 
 
 def test_vm_that_would_not_leave_room_is_refused() -> None:
-    fat = a_vm("fat", traits=Traits(tags={f"t{index}": "v" * TEXT_LENGTH for index in range(50)}))
-    with pytest.raises(ScopeFull):
+    fat = a_vm("fat", traits=Traits(tags={f"t{index}": "v" * MAX_TEXT_LENGTH for index in range(50)}))
+    with pytest.raises(ScopeTooLarge):
         add_vm(full_scope(ApprovalRule.ANY), fat, by="test", now=NOW)
 
 
@@ -238,32 +246,32 @@ def test_vm_that_moves_in_a_full_scope_loses_the_event_for_which_there_is_no_roo
     scope = a_scope([a_vm("u0"), a_vm("u1"), *(a_vm(f"{index:04}{LONGEST_NAME}") for index in range(100))])
     scope = kept(schedule(scope, an_ask("u0", failure=True), ALWAYS, now=NOW))
     repair = scope.events[0].id
-    users = an_ask("u0", "u1", id=guid("users"), source=Source.USER, why="\x01" * TEXT_LENGTH)
+    users = an_ask("u0", "u1", id=guid("users"), source=Source.USER, why="\x01" * MAX_TEXT_LENGTH)
     scope = kept(schedule(scope, users, ALWAYS, now=NOW))
     shared = scope.events[1].id
     scope = kept(begin(filled(scope), repair, "u0", now=NOW))
     change = settle(scope, repair, "u0", Done("hv-9"), ALWAYS, now=NOW)
-    own = derived_id(shared, "u0", "hv-9")
-    assert [(entry.did.value, entry.why) for entry in change.entries if entry.event == own] == [
+    own = derive_id(shared, "u0", "hv-9")
+    assert [(entry.kind.value, entry.why) for entry in change.entries if entry.event == own] == [
         ("scheduled", "u0 is now on hv-9"),
         ("canceled", "the scope is full"),
     ]
     assert kept(change).event(shared).vms == ("u1",)
-    assert size(kept(change)) <= RECORD_BYTES
+    assert size(kept(change)) <= MAX_RECORD_BYTES
 
 
 def test_recent_holds_256_ended_events_and_as_many_keys() -> None:
     scope = a_scope([a_vm("v0")])
     ids: list[str] = []
-    for number in range(RECENT_ITEMS + 1):
+    for number in range(MAX_RECENT_ITEMS + 1):
         ask = an_ask("v0", id=guid(number), key="k" * 60 + f"{number:04}")
         change = schedule(scope, ask, ALWAYS, now=NOW + timedelta(microseconds=number))
         ids += change.result
         scope = kept(cancel(kept(change), ids[-1], ALWAYS, by="test", now=NOW + timedelta(microseconds=number)))
     assert [ended.id for ended in scope.ended] == ids[1:]
-    assert len(scope.answered) == RECENT_ITEMS
+    assert len(scope.seen_keys) == MAX_RECENT_ITEMS
     approve(scope, "v0", ids[1:], ALWAYS, now=NOW)
-    with pytest.raises(UnknownEvent):
+    with pytest.raises(ScopeEventNotFound):
         approve(scope, "v0", ids[:1], ALWAYS, now=NOW)
 
 
@@ -272,7 +280,7 @@ def test_key_is_remembered_even_when_its_events_are_forgotten() -> None:
     scope = a_scope([a_vm("v0")])
     scope = kept(schedule(scope, an_ask("v0", key="first"), ALWAYS, now=NOW))
     scope = kept(cancel(scope, scope.events[0].id, ALWAYS, by="test", now=NOW))
-    for number in range(RECENT_ITEMS):
+    for number in range(MAX_RECENT_ITEMS):
         scope = kept(schedule(scope, an_ask("v0", id=guid(number)), ALWAYS, now=NOW))
         scope = kept(cancel(scope, scope.events[0].id, ALWAYS, by="test", now=NOW))
     change = schedule(scope, an_ask("v0", id=guid("other"), key="first"), ALWAYS, now=NOW)
@@ -281,13 +289,13 @@ def test_key_is_remembered_even_when_its_events_are_forgotten() -> None:
 
 def test_request_is_the_same_in_any_case() -> None:
     scope = kept(schedule(a_scope([a_vm("v0")]), an_ask("v0", id=guid(1).lower()), ALWAYS, now=NOW))
-    assert schedule(scope, an_ask("v0", id=guid(1)), ALWAYS, now=NOW).result == events_of(scope, guid(1))
+    assert schedule(scope, an_ask("v0", id=guid(1)), ALWAYS, now=NOW).result == events_of_request(scope, guid(1))
 
 
 def test_ids_of_events_are_derived_as_they_always_were() -> None:
     """A golden value: campaigns and repeated requests find their events by these ids after an upgrade, too."""
-    assert derived_id("01234567-89ab-cdef-0123-456789abcdef", "web", 1, "hv-0") == GOLDEN_ID
-    assert derived_id("01234567-89AB-CDEF-0123-456789ABCDEF", "web", 1, "hv-0") == GOLDEN_ID
+    assert derive_id("01234567-89ab-cdef-0123-456789abcdef", "web", 1, "hv-0") == GOLDEN_ID
+    assert derive_id("01234567-89AB-CDEF-0123-456789ABCDEF", "web", 1, "hv-0") == GOLDEN_ID
 
 
 GOLDEN_ID = "E8AB0993-AAA2-5EA2-BC5B-386ADE008861"
@@ -296,19 +304,19 @@ GOLDEN_ID = "E8AB0993-AAA2-5EA2-BC5B-386ADE008861"
 @pytest.mark.parametrize("field", ["description", "why", "by"])
 def test_texts_of_an_event_have_a_limit(field: str) -> None:
     scope = a_scope([a_vm("v0")])
-    schedule(scope, an_ask("v0", **{field: "x" * TEXT_LENGTH}), ALWAYS, now=NOW)
+    schedule(scope, an_ask("v0", **{field: "x" * MAX_TEXT_LENGTH}), ALWAYS, now=NOW)
     with pytest.raises(Invalid, match="has 513 characters: at most 512 are kept"):
-        schedule(scope, an_ask("v0", **{field: "x" * (TEXT_LENGTH + 1)}), ALWAYS, now=NOW)
+        schedule(scope, an_ask("v0", **{field: "x" * (MAX_TEXT_LENGTH + 1)}), ALWAYS, now=NOW)
 
 
 def test_text_that_no_record_can_hold_is_refused() -> None:
     with pytest.raises(Invalid, match="reason is not valid Unicode"):
-        Held(by="alice", at=NOW, reason="half a pair: \ud83d")
+        Hold(by="alice", at=NOW, reason="half a pair: \ud83d")
 
 
 def test_who_holds_has_a_limit() -> None:
     with pytest.raises(Invalid, match="by has 513 characters"):
-        hold(a_scope(), by="x" * (TEXT_LENGTH + 1), reason="wait", now=NOW)
+        hold(a_scope(), by="x" * (MAX_TEXT_LENGTH + 1), reason="wait", now=NOW)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +325,7 @@ def test_who_holds_has_a_limit() -> None:
     ids=["plain", "unprintable", "long", "many bytes"],
 )
 def test_texts_from_outside_are_shortened_to_printable_bytes(text: str, short: str) -> None:
-    assert shortened(text, 10) == short
+    assert truncate_text(text, 10) == short
 
 
 @pytest.mark.parametrize("key", ["", "k" * 65, "a b", "ü", 'a"b', "a\\b", "a\n"])
@@ -342,7 +350,7 @@ def test_refusal_changes_nothing() -> None:
     """A draft that is refused leaves no trace: the scope is a value."""
     scope = a_scope([a_vm("v0")])
     before = msgspec.json.encode(scope)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         schedule(scope, an_ask("v0", type=EventType.PREEMPT), ALWAYS, now=NOW)
     assert msgspec.json.encode(scope) == before
 

@@ -14,19 +14,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from forewarn.core import inventory, operations, work
+from forewarn.core import impact_lifecycle, inventory, operations
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
-from forewarn.core.conditions import EMULATOR, PRODUCTION, Announce, Conditions, Outage, Policy
-from forewarn.core.enablement import needs_saving, seen
+from forewarn.core.enablement import mark_seen, needs_save
 from forewarn.core.errors import CoreError
-from forewarn.core.event import STUCK, Cause, Event, EventType, ImpactState, Source, State
+from forewarn.core.event import Cause, Event, EventType, Source, State
 from forewarn.core.explain import explain
-from forewarn.core.impact import Done, Failed, Outcome, Retry, Unknown
-from forewarn.core.limits import RECENT_AGE
-from forewarn.core.progress import tick, wake_at
-from forewarn.core.schedule import Ask, schedule
-from forewarn.core.scope import ApprovalRule, Held, Scope, ScopeKind
+from forewarn.core.impact import STUCK, Done, Failed, ImpactOutcome, ImpactState, Retry, Unknown
+from forewarn.core.lifecycle import tick, wake_at
+from forewarn.core.limits import MAX_RECENT_AGE
+from forewarn.core.policy import EMULATOR, PRODUCTION, AnnouncePolicy, Outage, Policy, RuleContext
+from forewarn.core.schedule import ScheduleRequest, schedule
+from forewarn.core.scope import ApprovalRule, Hold, Scope, ScopeKind
 from forewarn.core.vm import Priority, Roster, Traits, Vm
 from tests.core.making import NOW, guid
 from tests.core.witness import Witness, latest
@@ -36,8 +36,8 @@ T = TypeVar("T")
 POLICIES = (
     EMULATOR,
     PRODUCTION,
-    Policy(announce=Announce.ALWAYS, idle_after=timedelta(hours=1), user_operations=2),
-    Policy(announce=Announce.WHEN_ENABLED, enforce_notice=False, speed=60.0, idle_after=timedelta(hours=2)),
+    Policy(announce=AnnouncePolicy.ALWAYS, idle_after=timedelta(hours=1), user_operations=2),
+    Policy(announce=AnnouncePolicy.WHEN_ENABLED, enforce_notice=False, speed=60.0, idle_after=timedelta(hours=2)),
 )
 HOSTS = st.sampled_from(["hv-0", None, "hv-1"])
 PICK = st.integers(0, 11)
@@ -47,7 +47,7 @@ STEPS = st.one_of(
     st.sampled_from([timedelta(0), timedelta(minutes=15), timedelta(hours=1), timedelta(days=1)]),
 )
 NOTICES = st.one_of(st.none(), st.timedeltas(timedelta(0), timedelta(hours=1)))
-OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
+OUTCOMES: st.SearchStrategy[ImpactOutcome] = st.one_of(
     st.builds(Done, HOSTS),
     st.just(Failed("it broke")),
     st.builds(Retry, st.timedeltas(timedelta(0), timedelta(minutes=10))),
@@ -73,7 +73,7 @@ class Lives(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = NOW
-        self.conditions = Conditions()
+        self.conditions = RuleContext()
         self.scopes: dict[str, Scope] = {}
         self.witnesses: dict[str, Witness] = {}
         self.seen_at: dict[str, datetime] = {}
@@ -94,7 +94,7 @@ class Lives(RuleBasedStateMachine):
         scopes: list[tuple[ScopeKind, ApprovalRule, tuple[EventType, ...], list[tuple[int, str | None, Traits]]]],
         lone: tuple[Traits, str | None],
     ) -> None:
-        self.conditions = Conditions(policy=policy)
+        self.conditions = RuleContext(policy=policy)
         self.make(ScopeKind.STANDALONE, ApprovalRule.ANY, (), [(0, lone[1], lone[0])])
         for kind, approval, auto_approve, vms in scopes:
             self.make(kind, approval, auto_approve, vms)
@@ -117,7 +117,7 @@ class Lives(RuleBasedStateMachine):
             approval=approval,
             auto_approve=auto_approve,
         )
-        change = inventory.create(blank, by="test", now=self.now)
+        change = inventory.create_scope(blank, by="test", now=self.now)
         assert change.scope is not None
         self.scopes[id_] = change.scope
         self.witnesses[id_] = Witness(change.scope)
@@ -163,9 +163,9 @@ class Lives(RuleBasedStateMachine):
             self.scopes[id_] = change.scope
         return True
 
-    def ask(self, id_: str, ask: Ask) -> None:
+    def ask(self, id_: str, ask: ScheduleRequest) -> None:
         if self.apply(id_, lambda scope: schedule(scope, ask, self.conditions, now=self.now)):
-            self.made[id_].add(ask.request)
+            self.made[id_].add(ask.request_id)
 
     def scope(self, pick: int) -> Scope:
         return one_of(self.scopes.values(), pick)
@@ -189,7 +189,9 @@ class Lives(RuleBasedStateMachine):
                 assert event.cause is Cause.MAINTENANCE or event.not_before > latest(scope, self.now), "only turns wait"
         alarm = wake_at(scope, self.conditions, seen_at=self.seen_at.get(id_))
         since = latest(scope, self.now)
-        assert alarm is None or alarm > since or work.to_begin(scope, now=since), "what was due is dealt with"
+        assert alarm is None or alarm > since or impact_lifecycle.impacts_to_begin(scope, now=since), (
+            "what was due is dealt with"
+        )
         return change
 
     # Time.
@@ -209,13 +211,15 @@ class Lives(RuleBasedStateMachine):
         scope = self.scopes[scope.id]
         alarm = wake_at(scope, self.conditions, seen_at=self.seen_at.get(scope.id))
         since = latest(scope, self.now)
-        if alarm is None or work.to_begin(scope, now=since):
+        if alarm is None or impact_lifecycle.impacts_to_begin(scope, now=since):
             return
         self.now = since + (alarm - since) * share // 1000
         assert self.tick_one(scope.id).scope is scope, "no alarm comes too late"
-        assert not work.to_begin(scope, now=self.now)
+        assert not impact_lifecycle.impacts_to_begin(scope, now=self.now)
         self.now = alarm
-        assert self.tick_one(scope.id).entries or work.to_begin(self.scopes[scope.id], now=self.now), "no false alarm"
+        assert self.tick_one(scope.id).entries or impact_lifecycle.impacts_to_begin(
+            self.scopes[scope.id], now=self.now
+        ), "no false alarm"
 
     @precondition(lambda self: self.scopes)
     @rule(time=st.timedeltas(timedelta(seconds=1), timedelta(hours=30)))
@@ -233,8 +237,8 @@ class Lives(RuleBasedStateMachine):
     def ask_for_the_document(self, pick: int) -> None:
         scope = self.scope(pick)
         self.seen_at[scope.id] = self.now
-        if needs_saving(scope, now=self.now):
-            noted = self.apply(scope.id, lambda value: seen(value, now=self.now, epoch=self.new_epoch()))
+        if needs_save(scope, now=self.now):
+            noted = self.apply(scope.id, lambda value: mark_seen(value, now=self.now, epoch=self.new_epoch()))
             assert noted, "a request is never refused"
 
     @precondition(lambda self: any(self.known.values()))
@@ -285,7 +289,7 @@ class Lives(RuleBasedStateMachine):
     ) -> None:
         scope = self.scope(pick)
         failure = failure and type_ in (EventType.REBOOT, EventType.REDEPLOY) and source is Source.PLATFORM
-        ask = Ask(
+        ask = ScheduleRequest(
             id=self.new_request(),
             type=type_,
             vms=self.some_vms(scope, vms),
@@ -308,7 +312,7 @@ class Lives(RuleBasedStateMachine):
         """What happens most: planned maintenance of several VMs, and some time passing."""
         scope = self.scope(pick)
         names = self.some_vms(scope, vms)
-        ask = Ask(id=self.new_request(), type=EventType.REBOOT, vms=names, by="test", campaign=campaign)
+        ask = ScheduleRequest(id=self.new_request(), type=EventType.REBOOT, vms=names, by="test", campaign=campaign)
         self.ask(scope.id, ask)
         self.now += timedelta(minutes=step)
         self.tick_all()
@@ -320,8 +324,8 @@ class Lives(RuleBasedStateMachine):
             return
         scope = self.scope(pick)
         request = one_of(self.requests, which)
-        ask = Ask(id=request, type=EventType.REDEPLOY, vms=self.some_vms(scope, vms), by="test")
-        since = latest(scope, self.now) - RECENT_AGE
+        ask = ScheduleRequest(id=request, type=EventType.REDEPLOY, vms=self.some_vms(scope, vms), by="test")
+        since = latest(scope, self.now) - MAX_RECENT_AGE
         known = {event.request for event in scope.events} | {e.request for e in scope.ended if e.at > since}
         if request in self.made[scope.id] - known:
             return  # it is forgotten: asking anew would bring back the ids it had
@@ -375,8 +379,8 @@ class Lives(RuleBasedStateMachine):
 
     @rule(held=st.booleans())
     def hold_or_release_everything(self, held: bool) -> None:
-        hold = Held(by="test", at=self.now, reason="why") if held else None
-        self.conditions = msgspec.structs.replace(self.conditions, held=hold)
+        hold = Hold(by="test", at=self.now, reason="why") if held else None
+        self.conditions = msgspec.structs.replace(self.conditions, hold=hold)
         self.tick_all()
 
     # The platform.
@@ -385,10 +389,10 @@ class Lives(RuleBasedStateMachine):
     @rule()
     def begin_everything(self) -> None:
         for scope in list(self.scopes.values()):
-            for event, impact in work.to_begin(scope, now=latest(scope, self.now)):
+            for event, impact in impact_lifecycle.impacts_to_begin(scope, now=latest(scope, self.now)):
                 began = self.apply(
                     scope.id,
-                    lambda value, event=event, impact=impact: work.begin(  # type: ignore[misc]  # a lambda's defaults are untyped
+                    lambda value, event=event, impact=impact: impact_lifecycle.begin(  # type: ignore[misc]  # a lambda's defaults are untyped
                         value, event.id, impact.vm, now=self.now
                     ),
                 )
@@ -396,14 +400,16 @@ class Lives(RuleBasedStateMachine):
 
     @precondition(lambda self: self.impacts(ImpactState.BEGUN))
     @rule(which=PICK, outcome=OUTCOMES)
-    def settle_one(self, which: int, outcome: Outcome) -> None:
+    def settle_one(self, which: int, outcome: ImpactOutcome) -> None:
         id_, event, vm = one_of(self.impacts(ImpactState.BEGUN), which)
-        settled = self.apply(id_, lambda value: work.settle(value, event, vm, outcome, self.conditions, now=self.now))
+        settled = self.apply(
+            id_, lambda value: impact_lifecycle.settle(value, event, vm, outcome, self.conditions, now=self.now)
+        )
         assert settled, "an outcome is never refused"
 
     @precondition(lambda self: any(scope.events for scope in self.scopes.values()))
     @rule(outcomes=st.lists(OUTCOMES, min_size=1, max_size=4))
-    def work_for_a_while(self, outcomes: list[Outcome]) -> None:
+    def work_for_a_while(self, outcomes: list[ImpactOutcome]) -> None:
         """Begin what can be begun, and settle some of it."""
         self.begin_everything()
         for outcome in outcomes:
@@ -415,8 +421,8 @@ class Lives(RuleBasedStateMachine):
     def begin_one(self, which: int) -> None:
         """Whoever asks to begin work that is not offered is refused."""
         id_, event, vm = one_of(self.impacts(ImpactState.PENDING, ImpactState.RETRY), which)
-        offered = work.to_begin(self.scopes[id_], now=latest(self.scopes[id_], self.now))
-        began = self.apply(id_, lambda value: work.begin(value, event, vm, now=self.now))
+        offered = impact_lifecycle.impacts_to_begin(self.scopes[id_], now=latest(self.scopes[id_], self.now))
+        began = self.apply(id_, lambda value: impact_lifecycle.begin(value, event, vm, now=self.now))
         assert began or (event, vm) not in [(known.id, impact.vm) for known, impact in offered]
 
     @precondition(lambda self: self.impacts(ImpactState.BEGUN))
@@ -426,7 +432,7 @@ class Lives(RuleBasedStateMachine):
             if id_ in self.scopes and self.scopes[id_].find_event(event) is not None:
                 self.apply(
                     id_,
-                    lambda value, event=event, vm=vm: work.settle(  # type: ignore[misc]  # a lambda's defaults are untyped
+                    lambda value, event=event, vm=vm: impact_lifecycle.settle(  # type: ignore[misc]  # a lambda's defaults are untyped
                         value, event, vm, Done(host), self.conditions, now=self.now
                     ),
                 )
@@ -435,18 +441,18 @@ class Lives(RuleBasedStateMachine):
     @rule(which=PICK)
     def begin_again_after_a_crash(self, which: int) -> None:
         id_, event, vm = one_of(self.impacts(ImpactState.BEGUN), which)
-        self.apply(id_, lambda value: work.begin(value, event, vm, now=self.now, again=True))
+        self.apply(id_, lambda value: impact_lifecycle.begin(value, event, vm, now=self.now, again=True))
 
     @precondition(lambda self: self.impacts(*STUCK))
     @rule(which=PICK, retry=st.booleans(), done=st.booleans())
     def decide_about_what_is_stuck(self, which: int, retry: bool, done: bool) -> None:
         id_, event, vm = one_of(self.impacts(*STUCK), which)
         if retry:
-            decided = self.apply(id_, lambda value: work.retry(value, event, vm, by="test", now=self.now))
+            decided = self.apply(id_, lambda value: impact_lifecycle.retry(value, event, vm, by="test", now=self.now))
         else:
             decided = self.apply(
                 id_,
-                lambda value: work.resolve(
+                lambda value: impact_lifecycle.resolve(
                     value, event, self.conditions, by="test", why="why", now=self.now, done=done
                 ),
             )
@@ -507,7 +513,7 @@ class Lives(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not self.is_sound:
             return  # a rule has been broken already: let that be what is reported
-        self.conditions = msgspec.structs.replace(self.conditions, held=None)
+        self.conditions = msgspec.structs.replace(self.conditions, hold=None)
         for id_ in list(self.scopes):
             self.apply(id_, lambda value: operations.release(value, self.conditions, by="test", now=self.now))
         for _ in range(200):
@@ -523,7 +529,7 @@ class Lives(RuleBasedStateMachine):
                 if self.scopes[id_].find_event(event):
                     self.apply(
                         id_,
-                        lambda value, event=event: work.resolve(  # type: ignore[misc]  # a lambda's defaults are untyped
+                        lambda value, event=event: impact_lifecycle.resolve(  # type: ignore[misc]  # a lambda's defaults are untyped
                             value, event, self.conditions, by="test", why="why", now=self.now
                         ),
                     )

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.core import reshaping
-from forewarn.core.conditions import PRODUCTION, Conditions
+from forewarn.core import reconcile as reshaping
 from forewarn.core.errors import Invalid
-from forewarn.core.reshaping import Place, plan, reshape
+from forewarn.core.policy import PRODUCTION, RuleContext
+from forewarn.core.reconcile import AddressKey, plan_changes, reconcile
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Traits, Vm
 from tests.fleet.stage import TEN, scope, vm
@@ -24,14 +24,14 @@ def group(addresses: dict[str, int | None]) -> Scope:
 
 
 def test_address_that_its_owner_keeps_is_refused_to_whoever_should_get_it() -> None:
-    found = plan(group({"a": 1, "b": 2}), group({"a": 2, "c": 3}), prune=False)
+    found = plan_changes(group({"a": 1, "b": 2}), group({"a": 2, "c": 3}), prune=False)
     assert found.refused == {"a": "address 10.0.0.3 in network default belongs to b"}
-    assert plan(group({"a": 1, "b": 2}), group({"a": 2, "c": 3}), prune=True).refused == {}
+    assert plan_changes(group({"a": 1, "b": 2}), group({"a": 2, "c": 3}), prune=True).refused == {}
 
 
 def test_addresses_can_be_exchanged() -> None:
     wanted = group({"a": 2, "b": 1})
-    change = reshape(group({"a": 1, "b": 2}), wanted, Conditions(policy=PRODUCTION), by="ann", now=TEN, prune=False)
+    change = reconcile(group({"a": 1, "b": 2}), wanted, RuleContext(policy=PRODUCTION), by="ann", now=TEN, prune=False)
     assert change.scope is not None
     assert change.scope.roster == wanted.roster
 
@@ -39,17 +39,17 @@ def test_addresses_can_be_exchanged() -> None:
 def test_refusal_that_leads_to_the_next_looks_at_each_vm_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each VM should get the address of the next, and the last cannot give its own away."""
     looked = 0
-    look = reshaping.places
+    look = reshaping.address_keys
 
-    def places(one: Vm) -> set[Place]:
+    def places(one: Vm) -> set[AddressKey]:
         nonlocal looked
         looked += 1
         return look(one)
 
-    monkeypatch.setattr(reshaping, "places", places)
+    monkeypatch.setattr(reshaping, "address_keys", places)
     present = group({f"v{n}": n for n in range(CHAIN)})
     wanted = group({f"v{n}": n + 1 for n in range(CHAIN)})
-    found = plan(present, wanted, prune=False, refused={f"v{CHAIN - 1}": "it is busy"})
+    found = plan_changes(present, wanted, prune=False, refused={f"v{CHAIN - 1}": "it is busy"})
     assert len(found.refused) == CHAIN
     assert looked < 10 * CHAIN
 
@@ -74,7 +74,7 @@ def test_whatever_is_wanted_no_address_has_two_owners_and_the_refused_stay_as_th
 ) -> None:
     present, wanted = group(before), group(after)
     why = dict.fromkeys(refused & after.keys(), "it is busy")
-    change = reshape(present, wanted, Conditions(policy=PRODUCTION), by="ann", now=TEN, prune=prune, refused=why)
+    change = reconcile(present, wanted, RuleContext(policy=PRODUCTION), by="ann", now=TEN, prune=prune, refused=why)
     assert change.scope is not None
     owned = [(address.network, address.ip) for each in change.scope.roster for address in each.addresses]
     assert len(owned) == len(set(owned))
@@ -97,4 +97,4 @@ def test_tags_that_are_too_many_only_together_with_those_of_the_scope_are_refuse
     vms[name] = msgspec.structs.replace(vms[name], traits=Traits(tags=other))
     wanted = msgspec.structs.replace(present, roster=Roster(tuple(vms.values())))
     with pytest.raises(Invalid, match="tags"):
-        reshape(present, wanted, Conditions(policy=PRODUCTION), by="ann", now=TEN, prune=False)
+        reconcile(present, wanted, RuleContext(policy=PRODUCTION), by="ann", now=TEN, prune=False)

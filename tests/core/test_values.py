@@ -11,17 +11,17 @@ import msgspec
 import pytest
 
 from forewarn.core import errors
-from forewarn.core.conditions import EMULATOR, Conditions, Policy
-from forewarn.core.errors import CoreError, IllegalMove, Invalid
-from forewarn.core.event import MOVES, Cause, Event, EventType, Move, Source, State, step
+from forewarn.core.errors import CoreError, Invalid, InvalidTransition
+from forewarn.core.event import TRANSITIONS, Cause, Event, EventType, Source, State, Trigger, find_transition
 from forewarn.core.impact import Done, Retry
-from forewarn.core.inventory import create
+from forewarn.core.inventory import create_scope
+from forewarn.core.policy import EMULATOR, Policy, RuleContext
 from forewarn.core.schedule import DESCRIPTIONS, schedule
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits
 from tests.core.making import NOW, a_scope, a_vm, an_ask, guid, kept
 
-ALWAYS = Conditions(policy=EMULATOR)
+ALWAYS = RuleContext(policy=EMULATOR)
 EVENT = kept(schedule(a_scope([a_vm("v0")]), an_ask("v0"), ALWAYS, now=NOW)).events[0]
 
 
@@ -92,7 +92,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "no user operations": (lambda: Policy(user_operations=0), "user_operations is at least 1"),
     "outcome on no host": (lambda: Done("a b"), "host 'a b'"),
     "new scope with events": (
-        lambda: create(msgspec.structs.replace(a_scope(), entries=1), by="test", now=NOW),
+        lambda: create_scope(msgspec.structs.replace(a_scope(), entries=1), by="test", now=NOW),
         "a new scope has no events and no journal",
     ),
 }
@@ -105,19 +105,19 @@ def test_wrong_value_is_refused(case: str) -> None:
         make()
 
 
-@pytest.mark.parametrize(("state", "move"), [(state, move) for state in State for move in Move])
-def test_move_is_in_the_table_or_refused(state: State, move: Move) -> None:
-    if (state, move) in MOVES:
-        assert step("E", state, move) == MOVES[state, move]
+@pytest.mark.parametrize(("state", "move"), [(state, move) for state in State for move in Trigger])
+def test_move_is_in_the_table_or_refused(state: State, move: Trigger) -> None:
+    if (state, move) in TRANSITIONS:
+        assert find_transition("E", state, move) == TRANSITIONS[state, move]
     else:
-        with pytest.raises(IllegalMove, match=f"event E is {state.value}: it cannot {move.value}"):
-            step("E", state, move)
+        with pytest.raises(InvalidTransition, match=f"event E is {state.value}: it cannot {move.value}"):
+            find_transition("E", state, move)
 
 
 def test_nothing_moves_after_the_end_and_nothing_returns_to_the_beginning() -> None:
-    assert {state for state, _ in MOVES} == {State.NONE, State.SCHEDULED, State.STARTED}
-    assert State.NONE not in {found.to for found in MOVES.values()}
-    assert (State.STARTED, State.SCHEDULED) not in {(state, found.to) for (state, _), found in MOVES.items()}
+    assert {state for state, _ in TRANSITIONS} == {State.NONE, State.SCHEDULED, State.STARTED}
+    assert State.NONE not in {found.to for found in TRANSITIONS.values()}
+    assert (State.STARTED, State.SCHEDULED) not in {(state, found.to) for (state, _), found in TRANSITIONS.items()}
 
 
 def test_every_cause_that_can_be_has_a_description() -> None:

@@ -9,16 +9,21 @@ from typing import Any
 import msgspec
 
 from forewarn.core.change import Change
-from forewarn.core.conditions import Conditions
-from forewarn.core.event import MOVES, SETTLED, Cause, Event, EventType, ImpactState, Source, State, Step
-from forewarn.core.journal import Did, Entry
-from forewarn.core.limits import RECENT_AGE, RECENT_ITEMS, RECORD_BYTES
-from forewarn.core.scope import ApprovalRule, Outcome, Scope
-from forewarn.wire.document import document, etag
-from forewarn.wire.versions import NEWEST, PREVIEW
+from forewarn.core.event import TRANSITIONS, Cause, Event, EventType, Source, State, Transition
+from forewarn.core.impact import SETTLED, ImpactState
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.limits import MAX_RECENT_AGE, MAX_RECENT_ITEMS, MAX_RECORD_BYTES
+from forewarn.core.policy import RuleContext
+from forewarn.core.scope import ApprovalRule, EventOutcome, Scope
+from forewarn.wire.document import encode_document, etag
+from forewarn.wire.protocol import NEWEST_VERSION, PREVIEW_VERSION
 
-ENDS = {Did.COMPLETED: Outcome.COMPLETED, Did.CANCELED: Outcome.CANCELED, Did.FAILED: Outcome.FAILED}
-OF_MOVES = {step.did for step in MOVES.values()}
+ENDS = {
+    EntryKind.COMPLETED: EventOutcome.COMPLETED,
+    EntryKind.CANCELED: EventOutcome.CANCELED,
+    EntryKind.FAILED: EventOutcome.FAILED,
+}
+OF_MOVES = {step.entry_kind for step in TRANSITIONS.values()}
 
 
 class Witness:
@@ -34,10 +39,10 @@ class Witness:
         self.announced: dict[str, bool] = {}
         self.types: dict[str, EventType] = {}
         self.approvals: dict[str, set[str]] = {}
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, EventOutcome] = {}
         self.documents: dict[str, bytes] = {}
 
-    def take(self, change: Change[Any], conditions: Conditions) -> None:
+    def take(self, change: Change[Any], conditions: RuleContext) -> None:
         """Take a change that was kept, and check everything that must hold of it."""
         before, after = self.scope, change.scope
         assert before is not None, "nothing happens to a scope that is gone"
@@ -55,34 +60,34 @@ class Witness:
         self._read_documents(after)
         check(after)
 
-    def _read(self, entry: Entry, before: Scope, after: Scope | None, conditions: Conditions) -> None:
+    def _read(self, entry: Entry, before: Scope, after: Scope | None, conditions: RuleContext) -> None:
         assert entry.n == self.entries + 1, "entries are counted without gaps"
         self.entries = entry.n
-        if entry.did is Did.ENABLED and entry.facts["epoch"] != self.epoch:
+        if entry.kind is EntryKind.ENABLED and entry.facts["epoch"] != self.epoch:
             self.epoch, self.incarnation = entry.facts["epoch"], 1
             assert self.epoch not in self.epochs, "an epoch never comes back"
             self.epochs.add(self.epoch)
-        if entry.did in OF_MOVES:
+        if entry.kind in OF_MOVES:
             assert entry.event is not None
             self._move(entry, entry.event, before, after, conditions)
         elif entry.event is not None:
             assert self.states[entry.event] is State.STARTED, "work is done on Started events only"
         assert entry.incarnation == self.incarnation, f"the table says {self.incarnation}: {entry}"
 
-    def _move(self, entry: Entry, id_: str, before: Scope, after: Scope | None, conditions: Conditions) -> None:
+    def _move(self, entry: Entry, id_: str, before: Scope, after: Scope | None, conditions: RuleContext) -> None:
         known = self.states.get(id_, State.NONE)
-        steps = {step for (state, _), step in MOVES.items() if state is known and step.did is entry.did}
-        assert len(steps) == 1, f"no event that is {known.value} can be {entry.did.value}"
+        steps = {step for (state, _), step in TRANSITIONS.items() if state is known and step.entry_kind is entry.kind}
+        assert len(steps) == 1, f"no event that is {known.value} can be {entry.kind.value}"
         (step,) = steps
         if known is State.NONE:
             self.announced[id_] = "unannounced" not in entry.facts
             self.types[id_] = EventType(entry.facts["type"])
             self.approvals[id_] = self._inherited(id_, after)
-        if entry.did is Did.ANNOUNCED:
+        if entry.kind is EntryKind.ANNOUNCED:
             self.announced[id_] = True
-        if entry.did is Did.APPROVED:
+        if entry.kind is EntryKind.APPROVED:
             self.approvals[id_].add(entry.by.removeprefix("vm:"))
-        if entry.did is Did.COMPLETED and after is not None and self.types[id_].takes_away:
+        if entry.kind is EntryKind.COMPLETED and after is not None and self.types[id_].removes_vm:
             assert not set(entry.vms) & {vm.name for vm in after.roster}, "what is taken away has left"
         if step.to is State.STARTED:
             self._check_start(entry, id_, known, before, after, conditions)
@@ -95,15 +100,15 @@ class Witness:
         assert approvals <= set().union(*self.approvals.values())
         return approvals
 
-    def _step(self, id_: str, step: Step) -> None:
+    def _step(self, id_: str, step: Transition) -> None:
         if self.announced[id_]:
             self.incarnation += step.incarnation
         self.states[id_] = step.to
         if step.to is State.GONE:
-            self.outcomes[id_] = ENDS[step.did]
+            self.outcomes[id_] = ENDS[step.entry_kind]
 
     def _check_start(
-        self, entry: Entry, id_: str, known: State, before: Scope, after: Scope | None, conditions: Conditions
+        self, entry: Entry, id_: str, known: State, before: Scope, after: Scope | None, conditions: RuleContext
     ) -> None:
         assert after is not None
         event = after.find_event(id_) or before.event(id_)
@@ -118,8 +123,8 @@ class Witness:
             approved = set(entry.vms) <= self.approvals[id_]
         assert entry.at >= event.not_before or approved, "nothing starts early without approval"
         if event.cause is Cause.MAINTENANCE:
-            assert after.held is None, "nothing planned starts while its scope is held"
-            assert conditions.held is None, "nothing planned starts while everything is held"
+            assert after.hold is None, "nothing planned starts while its scope is held"
+            assert conditions.hold is None, "nothing planned starts while everything is held"
             assert event.cleared or not event.campaign, "nothing of a campaign starts before it is cleared"
 
     def _compare(self, scope: Scope) -> None:
@@ -131,8 +136,8 @@ class Witness:
         assert {ended.id: ended.outcome for ended in scope.ended}.items() <= self.outcomes.items()
 
     def _read_documents(self, scope: Scope) -> None:
-        for version in (PREVIEW, NEWEST):
-            shown = document(scope, version)
+        for version in (PREVIEW_VERSION, NEWEST_VERSION):
+            shown = encode_document(scope, version)
             assert self.documents.setdefault(etag(scope, version), shown) == shown, "one number means one document"
 
     def check_all_ended(self) -> None:
@@ -149,10 +154,10 @@ def check(scope: Scope) -> None:
         _check_event(scope, event)
     begun = [i.vm for event in scope.events for i in event.impacts if i.state is ImpactState.BEGUN]
     assert len(begun) == len(set(begun)), "one piece of work per VM at a time"
-    assert len(scope.ended) <= RECENT_ITEMS
-    assert all(scope.changed_at - ended.at < RECENT_AGE + timedelta(seconds=1) for ended in scope.ended)
+    assert len(scope.ended) <= MAX_RECENT_ITEMS
+    assert all(scope.changed_at - ended.at < MAX_RECENT_AGE + timedelta(seconds=1) for ended in scope.ended)
     encoded = msgspec.json.encode(scope)
-    assert len(encoded) <= RECORD_BYTES
+    assert len(encoded) <= MAX_RECORD_BYTES
     assert msgspec.json.decode(encoded, type=Scope) == scope
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from forewarn.api.client import ApiClient
 from forewarn.api.v1 import CancelEvent, ScheduleEvents
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from tests.agent.lab.processes import Program, wait_until
 from tests.clients.service import Started, forewarn_up
 
@@ -57,11 +57,11 @@ class Stage:
         """Let time pass; what happens in it is over on return."""
         self.api.advance(by)
 
-    def did(self, event: str) -> list[Did]:
+    def did(self, event: str) -> list[EntryKind]:
         """Return what has happened to an event so far."""
         return [entry.did for entry in self.api.history(event=event)]
 
-    def wait_for(self, did: Did, event: str) -> None:
+    def wait_for(self, did: EntryKind, event: str) -> None:
         """Return when this has happened to an event."""
         wait_until(lambda: did in self.did(event), f"{event} to be {did}")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from tests.agent.lab.processes import GUARD, wait_until
 from tests.examples.configured import EXAMPLES, configured
 from tests.examples.staging import Stage, stage
@@ -109,8 +109,8 @@ def test_job_goes_on_elsewhere_when_its_vm_is_preempted(
     quick.control("start")
     with service.agent("batch/batch_0", settings, **slow.environ):
         event = service.schedule(EventType.PREEMPT, "batch/batch_0")
-        service.wait_for(Did.STARTED, event)
-        assert Did.APPROVED in service.did(event)
+        service.wait_for(EntryKind.STARTED, event)
+        assert EntryKind.APPROVED in service.did(event)
         assert not slow.pid.exists()
         wait_until((shared / "result.json").exists, "the result")
     result = load(shared / "result.json")

@@ -9,7 +9,7 @@ from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from tests.agent.lab.processes import wait_until
 from tests.examples.configured import configured
 from tests.examples.staging import stage
@@ -94,12 +94,12 @@ def test_every_phase_is_told_centrally_and_both_ends_to_a_person(tmp_path: Path)
         with service.agent("db/db", settings):
             event = service.schedule(EventType.REBOOT, "db/db")
             wait_until(lambda: phases_told(collected) == {"notice", "prepare", "ready"}, "what is planned")
-            assert Did.APPROVED not in service.did(event)
+            assert EntryKind.APPROVED not in service.did(event)
             service.advance("10h")
-            service.wait_for(Did.STARTED, event)
+            service.wait_for(EntryKind.STARTED, event)
             wait_until(lambda: "impact" in phases_told(collected), "the impact")
             service.advance("10m")
-            service.wait_for(Did.COMPLETED, event)
+            service.wait_for(EntryKind.COMPLETED, event)
             wait_until(lambda: "recover" in phases_told(collected), "the end")
             wait_until(lambda: len(collected.told("/people")) == 2, "a person to be told")
         for told in collected.told("/forewarn"):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from tests.agent.lab.processes import wait_until
 from tests.examples.configured import configured
 from tests.examples.replication import FAILOVER, Cluster, Node, cluster
@@ -142,12 +142,12 @@ def test_vm_of_the_primary_is_rebooted_while_another_one_serves(servers: Cluster
     settings, environ = settings_for(node)
     with service.agent(f"db/{node.name}", settings, **environ):
         event = service.schedule(EventType.REBOOT, f"db/{node.name}")
-        service.wait_for(Did.STARTED, event)
-        assert Did.APPROVED in service.did(event)
+        service.wait_for(EntryKind.STARTED, event)
+        assert EntryKind.APPROVED in service.did(event)
         assert sorted(servers.roles) == ["down", "primary", "replica"]
         servers.primary.ask("insert into facts values ('meanwhile')")
         service.advance("10m")
-        service.wait_for(Did.COMPLETED, event)
+        service.wait_for(EntryKind.COMPLETED, event)
         wait_until(lambda: node.role == "replica", "the server to be back")
         servers.wait_until_whole()
     facts = "select string_agg(fact, ', ' order by fact) from facts where fact in ('before the reboot', 'meanwhile')"
@@ -162,10 +162,10 @@ def test_vm_of_the_last_healthy_replica_is_approved_when_there_is_another(server
     with service.agent(f"db/{one.name}", settings, **environ) as agent:
         event = service.schedule(EventType.REBOOT, f"db/{one.name}")
         wait_until(lambda: agent.said().count("this is the last healthy replica") >= 2, "the agent to say why")
-        assert (one.role, service.did(event)) == ("replica", [Did.SCHEDULED])
+        assert (one.role, service.did(event)) == ("replica", [EntryKind.SCHEDULED])
         other.start()
-        service.wait_for(Did.APPROVED, event)
+        service.wait_for(EntryKind.APPROVED, event)
         assert one.role == "down"
         service.advance("10m")
-        service.wait_for(Did.COMPLETED, event)
+        service.wait_for(EntryKind.COMPLETED, event)
         wait_until(lambda: one.role == "replica", "the server to be back")

@@ -10,13 +10,13 @@ import msgspec
 
 from forewarn.api.fleet_file import Birth, demonstration_fleet
 from forewarn.clock import Clock, wait_until
-from forewarn.core.campaign.candidates import plan_scopes
 from forewarn.core.campaign.plan import Plan, plan
+from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.record import Campaign
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
 from forewarn.core.event import EventType
-from forewarn.core.impact import Done, Failed, NotBegun, Unknown
-from forewarn.core.journal import Did, Entry
+from forewarn.core.impact import Done, Failed, NotStarted, Unknown
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.zones import zone_named
@@ -71,16 +71,16 @@ async def advance_to(fleet: Fleet, moment: datetime) -> None:
     await fleet.advance(max(moment - fleet.clock.now(), timedelta(0)))
 
 
-def told(rows: Iterable[JournalRow], *dids: Did) -> list[str]:
+def told(rows: Iterable[JournalRow], *dids: EntryKind) -> list[str]:
     """Tell a campaign's journal in short lines: when, which wave of which scope, what."""
-    return [_line(row.entry) for row in rows if not dids or row.entry.did in dids]
+    return [_line(row.entry) for row in rows if not dids or row.entry.kind in dids]
 
 
 def _line(entry: Entry) -> str:
     parts = [f"{entry.at:%H:%M}"]
     if "scope" in entry.facts:
         parts.append(f"{entry.facts['scope']} {entry.facts['wave']}")
-    parts.append(entry.did.value)
+    parts.append(entry.kind.value)
     return " ".join(parts)
 
 
@@ -112,7 +112,7 @@ class OutlivingPlatform:
         why = await self._outcome(work)
         return Done() if why is None else Failed(why)
 
-    async def probe(self, work: Work) -> Done | NotBegun | Unknown:
+    async def probe(self, work: Work) -> Done | NotStarted | Unknown:
         """Wait for the end of work that had begun."""
         why = await self._outcome(work)
         return Done() if why is None else Unknown(why)
@@ -204,10 +204,10 @@ def comparable(rows: Iterable[JournalRow]) -> dict[str, list[str]]:
 
 
 def _compared(entry: Entry) -> str:
-    did = Did.IMPACT_FAILED if entry.did is Did.IMPACT_UNKNOWN else entry.did
+    did = EntryKind.IMPACT_FAILED if entry.kind is EntryKind.IMPACT_UNKNOWN else entry.kind
     why = re.sub(r"nobody knows whether the work on (.+) was done: ", r"\1: ", entry.why)
     why = why.replace("a wave is unknown", "a wave has failed")
     plain = msgspec.structs.replace(
-        entry, n=0, incarnation=None, did=did, why=why, facts=dict(sorted(entry.facts.items()))
+        entry, n=0, incarnation=None, kind=did, why=why, facts=dict(sorted(entry.facts.items()))
     )
     return f"{entry.at.isoformat()} {msgspec.json.encode(plain).decode()}"

@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from forewarn.core.campaign.limits import Amounts
+from forewarn.core.campaign.limits import Counts
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.campaign.windows import is_open
-from forewarn.core.event import SETTLED, Event, EventType, State
-from forewarn.core.journal import Did, Entry
+from forewarn.core.event import Event, EventType, State
+from forewarn.core.impact import SETTLED
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
 from forewarn.fleet.zones import zone_named
 from forewarn.store.memory import MemoryStore
@@ -29,7 +30,7 @@ class Campaign(msgspec.Struct, frozen=True):
     id: str
     spec: CampaignSpec
     state: CampaignState
-    selected: Amounts
+    selected: Counts
 
 
 _decode_campaign = msgspec.json.Decoder(Campaign).decode
@@ -77,7 +78,7 @@ class Policing(MemoryStore):
         await self._turn()
         lines = (row for row in self._lines.get(query.key, ()) if row.position > query.after)
         kept = (row for row in lines if query.since is None or row.entry.at >= query.since)
-        return [row for row in kept if not query.dids or row.entry.did in query.dids][: query.limit]
+        return [row for row in kept if not query.dids or row.entry.kind in query.dids][: query.limit]
 
     def forget_lines(self) -> None:
         """Keep nothing of the journal any more."""
@@ -100,13 +101,13 @@ class Policing(MemoryStore):
     def _read(self, scope: str, event: Event, entry: Entry) -> None:
         campaign = self.campaigns[event.campaign]
         place = (campaign.id, scope)
-        match entry.did:
-            case Did.STARTED:
+        match entry.kind:
+            case EntryKind.STARTED:
                 self._check_start(campaign, scope, event, entry)
-            case Did.IMPACT_DONE:
+            case EntryKind.IMPACT_DONE:
                 for vm in entry.vms:
                     self.handled[campaign.id, scope, vm] = self.handled.get((campaign.id, scope, vm), 0) + 1
-            case Did.COMPLETED | Did.FAILED:
+            case EntryKind.COMPLETED | EntryKind.FAILED:
                 self._last_end[place] = (entry.at, event.update_domain)
             case _:
                 pass
@@ -116,7 +117,7 @@ class Policing(MemoryStore):
         self.started += 1
         assert campaign.state is CampaignState.RUNNING, "nothing starts while a campaign is stopped"
         assert is_open(policy, now, zone_named), "nothing starts while no window is open"
-        assert event.not_before - event.made_at >= NOTICE[event.type], "everybody has the minimum notice"
+        assert event.not_before - event.created_at >= NOTICE[event.type], "everybody has the minimum notice"
         assert now >= event.not_before or event.approvals, "nothing starts early without approval"
         ended_at, domain = self._last_end.get((campaign.id, scope), (None, None))
         if ended_at is not None and domain != event.update_domain:
@@ -135,7 +136,7 @@ class Policing(MemoryStore):
             (policy.hosts_at_once, selected.hosts, len({vm.host for vm in busy.values()})),
             (policy.scopes_at_once, selected.scopes, len({scope for scope, _ in busy})),
         ):
-            assert limit is None or found <= limit.of(total), f"{found} at once, of {total}: {limit} are allowed"
+            assert limit is None or found <= limit.resolve(total), f"{found} at once, of {total}: {limit} are allowed"
 
 
 class _Busy(NamedTuple):

@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from forewarn.clock import Clock, ManualClock, SystemClock
-from forewarn.core.change import derived_id
-from forewarn.core.conditions import EMULATOR, Policy
+from forewarn.core.change import derive_id
 from forewarn.core.event import EventType
 from forewarn.core.journal import Entry
-from forewarn.core.schedule import Ask
+from forewarn.core.policy import EMULATOR, Policy
+from forewarn.core.schedule import ScheduleRequest
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Priority, Roster, Traits, Vm
 from forewarn.fleet.service import Fleet
@@ -29,7 +29,7 @@ SEED = "00000000-0000-4000-8000-000000000000"
 def vm(name: str, *, domain: int = 0, host: str | None = None, ip: str | None = None, network: str = "default") -> Vm:
     """Make a VM with an id that follows from its name."""
     addresses = (Address(ip=ip, network=network),) if ip else ()
-    vm_id = derived_id(SEED, name).lower()
+    vm_id = derive_id(SEED, name).lower()
     return Vm(name=name, vm_id=vm_id, update_domain=domain, host=host, addresses=addresses)
 
 
@@ -51,10 +51,10 @@ def web() -> Scope:
     return scope("web", *vms)
 
 
-def ask(type_: EventType, *vms: str, number: int = 1, **more: object) -> Ask:
+def ask(type_: EventType, *vms: str, number: int = 1, **more: object) -> ScheduleRequest:
     """Ask for events; the same number asks the same question."""
     request = f"00000000-0000-4000-8000-{number:012d}"
-    plain = Ask(id=request, type=type_, vms=vms, by="operator:test")
+    plain = ScheduleRequest(id=request, type=type_, vms=vms, by="operator:test")
     return msgspec.structs.replace(plain, **more)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from forewarn.clock import ManualClock
 from forewarn.core.campaign.record import CampaignState, WaveState
-from forewarn.core.errors import NotNow
+from forewarn.core.errors import InvalidCampaignState
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
 from tests.fleet.campaigning import KERNEL, MINUTE, OutlivingPlatform, advance_to, campaign_spec, start
@@ -45,7 +45,7 @@ async def test_skipping_gives_up_what_is_stuck_and_the_campaign_is_over() -> Non
         assert (await fleet.campaigns.prospects(KERNEL)).explain == ()
         campaign = fleet.campaigns.find(KERNEL)
     (web,) = campaign.scopes
-    assert [campaign.standing(wave) for wave in web.waves] == [WaveState.SKIPPED, WaveState.LEFT]
+    assert [campaign.effective_state(wave) for wave in web.waves] == [WaveState.SKIPPED, WaveState.LEFT]
 
 
 async def test_skip_whose_work_was_not_given_up_before_a_crash_is_gone_on_with() -> None:
@@ -77,9 +77,9 @@ async def test_what_is_under_way_or_over_cannot_be_skipped() -> None:
         await abort_with_failed_work(fleet)
         (event,) = fleet.replica.scope("web").events
         await fleet.campaigns.retry("kernel", "web", by="bob")
-        with pytest.raises(NotNow, match="wave 1 of scope web is under way: it cannot be skipped"):
+        with pytest.raises(InvalidCampaignState, match="wave 1 of scope web is under way: it cannot be skipped"):
             await fleet.campaigns.skip("kernel", "web", by="bob", why="x")
         await fleet.advance(10 * MINUTE)
         assert fleet.replica.scope("web").find_event(event.id) is None
-        with pytest.raises(NotNow, match="campaign kernel is Aborted"):
+        with pytest.raises(InvalidCampaignState, match="campaign kernel is Aborted"):
             await fleet.campaigns.skip("kernel", "web", by="bob", why="x")

@@ -9,7 +9,7 @@ import pytest
 from forewarn.clock import ManualClock
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import Blackout, Limit, Window
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope
 from forewarn.store.memory import MemoryStore
 from tests.fleet.campaigning import (
@@ -86,16 +86,16 @@ async def follow(name: str, seed: int, *, advance: bool) -> None:
         campaign = fleet.campaigns.find(KERNEL)
     assert (campaign.state, campaign.ended_at) == (CampaignState.COMPLETED, plan.ends_at)
     happened = {
-        (row.entry.did, row.entry.facts["scope"], int(row.entry.facts["wave"])): row.entry.at
+        (row.entry.kind, row.entry.facts["scope"], int(row.entry.facts["wave"])): row.entry.at
         for row in await campaign_journal(store)
-        if row.entry.did in (Did.WAVE_ANNOUNCED, Did.WAVE_CLEARED, Did.WAVE_SETTLED)
+        if row.entry.kind in (EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_CLEARED, EntryKind.WAVE_SETTLED)
     }
     assert happened == {
         (did, wave.scope, wave.n): at
         for wave in plan.waves
         for did, at in (
-            (Did.WAVE_ANNOUNCED, wave.announce_at),
-            (Did.WAVE_CLEARED, wave.not_before),
-            (Did.WAVE_SETTLED, wave.ends_at),
+            (EntryKind.WAVE_ANNOUNCED, wave.announce_at),
+            (EntryKind.WAVE_CLEARED, wave.not_before),
+            (EntryKind.WAVE_SETTLED, wave.ends_at),
         )
     }

@@ -10,10 +10,10 @@ import pytest
 from forewarn.clock import ManualClock, wait_until
 from forewarn.core.campaign.record import CampaignState, WaveState
 from forewarn.core.campaign.spec import Window
-from forewarn.core.conditions import PRODUCTION
 from forewarn.core.event import EventType
-from forewarn.core.impact import Done, Failed, NotBegun
-from forewarn.core.journal import Did, Entry
+from forewarn.core.impact import Done, Failed, NotStarted
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.policy import PRODUCTION
 from forewarn.core.scope import Scope
 from forewarn.platform.port import Open, Question, Work
 from forewarn.store.port import Key, Kind, StoreFull
@@ -60,8 +60,8 @@ class SlowAndBroken:
         await wait_until(self._clock, self._clock.now() + 40 * MINUTE)
         return Done()
 
-    async def probe(self, work: Work) -> NotBegun:
-        return NotBegun()
+    async def probe(self, work: Work) -> NotStarted:
+        return NotStarted()
 
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["seen", "ended while the service was down"])
@@ -87,7 +87,7 @@ async def test_campaign_that_begins_within_a_second_announces_at_once_and_keeps_
         await start(fleet, campaign_spec())
         await fleet.advance(timedelta(0))
         (event,) = fleet.replica.scope("web").events
-        assert (event.made_at, event.not_before) == (clock.now(), TEN + timedelta(minutes=15, seconds=1))
+        assert (event.created_at, event.not_before) == (clock.now(), TEN + timedelta(minutes=15, seconds=1))
         await fleet.advance(12 * HOUR)
         assert fleet.campaigns.find(KERNEL).state is CampaignState.COMPLETED
     assert store.started == 3
@@ -234,10 +234,10 @@ async def test_campaign_can_be_aborted_while_its_gate_hangs() -> None:
         await fleet.campaigns.abort(KERNEL, by="bob")
         await until(lambda: fleet.campaigns.find(KERNEL).state is CampaignState.ABORTED)
         passing.cancel()
-    assert [row.entry.did for row in await campaign_journal(store)][-3:] == [
-        Did.CAMPAIGN_ABORTED,
-        Did.WAVE_LEFT,
-        Did.CAMPAIGN_ENDED,
+    assert [row.entry.kind for row in await campaign_journal(store)][-3:] == [
+        EntryKind.CAMPAIGN_ABORTED,
+        EntryKind.WAVE_LEFT,
+        EntryKind.CAMPAIGN_ENDED,
     ]
 
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from forewarn.clock import Clock, ManualClock, wait_until
-from forewarn.core.campaign.record import CampaignState, WaveState, tally
+from forewarn.core.campaign.record import CampaignState, WaveState, count_waves
 from forewarn.core.campaign.spec import Blackout, CampaignSpec, Limit, Window
 from forewarn.core.event import EventType, State
-from forewarn.core.impact import Done, Failed, NotBegun, Retry
+from forewarn.core.impact import Done, Failed, NotStarted, Retry
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Open, Question, Shut, Work
@@ -42,9 +42,9 @@ class Lots:
             return Failed("by lot")
         return Retry(timedelta(minutes=3)) if lot < 0.02 else Done()
 
-    async def probe(self, work: Work) -> NotBegun:
+    async def probe(self, work: Work) -> NotStarted:
         """Nothing survives."""
-        return NotBegun()
+        return NotStarted()
 
     async def check(self, question: Question) -> Open | Shut:
         """Be shut now and then."""
@@ -107,7 +107,7 @@ async def something_happens(fleet: Fleet, lots: random.Random, number: int) -> N
 async def people_decide(fleet: Fleet, lots: random.Random) -> None:
     """Somebody sees what has failed, and lets the campaign go on."""
     campaign = fleet.campaigns.find(KERNEL)
-    for id_ in campaign.troubles:
+    for id_ in campaign.wave_failures:
         if lots.random() < 0.5:
             await fleet.campaigns.retry(KERNEL, id_, by="bob")
         else:
@@ -132,10 +132,10 @@ async def simulate(number: int, seed: int, *, advance: bool) -> None:
             await people_decide(fleet, lots.random)
             if n % 25 == 0:
                 for view in fleet.replica.views():
-                    if view.scope is not None and view.scope.held is not None:
+                    if view.scope is not None and view.scope.hold is not None:
                         await fleet.release(by="lots", scope=view.id)
         campaign = fleet.campaigns.find(KERNEL)
-    assert campaign.state is CampaignState.COMPLETED, f"seed {seed}: {tally(campaign)}"
+    assert campaign.state is CampaignState.COMPLETED, f"seed {seed}: {count_waves(campaign)}"
     assert store.started > number, f"seed {seed}"
     assert max(Counter(store.handled.values())) == 1, f"seed {seed}: work was done twice on a VM"
     skipped = {progress.scope for progress in campaign.scopes for w in progress.waves if w.state is WaveState.SKIPPED}

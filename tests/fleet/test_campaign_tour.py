@@ -8,10 +8,10 @@ from itertools import count
 import pytest
 
 from forewarn.clock import ManualClock
-from forewarn.core.campaign.spec import Day, Limit, Window
+from forewarn.core.campaign.spec import Limit, Weekday, Window
 from forewarn.core.event import EventType, State
-from forewarn.core.journal import Did, Entry
-from forewarn.core.once import Once
+from forewarn.core.idempotency import IdempotencyKey
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Key, Kind
@@ -36,7 +36,7 @@ SPEC = campaign_spec(
     gap=timedelta(minutes=100),
     scopes_at_once=Limit(2),
     vms_at_once=Limit(3),
-    windows=(Window(days=(Day.SAT,), start="22:00", end="04:00", zone=VIENNA),),
+    windows=(Window(days=(Weekday.SAT,), start="22:00", end="04:00", zone=VIENNA),),
     gate="health",
     halt_after=1,
 )
@@ -47,8 +47,8 @@ def at(hour: int, minute: int = 0) -> datetime:
     return SATURDAY + timedelta(hours=hour, minutes=minute)
 
 
-def once(key: str) -> Once:
-    return Once(key, "d")
+def once(key: str) -> IdempotencyKey:
+    return IdempotencyKey(key, "d")
 
 
 async def begin(fleet: Fleet) -> None:
@@ -169,7 +169,7 @@ async def test_campaign_keeps_its_policy_whatever_gets_in_its_way() -> None:
     tour = await undisturbed()
     rows = await campaign_journal(tour.store)
     assert told(rows) == TOLD
-    (halted,) = [row.entry for row in rows if row.entry.did is Did.CAMPAIGN_HALTED]
+    (halted,) = [row.entry for row in rows if row.entry.kind is EntryKind.CAMPAIGN_HALTED]
     assert halted.why == "a wave has failed: shop, wave 2: FrontEnd_IN_1: its disk has failed"
     everything = {f"{scope.id}/{each.name}" for scope in demonstration() for each in scope.roster}
     expected = {each: [EventType.REBOOT] for each in everything | {"web/web-6", "web/web-7"}}
@@ -178,7 +178,7 @@ async def test_campaign_keeps_its_policy_whatever_gets_in_its_way() -> None:
 
 async def test_differences_from_the_plan_are_journaled_when_a_wave_is_announced() -> None:
     tour = await undisturbed()
-    differing = [row.entry for row in await campaign_journal(tour.store) if row.entry.did is Did.WAVE_DIFFERS]
+    differing = [row.entry for row in await campaign_journal(tour.store) if row.entry.kind is EntryKind.WAVE_DIFFERS]
     assert [(entry.facts, entry.why) for entry in differing] == [
         ({"scope": "batch", "wave": "2", "update_domain": "1", "went": "batch_2"}, ""),
         ({"scope": "web", "wave": "2", "update_domain": "1", "came": "web-6 web-7"}, ""),
@@ -189,7 +189,7 @@ async def test_differences_from_the_plan_are_journaled_when_a_wave_is_announced(
 async def test_clocks_that_go_forward_shorten_the_night_and_move_the_next_window() -> None:
     """22:00 to 04:00 in Vienna are five hours of that night, 21:00 to 02:00 UTC, and begin an hour earlier after it."""
     tour = await undisturbed()
-    cleared = [row.entry.at for row in await campaign_journal(tour.store) if row.entry.did is Did.WAVE_CLEARED]
+    cleared = [row.entry.at for row in await campaign_journal(tour.store) if row.entry.kind is EntryKind.WAVE_CLEARED]
     nights = [(at(21), at(26)), (at(7 * 24 + 20), at(7 * 24 + 26))]
     assert all(any(opens <= moment < closes for opens, closes in nights) for moment in cleared)
     assert cleared[-1] == at(7 * 24 + 20)

@@ -7,17 +7,24 @@ import msgspec
 import pytest
 
 from forewarn.clock import ManualClock
-from forewarn.core import work
-from forewarn.core.campaign.limits import Amounts
+from forewarn.core import impact_lifecycle
+from forewarn.core.campaign.limits import Counts
 from forewarn.core.campaign.plan import Plan
-from forewarn.core.campaign.record import CampaignState, ScopeProgress, Wave, WaveState, decode, encode, tally
+from forewarn.core.campaign.record import CampaignState, ScopeProgress, Wave, WaveState, count_waves, decode, encode
 from forewarn.core.campaign.spec import Limit, Selection, Window
-from forewarn.core.errors import AlreadyThere, CannotBePlaced, Invalid, KeyReused, NotInCampaign, NotNow
+from forewarn.core.errors import (
+    CampaignScopeNotFound,
+    Invalid,
+    InvalidCampaignState,
+    KeyConflict,
+    PlacementFailed,
+    ResourceExists,
+)
 from forewarn.core.event import EventType, State
 from forewarn.core.explain import explain
+from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.impact import Done
-from forewarn.core.journal import Did
-from forewarn.core.once import Once
+from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet.errors import NoSuchCampaign, NoSuchGate
 from forewarn.fleet.service import Fleet
@@ -56,7 +63,7 @@ def ten(hours: int, minutes: int = 0) -> datetime:
 def states(fleet: Fleet, id_: str = "web") -> list[str]:
     progress = fleet.campaigns.find(KERNEL).progress(id_)
     assert progress is not None
-    return [wave.state.word for wave in progress.waves]
+    return [wave.state.text for wave in progress.waves]
 
 
 def scheduled(fleet: Fleet, id_: str = "web") -> list[str]:
@@ -82,7 +89,7 @@ async def test_waves_follow_each_other_with_notice_and_gap() -> None:
         "11:18 web 3 wave-settled",
         "11:18 campaign-ended",
     ]
-    assert (campaign.state, campaign.ended_at, tally(campaign)[WaveState.DONE]) == (
+    assert (campaign.state, campaign.ended_at, count_waves(campaign)[WaveState.DONE]) == (
         CampaignState.COMPLETED,
         ten(11, 18),
         (3, 6),
@@ -98,7 +105,7 @@ async def test_wave_that_is_approved_starts_early_and_the_next_move_up_with_thei
         await advance_to(fleet, ten(10, 10))
         assert (await fleet.campaigns.prospects(KERNEL)).expected_end == ten(10, 43)
         await fleet.advance(HOUR)
-    assert told(await campaign_journal(store), Did.WAVE_ANNOUNCED, Did.WAVE_CLEARED) == [
+    assert told(await campaign_journal(store), EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_CLEARED) == [
         "10:00 web 1 wave-announced",
         "10:02 web 1 wave-cleared",
         "10:03 web 2 wave-announced",
@@ -116,7 +123,7 @@ async def test_without_advance_nothing_starts_before_its_planned_time() -> None:
         for _ in range(30):
             await fleet.advance(5 * MINUTE)
             await fleet.approve("web", "web-0", scheduled(fleet))
-    cleared = [row.entry.at for row in await campaign_journal(store) if row.entry.did is Did.WAVE_CLEARED]
+    cleared = [row.entry.at for row in await campaign_journal(store) if row.entry.kind is EntryKind.WAVE_CLEARED]
     assert cleared == planned
 
 
@@ -133,7 +140,7 @@ async def test_limits_count_vms_that_are_in_impact_for_other_reasons() -> None:
             "the next wave waits for room: vms_at_once allows 1: with this wave there would be 2, 1 VM too many"
         )
         await fleet.advance(HOUR)
-    assert told(await campaign_journal(store), Did.WAVE_CLEARED) == ["10:30 db-1 1 wave-cleared"]
+    assert told(await campaign_journal(store), EntryKind.WAVE_CLEARED) == ["10:30 db-1 1 wave-cleared"]
 
 
 async def test_large_wave_is_not_passed_by_smaller_ones_for_ever() -> None:
@@ -146,7 +153,7 @@ async def test_large_wave_is_not_passed_by_smaller_ones_for_ever() -> None:
         await advance_to(fleet, ten(10, 14))
         await fleet.schedule(ask(EventType.REBOOT, "db-5", failure=True))
         await fleet.advance(2 * HOUR)
-    assert told(await campaign_journal(store), Did.WAVE_CLEARED)[0] == "10:24 a 1 wave-cleared"
+    assert told(await campaign_journal(store), EntryKind.WAVE_CLEARED)[0] == "10:24 a 1 wave-cleared"
 
 
 async def test_paused_campaign_announces_and_starts_nothing_and_goes_on_when_it_is_resumed() -> None:
@@ -185,12 +192,12 @@ async def test_abort_cancels_what_is_scheduled_and_lets_what_is_started_end() ->
         assert fleet.replica.scope("db-1").events == ()
         await fleet.advance(HOUR)
         campaign = fleet.campaigns.find(KERNEL)
-        with pytest.raises(NotNow, match="is Aborted: it cannot be resumed"):
+        with pytest.raises(InvalidCampaignState, match="is Aborted: it cannot be resumed"):
             await fleet.campaigns.resume("kernel", by="bob")
     assert (campaign.state, campaign.ended_at) == (CampaignState.ABORTED, ten(10, 6))
-    assert {state.word: of.waves for state, of in tally(campaign).items() if of.waves} == {"done": 1, "left": 3}
-    assert told(await campaign_journal(store), Did.WAVE_LEFT) == ["10:05 db-1 1 wave-left"]
-    canceled = [row.entry for row in await journal(store) if row.entry.did is Did.CANCELED]
+    assert {state.text: of.waves for state, of in count_waves(campaign).items() if of.waves} == {"done": 1, "left": 3}
+    assert told(await campaign_journal(store), EntryKind.WAVE_LEFT) == ["10:05 db-1 1 wave-left"]
+    canceled = [row.entry for row in await journal(store) if row.entry.kind is EntryKind.CANCELED]
     assert [(entry.by, entry.why) for entry in canceled] == [("bob", "wrong kernel")]
 
 
@@ -206,7 +213,7 @@ async def test_event_whose_campaign_nobody_knows_is_canceled() -> None:
     async with running(store=store, clock=ManualClock(ten(10, 10))) as fleet:
         await fleet.advance(timedelta(0))
         assert fleet.replica.scope("web").events == ()
-    (canceled,) = [row.entry for row in await journal(store) if row.entry.did is Did.CANCELED]
+    (canceled,) = [row.entry for row in await journal(store) if row.entry.kind is EntryKind.CANCELED]
     assert (canceled.by, canceled.why) == ("campaigns", "its campaign is over")
 
 
@@ -223,7 +230,7 @@ async def test_event_whose_campaign_is_over_by_its_record_is_canceled() -> None:
     async with running(store=store, clock=ManualClock(ten(10, 10))) as fleet:
         await fleet.advance(timedelta(0))
         assert fleet.replica.scope("web").events == ()
-    (canceled,) = [row.entry for row in await journal(store) if row.entry.did is Did.CANCELED]
+    (canceled,) = [row.entry for row in await journal(store) if row.entry.kind is EntryKind.CANCELED]
     assert (canceled.by, canceled.why) == ("campaigns", "its campaign is over")
 
 
@@ -314,23 +321,23 @@ async def test_failed_work_that_somebody_retries_by_its_event_lets_the_wave_go_o
         assert states(fleet)[0] == "failed"
         await fleet.events.retry(fleet.replica.scope("web").events[0].id, by="bob")
         await fleet.advance(5 * MINUTE)
-        assert (states(fleet)[0], fleet.campaigns.find("kernel").troubles) == ("done", {})
+        assert (states(fleet)[0], fleet.campaigns.find("kernel").wave_failures) == ("done", {})
 
 
 async def test_what_can_be_retried_and_skipped_is_said() -> None:
     async with running(web(), single(1)) as fleet:
         await start(fleet, campaign_spec(selection=Selection(scopes=("web",))))
-        with pytest.raises(NotInCampaign):
+        with pytest.raises(CampaignScopeNotFound):
             await fleet.campaigns.skip("kernel", "db-1", by="bob", why="x")
         await fleet.advance(timedelta(0))
-        with pytest.raises(NotNow, match="wave 1 of scope web is announced: it cannot be retried"):
+        with pytest.raises(InvalidCampaignState, match="wave 1 of scope web is announced: it cannot be retried"):
             await fleet.campaigns.retry("kernel", "web", by="bob")
         await fleet.campaigns.skip("kernel", "web", by="bob", why="done by hand")
         await advance_to(fleet, ten(10, 20))
         assert states(fleet) == ["skipped", "announced", "planned"]
         assert [event.update_domain for event in fleet.replica.scope("web").events] == [1]
         await advance_to(fleet, ten(10, 30))
-        with pytest.raises(NotNow, match="wave 2 of scope web is under way: it cannot be skipped"):
+        with pytest.raises(InvalidCampaignState, match="wave 2 of scope web is under way: it cannot be skipped"):
             await fleet.campaigns.skip("kernel", "web", by="bob", why="x")
 
 
@@ -370,7 +377,7 @@ async def test_gate_that_stays_shut_halts_the_campaign_until_somebody_resumes_it
         )
         await advance_to(fleet, ten(11, 30))
         halted = fleet.campaigns.find("kernel")
-        assert (halted.state, halted.said.at) == (CampaignState.HALTED, ten(10, 56))
+        assert (halted.state, halted.state_change.at) == (CampaignState.HALTED, ten(10, 56))
         await fleet.campaigns.resume("kernel", by="bob")
         await advance_to(fleet, ten(11, 45))
         assert fleet.campaigns.find("kernel").state is CampaignState.HALTED
@@ -378,11 +385,15 @@ async def test_gate_that_stays_shut_halts_the_campaign_until_somebody_resumes_it
         await fleet.campaigns.resume("kernel", by="bob")
         await fleet.advance(3 * HOUR)
         assert fleet.campaigns.find("kernel").state is CampaignState.COMPLETED
-    said = [row.entry for row in await campaign_journal(store) if row.entry.did in (Did.GATE_SHUT, Did.GATE_OPENED)]
-    assert [(f"{entry.at:%H:%M}", entry.did, entry.facts) for entry in said][:1] == [
-        ("10:46", Did.GATE_SHUT, {"gate": "health", "scope": "web", "wave": "2"})
+    said = [
+        row.entry
+        for row in await campaign_journal(store)
+        if row.entry.kind in (EntryKind.GATE_CLOSED, EntryKind.GATE_OPENED)
     ]
-    assert halted.said.why == "gate health has been shut since 2026-03-02T10:46:00Z: the error rate is high"
+    assert [(f"{entry.at:%H:%M}", entry.kind, entry.facts) for entry in said][:1] == [
+        ("10:46", EntryKind.GATE_CLOSED, {"gate": "health", "scope": "web", "wave": "2"})
+    ]
+    assert halted.state_change.why == "gate health has been shut since 2026-03-02T10:46:00Z: the error rate is high"
 
 
 async def test_held_scope_and_held_fleet_are_left_alone() -> None:
@@ -428,7 +439,7 @@ async def test_wave_that_became_too_large_fails_with_the_reason() -> None:
         await advance_to(fleet, ten(10, 5))
         await fleet.inventory.add_vm("web", vm("web-7", domain=1), by="bob")
         await fleet.advance(HOUR)
-        trouble = fleet.campaigns.find("kernel").troubles["web"]
+        trouble = fleet.campaigns.find("kernel").wave_failures["web"]
         assert (trouble.wave, trouble.why) == (2, "vms_at_once allows 2, and it has 3 VMs, 1 VM too many")
 
 
@@ -443,7 +454,7 @@ async def test_outcome_that_the_scope_has_forgotten_is_read_from_the_journal() -
         conditions = fleet.conditions
     record = await store.load(Key(Kind.SCOPE, "db-1"))
     assert record is not None
-    ended = work.settle(
+    ended = impact_lifecycle.settle(
         msgspec.json.decode(record.value, type=Scope), event, "db-1", Done(), conditions, now=ten(10, 16)
     )
     assert ended.scope is not None
@@ -453,7 +464,7 @@ async def test_outcome_that_the_scope_has_forgotten_is_read_from_the_journal() -
     async with running(store=store, clock=clock, platform=OutlivingPlatform(clock)) as fleet:
         await fleet.advance(HOUR)
         campaign = fleet.campaigns.find("kernel")
-    assert (campaign.state, tally(campaign)[WaveState.DONE].waves) == (CampaignState.COMPLETED, 1)
+    assert (campaign.state, count_waves(campaign)[WaveState.DONE].waves) == (CampaignState.COMPLETED, 1)
 
 
 async def test_others_are_told_of_start_halt_and_end_until_they_know(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,7 +478,7 @@ async def test_others_are_told_of_start_halt_and_end_until_they_know(monkeypatch
         await fleet.campaigns.retry("kernel", "db-1", by="bob")
         await fleet.campaigns.resume("kernel", by="bob")
         await fleet.advance(HOUR)
-        await until(lambda: not fleet.campaigns.find("kernel").untold)
+        await until(lambda: not fleet.campaigns.find("kernel").notifications)
     assert [(message.what, message.why) for message in post.messages] == [
         ("started", ""),
         ("halted", "a wave has failed: db-1, wave 1: db-1: no power"),
@@ -483,7 +494,7 @@ async def test_what_was_not_told_is_told_after_a_restart() -> None:
         await fleet.advance(HOUR)
     post = Post()
     async with running(store=store, clock=clock, messenger=post) as fleet:
-        await until(lambda: not fleet.campaigns.find("kernel").untold)
+        await until(lambda: not fleet.campaigns.find("kernel").notifications)
     assert [(message.what, message.facts["state"]) for message in post.messages] == [
         ("started", "Running"),
         ("ended", "Completed"),
@@ -492,21 +503,23 @@ async def test_what_was_not_told_is_told_after_a_restart() -> None:
 
 async def test_request_with_a_key_starts_one_campaign() -> None:
     async with running(web()) as fleet:
-        once = Once("k1", "d1")
+        once = IdempotencyKey("k1", "d1")
         first = await start(fleet, campaign_spec(), once=once)
         assert await start(fleet, campaign_spec(), id_=KERNEL.replace("0F", "1F"), once=once) == first
         assert fleet.campaigns.answered(once) == first
-        with pytest.raises(KeyReused):
-            await start(fleet, campaign_spec(name="other"), once=Once("k1", "d2"))
-        await fleet.campaigns.pause("kernel", by="bob", once=Once("k2", "p"))
-        await fleet.campaigns.resume("kernel", by="bob", once=Once("k3", "r"))
-        assert (await fleet.campaigns.pause("kernel", by="bob", once=Once("k2", "p"))).state is CampaignState.RUNNING
+        with pytest.raises(KeyConflict):
+            await start(fleet, campaign_spec(name="other"), once=IdempotencyKey("k1", "d2"))
+        await fleet.campaigns.pause("kernel", by="bob", once=IdempotencyKey("k2", "p"))
+        await fleet.campaigns.resume("kernel", by="bob", once=IdempotencyKey("k3", "r"))
+        assert (
+            await fleet.campaigns.pause("kernel", by="bob", once=IdempotencyKey("k2", "p"))
+        ).state is CampaignState.RUNNING
 
 
 async def test_campaign_is_found_by_id_in_any_case_and_by_name() -> None:
     async with running(web()) as fleet:
         first = await start(fleet, campaign_spec())
-        with pytest.raises(AlreadyThere, match="a campaign kernel that is not over"):
+        with pytest.raises(ResourceExists, match="a campaign kernel that is not over"):
             await start(fleet, campaign_spec(), id_=KERNEL.replace("0F", "1F"))
         assert fleet.campaigns.find(KERNEL.lower()) == fleet.campaigns.find("kernel") == first
         await fleet.campaigns.abort("kernel", by="bob")
@@ -525,9 +538,9 @@ async def test_what_cannot_be_started_is_refused_before_anything_is_saved() -> N
             await start(fleet, campaign_spec(gate="health"))
         with pytest.raises(Invalid, match="no time zone"):
             fleet.campaigns.check(campaign_spec(windows=(Window(start="22:00", end="04:00", zone="Mars/Olympus"),)))
-        with pytest.raises(CannotBePlaced, match="2 VMs of scope web have no place, because of vms_at_once"):
+        with pytest.raises(PlacementFailed, match="2 VMs of scope web have no place, because of vms_at_once"):
             await start(fleet, campaign_spec(vms_at_once=Limit(1)))
-        nothing = Plan(waves=(), unplaced=(), ends_at=None, totals=Amounts())
+        nothing = Plan(waves=(), unplaced=(), ends_at=None, totals=Counts())
         with pytest.raises(Invalid, match="fits no VM"):
             await fleet.campaigns.start(campaign_spec(), nothing, by="alice")
     assert await campaign_journal(store) == []
@@ -597,7 +610,7 @@ async def test_events_of_a_wave_start_each_when_it_is_approved_or_due() -> None:
         await advance_to(fleet, ten(10, 3))
         await fleet.approve("web", "web-0", scheduled(fleet)[:1])
         await fleet.advance(HOUR)
-    started = [row.entry for row in await journal(store) if row.entry.did is Did.STARTED]
+    started = [row.entry for row in await journal(store) if row.entry.kind is EntryKind.STARTED]
     assert [(entry.at, entry.vms) for entry in started] == [
         (ten(10, 3), ("web-0",)),
         (ten(10, 15), ("web-1",)),
@@ -661,7 +674,7 @@ async def test_messenger_that_breaks_is_asked_again_and_harms_nobody(monkeypatch
     async with running(single(1), messenger=post) as fleet:
         await start(fleet, campaign_spec())
         await fleet.advance(HOUR)
-        await until(lambda: not fleet.campaigns.find("kernel").untold)
+        await until(lambda: not fleet.campaigns.find("kernel").notifications)
     assert [message.what for message in post.messages] == ["started", "ended"]
 
 
@@ -670,7 +683,7 @@ async def test_reason_of_the_start_is_kept_over_whatever_comes_after() -> None:
         await start(fleet, campaign_spec(), why="ticket 4711")
         await fleet.campaigns.pause(KERNEL, by="bob", why="lunch")
         campaign = fleet.campaigns.find(KERNEL)
-        assert (campaign.why, campaign.said.why) == ("ticket 4711", "lunch")
+        assert (campaign.why, campaign.state_change.why) == ("ticket 4711", "lunch")
     record = msgspec.to_builtins(campaign)
     del record["why"]
     assert decode(msgspec.json.encode(record)).why == "", "records from before have none"

@@ -61,17 +61,17 @@ async def test_manual_clock_calls_in_order_of_moment_then_of_asking() -> None:
     clock.call_at(TEN + MINUTE, lambda: called.append("never")).cancel()
     clock.set(TEN + 5 * MINUTE)
     assert called == ["first", "second", "third"]
-    assert (clock.waiting, clock.next_moment) == (0, None)
+    assert (clock.timer_count, clock.next_timer_at) == (0, None)
 
 
 async def test_cancelled_wait_leaves_no_timer_behind() -> None:
     """Whoever stops waiting is forgotten by the clock."""
     clock = ManualClock(TEN)
     waiting = asyncio.ensure_future(wait_until(clock, TEN + MINUTE))
-    await until(lambda: clock.waiting == 1)
+    await until(lambda: clock.timer_count == 1)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert clock.next_moment is None
+    assert clock.next_timer_at is None
 
 
 async def test_moment_that_has_passed_is_called_without_moving_the_manual_clock() -> None:

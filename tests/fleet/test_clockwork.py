@@ -23,7 +23,7 @@ def test_scopes_are_woken_in_order_of_their_moments() -> None:
     clockwork.set("later", TEN + 9 * MINUTE)
     clock.set(TEN + 5 * MINUTE)
     assert woken == ["early", "late"]
-    assert clock.next_moment == TEN + 9 * MINUTE
+    assert clock.next_timer_at == TEN + 9 * MINUTE
 
 
 def test_new_moment_of_a_scope_replaces_the_old_one() -> None:
@@ -47,10 +47,10 @@ def test_thousands_of_waiting_scopes_need_one_timer() -> None:
     clockwork = Clockwork(clock, lambda _: None)
     for n in range(5_000):
         clockwork.set(f"scope-{n}", TEN + n * MINUTE + MINUTE)
-    assert (clock.waiting, clock.next_moment) == (1, TEN + MINUTE)
+    assert (clock.timer_count, clock.next_timer_at) == (1, TEN + MINUTE)
     clockwork.stop()
     clockwork.set("scope-1", TEN + MINUTE)
-    assert clock.waiting == 0
+    assert clock.timer_count == 0
 
 
 def test_scope_may_set_its_next_moment_while_it_is_woken() -> None:
@@ -96,7 +96,7 @@ def test_moment_that_is_put_off_again_and_again_has_one_place() -> None:
         clockwork.set("silent", TEN + 2 * MINUTE + n * MINUTE)
     assert len(clockwork._heap) == 2
     clock.set(TEN + 1_000 * MINUTE)
-    assert (woken, clock.next_moment) == (["first"], TEN + 1_001 * MINUTE)
+    assert (woken, clock.next_timer_at) == (["first"], TEN + 1_001 * MINUTE)
     clock.set(TEN + 1_001 * MINUTE)
     assert woken == ["first", "silent"]
     assert (clockwork._heap, clockwork._queued, clockwork._moments) == ([], {}, {})
@@ -115,8 +115,8 @@ def test_whatever_is_set_each_scope_is_woken_at_its_last_moment_and_only_then(
         for _, scope in expected:
             if scope in last and last[scope] <= until:
                 del last[scope]
-        while clock.next_moment is not None and clock.next_moment <= until:
-            clock.set(clock.next_moment)
+        while clock.next_timer_at is not None and clock.next_timer_at <= until:
+            clock.set(clock.next_timer_at)
         clock.set(until)
 
     for scope, minutes, goes_on in steps:

@@ -5,13 +5,13 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from forewarn.core.errors import IllegalMove, Invalid, NotEvictable, TooManyOperations, UnknownVm
-from forewarn.core.event import Cause, EventType, ImpactState, Source, State
-from forewarn.core.impact import Done, Failed, NotBegun
-from forewarn.core.journal import Did
-from forewarn.core.once import Once
+from forewarn.core.errors import EvictionNotAllowed, Invalid, InvalidTransition, ScopeVmNotFound, TooManyOperations
+from forewarn.core.event import Cause, EventType, Source, State
+from forewarn.core.idempotency import IdempotencyKey
+from forewarn.core.impact import Done, Failed, ImpactState, NotStarted
+from forewarn.core.journal import EntryKind
 from forewarn.core.operations import evict, fail, predict_failure, redeploy, restart
-from forewarn.core.scope import Held, ScopeKind
+from forewarn.core.scope import Hold, ScopeKind
 from forewarn.core.vm import Traits
 from forewarn.fleet.errors import NoSuchEvent, NoSuchVm
 from forewarn.fleet.service import Fleet
@@ -37,9 +37,9 @@ class Repairable:
         self.given.append((work.vm, work.attempt))
         return Done() if self.is_repaired else Failed("no answer")
 
-    async def probe(self, _: Work) -> NotBegun:
+    async def probe(self, _: Work) -> NotStarted:
         """Nothing is ever begun."""
-        return NotBegun()
+        return NotStarted()
 
 
 async def stuck(fleet: Fleet) -> str:
@@ -59,11 +59,11 @@ async def test_operator_approves_in_the_name_of_any_vm_of_the_scope_and_the_jour
         ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", notice=HOUR))
         with pytest.raises(NoSuchVm):
             await fleet.events.approve_for(event, "db/db", by="ann")
-        with pytest.raises(UnknownVm):
+        with pytest.raises(ScopeVmNotFound):
             await fleet.events.approve_for(event, "db", by="ann")
         await fleet.events.approve_for(event.lower(), "web/WEB-5", by="ann")
         assert fleet.find_event(event)[1].state is State.STARTED
-        (approved,) = [row.entry for row in await journal(store) if row.entry.did is Did.APPROVED]
+        (approved,) = [row.entry for row in await journal(store) if row.entry.kind is EntryKind.APPROVED]
         assert (approved.by, approved.why) == ("ann", "in the name of web-5")
 
 
@@ -88,23 +88,23 @@ async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all
             await fleet.events.resolve(event, by="ann", why=" ")
         await fleet.events.resolve(event, by="ann", why="seen", done=True, vm="web-0")
         assert states(fleet, event) == {"web-0": ImpactState.DONE, "web-3": ImpactState.FAILED}
-        with pytest.raises(IllegalMove):
+        with pytest.raises(InvalidTransition):
             await fleet.events.resolve(event, by="ann", why="seen", vm="web-0")
         await fleet.events.resolve(event, by="ann", why="scrapped")
         with pytest.raises(NoSuchEvent):
             fleet.find_event(event)
-        said = [(row.entry.did, row.entry.why) for row in await journal(store) if row.entry.by == "ann"]
+        said = [(row.entry.kind, row.entry.why) for row in await journal(store) if row.entry.by == "ann"]
         assert said == [
-            (Did.IMPACT_DONE, "seen"),
-            (Did.IMPACT_GIVEN_UP, "scrapped"),
-            (Did.FAILED, "scrapped"),
+            (EntryKind.IMPACT_DONE, "seen"),
+            (EntryKind.IMPACT_GIVEN_UP, "scrapped"),
+            (EntryKind.FAILED, "scrapped"),
         ]
 
 
 async def test_held_scope_starts_nothing_planned_and_others_go_on() -> None:
     async with running(web(), scope("db", vm("db"))) as fleet:
         await fleet.hold(by="ann", reason="storm", scope="web")
-        assert fleet.replica.scope("web").held == Held(by="ann", at=TEN, reason="storm")
+        assert fleet.replica.scope("web").hold == Hold(by="ann", at=TEN, reason="storm")
         made = dict(await fleet.schedule(ask(EventType.REBOOT, "web-0", "db")))
         await fleet.advance(timedelta(minutes=15))
         assert fleet.find_event(made["web"])[1].state is State.SCHEDULED
@@ -118,7 +118,7 @@ async def test_held_scope_starts_nothing_planned_and_others_go_on() -> None:
 async def test_hold_on_everything_is_shown_with_who_and_why() -> None:
     async with running(web()) as fleet:
         await fleet.hold(by="ann", reason="storm")
-        assert fleet.held == Held(by="ann", at=TEN, reason="storm")
+        assert fleet.held == Hold(by="ann", at=TEN, reason="storm")
         await fleet.release(by="ann")
         assert fleet.held is None
 
@@ -136,7 +136,7 @@ async def test_vm_under_a_terminate_profile_is_deleted_with_an_event_and_another
         assert await fleet.events.delete("db", request=fleet.new_id(), by="ann", why="sold") == ()
         await fleet.advance(HOUR)
         assert (fleet.replica.vms, [view.id for view in fleet.replica.views()]) == (0, ["web"])
-        gone = [row.entry for row in await journal(store) if row.entry.did is Did.VM_REMOVED]
+        gone = [row.entry for row in await journal(store) if row.entry.kind is EntryKind.VM_REMOVED]
         assert [(each.vms, each.by, each.why) for each in gone] == [
             (("plain",), "ann", "deleted by its owner"),
             (("db",), "ann", "sold"),
@@ -171,7 +171,7 @@ async def test_what_users_and_the_platform_ask_for_by_name() -> None:
             (EventType.REDEPLOY, Source.PLATFORM, Cause.MAINTENANCE, timedelta(days=3)),
         ]
         assert events[0].why == "stuck"
-        with pytest.raises(NotEvictable):
+        with pytest.raises(EvictionNotAllowed):
             await fleet.schedule(evict("web-0", request=fleet.new_id(), by="ann"))
 
 
@@ -189,6 +189,6 @@ async def test_eleventh_user_operation_is_refused_also_as_a_deletion() -> None:
 async def test_last_entry_of_a_removed_scope_is_its_removal() -> None:
     store = MemoryStore()
     async with running(scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store) as fleet:
-        await fleet.events.delete("db", request=fleet.new_id(), by="ann", once=Once("k", "d"))
+        await fleet.events.delete("db", request=fleet.new_id(), by="ann", once=IdempotencyKey("k", "d"))
         last = (await journal(store, Key(Kind.SCOPE, "db")))[-1].entry
-        assert (last.did, last.facts["key"]) == (Did.SCOPE_REMOVED, "k")
+        assert (last.kind, last.facts["key"]) == (EntryKind.SCOPE_REMOVED, "k")

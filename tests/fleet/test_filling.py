@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from forewarn.core.errors import ScopeFull
+from forewarn.core.errors import ScopeTooLarge
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Traits
 from forewarn.fleet.errors import AddressTaken
@@ -69,7 +69,7 @@ async def test_what_the_rules_refuse_leaves_the_fleet_unfilled() -> None:
     tags = {f"{n}": "x" * 500 for n in range(20)}
     large = scope("large", *(msgspec.structs.replace(vm(f"vm-{n}"), traits=Traits(tags=tags)) for n in range(100)))
     async with running() as fleet:
-        with pytest.raises(ScopeFull):
+        with pytest.raises(ScopeTooLarge):
             await fill(fleet, [web(), large], by="test", on_saved=crash)
         assert not fleet.is_filled
 

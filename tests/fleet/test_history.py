@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.fleet.errors import AmbiguousVm, NoSuchVm
 from forewarn.fleet.history import about
 from forewarn.store.memory import MemoryStore
@@ -25,15 +25,15 @@ async def test_one_question_tells_why_a_vm_paused() -> None:
         await fleet.advance(timedelta(minutes=1))
         query = about(fleet.replica, vm="WEB-0", since=TEN, until=TEN + timedelta(hours=1))
         rows = await fleet.history(query)
-    assert [(row.entry.did, row.entry.by) for row in rows] == [
-        (Did.SCOPE_CREATED, "test"),
-        (Did.HELD, "ada"),
-        (Did.SCHEDULED, "operator:test"),
-        (Did.RELEASED, "ada"),
-        (Did.STARTED, "clock"),
-        (Did.IMPACT_BEGUN, "platform"),
-        (Did.IMPACT_DONE, "platform"),
-        (Did.COMPLETED, "platform"),
+    assert [(row.entry.kind, row.entry.by) for row in rows] == [
+        (EntryKind.SCOPE_CREATED, "test"),
+        (EntryKind.HELD, "ada"),
+        (EntryKind.SCHEDULED, "operator:test"),
+        (EntryKind.RELEASED, "ada"),
+        (EntryKind.STARTED, "clock"),
+        (EntryKind.IMPACT_BEGUN, "platform"),
+        (EntryKind.IMPACT_DONE, "platform"),
+        (EntryKind.COMPLETED, "platform"),
     ]
 
 
@@ -42,8 +42,8 @@ async def test_question_becomes_a_query() -> None:
         assert about(fleet.replica) == JournalQuery(limit=100)
         assert about(fleet.replica, vm="web-0") == JournalQuery(key=WEB, vm="web-0", limit=100)
         assert about(fleet.replica, event="abc") == JournalQuery(event="ABC", limit=100)
-        assert about(fleet.replica, scope="web", dids=(Did.HELD,), by="ada", limit=5) == JournalQuery(
-            key=WEB, dids=(Did.HELD,), by="ada", limit=5
+        assert about(fleet.replica, scope="web", dids=(EntryKind.HELD,), by="ada", limit=5) == JournalQuery(
+            key=WEB, dids=(EntryKind.HELD,), by="ada", limit=5
         )
 
 
@@ -57,7 +57,7 @@ async def test_next_page_goes_on_where_the_last_one_ended() -> None:
 async def test_vm_that_is_gone_has_a_history() -> None:
     async with running(web()) as fleet:
         await fleet.inventory.remove_vm("web", "web-5", by="ada", why="old")
-        rows = await fleet.history(about(fleet.replica, vm="web/web-5", dids=(Did.VM_REMOVED,)))
+        rows = await fleet.history(about(fleet.replica, vm="web/web-5", dids=(EntryKind.VM_REMOVED,)))
         assert [row.entry.why for row in rows] == ["old"]
         assert about(fleet.replica, scope="web", vm="web-5") == about(fleet.replica, vm="web/web-5")
         with pytest.raises(NoSuchVm):

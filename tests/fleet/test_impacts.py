@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from forewarn.clock import ManualClock
-from forewarn.core.event import EventType, ImpactState, State
-from forewarn.core.impact import Done, Failed, NotBegun, Retry, Unknown
-from forewarn.core.journal import Did, Entry
+from forewarn.core.event import EventType, State
+from forewarn.core.impact import Done, Failed, ImpactState, NotStarted, Retry, Unknown
+from forewarn.core.impact_lifecycle import resolve, retry
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope, ScopeKind
-from forewarn.core.work import resolve, retry
 from forewarn.fleet import impacts, ticking
 from forewarn.platform.port import Work
 from forewarn.platform.simulated import SimulatedPlatform
@@ -53,7 +53,7 @@ async def test_event_lives_from_notice_to_end(type_: EventType, notice: timedelt
         await fleet.advance(timedelta(seconds=1))
         assert fleet.replica.scope("batch").events == ()
         left = [vm.name for vm in fleet.replica.scope("batch").roster]
-        assert left == (["batch_1", "batch_2"] if type_.takes_away else ["batch_0", "batch_1", "batch_2"])
+        assert left == (["batch_1", "batch_2"] if type_.removes_vm else ["batch_0", "batch_1", "batch_2"])
 
 
 async def test_freeze_lasts_as_long_as_its_event_says() -> None:
@@ -86,11 +86,11 @@ async def test_scope_of_a_standalone_vm_goes_with_it() -> None:
         await fleet.schedule(ask(EventType.TERMINATE, "alone"))
         await fleet.advance(6 * MINUTE)
         assert list(fleet.replica.views()) == []
-        assert [row.entry.did for row in await journal(store, Key(Kind.SCOPE, "alone"))][-4:] == [
-            Did.IMPACT_DONE,
-            Did.VM_REMOVED,
-            Did.COMPLETED,
-            Did.SCOPE_REMOVED,
+        assert [row.entry.kind for row in await journal(store, Key(Kind.SCOPE, "alone"))][-4:] == [
+            EntryKind.IMPACT_DONE,
+            EntryKind.VM_REMOVED,
+            EntryKind.COMPLETED,
+            EntryKind.SCOPE_REMOVED,
         ]
 
 
@@ -101,14 +101,14 @@ async def test_platform_is_asked_only_after_begun_is_saved() -> None:
     class Watching(SimulatedPlatform):
         async def carry_out(self, work: Work) -> Done | Failed | Retry:
             rows = await store.journal(JournalQuery(key=WEB, limit=10_000))
-            seen.append((work.vm, [row.entry.did for row in rows if work.vm in row.entry.vms][-1]))
+            seen.append((work.vm, [row.entry.kind for row in rows if work.vm in row.entry.vms][-1]))
             return Done()
 
     async with running(web(), store=store, platform=Watching(ManualClock(TEN))) as fleet:
         ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", "web-3"))
         await fleet.approve("web", "web-0", [id_])
         await until(lambda: fleet.replica.scope("web").events == ())
-    assert seen == [("web-0", Did.IMPACT_BEGUN), ("web-3", Did.IMPACT_BEGUN)]
+    assert seen == [("web-0", EntryKind.IMPACT_BEGUN), ("web-3", EntryKind.IMPACT_BEGUN)]
 
 
 async def test_work_that_is_put_off_is_tried_again_when_its_time_has_come() -> None:
@@ -199,7 +199,7 @@ class Forgetful:
 
     repeatable = False
 
-    def __init__(self, answer: Done | NotBegun | Unknown) -> None:
+    def __init__(self, answer: Done | NotStarted | Unknown) -> None:
         self.answer = answer
         self.given: list[Work] = []
         self.hang = True
@@ -210,7 +210,7 @@ class Forgetful:
             await asyncio.Event().wait()
         return Done()
 
-    async def probe(self, work: Work) -> Done | NotBegun | Unknown:
+    async def probe(self, work: Work) -> Done | NotStarted | Unknown:
         return self.answer
 
 
@@ -225,10 +225,10 @@ async def crashed_while_begun(store: MemoryStore, platform: Forgetful) -> str:
 
 
 @pytest.mark.parametrize(
-    ("answer", "given"), [pytest.param(Done(), 1, id="done"), pytest.param(NotBegun(), 2, id="not-begun")]
+    ("answer", "given"), [pytest.param(Done(), 1, id="done"), pytest.param(NotStarted(), 2, id="not-begun")]
 )
 async def test_after_a_crash_the_platform_is_asked_what_became_of_begun_work(
-    answer: Done | NotBegun, given: int
+    answer: Done | NotStarted, given: int
 ) -> None:
     """Done is recorded, not repeated; what had not begun is carried out."""
     store, platform = MemoryStore(), Forgetful(answer)
@@ -252,7 +252,7 @@ async def test_after_a_crash_unknown_work_is_not_repeated_but_shown_and_resolved
         )
         assert fleet.replica.scope("web").events == ()
     assert len(platform.given) == 1
-    assert (await journal(store, WEB))[-1].entry.did is Did.FAILED
+    assert (await journal(store, WEB))[-1].entry.kind is EntryKind.FAILED
 
 
 async def test_after_a_crash_unknown_work_is_repeated_on_a_repeatable_platform() -> None:
@@ -329,14 +329,16 @@ async def test_crash_at_any_save_leaves_a_state_from_which_it_goes_on(before: bo
 async def assert_rolled_out(store: MortalStore, platform: SimulatedPlatform) -> None:
     """Every event ended once, every VM was rebooted once, and no two update domains overlapped."""
     rows = [row.entry for row in await journal(store, WEB)]
-    assert Counter(entry.did for entry in rows if entry.did in (Did.SCHEDULED, Did.STARTED, Did.COMPLETED)) == {
-        Did.SCHEDULED: 3,
-        Did.STARTED: 3,
-        Did.COMPLETED: 3,
+    assert Counter(
+        entry.kind for entry in rows if entry.kind in (EntryKind.SCHEDULED, EntryKind.STARTED, EntryKind.COMPLETED)
+    ) == {
+        EntryKind.SCHEDULED: 3,
+        EntryKind.STARTED: 3,
+        EntryKind.COMPLETED: 3,
     }
-    assert [entry.did for entry in rows if entry.did in (Did.STARTED, Did.COMPLETED)] == [
-        Did.STARTED,
-        Did.COMPLETED,
+    assert [entry.kind for entry in rows if entry.kind in (EntryKind.STARTED, EntryKind.COMPLETED)] == [
+        EntryKind.STARTED,
+        EntryKind.COMPLETED,
     ] * 3
     assert [entry.n for entry in rows] == list(range(1, len(rows) + 1))
     assert Counter(ran.work.vm for ran in platform.ledger) == dict.fromkeys((f"web-{n}" for n in range(6)), 1)
@@ -350,8 +352,8 @@ async def test_work_begins_when_all_that_is_due_has_had_its_turn(monkeypatch: py
     async with running(*scopes, store=store) as fleet:
         await fleet.schedule(ask(EventType.REBOOT, *(f"vm-{n}" for n in range(10))))
         await fleet.advance(15 * MINUTE)
-        told = [row.entry.did for row in await journal(store)]
-    begun = [number for number, did in enumerate(told) if did is Did.IMPACT_BEGUN]
-    started = [number for number, did in enumerate(told) if did is Did.STARTED]
+        told = [row.entry.kind for row in await journal(store)]
+    begun = [number for number, did in enumerate(told) if did is EntryKind.IMPACT_BEGUN]
+    started = [number for number, did in enumerate(told) if did is EntryKind.STARTED]
     assert (len(begun), len(started)) == (10, 10)
     assert min(begun) > started[-2], "only the last one has its turn already, and may not be saved yet"

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Roster, Traits, Vm
 from forewarn.fleet.errors import NotSaved
@@ -127,12 +127,14 @@ async def test_scope_is_saved_once_and_the_journal_says_who_and_what() -> None:
         await imported(fleet, with_vms(web(), *vms[1:], vm("web-9")), prune=True)
         assert store.saves == before + 1
         entries = [row.entry for row in await journal(store, Key(Kind.SCOPE, "web"))][1:]
-        assert [(entry.did, entry.by, entry.vms) for entry in entries if entry.did is not Did.VM_MOVED] == [
-            (Did.VM_REMOVED, "ann", ("web-0",)),
-            (Did.VM_CHANGED, "ann", tuple(f"web-{n}" for n in range(1, 6))),
-            (Did.VM_ADDED, "ann", ("web-9",)),
+        assert [(entry.kind, entry.by, entry.vms) for entry in entries if entry.kind is not EntryKind.VM_MOVED] == [
+            (EntryKind.VM_REMOVED, "ann", ("web-0",)),
+            (EntryKind.VM_CHANGED, "ann", tuple(f"web-{n}" for n in range(1, 6))),
+            (EntryKind.VM_ADDED, "ann", ("web-9",)),
         ]
-        assert [entry.vms for entry in entries if entry.did is Did.VM_MOVED] == [(f"web-{n}",) for n in range(1, 6)]
+        assert [entry.vms for entry in entries if entry.kind is EntryKind.VM_MOVED] == [
+            (f"web-{n}",) for n in range(1, 6)
+        ]
 
 
 async def test_what_is_equal_is_not_touched() -> None:

@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 import pytest
 
-from forewarn.core.errors import AlreadyThere, Busy, Invalid, UnknownVm
+from forewarn.core.errors import Invalid, ResourceExists, ResourceInUse, ScopeVmNotFound
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ApprovalRule
 from forewarn.core.vm import Address, Priority, Traits, Vm
 from forewarn.fleet.errors import AddressTaken, NoSuchHost, NoSuchScope, NoSuchVm
@@ -36,10 +36,10 @@ async def test_vm_is_added_changed_and_removed_and_the_journal_says_who_and_what
         with pytest.raises(NoSuchVm):
             fleet.replica.find("web-9")
         entries = [row.entry for row in await journal(store, Key(Kind.SCOPE, "web"))]
-        assert [(each.did, each.by, each.why, each.facts) for each in entries[1:]] == [
-            (Did.VM_ADDED, "ann", "", {}),
-            (Did.VM_CHANGED, "bob", "", {"fields": "fault_domain, addresses"}),
-            (Did.VM_REMOVED, "eve", "sold", {}),
+        assert [(each.kind, each.by, each.why, each.facts) for each in entries[1:]] == [
+            (EntryKind.VM_ADDED, "ann", "", {}),
+            (EntryKind.VM_CHANGED, "bob", "", {"fields": "fault_domain, addresses"}),
+            (EntryKind.VM_REMOVED, "eve", "sold", {}),
         ]
 
 
@@ -50,7 +50,7 @@ async def test_scope_is_changed_and_removed() -> None:
         changed = fleet.replica.scope("web")
         assert (changed.traits, changed.approval, changed.auto_approve) == (low, ApprovalRule.ALL, ())
         await fleet.schedule(ask(EventType.REBOOT, "web-0"))
-        with pytest.raises(Busy):
+        with pytest.raises(ResourceInUse):
             await fleet.inventory.remove_scope("web", by="ann")
         await fleet.inventory.remove_scope("web", by="ann", force=True)
         assert (list(fleet.replica.views()), dict(fleet.hosts()), fleet.replica.vms) == ([], {}, 0)
@@ -86,9 +86,9 @@ async def test_address_of_another_vm_of_the_same_scope_is_taken_too() -> None:
 
 async def test_refused_claim_leaves_the_address_free() -> None:
     async with running(web(), scope("other", vm("o-0"))) as fleet:
-        with pytest.raises(AlreadyThere):
+        with pytest.raises(ResourceExists):
             await fleet.inventory.add_vm("web", vm("web-0", ip="10.9.9.9"), by="ann")
-        with pytest.raises(UnknownVm):
+        with pytest.raises(ScopeVmNotFound):
             await fleet.inventory.change_vm("web", "nobody", lambda old: old, by="ann")
         await fleet.inventory.add_vm("other", vm("b", ip="10.9.9.9"), by="ann")
 

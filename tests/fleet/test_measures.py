@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.core.event import Cause, EventType, ImpactState, State
-from forewarn.core.impact import Done, Failed, NotBegun, Outcome, Unknown
-from forewarn.core.journal import Did, Entry
-from forewarn.core.schedule import Ask
+from forewarn.core.event import Cause, EventType, State
+from forewarn.core.impact import Done, Failed, ImpactOutcome, ImpactState, NotStarted, Unknown
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.schedule import ScheduleRequest
 from forewarn.fleet import readiness
 from forewarn.fleet.errors import NotSaved
 from forewarn.fleet.measures import Histogram
@@ -24,7 +24,7 @@ MINUTES = timedelta(minutes=1)
 REBOOT, FREEZE, REDEPLOY = EventType.REBOOT, EventType.FREEZE, EventType.REDEPLOY
 
 
-def planned(type_: EventType, *vms: str, number: int = 1, notice: int = 15) -> Ask:
+def planned(type_: EventType, *vms: str, number: int = 1, notice: int = 15) -> ScheduleRequest:
     return ask(type_, *vms, number=number, notice=notice * MINUTES)
 
 
@@ -53,11 +53,11 @@ async def test_life_of_an_event_is_measured() -> None:
         assert fleet.measures.impact[REBOOT].count == 1
         assert fleet.measures.impact[REBOOT].sum > 0
         assert fleet.measures.changes == {
-            (REBOOT, Did.SCHEDULED): 1,
-            (REBOOT, Did.STARTED): 1,
-            (REBOOT, Did.COMPLETED): 1,
+            (REBOOT, EntryKind.SCHEDULED): 1,
+            (REBOOT, EntryKind.STARTED): 1,
+            (REBOOT, EntryKind.COMPLETED): 1,
         }
-        assert fleet.measures.outcomes == {(REBOOT, Did.IMPACT_DONE): 1}
+        assert fleet.measures.outcomes == {(REBOOT, EntryKind.IMPACT_DONE): 1}
         assert not +fleet.census.events
         assert REBOOT not in fleet.measures.lateness  # it was approved: it was never due
 
@@ -80,7 +80,7 @@ async def test_start_after_its_time_is_late_by_that_much() -> None:
         await fleet.schedule(planned(FREEZE, "web-0"))
         view = fleet.replica.view("web")
         due_at = view.scope.events[0].not_before if view.scope else fleet.clock.now()
-        entry = Entry(n=9, at=due_at + timedelta(seconds=7), did=Did.STARTED, by="clock", event=_event(fleet))
+        entry = Entry(n=9, at=due_at + timedelta(seconds=7), kind=EntryKind.STARTED, by="clock", event=_event(fleet))
         fleet.measures.take(view.scope, view.scope, [entry], fleet.conditions)
         assert seen(fleet.measures.lateness[FREEZE]) == (1, 7)
 
@@ -95,7 +95,7 @@ async def test_event_that_waited_for_its_turn_is_not_late() -> None:
     async with running(web()) as fleet:
         await fleet.schedule(planned(REBOOT, "web-0", "web-1"))
         await fleet.advance(120 * MINUTES)
-        assert fleet.measures.changes[REBOOT, Did.COMPLETED] == 2
+        assert fleet.measures.changes[REBOOT, EntryKind.COMPLETED] == 2
         assert seen(fleet.measures.lateness[REBOOT]) == (1, 0)
 
 
@@ -108,7 +108,7 @@ async def test_event_that_was_held_is_not_late(held: str | None) -> None:
         assert (fleet.census.held, fleet.held is not None) == ((0, True) if held is None else (1, False))
         await fleet.release(by="ada", scope=held)
         await fleet.advance(1 * MINUTES)
-        assert fleet.measures.changes[FREEZE, Did.STARTED] == 1
+        assert fleet.measures.changes[FREEZE, EntryKind.STARTED] == 1
         assert fleet.measures.lateness[FREEZE].sum == 0
 
 
@@ -117,25 +117,25 @@ class Stubborn:
 
     repeatable = False
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: ImpactOutcome) -> None:
         self.outcome = outcome
 
-    async def carry_out(self, work: Work) -> Outcome:
+    async def carry_out(self, work: Work) -> ImpactOutcome:
         return self.outcome
 
-    async def probe(self, work: Work) -> Done | NotBegun | Unknown:
-        return NotBegun()
+    async def probe(self, work: Work) -> Done | NotStarted | Unknown:
+        return NotStarted()
 
 
 @pytest.mark.parametrize(
     ("outcome", "state", "did"),
     [
-        pytest.param(Failed("no"), ImpactState.FAILED, Did.IMPACT_FAILED, id="failed"),
-        pytest.param(Unknown("?"), ImpactState.UNKNOWN, Did.IMPACT_UNKNOWN, id="unknown"),
+        pytest.param(Failed("no"), ImpactState.FAILED, EntryKind.IMPACT_FAILED, id="failed"),
+        pytest.param(Unknown("?"), ImpactState.UNKNOWN, EntryKind.IMPACT_UNKNOWN, id="unknown"),
     ],
 )
 async def test_impact_that_waits_for_a_person_is_counted_until_it_is_resolved(
-    outcome: Outcome, state: ImpactState, did: Did
+    outcome: ImpactOutcome, state: ImpactState, did: EntryKind
 ) -> None:
     async with running(web(), platform=Stubborn(outcome)) as fleet:
         await fleet.schedule(ask(REDEPLOY, "web-0", failure=True))
@@ -195,7 +195,7 @@ async def test_conflicts_are_counted_and_are_no_failures() -> None:
         store.conflicts = 1
         await fleet.schedule(planned(FREEZE, "web-0"))
         assert (fleet.measures.conflicts, fleet.measures.failures) == (1, 0)
-        assert fleet.measures.changes == {(FREEZE, Did.SCHEDULED): 1}
+        assert fleet.measures.changes == {(FREEZE, EntryKind.SCHEDULED): 1}
 
 
 class SickStore(FailingStore):

@@ -11,15 +11,15 @@ import pytest
 
 from forewarn.clock import ManualClock
 from forewarn.core.access import Role
-from forewarn.core.errors import IllegalMove, KeyReused
+from forewarn.core.errors import InvalidTransition, KeyConflict
 from forewarn.core.event import EventType
-from forewarn.core.impact import Failed, NotBegun
-from forewarn.core.journal import Did, Entry
-from forewarn.core.limits import RECENT_AGE
-from forewarn.core.once import Once
+from forewarn.core.idempotency import IdempotencyKey
+from forewarn.core.impact import Failed, NotStarted
+from forewarn.core.impact_lifecycle import PLATFORM
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.limits import MAX_RECENT_AGE
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Traits
-from forewarn.core.work import PLATFORM
 from forewarn.fleet.errors import FleetError, NoSuchEvent, NoSuchScope, NoSuchVm, NotSaved, ScopeExists, SecretShown
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
@@ -27,8 +27,8 @@ from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Key, Kind, StoreFailed
 from tests.fleet.stage import TEN, ask, journal, running, scope, vm, web
 
-KEY = Once("order-66", "d1")
-OTHER = Once("order-66", "d2")
+KEY = IdempotencyKey("order-66", "d1")
+OTHER = IdempotencyKey("order-66", "d2")
 
 
 class Broken:
@@ -40,9 +40,9 @@ class Broken:
         """Fail."""
         return Failed("no answer")
 
-    async def probe(self, _: Work) -> NotBegun:
+    async def probe(self, _: Work) -> NotStarted:
         """Nothing is ever begun."""
-        return NotBegun()
+        return NotStarted()
 
 
 class Lossy(MemoryStore):
@@ -126,7 +126,7 @@ def event_of(fleet: Fleet, scope_id: str) -> str:
 
 IDS: dict[str, str] = {}
 
-Command = Callable[[Fleet, Once], Awaitable[object]]
+Command = Callable[[Fleet, IdempotencyKey], Awaitable[object]]
 COMMANDS: dict[str, tuple[Callable[[Fleet], Awaitable[None]], Command]] = {
     "add a scope": (
         nothing,
@@ -185,16 +185,18 @@ async def told(store: MemoryStore) -> dict[str, list[tuple[object, ...]]]:
 
     Left out is what is drawn by lot, the clock's moving, and the platform, which may try again after a crash.
     """
-    rows = [row for row in await journal(store) if row.entry.did is not Did.CLOCK_MOVED and row.entry.by != PLATFORM]
+    rows = [
+        row for row in await journal(store) if row.entry.kind is not EntryKind.CLOCK_MOVED and row.entry.by != PLATFORM
+    ]
     said: dict[str, list[tuple[object, ...]]] = {}
     for row in rows:
         entry = row.entry
         record = str(row.key.kind.value if row.key.kind is Kind.TOKEN else row.key)
-        said.setdefault(record, []).append((entry.did, entry.by, entry.why, entry.vms))
+        said.setdefault(record, []).append((entry.kind, entry.by, entry.why, entry.vms))
     return {key: sorted(entries) for key, entries in said.items()}
 
 
-async def asked(fleet: Fleet, command: Command, key: Once = KEY) -> object:
+async def asked(fleet: Fleet, command: Command, key: IdempotencyKey = KEY) -> object:
     """Ask; a token's secret that was shown already counts as an answer."""
     try:
         answer = await command(fleet, key)
@@ -294,7 +296,7 @@ async def test_key_that_was_used_for_another_request_is_refused(
         await before(fleet)
         await asked(fleet, command)
         quiet = await told(store)
-        with pytest.raises(KeyReused):
+        with pytest.raises(KeyConflict):
             await command(fleet, OTHER)
         assert await told(store) == quiet
 
@@ -302,24 +304,24 @@ async def test_key_that_was_used_for_another_request_is_refused(
 async def test_key_that_another_scope_has_answered_is_refused() -> None:
     async with stage(MemoryStore()) as fleet:
         await fleet.hold(by="ann", reason="flood", scope="web", once=KEY)
-        with pytest.raises(KeyReused):
+        with pytest.raises(KeyConflict):
             await fleet.hold(by="ann", reason="flood", scope="db", once=KEY)
-        with pytest.raises(KeyReused):
+        with pytest.raises(KeyConflict):
             await fleet.events.delete("db", request=fleet.new_id(), by="ann", once=KEY)
-        with pytest.raises(KeyReused):
+        with pytest.raises(KeyConflict):
             await fleet.inventory.add_scope(scope("new"), by="ann", once=KEY)
-        with pytest.raises(KeyReused):
+        with pytest.raises(KeyConflict):
             await fleet.schedule(ask(EventType.REBOOT, "db", key=KEY.key))
 
 
 async def test_key_is_forgotten_after_a_day() -> None:
     async with stage(MemoryStore()) as fleet:
         await fleet.hold(by="ann", reason="flood", scope="web", once=KEY)
-        await fleet.inventory.remove_scope("db", by="ann", once=Once("gone", "d1"))
-        await fleet.advance(RECENT_AGE)
+        await fleet.inventory.remove_scope("db", by="ann", once=IdempotencyKey("gone", "d1"))
+        await fleet.advance(MAX_RECENT_AGE)
         await fleet.hold(by="ann", reason="other", scope="spot", once=OTHER)
         with pytest.raises(NoSuchScope):
-            await fleet.inventory.remove_scope("db", by="ann", once=Once("gone", "d1"))
+            await fleet.inventory.remove_scope("db", by="ann", once=IdempotencyKey("gone", "d1"))
 
 
 async def test_removal_asked_again_does_not_remove_the_scope_that_has_come_since() -> None:
@@ -328,7 +330,7 @@ async def test_removal_asked_again_does_not_remove_the_scope_that_has_come_since
         await fleet.inventory.add_scope(db(), by="bob")
         await fleet.inventory.remove_scope("db", by="ann", once=KEY)
         assert fleet.replica.scope("db").roster
-        with pytest.raises(KeyReused):
+        with pytest.raises(KeyConflict):
             await fleet.inventory.remove_scope("db", by="ann", once=OTHER)
 
 
@@ -357,6 +359,6 @@ async def test_what_was_refused_can_be_asked_again_with_the_same_key() -> None:
     async with stage(MemoryStore()) as fleet:
         await stuck(fleet)
         event = event_of(fleet, "web")
-        with pytest.raises(IllegalMove):
+        with pytest.raises(InvalidTransition):
             await fleet.events.cancel(event, by="ann", once=KEY)
         await fleet.events.retry(event, by="ann", once=KEY)

@@ -7,10 +7,10 @@ import pytest
 
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
-from forewarn.core.errors import UnknownEvent, UnknownVm
+from forewarn.core.errors import ScopeEventNotFound, ScopeVmNotFound
 from forewarn.core.event import EventType, State
 from forewarn.core.inventory import add_vm, change_scope, remove_scope
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.fleet.errors import NoSuchScope, NotSaved, ScopeExists
 from forewarn.store.memory import MemoryStore
@@ -46,7 +46,7 @@ async def test_each_caller_gets_its_own_answer_or_refusal() -> None:
             fleet.approve("web", "web-2", [event]),
             return_exceptions=True,
         )
-        assert [type(answer) for answer in answers] == [UnknownEvent, UnknownVm, type(None)]
+        assert [type(answer) for answer in answers] == [ScopeEventNotFound, ScopeVmNotFound, type(None)]
         assert [approval.vm for approval in fleet.find_event(event)[1].approvals] == ["web-2"]
 
 
@@ -147,10 +147,10 @@ async def test_scope_is_made_once_and_can_be_made_again_after_removal() -> None:
         with pytest.raises(NoSuchScope):
             await fleet.approve("web", "web-0", [])
         await fleet.inventory.add_scope(web(), by="test")
-        assert [row.entry.did for row in await journal(store, WEB)] == [
-            Did.SCOPE_CREATED,
-            Did.SCOPE_REMOVED,
-            Did.SCOPE_CREATED,
+        assert [row.entry.kind for row in await journal(store, WEB)] == [
+            EntryKind.SCOPE_CREATED,
+            EntryKind.SCOPE_REMOVED,
+            EntryKind.SCOPE_CREATED,
         ]
         assert len(fleet.replica.scope("web").roster) == 6
 
@@ -164,7 +164,7 @@ async def test_scope_that_comes_and_goes_at_once_has_both_in_its_journal() -> No
             fleet.apply("web", lambda value: remove_scope(value, by="test", now=TEN)),
         )
         assert list(fleet.replica.views()) == []
-    assert [row.entry.did for row in await journal(store, WEB)] == [Did.SCOPE_CREATED, Did.SCOPE_REMOVED]
+    assert [row.entry.kind for row in await journal(store, WEB)] == [EntryKind.SCOPE_CREATED, EntryKind.SCOPE_REMOVED]
 
 
 async def test_request_over_several_scopes_changes_none_if_one_refuses() -> None:
@@ -180,6 +180,6 @@ async def test_approval_reaches_its_own_scope_only() -> None:
     """A VM cannot approve another scope's event."""
     async with running(web(), scope("other", vm("other-0"))) as fleet:
         ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
-        with pytest.raises(UnknownEvent):
+        with pytest.raises(ScopeEventNotFound):
             await fleet.apply("other", lambda value: approve(value, "other-0", [event], fleet.conditions, now=TEN))
         assert fleet.find_event(event)[1].state is State.SCHEDULED

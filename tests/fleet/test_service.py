@@ -11,11 +11,11 @@ import pytest
 
 from forewarn.clock import ManualClock, SystemClock
 from forewarn.core.change import Change
-from forewarn.core.conditions import EMULATOR, PRODUCTION, Policy
-from forewarn.core.errors import Invalid, KeyReused
+from forewarn.core.errors import Invalid, KeyConflict
 from forewarn.core.event import EventType, Source, State
 from forewarn.core.impact import Retry
-from forewarn.core.journal import Did, Entry
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.policy import EMULATOR, PRODUCTION, Policy
 from forewarn.core.scope import ScopeKind
 from forewarn.fleet import attendance, ledger, ticking
 from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchVm, PartlyMade, TimeIsReal
@@ -26,8 +26,8 @@ from forewarn.fleet.turns import PIECES
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Key, Kind, Retention
-from forewarn.wire.document import document
-from forewarn.wire.versions import PREVIEW
+from forewarn.wire.document import encode_document
+from forewarn.wire.protocol import PREVIEW_VERSION
 from tests.fleet.campaigning import campaign_spec, start
 from tests.fleet.stage import TEN, FailingStore, SteppedClock, ask, journal, running, scope, until, vm, web
 
@@ -265,7 +265,7 @@ async def test_key_stands_for_one_request_only() -> None:
             ask(EventType.REBOOT, "other-0", number=3, key="k1"),
             ask(EventType.FREEZE, "web-0", number=4, key="k1"),
         ):
-            with pytest.raises(KeyReused, match="k1"):
+            with pytest.raises(KeyConflict, match="k1"):
                 await fleet.schedule(other)
         assert [len(view.scope.events) for view in fleet.replica.views() if view.scope] == [1, 0]
 
@@ -287,24 +287,24 @@ async def test_hold_survives_a_restart() -> None:
     async with running(web(), store=store) as fleet:
         await fleet.hold(by="operator:test", reason="storm")
     async with running(store=store) as fleet:
-        assert fleet.conditions.held is not None
-        assert fleet.conditions.held.reason == "storm"
+        assert fleet.conditions.hold is not None
+        assert fleet.conditions.hold.reason == "storm"
 
 
 async def test_advance_runs_everything_on_the_way_at_its_own_moment() -> None:
     """One leap of an hour gives the same journal as many small steps."""
 
-    async def story(*steps: timedelta) -> list[tuple[datetime, Did, tuple[str, ...]]]:
+    async def story(*steps: timedelta) -> list[tuple[datetime, EntryKind, tuple[str, ...]]]:
         store = MemoryStore()
         async with running(web(), store=store) as fleet:
             await fleet.schedule(ask(EventType.REBOOT, *(f"web-{n}" for n in range(6))))
             for step in steps:
                 await fleet.advance(step)
-        return [(row.entry.at, row.entry.did, row.entry.vms) for row in await journal(store) if row.key != LEDGER]
+        return [(row.entry.at, row.entry.kind, row.entry.vms) for row in await journal(store) if row.key != LEDGER]
 
     leap = await story(HOUR)
     assert leap == await story(*[timedelta(seconds=30)] * 120)
-    ended = [(at - TEN, vms) for at, did, vms in leap if did is Did.COMPLETED]
+    ended = [(at - TEN, vms) for at, did, vms in leap if did is EntryKind.COMPLETED]
     assert ended == [
         (16 * MINUTE, ("web-0", "web-3")),
         (17 * MINUTE, ("web-1", "web-4")),
@@ -318,7 +318,7 @@ async def test_advance_runs_everything_on_the_way_at_its_own_moment() -> None:
 async def test_time_brings_the_same_in_the_same_order_in_one_step_and_in_many(steps: list[timedelta]) -> None:
     """Also where much is due in many scopes at the same moment."""
 
-    async def story(*steps: timedelta) -> list[tuple[str, datetime, Did, tuple[str, ...]]]:
+    async def story(*steps: timedelta) -> list[tuple[str, datetime, EntryKind, tuple[str, ...]]]:
         store = MemoryStore()
         scopes = [scope(f"s{n}", *(vm(f"s{n}-{m}", domain=m % 3) for m in range(6))) for n in range(40)]
         async with running(*scopes, store=store) as fleet:
@@ -328,7 +328,7 @@ async def test_time_brings_the_same_in_the_same_order_in_one_step_and_in_many(st
             for step in steps:
                 await fleet.advance(step)
         rows = [row for row in await journal(store) if row.key != LEDGER and row.entry.at > TEN]
-        return [(row.key.id, row.entry.at, row.entry.did, row.entry.vms) for row in rows]
+        return [(row.key.id, row.entry.at, row.entry.kind, row.entry.vms) for row in rows]
 
     leap = await story(60 * MINUTE)
     assert len(leap) == 40 * (3 * 2 + 6 * 2)
@@ -374,14 +374,14 @@ async def test_journal_tells_of_a_long_way_to_the_next_change_once_and_first() -
         await fleet.schedule(ask(EventType.REBOOT, "web-0"))
         await fleet.advance(15 * MINUTE)
         await fleet.advance_to_next(who="ann")
-    rows = [(row.entry.did, row.entry.at - TEN, row.entry.by, row.entry.why) for row in await journal(store)]
-    moved = [row for row in rows if row[0] is Did.CLOCK_MOVED]
+    rows = [(row.entry.kind, row.entry.at - TEN, row.entry.by, row.entry.why) for row in await journal(store)]
+    moved = [row for row in rows if row[0] is EntryKind.CLOCK_MOVED]
     assert moved == [
-        (Did.CLOCK_MOVED, 15 * MINUTE, "operator", ""),
-        (Did.CLOCK_MOVED, 16 * MINUTE, "ann", "to the next change of an event"),
+        (EntryKind.CLOCK_MOVED, 15 * MINUTE, "operator", ""),
+        (EntryKind.CLOCK_MOVED, 16 * MINUTE, "ann", "to the next change of an event"),
     ]
     brought = rows[rows.index(moved[-1]) + 1 :]
-    assert brought[-1][:2] == (Did.COMPLETED, 34 * MINUTE)
+    assert brought[-1][:2] == (EntryKind.COMPLETED, 34 * MINUTE)
     assert [at for _, at, *_ in brought] == sorted(at for _, at, *_ in brought)
     assert await manual_start(store, now=TEN) == TEN + 34 * MINUTE
 
@@ -543,7 +543,7 @@ async def test_journal_is_pruned_to_what_is_to_be_kept() -> None:
         async with asyncio.timeout(60):
             while len(rows := await journal(store)) > 5:  # noqa: ASYNC110 - pruning raises no event
                 await asyncio.sleep(0)
-    assert [row.entry.did for row in rows] == [Did.SCHEDULED] * 5
+    assert [row.entry.kind for row in rows] == [EntryKind.SCHEDULED] * 5
 
 
 async def test_of_a_scope_that_was_removed_nothing_is_kept_and_it_can_come_again() -> None:
@@ -611,7 +611,7 @@ async def test_event_that_an_older_version_saved_is_shown_as_it_was() -> None:
     service = scope("service", instance, vm("web_0"), kind=ScopeKind.CLOUD_SERVICE)
     async with running(service, store=store) as fleet:
         await fleet.schedule(ask(EventType.REBOOT, "Front_IN_0", "web_0", notice=HOUR))
-        shown = document(fleet.replica.scope("service"), PREVIEW)
+        shown = encode_document(fleet.replica.scope("service"), PREVIEW_VERSION)
     key = Key(Kind.SCOPE, "service")
     record = await store.load(key)
     assert record is not None
@@ -620,6 +620,6 @@ async def test_event_that_an_older_version_saved_is_shown_as_it_was() -> None:
         del event["role_instances"]
     await store.save(key, msgspec.json.encode(saved), [], expected=record.revision)
     async with running(store=store) as fleet:
-        assert document(fleet.replica.scope("service"), PREVIEW) == shown
+        assert encode_document(fleet.replica.scope("service"), PREVIEW_VERSION) == shown
         assert b'"Front_IN_0"' in shown
         assert b'"_web_0"' in shown

@@ -8,10 +8,10 @@ import pytest
 
 from forewarn.clock import Clock, ManualClock
 from forewarn.core.access import Role
-from forewarn.core.conditions import EMULATOR
-from forewarn.core.errors import AlreadyThere, Invalid
-from forewarn.core.journal import Did
-from forewarn.core.once import Once
+from forewarn.core.errors import Invalid, ResourceExists
+from forewarn.core.idempotency import IdempotencyKey
+from forewarn.core.journal import EntryKind
+from forewarn.core.policy import EMULATOR
 from forewarn.fleet.errors import NoSuchToken, NotSaved, SecretShown
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.tokens import TOKENS, Token
@@ -62,9 +62,9 @@ async def test_journal_says_who_made_and_revoked_which_token_and_keeps_neither_s
         token, secret = await fleet.tokens.create("ci", Role.VIEWER, ("web-*",), by="ann")
         await fleet.tokens.revoke(token.id, by="bob", why="leaked")
         entries = [row.entry for row in await journal(store) if row.key.kind is Kind.TOKEN]
-        assert [(entry.n, entry.at, entry.did, entry.by, entry.why, entry.facts) for entry in entries] == [
-            (1, TEN, Did.TOKEN_CREATED, "ann", "", {"name": "ci", "role": "viewer", "scopes": "web-*"}),
-            (2, TEN, Did.TOKEN_REVOKED, "bob", "leaked", {"name": "ci", "role": "viewer", "scopes": "web-*"}),
+        assert [(entry.n, entry.at, entry.kind, entry.by, entry.why, entry.facts) for entry in entries] == [
+            (1, TEN, EntryKind.TOKEN_CREATED, "ann", "", {"name": "ci", "role": "viewer", "scopes": "web-*"}),
+            (2, TEN, EntryKind.TOKEN_REVOKED, "bob", "leaked", {"name": "ci", "role": "viewer", "scopes": "web-*"}),
         ]
         assert not {secret, token.hash} & {value for entry in entries for value in entry.facts.values()}
 
@@ -124,22 +124,22 @@ async def test_name_of_a_valid_token_is_taken_and_free_again_when_it_is_not() ->
     wall = ManualClock(TEN)
     async with fleet_on(MemoryStore(), wall) as fleet:
         await fleet.tokens.create("ci", Role.VIEWER, by="ann", expires_at=TEN + HOUR)
-        with pytest.raises(AlreadyThere, match="a token CI exists already"):
+        with pytest.raises(ResourceExists, match="a token CI exists already"):
             await fleet.tokens.create("CI", Role.VIEWER, by="ann")
         wall.set(TEN + HOUR)
         await fleet.tokens.create("ci", Role.VIEWER, by="ann")
         made = await asyncio.gather(
             *(fleet.tokens.create("other", Role.VIEWER, by="ann") for _ in range(3)), return_exceptions=True
         )
-        assert [type(each) for each in made] == [tuple, AlreadyThere, AlreadyThere]
+        assert [type(each) for each in made] == [tuple, ResourceExists, ResourceExists]
 
 
 async def test_lost_secret_is_not_shown_again() -> None:
     wall = ManualClock(TEN)
     async with fleet_on(MemoryStore(), wall) as fleet:
-        token, _ = await fleet.tokens.create("ci", Role.VIEWER, by="ann", once=Once("k", "d"))
+        token, _ = await fleet.tokens.create("ci", Role.VIEWER, by="ann", once=IdempotencyKey("k", "d"))
         with pytest.raises(SecretShown, match="revoke the token and create another") as refused:
-            await fleet.tokens.create("ci", Role.VIEWER, by="ann", once=Once("k", "d"))
+            await fleet.tokens.create("ci", Role.VIEWER, by="ann", once=IdempotencyKey("k", "d"))
         assert (refused.value.token, len(fleet.tokens.all())) == (token.id, 1)
 
 

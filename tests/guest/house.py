@@ -13,7 +13,7 @@ import msgspec
 
 from forewarn.clock import Clock
 from forewarn.core.change import Change
-from forewarn.core.conditions import EMULATOR, Policy
+from forewarn.core.policy import EMULATOR, Policy
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Vm
 from forewarn.fleet.service import Fleet
@@ -24,10 +24,10 @@ from forewarn.guest.observing import Observer
 from forewarn.guest.phases import Phase
 from forewarn.guest.server import GuestServer
 from forewarn.store.port import Store
-from forewarn.wire.versions import NEWEST
+from forewarn.wire.protocol import NEWEST_VERSION
 from tests.fleet.stage import running, scope, vm
 
-EVENTS = f"/metadata/scheduledevents?api-version={NEWEST}"
+EVENTS = f"/metadata/scheduledevents?api-version={NEWEST_VERSION}"
 METADATA = ("Metadata", "true")
 UNLIMITED = Limits(requests_per_second=None)
 GUARD = 60

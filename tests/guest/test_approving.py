@@ -10,7 +10,7 @@ from forewarn.core.event import EventType, State
 from forewarn.core.journal import Entry
 from forewarn.guest.phases import Phase
 from forewarn.store.port import Key
-from forewarn.wire.answers import Reason
+from forewarn.wire.error_responses import ErrorReason
 from tests.fleet.stage import FailingStore, ask, scope, until, vm
 from tests.guest.house import EVENTS, GET, approval, request, serving
 
@@ -85,7 +85,7 @@ async def test_unknown_event_is_400_and_none_is_approved() -> None:
         assert answer.status == 400
         assert UNKNOWN in answer.document["error"]
         assert (await peer.ask()).document["Events"][0]["EventStatus"] == "Scheduled"
-        assert house.counters.refusals[Reason.UNKNOWN_EVENT] == 1
+        assert house.counters.refusals[ErrorReason.UNKNOWN_EVENT] == 1
 
 
 async def test_event_of_another_scope_is_unknown() -> None:

@@ -12,7 +12,7 @@ import pytest
 from forewarn.core.event import EventType, State
 from forewarn.fleet.replica import View
 from forewarn.guest.phases import Phase
-from forewarn.wire.answers import REASON_PHRASES
+from forewarn.wire.error_responses import REASON_PHRASES
 from tests.fleet.stage import ask, until
 from tests.guest.house import EVENTS, GET, UNLIMITED, House, Peer, approval, request, serving
 from tests.guest.test_approving import SlowStore

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.core.conditions import PRODUCTION
 from forewarn.core.event import EventType
+from forewarn.core.policy import PRODUCTION
 from forewarn.guest.phases import Phase
 from tests.fleet.stage import ask, until
 from tests.guest.house import EVENTS, GET, UNLIMITED, approval, request, serving

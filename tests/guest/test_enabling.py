@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from forewarn.core.conditions import PRODUCTION
 from forewarn.core.event import EventType
+from forewarn.core.policy import PRODUCTION
 from forewarn.guest.phases import Phase
 from tests.fleet.stage import FailingStore, ask, scope, until, vm
 from tests.guest.house import GET, approval, request, serving

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from forewarn.clock import ManualClock
-from forewarn.core.errors import Invalid, KeyReused
+from forewarn.core.errors import Invalid, KeyConflict
 from forewarn.core.event import EventType
 from forewarn.core.fault import Fault, FaultKind
-from forewarn.core.journal import Did
-from forewarn.core.once import Once
+from forewarn.core.idempotency import IdempotencyKey
+from forewarn.core.journal import EntryKind
 from forewarn.fleet.errors import NoSuchFault, NotSaved
 from forewarn.guest.limits import Limits
 from forewarn.guest.phases import Phase
 from forewarn.store.memory import MemoryStore
-from forewarn.wire.answers import JSON, Reason
-from forewarn.wire.faulty import EXTRA_FIELD, UNKNOWN_TYPE
+from forewarn.wire.error_responses import JSON, ErrorReason
+from forewarn.wire.fault_responses import EXTRA_FIELD, UNKNOWN_EVENT_TYPE
 from tests.fleet.stage import TEN, FailingStore, ask, journal, until
 from tests.guest.house import EVENTS, GET, House, Peer, approval, request, serving
 
@@ -35,11 +35,11 @@ async def reboot(house: House) -> str:
     return event
 
 
-async def told(store: MemoryStore) -> list[tuple[str, Did, str, str, dict[str, str]]]:
+async def told(store: MemoryStore) -> list[tuple[str, EntryKind, str, str, dict[str, str]]]:
     """Return what the journal says of faults: where, what, by whom, why, and the facts."""
-    of_faults = (Did.FAULT_SET, Did.FAULT_CLEARED, Did.FAULT_ENDED)
-    rows = [row for row in await journal(store) if row.entry.did in of_faults]
-    return [(row.key.id, row.entry.did, row.entry.by, row.entry.why, row.entry.facts) for row in rows]
+    of_faults = (EntryKind.FAULT_SET, EntryKind.FAULT_CLEARED, EntryKind.FAULT_ENDED)
+    rows = [row for row in await journal(store) if row.entry.kind in of_faults]
+    return [(row.key.id, row.entry.kind, row.entry.by, row.entry.why, row.entry.facts) for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ async def test_status_in_place_of_the_answer(
         assert "connection" not in wrong.headers
         right = await peer.ask()
         assert (right.status, right.body) == (200, EMPTY)
-        assert (house.counters.refusals[Reason.FAULT], house.counters.failures) == (1, 0)
+        assert (house.counters.refusals[ErrorReason.FAULT], house.counters.failures) == (1, 0)
 
 
 async def test_refused_approval_approves_nothing() -> None:
@@ -120,7 +120,7 @@ async def test_unknown_event_type_hits_documents_with_events_alone() -> None:
         assert (await peer.ask()).body == EMPTY
         event = await reboot(house)
         (shown,) = (await peer.ask()).document["Events"]
-        assert (shown["EventId"], shown["EventType"]) == (event, UNKNOWN_TYPE)
+        assert (shown["EventId"], shown["EventType"]) == (event, UNKNOWN_EVENT_TYPE)
         assert fault.id not in {each.id for each in house.faults.list()}
         (right,) = (await peer.ask()).document["Events"]
         assert right == shown | {"EventType": "Reboot"}
@@ -231,7 +231,7 @@ async def test_hang_ends_when_its_time_is_over() -> None:
         assert (await peer.answer()).body == EMPTY
         *_, last = await told(store)
     facts = {"fault": "F1", "kind": "hang", "vm": "web/web-0", "until": "2026-03-02T10:00:30Z", "hits": "1"}
-    assert last == ("web", Did.FAULT_ENDED, "faults", "its time is over", facts)
+    assert last == ("web", EntryKind.FAULT_ENDED, "faults", "its time is over", facts)
 
 
 def leave(peer: Peer) -> None:
@@ -373,10 +373,10 @@ async def test_journal_tells_of_faults() -> None:
     one = {"fault": "F1", "kind": "status-410", "vm": "web/web-0", "times": "1"}
     two = {"fault": "F2", "kind": "slow", "vm": "all", "amount": "5s", "until": "2026-03-02T10:01:00Z"}
     assert lines == [
-        ("web", Did.FAULT_SET, "ann", "does it ask again?", one),
-        ("ledger", Did.FAULT_SET, "ann", "", two),
-        ("ledger", Did.FAULT_CLEARED, "bob", "enough", {**two, "hits": "0"}),
-        ("web", Did.FAULT_ENDED, "faults", "it has hit as many requests as it was to", {**one, "hits": "1"}),
+        ("web", EntryKind.FAULT_SET, "ann", "does it ask again?", one),
+        ("ledger", EntryKind.FAULT_SET, "ann", "", two),
+        ("ledger", EntryKind.FAULT_CLEARED, "bob", "enough", {**two, "hits": "0"}),
+        ("web", EntryKind.FAULT_ENDED, "faults", "it has hit as many requests as it was to", {**one, "hits": "1"}),
     ]
 
 
@@ -418,8 +418,8 @@ async def test_fault_that_the_journal_cannot_have_is_not_cleared() -> None:
         assert [fault.id for fault in await house.faults.clear_all(by="test")] == ["F1", "F2"]
         assert (await (await house.connect()).ask()).status == 200
     assert [(did, facts["hits"]) for _, did, _, _, facts in (await told(store))[2:]] == [
-        (Did.FAULT_CLEARED, "1"),
-        (Did.FAULT_CLEARED, "0"),
+        (EntryKind.FAULT_CLEARED, "1"),
+        (EntryKind.FAULT_CLEARED, "0"),
     ]
 
 
@@ -438,9 +438,9 @@ async def test_fault_that_ends_while_nothing_can_be_saved_is_told_later(caplog: 
         await house.fleet.advance(timedelta(minutes=1))
         await house.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
     assert [(did, why) for _, did, _, why, _ in await told(store)] == [
-        (Did.FAULT_SET, ""),
-        (Did.FAULT_ENDED, "it has hit as many requests as it was to; that was at 2026-03-02T10:00:00Z"),
-        (Did.FAULT_SET, ""),
+        (EntryKind.FAULT_SET, ""),
+        (EntryKind.FAULT_ENDED, "it has hit as many requests as it was to; that was at 2026-03-02T10:00:00Z"),
+        (EntryKind.FAULT_SET, ""),
     ]
 
 
@@ -454,14 +454,14 @@ async def test_fault_of_a_vm_whose_scope_is_gone_can_be_cleared() -> None:
 
 async def test_same_key_sets_and_clears_once() -> None:
     async with serving() as house:
-        key = Once("k", "d")
+        key = IdempotencyKey("k", "d")
         first = await house.faults.set(FaultKind.STATUS_410, by="test", once=key)
         assert await house.faults.set(FaultKind.STATUS_410, by="test", once=key) == first
         assert len(house.faults.list()) == 1
-        with pytest.raises(KeyReused):
-            await house.faults.set(FaultKind.SLOW, by="test", once=Once("k", "other"))
+        with pytest.raises(KeyConflict):
+            await house.faults.set(FaultKind.SLOW, by="test", once=IdempotencyKey("k", "other"))
         for _ in range(2):
-            await house.faults.clear(first.id, by="test", once=Once("c", "d"))
+            await house.faults.clear(first.id, by="test", once=IdempotencyKey("c", "d"))
         with pytest.raises(NoSuchFault):
             await house.faults.clear(first.id, by="test")
 

@@ -8,19 +8,19 @@ import msgspec
 import pytest
 
 from forewarn.core.change import Change
-from forewarn.core.conditions import PRODUCTION, Announce
 from forewarn.core.event import EventType
+from forewarn.core.policy import PRODUCTION, AnnouncePolicy
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Address
 from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
 from forewarn.guest.callers import ByAddress
 from forewarn.guest.phases import Phase
-from forewarn.wire.answers import Reason
+from forewarn.wire.error_responses import ErrorReason
 from tests.fleet.stage import ask, scope, until, vm
 from tests.guest.house import EVENTS, GET, House, Peer, approval, request, serving
 
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
-ANNOUNCING = msgspec.structs.replace(PRODUCTION, announce=Announce.ALWAYS)
+ANNOUNCING = msgspec.structs.replace(PRODUCTION, announce=AnnouncePolicy.ALWAYS)
 
 
 async def by_address(house: House, network: str = "default") -> int:
@@ -52,7 +52,7 @@ async def test_unknown_address_is_403_and_counted() -> None:
             answer = await peer.ask(raw)
             assert answer.status == 403
             assert "belongs to no known VM" in answer.document["error"]
-        assert house.counters.refusals[Reason.UNKNOWN_CALLER] == 4
+        assert house.counters.refusals[ErrorReason.UNKNOWN_CALLER] == 4
         await house.fleet.inventory.add_scope(scope("new", vm("new-0", ip="127.0.9.9")), by="test")
         assert (await peer.get(target=NAME)).body == b"new-0"
 

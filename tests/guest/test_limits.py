@@ -14,7 +14,7 @@ from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
 from forewarn.guest.limits import SPARE_FILES, Limits, affordable_connections
 from forewarn.guest.phases import Phase
-from forewarn.wire.answers import Reason
+from forewarn.wire.error_responses import ErrorReason
 from tests.fleet.stage import ask, scope, until, vm
 from tests.guest.house import EVENTS, GET, UNLIMITED, House, approval, request, serving
 
@@ -36,7 +36,7 @@ async def test_head_over_16_kib_is_431_then_closed() -> None:
         answer = await peer.answer()
         assert (answer.status, answer.headers["connection"]) == (431, "close")
         assert await peer.is_closed()
-        assert house.counters.refusals[Reason.HEADER_TOO_LARGE] == 1
+        assert house.counters.refusals[ErrorReason.HEADER_TOO_LARGE] == 1
 
 
 async def test_body_over_64_kib_is_413_before_it_is_sent() -> None:
@@ -83,7 +83,7 @@ async def test_sixth_request_within_a_second_is_429() -> None:
         assert answer.headers["content-type"].startswith("text/plain")
         house.pass_seconds(1)
         assert [(await peer.ask()).status for _ in range(6)] == [*[200] * 5, 429]
-        assert house.counters.refusals[Reason.RATE] == 2
+        assert house.counters.refusals[ErrorReason.RATE] == 2
 
 
 async def test_rate_is_counted_per_vm_over_all_its_connections() -> None:
@@ -167,7 +167,7 @@ async def test_stranger_whose_body_turns_out_too_large_is_a_stranger_first() -> 
         assert (await (await house.connect_to(port, "127.0.0.1")).ask(raw)).status == 413
         assert (await (await house.connect_to(port, "127.0.0.9")).ask(raw)).status == 403
         counted = {reason: count for reason, count in house.counters.refusals.items() if count}
-        assert counted == {Reason.TOO_LARGE: 1, Reason.UNKNOWN_CALLER: 1}
+        assert counted == {ErrorReason.TOO_LARGE: 1, ErrorReason.UNKNOWN_CALLER: 1}
 
 
 async def test_tallies_are_forgotten_when_they_do_not_matter_any_more() -> None:
@@ -198,7 +198,7 @@ async def test_one_connection_too_many_of_a_vm_is_503() -> None:
         await peers[0].close()
         await until(lambda: house.counters.connections == 3)
         assert (await (await house.connect("web/web-0")).ask()).status == 200
-        assert house.counters.refusals[Reason.CONNECTIONS] == 1
+        assert house.counters.refusals[ErrorReason.CONNECTIONS] == 1
 
 
 async def test_one_connection_too_many_in_all_is_503() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from forewarn.guest.limits import Limits
 from forewarn.guest.reading import CLOSED, KEPT_OPEN, KEPT_OPEN_FOR_HTTP_1_0, Reader, Stage, Unreadable
-from forewarn.wire.answers import Reason
+from forewarn.wire.error_responses import ErrorReason
 
 HEAD_LIMIT = 1024
 BODY_LIMIT = 256
@@ -27,10 +27,10 @@ class Read(NamedTuple):
     has_body: bool
 
 
-def read_all(*pieces: bytes) -> list[Read | Reason]:
+def read_all(*pieces: bytes) -> list[Read | ErrorReason]:
     """Read pieces one after the other, request by request; what cannot be read ends it."""
     reader = Reader(LIMITS)
-    found: list[Read | Reason] = []
+    found: list[Read | ErrorReason] = []
     try:
         for piece in pieces:
             at = 0
@@ -170,8 +170,8 @@ def test_head_may_be_as_large_as_the_limit_and_no_larger() -> None:
     for size in (1, 7, 5000):
         (found,) = read_all(*(fits[at : at + size] for at in range(0, len(fits), size)))
         assert isinstance(found, Read)
-        assert read_all(*(over[at : at + size] for at in range(0, len(over), size))) == [Reason.HEADER_TOO_LARGE]
-        assert read_all(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000) == [Reason.HEADER_TOO_LARGE]
+        assert read_all(*(over[at : at + size] for at in range(0, len(over), size))) == [ErrorReason.HEADER_TOO_LARGE]
+        assert read_all(b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000) == [ErrorReason.HEADER_TOO_LARGE]
 
 
 def test_limit_of_the_head_holds_for_each_request_alone() -> None:
@@ -183,7 +183,7 @@ def test_head_may_have_as_many_fields_as_the_limit_and_no_more() -> None:
     """Small ones take as much time as large ones."""
     (found,) = read_all(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 20 + b"\r\n")
     assert isinstance(found, Read)
-    assert read_all(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 21 + b"\r\n") == [Reason.HEADER_TOO_LARGE]
+    assert read_all(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 21 + b"\r\n") == [ErrorReason.HEADER_TOO_LARGE]
 
 
 @pytest.mark.parametrize("piece", [1, 7, 5000])
@@ -193,7 +193,9 @@ def test_empty_lines_before_a_request_are_passed_over_and_bounded(piece: int) ->
     (found,) = read_all(*(some[at : at + piece] for at in range(0, len(some), piece)))
     assert isinstance(found, Read)
     assert len(read_all(some * 5)) == 5
-    assert read_all(*(endless[at : at + piece] for at in range(0, len(endless), piece))) == [Reason.HEADER_TOO_LARGE]
+    assert read_all(*(endless[at : at + piece] for at in range(0, len(endless), piece))) == [
+        ErrorReason.HEADER_TOO_LARGE
+    ]
 
 
 def with_length(size: int) -> bytes:
@@ -225,7 +227,7 @@ def test_body_may_be_as_large_as_the_limit_and_no_larger(make: object) -> None:
     (found,) = read_all(make(BODY_LIMIT))
     assert isinstance(found, Read)
     assert found.body == b"x" * BODY_LIMIT
-    assert read_all(make(BODY_LIMIT + 1)) == [Reason.TOO_LARGE]
+    assert read_all(make(BODY_LIMIT + 1)) == [ErrorReason.TOO_LARGE]
 
 
 @pytest.mark.parametrize(
@@ -236,20 +238,20 @@ def test_body_may_be_as_large_as_the_limit_and_no_larger(make: object) -> None:
 def test_what_surrounds_a_chunked_body_is_bounded_too(endless: bytes) -> None:
     """Whatever is not body must not grow for ever either."""
     head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert read_all(head + endless) == [Reason.TOO_LARGE]
-    assert read_all(head, *(endless[at : at + 1] for at in range(len(endless)))) == [Reason.TOO_LARGE]
+    assert read_all(head + endless) == [ErrorReason.TOO_LARGE]
+    assert read_all(head, *(endless[at : at + 1] for at in range(len(endless)))) == [ErrorReason.TOO_LARGE]
 
 
 def test_length_over_the_limit_is_refused_before_the_body_comes() -> None:
     """Nobody has to send it first."""
-    assert read_all(b"POST / HTTP/1.1\r\nContent-Length: 257\r\n\r\n") == [Reason.TOO_LARGE]
+    assert read_all(b"POST / HTTP/1.1\r\nContent-Length: 257\r\n\r\n") == [ErrorReason.TOO_LARGE]
 
 
 @given(st.binary(max_size=300))
 def test_garbage_is_refused_or_waited_for(garbage: bytes) -> None:
     """Never anything but requests and refusals."""
     for found in read_all(garbage, garbage):
-        assert isinstance(found, Read | Reason)
+        assert isinstance(found, Read | ErrorReason)
 
 
 @given(st.sampled_from(sorted(EVERY)), st.data())

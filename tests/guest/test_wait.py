@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from forewarn.core.conditions import PRODUCTION
 from forewarn.core.event import EventType
+from forewarn.core.policy import PRODUCTION
 from forewarn.guest.desk import NOTE_HELD_EVERY
 from forewarn.guest.held import AT_ONCE
 from forewarn.guest.limits import Limits

@@ -14,7 +14,7 @@ from forewarn.api.client import ApiClient
 from forewarn.api.fleet_file import Birth, demonstration_fleet, read_fleet_file
 from forewarn.clock import Clock, ManualClock
 from forewarn.core.access import Role
-from forewarn.core.conditions import EMULATOR, Policy
+from forewarn.core.policy import EMULATOR, Policy
 from forewarn.core.vm import Vm
 from forewarn.fleet.filling import fill
 from forewarn.fleet.service import Fleet

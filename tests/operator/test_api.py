@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from forewarn.api import v1
-from forewarn.core.conditions import PRODUCTION, Announce
-from forewarn.core.event import Cause, EventType, ImpactState, Source
+from forewarn.core.event import Cause, EventType, Source
+from forewarn.core.impact import ImpactState
+from forewarn.core.policy import PRODUCTION, AnnouncePolicy
 from tests.fleet.stage import FailingStore
 from tests.operator.stage import TEN, stage
 
@@ -251,7 +252,7 @@ async def test_ambiguous_name_is_refused_with_what_to_say_instead() -> None:
 
 
 async def test_notice_that_is_too_short_is_refused_with_the_earliest_start() -> None:
-    policy = msgspec.structs.replace(PRODUCTION, announce=Announce.ALWAYS)
+    policy = msgspec.structs.replace(PRODUCTION, announce=AnnouncePolicy.ALWAYS)
     async with stage(policy=policy) as service:
         reply = await service.ask("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "1m"})
         assert (reply.status, reply.code) == (409, "notice-too-short")

@@ -20,10 +20,10 @@ from forewarn.api.errors import NotFound, Refusal
 from forewarn.clock import SystemClock
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import CampaignState
-from forewarn.core.conditions import EMULATOR
 from forewarn.core.event import EventType
 from forewarn.core.impact import Failed
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
+from forewarn.core.policy import EMULATOR
 from forewarn.operator import elsewhere, planning
 from forewarn.operator.elsewhere import done_elsewhere
 from tests.operator.stage import GUARD, TEN, Stage, stage
@@ -255,9 +255,9 @@ async def test_campaign_goes_from_wave_to_wave_to_its_end() -> None:
     ]
     assert (ended.state, ended.waves_over, ended.vms_over, ended.explain) == (CampaignState.COMPLETED, 3, 6, [])
     assert [line.did for line in lines] == [
-        Did.CAMPAIGN_STARTED,
-        *(Did.WAVE_ANNOUNCED, Did.WAVE_CLEARED, Did.WAVE_SETTLED) * 3,
-        Did.CAMPAIGN_ENDED,
+        EntryKind.CAMPAIGN_STARTED,
+        *(EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_CLEARED, EntryKind.WAVE_SETTLED) * 3,
+        EntryKind.CAMPAIGN_ENDED,
     ]
     assert {(line.kind, line.record) for line in lines} == {("campaign", ended.id)}
     assert event is not None
@@ -273,7 +273,7 @@ async def test_campaign_goes_to_its_end_in_real_time() -> None:
 
         def follow(api: ApiClient) -> v1.JournalEntry:
             lines = (line for line in api.watch(after=0, campaign="kernel") if line is not None)
-            return next(line for line in lines if line.did is Did.CAMPAIGN_ENDED)
+            return next(line for line in lines if line.did is EntryKind.CAMPAIGN_ENDED)
 
         async with asyncio.timeout(GUARD):
             await service.client(follow)
@@ -411,7 +411,11 @@ async def test_campaign_is_followed_by_itself() -> None:
             following = asyncio.create_task(service.client(follow))
             await service.fleet.advance(timedelta(minutes=20))
             lines = await following
-    assert [line.did for line in lines] == [Did.CAMPAIGN_STARTED, Did.WAVE_ANNOUNCED, Did.WAVE_CLEARED]
+    assert [line.did for line in lines] == [
+        EntryKind.CAMPAIGN_STARTED,
+        EntryKind.WAVE_ANNOUNCED,
+        EntryKind.WAVE_CLEARED,
+    ]
     assert {line.record for line in lines} == {started.id}
 
 

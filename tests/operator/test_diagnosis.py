@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from forewarn.api import v1
-from forewarn.core.conditions import PRODUCTION
 from forewarn.core.event import EventType
+from forewarn.core.policy import PRODUCTION
 from forewarn.core.vm import Address, Roster
 from tests.operator.stage import Guests, Stage, stage
 

@@ -7,10 +7,10 @@ import pytest
 from forewarn.api import v1
 from forewarn.api.errors import NotFound, Refusal
 from forewarn.core.access import Role
-from forewarn.core.event import EventType, ImpactState, Source
-from forewarn.core.impact import Failed
-from forewarn.core.journal import Did
-from forewarn.core.scope import Outcome
+from forewarn.core.event import EventType, Source
+from forewarn.core.impact import Failed, ImpactState
+from forewarn.core.journal import EntryKind
+from forewarn.core.scope import EventOutcome
 from forewarn.operator import stories
 from tests.operator.stage import TEN, Stage, stage
 
@@ -30,7 +30,7 @@ async def story(service: Stage, event: str) -> v1.EventStory:
     return await service.client(lambda api: api.event(event))
 
 
-def told(timeline: list[v1.JournalEntry]) -> list[tuple[Did, str]]:
+def told(timeline: list[v1.JournalEntry]) -> list[tuple[EntryKind, str]]:
     return [(entry.did, entry.by) for entry in timeline]
 
 
@@ -120,7 +120,7 @@ async def test_story_of_an_open_event_has_the_event_and_its_timeline() -> None:
                 kind="scope",
                 record="web",
                 at=TEN,
-                did=Did.SCHEDULED,
+                did=EntryKind.SCHEDULED,
                 by="admin",
                 why="ticket 7",
                 event=id_,
@@ -139,14 +139,14 @@ async def test_story_of_an_ended_event_is_the_journals() -> None:
         await service.fleet.advance(timedelta(hours=1))
         shown = await story(service, id_)
     assert (shown.scope, shown.type, shown.vms, shown.event) == ("web", EventType.REDEPLOY, ["web-0"], None)
-    assert (shown.outcome, shown.ended_at) == (Outcome.COMPLETED, shown.timeline[-1].at)
+    assert (shown.outcome, shown.ended_at) == (EventOutcome.COMPLETED, shown.timeline[-1].at)
     assert told(list(shown.timeline)) == [
-        (Did.SCHEDULED, "admin"),
-        (Did.APPROVED, "vm:web-3"),
-        (Did.STARTED, "vm:web-3"),
-        (Did.IMPACT_BEGUN, "platform"),
-        (Did.IMPACT_DONE, "platform"),
-        (Did.COMPLETED, "platform"),
+        (EntryKind.SCHEDULED, "admin"),
+        (EntryKind.APPROVED, "vm:web-3"),
+        (EntryKind.STARTED, "vm:web-3"),
+        (EntryKind.IMPACT_BEGUN, "platform"),
+        (EntryKind.IMPACT_DONE, "platform"),
+        (EntryKind.COMPLETED, "platform"),
     ]
 
 
@@ -156,8 +156,8 @@ async def test_very_long_story_has_its_newest_lines_and_still_knows_its_type(mon
         id_ = await schedule(service, "Reboot", "web-0")
         await service.fleet.advance(timedelta(hours=1))
         shown = await story(service, id_)
-    assert (shown.type, shown.vms, shown.outcome) == (EventType.REBOOT, ["web-0"], Outcome.COMPLETED)
-    assert told(list(shown.timeline)) == [(Did.IMPACT_DONE, "platform"), (Did.COMPLETED, "platform")]
+    assert (shown.type, shown.vms, shown.outcome) == (EventType.REBOOT, ["web-0"], EventOutcome.COMPLETED)
+    assert told(list(shown.timeline)) == [(EntryKind.IMPACT_DONE, "platform"), (EntryKind.COMPLETED, "platform")]
 
 
 async def test_story_outlives_the_scope() -> None:
@@ -165,7 +165,7 @@ async def test_story_outlives_the_scope() -> None:
         id_ = await schedule(service, "Freeze", "db-0")
         await service.client(lambda api: api.remove_scope("db-0", force=True, why="not needed"))
         shown = await story(service, id_)
-    assert (shown.scope, shown.event, shown.outcome) == ("db-0", None, Outcome.CANCELED)
+    assert (shown.scope, shown.event, shown.outcome) == ("db-0", None, EventOutcome.CANCELED)
 
 
 @pytest.mark.parametrize("path", ["", "/cancel", "/approve", "/retry", "/resolve"])
@@ -181,7 +181,11 @@ async def test_scheduled_event_is_cancelled_and_a_started_one_is_not() -> None:
     async with stage() as service:
         id_ = await schedule(service, "Reboot", "web-0")
         cancelled = await service.client(lambda api: api.cancel(id_, v1.CancelEvent(why="withdrawn")))
-        assert (cancelled.event, cancelled.outcome, cancelled.timeline[-1].why) == (None, Outcome.CANCELED, "withdrawn")
+        assert (cancelled.event, cancelled.outcome, cancelled.timeline[-1].why) == (
+            None,
+            EventOutcome.CANCELED,
+            "withdrawn",
+        )
         with pytest.raises(NotFound, match="there is no open event"):
             await service.client(lambda api: api.cancel(id_, v1.CancelEvent()))
         started = await schedule(service, "Reboot", "web-0", failure=True)
@@ -197,7 +201,7 @@ async def test_event_is_approved_on_behalf_of_a_vm() -> None:
         approved = await service.client(lambda api: api.approve(id_, ask))
         assert approved.event is not None
         assert (approved.event.status, approved.event.approvals) == ("Started", [v1.Approval(vm="web-2", at=TEN)])
-        note = next(entry for entry in approved.timeline if entry.did is Did.APPROVED)
+        note = next(entry for entry in approved.timeline if entry.did is EntryKind.APPROVED)
         assert (note.by, note.why) == ("admin", "in the name of web-2: drained by hand")
         with pytest.raises(NotFound, match="BackEnd_IN_0"):
             await service.client(lambda api: api.approve(id_, v1.ApproveEvent(vm="shop/BackEnd_IN_0")))
@@ -214,9 +218,9 @@ async def test_failed_impact_is_retried_then_resolved() -> None:
         assert failed.event.explain == ["the work on web-0 has failed: no power"]
 
         retried = await service.client(lambda api: api.retry(id_, v1.RetryImpact(why="power is back"), key="r1"))
-        assert (retried.timeline[-1].did, retried.timeline[-1].by) == (Did.IMPACT_RETRIED, "admin")
+        assert (retried.timeline[-1].did, retried.timeline[-1].by) == (EntryKind.IMPACT_RETRIED, "admin")
         again = await service.client(lambda api: api.retry(id_, v1.RetryImpact(why="power is back"), key="r1"))
-        assert sum(entry.did is Did.IMPACT_RETRIED for entry in again.timeline) == 1
+        assert sum(entry.did is EntryKind.IMPACT_RETRIED for entry in again.timeline) == 1
         await service.fleet.advance(timedelta(hours=1))
         with pytest.raises(Refusal, match="reason") as refused:
             await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=False, why=" ")))
@@ -224,8 +228,8 @@ async def test_failed_impact_is_retried_then_resolved() -> None:
         given_up = await service.client(
             lambda api: api.resolve(id_, v1.ResolveImpact(done=False, why="scrapped", vm="web-0"))
         )
-    assert (given_up.outcome, given_up.event) == (Outcome.FAILED, None)
-    assert told(list(given_up.timeline))[-2:] == [(Did.IMPACT_GIVEN_UP, "admin"), (Did.FAILED, "admin")]
+    assert (given_up.outcome, given_up.event) == (EventOutcome.FAILED, None)
+    assert told(list(given_up.timeline))[-2:] == [(EntryKind.IMPACT_GIVEN_UP, "admin"), (EntryKind.FAILED, "admin")]
 
 
 async def test_failed_impact_that_was_done_after_all_completes_the_event() -> None:
@@ -234,7 +238,7 @@ async def test_failed_impact_that_was_done_after_all_completes_the_event() -> No
         id_ = await schedule(service, "Reboot", "web-0", failure=True)
         await service.fleet.advance(timedelta(hours=1))
         done = await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=True, why="it is up")))
-    assert done.outcome is Outcome.COMPLETED
+    assert done.outcome is EventOutcome.COMPLETED
 
 
 @pytest.mark.parametrize("path", ["retry", "resolve"])

@@ -7,7 +7,7 @@ import pytest
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.fault import FaultKind
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from tests.operator.stage import TEN, Stage, stage
 
 SLOW = {"kind": "slow", "vm": "web-0", "lasting": "30s", "times": 4, "amount": "2.5s", "why": "patience?"}
@@ -39,11 +39,11 @@ async def test_fault_is_set_listed_and_cleared() -> None:
         cleared = await service.ask("DELETE", "/v1/faults/F1?why=enough")
         assert (cleared.status, cleared.body, await ids(service)) == (204, b"", [])
         history = await service.client(
-            lambda api: list(api.history(vm="web-0", did=[Did.FAULT_SET, Did.FAULT_CLEARED]))
+            lambda api: list(api.history(vm="web-0", did=[EntryKind.FAULT_SET, EntryKind.FAULT_CLEARED]))
         )
     assert [(line.did, line.by, line.why, line.vms) for line in history] == [
-        (Did.FAULT_SET, "admin", "patience?", ["web-0"]),
-        (Did.FAULT_CLEARED, "admin", "enough", ["web-0"]),
+        (EntryKind.FAULT_SET, "admin", "patience?", ["web-0"]),
+        (EntryKind.FAULT_CLEARED, "admin", "enough", ["web-0"]),
     ]
 
 
@@ -64,7 +64,7 @@ async def test_fault_ends_with_its_time_and_the_journal_says_so() -> None:
         await service.ask("POST", "/v1/faults", {"kind": "hang", "lasting": "30s"})
         await service.fleet.advance(timedelta(minutes=1))
         assert await ids(service) == []
-        (line,) = await service.client(lambda api: list(api.history(did=[Did.FAULT_ENDED])))
+        (line,) = await service.client(lambda api: list(api.history(did=[EntryKind.FAULT_ENDED])))
     assert (line.at, line.by, line.why) == (TEN + timedelta(seconds=30), "faults", "its time is over")
 
 

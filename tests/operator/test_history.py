@@ -10,7 +10,7 @@ import pytest
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did, Entry
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalQuery, JournalRow, Key, Kind, StoreFailed
 from tests.operator.stage import TEN, Stage, stage
@@ -103,8 +103,10 @@ async def test_client_reads_every_page() -> None:
     async with stage() as service:
         await live(service)
         lines = await service.client(lambda api: list(api.history(vm="web-0", newest_first=True)))
-        kinds = await service.client(lambda api: list(api.history(vm="web-0", did=(Did.SCHEDULED, Did.COMPLETED))))
-        assert [line.did for line in kinds] == [Did.SCHEDULED, Did.COMPLETED]
+        kinds = await service.client(
+            lambda api: list(api.history(vm="web-0", did=(EntryKind.SCHEDULED, EntryKind.COMPLETED)))
+        )
+        assert [line.did for line in kinds] == [EntryKind.SCHEDULED, EntryKind.COMPLETED]
     assert [line.did.value for line in lines][:5] == OF_THE_EVENT[::-1]
 
 
@@ -126,7 +128,7 @@ async def test_scope_that_is_gone_has_its_history() -> None:
     async with stage() as service:
         await service.client(lambda api: api.remove_scope("db-0", why="sold"))
         page = await ask(service, "scope=db-0&newest_first=true&limit=1")
-    assert [(entry.did, entry.why) for entry in page.entries] == [(Did.SCOPE_REMOVED, "sold")]
+    assert [(entry.did, entry.why) for entry in page.entries] == [(EntryKind.SCOPE_REMOVED, "sold")]
 
 
 async def test_token_of_some_scopes_reads_of_these_alone() -> None:
@@ -148,7 +150,7 @@ async def test_token_of_some_scopes_reads_of_these_alone() -> None:
 
 
 async def test_search_for_few_lines_among_many_ends_and_says_where_to_go_on() -> None:
-    lines = tuple(Entry(n=number, at=TEN, did=Did.VM_CHANGED, by="test") for number in range(1, 12_001))
+    lines = tuple(Entry(n=number, at=TEN, kind=EntryKind.VM_CHANGED, by="test") for number in range(1, 12_001))
     async with stage() as service:
         shop = await service.token("shop-only", Role.VIEWER, "shop")
         await service.store.save(Key(Kind.LEASE, "other"), b"{}", lines, expected=None)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from tests.operator.stage import TEN, stage
 
 FREEZE = v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0", "db-0"])
@@ -27,9 +27,9 @@ async def test_nothing_planned_starts_while_all_is_held() -> None:
         await service.fleet.advance(timedelta(seconds=1))
         assert {event.status for event in await service.client(lambda api: list(api.events()))} == {"Started"}
         notes = await service.client(lambda api: [entry for entry in api.history() if entry.kind == "fleet"])
-    assert [(note.did, note.by, note.why) for note in notes if note.did is not Did.CLOCK_MOVED] == [
-        (Did.HELD, "admin", "audit"),
-        (Did.RELEASED, "admin", "done"),
+    assert [(note.did, note.by, note.why) for note in notes if note.did is not EntryKind.CLOCK_MOVED] == [
+        (EntryKind.HELD, "admin", "audit"),
+        (EntryKind.RELEASED, "admin", "done"),
     ]
 
 

@@ -8,7 +8,7 @@ from forewarn.api import v1
 from forewarn.api.errors import NotFound
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Os, Priority
 from forewarn.store.port import JournalQuery, Key, Kind
@@ -215,15 +215,15 @@ async def test_scope_is_added_changed_and_removed() -> None:
     assert (changed.approval, changed.zone, changed.tags) == (ApprovalRule.ALL, None, {"a": "b"})
     assert (changed.terminate_notice, changed.priority) == ("7m", Priority.LOW)
     assert did == [
-        (Did.SCOPE_CREATED, "admin", ""),
-        (Did.SCOPE_CHANGED, "admin", "traits, approval"),
-        (Did.SCOPE_REMOVED, "admin", "not needed"),
+        (EntryKind.SCOPE_CREATED, "admin", ""),
+        (EntryKind.SCOPE_CHANGED, "admin", "traits, approval"),
+        (EntryKind.SCOPE_REMOVED, "admin", "not needed"),
     ]
 
 
-async def journal(service: Stage, scope: str) -> list[tuple[Did, str, str]]:
+async def journal(service: Stage, scope: str) -> list[tuple[EntryKind, str, str]]:
     rows = await service.store.journal(JournalQuery(key=Key(Kind.SCOPE, scope)))
-    return [(row.entry.did, row.entry.by, row.entry.why) for row in rows]
+    return [(row.entry.kind, row.entry.by, row.entry.why) for row in rows]
 
 
 async def test_vm_is_added_changed_and_removed() -> None:
@@ -261,10 +261,10 @@ async def test_vm_is_added_changed_and_removed() -> None:
     )
     assert freed is None
     assert [(what, by) for what, by, _ in did] == [
-        (Did.VM_ADDED, "admin"),
-        (Did.VM_CHANGED, "admin"),
-        (Did.VM_MOVED, "admin"),
-        (Did.VM_REMOVED, "admin"),
+        (EntryKind.VM_ADDED, "admin"),
+        (EntryKind.VM_CHANGED, "admin"),
+        (EntryKind.VM_MOVED, "admin"),
+        (EntryKind.VM_REMOVED, "admin"),
     ]
 
 

@@ -16,16 +16,16 @@ from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.operator.counting import STATUSES, none_yet
 from forewarn.operator.metrics import metrics_text
-from forewarn.wire.answers import REASON_PHRASES, Reason
+from forewarn.wire.error_responses import REASON_PHRASES, ErrorReason
 from tests.fleet.stage import ask, running, web
 
 LABELS: dict[str, set[str]] = {
     "version": {__version__},
     "status": {str(status) for status in (*REASON_PHRASES, *STATUSES)} | {"Scheduled", "Started"},
-    "reason": {reason.value for reason in Reason},
+    "reason": {reason.value for reason in ErrorReason},
     "type": {type_.value for type_ in EventType},
     "cause": {cause.value for cause in Cause},
-    "state": {"failed", "unknown", *CampaignState, *(state.word for state in WaveState)},
+    "state": {"failed", "unknown", *CampaignState, *(state.text for state in WaveState)},
     "change": {did.value for did in CHANGES},
     "outcome": {did.value.removeprefix("impact-") for did in OUTCOMES},
 }
@@ -48,7 +48,7 @@ def busy_guests() -> Counters:
     guests = Counters()
     guests.answers[200] = 5
     guests.answers[403] = 2
-    guests.refusals[Reason.UNKNOWN_CALLER] = 2
+    guests.refusals[ErrorReason.UNKNOWN_CALLER] = 2
     guests.contested, guests.failures, guests.accepted, guests.connections = 1, 3, 9, 4
     guests.cut_off, guests.held = 6, 7
     return guests

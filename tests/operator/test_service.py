@@ -6,7 +6,7 @@ from forewarn.api import v1
 from forewarn.clock import SystemClock
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.store.port import JournalQuery
 from tests.fleet.stage import FailingStore
 from tests.operator.stage import TEN, stage
@@ -23,7 +23,7 @@ async def test_clock_is_shown_and_moved() -> None:
         moved = await service.client(lambda api: api.advance())
         assert (moved.now, moved.next_at) == (due, due + timedelta(seconds=9))
         assert [(change.did, change.record, change.vms) for change in moved.changes] == [
-            (Did.STARTED, "db-0", ["db-0"])
+            (EntryKind.STARTED, "db-0", ["db-0"])
         ]
 
 
@@ -34,7 +34,7 @@ async def test_changes_on_the_way_are_told_in_order() -> None:
     assert [(change.at - TEN, change.did, change.vms) for change in moved.changes] == [
         (timedelta(minutes=15 + n + m), did, [f"web-{n}", f"web-{n + 3}"])
         for n in range(3)
-        for m, did in enumerate((Did.STARTED, Did.COMPLETED))
+        for m, did in enumerate((EntryKind.STARTED, EntryKind.COMPLETED))
     ]
 
 
@@ -59,7 +59,7 @@ async def test_journal_says_who_moved_the_clock() -> None:
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
         for body in ({"by": "1m"}, {"to_next": True}):
             await service.ask("POST", "/v1/clock/advance", body, token=token)
-        rows = await service.store.journal(JournalQuery(dids=(Did.CLOCK_MOVED,)))
+        rows = await service.store.journal(JournalQuery(dids=(EntryKind.CLOCK_MOVED,)))
     assert [row.entry.by for row in rows] == ["ann", "ann"]
 
 

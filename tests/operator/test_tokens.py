@@ -7,7 +7,7 @@ import pytest
 from forewarn.api import v1
 from forewarn.api.errors import NotFound, Refusal
 from forewarn.core.access import Role
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.store.port import JournalQuery
 from tests.operator.stage import TOKEN, Stage, stage
 
@@ -32,15 +32,15 @@ async def test_token_is_made_used_and_revoked() -> None:
     assert (made.token.expires_at, made.token.revoked_at) == (expires_at, None)
     assert (refused.status, after.tokens[1].revoked_at is None) == (401, False)
     assert journal == [
-        (Did.TOKEN_CREATED, "test", "", {"name": "admin", "role": "admin"}),
-        (Did.TOKEN_CREATED, "admin", "", {"name": "ann", "role": "operator", "scopes": "web db-*"}),
-        (Did.TOKEN_REVOKED, "admin", "she has left", {"name": "ann", "role": "operator", "scopes": "web db-*"}),
+        (EntryKind.TOKEN_CREATED, "test", "", {"name": "admin", "role": "admin"}),
+        (EntryKind.TOKEN_CREATED, "admin", "", {"name": "ann", "role": "operator", "scopes": "web db-*"}),
+        (EntryKind.TOKEN_REVOKED, "admin", "she has left", {"name": "ann", "role": "operator", "scopes": "web db-*"}),
     ]
 
 
-async def tokens_journal(service: Stage) -> list[tuple[Did, str, str, dict[str, str]]]:
-    rows = await service.store.journal(JournalQuery(dids=(Did.TOKEN_CREATED, Did.TOKEN_REVOKED)))
-    return [(row.entry.did, row.entry.by, row.entry.why, row.entry.facts) for row in rows]
+async def tokens_journal(service: Stage) -> list[tuple[EntryKind, str, str, dict[str, str]]]:
+    rows = await service.store.journal(JournalQuery(dids=(EntryKind.TOKEN_CREATED, EntryKind.TOKEN_REVOKED)))
+    return [(row.entry.kind, row.entry.by, row.entry.why, row.entry.facts) for row in rows]
 
 
 async def test_journal_names_whoever_did_it() -> None:
@@ -49,7 +49,7 @@ async def test_journal_names_whoever_did_it() -> None:
             token = await service.token(name, Role.OPERATOR)
             await service.ask("POST", "/v1/vms", {"name": f"vm-of-{name}"}, token=token)
             await service.ask("POST", "/v1/events", {"type": "Freeze", "vms": [f"vm-of-{name}"]}, token=token)
-        rows = await service.store.journal(JournalQuery(dids=(Did.SCOPE_CREATED, Did.SCHEDULED)))
+        rows = await service.store.journal(JournalQuery(dids=(EntryKind.SCOPE_CREATED, EntryKind.SCHEDULED)))
     assert [(row.key.id, row.entry.by) for row in rows if row.entry.by != "test"] == [
         ("vm-of-ann", "ann"),
         ("vm-of-ann", "ann"),
@@ -74,7 +74,7 @@ async def test_revoking_again_changes_nothing() -> None:
         path = f"/v1/tokens/{made.token.id}"
         statuses = [(await service.ask("DELETE", path, Idempotency_Key=key)).status for key in ("a", "a", "b")]
         journal = await tokens_journal(service)
-    assert (statuses, [did for did, *_ in journal].count(Did.TOKEN_REVOKED)) == ([204, 204, 204], 1)
+    assert (statuses, [did for did, *_ in journal].count(EntryKind.TOKEN_REVOKED)) == ([204, 204, 204], 1)
 
 
 async def test_own_token_can_be_revoked_and_is_not_adopted_again() -> None:

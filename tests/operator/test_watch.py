@@ -12,7 +12,7 @@ from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import LostAnswer
 from forewarn.core.access import Role
-from forewarn.core.journal import Did, Entry
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.operator import watching
 from forewarn.operator.seats import WATCHERS
 from forewarn.store.port import JournalQuery, Key, Kind, Retention
@@ -102,7 +102,7 @@ async def test_every_line_comes_as_it_is_written() -> None:
             await hold(service, f"reason {number}")
             entry = await stream.entry()
             (row,) = await service.store.journal(JournalQuery(after=entry.position - 1))
-            assert (entry.did, entry.why, entry.kind) == (Did.HELD, f"reason {number}", "fleet")
+            assert (entry.did, entry.why, entry.kind) == (EntryKind.HELD, f"reason {number}", "fleet")
             assert (row.entry.at, row.entry.by) == (entry.at, entry.by)
 
 
@@ -222,7 +222,7 @@ def attempts() -> Iterator[int]:
 
 async def test_reader_who_takes_nothing_costs_a_buffer_and_loses_nothing() -> None:
     number = 12_000
-    lines = tuple(Entry(n=n, at=TEN, did=Did.VM_CHANGED, by="test", why="x" * 400) for n in range(1, number + 1))
+    lines = tuple(Entry(n=n, at=TEN, kind=EntryKind.VM_CHANGED, by="test", why="x" * 400) for n in range(1, number + 1))
     async with stage() as service, following(service) as slow:
         async with following(service) as quick:
             await service.store.save(OTHER, b"{}", lines, expected=None)
@@ -261,7 +261,7 @@ async def test_client_follows_and_is_told_when_the_connection_ends() -> None:
 
 async def test_reader_who_takes_nothing_for_long_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "STALLED", 0.2)
-    lines = tuple(Entry(n=n, at=TEN, did=Did.VM_CHANGED, by="test", why="x" * 400) for n in range(1, 40_001))
+    lines = tuple(Entry(n=n, at=TEN, kind=EntryKind.VM_CHANGED, by="test", why="x" * 400) for n in range(1, 40_001))
     async with stage() as service, following(service):
         assert service.fleet.feeds.open == 1
         await service.store.save(OTHER, b"{}", lines, expected=None)

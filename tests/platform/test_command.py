@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from forewarn.core.event import EventType
-from forewarn.core.impact import Done, Failed, NotBegun, Retry, Unknown
+from forewarn.core.impact import Done, Failed, NotStarted, Retry, Unknown
 from forewarn.platform import command, processes
 from forewarn.platform.command import CommandPlatform
 from forewarn.platform.places import Places
@@ -191,7 +191,7 @@ async def test_a_persons_retry_has_all_attempts_before_it(make: Make) -> None:
 PROBES = [
     pytest.param("exit 0", Done(), id="done"),
     pytest.param("echo hv-9", Done("hv-9", "hv-9\n"), id="done elsewhere"),
-    pytest.param("exit 75", NotBegun(), id="not begun"),
+    pytest.param("exit 75", NotStarted(), id="not begun"),
     pytest.param(
         "echo who knows >&2; exit 1",
         Unknown("{program}, asked whether it was done, ended with 1: who knows", "who knows\n"),
@@ -202,7 +202,7 @@ PROBES = [
 
 @pytest.mark.parametrize(("script", "expected"), PROBES)
 async def test_program_is_asked_after_a_crash(
-    make: Make, tmp_path: Path, script: str, expected: Done | NotBegun | Unknown
+    make: Make, tmp_path: Path, script: str, expected: Done | NotStarted | Unknown
 ) -> None:
     platform = make(f'[ "$FOREWARN_PHASE" = probe ] || exit 9\ngrep -q \'"phase":"probe"\' || exit 9\n{script}')
     if isinstance(expected, Unknown):
@@ -280,7 +280,7 @@ async def test_program_that_outlives_its_service_still_has_its_time_limit(make: 
     first.cancel()
     await asyncio.wait([first])
     async with asyncio.timeout(GUARD):
-        assert await make(LASTING, time_limit=timedelta(milliseconds=10)).probe(WORK) == NotBegun()
+        assert await make(LASTING, time_limit=timedelta(milliseconds=10)).probe(WORK) == NotStarted()
     assert not processes._is_alive(int((tmp_path / "pid").read_text()))
 
 
@@ -290,7 +290,7 @@ async def test_another_program_with_the_same_pid_is_not_waited_for(make: Make, t
     note = {"pid": os.getpid(), "born": "1", "since": "2026-03-02T10:00:00Z", "attempt": 1}
     (tmp_path / "work" / f"{EVENT}.web-0.carry-out.note").write_text(json.dumps(note))
     async with asyncio.timeout(GUARD):
-        assert await platform.probe(WORK) == NotBegun()
+        assert await platform.probe(WORK) == NotStarted()
 
 
 async def test_only_so_many_programs_run_at_once(make: Make, tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ async def test_program_of_the_guide_does_what_the_event_says(
     guide: CommandPlatform, tmp_path: Path, type_: EventType
 ) -> None:
     work = msgspec.structs.replace(WORK, type=type_, duration=timedelta(milliseconds=10))
-    assert await guide.probe(work) == NotBegun()
+    assert await guide.probe(work) == NotStarted()
     host = "hv-9" if type_ is EventType.REDEPLOY else None
     done = await guide.carry_out(work)
     assert (type(done), getattr(done, "host", "")) == (Done, host), done
@@ -402,7 +402,7 @@ async def test_program_of_the_guide_does_what_the_event_says(
 async def test_program_of_the_guide_waits_for_a_vm_that_cannot_be_asked(guide: CommandPlatform, tmp_path: Path) -> None:
     (tmp_path / "busy").touch()
     assert isinstance(await guide.carry_out(WORK), Retry)
-    assert await guide.probe(WORK) == NotBegun()
+    assert await guide.probe(WORK) == NotStarted()
 
 
 async def test_program_whose_note_cannot_be_written_is_still_waited_for(

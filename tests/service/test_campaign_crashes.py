@@ -5,7 +5,7 @@ from pathlib import Path
 
 from forewarn.api import v1
 from forewarn.core.campaign.record import CampaignState
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from tests.service.town import town
 
 
@@ -26,7 +26,11 @@ def test_campaign_rolls_over_the_fleet_though_the_service_is_killed_at_every_tur
         campaign = place.api.campaign(started.id)
         assert (campaign.state, list(campaign.failures)) == (CampaignState.COMPLETED, [])
         entries = list(place.api.history())
-        done = Counter(f"{entry.record}/{vm}" for entry in entries if entry.did is Did.IMPACT_DONE for vm in entry.vms)
+        done = Counter(
+            f"{entry.record}/{vm}" for entry in entries if entry.did is EntryKind.IMPACT_DONE for vm in entry.vms
+        )
         assert done == dict.fromkeys((f"{vm.scope}/{vm.name}" for vm in place.api.vms()), 1)
-        waves = Counter(entry.did for entry in entries if entry.did in (Did.WAVE_ANNOUNCED, Did.WAVE_SETTLED))
-        assert waves == {Did.WAVE_ANNOUNCED: campaign.waves, Did.WAVE_SETTLED: campaign.waves}
+        waves = Counter(
+            entry.did for entry in entries if entry.did in (EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_SETTLED)
+        )
+        assert waves == {EntryKind.WAVE_ANNOUNCED: campaign.waves, EntryKind.WAVE_SETTLED: campaign.waves}

@@ -6,9 +6,10 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.api.errors import NotFound, Refusal
-from forewarn.core.event import EventType, ImpactState
-from forewarn.core.journal import Did
-from forewarn.core.scope import Outcome
+from forewarn.core.event import EventType
+from forewarn.core.impact import ImpactState
+from forewarn.core.journal import EntryKind
+from forewarn.core.scope import EventOutcome
 from tests.service.town import Town, town
 
 DONE = ["impact-begun", "impact-done", "completed"]
@@ -44,7 +45,7 @@ def test_it_goes_on_from_every_state(tmp_path: Path) -> None:
         place.approve("db-0/db-0", held)
         scheduled = schedule(place, EventType.FREEZE, "BackEnd_IN_0", notice="20m")
         begun = schedule(place, EventType.REBOOT, "web-0", failure=True)
-        place.wait_for(Did.IMPACT_BEGUN, begun)
+        place.wait_for(EntryKind.IMPACT_BEGUN, begun)
         # Two impacts never run on one VM at a time: this one has started, and its impact has not begun.
         started = schedule(place, EventType.REDEPLOY, "web-0", failure=True)
         before = {event.id: event for event in place.api.events()}
@@ -104,32 +105,32 @@ def test_person_decides_what_has_failed_or_is_unknown_across_crashes(tmp_path: P
     with town(tmp_path, "--config", str(settings)) as place:
         answer("carry-out", "db-0", 3)
         failed = schedule(place, EventType.REBOOT, "db-0", failure=True)
-        place.wait_for(Did.IMPACT_FAILED, failed)
+        place.wait_for(EntryKind.IMPACT_FAILED, failed)
         answer("carry-out", "FrontEnd_IN_0", 75)
         waiting = schedule(place, EventType.REBOOT, "FrontEnd_IN_0", failure=True)
-        retry_at = place.wait_for(Did.IMPACT_RETRY, waiting).facts["retry_at"]
+        retry_at = place.wait_for(EntryKind.IMPACT_RETRY, waiting).facts["retry_at"]
         answer("probe", "web-0", 1)
         (tmp_path / "carry-out.web-0.wait").touch()
         unknown = schedule(place, EventType.REBOOT, "web-0", failure=True)
-        place.wait_for(Did.IMPACT_BEGUN, unknown)
+        place.wait_for(EntryKind.IMPACT_BEGUN, unknown)
 
         place.kill()
         (tmp_path / "carry-out.web-0.wait").unlink()
         place.start()
-        place.wait_for(Did.IMPACT_UNKNOWN, unknown)
+        place.wait_for(EntryKind.IMPACT_UNKNOWN, unknown)
         place.killed_and_started()
 
         assert place.impact(failed).state is ImpactState.FAILED
         assert place.impact(waiting).state is ImpactState.RETRY
         assert place.impact(unknown).state is ImpactState.UNKNOWN
-        assert place.wait_for(Did.IMPACT_RETRY, waiting).facts["retry_at"] == retry_at
+        assert place.wait_for(EntryKind.IMPACT_RETRY, waiting).facts["retry_at"] == retry_at
         answer("carry-out", "FrontEnd_IN_0", 0)
         place.api.advance("10m")
-        assert place.api.event(waiting).outcome is Outcome.COMPLETED
+        assert place.api.event(waiting).outcome is EventOutcome.COMPLETED
         assert calls("FrontEnd_IN_0") == ["carry-out", "carry-out"]
 
         place.api.resolve(unknown, v1.ResolveImpact(done=True, why="it is up, I looked"))
-        assert place.api.event(unknown).outcome is Outcome.COMPLETED
+        assert place.api.event(unknown).outcome is EventOutcome.COMPLETED
         assert calls("web-0") == ["carry-out", "probe"]
 
         place.api.retry(failed, v1.RetryImpact(why="once more"), key="again")
@@ -140,14 +141,14 @@ def test_person_decides_what_has_failed_or_is_unknown_across_crashes(tmp_path: P
         place.api.advance("1s")
         assert calls("db-0") == ["carry-out", "carry-out"]
         given_up = place.api.resolve(failed, v1.ResolveImpact(done=False, why="scrapped"))
-        assert given_up.outcome is Outcome.FAILED
+        assert given_up.outcome is EventOutcome.FAILED
         assert place.document("db-0/db-0")["Events"] == []
 
 
-def _asked(place: Town) -> list[tuple[int, Did]]:
+def _asked(place: Town) -> list[tuple[int, EntryKind]]:
     """What the journal has of the requests; the clock is moved by the test, and not by them."""
     entries = (entry for entry in place.api.history() if entry.by == "admin")
-    return [(entry.position, entry.did) for entry in entries if entry.did is not Did.CLOCK_MOVED]
+    return [(entry.position, entry.did) for entry in entries if entry.did is not EntryKind.CLOCK_MOVED]
 
 
 def test_requests_said_again_after_a_crash_do_nothing_twice(tmp_path: Path) -> None:

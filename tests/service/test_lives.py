@@ -13,8 +13,8 @@ from forewarn.api.client import ApiClient
 from forewarn.api.errors import NotFound
 from forewarn.api.local import read_token
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
-from forewarn.core.scope import Outcome
+from forewarn.core.journal import EntryKind
+from forewarn.core.scope import EventOutcome
 from tests.cli.stage import GUARD
 from tests.service.town import Town, town
 
@@ -132,7 +132,7 @@ def test_life(place: Town, life: Life) -> None:
         3 if life.first == "Scheduled" else 2
     )
     story = place.api.event(made.id)
-    assert (story.event, story.outcome, story.type, story.vms) == (None, Outcome.COMPLETED, life.type, [name])
+    assert (story.event, story.outcome, story.type, story.vms) == (None, EventOutcome.COMPLETED, life.type, [name])
     done = ["impact-begun", "impact-done", "completed"]
     assert [entry.did.value for entry in story.timeline] == [*started_by, *done]
     assert place.told(made.id) == [*started_by, *done]
@@ -140,7 +140,7 @@ def test_life(place: Town, life: Life) -> None:
         with pytest.raises(NotFound):
             place.api.vm(life.vm)
         assert not place.is_served(life.vm)
-        assert [entry.vms for entry in place.api.history(vm=life.vm, did=(Did.VM_REMOVED,))] == [[name]]
+        assert [entry.vms for entry in place.api.history(vm=life.vm, did=(EntryKind.VM_REMOVED,))] == [[name]]
     else:
         assert (place.api.vm(life.vm).host != host) is life.moves
         assert place.seen(life.vm) == []
@@ -167,7 +167,7 @@ def test_hold_keeps_what_is_planned_and_release_lets_it_start(place: Town) -> No
     place.api.release(v1.ReleaseHold(scope="db-0"))
     assert place.seen("db-0/db-0") == [("Freeze", "Started", "Platform", ["db-0"])]
     place.api.advance()
-    assert place.api.event(made.id).outcome is Outcome.COMPLETED
+    assert place.api.event(made.id).outcome is EventOutcome.COMPLETED
 
 
 def test_service_does_not_wait_for_those_who_follow_its_journal(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.local import read_token
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from tests.cli.stage import FREE_PORTS, GUARD, Machine, Up
 
 PATH = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -81,7 +81,7 @@ class Town:
         except ConnectionError:
             return False
 
-    def wait_for(self, did: Did, event: str) -> v1.JournalEntry:
+    def wait_for(self, did: EntryKind, event: str) -> v1.JournalEntry:
         """Follow the journal from its beginning to the first such line of an event."""
         for entry in self.api.watch(after=0):
             if entry is not None and (entry.did, entry.event) == (did, event):

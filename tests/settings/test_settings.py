@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.core.conditions import Announce
+from forewarn.core.policy import AnnouncePolicy
 from forewarn.settings import (
     DEMONSTRATION,
     EMULATOR,
@@ -164,7 +164,7 @@ def test_emulator_announces_always_limits_nothing_and_takes_any_notice() -> None
         listen=Endpoint("127.0.0.1", 8180),
         operator=Endpoint("127.0.0.1", 8170),
         guest=GuestSettings(requests_per_second=None),
-        policy=PolicySettings(announce=Announce.ALWAYS, enforce_notice=False, idle_after=None),
+        policy=PolicySettings(announce=AnnouncePolicy.ALWAYS, enforce_notice=False, idle_after=None),
         log=LogSettings(format=LogFormat.TEXT, level=LogLevel.WARNING),
     )
 
@@ -175,7 +175,10 @@ def test_production_keeps_the_limits_of_the_protocol() -> None:
         listen=None,
         guest=GuestSettings(requests_per_second=5, unsupported_version_status=404, enable_delay=timedelta(0)),
         policy=PolicySettings(
-            announce=Announce.WHEN_ENABLED, enforce_notice=True, idle_after=timedelta(hours=24), user_operations=10
+            announce=AnnouncePolicy.WHEN_ENABLED,
+            enforce_notice=True,
+            idle_after=timedelta(hours=24),
+            user_operations=10,
         ),
         log=LogSettings(format=LogFormat.JSON, level=LogLevel.INFO),
     )

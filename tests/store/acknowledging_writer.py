@@ -9,12 +9,12 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from forewarn.core.journal import Did, Entry
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.store import database
 from forewarn.store.port import Key, Kind, Store
 from forewarn.store.sqlite import SqliteStore
 
-ENTRY = Entry(n=1, at=datetime(2026, 3, 1, 12, 0, tzinfo=UTC), did=Did.SCHEDULED, by="operator")
+ENTRY = Entry(n=1, at=datetime(2026, 3, 1, 12, 0, tzinfo=UTC), kind=EntryKind.SCHEDULED, by="operator")
 
 
 def value_of(number: int) -> str:

@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from forewarn.core.journal import Did, Entry
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.store.port import JournalQuery, Key, Kind, Store
 from forewarn.store.sqlite import SqliteStore
 
@@ -26,7 +26,7 @@ def value_of(key: Key, number: int) -> bytes | None:
 def entries_of(number: int) -> list[Entry]:
     """Return the entries that the save with this number brings."""
     at = NOON + timedelta(seconds=number)
-    return [Entry(n=n, at=at, did=Did.SCHEDULED, by="operator") for n in (2 * number - 1, 2 * number)]
+    return [Entry(n=n, at=at, kind=EntryKind.SCHEDULED, by="operator") for n in (2 * number - 1, 2 * number)]
 
 
 async def last_number(store: Store, key: Key) -> int:

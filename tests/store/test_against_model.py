@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from forewarn.core.journal import Did, Entry
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Conflict, Deleted, JournalQuery, Key, Kind, Record, Retention, Store, Watched
 from forewarn.store.sqlite import SqliteStore
@@ -31,7 +31,7 @@ from forewarn.testing.store_contract import NOON, OpenStore, entry, take_snapsho
 T = TypeVar("T")
 
 KEYS = [Key(Kind.SCOPE, "web"), Key(Kind.SCOPE, "batch"), Key(Kind.CAMPAIGN, "web"), Key(Kind.LEASE, "clock")]
-DIDS = (Did.SCHEDULED, Did.STARTED, Did.HELD)
+DIDS = (EntryKind.SCHEDULED, EntryKind.STARTED, EntryKind.HELD)
 AUTHORS = ("operator", "clock", "vm:web-0")
 EVENTS = ("E1", "E2")
 VMS = ("web-0", "web-1", "Web-10")
@@ -42,7 +42,7 @@ lines = st.builds(
     entry,
     st.just(1),
     at=moments,
-    did=st.sampled_from(DIDS),
+    kind=st.sampled_from(DIDS),
     by=st.sampled_from(AUTHORS),
     event=st.sampled_from(EVENTS) | st.none(),
     vms=st.lists(st.sampled_from(VMS), max_size=2, unique=True).map(tuple),
@@ -221,7 +221,7 @@ def _fits(query: JournalQuery, key: Key, line: Entry) -> bool:
         query.key in (None, key)
         and query.event in (None, line.event)
         and (query.vm is None or not named or query.vm.lower() in named)
-        and (not query.dids or line.did in query.dids)
+        and (not query.dids or line.kind in query.dids)
         and query.by in (None, line.by)
         and (query.since is None or line.at >= query.since)
         and (query.until is None or line.at < query.until)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.store.database import prepare_database
 from forewarn.store.port import JournalQuery, Key, Kind, Record
 from forewarn.store.reading import PAGE_BYTES, Reader, _journal_statement
@@ -88,15 +88,15 @@ def test_page_does_not_keep_its_moment(writer: Writer, reader: Reader) -> None:
         pytest.param(JournalQuery(event="E1", key=WEB, vm="web-0"), "INDEX journal_by_event", id="event and vm"),
         pytest.param(JournalQuery(key=WEB, vm="web-0"), "INDEX journal_by_record", id="vm"),
         pytest.param(JournalQuery(key=WEB, vm="web-0", since=NOON), "INDEX journal_by_record", id="vm and time"),
-        pytest.param(JournalQuery(dids=(Did.STARTED,)), "COVERING INDEX journal_by_did", id="kind"),
+        pytest.param(JournalQuery(dids=(EntryKind.STARTED,)), "COVERING INDEX journal_by_did", id="kind"),
         pytest.param(
-            JournalQuery(dids=(Did.STARTED, Did.HELD), since=NOON, until=NOON + timedelta(days=1)),
+            JournalQuery(dids=(EntryKind.STARTED, EntryKind.HELD), since=NOON, until=NOON + timedelta(days=1)),
             "COVERING INDEX journal_by_did (did=? AND at>? AND at<?)",
             id="kinds and time",
         ),
         pytest.param(JournalQuery(request="k1"), "INDEX journal_by_request (request=?", id="request"),
         pytest.param(
-            JournalQuery(request="k1", key=WEB, dids=(Did.SCOPE_CREATED,), since=NOON),
+            JournalQuery(request="k1", key=WEB, dids=(EntryKind.SCOPE_CREATED,), since=NOON),
             "INDEX journal_by_request (request=?",
             id="request and all the rest",
         ),

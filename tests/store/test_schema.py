@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.core.journal import Did, Entry
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.store import database
 from forewarn.store.port import Extent, JournalQuery, JournalRow, Key, Kind, Record, Retention, StoreFailed
 from forewarn.store.schema import MIGRATIONS, SCHEMA_VERSION, Migration, migrate, version_of
@@ -147,7 +147,7 @@ async def test_file_of_every_released_version_opens(tmp_path: Path, version: int
     approved = Entry(
         n=2,
         at=NOON,
-        did=Did.APPROVED,
+        kind=EntryKind.APPROVED,
         by="web-0",
         event="602D9444-D2CD-49C7-8624-8643E7171297",
         vms=("web-0",),
@@ -155,9 +155,9 @@ async def test_file_of_every_released_version_opens(tmp_path: Path, version: int
         facts={"via": "guest"},
     )
     assert await store.journal(JournalQuery()) == [
-        JournalRow(2, BATCH, Entry(n=1, at=NOON, did=Did.SCOPE_CREATED, by="operator")),
+        JournalRow(2, BATCH, Entry(n=1, at=NOON, kind=EntryKind.SCOPE_CREATED, by="operator")),
         JournalRow(3, WEB, approved),
-        JournalRow(4, BATCH, Entry(n=2, at=NOON, did=Did.SCOPE_REMOVED, by="operator", why="empty")),
+        JournalRow(4, BATCH, Entry(n=2, at=NOON, kind=EntryKind.SCOPE_REMOVED, by="operator", why="empty")),
     ]
     assert await store.save(Key(Kind.SCOPE, "new"), b"new", entries(1), expected=None) == 5
     assert (await store.journal(JournalQuery(after=4)))[0].position == 5
@@ -196,12 +196,12 @@ async def test_older_file_says_what_had_been_pruned_from_it(tmp_path: Path) -> N
         connection.executescript((OLD_FILES / "version-1.sql").read_text(encoding="utf-8"))
     store = await SqliteStore.open(tmp_path)
     assert await store.extent() == Extent(pruned=1, last=4)
-    assert [row.position for row in await store.journal(JournalQuery(dids=(Did.APPROVED,), by="web-0"))] == [3]
+    assert [row.position for row in await store.journal(JournalQuery(dids=(EntryKind.APPROVED,), by="web-0"))] == [3]
     await store.aclose()
 
 
 async def test_requests_of_an_older_file_are_found(tmp_path: Path) -> None:
-    signed = Entry(n=2, at=NOON, did=Did.SCOPE_REMOVED, by="operator", facts={"key": "k1", "digest": "d1"})
+    signed = Entry(n=2, at=NOON, kind=EntryKind.SCOPE_REMOVED, by="operator", facts={"key": "k1", "digest": "d1"})
     with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
         connection.executescript((OLD_FILES / "version-2.sql").read_text(encoding="utf-8"))
         connection.execute("UPDATE journal SET entry = ? WHERE position = 4", (msgspec.json.encode(signed).decode(),))

@@ -26,13 +26,14 @@ from forewarn.cli.exits import INTERRUPTED, Exit
 from forewarn.client.changes import Ending
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import CampaignState, WaveState
-from forewarn.core.campaign.spec import Day, Waves
-from forewarn.core.conditions import Announce
-from forewarn.core.event import Cause, EventType, ImpactState, Source, State
+from forewarn.core.campaign.spec import WaveKind, Weekday
+from forewarn.core.event import Cause, EventType, Source, State
 from forewarn.core.fault import FaultKind
-from forewarn.core.journal import Did
-from forewarn.core.schedule import Ask
-from forewarn.core.scope import ApprovalRule, Outcome, ScopeKind
+from forewarn.core.impact import ImpactState
+from forewarn.core.journal import EntryKind
+from forewarn.core.policy import AnnouncePolicy
+from forewarn.core.schedule import ScheduleRequest
+from forewarn.core.scope import ApprovalRule, EventOutcome, ScopeKind
 from forewarn.core.vm import Os, Priority
 from forewarn.fleet.requests import _digest
 from forewarn.settings import LogFormat, LogLevel, PlatformName
@@ -44,8 +45,21 @@ from tests.stored.stage import Service, agent, environment, get, wait_for
 from tests.stored.story import agent_directory
 
 ENUMS = (
-    *(Kind, Did, EventType, Source, Cause, State, ImpactState, ScopeKind, ApprovalRule, Outcome, Priority, Os),
-    *(CampaignState, WaveState, Waves, Day, Role, FaultKind, Announce, PlatformName, LogFormat, LogLevel),
+    *(
+        Kind,
+        EntryKind,
+        EventType,
+        Source,
+        Cause,
+        State,
+        ImpactState,
+        ScopeKind,
+        ApprovalRule,
+        EventOutcome,
+        Priority,
+        Os,
+    ),
+    *(CampaignState, WaveState, WaveKind, Weekday, Role, FaultKind, AnnouncePolicy, PlatformName, LogFormat, LogLevel),
     *(Phase, Half, HalfState, Asked, Ending, By, Exit),
 )
 
@@ -70,7 +84,7 @@ def enum_values() -> list[list[str | int]]:
 
 def digest() -> str:
     """Return the digest of a request that the fleet computes by itself, with every field set."""
-    ask = Ask(
+    ask = ScheduleRequest(
         id="AAAAAAAA-0000-4000-8000-000000000001",
         type=EventType.REBOOT,
         vms=("web-0", "web-1"),

@@ -16,8 +16,9 @@ from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import CampaignState
-from forewarn.core.event import EventType, ImpactState
+from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
+from forewarn.core.impact import ImpactState
 from tests.stored.stage import Service, agent, ask_as, wait_for, write_program
 
 FLEET = """

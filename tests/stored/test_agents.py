@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from forewarn.api import v1
-from forewarn.core.scope import Outcome
+from forewarn.core.scope import EventOutcome
 from tests.stored.records import STORED, copy
 from tests.stored.stage import Service, agent, ask_as, wait_for
 from tests.stored.story import agent_directory
@@ -55,7 +55,7 @@ def test_agent_in_the_middle_of_prepare_finishes_approves_and_recovers(service: 
         assert lines(directory / "halves") == ["running prepare", "waiting prepare"]
         assert lines(directory / "systemctl-calls") == []
         api.release(v1.ReleaseHold())
-        wait_for(lambda: api.event(event).outcome is Outcome.COMPLETED)
+        wait_for(lambda: api.event(event).outcome is EventOutcome.COMPLETED)
         wait_for(lambda: not journal(directory))
     assert lines(directory / "halves") == [
         "running prepare",
@@ -84,7 +84,7 @@ def test_agent_that_waits_with_its_approval_goes_on_waiting(service: Service, tm
 def test_agent_in_the_middle_of_recover_finishes(service: Service, tmp_path: Path) -> None:
     directory = stored_agent(tmp_path, "recover")
     with service.running() as api:
-        wait_for(lambda: api.event(KNOWN["agent-recover"]).outcome is Outcome.COMPLETED)
+        wait_for(lambda: api.event(KNOWN["agent-recover"]).outcome is EventOutcome.COMPLETED)
         with agent(directory, str(api.vm("agent-recover").guest_url)):
             wait_for(lambda: not journal(directory))
     assert lines(directory / "halves") == ["running recover", "done recover"]

@@ -11,8 +11,9 @@ from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import Refusal
 from forewarn.core.campaign.record import CampaignState
-from forewarn.core.event import EventType, ImpactState
-from forewarn.core.scope import Outcome
+from forewarn.core.event import EventType
+from forewarn.core.impact import ImpactState
+from forewarn.core.scope import EventOutcome
 from tests.cli.stage import LOOPBACK
 from tests.stored.records import EXPECTED, STORED, copy
 from tests.stored.stage import Service, ask_as, wait_for
@@ -58,12 +59,12 @@ def test_begun_work_is_asked_for_and_other_work_stays_as_it_was(service: Service
             ImpactState.GONE,
         ]
         assert impacts(api, KNOWN["unknown"]) == [ImpactState.UNKNOWN]
-        assert status(api, KNOWN["begun"]) == Outcome.COMPLETED
+        assert status(api, KNOWN["begun"]) == EventOutcome.COMPLETED
         wait_for(lambda: api.campaign(KNOWN["campaign aborting"]).state is CampaignState.ABORTED)
         service.behave("big-2", "succeed")
         api.retry(KNOWN["big"], v1.RetryImpact(vm="big-2"))
         api.advance("10m")
-        assert status(api, KNOWN["big"]) == Outcome.FAILED  # because of the VM that was given up
+        assert status(api, KNOWN["big"]) == EventOutcome.FAILED  # because of the VM that was given up
     assert not list((service.data / "work").iterdir())
 
 
@@ -80,10 +81,10 @@ def test_nothing_planned_starts_while_the_fleet_or_the_scope_is_held(service: Se
         api.advance("1h")
         assert [status(api, due), status(api, frozen)] == ["Scheduled", "Scheduled"]
         api.release(v1.ReleaseHold())
-        wait_for(lambda: status(api, due) == Outcome.COMPLETED)
+        wait_for(lambda: status(api, due) == EventOutcome.COMPLETED)
         assert status(api, frozen) == "Scheduled"
         api.release(v1.ReleaseHold(scope="frozen"))
-        wait_for(lambda: status(api, frozen) == Outcome.COMPLETED)
+        wait_for(lambda: status(api, frozen) == EventOutcome.COMPLETED)
 
 
 def test_approvals_and_announcements_are_kept(service: Service) -> None:
@@ -94,7 +95,7 @@ def test_approvals_and_announcements_are_kept(service: Service) -> None:
         assert [approval.vm for approval in event.approvals] == ["web-0"]
         assert event.status == "Scheduled"
         api.approve(KNOWN["approved"], v1.ApproveEvent(vm="web-1"))
-        wait_for(lambda: status(api, KNOWN["approved"]) == Outcome.COMPLETED)
+        wait_for(lambda: status(api, KNOWN["approved"]) == EventOutcome.COMPLETED)
         assert not api.scope("quiet").enabled
         assert KNOWN["unannounced"].encode() in ask_as(api.vm("quiet").guest_url)
         announced = api.event(KNOWN["unannounced"]).event
@@ -154,8 +155,8 @@ def test_vms_keep_their_ports_and_the_journal_its_entries(service: Service) -> N
         held = [entry.position for entry in api.history(scope="kernel-held")]
         assert held == [row["position"] for row in journal if row["key"] == ["scope", "kernel-held"]]
         story = api.event(KNOWN["canceled"])
-        assert (story.outcome, len(story.timeline)) == (Outcome.CANCELED, 2)
-        assert api.event(KNOWN["failed"]).outcome is Outcome.FAILED
+        assert (story.outcome, len(story.timeline)) == (EventOutcome.CANCELED, 2)
+        assert api.event(KNOWN["failed"]).outcome is EventOutcome.FAILED
 
 
 def test_campaigns_go_on_behind_the_gate_and_the_failed_wave(service: Service) -> None:

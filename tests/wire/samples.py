@@ -6,7 +6,7 @@ from typing import Any
 from forewarn.core.event import Cause, Event, EventType, Source, State
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.core.vm import Roster, Vm
-from forewarn.wire.request import Head
+from forewarn.wire.request import RequestHead
 
 NOT_BEFORE = datetime(2016, 9, 19, 18, 29, 47, tzinfo=UTC)
 EVENT_ID = "602D9444-D2CD-49C7-8624-8643E7171297"
@@ -34,7 +34,7 @@ def event(**fields: Any) -> Event:
         "cause": Cause.USER,
         "vms": ("web_0",),
         "update_domain": 0,
-        "made_at": NOT_BEFORE - timedelta(minutes=15),
+        "created_at": NOT_BEFORE - timedelta(minutes=15),
         "not_before": NOT_BEFORE,
         "description": "A user asked for a restart of the VM.",
         "by": "owner",
@@ -55,10 +55,10 @@ def scope(*events: Event, **fields: Any) -> Scope:
     return Scope(**(usual | fields))
 
 
-def get(target: str, *headers: tuple[str, str]) -> Head:
+def get(target: str, *headers: tuple[str, str]) -> RequestHead:
     """A GET with the header that every request needs, and others."""
-    return Head("GET", target, [METADATA, *headers])
+    return RequestHead("GET", target, [METADATA, *headers])
 
 
-def post(target: str, *headers: tuple[str, str]) -> Head:
-    return Head("POST", target, [METADATA, *headers])
+def post(target: str, *headers: tuple[str, str]) -> RequestHead:
+    return RequestHead("POST", target, [METADATA, *headers])

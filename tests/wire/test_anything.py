@@ -8,16 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.core.event import Event, EventType, Source, State
-from forewarn.wire.answers import UNKNOWN_INSTANCE_PATH, Refusal
-from forewarn.wire.approval import approval
-from forewarn.wire.document import document
-from forewarn.wire.instance import instance
-from forewarn.wire.reading import Document, Unreadable, read_document
-from forewarn.wire.request import Approve, Format, Head, Instance, Query, Versions, route, start_requests
-from forewarn.wire.versions import VERSIONS
+from forewarn.wire.approval import encode_approval, parse_approval
+from forewarn.wire.document import encode_document
+from forewarn.wire.document_parser import Document, InvalidDocument, parse_document
+from forewarn.wire.error_responses import INSTANCE_PATH_NOT_FOUND, ErrorResponse
+from forewarn.wire.instance import encode_instance
+from forewarn.wire.protocol import VERSIONS
+from forewarn.wire.request import (
+    ApprovalRequest,
+    DocumentRequest,
+    Format,
+    InstanceRequest,
+    RequestHead,
+    VersionsRequest,
+    route,
+)
 from tests.wire.samples import event, numbered_id, scope
 
-ANSWERS = (Query, Approve, Instance, Versions, Refusal)
+ANSWERS = (DocumentRequest, ApprovalRequest, InstanceRequest, VersionsRequest, ErrorResponse)
 # Text as a socket can give it, undecodable bytes included, and pieces that lead deeper than chance would.
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 MARKS = ("/", "//", "?", "&", "=", "%", "%2", "%2f", "%ff", "%00", "#", ";", "http://")
@@ -54,33 +62,33 @@ BODIES = st.binary() | JSON.map(lambda value: json.dumps(value).encode()) | st.t
 
 @given(METHODS, TARGETS, HEADERS)
 def test_every_head_gets_an_answer(method: str, target: str, headers: list[tuple[str, str]]) -> None:
-    answer = route(Head(method, target, headers))
+    answer = route(RequestHead(method, target, headers))
     assert isinstance(answer, ANSWERS)
-    if isinstance(answer, Refusal):
+    if isinstance(answer, ErrorResponse):
         assert "error" in json.loads(answer.body)
 
 
 @given(st.lists(PIECES | TEXT, max_size=6), st.sampled_from(["json", "text"]))
 def test_every_instance_path_gets_an_answer(path: list[str], format_: Format) -> None:
     machine = scope()
-    answer = instance(machine, machine.roster.vms[0], Instance("2021-02-01", tuple(path), format_))
-    assert answer == UNKNOWN_INSTANCE_PATH or isinstance(answer, tuple)
+    answer = encode_instance(machine, machine.roster.vms[0], InstanceRequest("2021-02-01", tuple(path), format_))
+    assert answer == INSTANCE_PATH_NOT_FOUND or isinstance(answer, tuple)
 
 
 @given(BODIES)
 def test_every_body_gets_ids_or_a_refusal(body: bytes) -> None:
-    answer = start_requests(body)
-    if isinstance(answer, Refusal):
+    answer = parse_approval(body)
+    if isinstance(answer, ErrorResponse):
         assert list(json.loads(answer.body)) == ["error"]
     else:
-        assert start_requests(approval(answer)) == answer
+        assert parse_approval(encode_approval(answer)) == answer
 
 
 @given(BODIES)
 def test_every_body_is_read_or_unreadable(body: bytes) -> None:
     try:
-        read = read_document(body)
-    except Unreadable:
+        read = parse_document(body)
+    except InvalidDocument:
         return
     assert read is None or isinstance(read, Document)
 
@@ -135,14 +143,14 @@ def test_every_document_has_exactly_what_its_version_shows(
     of = scope(*made, incarnation=incarnation)
     hidden = {"Preempt": version < "2017-11-01", "Terminate": version < "2019-01-01"}
     entries = [expected(item, version) for item in made if item.announced and not hidden.get(str(item.type), False)]
-    body = document(of, version)
+    body = encode_document(of, version)
     assert (
         body
         == json.dumps(
             {"DocumentIncarnation": incarnation, "Events": entries}, separators=(",", ":"), ensure_ascii=False
         ).encode()
     )
-    read = read_document(body)
+    read = parse_document(body)
     assert read is not None
     assert (read.incarnation, [item.id for item in read.events]) == (
         incarnation,

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from forewarn.wire.answers import Reason, Refusal
-from forewarn.wire.approval import approval
-from forewarn.wire.request import start_requests
+from forewarn.wire.approval import encode_approval, parse_approval
+from forewarn.wire.error_responses import ErrorReason, ErrorResponse
 from tests.wire.samples import EVENT_ID, numbered_id
 
 OTHER = numbered_id(7)
@@ -28,8 +27,8 @@ OTHER = numbered_id(7)
     ],
 )
 def test_approval_is_made_and_read_back(ids: tuple[str, ...], body: bytes) -> None:
-    assert approval(ids) == body
-    assert start_requests(body) == ids
+    assert encode_approval(ids) == body
+    assert parse_approval(body) == ids
 
 
 @pytest.mark.parametrize(
@@ -41,15 +40,15 @@ def test_approval_is_made_and_read_back(ids: tuple[str, ...], body: bytes) -> No
     ],
 )
 def test_approval_may_look_otherwise(body: bytes) -> None:
-    assert start_requests(body % EVENT_ID.encode()) == (EVENT_ID,)
+    assert parse_approval(body % EVENT_ID.encode()) == (EVENT_ID,)
 
 
 def test_ids_are_read_in_any_case() -> None:
-    assert start_requests(approval([EVENT_ID.lower()])) == (EVENT_ID,)
+    assert parse_approval(encode_approval([EVENT_ID.lower()])) == (EVENT_ID,)
 
 
 def test_same_id_twice_counts_once() -> None:
-    assert start_requests(approval([EVENT_ID, OTHER, EVENT_ID.lower()])) == (EVENT_ID, OTHER)
+    assert parse_approval(encode_approval([EVENT_ID, OTHER, EVENT_ID.lower()])) == (EVENT_ID, OTHER)
 
 
 @pytest.mark.parametrize(
@@ -81,22 +80,22 @@ def test_same_id_twice_counts_once() -> None:
     ],
 )
 def test_malformed_body_is_refused_and_told_why(body: bytes, why: str) -> None:
-    answer = start_requests(body)
-    assert isinstance(answer, Refusal)
+    answer = parse_approval(body)
+    assert isinstance(answer, ErrorResponse)
     assert (answer.status, answer.reason, json.loads(answer.body)) == (
         400,
-        Reason.BODY,
+        ErrorReason.BODY,
         {"error": f"Bad request: {why}"},
     )
 
 
 def test_one_malformed_id_refuses_all() -> None:
-    answer = start_requests(approval([EVENT_ID, "x", OTHER]))
-    assert isinstance(answer, Refusal)
-    assert answer.reason is Reason.BODY
+    answer = parse_approval(encode_approval([EVENT_ID, "x", OTHER]))
+    assert isinstance(answer, ErrorResponse)
+    assert answer.reason is ErrorReason.BODY
 
 
 def test_refusal_repeats_little_of_what_was_sent() -> None:
-    answer = start_requests(approval(["y" * 60_000]))
-    assert isinstance(answer, Refusal)
+    answer = parse_approval(encode_approval(["y" * 60_000]))
+    assert isinstance(answer, ErrorResponse)
     assert len(answer.body) < 200

@@ -8,9 +8,9 @@ import pytest
 
 from forewarn.core.event import Cause, EventType, Source, State
 from forewarn.core.scope import Scope
-from forewarn.wire.document import document, etag, etag_matches
-from forewarn.wire.reading import Document, DocumentEvent, read_document
-from forewarn.wire.versions import NEWEST, VERSIONS
+from forewarn.wire.document import encode_document, etag, etag_matches
+from forewarn.wire.document_parser import Document, DocumentEvent, parse_document
+from forewarn.wire.protocol import NEWEST_VERSION, VERSIONS
 from tests.wire.samples import EVENT_ID, NOT_BEFORE, event, numbered_id, scope
 
 ONE = (
@@ -86,23 +86,26 @@ BOTH_WAYS = pytest.mark.parametrize(
 
 @BOTH_WAYS
 def test_document_is_made(of: Scope, body: bytes, read: Document) -> None:
-    assert document(of, NEWEST) == body
+    assert encode_document(of, NEWEST_VERSION) == body
 
 
 @BOTH_WAYS
 def test_document_is_read_back(of: Scope, body: bytes, read: Document) -> None:
-    assert read_document(body) == read
+    assert parse_document(body) == read
 
 
 def shown(**fields: Any) -> dict[str, Any]:
     """The one event of a document, made from an event with these fields."""
-    (entry,) = json.loads(document(scope(event(**fields)), NEWEST))["Events"]
+    (entry,) = json.loads(encode_document(scope(event(**fields)), NEWEST_VERSION))["Events"]
     assert isinstance(entry, dict)
     return entry
 
 
 def test_document_incarnation_is_the_scopes() -> None:
-    assert json.loads(document(scope(incarnation=77), NEWEST)) == {"DocumentIncarnation": 77, "Events": []}
+    assert json.loads(encode_document(scope(incarnation=77), NEWEST_VERSION)) == {
+        "DocumentIncarnation": 77,
+        "Events": [],
+    }
 
 
 def test_event_id_is_an_upper_case_guid() -> None:
@@ -134,7 +137,7 @@ def test_resources_are_the_names_of_the_affected_vms_in_their_order() -> None:
     ids=["before", "once Started"],
 )
 def test_not_before_is_rfc_1123_and_empty_once_started(state: State, text: str, version: str) -> None:
-    (entry,) = json.loads(document(scope(event(state=state)), version))["Events"]
+    (entry,) = json.loads(encode_document(scope(event(state=state)), version))["Events"]
     assert entry["NotBefore"] == text
 
 
@@ -166,13 +169,13 @@ def test_duration_in_seconds_is_whole(duration: timedelta | None, seconds: int) 
 
 def test_events_keep_their_order() -> None:
     ids = [numbered_id(n) for n in (3, 1, 2)]
-    entries = json.loads(document(scope(*(event(id=id_) for id_ in ids)), NEWEST))["Events"]
+    entries = json.loads(encode_document(scope(*(event(id=id_) for id_ in ids)), NEWEST_VERSION))["Events"]
     assert [entry["EventId"] for entry in entries] == ids
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_unannounced_event_is_in_no_document(version: str) -> None:
-    assert document(scope(event(announced=False)), version) == b'{"DocumentIncarnation":2,"Events":[]}'
+    assert encode_document(scope(event(announced=False)), version) == b'{"DocumentIncarnation":2,"Events":[]}'
 
 
 def test_etags_differ_by_epoch_incarnation_and_version() -> None:
@@ -180,7 +183,7 @@ def test_etags_differ_by_epoch_incarnation_and_version() -> None:
     assert len({etag(one, version) for one in scopes for version in VERSIONS}) == 3 * len(VERSIONS)
 
 
-CURRENT = etag(scope(), NEWEST)
+CURRENT = etag(scope(), NEWEST_VERSION)
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ from forewarn.core.event import Cause, EventType, Source, State
 from forewarn.core.fault import FaultKind
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits
-from forewarn.wire import answers
-from forewarn.wire.answers import Refusal, status_line
-from forewarn.wire.document import document
-from forewarn.wire.faulty import BODIES, refused_by
-from forewarn.wire.instance import instance, versions
-from forewarn.wire.request import Head, Instance, route, start_requests
-from forewarn.wire.versions import NEWEST, VERSIONS
+from forewarn.wire import error_responses
+from forewarn.wire.approval import parse_approval
+from forewarn.wire.document import encode_document
+from forewarn.wire.error_responses import ErrorResponse, status_line
+from forewarn.wire.fault_responses import BODY_FAULTS, fault_response
+from forewarn.wire.instance import encode_instance, encode_versions
+from forewarn.wire.protocol import NEWEST_VERSION, VERSIONS
+from forewarn.wire.request import InstanceRequest, RequestHead, route
 from tests.wire.samples import EVENTS, METADATA, event, get, numbered_id, scope, vm
 
 Golden = Callable[[str, bytes], None]
@@ -84,85 +85,85 @@ MACHINE = scope(
 )
 NOBODY = scope(id="db-0", kind=ScopeKind.STANDALONE, roster=Roster((vm("db-0"),)))
 
-PARTS: dict[str, tuple[Scope, Instance]] = {
-    "whole.json": (MACHINE, Instance("2021-02-01")),
-    "nothing-known.json": (NOBODY, Instance("2021-02-01")),
-    "compute.json": (MACHINE, Instance("2021-02-01", ("compute",))),
-    "tagsList.json": (MACHINE, Instance("2021-02-01", ("compute", "tagsList"))),
-    "network.json": (MACHINE, Instance("2021-02-01", ("network",))),
-    "name.json": (MACHINE, Instance("2021-02-01", ("compute", "name"))),
-    "whole.txt": (MACHINE, Instance("2021-02-01", (), "text")),
-    "compute.txt": (MACHINE, Instance("2021-02-01", ("compute",), "text")),
-    "interface.txt": (MACHINE, Instance("2021-02-01", ("network", "interface"), "text")),
-    "interface-0.txt": (MACHINE, Instance("2021-02-01", ("network", "interface", "0"), "text")),
-    "name.txt": (MACHINE, Instance("2021-02-01", ("compute", "name"), "text")),
+PARTS: dict[str, tuple[Scope, InstanceRequest]] = {
+    "whole.json": (MACHINE, InstanceRequest("2021-02-01")),
+    "nothing-known.json": (NOBODY, InstanceRequest("2021-02-01")),
+    "compute.json": (MACHINE, InstanceRequest("2021-02-01", ("compute",))),
+    "tagsList.json": (MACHINE, InstanceRequest("2021-02-01", ("compute", "tagsList"))),
+    "network.json": (MACHINE, InstanceRequest("2021-02-01", ("network",))),
+    "name.json": (MACHINE, InstanceRequest("2021-02-01", ("compute", "name"))),
+    "whole.txt": (MACHINE, InstanceRequest("2021-02-01", (), "text")),
+    "compute.txt": (MACHINE, InstanceRequest("2021-02-01", ("compute",), "text")),
+    "interface.txt": (MACHINE, InstanceRequest("2021-02-01", ("network", "interface"), "text")),
+    "interface-0.txt": (MACHINE, InstanceRequest("2021-02-01", ("network", "interface", "0"), "text")),
+    "name.txt": (MACHINE, InstanceRequest("2021-02-01", ("compute", "name"), "text")),
 }
 
 REFUSALS: dict[str, object] = {
-    "unknown-caller": answers.UNKNOWN_CALLER,
-    "rate": answers.TOO_MANY_REQUESTS,
+    "unknown-caller": error_responses.UNKNOWN_CALLER,
+    "rate": error_responses.TOO_MANY_REQUESTS,
     "unknown-path": route(get("/metadata/identity?api-version=2020-07-01")),
-    "unknown-instance-path": instance(NOBODY, vm("db-0"), Instance("2021-02-01", ("compute", "colour"))),
-    "method": route(Head("DELETE", f"{EVENTS}?api-version=2020-07-01", [METADATA])),
-    "method-of-instance": route(Head("POST", "/metadata/instance?api-version=2021-02-01", [METADATA])),
+    "unknown-instance-path": encode_instance(NOBODY, vm("db-0"), InstanceRequest("2021-02-01", ("compute", "colour"))),
+    "method": route(RequestHead("DELETE", f"{EVENTS}?api-version=2020-07-01", [METADATA])),
+    "method-of-instance": route(RequestHead("POST", "/metadata/instance?api-version=2021-02-01", [METADATA])),
     "forwarded": route(get(f"{EVENTS}?api-version=2020-07-01", ("X-Forwarded-For", "10.0.0.1"))),
-    "no-metadata-header": route(Head("GET", f"{EVENTS}?api-version=2020-07-01")),
+    "no-metadata-header": route(RequestHead("GET", f"{EVENTS}?api-version=2020-07-01")),
     "version-missing": route(get(EVENTS)),
     "version-twice": route(get(f"{EVENTS}?api-version=2020-07-01&api-version=2017-08-01")),
     "version-unsupported": route(get(f"{EVENTS}?api-version=latest")),
     "version-of-instance": route(get("/metadata/instance?api-version=latest")),
     "wait": route(get(f"{EVENTS}?api-version=2020-07-01&wait=61")),
     "format": route(get("/metadata/instance?api-version=2021-02-01&format=xml")),
-    "body-is-no-json": start_requests(b"StartRequests"),
-    "body-is-no-object": start_requests(b"[]"),
-    "body-has-no-start-requests": start_requests(b"{}"),
-    "start-requests-is-no-list": start_requests(b'{"StartRequests":{}}'),
-    "entry-has-no-event-id": start_requests(b'{"StartRequests":[{"EventId":7}]}'),
-    "event-id-is-no-guid": start_requests(b'{"StartRequests":[{"EventId":"all"}]}'),
-    "unknown-event": answers.unknown_event(numbered_id(9)),
-    "body-too-large": answers.BODY_TOO_LARGE,
-    "header-too-large": answers.HEADER_TOO_LARGE,
-    "malformed-http": answers.malformed_http("invalid HTTP version"),
-    "unknown-expectation": answers.UNKNOWN_EXPECTATION,
-    "too-slow": answers.TOO_SLOW,
-    "too-many-connections": answers.TOO_MANY_CONNECTIONS,
-    "not-saved": answers.NOT_SAVED,
-    "fault-410": refused_by(FaultKind.STATUS_410),
-    "fault-429": refused_by(FaultKind.STATUS_429),
-    "fault-500": refused_by(FaultKind.STATUS_500),
+    "body-is-no-json": parse_approval(b"StartRequests"),
+    "body-is-no-object": parse_approval(b"[]"),
+    "body-has-no-start-requests": parse_approval(b"{}"),
+    "start-requests-is-no-list": parse_approval(b'{"StartRequests":{}}'),
+    "entry-has-no-event-id": parse_approval(b'{"StartRequests":[{"EventId":7}]}'),
+    "event-id-is-no-guid": parse_approval(b'{"StartRequests":[{"EventId":"all"}]}'),
+    "unknown-event": error_responses.event_not_found(numbered_id(9)),
+    "body-too-large": error_responses.BODY_TOO_LARGE,
+    "header-too-large": error_responses.HEADER_TOO_LARGE,
+    "malformed-http": error_responses.malformed_request("invalid HTTP version"),
+    "unknown-expectation": error_responses.EXPECTATION_FAILED,
+    "too-slow": error_responses.REQUEST_TIMEOUT,
+    "too-many-connections": error_responses.TOO_MANY_CONNECTIONS,
+    "not-saved": error_responses.NOT_SAVED,
+    "fault-410": fault_response(FaultKind.STATUS_410),
+    "fault-429": fault_response(FaultKind.STATUS_429),
+    "fault-500": fault_response(FaultKind.STATUS_500),
 }
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("case", SCOPES)
 def test_document(case: str, version: str, golden: Golden) -> None:
-    golden(f"{version}/{case}.json", document(SCOPES[case], version))
+    golden(f"{version}/{case}.json", encode_document(SCOPES[case], version))
 
 
-@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize("kind", BODY_FAULTS)
 def test_faulty_document(kind: FaultKind, golden: Golden) -> None:
-    right = document(SCOPES["restart-by-user"], NEWEST)
-    golden(f"faulty/{kind.value}", BODIES[kind](right))
+    right = encode_document(SCOPES["restart-by-user"], NEWEST_VERSION)
+    golden(f"faulty/{kind.value}", BODY_FAULTS[kind](right))
 
 
 @pytest.mark.parametrize("case", PARTS)
 def test_instance(case: str, golden: Golden) -> None:
     of, request = PARTS[case]
-    answer = instance(of, of.roster.vms[0], request)
+    answer = encode_instance(of, of.roster.vms[0], request)
     assert isinstance(answer, tuple)
     body, content_type = answer
     golden(f"instance/{case}", body)
-    assert content_type == {"json": answers.JSON, "text": answers.TEXT}[request.format]
+    assert content_type == {"json": error_responses.JSON, "text": error_responses.TEXT}[request.format]
 
 
 def test_versions(golden: Golden) -> None:
-    golden("versions.json", versions())
+    golden("versions.json", encode_versions())
 
 
 @pytest.mark.parametrize("case", REFUSALS)
 def test_refusal(case: str, golden: Golden) -> None:
     refusal = REFUSALS[case]
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, ErrorResponse)
     fields = [("Content-Type", refusal.content_type), *refusal.headers, *[("Connection", "close")] * refusal.close]
     head = b"".join(f"{name}: {value}\n".encode() for name, value in fields)
     golden(f"refusals/{case}.http", status_line(refusal.status).replace(b"\r\n", b"\n") + head + b"\n" + refusal.body)
@@ -173,9 +174,11 @@ def test_no_golden_file_is_left_over() -> None:
     there = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     documents = {f"{version}/{case}.json" for version in VERSIONS for case in SCOPES}
     others = {f"instance/{case}" for case in PARTS} | {f"refusals/{case}.http" for case in REFUSALS}
-    faulty = {f"faulty/{kind.value}" for kind in BODIES}
+    faulty = {f"faulty/{kind.value}" for kind in BODY_FAULTS}
     assert there == documents | others | faulty | {"versions.json"}
 
 
 def test_every_reason_has_its_golden_refusal() -> None:
-    assert {refusal.reason for refusal in REFUSALS.values() if isinstance(refusal, Refusal)} == set(answers.Reason)
+    assert {refusal.reason for refusal in REFUSALS.values() if isinstance(refusal, ErrorResponse)} == set(
+        error_responses.ErrorReason
+    )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forewarn.wire.http_date import http_date, read_date
+from forewarn.wire.http_date import format_http_date, parse_date
 
 MOMENT = datetime(2016, 9, 19, 18, 29, 47, tzinfo=UTC)
 
@@ -23,19 +23,19 @@ MOMENT = datetime(2016, 9, 19, 18, 29, 47, tzinfo=UTC)
     ],
 )
 def test_moment_is_written_and_read_back(moment: datetime, text: str) -> None:
-    assert (http_date(moment), read_date(text)) == (text, moment)
+    assert (format_http_date(moment), parse_date(text)) == (text, moment)
 
 
 @given(st.datetimes(min_value=datetime(1000, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001 - hypothesis adds the zone
 def test_every_moment_is_written_as_the_standard_library_does(moment: datetime) -> None:
-    text = http_date(moment)
+    text = format_http_date(moment)
     assert text == format_datetime(moment, usegmt=True)
-    assert read_date(text) == moment.replace(microsecond=0)
+    assert parse_date(text) == moment.replace(microsecond=0)
 
 
 def test_other_zones_are_written_as_gmt() -> None:
     there = MOMENT.astimezone(timezone(timedelta(hours=5, minutes=45)))
-    assert http_date(there) == "Mon, 19 Sep 2016 18:29:47 GMT"
+    assert format_http_date(there) == "Mon, 19 Sep 2016 18:29:47 GMT"
 
 
 def test_names_are_english_in_every_locale() -> None:
@@ -46,7 +46,7 @@ def test_names_are_english_in_every_locale() -> None:
         except locale.Error:
             continue
         try:
-            assert http_date(MOMENT) == "Mon, 19 Sep 2016 18:29:47 GMT"
+            assert format_http_date(MOMENT) == "Mon, 19 Sep 2016 18:29:47 GMT"
         finally:
             locale.setlocale(locale.LC_TIME, before)
 
@@ -66,7 +66,7 @@ def test_names_are_english_in_every_locale() -> None:
     ],
 )
 def test_moment_is_read_in_many_forms(text: str) -> None:
-    assert read_date(text) == MOMENT
+    assert parse_date(text) == MOMENT
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_moment_is_read_in_many_forms(text: str) -> None:
     ],
 )
 def test_what_is_no_moment_reads_as_none(text: str) -> None:
-    assert read_date(text) is None
+    assert parse_date(text) is None
 
 
 @given(st.text())
 def test_reading_never_raises(text: str) -> None:
-    moment = read_date(text)
+    moment = parse_date(text)
     assert moment is None or moment.tzinfo is UTC

@@ -6,9 +6,9 @@ import pytest
 
 from forewarn.core.scope import ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits
-from forewarn.wire.answers import JSON, TEXT, UNKNOWN_INSTANCE_PATH
-from forewarn.wire.instance import instance
-from forewarn.wire.request import Format, Instance
+from forewarn.wire.error_responses import INSTANCE_PATH_NOT_FOUND, JSON, TEXT
+from forewarn.wire.instance import encode_instance
+from forewarn.wire.request import Format, InstanceRequest
 from tests.wire.samples import VM_ID, scope, vm
 
 ME = vm(
@@ -35,7 +35,7 @@ SCOPE = scope(
 
 
 def ask(path: str, format_: Format = "json") -> object:
-    return instance(SCOPE, ME, Instance("2021-02-01", tuple(path.split("/")) if path else (), format_))
+    return encode_instance(SCOPE, ME, InstanceRequest("2021-02-01", tuple(path.split("/")) if path else (), format_))
 
 
 def body_of(path: str, format_: Format = "json") -> bytes:
@@ -142,9 +142,9 @@ def test_path_matches_in_any_case(path: str) -> None:
 )
 @pytest.mark.parametrize("format_", ["json", "text"])
 def test_unknown_path_is_404(path: str, format_: Format) -> None:
-    assert ask(path, format_) == UNKNOWN_INSTANCE_PATH
+    assert ask(path, format_) == INSTANCE_PATH_NOT_FOUND
 
 
 def test_regular_priority_is_the_default() -> None:
-    answer = instance(scope(), vm(), Instance("2021-02-01", ("compute", "priority"), "text"))
+    answer = encode_instance(scope(), vm(), InstanceRequest("2021-02-01", ("compute", "priority"), "text"))
     assert answer == (b"Regular", TEXT)

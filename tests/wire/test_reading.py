@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from forewarn.core.event import EventType, Source, State
-from forewarn.wire.document import document
-from forewarn.wire.reading import Document, DocumentEvent, Unreadable, read_document
+from forewarn.wire.document import encode_document
+from forewarn.wire.document_parser import Document, DocumentEvent, InvalidDocument, parse_document
 from tests.wire.samples import EVENT_ID, NOT_BEFORE, event, scope
 
 BARE = DocumentEvent(id="E1", status="", type="", resource_type="", resources=())
@@ -17,14 +17,14 @@ BARE = DocumentEvent(id="E1", status="", type="", resource_type="", resources=()
 def read_one(**entry: Any) -> DocumentEvent:
     """Read a document with one event that has these fields and an id."""
     body = json.dumps({"DocumentIncarnation": 1, "Events": [{"EventId": "E1"} | entry]}).encode()
-    found = read_document(body)
+    found = parse_document(body)
     assert found is not None
     return found.events[0]
 
 
 @pytest.mark.parametrize("body", [b"", b" \r\n", b"\xef\xbb\xbf"], ids=["empty", "blank", "byte order mark"])
 def test_empty_body_is_an_answer_of_a_service_not_yet_enabled(body: bytes) -> None:
-    assert read_document(body) is None
+    assert parse_document(body) is None
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_document_of_every_version_is_read_with_what_it_says(version: str, known
         "resources": ("web_0",),
         "not_before": NOT_BEFORE,
     }
-    made = document(scope(event(duration=timedelta(seconds=9))), version)
-    assert read_document(made) == Document(incarnation=2, events=(DocumentEvent(**(usual | known)),))
+    made = encode_document(scope(event(duration=timedelta(seconds=9))), version)
+    assert parse_document(made) == Document(incarnation=2, events=(DocumentEvent(**(usual | known)),))
 
 
 def test_event_needs_nothing_but_its_id() -> None:
@@ -125,12 +125,12 @@ def test_duration_is_known_from_zero_on(value: object, duration: timedelta | Non
     ("value", "incarnation"), [(b"3", 3), (b'"3"', 3), (b"3.0", 3), (b"null", None), (b'"x"', None), (b"{}", None)]
 )
 def test_incarnation_may_be_number_or_text(value: bytes, incarnation: int | None) -> None:
-    read = read_document(b'{"Events":[],"DocumentIncarnation":%b}' % value)
+    read = parse_document(b'{"Events":[],"DocumentIncarnation":%b}' % value)
     assert read == Document(incarnation=incarnation, events=())
 
 
 def test_null_for_the_events_is_none_of_them() -> None:
-    assert read_document(b'{"DocumentIncarnation":1,"Events":null}') == Document(incarnation=1, events=())
+    assert parse_document(b'{"DocumentIncarnation":1,"Events":null}') == Document(incarnation=1, events=())
 
 
 @pytest.mark.parametrize(
@@ -150,5 +150,5 @@ def test_null_for_the_events_is_none_of_them() -> None:
     ids=["page", "cut off", "no UTF-8", "very deep", "list", "no Events", "no list", "no object", "no id", "no text"],
 )
 def test_what_is_no_document_is_unreadable_and_told_why(body: bytes, why: str) -> None:
-    with pytest.raises(Unreadable, match=why):
-        read_document(body)
+    with pytest.raises(InvalidDocument, match=why):
+        parse_document(body)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.wire.request import start_requests
-from forewarn.wire.versions import VERSIONS
+from forewarn.wire.approval import parse_approval
+from forewarn.wire.protocol import VERSIONS
 from tests.wire.samples import EVENT_ID
 
 PAGE = Path(__file__).parents[2] / "docs/reference/guest-protocol.md"
@@ -24,7 +24,7 @@ def section(title: str) -> str:
 def test_examples_are_real_answers_and_a_real_approval() -> None:
     document, approval, refusal = blocks("json")
     assert document == (GOLDEN / "2020-07-01/restart-by-user.json").read_text()
-    assert start_requests(approval.encode()) == (EVENT_ID,)
+    assert parse_approval(approval.encode()) == (EVENT_ID,)
     assert refusal == (GOLDEN / "refusals/version-missing.http").read_text().split("\n\n")[1]
     assert blocks("text") == [(GOLDEN / "instance/whole.txt").read_text()]
 

@@ -4,9 +4,17 @@ import json
 
 import pytest
 
-from forewarn.wire import answers
-from forewarn.wire.answers import JSON, REASON_PHRASES, TEXT, Reason, Refusal, refuse, status_line
-from forewarn.wire.request import Head, Query, route
+from forewarn.wire import error_responses
+from forewarn.wire.error_responses import (
+    JSON,
+    REASON_PHRASES,
+    TEXT,
+    ErrorReason,
+    ErrorResponse,
+    error_response,
+    status_line,
+)
+from forewarn.wire.request import DocumentRequest, RequestHead, route
 from tests.wire.samples import EVENTS, METADATA, get
 
 ASK = f"{EVENTS}?api-version=2020-07-01"
@@ -25,27 +33,29 @@ IN_ORDER = [
 ]
 
 
-def refused(head: Head, *, unsupported_version_status: int = 404) -> Refusal:
+def refused(head: RequestHead, *, unsupported_version_status: int = 404) -> ErrorResponse:
     answer = route(head, unsupported_version_status=unsupported_version_status)
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, ErrorResponse)
     return answer
 
 
 @pytest.mark.parametrize(("reason", "method", "target", "headers"), IN_ORDER, ids=[row[0] for row in IN_ORDER])
 def test_refusals_come_in_order(reason: str, method: str, target: str, headers: list[tuple[str, str]]) -> None:
-    assert refused(Head(method, target, headers)).reason == reason
+    assert refused(RequestHead(method, target, headers)).reason == reason
 
 
 def test_nothing_is_left_to_refuse_in_the_end() -> None:
-    assert route(Head("GET", f"{EVENTS}?wait=1&api-version=2020-07-01", [METADATA])) == Query("2020-07-01")
+    assert route(RequestHead("GET", f"{EVENTS}?wait=1&api-version=2020-07-01", [METADATA])) == DocumentRequest(
+        "2020-07-01"
+    )
 
 
 NEWEST_VERSIONS = b'"newest-versions":["2020-07-01","2019-08-01","2019-04-01"]}'
 
 
 def test_no_metadata_header_is_400_with_exactly_this_body() -> None:
-    assert refused(Head("GET", ASK)) == Refusal(
-        400, b'{ "error": "Bad request: . Required metadata header not specified" }', Reason.METADATA_HEADER, JSON
+    assert refused(RequestHead("GET", ASK)) == ErrorResponse(
+        400, b'{ "error": "Bad request: . Required metadata header not specified" }', ErrorReason.METADATA_HEADER, JSON
     )
 
 
@@ -53,16 +63,16 @@ def test_no_metadata_header_is_400_with_exactly_this_body() -> None:
 @pytest.mark.parametrize("path", [ASK, "/metadata/instance?api-version=2021-02-01", "/metadata/versions"])
 def test_x_forwarded_for_is_400(path: str, value: str) -> None:
     answer = refused(get(path, ("x-forwarded-FOR", value)))
-    assert (answer.status, answer.reason) == (400, Reason.FORWARDED)
+    assert (answer.status, answer.reason) == (400, ErrorReason.FORWARDED)
 
 
 @pytest.mark.parametrize("query", ["", "?", "?api-version", "?api-version=", "?version=2020-07-01"])
 def test_api_version_missing_is_400_with_exactly_this_body(query: str) -> None:
-    assert refused(get(EVENTS + query)) == Refusal(
+    assert refused(get(EVENTS + query)) == ErrorResponse(
         400,
         b'{"error":"Bad request. api-version was not specified in the request. '
         b'For more information refer to aka.ms/azureimds",' + NEWEST_VERSIONS,
-        Reason.VERSION_MISSING,
+        ErrorReason.VERSION_MISSING,
         JSON,
     )
 
@@ -71,7 +81,11 @@ def test_api_version_missing_is_400_with_exactly_this_body(query: str) -> None:
 def test_api_version_not_supported_is_404_with_the_same_shape_of_body(version: str) -> None:
     answer = refused(get(f"{EVENTS}?api-version={version}"))
     body = json.loads(answer.body)
-    assert (answer.status, answer.reason, list(body)) == (404, Reason.VERSION_UNSUPPORTED, ["error", "newest-versions"])
+    assert (answer.status, answer.reason, list(body)) == (
+        404,
+        ErrorReason.VERSION_UNSUPPORTED,
+        ["error", "newest-versions"],
+    )
     assert answer.body.endswith(NEWEST_VERSIONS)
 
 
@@ -93,18 +107,18 @@ def test_status_of_an_unsupported_version_is_a_setting(path: str) -> None:
 )
 def test_api_version_twice_is_400(query: str) -> None:
     answer = refused(get(f"{EVENTS}?{query}"))
-    assert (answer.status, answer.reason) == (400, Reason.VERSION_TWICE)
+    assert (answer.status, answer.reason) == (400, ErrorReason.VERSION_TWICE)
 
 
 def test_preview_version_twice_does_not_waive_the_header() -> None:
     twice = f"{EVENTS}?api-version=2017-03-01&api-version=2017-03-01"
-    assert refused(Head("POST", twice)) == answers.NO_METADATA_HEADER
+    assert refused(RequestHead("POST", twice)) == error_responses.METADATA_HEADER_MISSING
 
 
 @pytest.mark.parametrize("path", ["/", "/metadata/identity", "/metadata/attested", "/latest/meta-data", "/favicon.ico"])
 def test_unknown_path_is_404_with_an_error(path: str) -> None:
     answer = refused(get(path))
-    assert (answer.status, answer.reason, list(json.loads(answer.body))) == (404, Reason.PATH, ["error"])
+    assert (answer.status, answer.reason, list(json.loads(answer.body))) == (404, ErrorReason.PATH, ["error"])
 
 
 @pytest.mark.parametrize("method", ["HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", ""])
@@ -114,40 +128,42 @@ def test_unknown_path_is_404_with_an_error(path: str) -> None:
     ids=["scheduledevents", "instance", "versions"],
 )
 def test_other_method_is_405_with_allow(method: str, path: str, allow: str) -> None:
-    answer = refused(Head(method, path, [METADATA]))
-    assert (answer.status, answer.reason, answer.headers) == (405, Reason.METHOD, (("Allow", allow),))
+    answer = refused(RequestHead(method, path, [METADATA]))
+    assert (answer.status, answer.reason, answer.headers) == (405, ErrorReason.METHOD, (("Allow", allow),))
 
 
 @pytest.mark.parametrize("path", ["/metadata/instance?api-version=2021-02-01", "/metadata/versions"])
 def test_post_is_405_where_nothing_is_approved(path: str) -> None:
-    assert refused(Head("POST", path, [METADATA])).headers == (("Allow", "GET"),)
+    assert refused(RequestHead("POST", path, [METADATA])).headers == (("Allow", "GET"),)
 
 
 def test_too_many_requests_is_429_as_text_with_retry_after() -> None:
-    answer = answers.TOO_MANY_REQUESTS
-    assert answer == Refusal(429, b"Too Many Requests", Reason.RATE, TEXT, (("Retry-After", "1"),), close=False)
+    answer = error_responses.TOO_MANY_REQUESTS
+    assert answer == ErrorResponse(
+        429, b"Too Many Requests", ErrorReason.RATE, TEXT, (("Retry-After", "1"),), close=False
+    )
 
 
 def test_unknown_caller_is_403_and_told_so() -> None:
-    answer = answers.UNKNOWN_CALLER
-    assert (answer.status, answer.reason, b"no known VM" in answer.body) == (403, Reason.UNKNOWN_CALLER, True)
+    answer = error_responses.UNKNOWN_CALLER
+    assert (answer.status, answer.reason, b"no known VM" in answer.body) == (403, ErrorReason.UNKNOWN_CALLER, True)
 
 
 @pytest.mark.parametrize(
     ("answer", "status", "reason"),
     [
-        pytest.param(answers.BODY_TOO_LARGE, 413, Reason.TOO_LARGE, id="body too large"),
-        pytest.param(answers.HEADER_TOO_LARGE, 431, Reason.HEADER_TOO_LARGE, id="header too large"),
-        pytest.param(answers.malformed_http("x"), 400, Reason.MALFORMED, id="malformed HTTP"),
+        pytest.param(error_responses.BODY_TOO_LARGE, 413, ErrorReason.TOO_LARGE, id="body too large"),
+        pytest.param(error_responses.HEADER_TOO_LARGE, 431, ErrorReason.HEADER_TOO_LARGE, id="header too large"),
+        pytest.param(error_responses.malformed_request("x"), 400, ErrorReason.MALFORMED, id="malformed HTTP"),
     ],
 )
-def test_connection_is_closed_after(answer: Refusal, status: int, reason: Reason) -> None:
+def test_connection_is_closed_after(answer: ErrorResponse, status: int, reason: ErrorReason) -> None:
     assert (answer.status, answer.reason, answer.close) == (status, reason, True)
 
 
 def test_unknown_event_is_400_and_named() -> None:
-    answer = answers.unknown_event("602D9444-D2CD-49C7-8624-8643E7171297")
-    assert (answer.status, answer.reason) == (400, Reason.UNKNOWN_EVENT)
+    answer = error_responses.event_not_found("602D9444-D2CD-49C7-8624-8643E7171297")
+    assert (answer.status, answer.reason) == (400, ErrorReason.UNKNOWN_EVENT)
     assert b"602D9444-D2CD-49C7-8624-8643E7171297" in answer.body
 
 
@@ -161,13 +177,13 @@ def test_status_line_of_an_uncommon_status_has_no_phrase() -> None:
 
 
 def test_refusal_says_why_as_json() -> None:
-    assert refuse(503, Reason.UNAVAILABLE, 'a "reason"') == Refusal(
-        503, b'{"error":"a \\"reason\\""}', Reason.UNAVAILABLE, JSON
+    assert error_response(503, ErrorReason.UNAVAILABLE, 'a "reason"') == ErrorResponse(
+        503, b'{"error":"a \\"reason\\""}', ErrorReason.UNAVAILABLE, JSON
     )
 
 
 @pytest.mark.parametrize("text", ["\ud800\x00\r\n", "x" * 60_000], ids=["control characters", "long"])
 def test_refusals_repeat_only_what_is_short_and_printable(text: str) -> None:
-    for answer in (answers.version_unsupported(text, 404), answers.method_not_allowed(text, ("GET",))):
+    for answer in (error_responses.version_unsupported(text, 404), error_responses.method_not_allowed(text, ("GET",))):
         assert len(answer.body) < 400
         assert json.loads(answer.body)["error"].isprintable()

@@ -20,7 +20,7 @@ import msgspec
 from forewarn.agent import durable
 from forewarn.agent.walk import Course, Walk
 from forewarn.client.document import STATUSES, Event
-from forewarn.wire.reading import SOURCES, TYPES
+from forewarn.wire.document_parser import SOURCES, TYPES
 
 FORMAT = 1
 LARGEST = 64 * 1024 * 1024

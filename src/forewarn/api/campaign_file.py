@@ -13,15 +13,15 @@ from forewarn.api.campaign_writing import parse_blackout, parse_moment, parse_wi
 from forewarn.api.v1 import CampaignType
 from forewarn.api.written import FleetFileError, Written
 from forewarn.core.campaign.spec import (
-    MOST_RETRIES,
+    MAX_RETRIES,
     Blackout,
     CampaignPolicy,
     CampaignSpec,
-    Day,
     HttpCheck,
     Limit,
     Selection,
-    Waves,
+    WaveKind,
+    Weekday,
     Window,
 )
 from forewarn.core.event import EventType
@@ -81,7 +81,7 @@ def _policy(written: Written) -> CampaignPolicy:
     table, usual = written.table(campaign_keys(CampaignPolicy)), CampaignPolicy()
     with written.checked():
         return CampaignPolicy(
-            waves=table.get("waves", lambda value: value.choice(Waves), usual.waves),
+            waves=table.get("waves", lambda value: value.choice(WaveKind), usual.waves),
             gap=table.get("gap", Written.duration, usual.gap),
             notice=table.get("notice", Written.duration, usual.notice),
             expected=table.get("expected", Written.duration, usual.expected),
@@ -105,7 +105,7 @@ def _window(written: Written) -> Window:
     table = written.table(campaign_keys(Window), 'a text such as "sat,sun 22:00-04:00", or a table')
     start = table.need("start", _clock_time, 'a time of day such as "22:00"')
     end = table.need("end", _clock_time, 'a time of day such as "04:00"')
-    days = table.get("days", lambda value: tuple(day.choice(Day) for day in value.items()), ())
+    days = table.get("days", lambda value: tuple(day.choice(Weekday) for day in value.items()), ())
     with written.checked():
         return Window(days=days, start=start, end=end, zone=table.get("zone", Written.text, ""))
 
@@ -131,7 +131,7 @@ def _gate(written: Written) -> str | HttpCheck:
             url=url,
             expect_status=table.get("expect_status", lambda value: value.number(100, 599), usual.expect_status),
             timeout=table.get("timeout", Written.duration, usual.timeout),
-            retries=table.get("retries", lambda value: value.number(0, MOST_RETRIES), usual.retries),
+            retries=table.get("retries", lambda value: value.number(0, MAX_RETRIES), usual.retries),
             pause=table.get("pause", Written.duration, usual.pause),
         )
 

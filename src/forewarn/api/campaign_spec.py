@@ -14,7 +14,7 @@ from forewarn.core.campaign.spec import (
     Selection,
     Window,
 )
-from forewarn.core.duration import duration_text, parse_duration
+from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
 
@@ -140,7 +140,7 @@ def _shown_selection(selection: Selection) -> v1.ShownSelection:
 def _shown_policy(policy: CampaignPolicy) -> v1.ShownPolicy:
     return v1.ShownPolicy(
         waves=policy.waves,
-        gap=duration_text(policy.gap),
+        gap=format_duration(policy.gap),
         notice=_written(policy.notice),
         expected=_written(policy.expected),
         scopes_at_once=_shown_limit(policy.scopes_at_once),
@@ -154,7 +154,7 @@ def _shown_policy(policy: CampaignPolicy) -> v1.ShownPolicy:
         zone=policy.zone,
         must_end_inside=policy.must_end_inside,
         gate=_shown_gate(policy.gate),
-        gate_patience=duration_text(policy.gate_patience),
+        gate_patience=format_duration(policy.gate_patience),
         halt_after=policy.halt_after,
         advance=policy.advance,
     )
@@ -166,9 +166,9 @@ def _shown_gate(gate: str | HttpCheck | None) -> str | v1.ShownGate | None:
     return v1.ShownGate(
         url=gate.url,
         expect_status=gate.expect_status,
-        timeout=duration_text(gate.timeout),
+        timeout=format_duration(gate.timeout),
         retries=gate.retries,
-        pause=duration_text(gate.pause),
+        pause=format_duration(gate.pause),
     )
 
 
@@ -177,4 +177,4 @@ def _shown_limit(limit: Limit | None) -> int | str | None:
 
 
 def _written(span: timedelta | None) -> str | None:
-    return None if span is None else duration_text(span)
+    return None if span is None else format_duration(span)

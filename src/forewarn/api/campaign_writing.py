@@ -3,7 +3,7 @@
 import re
 from datetime import datetime
 
-from forewarn.core.campaign.spec import WEEKDAYS, Blackout, Day, Window
+from forewarn.core.campaign.spec import WEEKDAYS, Blackout, Weekday, Window
 from forewarn.core.errors import Invalid
 
 EVERY_DAY = ("every day", "daily")
@@ -27,13 +27,13 @@ def _full(time: str) -> str:
     return f"0{time}" if time[1:2] == ":" else time
 
 
-def _days(text: str) -> tuple[Day, ...]:
+def _days(text: str) -> tuple[Weekday, ...]:
     if not text or text in EVERY_DAY:
         return ()
     return tuple(day for part in text.split(",") for day in _range(part.strip()))
 
 
-def _range(text: str) -> tuple[Day, ...]:
+def _range(text: str) -> tuple[Weekday, ...]:
     """Read a day, or days from one to another, which may go around the end of the week."""
     first, dash, last = text.partition("-")
     begin, end = _day(first.strip()), _day(last.strip() if dash else first.strip())
@@ -41,21 +41,21 @@ def _range(text: str) -> tuple[Day, ...]:
     return (*WEEKDAYS, *WEEKDAYS)[number : number + length]
 
 
-def _day(text: str) -> Day:
-    for day in Day:
+def _day(text: str) -> Weekday:
+    for day in Weekday:
         if text[:3] == day.value and _FULL_NAMES[day].startswith(text):
             return day
-    raise Invalid(f"{text!r} is not a day: use {', '.join(Day)}")
+    raise Invalid(f"{text!r} is not a day: use {', '.join(Weekday)}")
 
 
 _FULL_NAMES = {
-    Day.MON: "monday",
-    Day.TUE: "tuesday",
-    Day.WED: "wednesday",
-    Day.THU: "thursday",
-    Day.FRI: "friday",
-    Day.SAT: "saturday",
-    Day.SUN: "sunday",
+    Weekday.MON: "monday",
+    Weekday.TUE: "tuesday",
+    Weekday.WED: "wednesday",
+    Weekday.THU: "thursday",
+    Weekday.FRI: "friday",
+    Weekday.SAT: "saturday",
+    Weekday.SUN: "sunday",
 }
 
 

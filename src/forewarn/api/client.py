@@ -14,7 +14,7 @@ from forewarn.api.errors import LostAnswer, NotForewarn, NotFound
 from forewarn.api.transport import Transport
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType, Source
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 
 T = TypeVar("T")
 
@@ -322,7 +322,7 @@ class ApiClient:
         vm: str | None = None,
         event: str | None = None,
         campaign: str | None = None,
-        did: Sequence[Did] = (),
+        did: Sequence[EntryKind] = (),
         by: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,

@@ -17,8 +17,8 @@ import msgspec
 
 from forewarn.api.written import FleetFileError, Table, Written
 from forewarn.core.event import EventType
-from forewarn.core.inventory import create
-from forewarn.core.limits import LARGEST_DOMAIN, VMS_PER_SCOPE
+from forewarn.core.inventory import create_scope
+from forewarn.core.limits import MAX_DOMAIN, MAX_VMS_PER_SCOPE
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.text import check_name, is_guid
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
@@ -140,7 +140,7 @@ def _scope(written: Written, defaults: Traits, birth: Birth, claims: Claims) -> 
             approval=approval,
             auto_approve=auto_approve,
         )
-        create(scope, by=written.file, now=birth.at)  # for what it refuses: only here are file and key known
+        create_scope(scope, by=written.file, now=birth.at)  # for what it refuses: only here are file and key known
     return scope
 
 
@@ -217,7 +217,7 @@ def _traits(table: Table) -> Traits:
 def _joined(table: Table, traits: Traits, base: Traits) -> Traits:
     """Lay traits over those that they complete. Of all of them only tags can be too many together."""
     with table.at("tags").checked():
-        return traits.over(base)
+        return traits.with_defaults(base)
 
 
 def _trait(trait: str, written: Written) -> Any:
@@ -262,14 +262,14 @@ def _entry(table: Table, home: Home) -> Entry:
             table.refuse(key, "an entry with count stands for several VMs: use first_address, or list them one by one")
     else:
         table.refuse("first_address", "this goes with count: use addresses")
-    count = table.get("count", lambda count: count.number(1, VMS_PER_SCOPE), 1)
+    count = table.get("count", lambda count: count.number(1, MAX_VMS_PER_SCOPE), 1)
     return Entry(
         count=count,
         name=_template(table, home) if is_template else _single_name(table, home),
         vm_id=table.get("vm_id", _guid, None),
         role_instance=table.get("role_instance", Written.flag, is_role_instance(home.kind)),
-        update_domain=table.get("update_domain", lambda number: number.number(0, LARGEST_DOMAIN), None),
-        fault_domain=table.get("fault_domain", lambda number: number.number(0, LARGEST_DOMAIN), None),
+        update_domain=table.get("update_domain", lambda number: number.number(0, MAX_DOMAIN), None),
+        fault_domain=table.get("fault_domain", lambda number: number.number(0, MAX_DOMAIN), None),
         host=table.get("host", Written.name, None),
         addresses=table.get("addresses", _addresses, ()),
         first_address=table.get("first_address", partial(_first_address, count), None),

@@ -10,7 +10,7 @@ from itertools import islice
 import msgspec
 
 from forewarn.api.fleet_file import is_role_instance, usual_placement_group, usual_vm_id
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Address, Traits, Vm
 
@@ -101,7 +101,7 @@ def _address(address: Address) -> Value:
 def _traits(traits: Traits) -> Content:
     said = ((name, getattr(traits, name)) for name in Traits.__struct_fields__)
     return {
-        name: duration_text(value) if isinstance(value, timedelta) else value
+        name: format_duration(value) if isinstance(value, timedelta) else value
         for name, value in said
         if value is not None
     }

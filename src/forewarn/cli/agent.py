@@ -16,7 +16,7 @@ from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.options import Shown
 from forewarn.cli.output import Output, say, write, write_json
 from forewarn.clock import SystemClock
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 
 if TYPE_CHECKING:
     from forewarn.agent.handlers.port import Handler
@@ -172,7 +172,7 @@ async def _problems(handler: "Handler") -> list[str]:
         async with asyncio.timeout(handler.time_limit.total_seconds()):
             return await handler.check()
     except TimeoutError:
-        return [f"its self-test came to no end within {duration_text(handler.time_limit)}"]
+        return [f"its self-test came to no end within {format_duration(handler.time_limit)}"]
 
 
 def _write_findings(findings: Sequence[Finding]) -> None:

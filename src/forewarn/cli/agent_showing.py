@@ -20,10 +20,10 @@ from forewarn.cli.tables import Column, write_details, write_table
 from forewarn.client.document import Event, read_document
 from forewarn.client.document import Status as EventStatus
 from forewarn.clock import SystemClock
-from forewarn.core.conditions import MINIMUM_NOTICE
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 from forewarn.core.event import EventType, Source
-from forewarn.wire.reading import Unreadable
+from forewarn.core.policy import MINIMUM_NOTICE
+from forewarn.wire.document_parser import InvalidDocument
 
 THOUGHT_OF = "00000000-0000-4000-8000-000000000000"
 """The id of events that are only thought of."""
@@ -78,7 +78,7 @@ def given_event(file: Path) -> Event:
         document = read_document(text if is_document else msgspec.json.encode({"Events": [content]}))
     except OSError as error:
         raise Stop(Exit.USAGE, f"--event: {file}: {error.strerror}") from error
-    except (msgspec.DecodeError, Unreadable) as error:
+    except (msgspec.DecodeError, InvalidDocument) as error:
         raise Stop(Exit.USAGE, f"--event: {file} is no event as the endpoint shows it: {error}") from error
     if document is None or len(document.events) != 1:
         raise Stop(Exit.USAGE, f"--event: {file} has to have just one event")
@@ -176,4 +176,4 @@ def _step_text(step: StepStatus) -> str:
 
 
 def _rounded(time: timedelta) -> str:
-    return duration_text(timedelta(seconds=round(time.total_seconds())))
+    return format_duration(timedelta(seconds=round(time.total_seconds())))

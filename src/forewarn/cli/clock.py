@@ -10,10 +10,10 @@ from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.output import Output, moment_text, say, write, write_json
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.showing import SHORT_ID, place, reason
-from forewarn.core.duration import duration_text, parse_duration
+from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.errors import Invalid
-from forewarn.core.explain import CAMPAIGN
-from forewarn.core.journal import CAMPAIGN_CHANGES
+from forewarn.core.explain import CAMPAIGN_PREFIX
+from forewarn.core.journal import CAMPAIGN_CHANGE_KINDS
 
 app = typer.Typer()
 
@@ -62,7 +62,7 @@ def _distance(said: str) -> str:
     if said.startswith("-"):
         raise Stop(Exit.USAGE, f"{said}: time never goes back; say how far it goes on, like 15m")
     try:
-        return duration_text(parse_duration(said))
+        return format_duration(parse_duration(said))
     except Invalid as error:
         raise Stop(Exit.USAGE, str(error)) from None
 
@@ -80,7 +80,7 @@ def _change(entry: v1.JournalEntry) -> str:
 
 
 def _what(entry: v1.JournalEntry) -> str:
-    if entry.did in CAMPAIGN_CHANGES:
+    if entry.did in CAMPAIGN_CHANGE_KINDS:
         where = place(entry)
         return f"{_campaign(entry)} {entry.did.value}" + (f" {where}" if where != entry.kind else "")
     return f"{(entry.event or '')[:SHORT_ID]} in {entry.record} {entry.did.value}: {', '.join(entry.vms)}"
@@ -88,8 +88,8 @@ def _what(entry: v1.JournalEntry) -> str:
 
 def _campaign(entry: v1.JournalEntry) -> str:
     """Name the campaign whose line it is; what people do about one, they do under their own names."""
-    named = entry.by.startswith(CAMPAIGN)
-    return f"campaign {entry.by.removeprefix(CAMPAIGN) if named else entry.record[:SHORT_ID]}"
+    named = entry.by.startswith(CAMPAIGN_PREFIX)
+    return f"campaign {entry.by.removeprefix(CAMPAIGN_PREFIX) if named else entry.record[:SHORT_ID]}"
 
 
 def _write_clock(clock: v1.Clock, output: Output) -> None:

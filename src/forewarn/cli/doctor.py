@@ -13,14 +13,14 @@ from forewarn.cli.exits import Exit
 from forewarn.cli.names import VmName
 from forewarn.cli.output import Output, say, write, write_json
 from forewarn.cli.reaching import Asked, asks_service
-from forewarn.wire.versions import NEWEST
+from forewarn.wire.protocol import NEWEST_VERSION
 
 PATIENCE = 10.0
 """For how many seconds an endpoint may be silent."""
 
 LONGEST_NAME = 1_024
 
-WHO_AM_I = f"/metadata/instance/compute/name?api-version={NEWEST}&format=text"
+WHO_AM_I = f"/metadata/instance/compute/name?api-version={NEWEST_VERSION}&format=text"
 """Unlike a request for events this one changes nothing: it does not enable the scope."""
 
 CAN_REACH = "Does its endpoint answer?"

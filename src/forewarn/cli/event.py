@@ -28,7 +28,7 @@ from forewarn.cli.showing import mention_hold, waits_for, write_events, write_ti
 from forewarn.cli.tables import write_details
 from forewarn.cli.times import read_coming, read_duration
 from forewarn.core.event import EventType, Source
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 
 app = typer.Typer()
 
@@ -297,8 +297,10 @@ def _ending(story: v1.EventStory) -> str:
 def _ended_details(story: v1.EventStory) -> tuple[tuple[str, str], ...]:
     """Return what the journal still tells of an event that is over."""
     made = next((entry for entry in story.timeline if "source" in entry.facts), None)
-    started = next((entry for entry in story.timeline if entry.did is Did.STARTED), None)
-    approvals = (f"{entry.by} at {moment_text(entry.at)}" for entry in story.timeline if entry.did is Did.APPROVED)
+    started = next((entry for entry in story.timeline if entry.did is EntryKind.STARTED), None)
+    approvals = (
+        f"{entry.by} at {moment_text(entry.at)}" for entry in story.timeline if entry.did is EntryKind.APPROVED
+    )
     return (
         ("status", _ending(story)),
         ("started at", "" if started is None else moment_text(started.at)),

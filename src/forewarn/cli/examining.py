@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from forewarn.cli.output import harmless, say
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 
 if TYPE_CHECKING:
     from forewarn.testing.exam import Result, Sheet
@@ -38,7 +38,7 @@ class Progress:
         with self._lock:
             self._total, self._done, self._began_at = len(sheets), 0, time.monotonic()
             rounds = math.ceil(len(sheets) / at_once)
-            self._longest = duration_text(timedelta(seconds=math.ceil(rounds * self._limit)))
+            self._longest = format_duration(timedelta(seconds=math.ceil(rounds * self._limit)))
             if self._is_live:
                 self._draw("")
             if tries == 1:

@@ -12,9 +12,9 @@ from forewarn.cli.options import Key, PlainUsage, Why
 from forewarn.cli.output import Output, moment_text, say, write_json
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.tables import Column, write_table
-from forewarn.core.duration import duration_text, parse_duration
+from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.errors import Invalid
-from forewarn.core.fault import STATUSES, FaultKind, fault_kind, parse_signed, signed_text
+from forewarn.core.fault import STATUSES, FaultKind, format_signed_duration, parse_fault_kind, parse_signed_duration
 
 app = typer.Typer()
 
@@ -67,11 +67,11 @@ def set_fault(
     """
     try:
         ask = v1.SetFault(
-            kind=fault_kind(kind),
+            kind=parse_fault_kind(kind),
             vm=vm,
-            lasting=None if lasting is None else duration_text(parse_duration(lasting)),
+            lasting=None if lasting is None else format_duration(parse_duration(lasting)),
             times=times,
-            amount=None if amount is None else signed_text(parse_signed(amount)),
+            amount=None if amount is None else format_signed_duration(parse_signed_duration(amount)),
             why=why,
         )
     except Invalid as error:

@@ -15,8 +15,9 @@ from forewarn.cli.output import say
 from forewarn.cli.reaching import Asked
 from forewarn.cli.showing import SHORT_ID
 from forewarn.cli.views import View, view_for
-from forewarn.core.event import SETTLED, STUCK, Cause
-from forewarn.core.scope import Outcome
+from forewarn.core.event import Cause
+from forewarn.core.impact import SETTLED, STUCK
+from forewarn.core.scope import EventOutcome
 
 
 def follow(asked: Asked, made: Sequence[v1.Made]) -> None:
@@ -103,7 +104,7 @@ class Followed:
     @property
     def went_well(self) -> bool:
         """Whether all were completed."""
-        return all(story.outcome is Outcome.COMPLETED for story in self.stories.values())
+        return all(story.outcome is EventOutcome.COMPLETED for story in self.stories.values())
 
     def concerns(self, news: News) -> bool:
         """Tell whether the events may have changed."""

@@ -16,7 +16,7 @@ from forewarn.cli.output import Output, moment_text, say, write_json
 from forewarn.cli.reaching import Asked, asks_service
 from forewarn.cli.showing import SHORT_ID, write_journal
 from forewarn.cli.times import read_past
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 
 USUALLY = 50
 """How many lines are shown if nobody says how many, or of which time."""
@@ -40,8 +40,8 @@ def history(
     event: OfEvent = None,
     campaign: OfCampaign = None,
     did: Annotated[
-        Did | None,
-        choice(Did, metavar="WHAT", help_="Only such lines: started, held, …"),
+        EntryKind | None,
+        choice(EntryKind, metavar="WHAT", help_="Only such lines: started, held, …"),
     ] = None,
     by: Annotated[str | None, typer.Option(metavar="NAME", help="Only what this token, VM or part has done.")] = None,
     since: Since = None,

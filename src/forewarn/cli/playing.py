@@ -18,7 +18,7 @@ from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.extras import needing_server
 from forewarn.cli.output import harmless, say
 from forewarn.cli.reaching import connect
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 from forewarn.testing.scenario import (
     NOTHING,
     CoreStage,
@@ -174,7 +174,7 @@ def _line(played: Played) -> Line:
 
 def _awaited(step: Step) -> str | None:
     command = step.command
-    return f"{command.fact} within {duration_text(command.within)}" if isinstance(command, Expect) else None
+    return f"{command.fact} within {format_duration(command.within)}" if isinstance(command, Expect) else None
 
 
 @contextmanager
@@ -226,7 +226,7 @@ def _wait(stage: Stage, step: Step) -> timedelta:
 
 def _up_to(wait: timedelta) -> str:
     """Say how long something takes at most, if it takes any time."""
-    return f"  (up to {duration_text(SECOND * math.ceil(wait / SECOND))})" if wait else ""
+    return f"  (up to {format_duration(SECOND * math.ceil(wait / SECOND))})" if wait else ""
 
 
 class _Progress:

@@ -7,9 +7,9 @@ from forewarn.cli.colours import Colour
 from forewarn.cli.output import moment_text, say
 from forewarn.cli.reaching import Asked
 from forewarn.cli.tables import Column, Row, in_one_line, write_table
-from forewarn.core.event import STUCK, ImpactState
-from forewarn.core.explain import CAMPAIGN
-from forewarn.core.scope import Outcome
+from forewarn.core.explain import CAMPAIGN_PREFIX
+from forewarn.core.impact import STUCK, ImpactState
+from forewarn.core.scope import EventOutcome
 
 SHORT_ID = 8
 """As much of an event's id as tells it from others; commands take it for the whole."""
@@ -30,9 +30,9 @@ STATUS = Column(
     "STATUS",
     colours={
         "Started": Colour.CAREFUL,
-        Outcome.COMPLETED.value: Colour.GOOD,
-        Outcome.CANCELED.value: Colour.FAINT,
-        Outcome.FAILED.value: Colour.BAD,
+        EventOutcome.COMPLETED.value: Colour.GOOD,
+        EventOutcome.CANCELED.value: Colour.FAINT,
+        EventOutcome.FAILED.value: Colour.BAD,
     },
 )
 
@@ -94,7 +94,7 @@ def waits_for(event: v1.Event) -> str:
     if any(impact.state in STUCK for impact in event.impacts):
         said = f"{said} (`forewarn event retry {event.id[:SHORT_ID]}`, or `resolve`)"
     if event.campaign is not None and event.status == "Scheduled":
-        said = f"{said} (`forewarn campaign show {event.by.removeprefix(CAMPAIGN)}` says why)"
+        said = f"{said} (`forewarn campaign show {event.by.removeprefix(CAMPAIGN_PREFIX)}` says why)"
     return said if event.announced else f"{said}; unannounced"
 
 

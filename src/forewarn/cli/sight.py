@@ -8,7 +8,7 @@ import msgspec
 from forewarn.cli.output import moment_text
 from forewarn.cli.tables import GAP, Column, write_table
 from forewarn.client import Change, Event, Gone
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 
 SECOND = timedelta(seconds=1)
 
@@ -47,7 +47,7 @@ def seen_event(event: Event, name: str | None, now: datetime) -> SeenEvent:
         mine=None if name is None else event.affects(name),
         not_before=event.not_before,
         time_left=time_left(event, now),
-        duration=None if event.duration is None else duration_text(event.duration),
+        duration=None if event.duration is None else format_duration(event.duration),
         source=event.source,
         description=event.description,
     )
@@ -62,7 +62,7 @@ def seen_change(change: Change, name: str | None, now: datetime) -> SeenChange:
 def time_left(event: Event, now: datetime) -> str | None:
     """Write in whole seconds how long there is to prepare; None if nobody knows."""
     left = event.time_left(now)
-    return None if left is None else duration_text(left // SECOND * SECOND)
+    return None if left is None else format_duration(left // SECOND * SECOND)
 
 
 def write_events(events: Iterable[Event], name: str | None, now: datetime) -> None:

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, time, timedelta
 
 from forewarn.cli.exits import Exit, Stop
-from forewarn.core.duration import duration_text, parse_duration
+from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.errors import Invalid
 
 DAY = timedelta(days=1)
@@ -17,7 +17,7 @@ def read_duration(text: str | None, option: str) -> str | None:
     if text is None:
         return None
     try:
-        return duration_text(parse_duration(text))
+        return format_duration(parse_duration(text))
     except Invalid as error:
         raise Stop(Exit.USAGE, f"{option}: {error}") from None
 
@@ -72,7 +72,7 @@ def read_later(text: str | None, option: str) -> datetime | None:
 def span_text(span: timedelta) -> str:
     """Write an amount of time to the second, or more roughly where it is long."""
     seconds = max(span, timedelta(0)) // timedelta(seconds=1)
-    return duration_text(timedelta(seconds=seconds if seconds < DAY.total_seconds() else seconds // 60 * 60))
+    return format_duration(timedelta(seconds=seconds if seconds < DAY.total_seconds() else seconds // 60 * 60))
 
 
 def _moment(text: str) -> datetime | None:

@@ -14,13 +14,13 @@ from forewarn.cli.countdown import STANDING, ServiceTime, countdown
 from forewarn.cli.feed import BACK, TROUBLE
 from forewarn.cli.output import Output, harmless, moment_text, say, write, write_json_line
 from forewarn.cli.showing import SHORT_ID, waits_for
-from forewarn.core.scope import Outcome
+from forewarn.core.scope import EventOutcome
 
 STYLES = {
     "Started": "yellow",
-    Outcome.COMPLETED.value: "green",
-    Outcome.CANCELED.value: "dim",
-    Outcome.FAILED.value: "red",
+    EventOutcome.COMPLETED.value: "green",
+    EventOutcome.CANCELED.value: "dim",
+    EventOutcome.FAILED.value: "red",
 }
 
 

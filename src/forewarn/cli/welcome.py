@@ -17,7 +17,7 @@ from forewarn.core.scope import ScopeKind
 from forewarn.fleet.errors import AmbiguousVm
 from forewarn.operator.showing_inventory import first_vms
 from forewarn.settings import user_data_directory
-from forewarn.wire.versions import NEWEST
+from forewarn.wire.protocol import NEWEST_VERSION
 
 LONGEST_TABLE = 40
 
@@ -113,7 +113,7 @@ def lines_to_paste(running: Running, vms: Sequence[Vm]) -> Iterator[str]:
     where = () if running.directory == user_data_directory(os.environ) else ("--data", str(running.directory))
     yield shlex.join((*program(), "event", "schedule", "Reboot", _shortest_name(running, vm), "--in", "15m", *where))
     if vm.guest_url is not None:
-        url = f"'{vm.guest_url}/metadata/scheduledevents?api-version={NEWEST}'"
+        url = f"'{vm.guest_url}/metadata/scheduledevents?api-version={NEWEST_VERSION}'"
         yield rf"curl -s -H Metadata:true {url} -w '\n'"
         # The id of the first event is cut out of the answer, and sent back as an approval.
         approval = r"""sed 's/^[^[]*\[{"EventId":"\([^"]*\)".*/{"StartRequests":[{"EventId":"\1"}]}/'"""

@@ -14,8 +14,8 @@ from forewarn.client.errors import (
 )
 from forewarn.client.talk import Answer, Request
 from forewarn.client.versions import named_versions
-from forewarn.core.text import shortened
-from forewarn.wire.terms import BYTE_ORDER_MARK, LONGEST_WAIT
+from forewarn.core.text import truncate_text
+from forewarn.wire.protocol import BYTE_ORDER_MARK, MAX_WAIT
 
 NOT_NOW = frozenset({408, 410, 425, 429})
 """Refusals that pass, besides everything from 500 on."""
@@ -50,7 +50,7 @@ def etag_of(answer: Answer) -> str | None:
 def offered_wait(answer: Answer, wanted: int) -> int:
     """Return for how many seconds the next answer may be held: none, unless the service offers it."""
     offer = _whole_number(answer.headers.get("forewarn-wait", ""))
-    return 0 if offer is None else min(offer, wanted, LONGEST_WAIT)
+    return 0 if offer is None else min(offer, wanted, MAX_WAIT)
 
 
 def name_in(endpoint: str, answer: Answer) -> str:
@@ -83,7 +83,7 @@ def _whole_number(text: str) -> int | None:
 def _message(answer: Answer) -> str:
     """Return the service's own sentence: what its JSON calls the error, else the beginning of the body."""
     text = _error_in(answer.body) or answer.body[:LONGEST_MESSAGE].decode(errors="replace")
-    return " ".join(shortened(text, LONGEST_MESSAGE).split())
+    return " ".join(truncate_text(text, LONGEST_MESSAGE).split())
 
 
 def _error_in(body: bytes) -> str | None:

@@ -24,9 +24,9 @@ from forewarn.client.errors import ClientError, NoName, NotAnEvent, NotUnderstoo
 from forewarn.client.patience import patience_with, pause_after
 from forewarn.client.talk import Answer, Flow, Give, Request, Send, Sleep, T
 from forewarn.client.versions import EVENTS_NEWEST_FIRST, INSTANCE, refuses_version, versions_to_try
-from forewarn.wire.approval import approval
-from forewarn.wire.reading import Unreadable
-from forewarn.wire.terms import LONGEST_WAIT
+from forewarn.wire.approval import encode_approval
+from forewarn.wire.document_parser import InvalidDocument
+from forewarn.wire.protocol import MAX_WAIT
 
 EVENTS = "/metadata/scheduledevents"
 INSTANCE_DOCUMENT = "/metadata/instance"
@@ -49,7 +49,7 @@ class Settings(msgspec.Struct, frozen=True):
     timeout: float = 10.0
     first_timeout: float = 130.0
     interval: float = 1.0
-    wait: int = LONGEST_WAIT
+    wait: int = MAX_WAIT
     retry_for: float | None = None
 
     def __post_init__(self) -> None:
@@ -59,8 +59,8 @@ class Settings(msgspec.Struct, frozen=True):
             raise ValueError("interval is more than 0 seconds, and not for ever")
         if self.retry_for is not None and not self.retry_for >= 0:
             raise ValueError("retry_for is 0 seconds or more")
-        if not (0 <= self.wait <= LONGEST_WAIT):
-            raise ValueError(f"wait is 0 to {LONGEST_WAIT} seconds")
+        if not (0 <= self.wait <= MAX_WAIT):
+            raise ValueError(f"wait is 0 to {MAX_WAIT} seconds")
 
 
 class News(NamedTuple):
@@ -161,7 +161,7 @@ class Conversation:
             return News(None, last.etag, wait)
         try:
             document = read_document(answer.body)
-        except Unreadable as error:
+        except InvalidDocument as error:
             raise NotUnderstood(self.endpoint, str(error)) from error
         return News(document, None if document is None else etag_of(answer), wait)
 
@@ -253,7 +253,7 @@ def _instance(version: str) -> Request:
 
 
 def _approval(events: Iterable[Event | str]) -> bytes:
-    return approval([_id(event) for event in events])
+    return encode_approval([_id(event) for event in events])
 
 
 def _id(event: object) -> str:

@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from forewarn.core.event import EventType, Source
-from forewarn.wire import reading
+from forewarn.wire import document_parser
 
 NOTHING = timedelta(0)
 
@@ -113,14 +113,14 @@ def read_document(body: bytes) -> Document | None:
 
     Raises `wire.reading.Unreadable`, and nothing else.
     """
-    document = reading.read_document(body)
+    document = document_parser.parse_document(body)
     if document is None:
         return None
     events = {key(event): event for event in map(_event, document.events)}
     return Document(incarnation=document.incarnation, events=tuple(events.values()))
 
 
-def _event(event: reading.DocumentEvent) -> Event:
+def _event(event: document_parser.DocumentEvent) -> Event:
     return Event(
         id=event.id,
         status=STATUSES.get(event.status, str(event.status)),

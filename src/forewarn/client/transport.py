@@ -17,7 +17,7 @@ from forewarn import __version__
 from forewarn.client.endpoint import Endpoint
 from forewarn.client.errors import NotUnderstood, TooSlow, Unreachable
 from forewarn.client.talk import Answer, Failure, Request
-from forewarn.core.text import shortened
+from forewarn.core.text import truncate_text
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -118,7 +118,9 @@ def failure_of(error: Exception) -> Failure | None:
             return Failure(Unreachable, error.strerror or str(error) or type(error).__name__)
         case HTTPException() | ValueError():
             # The words of http.client quote what the other side has sent, which may be anything.
-            return Failure(NotUnderstood, " ".join(shortened(f"{type(error).__name__}: {error}", LONGEST_WHY).split()))
+            return Failure(
+                NotUnderstood, " ".join(truncate_text(f"{type(error).__name__}: {error}", LONGEST_WHY).split())
+            )
         case _:
             return None
 

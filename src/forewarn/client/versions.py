@@ -9,7 +9,7 @@ import re
 import msgspec
 
 from forewarn.client.talk import Answer
-from forewarn.wire.versions import VERSIONS
+from forewarn.wire.protocol import VERSIONS
 
 EVENTS_NEWEST_FIRST = VERSIONS[::-1]
 

@@ -1,6 +1,6 @@
 """What the rules are told of the settings."""
 
-from forewarn.core.conditions import Policy
+from forewarn.core.policy import Policy
 from forewarn.settings import Settings
 
 

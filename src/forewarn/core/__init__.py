@@ -1,1 +1,1 @@
-"""The rules of Scheduled Events. Pure: no I/O, no clock, no chance; `now` and ids are arguments."""
+"""The rules of Scheduled Events: pure, without I/O, clock or randomness; `now` and ids are arguments."""

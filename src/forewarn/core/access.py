@@ -1,4 +1,4 @@
-"""Who may do what on the operator side: roles, and the scopes to which a token may be limited."""
+"""Authorization of operators: roles, and the scope patterns that limit a token."""
 
 from collections.abc import Sequence
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Approving: any VM of the scope may, for all VMs of the event; all ids of one request or none (PROTOCOL §4)."""
+"""Approve events: any VM of the scope may, for all VMs of the event; all ids of a request or none (PROTOCOL §4)."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -6,20 +6,20 @@ from datetime import datetime
 import msgspec
 
 from forewarn.core.change import Change, Draft
-from forewarn.core.conditions import Conditions
-from forewarn.core.errors import UnknownEvent
-from forewarn.core.event import Approval, Event, Move, State
-from forewarn.core.explain import explain, missing_approvals, sentences
-from forewarn.core.progress import start_if_it_may, start_what_may, turn
+from forewarn.core.errors import ScopeEventNotFound
+from forewarn.core.event import Approval, Event, State, Trigger
+from forewarn.core.explain import blocker_messages, explain, missing_approvals
+from forewarn.core.lifecycle import start_if_ready, start_order, start_ready_events
+from forewarn.core.policy import RuleContext
 from forewarn.core.scope import ApprovalRule, Scope
-from forewarn.core.text import shortened
+from forewarn.core.text import truncate_text
 
 
 def approve(
     scope: Scope,
     vm: str,
     ids: Iterable[str],
-    conditions: Conditions,
+    context: RuleContext,
     *,
     now: datetime,
     by: str | None = None,
@@ -31,41 +31,41 @@ def approve(
     """
     approver = scope.vm(vm).name
     draft = Draft(scope, now)
-    start_what_may(draft, conditions)  # what is due by now needs nobody's approval
-    for event in sorted(_known(draft.scope, ids), key=turn):
-        if event.state is State.SCHEDULED and _matters(draft.scope, event, approver):
-            _approve(draft, event, approver, conditions, by, why)
+    start_ready_events(draft, context)  # what is due by now needs nobody's approval
+    for event in sorted(_find_events(draft.scope, ids), key=start_order):
+        if event.state is State.SCHEDULED and _is_needed(draft.scope, event, approver):
+            _approve(draft, event, approver, context, by, why)
     return draft.finish(None)
 
 
-def _matters(scope: Scope, event: Event, approver: str) -> bool:
+def _is_needed(scope: Scope, event: Event, approver: str) -> bool:
     """Tell whether the VM's approval is one that the event still needs."""
     if scope.approval is ApprovalRule.ANY:
         return not event.approvals
     return approver in missing_approvals(scope, event)
 
 
-def _approve(draft: Draft, event: Event, approver: str, conditions: Conditions, by: str | None, why: str) -> None:
+def _approve(draft: Draft, event: Event, approver: str, context: RuleContext, by: str | None, why: str) -> None:
     """Note the approval and what holds the event all the same, then start it if nothing does."""
     approval = Approval(vm=approver, at=draft.now)
     approved = msgspec.structs.replace(event, approvals=(*event.approvals, approval))
-    holds = "; and ".join(sentences(explain(draft.scope, approved, conditions, now=draft.now)))
-    facts = {"held_by": shortened(holds)} if holds else {}
+    blockers = "; and ".join(blocker_messages(explain(draft.scope, approved, context, now=draft.now)))
+    facts = {"held_by": truncate_text(blockers)} if blockers else {}
     if by is None:
-        draft.move(approved, Move.APPROVE, by=f"vm:{approver}", **facts)
+        draft.apply(approved, Trigger.APPROVE, by=f"vm:{approver}", **facts)
     else:
-        spoken = f"in the name of {approver}{': ' if why else ''}{why}"
-        draft.move(approved, Move.APPROVE, by=by, why=spoken, **facts)
-    start_if_it_may(draft, approved, conditions, spoken_by=by)
+        reason = f"in the name of {approver}{': ' if why else ''}{why}"
+        draft.apply(approved, Trigger.APPROVE, by=by, why=reason, **facts)
+    start_if_ready(draft, approved, context, approved_by=by)
 
 
-def _known(scope: Scope, ids: Iterable[str]) -> list[Event]:
+def _find_events(scope: Scope, ids: Iterable[str]) -> list[Event]:
     """Return the open events among the ids, each once; refuse all if one was never there or never announced."""
     events: dict[str, Event] = {}
     for id_ in ids:
         event = scope.find_event(id_)
         if event is not None and event.announced:
             events[event.id] = event
-        elif not scope.remembers(id_):
-            raise UnknownEvent(id_, scope.id)
+        elif not scope.has_ended(id_):
+            raise ScopeEventNotFound(id_, scope.id)
     return list(events.values())

@@ -1,4 +1,4 @@
-"""What a rule returns, and the draft in which it is made. A draft lives within one rule and never leaves it."""
+"""Change, the result of a rule, and Draft, the builder in which a rule creates it. A draft never leaves its rule."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -7,27 +7,38 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from forewarn.core.errors import ScopeFull
-from forewarn.core.event import Event, Impact, Move, State, step
+from forewarn.core.errors import ScopeTooLarge
+from forewarn.core.event import Event, State, Trigger, find_transition
 from forewarn.core.explain import is_approved, missing_approvals
-from forewarn.core.journal import Did, Entry
-from forewarn.core.limits import IMPACT_TEXT_BYTES, NAME_LENGTH, RECENT_AGE, RECENT_ITEMS, RECORD_BYTES
-from forewarn.core.scope import Answered, ApprovalRule, Ended, Outcome, Scope
-from forewarn.core.text import shortened
+from forewarn.core.impact import Impact
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.limits import (
+    MAX_IMPACT_TEXT_BYTES,
+    MAX_NAME_LENGTH,
+    MAX_RECENT_AGE,
+    MAX_RECENT_ITEMS,
+    MAX_RECORD_BYTES,
+)
+from forewarn.core.scope import ApprovalRule, EndedEvent, EventOutcome, Scope, SeenKey
+from forewarn.core.text import truncate_text
 
 R = TypeVar("R")
 
 SCOPE_RESERVE = 98 * 1024
-EVENT_RESERVE = 64 + NAME_LENGTH
+EVENT_RESERVE = 64 + MAX_NAME_LENGTH
 CLEARED_RESERVE = 16
-IMPACT_RESERVE = 160 + IMPACT_TEXT_BYTES
+IMPACT_RESERVE = 160 + MAX_IMPACT_TEXT_BYTES
 APPROVAL_RESERVE = 64
 """Room that is kept free, so that what was once accepted can always be approved, held, started, failed and ended:
 per scope for a full `recent` and a hold; per event for its start and a host's name, and for its clearance where a
 campaign made it; per affected VM for its impact and, once that is done, the name of another host; per approval that is
 missing (the names of the VMs come on top)."""
 
-ENDINGS = {Did.COMPLETED: Outcome.COMPLETED, Did.CANCELED: Outcome.CANCELED, Did.FAILED: Outcome.FAILED}
+OUTCOMES = {
+    EntryKind.COMPLETED: EventOutcome.COMPLETED,
+    EntryKind.CANCELED: EventOutcome.CANCELED,
+    EntryKind.FAILED: EventOutcome.FAILED,
+}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -49,16 +60,16 @@ class Draft:
     def __init__(self, scope: Scope, now: datetime) -> None:
         self.before = scope
         self.now = max(now, scope.changed_at)
-        self.scope = self._untouched = _forget(scope, self.now)
+        self.scope = self._untouched = _drop_expired(scope, self.now)
         self.entries: list[Entry] = []
 
     def set(self, **fields: object) -> None:
         """Replace fields of the scope."""
         self.scope = msgspec.structs.replace(self.scope, **fields)
 
-    def note(
+    def add_entry(
         self,
-        did: Did,
+        entry_kind: EntryKind,
         *,
         by: str,
         why: str = "",
@@ -71,9 +82,9 @@ class Draft:
             Entry(
                 n=self.scope.entries + len(self.entries) + 1,
                 at=self.now,
-                did=did,
+                kind=entry_kind,
                 by=by,
-                why=shortened(why),
+                why=truncate_text(why),
                 event=event.id if event else None,
                 vms=tuple(vms) or (event.vms if event else ()),
                 incarnation=self.scope.incarnation,
@@ -81,32 +92,32 @@ class Draft:
             )
         )
 
-    def move(self, event: Event, move: Move, *, by: str, why: str = "", **facts: str) -> Event | None:
+    def apply(self, event: Event, trigger: Trigger, *, by: str, why: str = "", **facts: str) -> Event | None:
         """Apply a move of the table to an event, new or open; the event given carries its other changes already.
 
         Returns the event as it is now, or None where the move ended it.
         """
         known = self.scope.find_event(event.id)
-        legal = step(event.id, known.state if known else State.NONE, move)
+        transition = find_transition(event.id, known.state if known else State.NONE, trigger)
         if event.announced:
-            self.set(incarnation=self.scope.incarnation + legal.incarnation)
-        if legal.to is State.GONE:
-            self._end(event, ENDINGS[legal.did])
-            self.note(legal.did, by=by, why=why, event=event, **facts)
+            self.set(incarnation=self.scope.incarnation + transition.incarnation)
+        if transition.to is State.GONE:
+            self._end(event, OUTCOMES[transition.entry_kind])
+            self.add_entry(transition.entry_kind, by=by, why=why, event=event, **facts)
             return None
-        moved = msgspec.structs.replace(event, state=legal.to)
-        if legal.to is State.STARTED:
-            moved = self._started(moved)
-        self.put(moved)
-        self.note(legal.did, by=by, why=why, event=moved, **facts)
-        return moved
+        updated = msgspec.structs.replace(event, state=transition.to)
+        if transition.to is State.STARTED:
+            updated = self._with_start(updated)
+        self.put(updated)
+        self.add_entry(transition.entry_kind, by=by, why=why, event=updated, **facts)
+        return updated
 
-    def _started(self, event: Event) -> Event:
+    def _with_start(self, event: Event) -> Event:
         impacts = tuple(Impact(vm=vm) for vm in event.vms)
         return msgspec.structs.replace(event, started_at=self.now, impacts=impacts)
 
-    def _end(self, event: Event, outcome: Outcome) -> None:
-        ended = Ended(id=event.id, request=event.request, at=self.now, outcome=outcome)
+    def _end(self, event: Event, outcome: EventOutcome) -> None:
+        ended = EndedEvent(id=event.id, request=event.request, at=self.now, outcome=outcome)
         self.set(
             events=tuple(other for other in self.scope.events if other.id != event.id),
             ended=(*self.scope.ended, ended),
@@ -115,8 +126,8 @@ class Draft:
     def put(self, event: Event) -> None:
         """Keep the event: in its place where it is open already, else as the last."""
         events = list(self.scope.events)
-        place = next((place for place, other in enumerate(events) if other.id == event.id), len(events))
-        events[place : place + 1] = [event]
+        index = next((place for place, other in enumerate(events) if other.id == event.id), len(events))
+        events[index : index + 1] = [event]
         self.set(events=tuple(events))
 
     def put_impact(self, event: Event, impact: Impact) -> None:
@@ -124,25 +135,27 @@ class Draft:
         impacts = tuple(impact if other.vm == impact.vm else other for other in event.impacts)
         self.put(msgspec.structs.replace(event, impacts=impacts))
 
-    def remember(self, key: str, request: str, digest: str) -> None:
+    def remember_key(self, key: str, request: str, digest: str) -> None:
         """Remember that a request key has been answered."""
-        answered = Answered(key=key, request=request, at=self.now, digest=digest)
-        self.set(answered=(*self.scope.answered, answered))
+        seen = SeenKey(key=key, request=request, at=self.now, digest=digest)
+        self.set(seen_keys=(*self.scope.seen_keys, seen))
 
     @property
     def has_room(self) -> bool:
         """Whether there is room for everything that must be possible later."""
-        return self._bytes_needed() <= RECORD_BYTES
+        return self._bytes_needed() <= MAX_RECORD_BYTES
 
     def check_room(self) -> None:
         """Refuse what would not leave room for everything that must be possible later."""
-        if (needed := self._bytes_needed()) > RECORD_BYTES:
-            raise ScopeFull(self.scope.id, f"with this it could need {needed // 1024} KiB of {RECORD_BYTES // 1024}")
+        if (needed := self._bytes_needed()) > MAX_RECORD_BYTES:
+            raise ScopeTooLarge(
+                self.scope.id, f"with this it could need {needed // 1024} KiB of {MAX_RECORD_BYTES // 1024}"
+            )
 
     def _bytes_needed(self) -> int:
         events = tuple(msgspec.structs.replace(event, impacts=(), started_at=None) for event in self.scope.events)
-        scope = msgspec.structs.replace(self.scope, ended=(), answered=(), held=None, events=events)
-        return len(_encode(scope)) + SCOPE_RESERVE + sum(reserve(scope, event) for event in events)
+        scope = msgspec.structs.replace(self.scope, ended=(), seen_keys=(), hold=None, events=events)
+        return len(_encode(scope)) + SCOPE_RESERVE + sum(reserved_bytes(scope, event) for event in events)
 
     def finish(self, result: R) -> Change[R]:
         """Close the draft. A draft in which nothing happened gives the scope itself, unchanged."""
@@ -151,8 +164,8 @@ class Draft:
         self.set(
             changed_at=self.now,
             entries=self.scope.entries + len(self.entries),
-            ended=self.scope.ended[-RECENT_ITEMS:],
-            answered=self.scope.answered[-RECENT_ITEMS:],
+            ended=self.scope.ended[-MAX_RECENT_ITEMS:],
+            seen_keys=self.scope.seen_keys[-MAX_RECENT_ITEMS:],
         )
         return Change(self.scope, tuple(self.entries), result)
 
@@ -161,32 +174,32 @@ class Draft:
         return Change(None, tuple(self.entries), result)
 
 
-def _forget(scope: Scope, now: datetime) -> Scope:
+def _drop_expired(scope: Scope, now: datetime) -> Scope:
     """Return the scope without what it remembers no longer; the scope itself where that is nothing."""
-    since = now - RECENT_AGE
+    since = now - MAX_RECENT_AGE
     ended = tuple(item for item in scope.ended if item.at > since)
-    answered = tuple(item for item in scope.answered if item.at > since)
-    if len(ended) == len(scope.ended) and len(answered) == len(scope.answered):
+    seen_keys = tuple(item for item in scope.seen_keys if item.at > since)
+    if len(ended) == len(scope.ended) and len(seen_keys) == len(scope.seen_keys):
         return scope
-    return msgspec.structs.replace(scope, ended=ended, answered=answered)
+    return msgspec.structs.replace(scope, ended=ended, seen_keys=seen_keys)
 
 
-def reserve(scope: Scope, event: Event) -> int:
+def reserved_bytes(scope: Scope, event: Event) -> int:
     """Return how many bytes the event may come to need in the record for its start, impacts and approvals."""
     impacts = sum(len(vm) + IMPACT_RESERVE for vm in event.vms)
     if scope.approval is ApprovalRule.ANY:
-        approvals = 0 if is_approved(scope, event) else APPROVAL_RESERVE + NAME_LENGTH
+        approvals = 0 if is_approved(scope, event) else APPROVAL_RESERVE + MAX_NAME_LENGTH
     else:
         approvals = sum(len(vm) + APPROVAL_RESERVE for vm in missing_approvals(scope, event))
     cleared = CLEARED_RESERVE if event.campaign else 0
     return EVENT_RESERVE + cleared + impacts + approvals
 
 
-def stamp(moment: datetime) -> str:
+def format_timestamp(moment: datetime) -> str:
     """Write a moment for the journal's facts."""
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def derived_id(parent: str, *names: object) -> str:
+def derive_id(parent: str, *names: object) -> str:
     """Compute the id of an event from the id of what asked for it: the same question gives the same id."""
     return str(uuid5(UUID(parent), "/".join(str(name) for name in names))).upper()

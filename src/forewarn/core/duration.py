@@ -1,4 +1,4 @@
-"""Durations as people write them: "90s", "15m", "1h30m", "2d"."""
+"""Parse and format durations: "90s", "15m", "1h30m", "2d"."""
 
 import re
 from datetime import timedelta
@@ -8,7 +8,7 @@ from forewarn.core.errors import Invalid
 DURATION_PATTERN = r"^([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}(\.[0-9]{1,6})?s)?$"
 """Days, hours, minutes and seconds, in this order; at least one of them, so at least two characters."""
 
-LONGEST_DURATION = timedelta(days=36_500)
+MAX_DURATION = timedelta(days=36_500)
 
 _PARTS = re.compile(
     r"(?:(?P<days>[0-9]{1,6})d)?(?:(?P<hours>[0-9]{1,6})h)?(?:(?P<minutes>[0-9]{1,6})m)?"
@@ -22,12 +22,12 @@ def parse_duration(text: str) -> timedelta:
     if not text or parts is None:
         raise Invalid(f'{text!r} is not a duration: write it like "90s", "15m", "1h30m" or "2d"')
     duration = timedelta(**{unit: float(number) for unit, number in parts.groupdict().items() if number is not None})
-    if duration > LONGEST_DURATION:
-        raise Invalid(f"{text!r} is too long: a duration is at most {LONGEST_DURATION.days}d")
+    if duration > MAX_DURATION:
+        raise Invalid(f"{text!r} is too long: a duration is at most {MAX_DURATION.days}d")
     return duration
 
 
-def duration_text(duration: timedelta) -> str:
+def format_duration(duration: timedelta) -> str:
     """Write a duration, so that `parse_duration` gives it back."""
     minutes, seconds = divmod(duration - timedelta(days=duration.days), timedelta(minutes=1))
     hours, minutes = divmod(minutes, 60)

@@ -1,66 +1,66 @@
-"""Whether a scope takes part: any request switches it on, a day of silence switches it off (PROTOCOL §6)."""
+"""Enablement of a scope: any valid request enables it, the idle timeout disables it (PROTOCOL §6)."""
 
 from datetime import datetime, timedelta
 
 import msgspec
 
 from forewarn.core.change import Change, Draft
-from forewarn.core.conditions import Conditions, Outage
-from forewarn.core.duration import duration_text
-from forewarn.core.event import Move, State
-from forewarn.core.journal import Did
+from forewarn.core.duration import format_duration
+from forewarn.core.event import State, Trigger
+from forewarn.core.journal import EntryKind
+from forewarn.core.policy import Outage, RuleContext
 from forewarn.core.scope import Scope
 
-SAVE_SEEN_AFTER = timedelta(hours=1)
+SEEN_SAVE_INTERVAL = timedelta(hours=1)
 """How old the saved `seen_at` may be before a request saves it anew."""
 
 
-def needs_saving(scope: Scope, *, now: datetime) -> bool:
+def needs_save(scope: Scope, *, now: datetime) -> bool:
     """Tell whether a request from the scope changes what is saved: the quick question before `seen`."""
-    return not scope.enabled or scope.seen_at is None or now - scope.seen_at > SAVE_SEEN_AFTER
+    return not scope.enabled or scope.seen_at is None or now - scope.seen_at > SEEN_SAVE_INTERVAL
 
 
-def seen(scope: Scope, *, now: datetime, epoch: str) -> Change[None]:
+def mark_seen(scope: Scope, *, now: datetime, epoch: str) -> Change[None]:
     """Take note of a valid request. `epoch` is a fresh random token, used if this begins a new epoch."""
     draft = Draft(scope, now)
     if not scope.enabled:
-        _switch_on(draft, epoch)
-    if needs_saving(draft.scope, now=draft.now):
+        _enable(draft, epoch)
+    if needs_save(draft.scope, now=draft.now):
         draft.set(seen_at=draft.now)
     return draft.finish(None)
 
 
-def _switch_on(draft: Draft, epoch: str) -> None:
+def _enable(draft: Draft, epoch: str) -> None:
     """Announce what waits unannounced; then, if this is not the first time, begin a new epoch, which has it all."""
     again = draft.scope.was_enabled
     draft.set(enabled=True, was_enabled=True, seen_at=draft.now)
     for event in draft.scope.events:
         if event.state is State.SCHEDULED and not event.announced:
             announced = msgspec.structs.replace(event, announced=True)
-            draft.move(announced, Move.ANNOUNCE, by="guest", why="the scope is enabled")
+            draft.apply(announced, Trigger.ANNOUNCE, by="guest", why="the scope is enabled")
     if again:
         draft.set(epoch=epoch, incarnation=1)
-    draft.note(Did.ENABLED, by="guest", epoch=draft.scope.epoch)
+    draft.add_entry(EntryKind.ENABLED, by="guest", epoch=draft.scope.epoch)
 
 
-def switch_off_if_idle(draft: Draft, conditions: Conditions, seen_at: datetime | None) -> None:
+def disable_if_idle(draft: Draft, context: RuleContext, seen_at: datetime | None) -> None:
     """Switch the scope off if it has been silent for too long. Open events stay."""
-    silent_at = idle_at(draft.scope, conditions, seen_at)
-    if silent_at is not None and draft.now >= silent_at:
+    disable_at = idle_at(draft.scope, context, seen_at)
+    if disable_at is not None and draft.now >= disable_at:
         draft.set(enabled=False, seen_at=max(filter(None, (seen_at, draft.scope.seen_at)), default=None))
-        silence = duration_text(conditions.policy.idle_after or timedelta(0))
-        draft.note(Did.DISABLED, by="clock", why=f"no request for {silence}")
+        idle_time = format_duration(context.policy.idle_after or timedelta(0))
+        draft.add_entry(EntryKind.DISABLED, by="clock", why=f"no request for {idle_time}")
 
 
-def idle_at(scope: Scope, conditions: Conditions, seen_at: datetime | None) -> datetime | None:
+def idle_at(scope: Scope, context: RuleContext, seen_at: datetime | None) -> datetime | None:
     """Return when the scope will have been silent for too long; time without the service does not count."""
     known = [moment for moment in (seen_at, scope.seen_at) if moment is not None]
-    if not scope.enabled or conditions.policy.idle_after is None or not known:
+    if not scope.enabled or context.policy.idle_after is None or not known:
         return None
-    return _later(max(known), conditions.policy.idle_after, conditions.outages)
+    return _add_uptime(max(known), context.policy.idle_after, context.outages)
 
 
-def _later(start: datetime, time: timedelta, outages: tuple[Outage, ...]) -> datetime:
+def _add_uptime(start: datetime, time: timedelta, outages: tuple[Outage, ...]) -> datetime:
     """Return the moment by which `time` of service has passed since `start`."""
     end = start + time
     for outage in sorted(outages, key=lambda outage: outage.began_at):

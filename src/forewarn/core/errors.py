@@ -1,24 +1,24 @@
-"""Why a rule refused. Every refusal changes nothing.
+"""Errors of the rules. A rule that raises changes nothing.
 
 CoreError
-├── Invalid               a value breaks its own rules (a name, an address, a text too long)
+├── Invalid                    a value is invalid (a name, an address, a text that is too long)
 ├── NotFound
-│   ├── UnknownVm         no VM of that name in the scope
-│   ├── NotAffected       the event does not affect that VM
-│   ├── UnknownEvent      the scope never had that event, or forgot it
-│   └── NotInCampaign     the campaign does not have that scope
-└── Refused
-    ├── IllegalMove       the event's state does not allow it
-    ├── NoticeTooShort    the event would start before its type's minimum notice is over
-    ├── NotEvictable      Preempt of a VM that is not low-priority
-    ├── SourceNotAllowed  events of this type are not made by that source
-    ├── KeyReused         the request key stands for another request
-    ├── TooManyOperations the scope has its limit of user-initiated operations open
-    ├── Busy              open events name the VM or the scope
-    ├── AlreadyThere      the VM exists already
-    ├── CannotBePlaced    the campaign's policy leaves no place for some VMs
-    ├── NotNow            the campaign's state does not allow it
-    └── ScopeFull         the record would grow over its limit
+│   ├── ScopeVmNotFound        the scope has no VM of that name
+│   ├── EventVmNotFound        the event does not affect that VM
+│   ├── ScopeEventNotFound     the scope has no such event, open or recently ended
+│   └── CampaignScopeNotFound  the campaign does not include that scope
+└── RefusedError
+    ├── InvalidTransition      the event's state does not allow it
+    ├── NoticeTooShort         the event would start before the minimum notice of its type is over
+    ├── EvictionNotAllowed     Preempt of a VM that is not low-priority
+    ├── SourceNotAllowed       this source cannot create events of this type
+    ├── KeyConflict            the idempotency key was used for another request
+    ├── TooManyOperations      the scope has reached its limit of open user-initiated operations
+    ├── ResourceInUse          open events affect the VM or the scope
+    ├── ResourceExists         the VM or address already exists
+    ├── PlacementFailed        the campaign's policy leaves no time for some VMs
+    ├── InvalidCampaignState   the campaign's state does not allow it
+    └── ScopeTooLarge          the record would exceed its size limit
 """
 
 from datetime import datetime, timedelta
@@ -42,7 +42,7 @@ class NotFound(CoreError):
     code = "not-found"
 
 
-class UnknownVm(NotFound):
+class ScopeVmNotFound(NotFound):
     """No VM of that name is in the scope."""
 
     code = "unknown-vm"
@@ -52,7 +52,7 @@ class UnknownVm(NotFound):
         super().__init__(f"scope {scope} has no VM {vm}")
 
 
-class NotAffected(NotFound):
+class EventVmNotFound(NotFound):
     """The event does not affect that VM."""
 
     code = "not-affected"
@@ -62,7 +62,7 @@ class NotAffected(NotFound):
         super().__init__(f"event {event} does not affect {vm}: name a VM that it affects, or none to mean all of them")
 
 
-class UnknownEvent(NotFound):
+class ScopeEventNotFound(NotFound):
     """The scope never had that event, or ended it so long ago that it forgot it."""
 
     code = "unknown-event"
@@ -72,7 +72,7 @@ class UnknownEvent(NotFound):
         super().__init__(f"scope {scope} has no event {event}")
 
 
-class NotInCampaign(NotFound):
+class CampaignScopeNotFound(NotFound):
     """The campaign does not have that scope."""
 
     code = "not-in-campaign"
@@ -82,39 +82,39 @@ class NotInCampaign(NotFound):
         super().__init__(f"campaign {campaign} does not have scope {scope}")
 
 
-class Refused(CoreError):
+class RefusedError(CoreError):
     """The request is well formed, but the rules do not allow it now."""
 
 
-class IllegalMove(Refused):
+class InvalidTransition(RefusedError):
     """The event's state does not allow it."""
 
     code = "illegal-move"
 
-    def __init__(self, event: str, state: str, move: str) -> None:
-        self.event, self.state, self.move = event, state, move
-        super().__init__(f"event {event} is {state}: it cannot {move}")
+    def __init__(self, event: str, state: str, action: str) -> None:
+        self.event, self.state, self.action = event, state, action
+        super().__init__(f"event {event} is {state}: it cannot {action}")
 
 
-class NoticeTooShort(Refused):
+class NoticeTooShort(RefusedError):
     """The event would start before its type's minimum notice is over."""
 
     code = "notice-too-short"
 
-    def __init__(self, type_: str, minimum: timedelta, earliest: datetime, asked: datetime) -> None:
-        self.type, self.minimum, self.earliest, self.asked = type_, minimum, earliest, asked
+    def __init__(self, type_: str, minimum: timedelta, earliest: datetime, requested: datetime) -> None:
+        self.type, self.minimum, self.earliest, self.requested = type_, minimum, earliest, requested
         super().__init__(
-            f"{type_} needs {_amount(minimum)} of notice: the earliest start is {earliest:%Y-%m-%d %H:%M:%SZ}; "
-            f"asked for {asked:%Y-%m-%d %H:%M:%SZ}"
+            f"{type_} needs {_format_minutes(minimum)} of notice: the earliest start is {earliest:%Y-%m-%d %H:%M:%SZ}; "
+            f"asked for {requested:%Y-%m-%d %H:%M:%SZ}"
         )
 
 
-def _amount(time: timedelta) -> str:
+def _format_minutes(time: timedelta) -> str:
     seconds = time.total_seconds()
     return f"{seconds:g} s" if seconds < 60 else f"{seconds / 60:g} min"
 
 
-class NotEvictable(Refused):
+class EvictionNotAllowed(RefusedError):
     """Preempt takes away low-priority VMs only."""
 
     code = "not-evictable"
@@ -124,7 +124,7 @@ class NotEvictable(Refused):
         super().__init__(f"{vm} has regular priority: only low-priority VMs can be preempted")
 
 
-class SourceNotAllowed(Refused):
+class SourceNotAllowed(RefusedError):
     """Events of this type are not made by that source."""
 
     code = "source-not-allowed"
@@ -134,7 +134,7 @@ class SourceNotAllowed(Refused):
         super().__init__(f"{type_} is never an event of source {source}")
 
 
-class KeyReused(Refused):
+class KeyConflict(RefusedError):
     """The request key stands for another request."""
 
     code = "key-reused"
@@ -144,7 +144,7 @@ class KeyReused(Refused):
         super().__init__(f"the key {key} was used for another request: use a new one for each")
 
 
-class TooManyOperations(Refused):
+class TooManyOperations(RefusedError):
     """The scope has its limit of user-initiated operations open."""
 
     code = "too-many-operations"
@@ -154,7 +154,7 @@ class TooManyOperations(Refused):
         super().__init__(f"scope {scope} has {limit} user-initiated operations open: wait until one has ended")
 
 
-class Busy(Refused):
+class ResourceInUse(RefusedError):
     """Open events name the VM or the scope."""
 
     code = "busy"
@@ -166,7 +166,7 @@ class Busy(Refused):
         super().__init__(f"{what} has open events ({', '.join(events)}): let them end, or {advice}")
 
 
-class AlreadyThere(Refused):
+class ResourceExists(RefusedError):
     """The VM exists already."""
 
     code = "already-there"
@@ -176,7 +176,7 @@ class AlreadyThere(Refused):
         super().__init__(f"{what} exists already")
 
 
-class CannotBePlaced(Refused):
+class PlacementFailed(RefusedError):
     """The campaign's policy leaves no place for some VMs."""
 
     code = "cannot-be-placed"
@@ -190,17 +190,17 @@ class CannotBePlaced(Refused):
         )
 
 
-class NotNow(Refused):
+class InvalidCampaignState(RefusedError):
     """The campaign's state, or that of one of its waves, does not allow it."""
 
     code = "not-now"
 
-    def __init__(self, what: str, state: str, move: str) -> None:
-        self.what, self.state, self.move = what, state, move
-        super().__init__(f"{what} is {state}: it cannot {move}")
+    def __init__(self, what: str, state: str, action: str) -> None:
+        self.what, self.state, self.action = what, state, action
+        super().__init__(f"{what} is {state}: it cannot {action}")
 
 
-class ScopeFull(Refused):
+class ScopeTooLarge(RefusedError):
     """The record would grow over its limit."""
 
     code = "scope-full"

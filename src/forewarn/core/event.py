@@ -1,4 +1,4 @@
-"""An event, the states it can be in, and the table of its legal moves. What is not in the table is refused."""
+"""An event, its state machine and the table of legal transitions. A transition that is not in the table is refused."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from forewarn.core.errors import IllegalMove, Invalid
-from forewarn.core.journal import Did
-from forewarn.core.limits import IMPACT_TEXT_BYTES
-from forewarn.core.text import check_name, check_text, is_guid, shortened
+from forewarn.core.errors import Invalid, InvalidTransition
+from forewarn.core.impact import Impact
+from forewarn.core.journal import EntryKind
+from forewarn.core.text import check_name, check_text, is_guid
 
 
 class EventType(StrEnum):
@@ -22,7 +22,7 @@ class EventType(StrEnum):
     TERMINATE = "Terminate"
 
     @property
-    def takes_away(self) -> bool:
+    def removes_vm(self) -> bool:
         """Whether the VM leaves the scope when the event is done."""
         return self in (EventType.PREEMPT, EventType.TERMINATE)
 
@@ -53,7 +53,7 @@ class State(StrEnum):
     GONE = "gone"
 
 
-class Move(StrEnum):
+class Trigger(StrEnum):
     """What can happen to an event."""
 
     SCHEDULE = "be scheduled"
@@ -68,62 +68,26 @@ class Move(StrEnum):
     GIVE_UP = "be given up"
 
 
-class Step(NamedTuple):
+class Transition(NamedTuple):
     """The outcome of a legal move: the next state, how far the incarnation goes up, what the journal says."""
 
     to: State
     incarnation: int
-    did: Did
+    entry_kind: EntryKind
 
 
-MOVES: dict[tuple[State, Move], Step] = {
-    (State.NONE, Move.SCHEDULE): Step(State.SCHEDULED, 1, Did.SCHEDULED),
-    (State.NONE, Move.START_AT_ONCE): Step(State.STARTED, 1, Did.STARTED),
-    (State.SCHEDULED, Move.ANNOUNCE): Step(State.SCHEDULED, 1, Did.ANNOUNCED),
-    (State.SCHEDULED, Move.APPROVE): Step(State.SCHEDULED, 0, Did.APPROVED),
-    (State.SCHEDULED, Move.SHRINK): Step(State.SCHEDULED, 1, Did.SHRUNK),
-    (State.SCHEDULED, Move.START_APPROVED): Step(State.STARTED, 1, Did.STARTED),
-    (State.SCHEDULED, Move.START_DUE): Step(State.STARTED, 1, Did.STARTED),
-    (State.SCHEDULED, Move.CANCEL): Step(State.GONE, 1, Did.CANCELED),
-    (State.STARTED, Move.COMPLETE): Step(State.GONE, 1, Did.COMPLETED),
-    (State.STARTED, Move.GIVE_UP): Step(State.GONE, 1, Did.FAILED),
+TRANSITIONS: dict[tuple[State, Trigger], Transition] = {
+    (State.NONE, Trigger.SCHEDULE): Transition(State.SCHEDULED, 1, EntryKind.SCHEDULED),
+    (State.NONE, Trigger.START_AT_ONCE): Transition(State.STARTED, 1, EntryKind.STARTED),
+    (State.SCHEDULED, Trigger.ANNOUNCE): Transition(State.SCHEDULED, 1, EntryKind.ANNOUNCED),
+    (State.SCHEDULED, Trigger.APPROVE): Transition(State.SCHEDULED, 0, EntryKind.APPROVED),
+    (State.SCHEDULED, Trigger.SHRINK): Transition(State.SCHEDULED, 1, EntryKind.SHRUNK),
+    (State.SCHEDULED, Trigger.START_APPROVED): Transition(State.STARTED, 1, EntryKind.STARTED),
+    (State.SCHEDULED, Trigger.START_DUE): Transition(State.STARTED, 1, EntryKind.STARTED),
+    (State.SCHEDULED, Trigger.CANCEL): Transition(State.GONE, 1, EntryKind.CANCELED),
+    (State.STARTED, Trigger.COMPLETE): Transition(State.GONE, 1, EntryKind.COMPLETED),
+    (State.STARTED, Trigger.GIVE_UP): Transition(State.GONE, 1, EntryKind.FAILED),
 }
-
-
-class ImpactState(StrEnum):
-    """How far the work on one VM is."""
-
-    PENDING = "pending"
-    BEGUN = "begun"
-    RETRY = "retry"
-    DONE = "done"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
-    GIVEN_UP = "given-up"
-    GONE = "gone"
-
-
-SETTLED = frozenset({ImpactState.DONE, ImpactState.GIVEN_UP, ImpactState.GONE})
-"""Nothing more will happen to such an impact."""
-
-STUCK = frozenset({ImpactState.FAILED, ImpactState.UNKNOWN})
-"""Such an impact waits for a person."""
-
-
-class Impact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The work of one event on one VM."""
-
-    vm: str
-    state: ImpactState = ImpactState.PENDING
-    attempt: int = 0
-    begun_at: datetime | None = None
-    retry_at: datetime | None = None
-    why: str = ""
-
-    def turned(self, state: ImpactState, *, why: str = "", retry_at: datetime | None = None) -> "Impact":
-        """Return the impact in another state; what was said of it before is forgotten."""
-        short = shortened(why, IMPACT_TEXT_BYTES)
-        return msgspec.structs.replace(self, state=state, why=short, retry_at=retry_at)
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +112,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     older version has saved it, and did not say."""
     update_domain: int
     host: str | None = None
-    made_at: datetime
+    created_at: datetime = msgspec.field(name="made_at")
     not_before: datetime
     duration: timedelta | None = None
     description: str = ""
@@ -187,9 +151,9 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return next((impact for impact in self.impacts if impact.vm == vm), None)
 
 
-def step(event: str, state: State, move: Move) -> Step:
+def find_transition(event: str, state: State, trigger: Trigger) -> Transition:
     """Look the move up in the table, or refuse it."""
-    found = MOVES.get((state, move))
+    found = TRANSITIONS.get((state, trigger))
     if found is None:
-        raise IllegalMove(event, state.value, move.value)
+        raise InvalidTransition(event, state.value, trigger.value)
     return found

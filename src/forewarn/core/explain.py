@@ -1,23 +1,24 @@
-"""Why an event waits: the one source for rules, command line, API and dashboard."""
+"""Explain why an event waits, as a list of blockers: the one source for rules, CLI, API and dashboard."""
 
 from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 
-from forewarn.core.conditions import Conditions
-from forewarn.core.event import STUCK, Event, ImpactState, State
-from forewarn.core.scope import ApprovalRule, Held, Scope
+from forewarn.core.event import Event, State
+from forewarn.core.impact import STUCK, ImpactState
+from forewarn.core.policy import RuleContext
+from forewarn.core.scope import ApprovalRule, Hold, Scope
 
-CAMPAIGN = "campaign:"
+CAMPAIGN_PREFIX = "campaign:"
 """With this begins what the journals call a campaign; its name follows."""
 
 
-class Hold(msgspec.Struct, frozen=True, kw_only=True, tag_field="hold"):
+class Blocker(msgspec.Struct, frozen=True, kw_only=True, tag_field="hold"):
     """One reason why an event does not go on."""
 
 
-class NotBefore(Hold, frozen=True, tag="not-before"):
+class NotBefore(Blocker, frozen=True, tag="not-before"):
     """Its notice is not over. An approval lifts this."""
 
     at: datetime
@@ -26,7 +27,7 @@ class NotBefore(Hold, frozen=True, tag="not-before"):
         return f"not before {self.at:%Y-%m-%d %H:%M:%SZ}"
 
 
-class NeedsApproval(Hold, frozen=True, tag="needs-approval"):
+class ApprovalPending(Blocker, frozen=True, tag="needs-approval"):
     """Nobody, or not everybody, has approved. The passing of its notice lifts this."""
 
     vms: tuple[str, ...]
@@ -38,7 +39,7 @@ class NeedsApproval(Hold, frozen=True, tag="needs-approval"):
         return f"or earlier if {', '.join(self.vms)} approve{'s' if len(self.vms) == 1 else ''}"
 
 
-class DomainBusy(Hold, frozen=True, tag="domain-busy"):
+class DomainInUse(Blocker, frozen=True, tag="domain-busy"):
     """Another update domain of the scope has its turn."""
 
     update_domain: int
@@ -49,18 +50,18 @@ class DomainBusy(Hold, frozen=True, tag="domain-busy"):
         return f"update domain {self.update_domain} has its turn: {which} {', '.join(self.events)}"
 
 
-class HeldByOperator(Hold, frozen=True, tag="held"):
+class OperatorHold(Blocker, frozen=True, tag="held"):
     """An operator holds planned maintenance, of the scope or of the whole fleet."""
 
-    held: Held
+    hold: Hold = msgspec.field(name="held")
     whole_fleet: bool
 
     def __str__(self) -> str:
         what = "all maintenance" if self.whole_fleet else "the scope"
-        return f"{what} is held by {self.held.by}: {self.held.reason}"
+        return f"{what} is held by {self.hold.by}: {self.hold.reason}"
 
 
-class AwaitsCampaign(Hold, frozen=True, tag="campaign"):
+class CampaignPending(Blocker, frozen=True, tag="campaign"):
     """The campaign that made the event has not cleared it: the campaign's policy does not let it start now."""
 
     campaign: str
@@ -72,7 +73,7 @@ class AwaitsCampaign(Hold, frozen=True, tag="campaign"):
         return f"campaign {self.name or self.campaign} has not cleared it" + (f", as {self.why}" if self.why else "")
 
 
-class ImpactStuck(Hold, frozen=True, tag="impact-stuck"):
+class ImpactStuck(Blocker, frozen=True, tag="impact-stuck"):
     """The work on a VM has failed, or its outcome is unknown: a person decides."""
 
     vm: str
@@ -84,7 +85,7 @@ class ImpactStuck(Hold, frozen=True, tag="impact-stuck"):
         return f"the work on {self.vm} {how}: {self.why or 'retry or resolve it'}"
 
 
-def explain(scope: Scope, event: Event, conditions: Conditions, *, now: datetime) -> tuple[Hold, ...]:
+def explain(scope: Scope, event: Event, context: RuleContext, *, now: datetime) -> tuple[Blocker, ...]:
     """Return everything that keeps the event where it is, what a person decides first; empty: nothing does."""
     if event.state is State.STARTED:
         return tuple(
@@ -93,38 +94,38 @@ def explain(scope: Scope, event: Event, conditions: Conditions, *, now: datetime
             if impact.state in STUCK
         )
     return (
-        *waits_for_others(scope, event, conditions),
-        *waits_for_its_time(scope, event, now=max(now, scope.changed_at)),
+        *external_blockers(scope, event, context),
+        *notice_blockers(scope, event, now=max(now, scope.changed_at)),
     )
 
 
-def sentences(holds: Iterable[Hold]) -> tuple[str, ...]:
+def blocker_messages(blockers: Iterable[Blocker]) -> tuple[str, ...]:
     """Say each reason; that an approval would do instead of waiting is part of the sentence on waiting."""
-    said: list[str] = []
-    for hold in holds:
-        if isinstance(hold, NeedsApproval) and said:
-            said[-1] += f", {hold}"
+    messages: list[str] = []
+    for blocker in blockers:
+        if isinstance(blocker, ApprovalPending) and messages:
+            messages[-1] += f", {blocker}"
         else:
-            said.append(str(hold))
-    return tuple(said)
+            messages.append(str(blocker))
+    return tuple(messages)
 
 
-def waits_for_its_time(scope: Scope, event: Event, *, now: datetime) -> tuple[Hold, ...]:
+def notice_blockers(scope: Scope, event: Event, *, now: datetime) -> tuple[Blocker, ...]:
     """Return what the event's own notice and approvals say."""
-    if is_its_time(scope, event, now=now):
+    if is_due_or_approved(scope, event, now=now):
         return ()
     notice = NotBefore(at=event.not_before)
     if not event.announced:
         return (notice,)
-    return (notice, NeedsApproval(vms=missing_approvals(scope, event), rule=scope.approval))
+    return (notice, ApprovalPending(vms=missing_approvals(scope, event), rule=scope.approval))
 
 
-def is_its_time(scope: Scope, event: Event, *, now: datetime) -> bool:
+def is_due_or_approved(scope: Scope, event: Event, *, now: datetime) -> bool:
     """Tell whether the event's notice is over, or approvals have ended it."""
     return now >= event.not_before or is_approved(scope, event)
 
 
-def waits_for_others(scope: Scope, event: Event, conditions: Conditions) -> tuple[Hold, ...]:
+def external_blockers(scope: Scope, event: Event, context: RuleContext) -> tuple[Blocker, ...]:
     """Return what other events, operators and campaigns say. Only planned maintenance waits for these."""
     if not event.is_planned:
         return ()
@@ -134,22 +135,22 @@ def waits_for_others(scope: Scope, event: Event, conditions: Conditions) -> tupl
         if other.state is State.STARTED and other.update_domain != event.update_domain and other.is_planned
     ]
     busy = [
-        DomainBusy(update_domain=domain, events=tuple(other.id for other in ahead if other.update_domain == domain))
+        DomainInUse(update_domain=domain, events=tuple(other.id for other in ahead if other.update_domain == domain))
         for domain in sorted({other.update_domain for other in ahead})
     ]
     held = tuple(
-        HeldByOperator(held=held, whole_fleet=whole)
-        for held, whole in ((conditions.held, True), (scope.held, False))
+        OperatorHold(hold=held, whole_fleet=whole)
+        for held, whole in ((context.hold, True), (scope.hold, False))
         if held is not None
     )
-    return (*held, *busy, *_waits_for_campaign(event))
+    return (*held, *busy, *_campaign_blockers(event))
 
 
-def _waits_for_campaign(event: Event) -> tuple[Hold, ...]:
+def _campaign_blockers(event: Event) -> tuple[Blocker, ...]:
     if not event.campaign or event.cleared:
         return ()
-    name = event.by.removeprefix(CAMPAIGN) if event.by.startswith(CAMPAIGN) else ""
-    return (AwaitsCampaign(campaign=event.campaign, name=name),)
+    name = event.by.removeprefix(CAMPAIGN_PREFIX) if event.by.startswith(CAMPAIGN_PREFIX) else ""
+    return (CampaignPending(campaign=event.campaign, name=name),)
 
 
 def is_approved(scope: Scope, event: Event) -> bool:

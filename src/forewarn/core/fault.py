@@ -1,4 +1,4 @@
-"""Faults: ways in which the endpoint misbehaves on purpose, so that handlers can be tested against them."""
+"""Faults to inject into the guest endpoint: errors, delays and wrong responses to test handlers against."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -6,9 +6,9 @@ from enum import StrEnum
 import msgspec
 
 from forewarn.core.change import Change, Draft
-from forewarn.core.duration import duration_text, parse_duration
+from forewarn.core.duration import format_duration, parse_duration
 from forewarn.core.errors import Invalid
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope
 
 
@@ -32,7 +32,7 @@ class FaultKind(StrEnum):
 
 STATUSES = {FaultKind.STATUS_410: 410, FaultKind.STATUS_429: 429, FaultKind.STATUS_500: 500}
 
-USUAL_AMOUNTS = {
+DEFAULT_AMOUNTS = {
     FaultKind.SLOW: timedelta(seconds=5),
     FaultKind.LATE_FIRST_ANSWER: timedelta(minutes=2),
     FaultKind.WRONG_DATE: timedelta(hours=1),
@@ -40,12 +40,12 @@ USUAL_AMOUNTS = {
 """The kinds of which there can be more or less, and how much there is unless it is said: for how long an answer waits,
 and how far ahead its date is."""
 
-LARGEST_AMOUNTS = {
+MAX_AMOUNTS = {
     FaultKind.SLOW: timedelta(minutes=10),
     FaultKind.LATE_FIRST_ANSWER: timedelta(minutes=2),
     FaultKind.WRONG_DATE: timedelta(days=3650),
 }
-MOST_TIMES = 1_000_000
+MAX_TIMES = 1_000_000
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,13 +67,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """How many requests it has hit so far."""
 
     def __post_init__(self) -> None:
-        if self.times is not None and not 1 <= self.times <= MOST_TIMES:
-            raise Invalid(f"a fault hits 1 to {MOST_TIMES} requests, not {self.times}")
+        if self.times is not None and not 1 <= self.times <= MAX_TIMES:
+            raise Invalid(f"a fault hits 1 to {MAX_TIMES} requests, not {self.times}")
         if self.amount is not None:
             _check_amount(self.kind, self.amount)
 
     @property
-    def is_spent(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether it has hit as many requests as it may."""
         return self.times is not None and self.hits >= self.times
 
@@ -82,7 +82,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         """What the journal says of it."""
         facts = {"fault": self.id, "kind": self.kind.value, "vm": self.vm or "all"}
         if self.amount is not None:
-            facts["amount"] = signed_text(self.amount)
+            facts["amount"] = format_signed_duration(self.amount)
         if self.times is not None:
             facts["times"] = str(self.times)
         if self.until is not None:
@@ -90,49 +90,58 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         return facts
 
 
-def fault_kind(word: str) -> FaultKind:
+def parse_fault_kind(text: str) -> FaultKind:
     """Read a kind as people say it: a status may be said by its number alone."""
-    said = word.strip().lower()
+    name = text.strip().lower()
     try:
-        return FaultKind(f"status-{said}" if said.isdecimal() else said)
+        return FaultKind(f"status-{name}" if name.isdecimal() else name)
     except ValueError:
-        raise Invalid(f"there is no fault {word!r}, only {', '.join(FaultKind)}") from None
+        raise Invalid(f"there is no fault {text!r}, only {', '.join(FaultKind)}") from None
 
 
-def usual_amount(kind: FaultKind) -> timedelta | None:
+def default_amount(kind: FaultKind) -> timedelta | None:
     """Return how much of it there is unless it is said; None: there is no more or less of it."""
-    return USUAL_AMOUNTS.get(kind)
+    return DEFAULT_AMOUNTS.get(kind)
 
 
-def signed_text(amount: timedelta) -> str:
+def format_signed_duration(amount: timedelta) -> str:
     """Write a duration that may be below zero: an hour behind is `-1h`."""
-    return f"-{duration_text(-amount)}" if amount < timedelta(0) else duration_text(amount)
+    return f"-{format_duration(-amount)}" if amount < timedelta(0) else format_duration(amount)
 
 
-def parse_signed(text: str) -> timedelta:
+def parse_signed_duration(text: str) -> timedelta:
     """Read a duration that may be below zero."""
     return -parse_duration(text.removeprefix("-")) if text.startswith("-") else parse_duration(text)
 
 
-def note_fault(scope: Scope, did: Did, fault: Fault, *, by: str, why: str = "", now: datetime) -> Change[None]:
+def add_fault_entry(
+    scope: Scope, entry_kind: EntryKind, fault: Fault, *, by: str, why: str = "", now: datetime
+) -> Change[None]:
     """Have the scope's journal tell of a fault of one of its VMs; the fault itself is not kept."""
     draft = Draft(scope, now)
-    draft.note(did, by=by, why=why, event=None, vms=((fault.vm or "").rpartition("/")[2],), **told(fault, did))
+    draft.add_entry(
+        entry_kind,
+        by=by,
+        why=why,
+        event=None,
+        vms=((fault.vm or "").rpartition("/")[2],),
+        **fault_facts(fault, entry_kind),
+    )
     return draft.finish(None)
 
 
-def told(fault: Fault, did: Did) -> dict[str, str]:
+def fault_facts(fault: Fault, entry_kind: EntryKind) -> dict[str, str]:
     """Return the facts of a line of the journal; at the fault's end they tell how many requests it has hit."""
-    return fault.facts if did is Did.FAULT_SET else {**fault.facts, "hits": str(fault.hits)}
+    return fault.facts if entry_kind is EntryKind.FAULT_SET else {**fault.facts, "hits": str(fault.hits)}
 
 
 def _check_amount(kind: FaultKind, amount: timedelta) -> None:
-    most = LARGEST_AMOUNTS.get(kind)
+    most = MAX_AMOUNTS.get(kind)
     if most is None:
-        raise Invalid(f"of {kind.value} there is no more or less: only {', '.join(LARGEST_AMOUNTS)} have an amount")
+        raise Invalid(f"of {kind.value} there is no more or less: only {', '.join(MAX_AMOUNTS)} have an amount")
     if kind is FaultKind.WRONG_DATE and not amount:
         raise Invalid("wrong-date is ahead or behind, and by more than nothing")
     if kind is not FaultKind.WRONG_DATE and amount <= timedelta(0):
-        raise Invalid(f"{kind.value} takes longer than nothing, not {signed_text(amount)}")
+        raise Invalid(f"{kind.value} takes longer than nothing, not {format_signed_duration(amount)}")
     if abs(amount) > most:
-        raise Invalid(f"{kind.value} is at most {duration_text(most)}, not {signed_text(amount)}")
+        raise Invalid(f"{kind.value} is at most {format_duration(most)}, not {format_signed_duration(amount)}")

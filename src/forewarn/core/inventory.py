@@ -1,41 +1,134 @@
-"""Scopes and VMs coming, changing and going. Addresses are unique over all scopes: the fleet sees to that."""
+"""Inventory rules: create, change and remove scopes and VMs, and adjust the open events of a VM that leaves or moves.
+
+Addresses are unique over all scopes; the fleet checks that.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 
-from forewarn.core.change import Change, Draft
-from forewarn.core.conditions import Conditions
-from forewarn.core.differing import differing_names
-from forewarn.core.errors import AlreadyThere, Busy, Invalid
-from forewarn.core.event import EventType, Move, State
-from forewarn.core.journal import Did
-from forewarn.core.leaving import finish_or_remove, leave, relocate
-from forewarn.core.once import Once, signed
-from forewarn.core.progress import start_what_may
-from forewarn.core.scope import ApprovalRule, Scope
+from forewarn.core.change import Change, Draft, derive_id, format_timestamp
+from forewarn.core.diff import changed_field_names
+from forewarn.core.errors import Invalid, ResourceExists, ResourceInUse
+from forewarn.core.event import Event, EventType, State, Trigger
+from forewarn.core.idempotency import IdempotencyKey, attach_key
+from forewarn.core.impact import SETTLED, STUCK, ImpactState
+from forewarn.core.journal import EntryKind
+from forewarn.core.lifecycle import end_if_settled, start_ready_events
+from forewarn.core.policy import RuleContext
+from forewarn.core.schedule import event_facts
+from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Traits, Vm
 
 
-def create(scope: Scope, *, by: str, now: datetime, asked: Once | None = None) -> Change[None]:
+def detach_vm(draft: Draft, vm: Vm, *, by: str, why: str) -> None:
+    """Take a VM out of the scope and out of every open event."""
+    draft.set(roster=draft.scope.roster.without(vm.name))
+    draft.add_entry(EntryKind.VM_REMOVED, by=by, why=why, vms=(vm.name,))
+    for event in draft.scope.events_affecting(vm.name):
+        if event.state is State.SCHEDULED:
+            drop_vm(draft, event, vm.name, by=by, why=f"{vm.name} has left the scope")
+        else:
+            _settle_removed_vm(draft, event, vm.name, by=by)
+
+
+def _settle_removed_vm(draft: Draft, event: Event, vm: str, *, by: str) -> None:
+    impact = event.impact(vm)
+    if impact is None or impact.state in SETTLED:
+        return
+    why = f"{vm} has left the scope"
+    given_up = impact.state in STUCK and not event.type.removes_vm
+    draft.put_impact(event, impact.with_state(ImpactState.GIVEN_UP if given_up else ImpactState.GONE, why=why))
+    end_if_settled(draft, event.id, by=by, why=why)
+
+
+def drop_vm(draft: Draft, event: Event, vm: str, *, by: str, why: str) -> None:
+    """Take a VM out of a Scheduled event; an event without VMs is canceled. What the VM approved stays approved."""
+    rest = tuple(name for name in event.vms if name != vm)
+    if not rest:
+        draft.apply(event, Trigger.CANCEL, by=by, why=why, dropped=vm)
+        return
+    draft.apply(msgspec.structs.replace(event, vms=rest), Trigger.SHRINK, by=by, why=why)
+
+
+def relocate_vm(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
+    """Put a VM on another host. Maintenance of the old host stays behind; what is meant for the VM goes along.
+
+    Where the old host was not known, nobody can tell that the maintenance was for another one: it goes along, too.
+    """
+    draft.set(roster=draft.scope.roster.with_replaced(msgspec.structs.replace(vm, host=host)))
+    apply_host_change(draft, vm, host, by=by)
+
+
+def apply_host_change(draft: Draft, vm: Vm, host: str | None, *, by: str) -> None:
+    """Note that a VM, given as it was before, is on another host, and do with its events what that means."""
+    draft.add_entry(
+        EntryKind.VM_MOVED, by=by, why=f"from {_format_host(vm.host)} to {_format_host(host)}", vms=(vm.name,)
+    )
+    for event in draft.scope.events_affecting(vm.name):
+        if event.state is not State.SCHEDULED:
+            continue
+        if event.is_planned and event.host is not None:
+            drop_vm(draft, event, vm.name, by=by, why=f"{vm.name} is no longer on {event.host}")
+        elif len(event.vms) == 1:
+            draft.put(msgspec.structs.replace(event, host=host))
+        else:
+            _split_event(draft, event, vm.name, host, by=by)
+
+
+def _split_event(draft: Draft, event: Event, vm: str, host: str | None, *, by: str) -> None:
+    """Give the VM an event of its own, approved as far as it was: the VMs of one event share a host."""
+    why = f"{vm} is now on {_format_host(host)}"
+    is_any = draft.scope.approval is ApprovalRule.ANY
+    own = msgspec.structs.replace(
+        event,
+        id=derive_id(event.id, vm, host),
+        vms=(vm,),
+        host=host,
+        approvals=tuple(approval for approval in event.approvals if is_any or approval.vm == vm),
+        created_at=draft.now,
+    )
+    drop_vm(draft, event, vm, by=by, why=why)
+    draft.apply(own, Trigger.SCHEDULE, by=by, why=why, not_before=format_timestamp(own.not_before), **event_facts(own))
+    if not draft.has_room:
+        draft.apply(own, Trigger.CANCEL, by=by, why="the scope is full")
+
+
+def _format_host(host: str | None) -> str:
+    return host or "an unknown host"
+
+
+def finish_or_remove(draft: Draft, *, by: str) -> Change[None]:
+    """Close the draft. A standalone scope is its VM: it goes with it."""
+    if draft.scope.kind is ScopeKind.STANDALONE and draft.before.roster and not draft.scope.roster:
+        draft.add_entry(EntryKind.SCOPE_REMOVED, by=by, why="its VM is gone")
+        return draft.remove(None)
+    return draft.finish(None)
+
+
+def create_scope(
+    scope: Scope, *, by: str, now: datetime, idempotency_key: IdempotencyKey | None = None
+) -> Change[None]:
     """Bring a scope, with the VMs it has from the start, into being. The journal keeps the key of the request, too."""
     if scope.events or scope.entries:
         raise Invalid("a new scope has no events and no journal")
     check_traits(scope, scope.roster)
     _check_addresses(scope, scope.roster)
     draft = Draft(scope, now)
-    draft.note(Did.SCOPE_CREATED, by=by, vms=(vm.name for vm in scope.roster), kind=scope.kind.value)
-    if asked is not None:
-        draft.remember(asked.key, "", asked.digest)
+    draft.add_entry(EntryKind.SCOPE_CREATED, by=by, vms=(vm.name for vm in scope.roster), kind=scope.kind.value)
+    if idempotency_key is not None:
+        draft.remember_key(idempotency_key.key, "", idempotency_key.digest)
     draft.check_room()
     change = draft.finish(None)
-    return change if asked is None else Change(change.scope, signed(change.entries, asked), None)
+    return (
+        change if idempotency_key is None else Change(change.scope, attach_key(change.entries, idempotency_key), None)
+    )
 
 
 def change_scope(
     scope: Scope,
-    conditions: Conditions,
+    context: RuleContext,
     *,
     by: str,
     now: datetime,
@@ -44,15 +137,15 @@ def change_scope(
     auto_approve: tuple[EventType, ...] | None = None,
 ) -> Change[None]:
     """Change what a scope gives to its VMs or asks of them; what is left out stays."""
-    asked = {"traits": traits, "approval": approval, "auto_approve": auto_approve}
-    changed = {name: value for name, value in asked.items() if value is not None and value != getattr(scope, name)}
+    requested = {"traits": traits, "approval": approval, "auto_approve": auto_approve}
+    changed = {name: value for name, value in requested.items() if value is not None and value != getattr(scope, name)}
     draft = Draft(scope, now)
     if changed:
         draft.set(**changed)
         check_traits(draft.scope, draft.scope.roster)
         draft.check_room()
-        draft.note(Did.SCOPE_CHANGED, by=by, why=", ".join(changed))
-    start_what_may(draft, conditions)
+        draft.add_entry(EntryKind.SCOPE_CHANGED, by=by, why=", ".join(changed))
+    start_ready_events(draft, context)
     return draft.finish(None)
 
 
@@ -69,7 +162,7 @@ def _check_addresses(scope: Scope, vms: Iterable[Vm]) -> None:
         for address in vm.addresses:
             owner = owners.get((address.network, address.ip), vm.name)
             if owner != vm.name:
-                raise AlreadyThere(f"address {address.ip} in network {address.network}, of VM {owner},")
+                raise ResourceExists(f"address {address.ip} in network {address.network}, of VM {owner},")
 
 
 def add_vm(scope: Scope, vm: Vm, *, by: str, now: datetime) -> Change[None]:
@@ -79,53 +172,55 @@ def add_vm(scope: Scope, vm: Vm, *, by: str, now: datetime) -> Change[None]:
     check_traits(scope, [vm])
     _check_addresses(scope, [vm])
     draft.check_room()
-    draft.note(Did.VM_ADDED, by=by, vms=(vm.name,))
+    draft.add_entry(EntryKind.VM_ADDED, by=by, vms=(vm.name,))
     return draft.finish(None)
 
 
-def change_vm(scope: Scope, vm: Vm, conditions: Conditions, *, by: str, now: datetime) -> Change[None]:
+def change_vm(scope: Scope, vm: Vm, context: RuleContext, *, by: str, now: datetime) -> Change[None]:
     """Change a VM that exists. Its host can change at any time, its update domain only while no event names it."""
     old = scope.vm(vm.name)
     draft = Draft(scope, now)
     if vm == old:
         return draft.finish(None)
-    named = tuple(event.id for event in scope.events_naming(old.name))
-    if named and vm.update_domain != old.update_domain:
-        raise Busy(f"VM {old.name}", named, advice="cancel them before you change its update domain")
+    event_ids = tuple(event.id for event in scope.events_affecting(old.name))
+    if event_ids and vm.update_domain != old.update_domain:
+        raise ResourceInUse(f"VM {old.name}", event_ids, advice="cancel them before you change its update domain")
     settled = msgspec.structs.replace(vm, name=old.name, host=old.host)
     if settled != old:
-        draft.set(roster=scope.roster.with_changed(settled))
+        draft.set(roster=scope.roster.with_replaced(settled))
         check_traits(scope, [settled])
         _check_addresses(scope, [settled])
-        draft.note(Did.VM_CHANGED, by=by, vms=(old.name,), fields=", ".join(differing_names(old, settled)))
+        draft.add_entry(
+            EntryKind.VM_CHANGED, by=by, vms=(old.name,), fields=", ".join(changed_field_names(old, settled))
+        )
     if vm.host != old.host:
-        relocate(draft, settled, vm.host, by=by)
+        relocate_vm(draft, settled, vm.host, by=by)
     draft.check_room()
-    start_what_may(draft, conditions)
+    start_ready_events(draft, context)
     return draft.finish(None)
 
 
 def remove_vm(
-    scope: Scope, name: str, conditions: Conditions, *, by: str, now: datetime, why: str = "", force: bool = False
+    scope: Scope, name: str, context: RuleContext, *, by: str, now: datetime, why: str = "", force: bool = False
 ) -> Change[None]:
     """Remove a VM. With open events only by force, which takes it out of them and cancels what was for it alone."""
     vm = scope.vm(name)
-    named = tuple(event.id for event in scope.events_naming(vm.name))
-    if named and not force:
-        raise Busy(f"VM {vm.name}", named)
+    event_ids = tuple(event.id for event in scope.events_affecting(vm.name))
+    if event_ids and not force:
+        raise ResourceInUse(f"VM {vm.name}", event_ids)
     draft = Draft(scope, now)
-    leave(draft, vm, by=by, why=why)
-    start_what_may(draft, conditions)
+    detach_vm(draft, vm, by=by, why=why)
+    start_ready_events(draft, context)
     return finish_or_remove(draft, by=by)
 
 
 def remove_scope(scope: Scope, *, by: str, now: datetime, why: str = "", force: bool = False) -> Change[None]:
     """Remove a scope with its VMs. Open events need force: Scheduled ones are canceled, Started ones given up."""
     if scope.events and not force:
-        raise Busy(f"scope {scope.id}", tuple(event.id for event in scope.events))
+        raise ResourceInUse(f"scope {scope.id}", tuple(event.id for event in scope.events))
     draft = Draft(scope, now)
     for event in scope.events:
-        move = Move.CANCEL if event.state is State.SCHEDULED else Move.GIVE_UP
-        draft.move(event, move, by=by, why=why or "its scope is removed")
-    draft.note(Did.SCOPE_REMOVED, by=by, why=why, vms=(vm.name for vm in scope.roster))
+        trigger = Trigger.CANCEL if event.state is State.SCHEDULED else Trigger.GIVE_UP
+        draft.apply(event, trigger, by=by, why=why or "its scope is removed")
+    draft.add_entry(EntryKind.SCOPE_REMOVED, by=by, why=why, vms=(vm.name for vm in scope.roster))
     return draft.remove(None)

@@ -1,8 +1,7 @@
-"""Journal entries: what happened to a record, when, by whom and why.
+"""Journal entries, the audit log: what happened to a record, when, by whom and why.
 
-A rule returns entries together with the new value; a store keeps both in one step.
-It is for people, and for readers that need every step. One thing is decided from it: whether a request with a key has
-made or removed a scope before.
+A rule returns entries together with the new value; a store saves both in one transaction. One decision depends on the
+journal: whether a request with an idempotency key has created or removed a scope before.
 """
 
 from datetime import datetime
@@ -11,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 
-class Did(StrEnum):
+class EntryKind(StrEnum):
     """What an entry reports."""
 
     SCOPE_CREATED = "scope-created"
@@ -58,18 +57,26 @@ class Did(StrEnum):
     WAVE_SKIPPED = "wave-skipped"
     WAVE_LEFT = "wave-left"
     WAVE_RETRIED = "wave-retried"
-    GATE_SHUT = "gate-shut"
+    GATE_CLOSED = "gate-shut"
     GATE_OPENED = "gate-opened"
     TOKEN_CREATED = "token-created"  # noqa: S105 - what happened to it, not what it is
     TOKEN_REVOKED = "token-revoked"  # noqa: S105
 
 
-EVENT_CHANGES = frozenset(
-    {Did.SCHEDULED, Did.ANNOUNCED, Did.STARTED, Did.SHRUNK, Did.COMPLETED, Did.CANCELED, Did.FAILED}
+EVENT_CHANGE_KINDS = frozenset(
+    {
+        EntryKind.SCHEDULED,
+        EntryKind.ANNOUNCED,
+        EntryKind.STARTED,
+        EntryKind.SHRUNK,
+        EntryKind.COMPLETED,
+        EntryKind.CANCELED,
+        EntryKind.FAILED,
+    }
 )
 """What changes an event for whoever is told of it: not how far the work on it is, nor who has approved it."""
 
-CAMPAIGN_CHANGES = frozenset(did for did in Did if did.value.startswith(("campaign-", "wave-", "gate-")))
+CAMPAIGN_CHANGE_KINDS = frozenset(did for did in EntryKind if did.value.startswith(("campaign-", "wave-", "gate-")))
 """What campaigns do, and what is done about them."""
 
 REQUEST_KEY = "key"
@@ -81,7 +88,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     n: int
     at: datetime
-    did: Did
+    kind: EntryKind = msgspec.field(name="did")
     by: str
     why: str = ""
     event: str | None = None

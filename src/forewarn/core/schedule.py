@@ -1,21 +1,28 @@
-"""Making events: one per update domain and host, with the notice that its type needs."""
+"""Schedule events: validate a request, and create one event per update domain and host with the notice it needs."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 import msgspec
 
-from forewarn.core.change import Change, Draft, derived_id, stamp
-from forewarn.core.conditions import Announce, Conditions
-from forewarn.core.errors import Invalid, KeyReused, NotEvictable, NoticeTooShort, SourceNotAllowed, TooManyOperations
-from forewarn.core.event import Cause, Event, EventType, Move, Source, State
+from forewarn.core.change import Change, Draft, derive_id, format_timestamp
+from forewarn.core.errors import (
+    EvictionNotAllowed,
+    Invalid,
+    KeyConflict,
+    NoticeTooShort,
+    SourceNotAllowed,
+    TooManyOperations,
+)
+from forewarn.core.event import Cause, Event, EventType, Source, State, Trigger
+from forewarn.core.lifecycle import start_ready_events
 from forewarn.core.limits import DIGEST_LENGTH
-from forewarn.core.progress import start_what_may
+from forewarn.core.policy import AnnouncePolicy, RuleContext
 from forewarn.core.scope import Scope
 from forewarn.core.text import check_key, is_guid
 from forewarn.core.vm import Vm
 
-LONGEST_NOTICE = timedelta(days=366)
+MAX_NOTICE = timedelta(days=366)
 
 SOURCES: dict[EventType, tuple[Source, ...]] = {
     EventType.FREEZE: (Source.PLATFORM,),
@@ -38,7 +45,7 @@ DESCRIPTIONS: dict[tuple[EventType, Cause], str] = {
 }
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request for events. The ids of its events are computed from `id`: asking twice makes nothing twice."""
 
     id: str
@@ -66,8 +73,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid("name at least one VM")
         if self.not_before is not None and self.notice is not None:
             raise Invalid("say not_before or notice, not both")
-        if self.notice is not None and not timedelta(0) <= self.notice <= LONGEST_NOTICE:
-            raise Invalid(f"notice is 0 to {LONGEST_NOTICE.days} days, not {self.notice}")
+        if self.notice is not None and not timedelta(0) <= self.notice <= MAX_NOTICE:
+            raise Invalid(f"notice is 0 to {MAX_NOTICE.days} days, not {self.notice}")
         if self.failure and self.type not in (EventType.REBOOT, EventType.REDEPLOY):
             raise Invalid(f"a hardware failure is a Redeploy or a Reboot, not a {self.type.value}")
         if self.failure and (self.notice is not None or self.not_before is not None or self.source is Source.USER):
@@ -80,7 +87,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid(f"a digest is at most {DIGEST_LENGTH} ASCII characters")
 
     @property
-    def request(self) -> str:
+    def request_id(self) -> str:
         """The id as it is kept: case does not tell requests apart."""
         return self.id.upper()
 
@@ -96,64 +103,64 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
         return Cause.USER if self.source is Source.USER else Cause.MAINTENANCE
 
 
-def schedule(scope: Scope, ask: Ask, conditions: Conditions, *, now: datetime) -> Change[tuple[str, ...]]:
+def schedule(scope: Scope, request: ScheduleRequest, context: RuleContext, *, now: datetime) -> Change[tuple[str, ...]]:
     """Make the events of a request and return their ids; a request that was made before makes nothing.
 
     That is decided by the request and not by the ids of the events: its VMs may have been moved by it since.
     """
     draft = Draft(scope, now)
-    if (request := _made_before(draft.scope, ask)) is not None:
-        return draft.finish(events_of(draft.scope, request))
-    vms = scope.vms(ask.vms)
-    _check(scope, ask, vms, conditions)
-    ids = [_make(draft, ask, group, conditions) for group in grouped(vms)]
-    if ask.key is not None:
-        draft.remember(ask.key, ask.request, ask.digest)
+    if (repeated_id := _find_repeated(draft.scope, request)) is not None:
+        return draft.finish(events_of_request(draft.scope, repeated_id))
+    vms = scope.vms(request.vms)
+    _check(scope, request, vms, context)
+    ids = [_create_event(draft, request, group, context) for group in group_vms(vms)]
+    if request.key is not None:
+        draft.remember_key(request.key, request.request_id, request.digest)
     draft.check_room()
-    start_what_may(draft, conditions)
+    start_ready_events(draft, context)
     return draft.finish(tuple(ids))
 
 
-def events_of(scope: Scope, request: str) -> tuple[str, ...]:
+def events_of_request(scope: Scope, request_id: str) -> tuple[str, ...]:
     """Return the ids of the events that a request made, open or ended, as far as they are remembered."""
-    ended = tuple(ended.id for ended in scope.ended if ended.request == request)
-    return ended + tuple(event.id for event in scope.events if event.request == request)
+    ended = tuple(ended.id for ended in scope.ended if ended.request == request_id)
+    return ended + tuple(event.id for event in scope.events if event.request == request_id)
 
 
-def request_of(scope: Scope, key: str) -> str:
+def request_of_key(scope: Scope, key: str) -> str:
     """Return the request that was answered under this key."""
-    return next((answered.request for answered in scope.answered if answered.key == key), "")
+    return next((seen.request for seen in scope.seen_keys if seen.key == key), "")
 
 
-def grouped(vms: Iterable[Vm]) -> list[tuple[Vm, ...]]:
+def group_vms(vms: Iterable[Vm]) -> list[tuple[Vm, ...]]:
     """Part VMs by what one operation hits: the same update domain on the same host."""
     groups: dict[tuple[int, str | None], tuple[Vm, ...]] = {}
     for vm in vms:
-        place = (vm.update_domain, vm.host)
-        groups[place] = (*groups.get(place, ()), vm)
+        group_key = (vm.update_domain, vm.host)
+        groups[group_key] = (*groups.get(group_key, ()), vm)
     return list(groups.values())
 
 
-def _made_before(scope: Scope, ask: Ask) -> str | None:
+def _find_repeated(scope: Scope, request: ScheduleRequest) -> str | None:
     """Return the request that this one repeats, if it does: one with its key, or itself."""
-    if ask.key is not None:
-        for answered in scope.answered:
-            if answered.key == ask.key:
-                if ask.digest != answered.digest:
-                    raise KeyReused(ask.key)
-                return answered.request
-    return ask.request if events_of(scope, ask.request) else None
+    if request.key is not None:
+        for seen in scope.seen_keys:
+            if seen.key == request.key:
+                if request.digest != seen.digest:
+                    raise KeyConflict(request.key)
+                return seen.request
+    return request.request_id if events_of_request(scope, request.request_id) else None
 
 
-def _check(scope: Scope, ask: Ask, vms: Iterable[Vm], conditions: Conditions) -> None:
-    if ask.source not in SOURCES[ask.type]:
-        raise SourceNotAllowed(ask.type.value, ask.source.value)
-    if ask.type is EventType.PREEMPT:
+def _check(scope: Scope, request: ScheduleRequest, vms: Iterable[Vm], context: RuleContext) -> None:
+    if request.source not in SOURCES[request.type]:
+        raise SourceNotAllowed(request.type.value, request.source.value)
+    if request.type is EventType.PREEMPT:
         for vm in vms:
             if not scope.is_low_priority(vm):
-                raise NotEvictable(vm.name)
-    if ask.source is Source.USER:
-        _check_operations(scope, conditions.policy.user_operations)
+                raise EvictionNotAllowed(vm.name)
+    if request.source is Source.USER:
+        _check_operations(scope, context.policy.user_operations)
 
 
 def _check_operations(scope: Scope, limit: int) -> None:
@@ -162,45 +169,53 @@ def _check_operations(scope: Scope, limit: int) -> None:
         raise TooManyOperations(scope.id, limit)
 
 
-def _make(draft: Draft, ask: Ask, vms: tuple[Vm, ...], conditions: Conditions) -> str:
-    scope, place = draft.scope, vms[0]
-    announced = scope.enabled or conditions.policy.announce is Announce.ALWAYS
-    at_once = ask.failure or (ask.source is Source.USER and ask.type in scope.auto_approve)
+def _create_event(draft: Draft, request: ScheduleRequest, vms: tuple[Vm, ...], context: RuleContext) -> str:
+    scope, first = draft.scope, vms[0]
+    announced = scope.enabled or context.policy.announce is AnnouncePolicy.ALWAYS
+    at_once = request.failure or (request.source is Source.USER and request.type in scope.auto_approve)
     event = Event(
-        id=derived_id(ask.id, scope.id, place.update_domain, place.host or ""),
-        request=ask.request,
-        type=ask.type,
+        id=derive_id(request.id, scope.id, first.update_domain, first.host or ""),
+        request=request.request_id,
+        type=request.type,
         state=State.SCHEDULED,
-        source=ask.source,
-        cause=ask.cause,
+        source=request.source,
+        cause=request.cause,
         vms=tuple(vm.name for vm in vms),
         role_instances=tuple(vm.name for vm in vms if vm.role_instance),
-        update_domain=place.update_domain,
-        host=place.host,
-        made_at=draft.now,
-        not_before=draft.now if at_once else _not_before(draft, ask, vms, conditions, announced=announced),
-        duration=None if ask.duration is None else ask.duration / conditions.policy.speed,
-        description=ask.description or DESCRIPTIONS[ask.type, ask.cause],
-        by=ask.by,
-        why=ask.why,
+        update_domain=first.update_domain,
+        host=first.host,
+        created_at=draft.now,
+        not_before=draft.now if at_once else _not_before(draft, request, vms, context, announced=announced),
+        duration=None if request.duration is None else request.duration / context.policy.speed,
+        description=request.description or DESCRIPTIONS[request.type, request.cause],
+        by=request.by,
+        why=request.why,
         announced=announced,
-        campaign=ask.campaign,
+        campaign=request.campaign,
     )
-    _announce(draft, event, ask, at_once=at_once)
+    _add_event(draft, event, request, at_once=at_once)
     return event.id
 
 
-def _announce(draft: Draft, event: Event, ask: Ask, *, at_once: bool) -> None:
+def _add_event(draft: Draft, event: Event, request: ScheduleRequest, *, at_once: bool) -> None:
     if at_once:
-        reason = event.cause.value if ask.failure else "auto-approved"
-        draft.move(event, Move.START_AT_ONCE, by=ask.by, why=ask.why or reason, **told(event))
+        reason = event.cause.value if request.failure else "auto-approved"
+        draft.apply(event, Trigger.START_AT_ONCE, by=request.by, why=request.why or reason, **event_facts(event))
     else:
-        facts = {"wave": str(ask.wave)} if ask.campaign else {}
-        not_before = stamp(event.not_before)
-        draft.move(event, Move.SCHEDULE, by=ask.by, why=ask.why, not_before=not_before, **told(event), **facts)
+        facts = {"wave": str(request.wave)} if request.campaign else {}
+        not_before = format_timestamp(event.not_before)
+        draft.apply(
+            event,
+            Trigger.SCHEDULE,
+            by=request.by,
+            why=request.why,
+            not_before=not_before,
+            **event_facts(event),
+            **facts,
+        )
 
 
-def told(event: Event) -> dict[str, str]:
+def event_facts(event: Event) -> dict[str, str]:
     """Return what the journal keeps of every new event, besides its VMs."""
     facts = {"type": event.type.value, "source": event.source.value}
     if event.campaign:
@@ -210,32 +225,34 @@ def told(event: Event) -> dict[str, str]:
     return facts
 
 
-def _not_before(draft: Draft, ask: Ask, vms: tuple[Vm, ...], conditions: Conditions, *, announced: bool) -> datetime:
-    policy = conditions.policy
-    minimum = minimum_notice(draft.scope, ask.type, vms, conditions) if announced else timedelta(0)
+def _not_before(
+    draft: Draft, request: ScheduleRequest, vms: tuple[Vm, ...], context: RuleContext, *, announced: bool
+) -> datetime:
+    policy = context.policy
+    minimum = minimum_notice(draft.scope, request.type, vms, context) if announced else timedelta(0)
     earliest = draft.now + minimum / policy.speed
-    if ask.not_before is not None:
-        asked = max(ask.not_before, draft.now)
-    elif ask.notice is not None:
-        asked = draft.now + ask.notice / policy.speed
+    if request.not_before is not None:
+        requested = max(request.not_before, draft.now)
+    elif request.notice is not None:
+        requested = draft.now + request.notice / policy.speed
     else:
-        asked = earliest
-    if asked > draft.now + LONGEST_NOTICE:
-        raise Invalid(f"not_before is at most {LONGEST_NOTICE.days} days ahead")
-    if asked < earliest and policy.enforce_notice:
-        raise NoticeTooShort(ask.type.value, minimum / policy.speed, whole_second(earliest), asked)
-    return whole_second(asked)
+        requested = earliest
+    if requested > draft.now + MAX_NOTICE:
+        raise Invalid(f"not_before is at most {MAX_NOTICE.days} days ahead")
+    if requested < earliest and policy.enforce_notice:
+        raise NoticeTooShort(request.type.value, minimum / policy.speed, ceil_to_second(earliest), requested)
+    return ceil_to_second(requested)
 
 
-def minimum_notice(scope: Scope, type_: EventType, vms: Iterable[Vm], conditions: Conditions) -> timedelta:
+def minimum_notice(scope: Scope, type_: EventType, vms: Iterable[Vm], context: RuleContext) -> timedelta:
     """Return the notice that these VMs must be given."""
-    usual = conditions.policy.minimum_notice[type_]
+    default = context.policy.minimum_notice[type_]
     if type_ is not EventType.TERMINATE:
-        return usual
-    return max(scope.traits_of(vm).terminate_notice or usual for vm in vms)
+        return default
+    return max(scope.traits_of(vm).terminate_notice or default for vm in vms)
 
 
-def whole_second(moment: datetime) -> datetime:
+def ceil_to_second(moment: datetime) -> datetime:
     """Round up to what the wire can show, so that no VM reads an earlier time than the one that holds."""
     whole = moment.replace(microsecond=0)
     return whole if whole == moment else whole + timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""The aggregate: a scope with its VMs, its open events, its incarnation, its enablement and what it remembers."""
+"""The aggregate: a scope with its VMs, open events, incarnation, enablement, and recent events and idempotency keys."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -6,11 +6,11 @@ from enum import StrEnum
 
 import msgspec
 
-from forewarn.core.errors import Invalid, UnknownEvent, UnknownVm
+from forewarn.core.errors import Invalid, ScopeEventNotFound, ScopeVmNotFound
 from forewarn.core.event import Event, EventType
-from forewarn.core.limits import RECENT_AGE
+from forewarn.core.limits import MAX_RECENT_AGE
 from forewarn.core.text import check_name, check_text, is_guid
-from forewarn.core.vm import NOTHING_SAID, Priority, Roster, Traits, Vm
+from forewarn.core.vm import NO_TRAITS, Priority, Roster, Traits, Vm
 
 
 class ScopeKind(StrEnum):
@@ -29,7 +29,7 @@ class ApprovalRule(StrEnum):
     ALL = "all"
 
 
-class Outcome(StrEnum):
+class EventOutcome(StrEnum):
     """How an event ended."""
 
     COMPLETED = "completed"
@@ -37,16 +37,16 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class EndedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event that is over but still known."""
 
     id: str
     request: str
     at: datetime
-    outcome: Outcome
+    outcome: EventOutcome
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class SeenKey(msgspec.Struct, frozen=True, kw_only=True):
     """A request key that was answered; its events are those made by `request`."""
 
     key: str
@@ -55,7 +55,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
     """An operator's hold on planned maintenance."""
 
     by: str
@@ -76,7 +76,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     changed_at: datetime
     entries: int = 0
     roster: Roster = Roster()
-    traits: Traits = NOTHING_SAID
+    traits: Traits = NO_TRAITS
     scale_set: str | None = None
     placement_group: str | None = None
     approval: ApprovalRule = ApprovalRule.ANY
@@ -86,9 +86,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     enabled: bool = False
     was_enabled: bool = False
     seen_at: datetime | None = None
-    held: Held | None = None
-    ended: tuple[Ended, ...] = ()
-    answered: tuple[Answered, ...] = ()
+    hold: Hold | None = msgspec.field(default=None, name="held")
+    ended: tuple[EndedEvent, ...] = ()
+    seen_keys: tuple[SeenKey, ...] = msgspec.field(default=(), name="answered")
 
     def __post_init__(self) -> None:
         check_name(self.id, "scope")
@@ -107,7 +107,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the VM of that name, in any case."""
         found = self.roster.find(name)
         if found is None:
-            raise UnknownVm(name, self.id)
+            raise ScopeVmNotFound(name, self.id)
         return found
 
     def vms(self, names: Iterable[str]) -> tuple[Vm, ...]:
@@ -117,7 +117,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for name in names:
             vm = known.get(name.casefold())
             if vm is None:
-                raise UnknownVm(name, self.id)
+                raise ScopeVmNotFound(name, self.id)
             found[vm.name] = vm
         return tuple(found.values())
 
@@ -125,7 +125,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the open event of that id, in any case."""
         found = self.find_event(id_)
         if found is None:
-            raise UnknownEvent(id_, self.id)
+            raise ScopeEventNotFound(id_, self.id)
         return found
 
     def find_event(self, id_: str) -> Event | None:
@@ -133,39 +133,39 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         wanted = id_.upper()
         return next((event for event in self.events if event.id == wanted), None)
 
-    def remembers(self, id_: str) -> bool:
+    def has_ended(self, id_: str) -> bool:
         """Tell whether an event of that id has ended and is still known."""
         wanted = id_.upper()
         return any(ended.id == wanted for ended in self.ended)
 
-    def has_answered(self, key: str, *, now: datetime) -> bool:
+    def has_seen_key(self, key: str, *, now: datetime) -> bool:
         """Tell whether a request of this key was answered and is still known."""
-        since = max(now, self.changed_at) - RECENT_AGE
-        return any(answered.key == key and answered.at > since for answered in self.answered)
+        since = max(now, self.changed_at) - MAX_RECENT_AGE
+        return any(seen.key == key and seen.at > since for seen in self.seen_keys)
 
     def traits_of(self, vm: Vm) -> Traits:
         """Return what holds for the VM: its own, else its scope's."""
-        return vm.traits.over(self.traits)
+        return vm.traits.with_defaults(self.traits)
 
     def is_low_priority(self, vm: Vm) -> bool:
         """Tell whether the VM can be taken away."""
         return self.traits_of(vm).priority is Priority.LOW
 
-    def events_naming(self, vm: str) -> tuple[Event, ...]:
+    def events_affecting(self, vm: str) -> tuple[Event, ...]:
         """Return the open events that affect the VM."""
         return tuple(event for event in self.events if vm in event.vms)
 
 
-def completed(scope: Scope) -> Scope:
+def migrate(scope: Scope) -> Scope:
     """Return a scope with what its events lack where an older version has saved them: nobody may see a difference."""
     if all(event.role_instances is not None for event in scope.events):
         return scope
     roles = {vm.name: vm.role_instance for vm in scope.roster}
-    usual = scope.kind is ScopeKind.CLOUD_SERVICE
+    default = scope.kind is ScopeKind.CLOUD_SERVICE
 
-    def complete(event: Event) -> Event:
+    def migrate_event(event: Event) -> Event:
         if event.role_instances is not None:
             return event
-        return msgspec.structs.replace(event, role_instances=tuple(vm for vm in event.vms if roles.get(vm, usual)))
+        return msgspec.structs.replace(event, role_instances=tuple(vm for vm in event.vms if roles.get(vm, default)))
 
-    return msgspec.structs.replace(scope, events=tuple(map(complete, scope.events)))
+    return msgspec.structs.replace(scope, events=tuple(map(migrate_event, scope.events)))

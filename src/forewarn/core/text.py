@@ -1,12 +1,12 @@
-"""What names and texts may look like, in one place."""
+"""Validation and truncation of names and texts."""
 
 import re
 
 from forewarn.core.errors import Invalid
-from forewarn.core.limits import KEY_LENGTH, NAME_LENGTH, OUTPUT_BYTES, TEXT_LENGTH
+from forewarn.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_OUTPUT_BYTES, MAX_TEXT_LENGTH
 
-_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_LENGTH - 1}}}")
-_KEY = re.compile(rf"[!#-\[\]-~]{{1,{KEY_LENGTH}}}")
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_LENGTH - 1}}}")
+_KEY = re.compile(rf"[!#-\[\]-~]{{1,{MAX_KEY_LENGTH}}}")
 _GUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 
@@ -14,14 +14,15 @@ def check_name(name: str, what: str) -> None:
     """Refuse a name that could not stand in a path, a document or a shell word."""
     if not _NAME.fullmatch(name):
         raise Invalid(
-            f"{what} {name!r}: use 1 to {NAME_LENGTH} letters, digits, '.', '_', '-', beginning with a letter or digit"
+            f"{what} {name!r}: use 1 to {MAX_NAME_LENGTH} letters, digits, '.', '_', '-', "
+            "beginning with a letter or digit"
         )
 
 
 def check_text(text: str, what: str) -> None:
     """Refuse a text that is too long to be kept in a record, or that no record can hold."""
-    if len(text) > TEXT_LENGTH:
-        raise Invalid(f"{what} has {len(text)} characters: at most {TEXT_LENGTH} are kept")
+    if len(text) > MAX_TEXT_LENGTH:
+        raise Invalid(f"{what} has {len(text)} characters: at most {MAX_TEXT_LENGTH} are kept")
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         raise Invalid(f"{what} is not valid Unicode: a half of a surrogate pair stands alone in it")
 
@@ -29,7 +30,9 @@ def check_text(text: str, what: str) -> None:
 def check_key(key: str) -> None:
     """Refuse a request key that could need more room in a record than is kept free for it."""
     if not _KEY.fullmatch(key):
-        raise Invalid(f"a request key is 1 to {KEY_LENGTH} printable ASCII characters without spaces, quotes or '\\'")
+        raise Invalid(
+            f"a request key is 1 to {MAX_KEY_LENGTH} printable ASCII characters without spaces, quotes or '\\'"
+        )
 
 
 def is_guid(text: str) -> bool:
@@ -37,7 +40,7 @@ def is_guid(text: str) -> bool:
     return _GUID.fullmatch(text) is not None
 
 
-def shortened(text: str, limit: int = TEXT_LENGTH) -> str:
+def truncate_text(text: str, limit: int = MAX_TEXT_LENGTH) -> str:
     """Make a text from outside (a program's output, say) printable and cut it to `limit` bytes."""
     cut = text[:limit]
     if cut.isascii() and cut.isprintable() and '"' not in cut and "\\" not in cut:
@@ -47,7 +50,7 @@ def shortened(text: str, limit: int = TEXT_LENGTH) -> str:
     return printable if len(encoded) <= limit else encoded[: limit - 3].decode(errors="ignore") + "…"
 
 
-def last_part(text: str, limit: int = OUTPUT_BYTES) -> str:
+def tail_text(text: str, limit: int = MAX_OUTPUT_BYTES) -> str:
     """Make a program's output printable, line by line, and keep the end of it, `limit` bytes at the most."""
     lines = (
         "".join(char if char.isprintable() else " " for char in line).rstrip() for line in text[-limit:].splitlines()
@@ -56,6 +59,6 @@ def last_part(text: str, limit: int = OUTPUT_BYTES) -> str:
     return encoded.decode() if len(encoded) <= limit else "…" + encoded[3 - limit :].decode(errors="ignore")
 
 
-def counting_order(name: str) -> tuple[list[str | int], str]:
+def natural_sort_key(name: str) -> tuple[list[str | int], str]:
     """Return a key that sorts names as people count: web-2 before web-10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", name.casefold())], name

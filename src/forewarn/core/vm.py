@@ -1,4 +1,4 @@
-"""A virtual machine as the rules see it: its name, its place, and what it has of its own or takes from its scope."""
+"""A virtual machine: name, host, domains, addresses, and traits of its own or inherited from its scope."""
 
 import re
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from ipaddress import ip_address
 
 import msgspec
 
-from forewarn.core.duration import duration_text
-from forewarn.core.errors import AlreadyThere, Invalid
-from forewarn.core.limits import LARGEST_DOMAIN, VMS_PER_SCOPE
+from forewarn.core.duration import format_duration
+from forewarn.core.errors import Invalid, ResourceExists
+from forewarn.core.limits import MAX_DOMAIN, MAX_VMS_PER_SCOPE
 from forewarn.core.text import check_name, check_text, is_guid
 
-TAGS = 50
+MAX_TAGS = 50
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-]?[0-9A-Fa-f]{2}){5}")
-TERMINATE_NOTICE = (timedelta(minutes=5), timedelta(minutes=15))
+TERMINATE_NOTICE_RANGE = (timedelta(minutes=5), timedelta(minutes=15))
 """PROTOCOL §6: 5 to 15 minutes, 5 unless said otherwise."""
 
 
@@ -68,24 +68,24 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for name in ("location", "zone", "resource_group", "subscription"):
             check_text(getattr(self, name) or "", name)
         if self.terminate_notice is not None:
-            low, high = TERMINATE_NOTICE
+            low, high = TERMINATE_NOTICE_RANGE
             if not low <= self.terminate_notice <= high:
-                raise Invalid(f"terminate_notice is 5 to 15 minutes, not {duration_text(self.terminate_notice)}")
+                raise Invalid(f"terminate_notice is 5 to 15 minutes, not {format_duration(self.terminate_notice)}")
         if self.tags:
             check_tags(self.tags)
 
-    def over(self, base: "Traits") -> "Traits":
+    def with_defaults(self, defaults: "Traits") -> "Traits":
         """Return these traits with what is not said here taken from `base`; tags are joined."""
-        said = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
-        if self.tags and base.tags:
-            said["tags"] = base.tags | self.tags
-        return msgspec.structs.replace(base, **said)
+        values = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+        if self.tags and defaults.tags:
+            values["tags"] = defaults.tags | self.tags
+        return msgspec.structs.replace(defaults, **values)
 
 
 def check_tags(tags: dict[str, str]) -> None:
     """Refuse tags that are too many or too long."""
-    if len(tags) > TAGS:
-        raise Invalid(f"{len(tags)} tags: at most {TAGS} are kept")
+    if len(tags) > MAX_TAGS:
+        raise Invalid(f"{len(tags)} tags: at most {MAX_TAGS} are kept")
     for key, value in tags.items():
         check_text(key, "a tag's name")
         check_text(value, f"tag {key[:40]}")
@@ -93,7 +93,7 @@ def check_tags(tags: dict[str, str]) -> None:
             raise Invalid(f"tag {key!r}: ':' and ';' separate tags in the instance document and cannot be in a name")
 
 
-NOTHING_SAID = Traits()
+NO_TRAITS = Traits()
 
 
 class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -106,14 +106,14 @@ class Vm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fault_domain: int = 0
     host: str | None = None
     addresses: tuple[Address, ...] = ()
-    traits: Traits = NOTHING_SAID
+    traits: Traits = NO_TRAITS
 
     def __post_init__(self) -> None:
         check_name(self.name, "VM name")
         if not is_guid(self.vm_id):
             raise Invalid(f"VM {self.name}: vm_id {self.vm_id!r} is not a GUID")
-        if not (0 <= self.update_domain <= LARGEST_DOMAIN and 0 <= self.fault_domain <= LARGEST_DOMAIN):
-            raise Invalid(f"VM {self.name}: domains are counted from 0 to {LARGEST_DOMAIN}")
+        if not (0 <= self.update_domain <= MAX_DOMAIN and 0 <= self.fault_domain <= MAX_DOMAIN):
+            raise Invalid(f"VM {self.name}: domains are counted from 0 to {MAX_DOMAIN}")
         if self.host is not None:
             check_name(self.host, "host")
         if len(self.addresses) > 16:
@@ -126,8 +126,8 @@ class Roster(msgspec.Struct, frozen=True):
     vms: tuple[Vm, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.vms) > VMS_PER_SCOPE:
-            raise Invalid(f"{len(self.vms)} VMs: a scope holds at most {VMS_PER_SCOPE}")
+        if len(self.vms) > MAX_VMS_PER_SCOPE:
+            raise Invalid(f"{len(self.vms)} VMs: a scope holds at most {MAX_VMS_PER_SCOPE}")
         if len({vm.name.casefold() for vm in self.vms}) < len(self.vms):
             raise Invalid("two VMs of one scope have the same name")
 
@@ -145,12 +145,12 @@ class Roster(msgspec.Struct, frozen=True):
     def with_vm(self, vm: Vm) -> "Roster":
         """Return the roster with one VM more."""
         if self.find(vm.name) is not None:
-            raise AlreadyThere(f"VM {vm.name}")
+            raise ResourceExists(f"VM {vm.name}")
         return Roster((*self.vms, vm))
 
-    def with_changed(self, changed: Vm) -> "Roster":
+    def with_replaced(self, replacement: Vm) -> "Roster":
         """Return the roster with the VM of that name replaced."""
-        return Roster(tuple(changed if vm.name == changed.name else vm for vm in self.vms))
+        return Roster(tuple(replacement if vm.name == replacement.name else vm for vm in self.vms))
 
     def without(self, name: str) -> "Roster":
         """Return the roster with the VM of that name gone."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 from forewarn.clock import Clock, ManualClock
-from forewarn.core.conditions import Outage
+from forewarn.core.policy import Outage
 from forewarn.fleet import ledger as book
 from forewarn.fleet.errors import NotSaved
 from forewarn.fleet.keeper import LedgerKeeper

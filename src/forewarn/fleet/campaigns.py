@@ -9,33 +9,33 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from forewarn.core import operations
-from forewarn.core.campaign.expecting import Outlook
-from forewarn.core.campaign.limits import counted
-from forewarn.core.campaign.load import Impacted, goes_on
+from forewarn.core.campaign.commands import abort, pause, resume, retry, skip
+from forewarn.core.campaign.estimate import CompletionEstimate
+from forewarn.core.campaign.explain import CampaignBlockers, WaitReasons, stop_reason
+from forewarn.core.campaign.limits import format_count
+from forewarn.core.campaign.load import FleetLoad, has_active_work
 from forewarn.core.campaign.plan import Plan, PlannedWave
 from forewarn.core.campaign.record import (
     Campaign,
     CampaignState,
-    Notice,
-    Said,
+    Notification,
     ScopeProgress,
+    StateChange,
     Wave,
-    check_room,
+    check_size,
     decode,
     encode,
 )
-from forewarn.core.campaign.running import Course
-from forewarn.core.campaign.selection import Chooser
+from forewarn.core.campaign.rollout import Rollout
+from forewarn.core.campaign.selection import Selector
 from forewarn.core.campaign.spec import CampaignSpec
-from forewarn.core.campaign.steering import abort, pause, resume, retry, skip
-from forewarn.core.campaign.waiting import Hindrances, Waits, stopped
 from forewarn.core.change import Change
-from forewarn.core.errors import AlreadyThere, CannotBePlaced, CoreError, Invalid
+from forewarn.core.errors import CoreError, Invalid, PlacementFailed, ResourceExists
 from forewarn.core.event import State
-from forewarn.core.journal import Did, Entry
-from forewarn.core.once import Once, remembered, was_answered
+from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
-from forewarn.core.text import check_text, shortened
+from forewarn.core.text import check_text, truncate_text
 from forewarn.fleet.clockwork import Clockwork
 from forewarn.fleet.errors import AmbiguousCampaign, NoSuchCampaign, NoSuchGate, NoSuchScope, NotSaved
 from forewarn.fleet.queue import Decision, Queues, Shelf
@@ -95,7 +95,7 @@ class Campaigns:
         self._rolling: dict[str, Rolling] = {}
         self._by_scope: dict[str, list[Rolling]] = {}
         self._orphans: set[str] = set()
-        self._impacted = Impacted()
+        self._impacted = FleetLoad()
         self._one_at_a_time = asyncio.Lock()
         self._queues = Queues(store, tasks, Shelf(Kind.CAMPAIGN, self._newest, self._keep, encode, decode))
         self._clockwork = Clockwork(scopes.clock, self._wake)
@@ -139,56 +139,62 @@ class Campaigns:
             if not campaign.state.is_over
         )
 
-    def answered(self, once: Once | None) -> Campaign | None:
+    def answered(self, once: IdempotencyKey | None) -> Campaign | None:
         """Return the campaign that this request has started before."""
         if once is None:
             return None
         now = self._scopes.clock.now()
-        begun = (campaign for campaign in self.all() if campaign.answered)
-        return next((campaign for campaign in begun if was_answered(campaign.answered[:1], once, now=now)), None)
+        begun = (campaign for campaign in self.all() if campaign.seen_keys)
+        return next(
+            (campaign for campaign in begun if is_repeated_request(campaign.seen_keys[:1], once, now=now)), None
+        )
 
     async def prospects(self, id_: str) -> Prospects:
         """Say what a campaign waits for, and when it is expected to be over, in turns with whatever else goes on."""
         campaign = self.find(id_)
         rolling = self._rolling.get(campaign.id)
-        hindrances = rolling.course.hindrances if rolling is not None else Hindrances()
-        if hindrances.no_room is not None or hindrances.no_place is not None:
-            hindrances = hindrances._replace(for_good=not self._anything_ends())
+        hindrances = rolling.course.blockers if rolling is not None else CampaignBlockers()
+        if hindrances.start_limit is not None or hindrances.announce_limit is not None:
+            hindrances = hindrances._replace(is_permanent=not self._anything_ends())
         conditions, now = self._scopes.conditions, self._scopes.clock.now()
-        waits = Waits(campaign, conditions, hindrances, now=now, zones=zone_named)
-        outlook = Outlook(campaign, conditions, now=now, zones=zone_named)
+        waits = WaitReasons(campaign, conditions, hindrances, now=now, zones=zone_named)
+        outlook = CompletionEstimate(campaign, conditions, now=now, zones=zone_named)
         async for progress in unhurried(() if campaign.state.is_over else campaign.scopes):
-            waits.take(progress)
-            outlook.take(progress)
-        return Prospects(waits.sentences, outlook.end, waits.needs_person)
+            waits.add(progress)
+            outlook.add(progress)
+        return Prospects(waits.messages, outlook.end, waits.needs_operator)
 
     def _anything_ends(self) -> bool:
         """Tell whether anything that is in impact, wherever in the fleet, goes on without a person."""
         newest = (self._scopes.replica.newest(load.scope)[0] for load in self._impacted.loads())
-        return any(scope is not None and goes_on(scope) for scope in newest)
+        return any(scope is not None and has_active_work(scope) for scope in newest)
 
     def stopped(self, id_: str) -> str:
         """Say in a word why a campaign lets nothing start, where that is the same for all of it; else nothing."""
         campaign, _ = self._records.get(id_, (None, 0))
-        return "" if campaign is None else stopped(campaign)
+        return "" if campaign is None else stop_reason(campaign)
 
     async def overlaps(self, spec: CampaignSpec, sees: Sees = _everything) -> tuple[str, ...]:
         """Say which campaigns that are not over have still to do VMs that are selected here."""
-        selected, said = Chooser(spec.selection), []
+        selected, said = Selector(spec.selection), []
         for campaign in self.all():
             if not campaign.state.is_over and (vms := await self._shared(campaign, selected)):
                 name = f"campaign {campaign.name}" if sees(campaign) else "a campaign that you do not see"
-                said.append(f"{name} has still to do {counted(vms, 'vms')} of these: each has its own turn with them")
+                said.append(
+                    f"{name} has still to do {format_count(vms, 'vms')} of these: each has its own turn with them"
+                )
         return tuple(said)
 
-    async def _shared(self, campaign: Campaign, selected: Chooser) -> int:
+    async def _shared(self, campaign: Campaign, selected: Selector) -> int:
         """Count the VMs that a campaign has still to do and that are selected."""
-        theirs, vms = Chooser(campaign.spec.selection), 0
+        theirs, vms = Selector(campaign.spec.selection), 0
         async for progress in unhurried(campaign.scopes):
             scope, _ = self._scopes.replica.newest(progress.scope)
             domains = {wave.update_domain for wave in progress.waves if not wave.state.is_settled}
             if scope is not None and domains:
-                vms += sum(theirs.selects(scope, vm) for vm in selected.chosen(scope) if vm.update_domain in domains)
+                vms += sum(
+                    theirs.is_selected(scope, vm) for vm in selected.select(scope) if vm.update_domain in domains
+                )
         return vms
 
     # Starting.
@@ -205,7 +211,7 @@ class Campaigns:
         if isinstance(gate, str) and gate not in self._checker.gates:
             raise NoSuchGate(gate, self._checker.gates)
         if self.is_in_use(spec.name, sees):
-            raise AlreadyThere(f"a campaign {spec.name} that is not over")
+            raise ResourceExists(f"a campaign {spec.name} that is not over")
         if sum(not campaign.state.is_over for campaign in self.all()) >= OPEN_CAMPAIGNS:
             raise Invalid(f"{OPEN_CAMPAIGNS} campaigns are not over yet: wait until one is, or abort one")
 
@@ -216,7 +222,7 @@ class Campaigns:
         *,
         by: str,
         why: str = "",
-        once: Once | None = None,
+        once: IdempotencyKey | None = None,
         id_: str | None = None,
         sees: Sees = _everything,
     ) -> Campaign:
@@ -228,7 +234,7 @@ class Campaigns:
             self.check(spec, sees)
             _check_placed(plan)
             campaign, entry = await self._new(spec, plan, id_=id_ or str(uuid4()), by=by, why=why, once=once)
-            check_room(campaign)
+            check_size(campaign)
             await self._queues.apply(campaign.id, lambda known: _made(known, campaign, entry))
             self._roll(campaign)
             await self._drop_oldest()
@@ -241,7 +247,7 @@ class Campaigns:
                 await self._queues.apply(id_, lambda _: Decision(None, (), None))
 
     async def _new(
-        self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str, once: Once | None
+        self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str, once: IdempotencyKey | None
     ) -> tuple[Campaign, Entry]:
         now = self._scopes.clock.now()
         started_at = now.replace(microsecond=0)
@@ -257,22 +263,22 @@ class Campaigns:
             "waves": str(len(plan.waves)),
             "vms": str(selected.vms),
         }
-        entry = Entry(n=1, at=now, did=Did.CAMPAIGN_STARTED, by=by, why=shortened(why), facts=facts)
-        untold = (Notice(n=1, what="started", at=now, why=shortened(why)),) if self._messenger.listens else ()
+        entry = Entry(n=1, at=now, kind=EntryKind.CAMPAIGN_STARTED, by=by, why=truncate_text(why), facts=facts)
+        untold = (Notification(n=1, what="started", at=now, why=truncate_text(why)),) if self._messenger.listens else ()
         campaign = Campaign(
             id=id_.upper(),
             spec=spec,
             state=CampaignState.RUNNING,
             by=by,
             started_at=started_at,
-            said=Said(by=by, at=now, why=shortened(why)),
+            state_change=StateChange(by=by, at=now, why=truncate_text(why)),
             scopes=tuple(progress),
             selected=selected,
-            why=shortened(why),
+            why=truncate_text(why),
             planned_end=plan.ends_at,
             entries=1,
-            answered=remembered((), once, now=now),
-            untold=untold,
+            seen_keys=add_seen_key((), once, now=now),
+            notifications=untold,
         )
         return campaign, entry
 
@@ -287,28 +293,30 @@ class Campaigns:
 
     # What people do with it.
 
-    async def pause(self, id_: str, *, by: str, why: str = "", once: Once | None = None) -> Campaign:
+    async def pause(self, id_: str, *, by: str, why: str = "", once: IdempotencyKey | None = None) -> Campaign:
         """Announce and start nothing until it is resumed. On return, what was about to start has started."""
         return await self._steer(id_, lambda course, now: pause(course, by=by, why=why, now=now), once)
 
-    async def resume(self, id_: str, *, by: str, why: str = "", once: Once | None = None) -> Campaign:
+    async def resume(self, id_: str, *, by: str, why: str = "", once: IdempotencyKey | None = None) -> Campaign:
         """Let a campaign go on that was paused or has halted; failures are counted anew."""
         return await self._steer(id_, lambda course, now: resume(course, by=by, why=why, now=now), once)
 
-    async def abort(self, id_: str, *, by: str, why: str = "", once: Once | None = None) -> Campaign:
+    async def abort(self, id_: str, *, by: str, why: str = "", once: IdempotencyKey | None = None) -> Campaign:
         """Cancel what is Scheduled, let what is Started end, and be over."""
         return await self._steer(id_, lambda course, now: abort(course, by=by, why=why, now=now), once)
 
-    async def retry(self, id_: str, scope: str, *, by: str, why: str = "", once: Once | None = None) -> Campaign:
+    async def retry(
+        self, id_: str, scope: str, *, by: str, why: str = "", once: IdempotencyKey | None = None
+    ) -> Campaign:
         """Have the failed wave of a scope done once more."""
 
-        def do(course: Course, now: datetime) -> None:
+        def do(course: Rollout, now: datetime) -> None:
             value, _ = self._scopes.replica.newest(scope)
             retry(course, scope, value, by=by, why=why, now=now)
 
         return await self._steer(id_, do, once, touching=scope)
 
-    async def skip(self, id_: str, scope: str, *, by: str, why: str, once: Once | None = None) -> Campaign:
+    async def skip(self, id_: str, scope: str, *, by: str, why: str, once: IdempotencyKey | None = None) -> Campaign:
         """Pass over the current wave of a scope, which has not begun or has failed."""
         return await self._steer(
             id_, lambda course, now: skip(course, scope, by=by, why=why, now=now), once, touching=scope
@@ -317,8 +325,8 @@ class Campaigns:
     async def _steer(
         self,
         id_: str,
-        do: Callable[[Course, datetime], None],
-        once: Once | None,
+        do: Callable[[Rollout, datetime], None],
+        once: IdempotencyKey | None,
         *,
         touching: str | None = None,
     ) -> Campaign:
@@ -327,8 +335,8 @@ class Campaigns:
         if rolling is not None:
             return await rolling.steer(do, once, touching=touching)
         now = self._scopes.clock.now()
-        if once is None or not was_answered(campaign.answered, once, now=now):
-            do(Course(campaign, zone_named), now)
+        if once is None or not is_repeated_request(campaign.seen_keys, once, now=now):
+            do(Rollout(campaign, zone_named), now)
         return campaign
 
     # What goes on by itself.
@@ -363,7 +371,7 @@ class Campaigns:
 
     def look(self, view: View) -> None:
         """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
-        if self._impacted.take(view.id, view.scope):
+        if self._impacted.update(view.id, view.scope):
             self._wake_those_without_room()
         for rolling in self._by_scope.get(view.id, ()):
             rolling.note(view.id)
@@ -377,7 +385,7 @@ class Campaigns:
 
     def _wake_those_without_room(self) -> None:
         for rolling in self._rolling.values():
-            if rolling.course.waits_for_room:
+            if rolling.course.waits_for_capacity:
                 rolling.wake()
 
     def _is_open(self, id_: str) -> bool:
@@ -385,7 +393,7 @@ class Campaigns:
         return campaign is not None and not campaign.state.is_over
 
     def _roll(self, campaign: Campaign) -> None:
-        is_told = not campaign.untold or not self._messenger.listens
+        is_told = not campaign.notifications or not self._messenger.listens
         if not self._is_live or campaign.id in self._rolling or (campaign.state.is_over and is_told):
             return
         rolling = Rolling(
@@ -467,12 +475,12 @@ class Campaigns:
 def _check_placed(plan: Plan) -> None:
     if plan.unplaced:
         first, *others = plan.unplaced
-        raise CannotBePlaced(first.scope, len(first.vms), first.rule, first.why, len(others))
+        raise PlacementFailed(first.scope, len(first.vms), first.rule, first.why, len(others))
     if not plan.waves:
         raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
 
 
 def _made(known: Campaign | None, campaign: Campaign, entry: Entry) -> Decision[Campaign, None]:
     if known is not None:
-        raise AlreadyThere(f"a campaign {campaign.id}")
+        raise ResourceExists(f"a campaign {campaign.id}")
     return Decision(campaign, (entry,), None)

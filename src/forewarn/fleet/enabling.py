@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from forewarn.clock import Clock
 from forewarn.core.change import Change
-from forewarn.core.enablement import seen
+from forewarn.core.enablement import mark_seen
 from forewarn.core.errors import CoreError
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import FleetError
@@ -54,7 +54,7 @@ class Enabling:
     async def _save(self, view: View) -> None:
         """Save that the scope was seen. Guests are answered even if that fails; the next request tries again."""
         try:
-            await self._apply(view.id, lambda scope: seen(scope, now=self._clock.now(), epoch=new_epoch()))
+            await self._apply(view.id, lambda scope: mark_seen(scope, now=self._clock.now(), epoch=new_epoch()))
         except (CoreError, FleetError) as error:
             log.warning("scope %s was seen, but that is not saved: %s", view.id, error)
         finally:

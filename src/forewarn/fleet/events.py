@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from forewarn.clock import Clock
-from forewarn.core import operations, work
+from forewarn.core import impact_lifecycle, operations
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
-from forewarn.core.conditions import Conditions
-from forewarn.core.once import Once
+from forewarn.core.idempotency import IdempotencyKey
+from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
 from forewarn.fleet.answers import Answers
 from forewarn.fleet.errors import NoSuchEvent, NoSuchScope, NoSuchVm
@@ -31,10 +31,10 @@ class Events:
         return self._scopes.replica
 
     @property
-    def _conditions(self) -> Conditions:
+    def _conditions(self) -> RuleContext:
         return self._scopes.conditions
 
-    async def cancel(self, event: str, *, by: str, why: str = "", once: Once | None = None) -> None:
+    async def cancel(self, event: str, *, by: str, why: str = "", once: IdempotencyKey | None = None) -> None:
         """Take a Scheduled event back."""
         await self._apply(
             event,
@@ -42,7 +42,9 @@ class Events:
             once,
         )
 
-    async def approve_for(self, event: str, vm: str, *, by: str, why: str = "", once: Once | None = None) -> None:
+    async def approve_for(
+        self, event: str, vm: str, *, by: str, why: str = "", once: IdempotencyKey | None = None
+    ) -> None:
         """Approve an event in the name of a VM of its scope; the journal says who did, and why."""
 
         def rule(scope: Scope) -> Change[None]:
@@ -52,29 +54,36 @@ class Events:
         await self._apply(event, rule, once)
 
     async def retry(
-        self, event: str, *, vm: str | None = None, by: str, why: str = "", once: Once | None = None
+        self, event: str, *, vm: str | None = None, by: str, why: str = "", once: IdempotencyKey | None = None
     ) -> None:
         """Have failed or unknown work done once more: on one VM, or on all where there is such."""
 
         def rule(scope: Scope) -> Change[None]:
             name = None if vm is None else within(scope.id, vm)
-            return work.retry(scope, event, name, by=by, now=self._clock.now(), why=why)
+            return impact_lifecycle.retry(scope, event, name, by=by, now=self._clock.now(), why=why)
 
         await self._apply(event, rule, once)
 
     async def resolve(
-        self, event: str, *, by: str, why: str, done: bool = False, vm: str | None = None, once: Once | None = None
+        self,
+        event: str,
+        *,
+        by: str,
+        why: str,
+        done: bool = False,
+        vm: str | None = None,
+        once: IdempotencyKey | None = None,
     ) -> None:
         """End what is failed or unknown of an event: as done after all, or given up."""
 
         def rule(scope: Scope) -> Change[None]:
             name = None if vm is None else within(scope.id, vm)
             now = self._clock.now()
-            return work.resolve(scope, event, self._conditions, by=by, why=why, now=now, done=done, vm=name)
+            return impact_lifecycle.resolve(scope, event, self._conditions, by=by, why=why, now=now, done=done, vm=name)
 
         await self._apply(event, rule, once)
 
-    async def _apply(self, event: str, rule: Callable[[Scope], Change[None]], once: Once | None) -> None:
+    async def _apply(self, event: str, rule: Callable[[Scope], Change[None]], once: IdempotencyKey | None) -> None:
         """Apply a rule to the scope of an event; what was answered before is found although the event has ended."""
         found = self._replica.event(event)
         home = found[0] if found is not None else self._answers.home(once)
@@ -84,7 +93,7 @@ class Events:
             raise NoSuchEvent(event)
 
     async def delete(
-        self, vm: str, *, request: str, by: str, why: str = "", once: Once | None = None
+        self, vm: str, *, request: str, by: str, why: str = "", once: IdempotencyKey | None = None
     ) -> tuple[tuple[str, str], ...]:
         """Delete a VM: at once, or under a terminate profile with an event, which is returned with its scope."""
         home = self._answers.home(once)
@@ -102,7 +111,7 @@ class Events:
         return await self._delete(id_, name, request=request, by=by, why=why, once=once)
 
     async def _delete(
-        self, scope: str, vm: str, *, request: str, by: str, why: str, once: Once | None
+        self, scope: str, vm: str, *, request: str, by: str, why: str, once: IdempotencyKey | None
     ) -> tuple[tuple[str, str], ...]:
         if await self._answers.began_or_ended(scope, once):
             return ()
@@ -110,7 +119,14 @@ class Events:
             events = await self._scopes.apply(
                 scope,
                 lambda value: operations.delete(
-                    value, vm, self._conditions, request=request, by=by, now=self._clock.now(), why=why, asked=once
+                    value,
+                    vm,
+                    self._conditions,
+                    request=request,
+                    by=by,
+                    now=self._clock.now(),
+                    why=why,
+                    idempotency_key=once,
                 ),
             )
         except NoSuchScope:

@@ -7,7 +7,7 @@ as a hold. The line of the start says why: due, approved by whom, or failed hard
 
 from datetime import datetime
 
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.fleet.replica import Replica
 from forewarn.store.port import JournalQuery, Key, Kind
 
@@ -20,7 +20,7 @@ def about(
     scope: str | None = None,
     vm: str | None = None,
     event: str | None = None,
-    dids: tuple[Did, ...] = (),
+    dids: tuple[EntryKind, ...] = (),
     by: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,

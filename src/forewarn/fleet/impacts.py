@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from forewarn.core.change import Change
 from forewarn.core.errors import CoreError
-from forewarn.core.event import Event, Impact, ImpactState
-from forewarn.core.impact import Done, Failed, NotBegun, Outcome, Unknown
+from forewarn.core.event import Event
+from forewarn.core.impact import Done, Failed, Impact, ImpactOutcome, ImpactState, NotStarted, Unknown
+from forewarn.core.impact_lifecycle import begin, impacts_to_begin, settle
 from forewarn.core.scope import Scope
-from forewarn.core.work import begin, settle, to_begin
 from forewarn.fleet.errors import NoSuchScope, NotSaved
 from forewarn.fleet.replica import View
 from forewarn.fleet.scopes import Scopes
@@ -56,7 +56,7 @@ class Impacts:
         if scope is None or not scope.events:
             return
         now = max(self._scopes.clock.now(), scope.changed_at)
-        for event, impact in to_begin(scope, now=now):
+        for event, impact in impacts_to_begin(scope, now=now):
             self._spawn(view, event, impact.vm, self._begin_and_carry_out)
         for event in scope.events:
             for impact in event.impacts:
@@ -91,14 +91,14 @@ class Impacts:
         match await self._probed(work):
             case Done() as done:
                 await self._settle(work, done)
-            case NotBegun():
+            case NotStarted():
                 await self._begin_and_carry_out(scope, event, vm, again=True)
             case Unknown() if self._platform.repeatable:
                 await self._begin_and_carry_out(scope, event, vm, again=True)
             case Unknown() as unknown:
                 await self._settle(work, unknown)
 
-    async def _carried_out(self, work: Work) -> Outcome:
+    async def _carried_out(self, work: Work) -> ImpactOutcome:
         limit = asyncio.timeout(LONGEST_WORK)
         try:
             async with limit:
@@ -109,7 +109,7 @@ class Impacts:
             log.exception("the platform broke on %s", work.id)
             return Failed(f"the platform broke: {error!r}")
 
-    async def _probed(self, work: Work) -> Done | NotBegun | Unknown:
+    async def _probed(self, work: Work) -> Done | NotStarted | Unknown:
         try:
             async with asyncio.timeout(LONGEST_PROBE):
                 return await self._platform.probe(work)
@@ -117,7 +117,7 @@ class Impacts:
             log.exception("the platform broke when asked about %s", work.id)
             return Unknown(f"the platform broke when asked: {error!r}")
 
-    async def _settle(self, work: Work, outcome: Outcome) -> None:
+    async def _settle(self, work: Work, outcome: ImpactOutcome) -> None:
         await self._surely(
             work.scope,
             lambda scope: settle(

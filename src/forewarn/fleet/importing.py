@@ -10,9 +10,17 @@ from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from forewarn.core.differing import Fields, vm_fields
-from forewarn.core.errors import Busy, CoreError
-from forewarn.core.reshaping import IMPORT, Place, Plan, let_go, places, plan, reshape
+from forewarn.core.diff import FieldDiff, diff_vms
+from forewarn.core.errors import CoreError, ResourceInUse
+from forewarn.core.reconcile import (
+    IMPORT,
+    AddressKey,
+    ReconcilePlan,
+    address_keys,
+    plan_changes,
+    reconcile,
+    release_addresses,
+)
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Vm
 from forewarn.fleet.errors import AddressTaken, FleetError, NoSuchScope, NotSaved, ScopeExists
@@ -37,7 +45,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     what: Literal["added", "changed", "removed"]
     scope: str
     vm: str | None = None
-    fields: Fields = {}
+    fields: FieldDiff = {}
     refused: str = ""
 
 
@@ -56,7 +64,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     unchanged: int
     wanted: tuple[Scope, ...]
     unwanted: tuple[str, ...]
-    handed: dict[str, frozenset[Place]]
+    handed: dict[str, frozenset[AddressKey]]
     prune: bool
 
 
@@ -73,7 +81,7 @@ class _Take(NamedTuple):
 
     scope: str
     vm: str
-    place: Place
+    place: AddressKey
     owner: str
     owner_vm: str
 
@@ -84,7 +92,7 @@ class _Work:
         self._wanted = {scope.id: scope for scope in wanted}
         self._prune = prune
         self._present: dict[str, Scope] = {}
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, ReconcilePlan] = {}
         self._refused: dict[str, dict[str, str]] = {}
         self._takes: list[_Take] = []
         self._turns = Turns()
@@ -106,10 +114,10 @@ class _Work:
     def _plan(self, scope: Scope) -> None:
         present, _ = self._replica.newest(scope.id)
         if present is None:
-            self._takes += _takes(self._replica, scope.id, ((vm, places(vm)) for vm in scope.roster))
+            self._takes += _takes(self._replica, scope.id, ((vm, address_keys(vm)) for vm in scope.roster))
             return
         self._present[scope.id] = present
-        self._plans[scope.id] = found = plan(present, scope, prune=self._prune)
+        self._plans[scope.id] = found = plan_changes(present, scope, prune=self._prune)
         self._takes += _takes(self._replica, scope.id, _new_places(found))
 
     async def _refuse_what_is_kept(self) -> None:
@@ -129,7 +137,7 @@ class _Work:
         refused[take.vm] = str(AddressTaken(ip, network, f"{take.owner}/{take.owner_vm}"))
         if take.scope in self._plans:
             present, wanted = self._present[take.scope], self._wanted[take.scope]
-            self._plans[take.scope] = plan(present, wanted, prune=self._prune, refused=refused)
+            self._plans[take.scope] = plan_changes(present, wanted, prune=self._prune, refused=refused)
 
     def _gives_up(self, take: _Take) -> bool:
         """Tell whether the owner of an address loses it in this import."""
@@ -145,7 +153,7 @@ class _Work:
         for scope in self._wanted.values():
             await self._turns.mine()
             found = self._plans.pop(scope.id, None)  # with a large fleet, to let go of all plans at once takes long
-            if found is None or not found.is_nothing:
+            if found is None or not found.is_empty:
                 differing.append(scope)
                 if tell is not None:
                     tell(self._differences(scope, found))
@@ -162,36 +170,36 @@ class _Work:
             prune=self._prune,
         )
 
-    def _differences(self, scope: Scope, found: Plan | None) -> Sequence[Difference]:
+    def _differences(self, scope: Scope, found: ReconcilePlan | None) -> Sequence[Difference]:
         if found is not None:
             return tuple(_planned(scope.id, found))
         return tuple(_added(scope, self._refused.get(scope.id, {})))
 
-    def _handed(self) -> dict[str, frozenset[Place]]:
-        handed: dict[str, frozenset[Place]] = {}
+    def _handed(self) -> dict[str, frozenset[AddressKey]]:
+        handed: dict[str, frozenset[AddressKey]] = {}
         for take in self._takes:
             if take.vm not in self._refused.get(take.scope, {}):
                 handed[take.owner] = handed.get(take.owner, frozenset()) | {take.place}
         return handed
 
 
-def _new_places(found: Plan) -> Iterator[tuple[Vm, set[Place]]]:
+def _new_places(found: ReconcilePlan) -> Iterator[tuple[Vm, set[AddressKey]]]:
     for vm in found.added:
-        yield vm, places(vm)
+        yield vm, address_keys(vm)
     for old, new in found.changed:
-        yield new, places(new) - places(old)
+        yield new, address_keys(new) - address_keys(old)
 
 
-def _kept_places(found: Plan, vm: str, place: Place) -> set[Place]:
+def _kept_places(found: ReconcilePlan, vm: str, place: AddressKey) -> set[AddressKey]:
     """Return what the VM that has a place keeps of it."""
     for old, new in found.changed:
-        if old.name == vm and found.may(old):
-            return places(new)
-    is_gone = any(gone.name == vm and found.may(gone) for gone in found.removed)
+        if old.name == vm and found.allows(old):
+            return address_keys(new)
+    is_gone = any(gone.name == vm and found.allows(gone) for gone in found.removed)
     return set() if is_gone else {place}
 
 
-def _takes(replica: Replica, scope: str, wanted: Iterable[tuple[Vm, set[Place]]]) -> Iterator[_Take]:
+def _takes(replica: Replica, scope: str, wanted: Iterable[tuple[Vm, set[AddressKey]]]) -> Iterator[_Take]:
     for vm, new in wanted:
         for network, ip in new:
             if ip in replica.owners(network):
@@ -211,21 +219,23 @@ def _why_not_at_all(scope: Scope, refused: Mapping[str, str]) -> str:
     return next(iter(refused.values())) if scope.roster and len(refused) == len(scope.roster) else ""
 
 
-def _planned(scope: str, found: Plan) -> Iterator[Difference]:
+def _planned(scope: str, found: ReconcilePlan) -> Iterator[Difference]:
     if found.fields:
         yield Difference(what="changed", scope=scope, fields=found.fields, refused=found.refused.get(None, ""))
     for vm in found.removed:
         yield Difference(what="removed", scope=scope, vm=vm.name, refused=found.refused.get(vm.name, ""))
     for old, new in found.changed:
         refused = found.refused.get(old.name, "")
-        yield Difference(what="changed", scope=scope, vm=old.name, fields=vm_fields(old, new), refused=refused)
+        yield Difference(what="changed", scope=scope, vm=old.name, fields=diff_vms(old, new), refused=refused)
     for vm in found.added:
         yield Difference(what="added", scope=scope, vm=vm.name, refused=found.refused.get(vm.name, ""))
 
 
 def _removed(scope: Scope, refused: str = "") -> Iterator[Difference]:
     if scope.events and not refused:
-        refused = str(Busy(f"scope {scope.id}", tuple(event.id for event in scope.events), advice="cancel them"))
+        refused = str(
+            ResourceInUse(f"scope {scope.id}", tuple(event.id for event in scope.events), advice="cancel them")
+        )
     yield Difference(what="removed", scope=scope.id, refused=refused)
     for vm in scope.roster:
         yield Difference(what="removed", scope=scope.id, vm=vm.name, refused=refused)
@@ -294,7 +304,7 @@ class _Import:
         with suppress(NoSuchScope):
             await self._fleet.apply(
                 id_,
-                lambda scope: let_go(
+                lambda scope: release_addresses(
                     scope,
                     self._wanted.get(id_),
                     self._handed[id_],
@@ -326,13 +336,13 @@ class _Import:
         present, _ = self._fleet.replica.newest(wanted.id)
         if present is None:
             return await self._add(wanted)
-        found = plan(present, wanted, prune=self._prune)
+        found = plan_changes(present, wanted, prune=self._prune)
         refused = self._kept_by_others(wanted.id, _new_places(found))
         given = [vm for vm, new in _new_places(found) if new and vm.name not in refused]
         with self._fleet.inventory.addresses.claimed(wanted.id, given, from_others=True):
             done = await self._fleet.apply(
                 wanted.id,
-                lambda scope: reshape(
+                lambda scope: reconcile(
                     scope,
                     wanted,
                     self._fleet.conditions,
@@ -346,7 +356,7 @@ class _Import:
         return tuple(_planned(wanted.id, done))
 
     async def _add(self, wanted: Scope) -> Sequence[Difference]:
-        refused = self._kept_by_others(wanted.id, ((vm, places(vm)) for vm in wanted.roster))
+        refused = self._kept_by_others(wanted.id, ((vm, address_keys(vm)) for vm in wanted.roster))
         if not _why_not_at_all(wanted, refused):
             vms = tuple(vm for vm in wanted.roster if vm.name not in refused)
             await self._fleet.inventory.add_scope(
@@ -356,7 +366,7 @@ class _Import:
         await self._turns.mine()
         return tuple(_added(wanted, refused))
 
-    def _kept_by_others(self, scope: str, wanted: Iterable[tuple[Vm, set[Place]]]) -> dict[str, str]:
+    def _kept_by_others(self, scope: str, wanted: Iterable[tuple[Vm, set[AddressKey]]]) -> dict[str, str]:
         """Say which VMs cannot get an address because a VM of another scope has it, or is about to get it."""
         owner = self._fleet.inventory.addresses.owner
         return {
@@ -372,7 +382,7 @@ class _Import:
             return ()
         try:
             await self._fleet.inventory.remove_scope(id_, by=self._by, why=IMPORT)
-        except Busy as error:
+        except ResourceInUse as error:
             return tuple(_removed(present, str(error)))
         except NoSuchScope:
             return ()

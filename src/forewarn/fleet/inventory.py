@@ -8,9 +8,9 @@ import msgspec
 from forewarn.clock import Clock
 from forewarn.core import inventory as rules
 from forewarn.core.change import Change
-from forewarn.core.conditions import Conditions
 from forewarn.core.event import EventType
-from forewarn.core.once import Once, was_answered
+from forewarn.core.idempotency import IdempotencyKey, is_repeated_request
+from forewarn.core.policy import RuleContext
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Traits, Vm
 from forewarn.fleet.addresses import Addresses
@@ -33,7 +33,7 @@ class Inventory:
         replica: Replica,
         answers: Answers,
         clock: Clock,
-        conditions: Callable[[], Conditions],
+        conditions: Callable[[], RuleContext],
     ) -> None:
         self.addresses = Addresses(replica)
         self._scopes = scopes
@@ -50,14 +50,14 @@ class Inventory:
         if (other := self._replica.alike(scope)) is not None:
             raise ScopeExists(other)
 
-    async def add_scope(self, scope: Scope, *, by: str, once: Once | None = None) -> None:
+    async def add_scope(self, scope: Scope, *, by: str, once: IdempotencyKey | None = None) -> None:
         """Bring a scope into being. Its addresses must be free."""
 
         def command(present: Scope | None) -> Decision[Scope, None]:
             if present is not None:
                 self._check_made_by(present, once)
                 return Decision(present, (), None)
-            change = rules.create(scope, by=by, now=self._clock.now(), asked=once)
+            change = rules.create_scope(scope, by=by, now=self._clock.now(), idempotency_key=once)
             return Decision(change.scope, change.entries, None)
 
         self._answers.check(once, scope.id)
@@ -70,9 +70,9 @@ class Inventory:
             with self.addresses.claimed(scope.id, scope.roster):
                 await self._scopes.apply(scope.id, command)
 
-    def _check_made_by(self, present: Scope, once: Once | None) -> None:
+    def _check_made_by(self, present: Scope, once: IdempotencyKey | None) -> None:
         """Refuse to make a scope that is there, unless it was this request that made it."""
-        if once is None or not was_answered(present.answered, once, now=self._clock.now()):
+        if once is None or not is_repeated_request(present.seen_keys, once, now=self._clock.now()):
             raise ScopeExists(present.id)
 
     async def change_scope(
@@ -83,7 +83,7 @@ class Inventory:
         traits: Callable[[Traits], Traits] | None = None,
         approval: ApprovalRule | None = None,
         auto_approve: tuple[EventType, ...] | None = None,
-        once: Once | None = None,
+        once: IdempotencyKey | None = None,
     ) -> None:
         """Change what a scope gives to its VMs or asks of them; what is left out stays.
 
@@ -104,7 +104,7 @@ class Inventory:
         )
 
     async def remove_scope(
-        self, scope: str, *, by: str, why: str = "", force: bool = False, once: Once | None = None
+        self, scope: str, *, by: str, why: str = "", force: bool = False, once: IdempotencyKey | None = None
     ) -> None:
         """Remove a scope with its VMs. Open events need force: Scheduled ones are canceled, Started ones given up."""
         if await self._is_done(scope, once):
@@ -115,7 +115,7 @@ class Inventory:
             once,
         )
 
-    async def add_vm(self, scope: str, vm: Vm, *, by: str, once: Once | None = None) -> None:
+    async def add_vm(self, scope: str, vm: Vm, *, by: str, once: IdempotencyKey | None = None) -> None:
         """Add a VM. Its addresses must be free."""
         if self._was_answered(scope, once):
             return
@@ -123,7 +123,7 @@ class Inventory:
             await self._answers.apply(scope, lambda value: rules.add_vm(value, vm, by=by, now=self._clock.now()), once)
 
     async def change_vm(
-        self, scope: str, name: str, change: Callable[[Vm], Vm], *, by: str, once: Once | None = None
+        self, scope: str, name: str, change: Callable[[Vm], Vm], *, by: str, once: IdempotencyKey | None = None
     ) -> None:
         """Change a VM: `change` makes the new one of the newest, and must not do anything else."""
         if self._was_answered(scope, once):
@@ -136,7 +136,7 @@ class Inventory:
                 is_changed = True
 
     async def _change_vm(
-        self, scope: str, name: str, change: Callable[[Vm], Vm], wanted: Vm, *, by: str, once: Once | None
+        self, scope: str, name: str, change: Callable[[Vm], Vm], wanted: Vm, *, by: str, once: IdempotencyKey | None
     ) -> None:
         def rule(value: Scope) -> Change[None]:
             old = value.vm(name)
@@ -149,7 +149,7 @@ class Inventory:
             await self._answers.apply(scope, rule, once)
 
     async def remove_vm(
-        self, scope: str, name: str, *, by: str, why: str = "", force: bool = False, once: Once | None = None
+        self, scope: str, name: str, *, by: str, why: str = "", force: bool = False, once: IdempotencyKey | None = None
     ) -> None:
         """Remove a VM. With open events only by force, which takes it out of them."""
         if await self._is_done(scope, once):
@@ -162,19 +162,19 @@ class Inventory:
             once,
         )
 
-    async def was_asked(self, once: Once | None) -> bool:
+    async def was_asked(self, once: IdempotencyKey | None) -> bool:
         """Tell whether the request was answered before, wherever that was: what it names may be gone since."""
         home = self._answers.home(once)
         if home is not None:
             return self._was_answered(home.id, once)
         return await self._answers.began_or_ended(None, once)
 
-    async def _is_done(self, scope: str, once: Once | None) -> bool:
+    async def _is_done(self, scope: str, once: IdempotencyKey | None) -> bool:
         """Tell whether the request has begun or ended a life of the scope: another life is none of its business."""
         return once is not None and await self._answers.began_or_ended(scope, once)
 
-    def _was_answered(self, scope: str, once: Once | None) -> bool:
+    def _was_answered(self, scope: str, once: IdempotencyKey | None) -> bool:
         """Tell whether the scope has answered the request; its addresses need not be looked at again."""
         present, _ = self._replica.newest(scope)
         now = self._clock.now()
-        return once is not None and present is not None and was_answered(present.answered, once, now=now)
+        return once is not None and present is not None and is_repeated_request(present.seen_keys, once, now=now)

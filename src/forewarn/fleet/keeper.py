@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from forewarn.core.conditions import Conditions, Policy
+from forewarn.core.policy import Policy, RuleContext
 from forewarn.fleet.ledger import LEDGER, Ledger, decode, encode
 from forewarn.fleet.queue import Decision, Queues, Shelf
 from forewarn.store.port import Kind, Record, Store
@@ -16,7 +16,7 @@ class LedgerKeeper:
 
     def __init__(self, store: Store, tasks: asyncio.TaskGroup, policy: Policy, on_hold: Callable[[], None]) -> None:
         self.ledger = Ledger()
-        self.conditions = Conditions(policy=policy)
+        self.conditions = RuleContext(policy=policy)
         self._revision: int | None = None
         self._on_hold = on_hold
         self._queues = Queues(store, tasks, Shelf(Kind.FLEET, self._newest, self._keep, encode, decode))
@@ -47,6 +47,6 @@ class LedgerKeeper:
             return
         is_new_hold = ledger.held != self.ledger.held
         self.ledger, self._revision = ledger, revision
-        self.conditions = Conditions(policy=self.conditions.policy, held=ledger.held, outages=ledger.outages)
+        self.conditions = RuleContext(policy=self.conditions.policy, hold=ledger.held, outages=ledger.outages)
         if is_new_hold:
             self._on_hold()

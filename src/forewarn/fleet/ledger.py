@@ -8,13 +8,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from forewarn.core.conditions import Outage
 from forewarn.core.errors import Invalid
-from forewarn.core.fault import Fault, told
-from forewarn.core.journal import Did, Entry
-from forewarn.core.limits import RECORD_BYTES
-from forewarn.core.once import Once, remembered, was_answered
-from forewarn.core.scope import Answered, Held
+from forewarn.core.fault import Fault, fault_facts
+from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.limits import MAX_RECORD_BYTES
+from forewarn.core.policy import Outage
+from forewarn.core.scope import Hold, SeenKey
 from forewarn.fleet.queue import Decision
 from forewarn.store.port import Key, Kind, Store
 
@@ -31,12 +31,12 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     entries: int = 0
     filled: bool = False
-    held: Held | None = None
+    held: Hold | None = None
     outages: tuple[Outage, ...] = ()
     alive_at: datetime | None = None
     clock_at: datetime | None = None
     ports: dict[str, int] = {}
-    answered: tuple[Answered, ...] = ()
+    answered: tuple[SeenKey, ...] = ()
 
 
 encode = msgspec.json.Encoder().encode
@@ -83,33 +83,33 @@ def hold(ledger: Ledger, *, by: str, reason: str, now: datetime) -> Decision[Led
     """Let nothing planned start anywhere."""
     if not reason.strip():
         raise Invalid("a hold needs a reason: whoever finds it must know why")
-    held = Held(by=by, at=now, reason=reason)
-    return _noted(msgspec.structs.replace(ledger, held=held), Did.HELD, by=by, why=reason, now=now)
+    held = Hold(by=by, at=now, reason=reason)
+    return _noted(msgspec.structs.replace(ledger, held=held), EntryKind.HELD, by=by, why=reason, now=now)
 
 
 def release(ledger: Ledger, *, by: str, why: str, now: datetime) -> Decision[Ledger, None]:
     """End the hold on the whole fleet."""
     if ledger.held is None:
         return Decision(ledger, (), None)
-    return _noted(msgspec.structs.replace(ledger, held=None), Did.RELEASED, by=by, why=why, now=now)
+    return _noted(msgspec.structs.replace(ledger, held=None), EntryKind.RELEASED, by=by, why=why, now=now)
 
 
 def once(
-    ledger: Ledger, asked: Once | None, rule: Callable[[Ledger], Decision[Ledger, None]], *, now: datetime
+    ledger: Ledger, asked: IdempotencyKey | None, rule: Callable[[Ledger], Decision[Ledger, None]], *, now: datetime
 ) -> Decision[Ledger, None]:
     """Apply the rule unless this request was answered before."""
-    if asked is not None and was_answered(ledger.answered, asked, now=now):
+    if asked is not None and is_repeated_request(ledger.answered, asked, now=now):
         return Decision(ledger, (), None)
     decision = rule(ledger)
     if asked is None or decision.value is None:
         return decision
-    answered = remembered(decision.value.answered, asked, now=now)
+    answered = add_seen_key(decision.value.answered, asked, now=now)
     return Decision(msgspec.structs.replace(decision.value, answered=answered), decision.entries, None)
 
 
 def clock_moved(ledger: Ledger, *, to: datetime, by: str, why: str = "") -> Decision[Ledger, None]:
     """Somebody has the manual clock go to this moment."""
-    return _noted(msgspec.structs.replace(ledger, clock_at=to), Did.CLOCK_MOVED, by=by, why=why, now=to)
+    return _noted(msgspec.structs.replace(ledger, clock_at=to), EntryKind.CLOCK_MOVED, by=by, why=why, now=to)
 
 
 def clock_passed(ledger: Ledger, *, to: datetime) -> Decision[Ledger, None]:
@@ -117,9 +117,11 @@ def clock_passed(ledger: Ledger, *, to: datetime) -> Decision[Ledger, None]:
     return Decision(msgspec.structs.replace(ledger, clock_at=to), (), None)
 
 
-def fault_noted(ledger: Ledger, did: Did, fault: Fault, *, by: str, why: str, now: datetime) -> Decision[Ledger, None]:
+def fault_noted(
+    ledger: Ledger, did: EntryKind, fault: Fault, *, by: str, why: str, now: datetime
+) -> Decision[Ledger, None]:
     """A fault of all VMs was set or cleared, or is over; it is told here, and kept nowhere."""
-    return _noted(ledger, did, by=by, why=why, now=now, facts=told(fault, did))
+    return _noted(ledger, did, by=by, why=why, now=now, facts=fault_facts(fault, did))
 
 
 def ports_given(ledger: Ledger, ports: Mapping[str, int]) -> Decision[Ledger, None]:
@@ -131,13 +133,13 @@ def ports_given(ledger: Ledger, ports: Mapping[str, int]) -> Decision[Ledger, No
         if ledger.ports.get(vm, port) != port:
             raise Invalid(f"{vm} was given port {ledger.ports[vm]} and keeps it")
     given = msgspec.structs.replace(ledger, ports={**ledger.ports, **ports})
-    if len(encode(given)) > RECORD_BYTES - RESERVE:
+    if len(encode(given)) > MAX_RECORD_BYTES - RESERVE:
         raise Invalid(f"{len(given.ports)} ports are more than can be kept: start with --listen none, or anew")
     return Decision(given, (), None)
 
 
 def _noted(
-    ledger: Ledger, did: Did, *, by: str, why: str, now: datetime, facts: dict[str, str] | None = None
+    ledger: Ledger, did: EntryKind, *, by: str, why: str, now: datetime, facts: dict[str, str] | None = None
 ) -> Decision[Ledger, None]:
-    entry = Entry(n=ledger.entries + 1, at=now, did=did, by=by, why=why, facts=facts or {})
+    entry = Entry(n=ledger.entries + 1, at=now, kind=did, by=by, why=why, facts=facts or {})
     return Decision(msgspec.structs.replace(ledger, entries=entry.n), (entry,), None)

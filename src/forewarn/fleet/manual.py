@@ -70,9 +70,9 @@ class ManualTime:
             before = self._changes()
             sent: Sent | None = Sent(who, TO_NEXT)
             for _ in range(LONGEST_SEARCH):
-                if self._changes() != before or not self._may_change() or clock.next_moment is None:
+                if self._changes() != before or not self._may_change() or clock.next_timer_at is None:
                     break
-                moment = max(clock.next_moment, clock.now())
+                moment = max(clock.next_timer_at, clock.now())
                 if moment > clock.now():
                     await self._save(moment, sent)
                     sent = None
@@ -86,7 +86,7 @@ class ManualTime:
 
     async def _go(self, clock: ManualClock, target: datetime) -> None:
         await self._settled(clock)
-        while (moment := clock.next_moment) is not None and moment <= target:
+        while (moment := clock.next_timer_at) is not None and moment <= target:
             clock.set(max(moment, clock.now()))
             await self._settled(clock)
         clock.set(target)
@@ -95,6 +95,6 @@ class ManualTime:
     async def _settled(self, clock: ManualClock) -> None:
         """Wait until all that is under way waits for the clock."""
         spins = 0
-        while self._waiting() != clock.waiting:
+        while self._waiting() != clock.timer_count:
             spins += 1
             await asyncio.sleep(0 if spins < SPINS else PAUSE)

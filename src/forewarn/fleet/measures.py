@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import NamedTuple
 
-from forewarn.core.conditions import Conditions
-from forewarn.core.event import STUCK, Cause, Event, EventType, ImpactState, State
-from forewarn.core.explain import waits_for_others
-from forewarn.core.journal import Did, Entry
-from forewarn.core.progress import CLOCK
+from forewarn.core.event import Cause, Event, EventType, State
+from forewarn.core.explain import external_blockers
+from forewarn.core.impact import STUCK, ImpactState
+from forewarn.core.impact_lifecycle import PLATFORM
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.lifecycle import CLOCK
+from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
-from forewarn.core.work import PLATFORM
 
 SAVE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 LATENESS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60, 600)
@@ -24,10 +25,23 @@ NOTICE_BUCKETS = (0, 30, 60, 300, 600, 900, 1800, 3600, 6 * 3600, 24 * 3600, 7 *
 APPROVAL_BUCKETS = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600)
 IMPACT_BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
 
-CHANGES = (Did.SCHEDULED, Did.ANNOUNCED, Did.STARTED, Did.COMPLETED, Did.CANCELED, Did.FAILED)
+CHANGES = (
+    EntryKind.SCHEDULED,
+    EntryKind.ANNOUNCED,
+    EntryKind.STARTED,
+    EntryKind.COMPLETED,
+    EntryKind.CANCELED,
+    EntryKind.FAILED,
+)
 """The steps of an event that are counted."""
 
-OUTCOMES = (Did.IMPACT_DONE, Did.IMPACT_RETRY, Did.IMPACT_FAILED, Did.IMPACT_UNKNOWN, Did.IMPACT_GIVEN_UP)
+OUTCOMES = (
+    EntryKind.IMPACT_DONE,
+    EntryKind.IMPACT_RETRY,
+    EntryKind.IMPACT_FAILED,
+    EntryKind.IMPACT_UNKNOWN,
+    EntryKind.IMPACT_GIVEN_UP,
+)
 """How the work on a VM went; one that is retried goes more than once."""
 
 
@@ -65,8 +79,8 @@ class Measures:
     """Counters and histograms of events, and of the store."""
 
     def __init__(self) -> None:
-        self.changes: Counter[tuple[EventType, Did]] = Counter()
-        self.outcomes: Counter[tuple[EventType, Did]] = Counter()
+        self.changes: Counter[tuple[EventType, EntryKind]] = Counter()
+        self.outcomes: Counter[tuple[EventType, EntryKind]] = Counter()
         self.notice: defaultdict[tuple[EventType, Cause], Histogram] = defaultdict(_by(NOTICE_BUCKETS))
         """From when VMs could read of an event to its not_before; none, where it was Started at once."""
         self.approval: defaultdict[EventType, Histogram] = defaultdict(_by(APPROVAL_BUCKETS))
@@ -82,7 +96,9 @@ class Measures:
         self.released_at: datetime | None = None
         """When the hold on the whole fleet last changed: what it held was not due before."""
 
-    def take(self, before: Scope | None, after: Scope | None, entries: Sequence[Entry], conditions: Conditions) -> None:
+    def take(
+        self, before: Scope | None, after: Scope | None, entries: Sequence[Entry], conditions: RuleContext
+    ) -> None:
         """Count what was saved of a scope."""
         if not any(entry.event for entry in entries):
             return
@@ -99,33 +115,33 @@ class Measures:
                 self._observe(entry, known[entry.event], before, conditions)
 
     def _count(self, entry: Entry, type_: EventType) -> None:
-        if entry.did in CHANGES:
-            self.changes[type_, entry.did] += 1
-        elif entry.did in OUTCOMES:
-            self.outcomes[type_, entry.did] += 1
+        if entry.kind in CHANGES:
+            self.changes[type_, entry.kind] += 1
+        elif entry.kind in OUTCOMES:
+            self.outcomes[type_, entry.kind] += 1
 
-    def _observe(self, entry: Entry, event: Event, before: Scope | None, conditions: Conditions) -> None:
-        match entry.did:
-            case Did.SCHEDULED | Did.ANNOUNCED if event.announced:
+    def _observe(self, entry: Entry, event: Event, before: Scope | None, conditions: RuleContext) -> None:
+        match entry.kind:
+            case EntryKind.SCHEDULED | EntryKind.ANNOUNCED if event.announced:
                 self.notice[event.type, event.cause].observe(event.not_before - entry.at)
-            case Did.STARTED if "type" in entry.facts:
+            case EntryKind.STARTED if "type" in entry.facts:
                 if event.announced:
                     self.notice[event.type, event.cause].observe(0)
-            case Did.STARTED if entry.by == CLOCK and before is not None:
+            case EntryKind.STARTED if entry.by == CLOCK and before is not None:
                 self._observe_start(entry, before.find_event(event.id), before, conditions)
-            case Did.APPROVED:
-                self.approval[event.type].observe(entry.at - event.made_at)
-            case Did.IMPACT_DONE if entry.by == PLATFORM and before is not None:
+            case EntryKind.APPROVED:
+                self.approval[event.type].observe(entry.at - event.created_at)
+            case EntryKind.IMPACT_DONE if entry.by == PLATFORM and before is not None:
                 self._observe_impact(entry, before.find_event(event.id))
             case _:
                 pass
 
-    def _observe_start(self, entry: Entry, waiting: Event | None, scope: Scope, conditions: Conditions) -> None:
+    def _observe_start(self, entry: Entry, waiting: Event | None, scope: Scope, conditions: RuleContext) -> None:
         """A start is late only if nothing but time held it: what waits for its turn is not due."""
         if (
             waiting is not None
             and waiting.state is State.SCHEDULED
-            and not waits_for_others(scope, waiting, conditions)
+            and not external_blockers(scope, waiting, conditions)
         ):
             due_at = max(waiting.not_before, self.released_at or waiting.not_before)
             self.lateness[waiting.type].observe(entry.at - due_at)
@@ -181,7 +197,7 @@ class Census:
 def _part(scope: Scope) -> _Part:
     return _Part(
         enabled=scope.enabled,
-        held=scope.held is not None,
+        held=scope.hold is not None,
         events=tuple((event.type, event.state) for event in scope.events),
         stuck=tuple(
             (event.type, impact.state) for event in scope.events for impact in event.impacts if impact.state in STUCK

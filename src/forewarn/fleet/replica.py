@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from forewarn.core.enablement import SAVE_SEEN_AFTER
+from forewarn.core.enablement import SEEN_SAVE_INTERVAL
 from forewarn.core.event import Event
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Vm
@@ -75,7 +75,7 @@ class View:
         """Take a saved value and tell whoever waits for a new document."""
         old, self.scope, self.revision = self.scope, scope, revision
         seen_at = scope.seen_at if scope is not None and scope.enabled else None
-        self.fresh_until = seen_at + SAVE_SEEN_AFTER if seen_at is not None else LONG_AGO
+        self.fresh_until = seen_at + SEEN_SAVE_INTERVAL if seen_at is not None else LONG_AGO
         if old is None or scope is None or (old.epoch, old.incarnation) != (scope.epoch, scope.incarnation):
             self.prepared = {}
             waiters, self._waiters = self._waiters, None
@@ -216,7 +216,7 @@ class Replica:
     def answered(self, key: str, *, now: datetime) -> list[View]:
         """Return the views of the scopes that remember to have answered a request of this key."""
         views = _several(self._keys.get(key))
-        return [view for view in views if view.scope is not None and view.scope.has_answered(key, now=now)]
+        return [view for view in views if view.scope is not None and view.scope.has_seen_key(key, now=now)]
 
     def hosts(self) -> Mapping[str, Sequence[tuple[View, Vm]]]:
         """Return the hosts on which VMs are, each with these VMs; it is looked up when it is asked for."""
@@ -231,8 +231,8 @@ class Replica:
             self._events |= {event.id: view for event in after}
 
     def _index_keys(self, view: View, scope: Scope | None) -> None:
-        before = view.scope.answered if view.scope is not None else ()
-        after = scope.answered if scope is not None else ()
+        before = view.scope.seen_keys if view.scope is not None else ()
+        after = scope.seen_keys if scope is not None else ()
         if before is after:
             return
         old, new = {item.key for item in before}, {item.key for item in after}

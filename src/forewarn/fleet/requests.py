@@ -7,14 +7,14 @@ from typing import TypeGuard
 
 import msgspec
 
-from forewarn.core.schedule import Ask
+from forewarn.core.schedule import ScheduleRequest
 from forewarn.fleet.errors import NoSuchScope, NoSuchVm, PartlyMade
 from forewarn.fleet.replica import Replica
 
 Made = tuple[str, ...] | BaseException
 
 
-def by_scope(replica: Replica, ask: Ask, *, now: datetime) -> dict[str, Ask]:
+def by_scope(replica: Replica, ask: ScheduleRequest, *, now: datetime) -> dict[str, ScheduleRequest]:
     """Part a request by the scopes of its VMs, which may be named in full or by unambiguous bare names.
 
     A scope that has answered a request of this key has its part too: its VMs may have left it since.
@@ -34,13 +34,13 @@ def by_scope(replica: Replica, ask: Ask, *, now: datetime) -> dict[str, Ask]:
     return {scope: msgspec.structs.replace(ask, vms=tuple(vms)) for scope, vms in names.items()} | answered
 
 
-def _answered(replica: Replica, ask: Ask, now: datetime) -> dict[str, Ask]:
+def _answered(replica: Replica, ask: ScheduleRequest, now: datetime) -> dict[str, ScheduleRequest]:
     if ask.key is None:
         return {}
     return {view.id: ask for view in replica.answered(ask.key, now=now)}
 
 
-def _digest(ask: Ask) -> str:
+def _digest(ask: ScheduleRequest) -> str:
     """Tell requests apart by all that they ask for; who asks, and the id, are not part of that."""
     asked = msgspec.structs.replace(ask, id="00000000-0000-0000-0000-000000000000", by="", key=None)
     return blake2s(msgspec.json.encode(asked), digest_size=8).hexdigest()

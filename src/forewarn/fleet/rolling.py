@@ -10,12 +10,12 @@ from datetime import datetime
 
 import msgspec
 
-from forewarn.core.campaign.actions import Action, Clear
-from forewarn.core.campaign.load import Impacted
-from forewarn.core.campaign.record import Campaign, CampaignState, Notice
-from forewarn.core.campaign.running import Course
+from forewarn.core.campaign.actions import Action, ClearWave
+from forewarn.core.campaign.load import FleetLoad
+from forewarn.core.campaign.record import Campaign, CampaignState, Notification
+from forewarn.core.campaign.rollout import Rollout
 from forewarn.core.errors import CoreError
-from forewarn.core.once import Once, remembered, was_answered
+from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
 from forewarn.core.scope import Scope
 from forewarn.fleet.errands import FIRST_PAUSE, LONGEST_PAUSE, Errands, Result
 from forewarn.fleet.errors import NoSuchScope, NotSaved
@@ -51,7 +51,7 @@ class Rolling:
         store: Store,
         tasks: asyncio.TaskGroup,
         queues: Queues[Campaign],
-        impacted: Impacted,
+        impacted: FleetLoad,
         *,
         checker: Checker,
         messenger: Messenger,
@@ -100,7 +100,7 @@ class Rolling:
 
     def look_again(self) -> None:
         """What holds outside the scopes has changed."""
-        self._results.append(Course.look_again)
+        self._results.append(Rollout.mark_all_unseen)
         self.wake()
 
     def wake(self) -> None:
@@ -114,12 +114,12 @@ class Rolling:
         """The record is gone, and nobody of us has deleted it: decide nothing more, and do nothing more."""
         self._is_lost = True
         self._release_undone()
-        self.record = msgspec.structs.replace(self.record, state=CampaignState.ABORTED, untold=())
+        self.record = msgspec.structs.replace(self.record, state=CampaignState.ABORTED, notifications=())
         self._set_alarm(self.id, None)
         self.wake()
 
     async def steer(
-        self, do: Callable[[Course, datetime], None], once: Once | None, *, touching: str | None = None
+        self, do: Callable[[Rollout, datetime], None], once: IdempotencyKey | None, *, touching: str | None = None
     ) -> Campaign:
         """Do what a person says, save it, and return the campaign; what was said before changes nothing.
 
@@ -127,11 +127,11 @@ class Rolling:
         """
         async with self._one_at_a_time:
             now = self.now()
-            if once is not None and was_answered(self.record.answered, once, now=now):
+            if once is not None and is_repeated_request(self.record.seen_keys, once, now=now):
                 return self.record
             do(self.course, now)  # refuses before it changes anything
             if once is not None:
-                self.course.set(answered=remembered(self.record.answered, once, now=now))
+                self.course.set(seen_keys=add_seen_key(self.record.seen_keys, once, now=now))
             try:
                 await self._save()
             except NotSaved:
@@ -167,7 +167,7 @@ class Rolling:
         finally:
             self._is_running = False
         self._tell_others()
-        is_told = not self.record.untold or not self._messenger.listens
+        is_told = not self.record.notifications or not self._messenger.listens
         if self.record.state.is_over and is_told and not self._under_way:
             self._on_over(self)
 
@@ -192,16 +192,16 @@ class Rolling:
         """See every scope that has changed, in turns with whatever else goes on."""
         while seeing := self._dirty | self.course.unseen:
             self._dirty = set()
-            for id_ in sorted(seeing, key=self.course.place):
+            for id_ in sorted(seeing, key=self.course.index_of):
                 await self._turns.mine()
-                self.course.see(id_, self._scope(id_), self._scopes.conditions, now=self.now())
+                self.course.observe(id_, self._scope(id_), self._scopes.conditions, now=self.now())
 
     def _scope(self, id_: str) -> Scope | None:
         return self._scopes.replica.newest(id_)[0]
 
     async def _save(self) -> None:
         base = self.record
-        record, entries = self.course.taken()
+        record, entries = self.course.take_changes()
 
         def command(known: Campaign | None) -> Decision[Campaign, None]:
             if known is None:
@@ -214,8 +214,8 @@ class Rolling:
         await self._queues.apply(self.id, command)
         self.record = record
 
-    def _new_course(self) -> Course:
-        return Course(self.record, zone_named, listens=self._messenger.listens)
+    def _new_course(self) -> Rollout:
+        return Rollout(self.record, zone_named, notify=self._messenger.listens)
 
     def _begin_anew(self) -> None:
         """Go back to what is saved. What was decided and not begun is decided again."""
@@ -224,7 +224,7 @@ class Rolling:
 
     def _release_undone(self) -> None:
         for action in self.course.actions:
-            if isinstance(action, Clear):
+            if isinstance(action, ClearWave):
                 self._impacted.release(action.events)
 
     # Doing.
@@ -232,7 +232,7 @@ class Rolling:
     def _do(self, action: Action) -> None:
         self._under_way += 1
         task = self._tasks.create_task(self._own(action), name=f"campaign {self.record.name}: {action}")
-        if isinstance(action, Clear):
+        if isinstance(action, ClearWave):
             self._clearing.add(task)
             task.add_done_callback(self._clearing.discard)
 
@@ -250,9 +250,9 @@ class Rolling:
         self._results.append(lambda course: self._take(course, action, result))
         self.wake()
 
-    def _take(self, course: Course, action: Action, result: Result | None) -> None:
+    def _take(self, course: Rollout, action: Action, result: Result | None) -> None:
         """Take the result of what was done; its scope is seen after that, and not only before."""
-        course.over(action)
+        course.complete_action(action)
         if result is not None:
             result(course)
         self._dirty.add(action.scope)
@@ -260,7 +260,7 @@ class Rolling:
     # Telling others.
 
     def _tell_others(self) -> None:
-        if self.record.untold and self._messenger.listens and not self._is_telling:
+        if self.record.notifications and self._messenger.listens and not self._is_telling:
             self._is_telling = True
             self._tasks.create_task(self._told(), name=f"tell of campaign {self.record.name}")
 
@@ -268,8 +268,8 @@ class Rolling:
         """Tell others, in order, until nothing is left to tell; at least once, and after a crash once more."""
         delay = FIRST_DELAY
         try:
-            while self.record.untold:
-                notice = self.record.untold[0]
+            while self.record.notifications:
+                notice = self.record.notifications[0]
                 if await self._is_told(notice):
                     delay = FIRST_DELAY
                     await self._forget(notice)
@@ -280,7 +280,7 @@ class Rolling:
             self._is_telling = False
         self.wake()
 
-    async def _is_told(self, notice: Notice) -> bool:
+    async def _is_told(self, notice: Notification) -> bool:
         try:
             await self._messenger.tell(self._message(notice))
         except Undelivered as error:
@@ -291,18 +291,18 @@ class Rolling:
             return True
         return False
 
-    async def _forget(self, notice: Notice) -> None:
+    async def _forget(self, notice: Notification) -> None:
         async with self._one_at_a_time:
-            untold = tuple(other for other in self.record.untold if other.n != notice.n)
+            untold = tuple(other for other in self.record.notifications if other.n != notice.n)
             try:
-                self.course.set(untold=untold)
+                self.course.set(notifications=untold)
                 await self._save()
             except NotSaved as error:
                 log.warning("that %s was told is not saved: %s", notice.what, error)
                 self._begin_anew()
                 await asyncio.sleep(FIRST_PAUSE)
 
-    def _message(self, notice: Notice) -> Message:
+    def _message(self, notice: Notification) -> Message:
         campaign = self.record
         # Told again it must be the same, whatever has become of the campaign meanwhile.
         state = _STATES.get(notice.what, notice.why)

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from forewarn.clock import Clock
 from forewarn.core.change import Change
-from forewarn.core.conditions import Conditions
+from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
 from forewarn.fleet.replica import Replica
 
@@ -19,7 +19,7 @@ class Scopes(Protocol):
     replica: Replica
 
     @property
-    def conditions(self) -> Conditions:
+    def conditions(self) -> RuleContext:
         """What holds outside the scopes."""
         ...
 

@@ -14,15 +14,15 @@ from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.core import operations
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
-from forewarn.core.conditions import Conditions, Policy
-from forewarn.core.enablement import SAVE_SEEN_AFTER
+from forewarn.core.enablement import SEEN_SAVE_INTERVAL
 from forewarn.core.event import Event
-from forewarn.core.fault import Fault, note_fault
-from forewarn.core.journal import CAMPAIGN_CHANGES, EVENT_CHANGES, Did, Entry
-from forewarn.core.once import Once
-from forewarn.core.progress import wake_at
-from forewarn.core.schedule import Ask, schedule
-from forewarn.core.scope import Held, Scope, completed
+from forewarn.core.fault import Fault, add_fault_entry
+from forewarn.core.idempotency import IdempotencyKey
+from forewarn.core.journal import CAMPAIGN_CHANGE_KINDS, EVENT_CHANGE_KINDS, Entry, EntryKind
+from forewarn.core.lifecycle import wake_at
+from forewarn.core.policy import Policy, RuleContext
+from forewarn.core.schedule import ScheduleRequest, schedule
+from forewarn.core.scope import Hold, Scope, migrate
 from forewarn.core.vm import Vm
 from forewarn.fleet import ledger as book
 from forewarn.fleet.alarms import Alarms
@@ -71,7 +71,7 @@ _read_scope = msgspec.json.Decoder(Scope).decode
 
 
 def _decode_scope(value: bytes) -> Scope:
-    return completed(_read_scope(value))
+    return migrate(_read_scope(value))
 
 
 class Fleet:
@@ -171,7 +171,7 @@ class Fleet:
 
     def _note_saved(self, old: Scope | None, new: Scope | None, entries: Sequence[Entry]) -> None:
         self.measures.take(old, new, entries, self.conditions)
-        self._event_changes += sum(entry.did in EVENT_CHANGES for entry in entries)
+        self._event_changes += sum(entry.kind in EVENT_CHANGE_KINDS for entry in entries)
 
     # Reading the store into the replica.
 
@@ -224,7 +224,7 @@ class Fleet:
         """Assume the latest request that may have come without being saved: no scope is switched off too early."""
         for view in self.replica.views():
             if view.scope is not None and view.scope.seen_at is not None and alive_at is not None:
-                view.credited_at = max(view.scope.seen_at, min(view.scope.seen_at + SAVE_SEEN_AFTER, alive_at))
+                view.credited_at = max(view.scope.seen_at, min(view.scope.seen_at + SEEN_SAVE_INTERVAL, alive_at))
 
     def _go_live(self) -> None:
         self._is_live = True
@@ -248,7 +248,7 @@ class Fleet:
         self._clockwork.set(view.id, None if is_past else moment)
 
     @property
-    def conditions(self) -> Conditions:
+    def conditions(self) -> RuleContext:
         """What holds outside the scopes: the policy, a hold on the whole fleet, the outages."""
         return self._keeper.conditions
 
@@ -294,7 +294,7 @@ class Fleet:
         """Take a VM's approval of events of its own scope."""
         await self.apply(scope, lambda value: approve(value, vm, ids, self.conditions, now=self.clock.now(), by=by))
 
-    async def schedule(self, ask: Ask) -> tuple[tuple[str, str], ...]:
+    async def schedule(self, ask: ScheduleRequest) -> tuple[tuple[str, str], ...]:
         """Make the events of a request in all scopes of its VMs, and return pairs of scope and event.
 
         All scopes are asked before the first is changed. If one of them has changed by the time it is its turn, and
@@ -308,7 +308,7 @@ class Fleet:
         )
         return all_made(dict(zip(asks, made, strict=True)))
 
-    async def _schedule(self, scope: str, ask: Ask) -> tuple[str, ...]:
+    async def _schedule(self, scope: str, ask: ScheduleRequest) -> tuple[str, ...]:
         return await self.apply(scope, lambda value: schedule(value, ask, self.conditions, now=self.clock.now()))
 
     # Finding.
@@ -368,7 +368,7 @@ class Fleet:
 
     async def changes(self, after: int, limit: int) -> list[JournalRow]:
         """Return the changes of events and campaigns after a position of the journal, the oldest first."""
-        dids = tuple(EVENT_CHANGES | CAMPAIGN_CHANGES)
+        dids = tuple(EVENT_CHANGE_KINDS | CAMPAIGN_CHANGE_KINDS)
         return await self._store.journal(JournalQuery(after=after, dids=dids, limit=limit))
 
     async def journal_end(self) -> int:
@@ -376,14 +376,14 @@ class Fleet:
         rows = await self._store.journal(JournalQuery(newest_first=True, limit=1))
         return rows[0].position if rows else 0
 
-    async def note_fault(self, did: Did, fault: Fault, *, by: str, why: str = "") -> None:
+    async def note_fault(self, did: EntryKind, fault: Fault, *, by: str, why: str = "") -> None:
         """Have the journal tell of a fault: that of the VM's scope, or of the fleet where it is one of all VMs."""
         now = self.clock.now()
         if fault.vm is None:
             await self._keeper.apply(partial(book.fault_noted, did=did, fault=fault, by=by, why=why, now=now))
         else:
             scope = fault.vm.rpartition("/")[0]
-            await self.apply(scope, lambda value: note_fault(value, did, fault, by=by, why=why, now=now))
+            await self.apply(scope, lambda value: add_fault_entry(value, did, fault, by=by, why=why, now=now))
 
     # Manual time.
 
@@ -433,11 +433,11 @@ class Fleet:
         await self._keeper.apply(partial(book.ports_given, ports=ports))
 
     @property
-    def held(self) -> Held | None:
+    def held(self) -> Hold | None:
         """The hold on the whole fleet, if there is one."""
         return self._keeper.ledger.held
 
-    async def hold(self, *, by: str, reason: str, scope: str | None = None, once: Once | None = None) -> None:
+    async def hold(self, *, by: str, reason: str, scope: str | None = None, once: IdempotencyKey | None = None) -> None:
         """Let nothing planned start, anywhere or in one scope, until `release`.
 
         On return, what was about to start has started.
@@ -450,7 +450,9 @@ class Fleet:
         await self._keep_once(partial(book.hold, by=by, reason=reason, now=self.clock.now()), once)
         await self._scopes.saved()
 
-    async def release(self, *, by: str, why: str = "", scope: str | None = None, once: Once | None = None) -> None:
+    async def release(
+        self, *, by: str, why: str = "", scope: str | None = None, once: IdempotencyKey | None = None
+    ) -> None:
         """End a hold, on the whole fleet or on one scope; what has become due meanwhile starts."""
         if scope is not None:
             await self._answers.apply(
@@ -461,7 +463,7 @@ class Fleet:
             return
         await self._keep_once(partial(book.release, by=by, why=why, now=self.clock.now()), once)
 
-    async def _keep_once(self, rule: Callable[[Ledger], Decision[Ledger, None]], once: Once | None) -> None:
+    async def _keep_once(self, rule: Callable[[Ledger], Decision[Ledger, None]], once: IdempotencyKey | None) -> None:
         await self._keeper.apply(lambda ledger: book.once(ledger, once, rule, now=self.clock.now()))
 
     # Chance.

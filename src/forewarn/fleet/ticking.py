@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from forewarn.core.progress import tick
+from forewarn.core.lifecycle import tick
 from forewarn.fleet.errors import NoSuchScope, NotSaved
 from forewarn.fleet.replica import View
 from forewarn.fleet.scopes import Scopes

@@ -11,11 +11,11 @@ import msgspec
 
 from forewarn.clock import Clock
 from forewarn.core.access import Role
-from forewarn.core.errors import AlreadyThere, Invalid
-from forewarn.core.journal import Did, Entry
-from forewarn.core.once import Once, remembered, was_answered
-from forewarn.core.scope import Answered
-from forewarn.core.text import check_name, shortened
+from forewarn.core.errors import Invalid, ResourceExists
+from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.scope import SeenKey
+from forewarn.core.text import check_name, truncate_text
 from forewarn.fleet.errors import NoSuchToken, SecretShown
 from forewarn.fleet.queue import Decision, Queues, Shelf
 from forewarn.store.port import Kind, Record, Store, Watched
@@ -42,7 +42,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_by: str
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
-    answered: tuple[Answered, ...] = ()
+    answered: tuple[SeenKey, ...] = ()
 
     def __post_init__(self) -> None:
         check_name(self.name, "token")
@@ -94,7 +94,7 @@ class Tokens:
         *,
         by: str,
         expires_at: datetime | None = None,
-        once: Once | None = None,
+        once: IdempotencyKey | None = None,
     ) -> tuple[Token, str]:
         """Make a token and return it with its secret, which nobody can be shown again."""
         async with self._one_at_a_time:
@@ -110,14 +110,14 @@ class Tokens:
                 created_at=now,
                 created_by=by,
                 expires_at=expires_at,
-                answered=remembered((), once, now=now),
+                answered=add_seen_key((), once, now=now),
             )
             await self._queues.apply(token.id, lambda present: self._made(present, token, by=by))
             return token, secret
 
-    def _check_new(self, name: str, expires_at: datetime | None, once: Once | None, *, now: datetime) -> None:
+    def _check_new(self, name: str, expires_at: datetime | None, once: IdempotencyKey | None, *, now: datetime) -> None:
         for token in self.all() if once is not None else ():
-            if once is not None and was_answered(token.answered, once, now=now):
+            if once is not None and is_repeated_request(token.answered, once, now=now):
                 raise SecretShown(token.id, token.name)
         if expires_at is not None and expires_at <= now:
             raise Invalid(f"expires_at {expires_at:%Y-%m-%d %H:%M:%SZ} is in the past: such a token opens nothing")
@@ -125,7 +125,7 @@ class Tokens:
             raise Invalid(f"token {name!r}: the journal calls a part of the service so; choose another name")
         in_use = self._names_in_use()
         if name.casefold() in in_use:
-            raise AlreadyThere(f"a token {name}")
+            raise ResourceExists(f"a token {name}")
         if len(in_use) >= TOKENS:
             raise Invalid(f"there are {TOKENS} tokens: revoke those that nobody needs")
 
@@ -144,18 +144,20 @@ class Tokens:
             )
             await self._queues.apply(token.id, lambda present: self._made(present, token, by=by))
 
-    async def revoke(self, id_: str, *, by: str, why: str = "", once: Once | None = None) -> None:
+    async def revoke(self, id_: str, *, by: str, why: str = "", once: IdempotencyKey | None = None) -> None:
         """Let a token open nothing any more, at once and for ever."""
 
         def command(token: Token | None) -> Decision[Token, None]:
             if token is None:
                 raise NoSuchToken(id_)
             now = self._wall.now()
-            is_repeated = once is not None and was_answered(token.answered, once, now=now)
+            is_repeated = once is not None and is_repeated_request(token.answered, once, now=now)
             if token.revoked_at is not None or is_repeated:
                 return Decision(token, (), None)
-            revoked = msgspec.structs.replace(token, revoked_at=now, answered=remembered(token.answered, once, now=now))
-            return Decision(revoked, (self._entry(2, Did.TOKEN_REVOKED, token, by=by, why=why),), None)
+            revoked = msgspec.structs.replace(
+                token, revoked_at=now, answered=add_seen_key(token.answered, once, now=now)
+            )
+            return Decision(revoked, (self._entry(2, EntryKind.TOKEN_REVOKED, token, by=by, why=why),), None)
 
         await self._queues.apply(id_, command)
 
@@ -180,13 +182,13 @@ class Tokens:
     def _made(self, present: Token | None, token: Token, *, by: str) -> Decision[Token, None]:
         if present is not None:
             return Decision(present, (), None)
-        return Decision(token, (self._entry(1, Did.TOKEN_CREATED, token, by=by),), None)
+        return Decision(token, (self._entry(1, EntryKind.TOKEN_CREATED, token, by=by),), None)
 
-    def _entry(self, n: int, did: Did, token: Token, *, by: str, why: str = "") -> Entry:
+    def _entry(self, n: int, did: EntryKind, token: Token, *, by: str, why: str = "") -> Entry:
         facts = {"name": token.name, "role": token.role.value}
         if token.scopes:
             facts["scopes"] = " ".join(token.scopes)
-        return Entry(n=n, at=self._clock.now(), did=did, by=by, why=shortened(why), facts=facts)
+        return Entry(n=n, at=self._clock.now(), kind=did, by=by, why=truncate_text(why), facts=facts)
 
     def _newest(self, id_: str) -> tuple[Token | None, int | None]:
         token, revision = self._tokens.get(id_, (None, 0))

@@ -7,17 +7,19 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from forewarn.core.scope import Scope
-from forewarn.wire.answers import JSON, Reason, Refusal, refuse, status_line
-from forewarn.wire.document import document, etag
-from forewarn.wire.http_date import http_date
-from forewarn.wire.terms import LONGEST_WAIT
+from forewarn.wire.document import encode_document, etag
+from forewarn.wire.error_responses import JSON, ErrorReason, ErrorResponse, error_response, status_line
+from forewarn.wire.http_date import format_http_date
+from forewarn.wire.protocol import MAX_WAIT
 
 SERVER = "IMDS/1.0.0.0"
 """Some clients check the pattern: a name and four numbers (PROTOCOL §3)."""
 
 CONTINUE = status_line(100) + b"\r\n"
 
-FAILED = refuse(500, Reason.UNAVAILABLE, "Internal server error: the service has logged what went wrong", close=True)
+FAILED = error_response(
+    500, ErrorReason.UNAVAILABLE, "Internal server error: the service has logged what went wrong", close=True
+)
 
 Headers = Iterable[tuple[str, str]]
 
@@ -40,7 +42,7 @@ class Letterhead:
 
     def renew(self, now: datetime) -> None:
         """Write the present date; within one second the lines stay the same object."""
-        date = http_date(now)
+        date = format_http_date(now)
         if date != self._date:
             self._date = date
             self.lines = f"Date: {date}\r\nServer: {SERVER}\r\nx-ms-request-id: {self._id}-%012x\r\n".encode()
@@ -78,7 +80,7 @@ class Answer:
 class Misdated(NamedTuple):
     """An answer that bears another date than the present one."""
 
-    answer: Answer | Refusal
+    answer: Answer | ErrorResponse
     by: timedelta
 
 
@@ -97,7 +99,7 @@ def _literal(text: bytes) -> bytes:
 def found(scope: Scope, version: str) -> Answer:
     """Answer with the document."""
     headers = [("Content-Type", JSON), *_naming(scope, version)]
-    return Answer(200, headers, document(scope, version))
+    return Answer(200, headers, encode_document(scope, version))
 
 
 def not_modified(scope: Scope, version: str) -> Answer:
@@ -106,7 +108,7 @@ def not_modified(scope: Scope, version: str) -> Answer:
 
 
 def _naming(scope: Scope, version: str) -> Headers:
-    return (("ETag", etag(scope, version)), ("Forewarn-Wait", str(LONGEST_WAIT)))
+    return (("ETag", etag(scope, version)), ("Forewarn-Wait", str(MAX_WAIT)))
 
 
 def content(body: bytes, content_type: str) -> Answer:
@@ -118,7 +120,7 @@ APPROVED = Answer(200, (), b"")
 
 
 @lru_cache(maxsize=256)
-def refused(refusal: Refusal, *, to_head: bool = False) -> Answer:
+def refused(refusal: ErrorResponse, *, to_head: bool = False) -> Answer:
     """Answer with a refusal; to a HEAD request without its body."""
     headers = (("Content-Type", refusal.content_type), *refusal.headers)
     return Answer(refusal.status, headers, None if to_head else refusal.body)

@@ -6,10 +6,10 @@ from typing import NamedTuple, Protocol
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
 from forewarn.fleet.replica import Owners, Replica, View
-from forewarn.wire.answers import UNKNOWN_CALLER, Reason, Refusal, refuse
+from forewarn.wire.error_responses import UNKNOWN_CALLER, ErrorReason, ErrorResponse, error_response
 
-CONTESTED = refuse(
-    403, Reason.UNKNOWN_CALLER, "Forbidden: more than one VM claims the address of this request, so none is served"
+CONTESTED = error_response(
+    403, ErrorReason.UNKNOWN_CALLER, "Forbidden: more than one VM claims the address of this request, so none is served"
 )
 
 
@@ -34,7 +34,7 @@ class Door(Protocol):
         """Write the address of a socket's peer as `owners` does."""
         ...
 
-    def identify(self, address: str) -> Caller | Refusal:
+    def identify(self, address: str) -> Caller | ErrorResponse:
         """Tell which VM calls from that address."""
         ...
 
@@ -48,7 +48,9 @@ class OneVm:
         self._view = view
         self._name = name
         self._address = f"{view.id}/{name}"
-        self._gone = refuse(403, Reason.UNKNOWN_CALLER, f"Forbidden: there is no VM {self._address} any more")
+        self._gone = error_response(
+            403, ErrorReason.UNKNOWN_CALLER, f"Forbidden: there is no VM {self._address} any more"
+        )
         self.owners = Owners()
         self.owners.add(self._address, view)
 
@@ -56,7 +58,7 @@ class OneVm:
         """Write the VM's name: it does not matter from where it calls."""
         return self._address
 
-    def identify(self, _: str) -> Caller | Refusal:
+    def identify(self, _: str) -> Caller | ErrorResponse:
         """Find the VM, unless it has left its scope."""
         scope = self._view.scope
         vm = scope.roster.find(self._name) if scope is not None else None
@@ -80,7 +82,7 @@ class ByAddress:
         address = ip_address(host.partition("%")[0])
         return str(getattr(address, "ipv4_mapped", None) or address)
 
-    def identify(self, address: str) -> Caller | Refusal:
+    def identify(self, address: str) -> Caller | ErrorResponse:
         """Find the one VM that claims the address."""
         claims = self._replica.claims(self._network, address)
         if len(claims) > 1:
@@ -160,10 +162,10 @@ class Visitor:
         self._caller = door.identify(self.address)
         self.tally = tallies.enter(self._key())
 
-    def recognise(self) -> Caller | Refusal:
+    def recognise(self) -> Caller | ErrorResponse:
         """Tell who calls as of now, or why it is nobody; its requests count towards `tally`."""
         caller = self._caller
-        if isinstance(caller, Refusal) or self.owners.get(self.address) is not caller.view:
+        if isinstance(caller, ErrorResponse) or self.owners.get(self.address) is not caller.view:
             return self._look_again()
         scope = caller.view.scope
         if scope is caller.scope:
@@ -177,7 +179,7 @@ class Visitor:
         """Say goodbye."""
         self._tallies.leave(self.tally)
 
-    def _look_again(self) -> Caller | Refusal:
+    def _look_again(self) -> Caller | ErrorResponse:
         self._caller = self._door.identify(self.address)
         key = self._key()
         if key != self.tally.key:
@@ -187,4 +189,8 @@ class Visitor:
 
     def _key(self) -> tuple[str, str]:
         caller = self._caller
-        return (self._door.strangers, self.address) if isinstance(caller, Refusal) else (caller.view.id, caller.vm.name)
+        return (
+            (self._door.strangers, self.address)
+            if isinstance(caller, ErrorResponse)
+            else (caller.view.id, caller.vm.name)
+        )

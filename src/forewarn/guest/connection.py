@@ -16,7 +16,7 @@ from forewarn.guest.desk import Desk
 from forewarn.guest.endpoint import Later, Reply
 from forewarn.guest.phases import Phase
 from forewarn.guest.reading import Stage
-from forewarn.wire.answers import TOO_MANY_CONNECTIONS, TOO_SLOW
+from forewarn.wire.error_responses import REQUEST_TIMEOUT, TOO_MANY_CONNECTIONS
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
     def _expire(self) -> None:
         if self._phase in READING:
             self._desk.counters.cut_off += 1
-            self._conversation.end(TOO_SLOW)
+            self._conversation.end(REQUEST_TIMEOUT)
             self._settle()
         elif self._phase is Phase.RESTRAINED:
             self._go_on()

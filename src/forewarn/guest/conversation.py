@@ -6,8 +6,8 @@ from forewarn.guest.desk import Desk
 from forewarn.guest.endpoint import Later, Reply
 from forewarn.guest.observing import Sight
 from forewarn.guest.reading import CLOSED, KEPT_OPEN, Reader, Stage, Unreadable
-from forewarn.wire.answers import TOO_MANY_REQUESTS, Reason, Refusal
-from forewarn.wire.request import Query, Question, Versions
+from forewarn.wire.error_responses import TOO_MANY_REQUESTS, ErrorReason, ErrorResponse
+from forewarn.wire.request import DocumentRequest, GuestRequest, VersionsRequest
 
 KNOWN_BYTES = 2048
 """No client that asks every second sends more; a larger question is read anew each time."""
@@ -46,7 +46,7 @@ class Conversation:
         self.visitor = visitor
         self._reader = Reader(desk.limits)
         self._began_at: int | None = None
-        self._asked: Question | Refusal | None = None
+        self._asked: GuestRequest | ErrorResponse | None = None
         """What the present request asks for; None: its head has not come to its end."""
         self._connection_line = KEPT_OPEN
         self._is_to_head = False
@@ -62,7 +62,7 @@ class Conversation:
         """Whether the connection is to be reset in place of an answer."""
         self.known = b""
         """The bytes of the last question without a body: when they come again, they need not be read again."""
-        self._known_question: Question = Versions()
+        self._known_question: GuestRequest = VersionsRequest()
         self._ready: Answer | None = None
         """What `_caller` was answered to it, where that holds for as long as its scope stays the same."""
         self._noted_at = 0
@@ -125,7 +125,7 @@ class Conversation:
             self.end(self._not_admitted() or error.refusal)
             return len(data)
 
-    def end(self, refusal: Refusal, *, lingers: bool = True) -> None:
+    def end(self, refusal: ErrorResponse, *, lingers: bool = True) -> None:
         """Refuse, and let that be the last answer. The peer may not have sent yet all that it wants to send."""
         self._connection_line, self._is_to_head = CLOSED, False
         self.reply(refusal)
@@ -135,10 +135,10 @@ class Conversation:
         """Answer the present request."""
         if isinstance(reply, Answer):
             self._give(reply, self._desk.letterhead)
-        elif isinstance(reply, Refusal):
+        elif isinstance(reply, ErrorResponse):
             self._give(self._refused(reply), self._desk.letterhead)
         elif isinstance(reply, Misdated):
-            answer = self._refused(reply.answer) if isinstance(reply.answer, Refusal) else reply.answer
+            answer = self._refused(reply.answer) if isinstance(reply.answer, ErrorResponse) else reply.answer
             self._give(answer, self._desk.misdated(reply.by))
         else:
             self.is_over = self.is_reset = True
@@ -179,7 +179,7 @@ class Conversation:
         self.answers.append(answer)
         self.answers_size += len(answer)
 
-    def _refused(self, refusal: Refusal) -> Answer:
+    def _refused(self, refusal: ErrorResponse) -> Answer:
         self._desk.counters.refusals[refusal.reason] += 1
         if refusal is CONTESTED:
             self._desk.counters.contested += 1
@@ -213,25 +213,25 @@ class Conversation:
         if self._desk.lookout is not None:
             self._see()
         self._asked = self._admit() or self._desk.endpoint.route(reader.head)
-        if reader.is_expecting and isinstance(self._asked, Refusal):
+        if reader.is_expecting and isinstance(self._asked, ErrorResponse):
             self.end(self._asked)
         elif reader.is_expecting:
             self._send(CONTINUE)
 
-    def _take_request(self, asked: Question | Refusal, whole: bytes) -> None:
+    def _take_request(self, asked: GuestRequest | ErrorResponse, whole: bytes) -> None:
         """Answer a request that has come to its end; `whole` are its bytes, where all of them are at hand."""
         reader = self._reader
         is_plain = reader.connection_line is KEPT_OPEN and not reader.has_body
         body = reader.body
         if self._sight is not None:
             self._sight.take_body(body)
-        elif is_plain and 0 < len(whole) <= KNOWN_BYTES and isinstance(asked, Question):
+        elif is_plain and 0 < len(whole) <= KNOWN_BYTES and isinstance(asked, GuestRequest):
             self.known, self._known_question, self._ready = whole, asked, None
         reader.next()
         self._asked = None
         self._answer(asked, body)
 
-    def _admit(self) -> Refusal | None:
+    def _admit(self) -> ErrorResponse | None:
         """Count a request of a known caller, or refuse it."""
         caller, tally = self.visitor.recognise(), self.visitor.tally
         has_room = tally.has_room(self._desk.beats, self._desk.rate)
@@ -239,20 +239,20 @@ class Conversation:
             tally.requests += 1
             return None
         tally.refusals += 1
-        return caller if isinstance(caller, Refusal) else TOO_MANY_REQUESTS
+        return caller if isinstance(caller, ErrorResponse) else TOO_MANY_REQUESTS
 
-    def _not_admitted(self) -> Refusal | None:
+    def _not_admitted(self) -> ErrorResponse | None:
         """Tell why the caller is not heard at all; that comes before whatever may be wrong with what it sends."""
         if self._asked is None:
             return self._admit()
         match self._asked:
-            case Refusal(reason=Reason.UNKNOWN_CALLER | Reason.RATE) as refusal:
+            case ErrorResponse(reason=ErrorReason.UNKNOWN_CALLER | ErrorReason.RATE) as refusal:
                 return refusal
             case _:
                 return None
 
-    def _answer(self, asked: Question | Refusal, body: bytes) -> None:
-        reply = asked if isinstance(asked, Refusal) else self._respond(asked, body)
+    def _answer(self, asked: GuestRequest | ErrorResponse, body: bytes) -> None:
+        reply = asked if isinstance(asked, ErrorResponse) else self._respond(asked, body)
         if isinstance(reply, Reply):
             self.reply(reply)
         else:
@@ -264,9 +264,9 @@ class Conversation:
         lookout = self._desk.lookout
         self._sight = None if lookout is None else lookout.see(self.visitor, self._reader.head)
 
-    def _respond(self, question: Question, body: bytes) -> Reply | Later:
+    def _respond(self, question: GuestRequest, body: bytes) -> Reply | Later:
         caller = self.visitor.recognise()
-        if isinstance(caller, Refusal):
+        if isinstance(caller, ErrorResponse):
             return caller
         mischief = self._desk.mischief
         if mischief is not None and mischief.threatens(question, caller):
@@ -274,5 +274,5 @@ class Conversation:
         reply = self._desk.endpoint.respond(question, body, self.visitor, caller)
         if question is self._known_question:
             self._caller = caller
-            self._ready = reply if isinstance(question, Query) and isinstance(reply, Answer) else None
+            self._ready = reply if isinstance(question, DocumentRequest) and isinstance(reply, Answer) else None
         return reply

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from forewarn.wire.answers import REASON_PHRASES, Reason
+from forewarn.wire.error_responses import REASON_PHRASES, ErrorReason
 
 
 class Counters:
@@ -13,7 +13,7 @@ class Counters:
     def __init__(self) -> None:
         self.answers: dict[int, int] = defaultdict(int, dict.fromkeys(REASON_PHRASES, 0))
         """By status."""
-        self.refusals: dict[Reason, int] = dict.fromkeys(Reason, 0)
+        self.refusals: dict[ErrorReason, int] = dict.fromkeys(ErrorReason, 0)
         self.contested = 0
         """Refused because more than one VM claims the caller's address: the inventory needs a person."""
         self.failures = 0

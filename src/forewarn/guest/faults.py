@@ -14,10 +14,10 @@ from typing import NamedTuple
 import msgspec
 
 from forewarn.clock import Timer
-from forewarn.core.errors import Invalid, KeyReused
-from forewarn.core.fault import Fault, FaultKind, usual_amount
-from forewarn.core.journal import Did
-from forewarn.core.once import Once
+from forewarn.core.errors import Invalid, KeyConflict
+from forewarn.core.fault import Fault, FaultKind, default_amount
+from forewarn.core.idempotency import IdempotencyKey
+from forewarn.core.journal import EntryKind
 from forewarn.fleet.errors import FleetError, NoSuchFault, NoSuchScope
 from forewarn.fleet.service import Fleet
 
@@ -93,7 +93,7 @@ class Faults:
         amount: timedelta | None = None,
         by: str,
         why: str = "",
-        once: Once | None = None,
+        once: IdempotencyKey | None = None,
     ) -> Fault:
         """Set a fault for a VM, named as `scope/name` or by its bare name, or for all; the journal has it on return."""
         async with self._one_at_a_time:
@@ -101,7 +101,7 @@ class Faults:
                 return before[0]
             fault = self._made(kind, vm=vm, lasting=lasting, times=times, amount=amount, by=by)
             await self._catch_up()
-            await self._fleet.note_fault(Did.FAULT_SET, fault, by=by, why=why)
+            await self._fleet.note_fault(EntryKind.FAULT_SET, fault, by=by, why=why)
             self._begin(fault)
             self._remember(once, (fault,))
             return fault
@@ -127,7 +127,7 @@ class Faults:
             vm=None if vm is None else self._full_name(vm),
             until=None if lasting is None else now + lasting,
             times=times,
-            amount=usual_amount(kind) if amount is None else amount,
+            amount=default_amount(kind) if amount is None else amount,
             by=by,
             set_at=now,
         )
@@ -141,7 +141,7 @@ class Faults:
         may: Callable[[Fault], None] | None = None,
         by: str,
         why: str = "",
-        once: Once | None = None,
+        once: IdempotencyKey | None = None,
     ) -> Fault:
         """End a fault now, unless `may` refuses that; what it has made wait is answered.
 
@@ -158,7 +158,12 @@ class Faults:
             return active.fault
 
     async def clear_all(
-        self, meant: Callable[[Fault], bool] | None = None, *, by: str, why: str = "", once: Once | None = None
+        self,
+        meant: Callable[[Fault], bool] | None = None,
+        *,
+        by: str,
+        why: str = "",
+        once: IdempotencyKey | None = None,
     ) -> tuple[Fault, ...]:
         """End all faults now, or all that are meant, and return them.
 
@@ -266,7 +271,7 @@ class Faults:
         """End what has nothing left to do."""
         if active.is_over or active.busy or self._is_closed:
             return
-        if active.fault.is_spent:
+        if active.fault.is_exhausted:
             self._fleet.alarms.begin(self._over(active, ALL_HIT))
         elif active.has_given_first(asyncio.get_running_loop().time()):
             self._fleet.alarms.begin(self._over(active, FIRST_GIVEN))
@@ -288,7 +293,7 @@ class Faults:
         while self._untold:
             ending = self._untold[0]
             with suppress(NoSuchScope):
-                await self._fleet.note_fault(Did.FAULT_ENDED, ending.fault, by=BY, why=ending.reason)
+                await self._fleet.note_fault(EntryKind.FAULT_ENDED, ending.fault, by=BY, why=ending.reason)
             del self._untold[0]
 
     def _find(self, id_: str) -> "Active":
@@ -305,22 +310,22 @@ class Faults:
         try:
             for active in found:
                 with suppress(NoSuchScope):
-                    await self._fleet.note_fault(Did.FAULT_CLEARED, active.fault, by=by, why=why)
+                    await self._fleet.note_fault(EntryKind.FAULT_CLEARED, active.fault, by=by, why=why)
                 self._end(active)
         finally:
             for active in found:
                 active.is_at_rest = False
 
-    def _known(self, once: Once | None) -> tuple[Fault, ...] | None:
+    def _known(self, once: IdempotencyKey | None) -> tuple[Fault, ...] | None:
         """Return what was answered to this request before, if it was."""
         if once is None or once.key not in self._answered:
             return None
         digest, faults = self._answered[once.key]
         if digest != once.digest:
-            raise KeyReused(once.key)
+            raise KeyConflict(once.key)
         return faults
 
-    def _remember(self, once: Once | None, faults: tuple[Fault, ...]) -> None:
+    def _remember(self, once: IdempotencyKey | None, faults: tuple[Fault, ...]) -> None:
         if once is not None:
             self._answered[once.key] = (once.digest, faults)
             if len(self._answered) > REMEMBERED:
@@ -360,7 +365,7 @@ class Active:
     def hits(self, vm: str, now: float) -> bool:
         """Tell whether it hits a request of the VM."""
         fault = self.fault
-        if self.is_at_rest or fault.is_spent or fault.vm not in (None, vm):
+        if self.is_at_rest or fault.is_exhausted or fault.vm not in (None, vm):
             return False
         return fault.kind is not FaultKind.LATE_FIRST_ANSWER or self.left(vm, now) > 0
 

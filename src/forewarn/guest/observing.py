@@ -10,8 +10,9 @@ import msgspec
 
 from forewarn.clock import Clock
 from forewarn.guest.callers import Caller, Visitor
-from forewarn.wire.answers import Refusal
-from forewarn.wire.request import Head, start_requests
+from forewarn.wire.approval import parse_approval
+from forewarn.wire.error_responses import ErrorResponse
+from forewarn.wire.request import RequestHead
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class Sight:
 
     __slots__ = ("_observe", "_seen")
 
-    def __init__(self, observer: Observer, clock: Clock, number: int, visitor: Visitor, head: Head) -> None:
+    def __init__(self, observer: Observer, clock: Clock, number: int, visitor: Visitor, head: RequestHead) -> None:
         self._observe = observer
         caller = visitor.recognise()
         self._seen = Observed(
@@ -70,8 +71,8 @@ class Sight:
 
     def take_body(self, body: bytes) -> None:
         """See the body."""
-        ids = start_requests(body) if self._seen.method == "POST" else ()
-        approved = () if isinstance(ids, Refusal) else ids
+        ids = parse_approval(body) if self._seen.method == "POST" else ()
+        approved = () if isinstance(ids, ErrorResponse) else ids
         self._seen = msgspec.structs.replace(self._seen, body=body[:BODY_BYTES], approved=approved)
 
     def wait(self) -> None:
@@ -101,6 +102,6 @@ class Lookout:
         self._clock = clock
         self._numbers = itertools.count(1)
 
-    def see(self, visitor: Visitor, head: Head) -> Sight:
+    def see(self, visitor: Visitor, head: RequestHead) -> Sight:
         """See a request come."""
         return Sight(self._observer, self._clock, next(self._numbers), visitor, head)

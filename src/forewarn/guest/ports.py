@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import chain
 
 from forewarn.core.errors import CoreError
-from forewarn.core.text import counting_order
+from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Vm
 from forewarn.fleet.errors import FleetError, NoSuchScope, NoSuchVm
 from forewarn.fleet.replica import View
@@ -234,4 +234,4 @@ def _names(views: Iterable[View]) -> list[str]:
 
 
 def _count(vm: Vm) -> tuple[list[str | int], str]:
-    return counting_order(vm.name)
+    return natural_sort_key(vm.name)

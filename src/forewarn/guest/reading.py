@@ -5,9 +5,9 @@ from enum import Enum
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from forewarn.guest.limits import Limits
-from forewarn.wire import answers
-from forewarn.wire.answers import Refusal, malformed_http
-from forewarn.wire.request import Head
+from forewarn.wire import error_responses
+from forewarn.wire.error_responses import ErrorResponse, malformed_request
+from forewarn.wire.request import RequestHead
 
 LINE_END = b"\r\n"
 BLANK_LINE = LINE_END * 2
@@ -27,7 +27,7 @@ CLOSED = b"Connection: close\r\n"
 class Unreadable(Exception):
     """What came is not a request, or too large to be one. After this the connection can only be closed."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: ErrorResponse) -> None:
         self.refusal = refusal
         super().__init__(refusal.reason.value)
 
@@ -73,7 +73,7 @@ class Reader:
     def next(self) -> None:
         """Begin with another request."""
         self.stage = Stage.HEAD
-        self.head = Head("", "")
+        self.head = RequestHead("", "")
         self.connection_line = KEPT_OPEN
         """The line to say to the peer when this request is answered."""
         self.is_expecting = False
@@ -123,7 +123,7 @@ class Reader:
         begin = len(data) - len(data[start:].lstrip(LINE_END))
         self._empty_bytes += begin - start
         if self._empty_bytes > self._limits.header_bytes:
-            raise Unreadable(answers.HEADER_TOO_LARGE)
+            raise Unreadable(error_responses.HEADER_TOO_LARGE)
         return begin
 
     def _count(self, size: int) -> None:
@@ -131,11 +131,11 @@ class Reader:
         if self.stage is Stage.HEAD:
             self._head_bytes += size
             if self._head_bytes > self._limits.header_bytes:
-                raise Unreadable(answers.HEADER_TOO_LARGE)
+                raise Unreadable(error_responses.HEADER_TOO_LARGE)
         else:
             self._wire_bytes += size
             if self._wire_bytes > CHUNK_OVERHEAD * self._limits.body_bytes + self._limits.header_bytes:
-                raise Unreadable(answers.BODY_TOO_LARGE)
+                raise Unreadable(error_responses.BODY_TOO_LARGE)
 
     def _end(self, data: bytes, start: int) -> int:
         """Return how far the parser may be fed without the danger that it reads into the next request."""
@@ -155,19 +155,19 @@ class Reader:
         except HttpParserUpgrade:
             self._decline_upgrade()
         except HttpParserError as error:
-            raise Unreadable(malformed_http(str(error))) from None
+            raise Unreadable(malformed_request(str(error))) from None
         if len(self._headers) > self._limits.header_fields:
-            raise Unreadable(answers.HEADER_TOO_LARGE)
+            raise Unreadable(error_responses.HEADER_TOO_LARGE)
         if self._body_bytes > self._limits.body_bytes:
-            raise Unreadable(answers.BODY_TOO_LARGE)
+            raise Unreadable(error_responses.BODY_TOO_LARGE)
         if self.stage is not Stage.HEAD and not self.head.method:
             self._take_head()
 
     def _take_head(self) -> None:
         version = self._parser.get_http_version()
         if version not in ("1.0", "1.1"):
-            raise Unreadable(malformed_http("HTTP/1.0 and HTTP/1.1 are spoken here"))
-        self.head = Head(self._parser.get_method().decode("latin-1"), self._url.decode("latin-1"), self._headers)
+            raise Unreadable(malformed_request("HTTP/1.0 and HTTP/1.1 are spoken here"))
+        self.head = RequestHead(self._parser.get_method().decode("latin-1"), self._url.decode("latin-1"), self._headers)
         self.connection_line = self._connection_line(version)
         if version == "1.1":
             self._take_expectation()
@@ -182,7 +182,7 @@ class Reader:
     def _take_expectation(self) -> None:
         expected = {value.lower() for value in self.head.values("expect")}
         if expected - {"100-continue"}:
-            raise Unreadable(answers.UNKNOWN_EXPECTATION)
+            raise Unreadable(error_responses.EXPECTATION_FAILED)
         self.is_expecting = bool(expected) and self.stage is Stage.BODY
 
     def _take_framing(self, version: str) -> None:
@@ -191,9 +191,9 @@ class Reader:
         if not codings:
             self._left = int(self.head.values("content-length")[0])
             if self._left > self._limits.body_bytes:
-                raise Unreadable(answers.BODY_TOO_LARGE)
+                raise Unreadable(error_responses.BODY_TOO_LARGE)
         elif [coding.lower() for coding in codings] != ["chunked"] or version == "1.0":
-            raise Unreadable(malformed_http("of all transfer encodings only chunked is understood, in HTTP/1.1"))
+            raise Unreadable(malformed_request("of all transfer encodings only chunked is understood, in HTTP/1.1"))
 
     def _decline_upgrade(self) -> None:
         """Go on in HTTP/1.1, as if no upgrade had been offered.

@@ -9,10 +9,10 @@ from forewarn.guest.callers import Caller, Visitor
 from forewarn.guest.enabling import Enabling
 from forewarn.guest.endpoint import Endpoint, Reply
 from forewarn.guest.faults import Faults, Strike
-from forewarn.wire.answers import JSON, Refusal
-from forewarn.wire.document import document, has_events
-from forewarn.wire.faulty import BODIES, HTML, refused_by
-from forewarn.wire.request import Approve, Query, Question
+from forewarn.wire.document import encode_document, has_events
+from forewarn.wire.error_responses import JSON, ErrorResponse
+from forewarn.wire.fault_responses import BODY_FAULTS, HTML, fault_response
+from forewarn.wire.request import ApprovalRequest, DocumentRequest, GuestRequest
 
 
 class Mischief:
@@ -23,11 +23,11 @@ class Mischief:
         self._endpoint = endpoint
         self._enabling = enabling
 
-    def threatens(self, question: Question, caller: Caller) -> bool:
+    def threatens(self, question: GuestRequest, caller: Caller) -> bool:
         """Tell whether this may be answered wrongly."""
-        return isinstance(question, Query | Approve) and self.faults.concern(_name(caller))
+        return isinstance(question, DocumentRequest | ApprovalRequest) and self.faults.concern(_name(caller))
 
-    async def respond(self, question: Question, body: bytes, visitor: Visitor, caller: Caller) -> Reply:
+    async def respond(self, question: GuestRequest, body: bytes, visitor: Visitor, caller: Caller) -> Reply:
         """Answer as the faults say, and rightly where none hits."""
         with self.faults.striking(_name(caller), partial(_applies, question, caller)) as strike:
             reply = await self._struck(strike, question, visitor, caller)
@@ -37,7 +37,7 @@ class Mischief:
             return reply
         return Misdated(reply, strike.date.fault.amount)
 
-    async def _struck(self, strike: Strike, question: Question, visitor: Visitor, caller: Caller) -> Reply | None:
+    async def _struck(self, strike: Strike, question: GuestRequest, visitor: Visitor, caller: Caller) -> Reply | None:
         if strike.delay is not None:
             await self.faults.wait(strike.delay, _name(caller), visitor)
         if strike.answer is None:
@@ -47,31 +47,33 @@ class Mischief:
             return None if await self.faults.hang(strike.answer, visitor) else RESET
         if kind is FaultKind.RESET:
             return RESET
-        return refused_by(kind) or await self._wrong(kind, question, visitor)
+        return fault_response(kind) or await self._wrong(kind, question, visitor)
 
-    async def _wrong(self, kind: FaultKind, question: Question, visitor: Visitor) -> Reply | None:
+    async def _wrong(self, kind: FaultKind, question: GuestRequest, visitor: Visitor) -> Reply | None:
         """Make a wrong document. It has no ETag: nobody is to be told later that it still holds."""
         caller = visitor.recognise()
-        if isinstance(caller, Refusal) or not isinstance(question, Query):
+        if isinstance(caller, ErrorResponse) or not isinstance(question, DocumentRequest):
             return None
         if (noting := self._enabling.note(caller)) is not None:
             await noting
         content_type = HTML if kind is FaultKind.WRONG_CONTENT_TYPE else JSON
-        return Answer(200, (("Content-Type", content_type),), BODIES[kind](document(caller.scope, question.version)))
+        return Answer(
+            200, (("Content-Type", content_type),), BODY_FAULTS[kind](encode_document(caller.scope, question.version))
+        )
 
-    async def _rightly(self, question: Question, body: bytes, visitor: Visitor) -> Reply:
+    async def _rightly(self, question: GuestRequest, body: bytes, visitor: Visitor) -> Reply:
         caller = visitor.recognise()
-        if isinstance(caller, Refusal):
+        if isinstance(caller, ErrorResponse):
             return caller
         reply = self._endpoint.respond(question, body, visitor, caller)
         return await reply if isinstance(reply, Coroutine) else reply
 
 
-def _applies(question: Question, caller: Caller, kind: FaultKind) -> bool:
+def _applies(question: GuestRequest, caller: Caller, kind: FaultKind) -> bool:
     """Tell whether a fault of this kind makes a difference: an approval's answer, for one, is no document."""
     if kind is FaultKind.UNKNOWN_EVENT_TYPE:
-        return isinstance(question, Query) and has_events(caller.scope, question.version)
-    return kind not in BODIES or isinstance(question, Query)
+        return isinstance(question, DocumentRequest) and has_events(caller.scope, question.version)
+    return kind not in BODY_FAULTS or isinstance(question, DocumentRequest)
 
 
 def _name(caller: Caller) -> str:

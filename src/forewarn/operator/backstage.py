@@ -8,7 +8,7 @@ from typing import Protocol
 from litestar.datastructures import State
 
 from forewarn.core.fault import Fault, FaultKind
-from forewarn.core.once import Once
+from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
 from forewarn.operator.counting import Answers
@@ -32,17 +32,19 @@ class FaultSide(Protocol):
         amount: timedelta | None,
         by: str,
         why: str,
-        once: Once | None,
+        once: IdempotencyKey | None,
     ) -> Fault:
         """Set a fault, for the VM `scope/name` or for all."""
         ...
 
-    async def clear(self, id_: str, *, may: Callable[[Fault], None], by: str, why: str, once: Once | None) -> Fault:
+    async def clear(
+        self, id_: str, *, may: Callable[[Fault], None], by: str, why: str, once: IdempotencyKey | None
+    ) -> Fault:
         """End a fault, unless `may` refuses that."""
         ...
 
     async def clear_all(
-        self, meant: Callable[[Fault], bool], *, by: str, why: str, once: Once | None
+        self, meant: Callable[[Fault], bool], *, by: str, why: str, once: IdempotencyKey | None
     ) -> tuple[Fault, ...]:
         """End all faults that are meant."""
         ...

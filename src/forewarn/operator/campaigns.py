@@ -18,7 +18,7 @@ from forewarn.api.campaign_spec import spec_of
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, HttpCheck, Selection
-from forewarn.core.errors import AlreadyThere, CoreError, Invalid
+from forewarn.core.errors import CoreError, Invalid, ResourceExists
 from forewarn.fleet.campaigns import Sees
 from forewarn.fleet.errors import FleetError, NoSuchCampaign
 from forewarn.fleet.service import Fleet
@@ -120,7 +120,7 @@ class CampaignController(Controller):
     ) -> Stream:
         """Show every wave with its times, hosts and VMs, and what cannot be placed and why. Nothing is announced."""
         spec = checked_spec(caller, data)
-        with suppress(AlreadyThere):  # that only matters to whoever starts it, and is remarked
+        with suppress(ResourceExists):  # that only matters to whoever starts it, and is remarked
             state.fleet.campaigns.check(spec, partial(sees_campaign, caller))
         if NDJSON in (accept or ""):
             return Stream(_told(state, caller, spec), media_type=NDJSON)

@@ -10,8 +10,8 @@ from litestar.params import QueryParameter
 
 from forewarn.api import v1
 from forewarn.core.access import Role
-from forewarn.core.conditions import Announce
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
+from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
 from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
@@ -23,7 +23,7 @@ from forewarn.operator.backstage import Backstage, GuestSide
 from forewarn.operator.finding import find_vm
 from forewarn.operator.parameters import refusals
 from forewarn.operator.refusals import OTHERS
-from forewarn.wire.versions import PREVIEW, TYPE_SINCE
+from forewarn.wire.protocol import PREVIEW_VERSION, TYPE_SINCE
 
 ENDPOINT = "169.254.169.254"
 ALIKE = 300
@@ -145,11 +145,11 @@ def _enabled(fleet: Fleet, view: View, scope: Scope) -> v1.CheckUp:
     asked = _asked(scope, fleet.last_seen(view), fleet.clock.now())
     if scope.enabled:
         return v1.CheckUp(question=question, ok=True, finding=f"Yes: {asked}.")
-    if policy.announce is Announce.ALWAYS:
+    if policy.announce is AnnouncePolicy.ALWAYS:
         return v1.CheckUp(
             question=question, ok=True, finding=f"It need not be: {asked}, and events are always announced."
         )
-    silence = "" if policy.idle_after is None else f"; {duration_text(policy.idle_after)} of silence switch it off"
+    silence = "" if policy.idle_after is None else f"; {format_duration(policy.idle_after)} of silence switch it off"
     advice = "Any request for scheduled events from one of its VMs enables it: events made before are announced then."
     return v1.CheckUp(question=question, ok=False, finding=f"No: {asked}{silence}.", advice=advice)
 
@@ -165,7 +165,7 @@ def _asked(scope: Scope, seen_at: datetime | None, now: datetime) -> str:
         return "this VM has never asked" if is_alone else f"none of its {_vms(scope)} has ever asked"
     ago = timedelta(seconds=max(0, int((now - seen_at).total_seconds())))
     who = "this VM" if is_alone else f"one of its {_vms(scope)} (which is not kept)"
-    return f"{who} last asked at {seen_at:%Y-%m-%d %H:%M:%SZ}, {duration_text(ago)} ago"
+    return f"{who} last asked at {seen_at:%Y-%m-%d %H:%M:%SZ}, {format_duration(ago)} ago"
 
 
 def _something_to_see(scope: Scope) -> v1.CheckUp:
@@ -180,7 +180,7 @@ def _something_to_see(scope: Scope) -> v1.CheckUp:
         advice = "They are announced as soon as a VM of the scope asks."
         return v1.CheckUp(question=question, ok=False, finding=finding, advice=advice)
     seen = [event for event in scope.events if event.announced]
-    late = {event.type: TYPE_SINCE[event.type] for event in seen if TYPE_SINCE[event.type] != PREVIEW}
+    late = {event.type: TYPE_SINCE[event.type] for event in seen if TYPE_SINCE[event.type] != PREVIEW_VERSION}
     finding = f"Yes: {len(seen)} open event{'' if len(seen) == 1 else 's'}, seen by every VM of the scope."
     if late:
         since = "; ".join(f"{type_.value} only with api-version {version} or later" for type_, version in late.items())
@@ -190,9 +190,9 @@ def _something_to_see(scope: Scope) -> v1.CheckUp:
 
 def _held(fleet: Fleet, scope: Scope) -> v1.CheckUp:
     question = "Does its maintenance go on?"
-    held = scope.held or fleet.held
+    held = scope.hold or fleet.held
     if held is None:
         return v1.CheckUp(question=question, ok=True, finding="Yes: nothing is held.")
-    what = "its scope" if scope.held is not None else "the whole fleet"
+    what = "its scope" if scope.hold is not None else "the whole fleet"
     finding = f"Nothing planned starts: {held.by} holds {what}: {held.reason}"
     return v1.CheckUp(question=question, ok=True, finding=finding)

@@ -9,7 +9,7 @@ from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
 from forewarn.core.event import EventType, Source
-from forewarn.core.schedule import Ask
+from forewarn.core.schedule import ScheduleRequest
 from forewarn.operator.access import AskedBy, needs
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.finding import check_event
@@ -160,8 +160,8 @@ class EventController(Controller):
         return await tell(state.fleet, event)
 
 
-def _ask(data: v1.ScheduleEvents, vms: tuple[str, ...], *, id_: str, by: str) -> Ask:
-    return Ask(
+def _ask(data: v1.ScheduleEvents, vms: tuple[str, ...], *, id_: str, by: str) -> ScheduleRequest:
+    return ScheduleRequest(
         id=id_,
         type=data.type,
         vms=vms,

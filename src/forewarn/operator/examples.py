@@ -6,7 +6,7 @@ import msgspec
 
 from forewarn.api import v1
 from forewarn.core.access import Role
-from forewarn.core.campaign.spec import Day
+from forewarn.core.campaign.spec import Weekday
 from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
 from forewarn.core.scope import ApprovalRule, ScopeKind
@@ -38,7 +38,9 @@ _ALL: tuple[v1.Request, ...] = (
         policy=v1.CampaignPolicy(
             gap="1h",
             scopes_at_once="10%",
-            windows=(v1.CampaignWindow(days=(Day.SAT, Day.SUN), start="22:00", end="04:00", zone="Europe/Vienna"),),
+            windows=(
+                v1.CampaignWindow(days=(Weekday.SAT, Weekday.SUN), start="22:00", end="04:00", zone="Europe/Vienna"),
+            ),
         ),
         why="ticket 4711",
     ),

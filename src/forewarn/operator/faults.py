@@ -9,7 +9,7 @@ from litestar.params import JSONBody, PathParameter
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.duration import parse_duration
-from forewarn.core.fault import Fault, parse_signed, signed_text
+from forewarn.core.fault import Fault, format_signed_duration, parse_signed_duration
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage, FaultSide
 from forewarn.operator.errors import NotInProduction
@@ -62,7 +62,7 @@ class FaultController(Controller):
             vm=None if data.vm is None else _full_name(state, caller, data.vm),
             lasting=None if data.lasting is None else parse_duration(data.lasting),
             times=data.times,
-            amount=None if data.amount is None else parse_signed(data.amount),
+            amount=None if data.amount is None else parse_signed_duration(data.amount),
             by=caller.name,
             why=data.why,
             once=once,
@@ -111,7 +111,7 @@ def show_fault(fault: Fault) -> v1.Fault:
         id=fault.id,
         kind=fault.kind,
         vm=fault.vm,
-        amount=None if fault.amount is None else signed_text(fault.amount),
+        amount=None if fault.amount is None else format_signed_duration(fault.amount),
         until=fault.until,
         times=fault.times,
         hits=fault.hits,

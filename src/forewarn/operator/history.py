@@ -13,7 +13,7 @@ from forewarn.api import v1
 from forewarn.api.v1.common import Moment
 from forewarn.core.access import Role
 from forewarn.core.errors import Invalid
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.fleet.errors import NoSuchVm
 from forewarn.fleet.history import about
 from forewarn.fleet.service import Fleet
@@ -41,7 +41,9 @@ OnlyVm = Annotated[
 OnlyEvent = Annotated[
     str | None, QueryParameter(name="event", min_length=1, max_length=64, description="Of this event only.")
 ]
-OnlyDid = Annotated[list[Did] | None, QueryParameter(name="did", description="Of these kinds only; say it repeatedly.")]
+OnlyDid = Annotated[
+    list[EntryKind] | None, QueryParameter(name="did", description="Of these kinds only; say it repeatedly.")
+]
 OnlyBy = Annotated[str | None, QueryParameter(name="by", min_length=1, max_length=512, description="By this one only.")]
 Since = Annotated[
     str | None,

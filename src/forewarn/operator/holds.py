@@ -71,9 +71,9 @@ def _check(caller: Caller, scope: str | None) -> None:
 
 def _show_holds(fleet: Fleet, caller: Caller) -> v1.Holds:
     held = (
-        show_hold(view.scope.held, view.id)
+        show_hold(view.scope.hold, view.id)
         for view in fleet.replica.views()
-        if view.scope is not None and view.scope.held is not None and caller.sees(view.id)
+        if view.scope is not None and view.scope.hold is not None and caller.sees(view.id)
     )
     scopes = sorted((hold for hold in held if hold is not None), key=lambda hold: hold.scope or "")
     return v1.Holds(fleet=show_hold(fleet.held, None), scopes=scopes)

@@ -8,7 +8,7 @@ from msgspec import UnsetType
 
 from forewarn.api import v1
 from forewarn.core.access import Role
-from forewarn.core.limits import NAME_LENGTH, TEXT_LENGTH
+from forewarn.core.limits import MAX_NAME_LENGTH, MAX_TEXT_LENGTH
 from forewarn.core.scope import ScopeKind
 from forewarn.core.vm import Priority
 from forewarn.fleet.errors import NoSuchHost, NoSuchScope, NoSuchVm
@@ -21,14 +21,14 @@ from forewarn.operator.listing import Wanted, list_hosts, list_scopes, list_vms,
 from forewarn.operator.parameters import After, AskedOnce, Force, Limit, OnlyScope, Why, change_refusals, refusals
 from forewarn.operator.showing_inventory import show_scope, show_vm
 
-ScopeName = Annotated[str, PathParameter(min_length=1, max_length=NAME_LENGTH, description="The scope's id.")]
-HostName = Annotated[str, PathParameter(min_length=1, max_length=NAME_LENGTH, description="The host's name.")]
+ScopeName = Annotated[str, PathParameter(min_length=1, max_length=MAX_NAME_LENGTH, description="The scope's id.")]
+HostName = Annotated[str, PathParameter(min_length=1, max_length=MAX_NAME_LENGTH, description="The host's name.")]
 VmPath = Annotated[
     str,
     PathParameter(
-        max_length=2 * NAME_LENGTH + 2,  # with the slash before it
+        max_length=2 * MAX_NAME_LENGTH + 2,  # with the slash before it
         description="`scope/name`, or the bare name if it is unambiguous.",
-        schema_extra={"maxLength": 2 * NAME_LENGTH + 1},
+        schema_extra={"maxLength": 2 * MAX_NAME_LENGTH + 1},
     ),
 ]
 OnlyKind = Annotated[ScopeKind | None, QueryParameter(name="kind", description="Of this kind of scope only.")]
@@ -38,18 +38,18 @@ OnlyHeld = Annotated[
 ]
 OnlyEnabled = Annotated[bool | None, QueryParameter(name="enabled", description="Whether the scope's guests ask.")]
 OnlyHost = Annotated[
-    str | None, QueryParameter(name="host", min_length=1, max_length=NAME_LENGTH, description="On this host only.")
+    str | None, QueryParameter(name="host", min_length=1, max_length=MAX_NAME_LENGTH, description="On this host only.")
 ]
 OnlyName = Annotated[
     str | None,
     QueryParameter(
-        name="name", min_length=1, max_length=NAME_LENGTH, description="Of this name, or a pattern such as `web-*`."
+        name="name", min_length=1, max_length=MAX_NAME_LENGTH, description="Of this name, or a pattern such as `web-*`."
     ),
 ]
 OnlyTag = Annotated[
     str | None,
     QueryParameter(
-        name="tag", min_length=1, max_length=2 * TEXT_LENGTH + 1, description="With this tag, or with `tag=value`."
+        name="tag", min_length=1, max_length=2 * MAX_TEXT_LENGTH + 1, description="With this tag, or with `tag=value`."
     ),
 ]
 OnlyPriority = Annotated[Priority | None, QueryParameter(name="priority", description="Of this priority only.")]

@@ -10,7 +10,7 @@ import msgspec
 
 from forewarn.api import v1
 from forewarn.core.scope import Scope, ScopeKind
-from forewarn.core.text import counting_order
+from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Priority, Vm
 from forewarn.fleet.errors import NoSuchHost
 from forewarn.fleet.turns import unhurried
@@ -36,7 +36,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         """Tell whether the scope is one of those, or can have VMs that are."""
         return (
             self.kind in (None, scope.kind)
-            and self.held in (None, scope.held is not None)
+            and self.held in (None, scope.hold is not None)
             and self.enabled in (None, scope.enabled)
         )
 
@@ -110,7 +110,7 @@ def _scopes_in_question(state: Backstage, caller: Caller, wanted: Wanted, first:
 
 
 def _after(vms: list[Vm], last: str) -> list[Vm]:
-    return vms[bisect_right(vms, counting_order(last), key=lambda vm: counting_order(vm.name)) :]
+    return vms[bisect_right(vms, natural_sort_key(last), key=lambda vm: natural_sort_key(vm.name)) :]
 
 
 async def list_hosts(state: Backstage, caller: Caller, *, name: str | None, after: str, limit: int) -> v1.HostPage:

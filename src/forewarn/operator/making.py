@@ -9,8 +9,8 @@ from litestar.di import NamedDependency
 
 from forewarn.api import v1
 from forewarn.core.errors import Invalid
-from forewarn.core.once import Once, was_answered
-from forewarn.core.schedule import Ask, events_of, request_of
+from forewarn.core.idempotency import IdempotencyKey, is_repeated_request
+from forewarn.core.schedule import ScheduleRequest, events_of_request, request_of_key
 from forewarn.fleet.errors import FleetError, NoSuchHost, NoSuchScope, NoSuchVm
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
@@ -31,7 +31,7 @@ Made = tuple[tuple[str, str], ...]
 class Making:
     """One request for events, by one caller. `request` is the id from which those of its events are computed."""
 
-    def __init__(self, fleet: Fleet, caller: Caller, once: Once | None) -> None:
+    def __init__(self, fleet: Fleet, caller: Caller, once: IdempotencyKey | None) -> None:
         self.by = caller.name
         self.request = fleet.new_id()
         self._fleet = fleet
@@ -40,7 +40,7 @@ class Making:
 
     async def events(
         self,
-        ask_for: Callable[[tuple[str, ...]], Ask],
+        ask_for: Callable[[tuple[str, ...]], ScheduleRequest],
         *,
         vms: Sequence[str] = (),
         host: str | None = None,
@@ -106,7 +106,7 @@ class Making:
             return False
         return True
 
-    async def _schedule(self, ask: Ask) -> Made:
+    async def _schedule(self, ask: ScheduleRequest) -> Made:
         self._check_future(ask)
         if self._once is not None:
             ask = msgspec.structs.replace(ask, key=self._once.key, digest=self._once.digest)
@@ -117,9 +117,12 @@ class Making:
         now = self._fleet.clock.now()
         made: list[tuple[str, str]] = []
         for view in self._answered():
-            if view.scope is not None and self._once and was_answered(view.scope.answered, self._once, now=now):
+            if view.scope is not None and self._once and is_repeated_request(view.scope.seen_keys, self._once, now=now):
                 self._caller.check(view.id)
-                made += [(view.id, event) for event in events_of(view.scope, request_of(view.scope, self._once.key))]
+                made += [
+                    (view.id, event)
+                    for event in events_of_request(view.scope, request_of_key(view.scope, self._once.key))
+                ]
         return tuple(made)
 
     def _answered(self) -> Sequence[View]:
@@ -141,7 +144,7 @@ class Making:
                 if (event := scope.find_event(event_id)) is not None:
                     yield show_event(self._fleet, scope, event, now=now)
 
-    def _check_future(self, ask: Ask) -> None:
+    def _check_future(self, ask: ScheduleRequest) -> None:
         """Refuse a time that has passed, which is hardly meant; but a repeated request is answered as it was then."""
         now = self._fleet.clock.now()
         if ask.not_before is None or ask.not_before >= now - JUST_NOW or self._answered():

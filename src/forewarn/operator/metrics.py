@@ -9,12 +9,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from forewarn import __version__
-from forewarn.core.campaign.record import CampaignState, WaveState, tally
-from forewarn.core.event import STUCK, EventType, State
+from forewarn.core.campaign.record import CampaignState, WaveState, count_waves
+from forewarn.core.event import EventType, State
+from forewarn.core.impact import STUCK
 from forewarn.fleet.measures import CHANGES, OUTCOMES, Histogram
 from forewarn.fleet.service import Fleet
 from forewarn.operator.counting import Answers
-from forewarn.wire.answers import Reason
+from forewarn.wire.error_responses import ErrorReason
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -23,7 +24,7 @@ class GuestCounters(Protocol):
     """What the guest endpoint counts."""
 
     answers: dict[int, int]
-    refusals: dict[Reason, int]
+    refusals: dict[ErrorReason, int]
     contested: int
     failures: int
     accepted: int
@@ -134,11 +135,11 @@ class FleetCollector(Collector):
         known = self._fleet.campaigns.all()
         not_over = [campaign for campaign in known if not campaign.state.is_over]
         states = Counter(campaign.state for campaign in known)
-        tallies = [tally(campaign) for campaign in not_over]
+        tallies = [count_waves(campaign) for campaign in not_over]
         for state in CampaignState:
             campaigns.add_metric([state.value], states[state])
         for wave in WaveState:
-            waves.add_metric([wave.word], sum(each[wave].waves for each in tallies))
+            waves.add_metric([wave.text], sum(each[wave].waves for each in tallies))
         yield from (campaigns, waves)
         yield _gauge(
             "forewarn_campaigns_gate_shut",

@@ -12,8 +12,8 @@ from litestar.params import HeaderParameter, QueryParameter
 from litestar.typing import FieldDefinition
 
 from forewarn.api import v1
-from forewarn.core.limits import DIGEST_LENGTH, KEY_LENGTH
-from forewarn.core.once import Once
+from forewarn.core.idempotency import IdempotencyKey
+from forewarn.core.limits import DIGEST_LENGTH, MAX_KEY_LENGTH
 
 Limit = Annotated[int, QueryParameter(ge=1, le=v1.LARGEST_PAGE, description="How many at most.")]
 After = Annotated[str, QueryParameter(max_length=512, description="`next` of the page before.")]
@@ -36,7 +36,7 @@ Key = Annotated[
     HeaderParameter(
         name="Idempotency-Key",
         min_length=1,
-        max_length=KEY_LENGTH,
+        max_length=MAX_KEY_LENGTH,
         pattern=r"^[!#-\[\]-~]+$",
         description="The same key again makes nothing twice and gives the same answer.",
     ),
@@ -66,11 +66,11 @@ def change_refusals(**meanings: str) -> Mapping[int, ResponseSpec]:
     return refusals(**usual | meanings)
 
 
-AskedOnce = NamedDependency[Once | None]
+AskedOnce = NamedDependency[IdempotencyKey | None]
 """The request's key and digest, as handlers take them: `once: AskedOnce`."""
 
 
-async def provide_once(request: Request[Any, Any, Any], key: Key = None) -> Once | None:
+async def provide_once(request: Request[Any, Any, Any], key: Key = None) -> IdempotencyKey | None:
     """Give handlers the request's key with a digest of all that it asks, and of who asks."""
     if key is None:
         return None
@@ -79,7 +79,7 @@ async def provide_once(request: Request[Any, Any, Any], key: Key = None) -> Once
     parts = (request.method.encode(), scope["path"].encode(), scope["query_string"], request.user.name.encode())
     for part in (*parts, await request.body()):
         digest.update(len(part).to_bytes(8, "big") + part)
-    return Once(key, digest.hexdigest())
+    return IdempotencyKey(key, digest.hexdigest())
 
 
 async def before_handling(request: Request[Any, Any, Any]) -> Response[None] | None:

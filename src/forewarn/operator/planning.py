@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from forewarn.core.campaign.candidates import plan_scopes
 from forewarn.core.campaign.plan import Plan, PlannedWave, plan
-from forewarn.core.campaign.sight import SeenScope
+from forewarn.core.campaign.plan_input import plan_scopes
+from forewarn.core.campaign.snapshot import ScopeSnapshot
 from forewarn.core.campaign.spec import CampaignSpec
-from forewarn.core.conditions import Conditions
+from forewarn.core.policy import RuleContext
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
 from forewarn.fleet.zones import zone_named
@@ -26,7 +26,7 @@ AT_ONCE = 2
 """How many plans are made at the same time; others wait their turn."""
 
 _encode = msgspec.json.Encoder().encode
-_decode_scope = msgspec.json.Decoder(SeenScope).decode
+_decode_scope = msgspec.json.Decoder(ScopeSnapshot).decode
 _decode_wave = msgspec.json.Decoder(PlannedWave).decode
 
 
@@ -76,7 +76,7 @@ class Planner:
 
 
 def made_plan(
-    scopes: list[bytes], spec: CampaignSpec, conditions: Conditions, now: datetime, report: Report
+    scopes: list[bytes], spec: CampaignSpec, conditions: RuleContext, now: datetime, report: Report
 ) -> Planned:
     """Make a plan, in any process."""
     fleet = plan_scopes(map(_decode_scope, scopes), spec, conditions, now=now)

@@ -11,7 +11,7 @@ from litestar.exceptions import ValidationException
 
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
-from forewarn.core.limits import KEY_LENGTH
+from forewarn.core.limits import MAX_KEY_LENGTH
 from forewarn.operator.choosing import with_choices
 
 DURATION_AT = re.compile(r"Expected `str` .* - at `\$\.(?P<field>notice|duration|by|ahead|terminate_notice)`$")
@@ -36,7 +36,10 @@ IN_PLAIN_WORDS = (
     (re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`"), r"\2 is longer than \1 characters"),
     (
         re.compile(r"Idempotency-Key: Expected `str` .*"),
-        f"Idempotency-Key: a request key is 1 to {KEY_LENGTH} printable ASCII characters but space, quote, backslash",
+        (
+            f"Idempotency-Key: a request key is 1 to {MAX_KEY_LENGTH} printable ASCII characters "
+            "but space, quote, backslash"
+        ),
     ),
 )
 """What a decoder says, and what a person is told of it who typed the value."""

@@ -10,7 +10,7 @@ from litestar.exceptions import HTTPException, ValidationException
 from forewarn.api import v1
 from forewarn.api.advice import LISTED_BY
 from forewarn.core import errors as core
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 from forewarn.fleet import errors as fleet
 from forewarn.operator import errors as operator
 from forewarn.operator.choosing import with_choices
@@ -30,22 +30,22 @@ STATUS: dict[type[Refusal], int] = {
     core.CoreError: 409,
     core.Invalid: 422,
     core.NotFound: 404,
-    core.UnknownVm: 404,
-    core.NotAffected: 404,
-    core.UnknownEvent: 404,
-    core.NotInCampaign: 404,
-    core.Refused: 409,
-    core.IllegalMove: 409,
+    core.ScopeVmNotFound: 404,
+    core.EventVmNotFound: 404,
+    core.ScopeEventNotFound: 404,
+    core.CampaignScopeNotFound: 404,
+    core.RefusedError: 409,
+    core.InvalidTransition: 409,
     core.NoticeTooShort: 409,
-    core.NotEvictable: 409,
+    core.EvictionNotAllowed: 409,
     core.SourceNotAllowed: 409,
-    core.KeyReused: 409,
+    core.KeyConflict: 409,
     core.TooManyOperations: 409,
-    core.Busy: 409,
-    core.AlreadyThere: 409,
-    core.CannotBePlaced: 409,
-    core.NotNow: 409,
-    core.ScopeFull: 409,
+    core.ResourceInUse: 409,
+    core.ResourceExists: 409,
+    core.PlacementFailed: 409,
+    core.InvalidCampaignState: 409,
+    core.ScopeTooLarge: 409,
     fleet.FleetError: 409,
     fleet.NoSuchScope: 404,
     fleet.NoSuchVm: 404,
@@ -164,7 +164,7 @@ def _detail(value: object) -> str | list[str]:
         case datetime():
             return value.isoformat().replace("+00:00", "Z")
         case timedelta():
-            return duration_text(value)
+            return format_duration(value)
         case tuple() | list():
             return [str(item) for item in value]
         case _:

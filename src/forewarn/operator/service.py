@@ -73,7 +73,7 @@ def _within_reach(now: datetime, by: timedelta) -> timedelta:
 
 def _show_clock(fleet: Fleet) -> v1.Clock:
     clock = fleet.clock
-    next_at = clock.next_moment if isinstance(clock, ManualClock) else None
+    next_at = clock.next_timer_at if isinstance(clock, ManualClock) else None
     speed = fleet.conditions.policy.speed
     return v1.Clock(now=clock.now(), manual=isinstance(clock, ManualClock), next_at=next_at, speed=speed)
 

@@ -13,7 +13,7 @@ from forewarn.core.campaign.record import (
     ScopeProgress,
     Wave,
     WaveState,
-    by_standing,
+    effective_counts,
     failed_waves,
 )
 from forewarn.core.campaign.spec import gate_name
@@ -35,9 +35,9 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         ended_at=campaign.ended_at,
         planned_end=campaign.planned_end,
         expected_end=prospects.expected_end,
-        said_by=campaign.said.by,
-        said_at=campaign.said.at,
-        why=campaign.said.why,
+        said_by=campaign.state_change.by,
+        said_at=campaign.state_change.at,
+        why=campaign.state_change.why,
         scopes=campaign.selected.scopes,
         hosts=campaign.selected.hosts,
         vms=campaign.selected.vms,
@@ -70,7 +70,7 @@ async def _counted(campaign: Campaign) -> _Counted:
     vms_over = 0
     failed = {}
     async for scope in unhurried(campaign.scopes):
-        if scope.standing is WaveState.FAILED:
+        if scope.current_state is WaveState.FAILED:
             failed[scope.scope] = scope
         for number, wave in enumerate(scope.waves):
             if number == len(counts):
@@ -81,12 +81,12 @@ async def _counted(campaign: Campaign) -> _Counted:
             vms[number] += wave.vms
             if state is WaveState.DONE or state is WaveState.SKIPPED:
                 vms_over += wave.vms
-    progress = (_of_number(n, by_standing(campaign, count), vms[n - 1]) for n, count in enumerate(counts, 1))
+    progress = (_of_number(n, effective_counts(campaign, count), vms[n - 1]) for n, count in enumerate(counts, 1))
     return _Counted(tuple(progress), vms_over, failed)
 
 
 def _of_number(n: int, count: dict[WaveState, int], vms: int) -> v1.WaveProgress:
-    states = {state.word: amount for state, amount in count.items()}
+    states = {state.text: amount for state, amount in count.items()}
     return v1.WaveProgress(n=n, waves=sum(count.values()), vms=vms, **states)
 
 
@@ -103,7 +103,7 @@ def _gate(campaign: Campaign) -> v1.ShutGate | None:
     if gate is None:
         return None
     name = gate_name(campaign.spec.policy.gate)
-    return v1.ShutGate(since=gate.since, why=gate.why, again_at=gate.again_at, name=name)
+    return v1.ShutGate(since=gate.since, why=gate.why, again_at=gate.retry_at, name=name)
 
 
 def show_waves(
@@ -127,7 +127,11 @@ def _waves(
             continue
         for n, wave in enumerate(progress.waves, 1):
             place += 1
-            if place > first and scope in (None, progress.scope) and state in (None, campaign.standing(wave).word):
+            if (
+                place > first
+                and scope in (None, progress.scope)
+                and state in (None, campaign.effective_state(wave).text)
+            ):
                 yield place, _wave(campaign, progress, n, wave)
 
 
@@ -136,7 +140,7 @@ def _wave(campaign: Campaign, progress: ScopeProgress, n: int, wave: Wave) -> v1
         scope=progress.scope,
         n=n,
         update_domain=wave.update_domain,
-        state=v1.WaveState(campaign.standing(wave).word),
+        state=v1.WaveState(campaign.effective_state(wave).text),
         planned_at=campaign.moment(progress, wave.planned),
         at=_stands_since(campaign, progress, wave),
         vms=wave.vms,
@@ -157,7 +161,7 @@ def show_rest(plan: Plan) -> v1.CampaignPlan:
                 update_domain=each.update_domain,
                 vms=each.vms,
                 rule=each.rule,
-                by_how_much=each.by_how_much,
+                by_how_much=each.excess,
                 why=each.why,
             )
             for each in plan.unplaced

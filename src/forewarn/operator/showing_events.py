@@ -7,9 +7,9 @@ from typing import Literal
 import msgspec
 
 from forewarn.api import v1
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 from forewarn.core.event import Event, EventType, Source, State
-from forewarn.core.explain import AwaitsCampaign, Hold, explain, sentences
+from forewarn.core.explain import Blocker, CampaignPending, blocker_messages, explain
 from forewarn.core.scope import Scope
 from forewarn.fleet.service import Fleet
 from forewarn.fleet.turns import unhurried
@@ -31,10 +31,10 @@ def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1
         vms=event.vms,
         update_domain=event.update_domain,
         host=event.host,
-        made_at=event.made_at,
+        made_at=event.created_at,
         not_before=event.not_before,
         started_at=event.started_at,
-        duration=None if event.duration is None else duration_text(event.duration),
+        duration=None if event.duration is None else format_duration(event.duration),
         description=event.description,
         by=event.by,
         why=event.why,
@@ -51,15 +51,15 @@ def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1
             )
             for impact in event.impacts
         ),
-        explain=sentences(_told_fully(fleet, hold) for hold in explain(scope, event, fleet.conditions, now=now)),
-        held=show_hold(scope.held, scope.id),
+        explain=blocker_messages(_told_fully(fleet, hold) for hold in explain(scope, event, fleet.conditions, now=now)),
+        held=show_hold(scope.hold, scope.id),
         campaign=event.campaign or None,
     )
 
 
-def _told_fully(fleet: Fleet, hold: Hold) -> Hold:
+def _told_fully(fleet: Fleet, hold: Blocker) -> Blocker:
     """Return what keeps an event, with what its scope cannot know of it."""
-    if not isinstance(hold, AwaitsCampaign):
+    if not isinstance(hold, CampaignPending):
         return hold
     return msgspec.structs.replace(hold, why=fleet.campaigns.stopped(hold.campaign))
 
@@ -126,7 +126,7 @@ async def show_events(
 
 def _place(event: Event) -> str:
     """Where an event stands among its scope's; the time is for when it has gone."""
-    return f"{event.made_at.isoformat(timespec='microseconds')}/{event.id}"
+    return f"{event.created_at.isoformat(timespec='microseconds')}/{event.id}"
 
 
 def _made_after(events: tuple[Event, ...], place: str) -> tuple[Event, ...]:

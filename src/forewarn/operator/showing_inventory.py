@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from forewarn.api import v1
-from forewarn.core.duration import duration_text
-from forewarn.core.scope import Held, Scope
-from forewarn.core.text import counting_order
+from forewarn.core.duration import format_duration
+from forewarn.core.scope import Hold, Scope
+from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Priority, Vm
 from forewarn.fleet.replica import View
 from forewarn.fleet.service import Fleet
@@ -15,7 +15,7 @@ GuestUrl = Callable[[str, Vm], str | None]
 """Scope and VM to the URL at which the VM finds its endpoint, if it has one of its own."""
 
 
-def show_hold(held: Held | None, scope: str | None) -> v1.Hold | None:
+def show_hold(held: Hold | None, scope: str | None) -> v1.Hold | None:
     """Show the hold of a scope, or with None the one on the whole fleet."""
     return None if held is None else v1.Hold(scope=scope, by=held.by, at=held.at, reason=held.reason)
 
@@ -36,7 +36,7 @@ def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
         role_instance=vm.role_instance,
         addresses=tuple(v1.Address(ip=item.ip, network=item.network, mac=item.mac) for item in vm.addresses),
         tags=traits.tags or {},
-        terminate_notice=None if traits.terminate_notice is None else duration_text(traits.terminate_notice),
+        terminate_notice=None if traits.terminate_notice is None else format_duration(traits.terminate_notice),
         location=traits.location,
         zone=traits.zone,
         resource_group=traits.resource_group,
@@ -44,8 +44,8 @@ def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
         os=traits.os,
         scale_set=scope.scale_set,
         enabled=scope.enabled,
-        held=show_hold(scope.held, scope.id),
-        open_events=tuple(event.id for event in scope.events_naming(vm.name)),
+        held=show_hold(scope.hold, scope.id),
+        open_events=tuple(event.id for event in scope.events_affecting(vm.name)),
     )
 
 
@@ -58,7 +58,7 @@ def first_vms(fleet: Fleet, guest_url: GuestUrl, limit: int) -> tuple[v1.Vm, ...
 
 def counted(vms: Iterable[Vm]) -> list[Vm]:
     """Return VMs of one scope in the order in which people count them."""
-    return sorted(vms, key=lambda vm: counting_order(vm.name))
+    return sorted(vms, key=lambda vm: natural_sort_key(vm.name))
 
 
 def show_scope(fleet: Fleet, view: View, scope: Scope) -> v1.Scope:
@@ -74,7 +74,7 @@ def show_scope(fleet: Fleet, view: View, scope: Scope) -> v1.Scope:
         scale_set=scope.scale_set,
         placement_group=scope.placement_group,
         priority=traits.priority,
-        terminate_notice=None if traits.terminate_notice is None else duration_text(traits.terminate_notice),
+        terminate_notice=None if traits.terminate_notice is None else format_duration(traits.terminate_notice),
         location=traits.location,
         zone=traits.zone,
         resource_group=traits.resource_group,
@@ -86,7 +86,7 @@ def show_scope(fleet: Fleet, view: View, scope: Scope) -> v1.Scope:
         seen_at=fleet.last_seen(view),
         changed_at=scope.changed_at,
         open_events=tuple(event.id for event in scope.events),
-        held=show_hold(scope.held, scope.id),
+        held=show_hold(scope.hold, scope.id),
     )
 
 

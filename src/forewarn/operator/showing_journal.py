@@ -18,7 +18,7 @@ def show_row(row: JournalRow) -> v1.JournalEntry:
         kind=row.key.kind.value,
         record=row.key.id,
         at=entry.at,
-        did=entry.did,
+        did=entry.kind,
         by=entry.by,
         why=entry.why,
         event=entry.event,

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from forewarn.api import v1
-from forewarn.core.change import ENDINGS
+from forewarn.core.change import OUTCOMES
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.fleet.service import Fleet
 from forewarn.operator.errors import NeverKnown
 from forewarn.operator.showing_events import show_event
@@ -15,7 +15,7 @@ from forewarn.store.port import JournalQuery, JournalRow, Key, Kind
 TIMELINE = 1_000
 """How many lines of the journal a story has at most: an event over a thousand VMs has several for each."""
 
-BEGINNINGS = (Did.SCHEDULED, Did.STARTED)
+BEGINNINGS = (EntryKind.SCHEDULED, EntryKind.STARTED)
 """The first line of an event is one of these, and tells its type."""
 
 
@@ -45,7 +45,7 @@ async def tell(fleet: Fleet, id_: str) -> v1.EventStory:
 async def _told(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) -> v1.EventStory:
     """Tell of an ended event what the journal knows."""
     first = await _beginning(fleet, id_, rows)
-    ending = next((row.entry for row in reversed(rows) if row.entry.did in ENDINGS), None)
+    ending = next((row.entry for row in reversed(rows) if row.entry.kind in OUTCOMES), None)
     type_ = first.entry.facts.get("type")
     return v1.EventStory(
         id=id_,
@@ -53,7 +53,7 @@ async def _told(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) -> v1.EventS
         type=None if type_ is None else EventType(type_),
         vms=first.entry.vms,
         event=None,
-        outcome=None if ending is None else ENDINGS[ending.did],
+        outcome=None if ending is None else OUTCOMES[ending.kind],
         ended_at=None if ending is None else ending.at,
         timeline=tuple(map(show_row, rows)),
     )

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import h11
 
 from forewarn import __version__
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 
 AGENT = f"forewarn/{__version__}"
 PIECE = 65_536
@@ -46,7 +46,7 @@ async def status_of(request: Request, limit: timedelta) -> int:
         async with asyncio.timeout(limit.total_seconds()):
             return await _ask(request)
     except TimeoutError:
-        raise NoAnswer(f"{request.place} gave no answer within {duration_text(limit)}") from None
+        raise NoAnswer(f"{request.place} gave no answer within {format_duration(limit)}") from None
     except ssl.SSLCertVerificationError as error:
         raise NoAnswer(f"{request.place} is not trusted: {error.verify_message}") from error
     except h11.RemoteProtocolError as error:

@@ -17,8 +17,8 @@ import msgspec
 
 from forewarn.clock import SystemClock
 from forewarn.core.campaign.spec import HttpCheck, gate_name
-from forewarn.core.duration import duration_text
-from forewarn.core.text import shortened
+from forewarn.core.duration import format_duration
+from forewarn.core.text import truncate_text
 from forewarn.platform.asking import NoAnswer, Request, status_of
 from forewarn.platform.command import SERVICE_ONLY, how_it_ended
 from forewarn.platform.places import Places
@@ -85,17 +85,17 @@ class Gatekeeper:
         try:
             process = self._start(gate, question, files)
         except OSError as error:
-            return Shut(shortened(f"{program} cannot be started: {error.strerror} ({gate.command[0]})"))
+            return Shut(truncate_text(f"{program} cannot be started: {error.strerror} ({gate.command[0]})"))
         try:
             async with asyncio.timeout(gate.timeout.total_seconds()):
                 ended = await process.ended()
         except TimeoutError:
             await process.end()
-            return Shut(f"{program} took longer than {duration_text(gate.timeout)} and was ended")
+            return Shut(f"{program} took longer than {format_duration(gate.timeout)} and was ended")
         finally:
             process.kill()
             files.remove()
-        return Open() if ended.code == 0 else Shut(shortened(f"{program} {how_it_ended(ended)}"))
+        return Open() if ended.code == 0 else Shut(truncate_text(f"{program} {how_it_ended(ended)}"))
 
     def _start(self, gate: GateSettings, question: Question, files: Files) -> Process:
         self._directory.mkdir(mode=0o700, exist_ok=True)
@@ -114,7 +114,7 @@ async def _request(url: str, gate: GateSettings) -> Open | Shut:
     try:
         status = await status_of(request, gate.timeout)
     except NoAnswer as error:
-        return Shut(shortened(str(error)))
+        return Shut(truncate_text(str(error)))
     return (
         Open() if status == gate.expect_status else Shut(f"{request.place} answers {status}, not {gate.expect_status}")
     )

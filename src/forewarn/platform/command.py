@@ -19,10 +19,10 @@ from typing import NamedTuple
 import msgspec
 
 from forewarn.clock import SystemClock
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
-from forewarn.core.impact import Done, Failed, NotBegun, Outcome, Retry, Unknown
+from forewarn.core.impact import Done, Failed, ImpactOutcome, NotStarted, Retry, Unknown
 from forewarn.platform.places import NoPlace, Places
 from forewarn.platform.port import Work
 from forewarn.platform.processes import Ended, Files, Process
@@ -77,7 +77,7 @@ class CommandPlatform:
         self.settings = settings
         self._places.limit(settings.at_once)
 
-    async def carry_out(self, work: Work) -> Outcome:
+    async def carry_out(self, work: Work) -> ImpactOutcome:
         """Run the program, and tell how it went."""
         try:
             async with self._places.taken(PATIENCE):
@@ -90,7 +90,7 @@ class CommandPlatform:
         self._files(work, Phase.CARRY_OUT).remove()
         return outcome
 
-    async def probe(self, work: Work) -> Done | NotBegun | Unknown:
+    async def probe(self, work: Work) -> Done | NotStarted | Unknown:
         """Wait for the program of an earlier service if it still runs, then ask whether the work was done."""
         answer = await self._ask(work, await self._left_over(work))
         self._files(work, Phase.CARRY_OUT).remove()
@@ -141,19 +141,19 @@ class CommandPlatform:
             log.warning("%s took too long for %s, and is ended", self._program, work.id)
             return printed(await process.end())
 
-    async def _after_time_out(self, work: Work, ran: TimedOut) -> Outcome:
+    async def _after_time_out(self, work: Work, ran: TimedOut) -> ImpactOutcome:
         """A program that was ended half way may have done it or not: it is asked, as after a crash."""
-        why = f"{self._program} took longer than {duration_text(ran.limit)} and was ended"
+        why = f"{self._program} took longer than {format_duration(ran.limit)} and was ended"
         match await self._ask(work, printed(ran.printed)):
             case Done() as done:
                 return done
-            case NotBegun():
+            case NotStarted():
                 return self._failed(work, f"{why}; nothing was begun", printed(ran.printed))
             case Unknown(output=output):
                 self._give_up(work)
                 return Unknown(f"{why}; whether it was done is not known", output)
 
-    async def _ask(self, work: Work, before: str) -> Done | NotBegun | Unknown:
+    async def _ask(self, work: Work, before: str) -> Done | NotStarted | Unknown:
         """Ask the program whether the work was done; `before` is what it printed when it did it."""
         try:
             async with self._places.taken():
@@ -164,11 +164,11 @@ class CommandPlatform:
             self._files(work, Phase.PROBE).remove()
         if isinstance(ran, TimedOut):
             return Unknown(
-                f"{self._program} gave no answer within {duration_text(ran.limit)}", before + printed(ran.printed)
+                f"{self._program} gave no answer within {format_duration(ran.limit)}", before + printed(ran.printed)
             )
         return self._answer(work, ran, before)
 
-    def _outcome(self, work: Work, ran: Ended) -> Outcome:
+    def _outcome(self, work: Work, ran: Ended) -> ImpactOutcome:
         output = printed(ran)
         if ran.code == 0:
             try:
@@ -207,10 +207,10 @@ class CommandPlatform:
         while len(self._not_counted) > REMEMBERED:
             del self._not_counted[next(iter(self._not_counted))]
 
-    def _answer(self, work: Work, ran: Ended, before: str) -> Done | NotBegun | Unknown:
+    def _answer(self, work: Work, ran: Ended, before: str) -> Done | NotStarted | Unknown:
         output = before + printed(ran)
         if ran.code == NOT_NOW:
-            return NotBegun()
+            return NotStarted()
         if ran.code != 0:
             return Unknown(f"{self._program}, asked whether it was done, {how_it_ended(ran)}", output)
         try:

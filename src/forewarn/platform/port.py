@@ -11,7 +11,7 @@ import msgspec
 
 from forewarn.core.campaign.spec import HttpCheck
 from forewarn.core.event import EventType
-from forewarn.core.impact import Done, NotBegun, Outcome, Unknown
+from forewarn.core.impact import Done, ImpactOutcome, NotStarted, Unknown
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,11 +37,11 @@ class Platform(Protocol):
         """Whether carrying out again what was perhaps done does no harm."""
         ...
 
-    async def carry_out(self, work: Work) -> Outcome:
+    async def carry_out(self, work: Work) -> ImpactOutcome:
         """Do it and return when it is over. An exception counts as Failed."""
         ...
 
-    async def probe(self, work: Work) -> Done | NotBegun | Unknown:
+    async def probe(self, work: Work) -> Done | NotStarted | Unknown:
         """Tell, after a crash, whether work that had begun was done."""
         ...
 

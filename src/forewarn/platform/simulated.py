@@ -8,7 +8,7 @@ import msgspec
 
 from forewarn.clock import Clock, wait_until
 from forewarn.core.event import EventType
-from forewarn.core.impact import Done, Failed, NotBegun, Retry, Unknown
+from forewarn.core.impact import Done, Failed, NotStarted, Retry, Unknown
 from forewarn.platform.port import Work
 
 DURATIONS: dict[EventType, timedelta] = {
@@ -63,10 +63,10 @@ class SimulatedPlatform:
         self.ledger.append(Ran(work, outcome))
         return outcome
 
-    async def probe(self, work: Work) -> Done | NotBegun | Unknown:
+    async def probe(self, work: Work) -> Done | NotStarted | Unknown:
         """Nothing of a simulation outlives its process: what is not in the ledger has not begun."""
         done = (ran.outcome for ran in self.ledger if ran.work.id == work.id and isinstance(ran.outcome, Done))
-        return next(done, NotBegun())
+        return next(done, NotStarted())
 
     def time_for(self, work: Work) -> timedelta:
         """Return how long the work takes. An event's own duration was divided by the speed when it was made."""

@@ -6,8 +6,8 @@ from typing import get_args, get_type_hints
 
 import msgspec
 
-from forewarn.core.conditions import EMULATOR as EMULATOR_POLICY
-from forewarn.core.conditions import PRODUCTION as PRODUCTION_POLICY
+from forewarn.core.policy import EMULATOR as EMULATOR_POLICY
+from forewarn.core.policy import PRODUCTION as PRODUCTION_POLICY
 from forewarn.settings.gates import Gates
 from forewarn.settings.values import (
     DEMONSTRATION,

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forewarn.core.conditions import Announce
-from forewarn.core.duration import duration_text, parse_duration
+from forewarn.core.duration import format_duration, parse_duration
+from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.text import check_name
 
 NONE = "none"
@@ -93,7 +93,7 @@ def written(value: object) -> str | int | float | bool | list[str]:
         case bool() | int() | float():
             return value
         case timedelta():
-            return duration_text(value)
+            return format_duration(value)
         case tuple():
             return [str(part) for part in value]
         case _:
@@ -266,7 +266,7 @@ DurationOrNone = Annotated[
     timedelta | None, Takes(_or_none(_duration), f'a duration such as "15m" or "24h", or "{NONE}"')
 ]
 WithinDay = Annotated[timedelta, Takes(_up_to(timedelta(days=1)), 'a duration above 0s, at most "1d"')]
-Announcing = Annotated[Announce, Takes(lambda value: Announce(_text(value)), '"always" or "when-enabled"')]
+Announcing = Annotated[AnnouncePolicy, Takes(lambda value: AnnouncePolicy(_text(value)), '"always" or "when-enabled"')]
 Carrier = Annotated[
     PlatformName,
     Takes(

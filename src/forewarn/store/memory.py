@@ -125,7 +125,7 @@ def _matches(row: JournalRow, query: JournalQuery) -> bool:
         (query.key is None or row.key == query.key)
         and (query.event is None or row.entry.event == query.event)
         and (query.vm is None or _concerns(row, query.vm))
-        and (not query.dids or row.entry.did in query.dids)
+        and (not query.dids or row.entry.kind in query.dids)
         and (query.by is None or row.entry.by == query.by)
         and (query.request is None or row.entry.facts.get(REQUEST_KEY) == query.request)
         and (query.since is None or row.entry.at >= query.since)

@@ -20,8 +20,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from forewarn.core.journal import Did, Entry
-from forewarn.core.limits import RECORD_BYTES
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.limits import MAX_RECORD_BYTES
 
 PRUNE_BATCH = 500
 """How many journal rows one call of `prune` removes at most: so few that nobody waits for it."""
@@ -90,7 +90,7 @@ class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
     key: Key | None = None
     event: str | None = None
     vm: str | None = None
-    dids: tuple[Did, ...] = ()
+    dids: tuple[EntryKind, ...] = ()
     by: str | None = None
     request: str | None = None
     since: datetime | None = None
@@ -154,11 +154,11 @@ class RecordTooLarge(StoreError):
 
     def __init__(self, key: Key, size: int) -> None:
         super().__init__(
-            f"{key} would have {size} bytes, at most {RECORD_BYTES} are allowed: split it into smaller ones"
+            f"{key} would have {size} bytes, at most {MAX_RECORD_BYTES} are allowed: split it into smaller ones"
         )
         self.key = key
         self.size = size
-        self.limit = RECORD_BYTES
+        self.limit = MAX_RECORD_BYTES
 
 
 class StoreInUse(StoreError):
@@ -286,7 +286,7 @@ def check_save(key: Key, value: bytes | None, entries: Sequence[Entry], *, expec
         key.id.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"{key!r} has an id that is not text") from error
-    if value is not None and len(value) > RECORD_BYTES:
+    if value is not None and len(value) > MAX_RECORD_BYTES:
         raise RecordTooLarge(key, len(value))
     for entry in entries:
         if entry.at.utcoffset() is None:

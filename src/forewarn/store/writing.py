@@ -48,7 +48,7 @@ def _line(entry: Entry) -> Line:
         at=microseconds(entry.at),
         entry=msgspec.json.encode(entry).decode(),
         event=entry.event,
-        did=entry.did.value,
+        did=entry.kind.value,
         author=entry.by,
         request=entry.facts.get(REQUEST_KEY),
     )

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.core.fault import fault_kind, signed_text
+from forewarn.core.fault import format_signed_duration, parse_fault_kind
 from forewarn.testing.spans import Span, text_or_none
 from forewarn.testing.vm import VmLike
 
@@ -34,7 +34,7 @@ class MakesFaults(ABC):
         how far from the right date, always in real time; `lasting` counts by the service's clock.
         """
         ask = v1.SetFault(
-            kind=fault_kind(kind),
+            kind=parse_fault_kind(kind),
             vm=None if vm is None else str(vm),
             times=times,
             lasting=text_or_none(lasting),
@@ -62,6 +62,6 @@ def _signed(amount: Span | None) -> str | None:
         case str() | None:
             return amount
         case timedelta():
-            return signed_text(amount)
+            return format_signed_duration(amount)
         case _:
-            return signed_text(timedelta(seconds=amount))
+            return format_signed_duration(timedelta(seconds=amount))

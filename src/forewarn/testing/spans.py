@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 
 Span = str | timedelta | float
 """`"15m"` or `"1h30m"`, a timedelta, or a number of seconds."""
@@ -14,9 +14,9 @@ def text(span: Span) -> str:
         case str():
             return span
         case timedelta():
-            return duration_text(span)
+            return format_duration(span)
         case _:
-            return duration_text(timedelta(seconds=span))
+            return format_duration(timedelta(seconds=span))
 
 
 def text_or_none(span: Span | None) -> str | None:

@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import msgspec
 import pytest
 
-from forewarn.core.journal import Did, Entry
-from forewarn.core.limits import RECORD_BYTES
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.limits import MAX_RECORD_BYTES
 from forewarn.store.port import (
     PRUNE_BATCH,
     Conflict,
@@ -51,14 +51,14 @@ def entry(
     n: int,
     *,
     at: datetime = NOON,
-    did: Did = Did.SCHEDULED,
+    did: EntryKind = EntryKind.SCHEDULED,
     by: str = "operator",
     why: str = "",
     event: str | None = None,
     vms: tuple[str, ...] = (),
 ) -> Entry:
     """Return a plausible journal entry."""
-    return Entry(n=n, at=at, did=did, by=by, why=why, event=event, vms=vms)
+    return Entry(n=n, at=at, kind=did, by=by, why=why, event=event, vms=vms)
 
 
 def entries(count: int, *, at: datetime = NOON, first: int = 1) -> list[Entry]:
@@ -281,16 +281,20 @@ class StoreContract:
             await store.save(Key(Kind.SCOPE, "\ud800"), b"value", [], expected=None)
 
     async def test_record_of_exactly_the_limit_fits(self, store: Store) -> None:
-        value = bytes(range(256)) * (RECORD_BYTES // 256)
-        assert len(value) == RECORD_BYTES
+        value = bytes(range(256)) * (MAX_RECORD_BYTES // 256)
+        assert len(value) == MAX_RECORD_BYTES
         revision = await store.save(WEB, value, [], expected=None)
         assert await store.load(WEB) == Record(WEB, value, revision)
 
     async def test_record_of_one_byte_more_is_refused(self, store: Store) -> None:
         revision = await store.save(WEB, b"small", [], expected=None)
         with pytest.raises(RecordTooLarge) as refusal:
-            await store.save(WEB, bytes(RECORD_BYTES + 1), entries(1), expected=revision)
-        assert (refusal.value.key, refusal.value.size, refusal.value.limit) == (WEB, RECORD_BYTES + 1, RECORD_BYTES)
+            await store.save(WEB, bytes(MAX_RECORD_BYTES + 1), entries(1), expected=revision)
+        assert (refusal.value.key, refusal.value.size, refusal.value.limit) == (
+            WEB,
+            MAX_RECORD_BYTES + 1,
+            MAX_RECORD_BYTES,
+        )
         assert await store.load(WEB) == Record(WEB, b"small", revision)
         assert await whole_journal(store) == []
 
@@ -311,7 +315,7 @@ class StoreContract:
         full = Entry(
             n=3,
             at=datetime(2026, 3, 1, 13, 5, 6, 789_012, tzinfo=timezone(timedelta(hours=1))),
-            did=Did.IMPACT_FAILED,
+            kind=EntryKind.IMPACT_FAILED,
             by="platform",
             why="no answer — “timeout”",
             event="602D9444-D2CD-49C7-8624-8643E7171297",
@@ -338,11 +342,11 @@ class StoreContract:
         assert positions[0] > 0
 
     async def test_deletion_carries_entries(self, store: Store) -> None:
-        revision = await store.save(WEB, b"value", [entry(1, did=Did.SCOPE_CREATED)], expected=None)
-        await store.save(WEB, None, [entry(2, did=Did.SCOPE_REMOVED)], expected=revision)
-        assert [row.entry.did for row in await store.journal(JournalQuery(key=WEB))] == [
-            Did.SCOPE_CREATED,
-            Did.SCOPE_REMOVED,
+        revision = await store.save(WEB, b"value", [entry(1, did=EntryKind.SCOPE_CREATED)], expected=None)
+        await store.save(WEB, None, [entry(2, did=EntryKind.SCOPE_REMOVED)], expected=revision)
+        assert [row.entry.kind for row in await store.journal(JournalQuery(key=WEB))] == [
+            EntryKind.SCOPE_CREATED,
+            EntryKind.SCOPE_REMOVED,
         ]
 
     async def test_journal_by_key_gives_that_record_alone(self, store: Store) -> None:
@@ -365,7 +369,7 @@ class StoreContract:
         assert await numbers(JournalQuery(since=since, until=until)) == [2, 3]
         assert await numbers(JournalQuery(key=WEB, since=since, until=until)) == [2, 3]
         assert await numbers(JournalQuery(by="operator", since=since, until=until)) == [2, 3]
-        assert await numbers(JournalQuery(dids=(Did.SCHEDULED,), since=since, until=until)) == [2, 3]
+        assert await numbers(JournalQuery(dids=(EntryKind.SCHEDULED,), since=since, until=until)) == [2, 3]
         assert await numbers(JournalQuery(key=BATCH, since=since, until=until)) == []
         assert await numbers(JournalQuery(since=until, until=since)) == []
 
@@ -393,18 +397,18 @@ class StoreContract:
 
     async def test_journal_by_event_gives_the_lines_of_that_event_alone(self, store: Store) -> None:
         await store.save(WEB, b"value", [entry(1), entry(2, event="E1"), entry(3, event="E2")], expected=None)
-        await store.save(BATCH, b"value", [entry(1, event="E1", did=Did.STARTED)], expected=None)
+        await store.save(BATCH, b"value", [entry(1, event="E1", did=EntryKind.STARTED)], expected=None)
         assert await found(store, JournalQuery(event="E1")) == [(WEB, 2), (BATCH, 1)]
         assert await found(store, JournalQuery(event="E1", key=BATCH)) == [(BATCH, 1)]
         assert await found(store, JournalQuery(event="e1")) == []
 
     async def test_journal_by_vm_gives_what_names_it_and_what_holds_for_its_whole_record(self, store: Store) -> None:
         lines = [
-            entry(1, did=Did.SCOPE_CREATED, vms=("web-0", "web-1")),
-            entry(2, did=Did.HELD, why='"vms":["web-1"] are said to be slow'),
-            entry(3, did=Did.VM_CHANGED, vms=("web-1",), why="web-0 is full"),
-            entry(4, did=Did.VM_CHANGED, vms=("web-10",)),
-            entry(5, did=Did.STARTED, vms=("Web-0",), event="E1"),
+            entry(1, did=EntryKind.SCOPE_CREATED, vms=("web-0", "web-1")),
+            entry(2, did=EntryKind.HELD, why='"vms":["web-1"] are said to be slow'),
+            entry(3, did=EntryKind.VM_CHANGED, vms=("web-1",), why="web-0 is full"),
+            entry(4, did=EntryKind.VM_CHANGED, vms=("web-10",)),
+            entry(5, did=EntryKind.STARTED, vms=("Web-0",), event="E1"),
         ]
         await store.save(WEB, b"value", lines, expected=None)
         await store.save(BATCH, b"value", [entry(1, vms=("web-0",)), entry(2)], expected=None)
@@ -415,7 +419,7 @@ class StoreContract:
         assert await found(store, JournalQuery(key=WEB, vm="web-2")) == [(WEB, 2)]
 
     async def test_facts_that_speak_of_vms_name_none(self, store: Store) -> None:
-        told = Entry(n=1, at=NOON, did=Did.SCOPE_CHANGED, by="operator", facts={"vms": "3", "vm": "web-0"})
+        told = Entry(n=1, at=NOON, kind=EntryKind.SCOPE_CHANGED, by="operator", facts={"vms": "3", "vm": "web-0"})
         await store.save(WEB, b"value", [told], expected=None)
         assert await found(store, JournalQuery(key=WEB, vm="web-7")) == [(WEB, 1)]
 
@@ -431,15 +435,15 @@ class StoreContract:
             JournalQuery(before=position)
 
     async def test_journal_by_kind_gives_lines_of_these_kinds(self, store: Store) -> None:
-        await store.save(WEB, b"value", [entry(n, did=did) for n, did in enumerate(Did, 1)], expected=None)
-        kinds = (Did.STARTED, Did.HELD)
+        await store.save(WEB, b"value", [entry(n, did=did) for n, did in enumerate(EntryKind, 1)], expected=None)
+        kinds = (EntryKind.STARTED, EntryKind.HELD)
         rows = await store.journal(JournalQuery(dids=kinds))
-        assert [row.entry.did for row in rows] == [did for did in Did if did in kinds]
-        assert len(await store.journal(JournalQuery(dids=tuple(Did)))) == len(Did)
+        assert [row.entry.kind for row in rows] == [did for did in EntryKind if did in kinds]
+        assert len(await store.journal(JournalQuery(dids=tuple(EntryKind)))) == len(EntryKind)
 
     async def test_journal_by_request_gives_what_was_its_work(self, store: Store) -> None:
         made = [
-            Entry(n=n, at=NOON, did=Did.SCOPE_CREATED, by="ada", facts={"kind": "standalone"} | key)
+            Entry(n=n, at=NOON, kind=EntryKind.SCOPE_CREATED, by="ada", facts={"kind": "standalone"} | key)
             for n, key in enumerate(({"key": "k1"}, {"key": "k2"}, {"why": "k1"}, {}), start=1)
         ]
         await store.save(WEB, b"value", made, expected=None)
@@ -457,12 +461,12 @@ class StoreContract:
 
     async def test_every_field_of_a_query_narrows_it(self, store: Store) -> None:
         late = NOON + timedelta(hours=1)
-        wanted = entry(9, at=late, did=Did.STARTED, by="clock", event="E1", vms=("web-0",))
+        wanted = entry(9, at=late, did=EntryKind.STARTED, by="clock", event="E1", vms=("web-0",))
         others = [
             msgspec.structs.replace(wanted, **change)
             for change in (
                 {"n": 1, "at": NOON},
-                {"n": 2, "did": Did.COMPLETED},
+                {"n": 2, "did": EntryKind.COMPLETED},
                 {"n": 3, "by": "ada"},
                 {"n": 4, "event": "E2"},
                 {"n": 5, "vms": ("web-1",)},
@@ -471,7 +475,13 @@ class StoreContract:
         await store.save(WEB, b"value", [*others, wanted], expected=None)
         await store.save(BATCH, b"value", [msgspec.structs.replace(wanted, n=6)], expected=None)
         query = JournalQuery(
-            key=WEB, event="E1", vm="web-0", dids=(Did.STARTED,), by="clock", since=late, until=late + timedelta(1)
+            key=WEB,
+            event="E1",
+            vm="web-0",
+            dids=(EntryKind.STARTED,),
+            by="clock",
+            since=late,
+            until=late + timedelta(1),
         )
         assert await found(store, query) == [(WEB, 9)]
 
@@ -483,12 +493,12 @@ class StoreContract:
             pytest.param(JournalQuery(key=WEB, vm="web-0"), id="vm"),
             pytest.param(JournalQuery(event="E1"), id="event"),
             pytest.param(JournalQuery(by="operator"), id="author"),
-            pytest.param(JournalQuery(dids=(Did.SCHEDULED, Did.STARTED)), id="kinds"),
+            pytest.param(JournalQuery(dids=(EntryKind.SCHEDULED, EntryKind.STARTED)), id="kinds"),
             pytest.param(JournalQuery(since=NOON), id="time"),
         ],
     )
     async def test_newest_first_is_the_same_backwards_page_by_page(self, store: Store, query: JournalQuery) -> None:
-        kinds = (Did.SCHEDULED, Did.STARTED)
+        kinds = (EntryKind.SCHEDULED, EntryKind.STARTED)
         lines = [entry(n, did=kinds[n % 2], event="E1", vms=("web-0",)) for n in range(1, 11)]
         await store.save(WEB, b"value", lines, expected=None)
         forwards = await store.journal(query)
@@ -634,7 +644,7 @@ class StoreContract:
 
     async def test_changes_during_the_snapshot_are_given_and_never_before_older_ones(self, store: Store) -> None:
         keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(12)]
-        large = bytes(RECORD_BYTES // 2)
+        large = bytes(MAX_RECORD_BYTES // 2)
         revisions = {key: await store.save(key, large, [], expected=None) for key in keys}
         async with store.watch() as changes:
             given = await take(changes, 3)

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from forewarn.api import v1
 from forewarn.api.errors import ApiError
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.guest.observing import Observed
 from forewarn.testing.errors import NotRunning
 from forewarn.testing.service import Forewarn
@@ -13,7 +13,7 @@ from forewarn.testing.service import Forewarn
 LINES = 50
 """How many lines of a kind are told at the most, the newest."""
 
-BEFORE_THE_TEST = frozenset({Did.SCOPE_CREATED, Did.TOKEN_CREATED})
+BEFORE_THE_TEST = frozenset({EntryKind.SCOPE_CREATED, EntryKind.TOKEN_CREATED})
 """What happens in every service before a test begins."""
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from forewarn.client.document import Event, read_document
 from forewarn.guest.observing import Observed
-from forewarn.wire.reading import Unreadable
+from forewarn.wire.document_parser import InvalidDocument
 
 T = TypeVar("T")
 
@@ -106,7 +106,7 @@ def told_of(request: Observed, event: str) -> Event | None:
         return None
     try:
         document = read_document(request.answer)
-    except Unreadable:
+    except InvalidDocument:
         return None
     events = document.events if document is not None else ()
     return next((one for one in events if one.id.upper() == event.upper()), None)

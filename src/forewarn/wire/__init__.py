@@ -1,1 +1,1 @@
-"""The guest protocol as bytes, both ways: strict making, tolerant reading. Pure."""
+"""The guest protocol as bytes: strict encoders, tolerant parsers. Pure."""

@@ -1,6 +1,6 @@
-"""The document that a scope's VMs read, in each api-version (PROTOCOL §3), and the ETag that names it.
+"""Encode the Scheduled Events document of a scope in each api-version (PROTOCOL §3), and its ETag.
 
-The key order is the wire's, and no version has one key more: a known client rejects any other set.
+The key order is that of the wire, and no version has an additional key: a known client rejects any other set.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from msgspec import UNSET, UnsetType
 
 from forewarn.core.event import Event, State
 from forewarn.core.scope import Scope
-from forewarn.wire.http_date import http_date
-from forewarn.wire.versions import DESCRIPTION_SINCE, DURATION_SINCE, PREVIEW, SOURCE_SINCE, TYPE_SINCE
+from forewarn.wire.http_date import format_http_date
+from forewarn.wire.protocol import DESCRIPTION_SINCE, DURATION_SINCE, PREVIEW_VERSION, SOURCE_SINCE, TYPE_SINCE
 
 UNKNOWN_DURATION = -1
 
@@ -36,14 +36,16 @@ class _Document(msgspec.Struct, rename="pascal"):
     events: list[_Event]
 
 
-def document(scope: Scope, version: str) -> bytes:
+def encode_document(scope: Scope, version: str) -> bytes:
     """Make the body of a 200. What was never announced, or has a type that came later, is absent."""
-    return _encode(_Document(scope.incarnation, [_shape(event, version) for event in _shown(scope, version)]))
+    return _encode(
+        _Document(scope.incarnation, [_wire_event(event, version) for event in _visible_events(scope, version)])
+    )
 
 
 def has_events(scope: Scope, version: str) -> bool:
     """Tell whether that document has any events."""
-    return any(True for _ in _shown(scope, version))
+    return any(True for _ in _visible_events(scope, version))
 
 
 def etag(scope: Scope, version: str) -> str:
@@ -57,27 +59,27 @@ def etag_matches(if_none_match: str, current: str) -> bool:
     return any(tag in (current, "*") for tag in known)
 
 
-def _shown(scope: Scope, version: str) -> Iterator[Event]:
+def _visible_events(scope: Scope, version: str) -> Iterator[Event]:
     return (event for event in scope.events if event.announced and version >= TYPE_SINCE[event.type])
 
 
-def _shape(event: Event, version: str) -> _Event:
+def _wire_event(event: Event, version: str) -> _Event:
     return _Event(
         event_id=event.id,
         event_status=event.state.value,
         event_type=event.type.value,
         resource_type="VirtualMachine",
-        resources=_names(event, version),
-        not_before="" if event.state is State.STARTED else http_date(event.not_before),
+        resources=_resource_names(event, version),
+        not_before="" if event.state is State.STARTED else format_http_date(event.not_before),
         description=event.description if version >= DESCRIPTION_SINCE else UNSET,
         event_source=event.source.value if version >= SOURCE_SINCE else UNSET,
         duration_in_seconds=_whole_seconds(event.duration) if version >= DURATION_SINCE else UNSET,
     )
 
 
-def _names(event: Event, version: str) -> list[str]:
+def _resource_names(event: Event, version: str) -> list[str]:
     """Return how the affected VMs are called in this version."""
-    if version != PREVIEW:
+    if version != PREVIEW_VERSION:
         return list(event.vms)
     plain = set(event.role_instances or ())
     return [vm if vm in plain else f"_{vm}" for vm in event.vms]

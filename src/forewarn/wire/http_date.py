@@ -1,4 +1,4 @@
-"""Points in time as the wire writes them: RFC 1123 with English names and a literal GMT, whatever the locale."""
+"""Format and parse dates on the wire: RFC 1123 with English names and a literal GMT, independent of the locale."""
 
 from datetime import UTC, datetime
 
@@ -7,14 +7,14 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 UTC_NAMES = ("GMT", "UTC", "UT", "Z")
 
 
-def http_date(moment: datetime) -> str:
+def format_http_date(moment: datetime) -> str:
     """Write an aware moment; what is below a second is cut off."""
     utc = moment.astimezone(UTC)
     day, month = DAYS[utc.weekday()], MONTHS[utc.month - 1]
     return f"{day}, {utc.day:02} {month} {utc.year:04} {utc.hour:02}:{utc.minute:02}:{utc.second:02} GMT"
 
 
-def read_date(text: str) -> datetime | None:
+def parse_date(text: str) -> datetime | None:
     """Read RFC 1123 or ISO 8601 (UTC where it names no zone); None for anything else, the empty text too."""
     words = text.replace(",", " ").split()
     try:

@@ -1,6 +1,6 @@
-"""Who a VM is: the instance document that handlers read before they poll, its sub-trees and its leaves.
+"""Encode the instance metadata of a VM: the whole document, a subtree or a leaf.
 
-It has what Forewarn knows, in Azure's shape: every leaf is a string, and what is not known is the empty one.
+It has what Forewarn knows, in Azure's shape: every leaf is a string, and an unknown value is the empty string.
 """
 
 from typing import TypeAlias
@@ -9,9 +9,9 @@ import msgspec
 
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Address, Os, Priority, Vm
-from forewarn.wire.answers import JSON, TEXT, UNKNOWN_INSTANCE_PATH, Refusal
-from forewarn.wire.request import Instance
-from forewarn.wire.versions import VERSIONS
+from forewarn.wire.error_responses import INSTANCE_PATH_NOT_FOUND, JSON, TEXT, ErrorResponse
+from forewarn.wire.protocol import VERSIONS
+from forewarn.wire.request import InstanceRequest
 
 Tree: TypeAlias = str | list["Tree"] | dict[str, "Tree"]
 
@@ -21,22 +21,22 @@ PRIORITIES = {Priority.REGULAR: "Regular", Priority.LOW: "Spot"}
 OPERATING_SYSTEMS = {Os.LINUX: "Linux", Os.WINDOWS: "Windows"}
 
 
-def instance(scope: Scope, vm: Vm, request: Instance) -> tuple[bytes, str] | Refusal:
+def encode_instance(scope: Scope, vm: Vm, request: InstanceRequest) -> tuple[bytes, str] | ErrorResponse:
     """Answer with the part of the VM's document to which the path leads, and its content type."""
-    found = _follow(_whole(scope, vm), request.path)
+    found = _lookup(_instance_tree(scope, vm), request.path)
     if found is None:
-        return UNKNOWN_INSTANCE_PATH
+        return INSTANCE_PATH_NOT_FOUND
     if request.format == "json":
         return msgspec.json.encode(found), JSON
     return _text(found).encode(), TEXT
 
 
-def versions() -> bytes:
+def encode_versions() -> bytes:
     """Make the body of `/metadata/versions`."""
     return msgspec.json.encode({"apiVersions": VERSIONS})
 
 
-def _follow(tree: Tree, path: tuple[str, ...]) -> Tree | None:
+def _lookup(tree: Tree, path: tuple[str, ...]) -> Tree | None:
     for segment in path:
         found = _children(tree).get(segment.lower())
         if found is None:
@@ -61,7 +61,7 @@ def _text(tree: Tree) -> str:
     return "\n".join(name if isinstance(child, str) else f"{name}/" for name, child in _children(tree).values())
 
 
-def _whole(scope: Scope, vm: Vm) -> Tree:
+def _instance_tree(scope: Scope, vm: Vm) -> Tree:
     return {"compute": _compute(scope, vm), "network": {"interface": _interfaces(vm)}}
 
 

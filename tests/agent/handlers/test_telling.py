@@ -244,9 +244,9 @@ async def test_load_balancers_have_time_to_notice() -> None:
     await handler.tell(errand(Phase.NOTICE))
     clock.set(NOW + timedelta(seconds=5))
     preparing = asyncio.create_task(handler.prepare(PREPARE))
-    while not clock.waiting:  # noqa: ASYNC110  # a clock tells nobody that somebody waits
+    while not clock.timer_count:  # noqa: ASYNC110  # a clock tells nobody that somebody waits
         await asyncio.sleep(0)
-    assert clock.next_moment == NOW + timedelta(seconds=15), "counted from the notice on"
+    assert clock.next_timer_at == NOW + timedelta(seconds=15), "counted from the notice on"
     clock.set(NOW + timedelta(seconds=15))
     assert await preparing == Done()
 
@@ -288,7 +288,7 @@ async def test_port_of_the_probe_that_is_taken_for_a_while_is_listened_at_later(
         place = Endpoint("127.0.0.1", taken.getsockname()[1])
         handler = ReadinessHandler(ReadinessSettings(name="probe", listen=place), clock=clock)
         async with handler.serving():
-            await until(lambda: clock.waiting > 0)
+            await until(lambda: clock.timer_count > 0)
             taken.close()
             clock.set(NOW + timedelta(seconds=5))
             async with asyncio.timeout(60):

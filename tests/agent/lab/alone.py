@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from forewarn.wire.http_date import http_date
+from forewarn.wire.http_date import format_http_date
 from tests.agent.lab.endpoint import Endpoint, endpoint
 from tests.agent.lab.processes import Program, free_ports, wait_until
 
@@ -53,7 +53,7 @@ def event(id_: str, *resources: str, **more: Any) -> dict[str, Any]:
         "EventType": "Reboot",
         "ResourceType": "VirtualMachine",
         "Resources": resources or (NAME,),
-        "NotBefore": http_date(datetime.now(UTC) + timedelta(hours=1)),
+        "NotBefore": format_http_date(datetime.now(UTC) + timedelta(hours=1)),
         "Description": "Host maintenance.",
         "EventSource": "Platform",
         "DurationInSeconds": -1,

@@ -12,7 +12,7 @@ from forewarn.agent.status import WalkStatus, read_status
 from forewarn.api.client import ApiClient
 from forewarn.api.v1 import CancelEvent, ScheduleEvents
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from tests.agent.lab.balancer import BACKEND, Balancer, Standing, balancing
 from tests.agent.lab.processes import Program, free_ports, wait_until
 from tests.agent.lab.tower import Call, Tower, tower, write_caller
@@ -137,7 +137,7 @@ class Lab:
 
     def approvals(self, event: str) -> list[str]:
         """Return who has approved an event, in order."""
-        return [entry.by for entry in self.api.history(event=event) if entry.did is Did.APPROVED]
+        return [entry.by for entry in self.api.history(event=event) if entry.did is EntryKind.APPROVED]
 
     def why_not_approved(self, vm: str) -> str:
         """Return what the agent of a VM says it is waiting for."""

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from forewarn.core.event import EventType
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from tests.agent.lab.balancer import PROBE, Standing, balancing, is_listening
 from tests.agent.lab.lab import WEB_SERVER
 from tests.agent.lab.processes import Program, free_ports, wait_until
@@ -71,7 +71,7 @@ def test_vm_leaves_its_balancer_by_the_probe_and_comes_back_without_a_failed_req
             with constant_traffic(front) as traffic:
                 traffic.wait_for_answers_of("web-0", "web-1")
                 event = service.schedule(EventType.REBOOT, "web/web-0")
-                service.wait_for(Did.APPROVED, event)
+                service.wait_for(EntryKind.APPROVED, event)
                 web.kill()
                 traffic.wait_for_answers_of("web-1")
                 web.start()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.wire.http_date import http_date
+from forewarn.wire.http_date import format_http_date
 from tests.agent.lab.alone import agent_alone, event
 from tests.agent.lab.processes import wait_until
 
@@ -37,7 +37,7 @@ def test_preempt_of_thirty_seconds_gets_its_most_important_step_done(tmp_path: P
     handlers = ("farewell", "archive", "checkpoint")
     with agent_alone(tmp_path, more=HANDLERS.format(home=tmp_path), handlers=handlers) as alone:
         alone.endpoint.wait_for_looks(1)
-        alone.endpoint.announce(event("E", EventType="Preempt", NotBefore=http_date(datetime.now(UTC) + NOTICE)))
+        alone.endpoint.announce(event("E", EventType="Preempt", NotBefore=format_http_date(datetime.now(UTC) + NOTICE)))
         alone.wait_until_ran("checkpoint E")
         wait_until(
             lambda: "farewell" in alone.agent.said() and "no time" in alone.agent.said(), "the rest to be skipped"

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from forewarn.core.campaign.candidates import plan_scopes
 from forewarn.core.campaign.plan import Plan, plan
+from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection, Window
 from forewarn.core.campaign.windows import is_open
-from forewarn.core.conditions import Conditions
 from forewarn.core.event import EventType
+from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
 from tests.core.making import a_scope, a_vm
 
@@ -41,8 +41,8 @@ def a_set(id_: str, *domains: int) -> Scope:
 
 def made() -> Plan:
     fleet = [a_set("api", 2, 2), a_set("db", 1, 1), a_set("web", 2, 2, 2)]
-    inputs = plan_scopes(fleet, SPEC, Conditions(), now=ASKED_AT)
-    return plan(SPEC, inputs, Conditions(), now=ASKED_AT, zones=ZoneInfo)
+    inputs = plan_scopes(fleet, SPEC, RuleContext(), now=ASKED_AT)
+    return plan(SPEC, inputs, RuleContext(), now=ASKED_AT, zones=ZoneInfo)
 
 
 def drawing() -> Iterator[str]:

@@ -4,24 +4,24 @@ from datetime import UTC, datetime, timedelta, tzinfo
 
 import msgspec
 
-from forewarn.core.campaign.expecting import Outlook
-from forewarn.core.campaign.limits import Amounts
+from forewarn.core.campaign.estimate import CompletionEstimate
+from forewarn.core.campaign.limits import Counts
 from forewarn.core.campaign.record import (
     Campaign,
     CampaignState,
-    GateShut,
-    Said,
+    GateClosed,
     ScopeProgress,
+    StateChange,
     Wave,
     WaveState,
 )
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection, Window
-from forewarn.core.conditions import EMULATOR, Conditions
 from forewarn.core.event import EventType
-from forewarn.core.scope import Held
+from forewarn.core.policy import EMULATOR, RuleContext
+from forewarn.core.scope import Hold
 from tests.fleet.stage import TEN
 
-CONDITIONS = Conditions(policy=EMULATOR)
+CONDITIONS = RuleContext(policy=EMULATOR)
 MINUTE = timedelta(minutes=1)
 DONE, PLANNED, ANNOUNCED, CLEARED, SKIPPED, FAILED = (
     WaveState.DONE,
@@ -66,16 +66,16 @@ def campaign(*scopes: tuple[Told, ...], start_at: datetime | None = None, **poli
         state=CampaignState.RUNNING,
         by="alice",
         started_at=TEN,
-        said=Said(by="alice", at=TEN),
+        state_change=StateChange(by="alice", at=TEN),
         scopes=progress,
-        selected=Amounts(len(scopes), len(scopes), sum(map(len, scopes))),
+        selected=Counts(len(scopes), len(scopes), sum(map(len, scopes))),
     )
 
 
-def expected_end(value: Campaign, conditions: Conditions, now: datetime) -> datetime | None:
-    outlook = Outlook(value, conditions, now=now, zones=zones)
+def expected_end(value: Campaign, conditions: RuleContext, now: datetime) -> datetime | None:
+    outlook = CompletionEstimate(value, conditions, now=now, zones=zones)
     for progress in value.scopes:
-        outlook.take(progress)
+        outlook.add(progress)
     return outlook.end
 
 
@@ -98,7 +98,7 @@ def test_wave_that_has_not_ended_in_time_moves_what_follows() -> None:
 
 def test_shut_gate_lets_nothing_start_before_it_is_asked_again() -> None:
     waiting = campaign(((15, DONE, 20), (50, ANNOUNCED, 50), (85, PLANNED, 0)))
-    shut = GateShut(since=minutes(50), why="sick", again_at=minutes(61))
+    shut = GateClosed(since=minutes(50), why="sick", retry_at=minutes(61))
     assert end(msgspec.structs.replace(waiting, gate=shut), 60) == 61 + 5 + 30 + 5
 
 
@@ -141,7 +141,7 @@ def test_nothing_starts_outside_of_windows_or_before_start_at() -> None:
 def test_end_that_waits_for_a_person_is_not_foretold() -> None:
     paused = msgspec.structs.replace(campaign(((15, PLANNED, 0),)), state=CampaignState.PAUSED)
     assert end(paused, 0) is None
-    held = msgspec.structs.replace(CONDITIONS, held=Held(by="bob", reason="audit", at=TEN))
+    held = msgspec.structs.replace(CONDITIONS, hold=Hold(by="bob", reason="audit", at=TEN))
     assert expected_end(campaign(((15, PLANNED, 0),)), held, TEN) is None
     never = Window(start="22:00", end="22:02")
     assert end(campaign(((15, PLANNED, 0),), windows=(never,), must_end_inside=True), 0) is None

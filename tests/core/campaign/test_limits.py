@@ -1,21 +1,21 @@
 """What is in impact at once, and the sentence for a limit that is reached."""
 
-from forewarn.core.campaign.limits import Amounts, Ceilings, InUse, Load, ceilings
+from forewarn.core.campaign.limits import CampaignLimits, Counts, Load, Usage, resolve_limits
 from forewarn.core.campaign.spec import CampaignPolicy, Limit
 
 
 def test_percentages_are_of_what_is_selected() -> None:
     policy = CampaignPolicy(scopes_at_once=Limit(percent=10), hosts_at_once=Limit(number=3))
-    assert ceilings(policy, Amounts(95, 40, 1000)) == Ceilings(scopes=9, hosts=3)
+    assert resolve_limits(policy, Counts(95, 40, 1000)) == CampaignLimits(scopes=9, hosts=3)
 
 
 def test_limit_that_is_reached_says_by_how_much() -> None:
-    limits = Ceilings(scopes=2, vms=10)
-    assert limits.exceeded(Amounts(2, 99, 10)) == ()
-    assert limits.keep(Amounts(2, 99, 10))
-    found = limits.exceeded(Amounts(3, 99, 14))
-    assert not limits.keep(Amounts(3, 99, 14))
-    assert [(one.rule, one.by_how_much) for one in found] == [
+    limits = CampaignLimits(scopes=2, vms=10)
+    assert limits.exceeded(Counts(2, 99, 10)) == ()
+    assert limits.allows(Counts(2, 99, 10))
+    found = limits.exceeded(Counts(3, 99, 14))
+    assert not limits.allows(Counts(3, 99, 14))
+    assert [(one.rule, one.excess) for one in found] == [
         ("scopes_at_once", "1 scope too many"),
         ("vms_at_once", "4 VMs too many"),
     ]
@@ -24,12 +24,12 @@ def test_limit_that_is_reached_says_by_how_much() -> None:
 
 def test_scopes_and_hosts_that_are_shared_count_once_and_stay_until_the_last_has_gone() -> None:
     first, second = Load("a", ("hv-0", "hv-1"), 3), Load("a", ("hv-1",), 2)
-    in_use = InUse()
-    in_use.take(first)
-    assert in_use.with_(second) == Amounts(1, 2, 5)
-    in_use.take(second)
-    in_use.release(first)
+    in_use = Usage()
+    in_use.add(first)
+    assert in_use.plus(second) == Counts(1, 2, 5)
+    in_use.add(second)
+    in_use.remove(first)
     assert in_use.hosts == {"hv-1"}
-    assert in_use.with_(first) == Amounts(1, 2, 5)
-    in_use.release(second)
-    assert in_use.with_(Load("b", (), 0)) == Amounts(1, 0, 0)
+    assert in_use.plus(first) == Counts(1, 2, 5)
+    in_use.remove(second)
+    assert in_use.plus(Load("b", (), 0)) == Counts(1, 0, 0)

@@ -7,18 +7,18 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from forewarn.core.campaign.candidates import plan_scopes
-from forewarn.core.campaign.limits import Amounts
-from forewarn.core.campaign.plan import Plan, PlannedWave, Unplaced, plan
+from forewarn.core.campaign.limits import Counts
+from forewarn.core.campaign.plan import Plan, PlannedWave, UnplacedVms, plan
+from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.spec import Blackout, CampaignPolicy, CampaignSpec, Limit, Selection, Window
-from forewarn.core.conditions import EMULATOR, Conditions, Policy
 from forewarn.core.errors import Invalid, NoticeTooShort
 from forewarn.core.event import EventType
 from forewarn.core.impact import Failed
+from forewarn.core.impact_lifecycle import begin, settle
 from forewarn.core.operations import hold
+from forewarn.core.policy import EMULATOR, Policy, RuleContext
 from forewarn.core.schedule import schedule
-from forewarn.core.scope import Held, Scope
-from forewarn.core.work import begin, settle
+from forewarn.core.scope import Hold, Scope
 from tests.core.making import NOW, a_scope, a_vm, an_ask, guid, kept
 
 MINUTE = timedelta(minutes=1)
@@ -36,10 +36,10 @@ def a_set(id_: str, domains: int = 2, vms_each: int = 1, hosts: Iterable[str] = 
     return a_scope(vms, id=id_)
 
 
-def a_plan(*fleet: Scope, now: datetime = NOW, conditions: Conditions | None = None, **fields: Any) -> Plan:
+def a_plan(*fleet: Scope, now: datetime = NOW, conditions: RuleContext | None = None, **fields: Any) -> Plan:
     values: dict[str, Any] = {"name": "kernel", "type": EventType.REBOOT, "selection": Selection(all=True)}
     spec = CampaignSpec(**values | fields)
-    what = conditions or Conditions()
+    what = conditions or RuleContext()
     return plan(spec, plan_scopes(fleet, spec, what, now=now), what, now=now, zones=ZoneInfo)
 
 
@@ -75,7 +75,7 @@ def test_plan_tells_each_wave_with_its_times_hosts_and_vms() -> None:
         ),
         unplaced=(),
         ends_at=NOW + 55 * MINUTE,
-        totals=Amounts(1, 2, 4),
+        totals=Counts(1, 2, 4),
     )
 
 
@@ -126,7 +126,7 @@ def test_smaller_wave_uses_what_a_larger_one_leaves() -> None:
 def test_vms_of_unknown_host_count_as_on_a_host_of_their_own() -> None:
     fleet = [a_scope([a_vm(f"{id_}_0"), a_vm(f"{id_}_1")], id=id_) for id_ in "ab"]
     made = a_plan(*fleet, policy=CampaignPolicy(hosts_at_once=Limit(number=1)))
-    assert (times(made), made.totals, made.waves[0].hosts) == (["10:15 a/0", "10:20 b/0"], Amounts(2, 2, 4), ())
+    assert (times(made), made.totals, made.waves[0].hosts) == (["10:15 a/0", "10:20 b/0"], Counts(2, 2, 4), ())
 
 
 def test_what_is_in_impact_for_other_reasons_counts() -> None:
@@ -135,7 +135,7 @@ def test_what_is_in_impact_for_other_reasons_counts() -> None:
         schedule(
             a_set("other", vms_each=3, domains=1),
             an_ask("other_00", "other_01", "other_02", failure=True, duration=20 * MINUTE),
-            Conditions(),
+            RuleContext(),
             now=NOW,
         )
     )
@@ -152,16 +152,16 @@ def test_what_is_in_impact_for_other_reasons_counts() -> None:
 def test_wave_keeps_clear_of_maintenance_that_is_scheduled_in_its_scope() -> None:
     """Maintenance of another update domain from 10:18 to 10:28: a wave that lasts until 10:20 would meet it."""
     ask = an_ask("a_10", notice=18 * MINUTE, duration=10 * MINUTE)
-    made = a_plan(kept(schedule(a_set("a"), ask, Conditions(), now=NOW)))
+    made = a_plan(kept(schedule(a_set("a"), ask, RuleContext(), now=NOW)))
     assert times(made) == ["10:28 a/0", "11:03 a/1"]
 
 
 def test_event_that_should_be_over_is_given_as_long_again() -> None:
     ask = an_ask("a_00", failure=True, duration=10 * MINUTE)
-    made = a_plan(kept(schedule(a_set("a", 1), ask, Conditions(), now=NOW - HOUR)), policy=CampaignPolicy(notice=None))
+    made = a_plan(kept(schedule(a_set("a", 1), ask, RuleContext(), now=NOW - HOUR)), policy=CampaignPolicy(notice=None))
     assert times(made) == ["10:15 a/0"]
     slow = an_ask("a_00", failure=True, duration=25 * MINUTE)
-    made = a_plan(kept(schedule(a_set("a", 1), slow, Conditions(), now=NOW - HOUR)))
+    made = a_plan(kept(schedule(a_set("a", 1), slow, RuleContext(), now=NOW - HOUR)))
     assert times(made) == ["10:25 a/0"]
 
 
@@ -172,7 +172,7 @@ def test_nothing_is_announced_before_start_at() -> None:
 
 def test_speed_divides_notice_gap_and_length_but_not_the_clock() -> None:
     window = Window(start="10:30", end="12:00")
-    conditions = Conditions(policy=Policy(speed=60.0))
+    conditions = RuleContext(policy=Policy(speed=60.0))
     made = a_plan(a_set("a"), conditions=conditions, policy=CampaignPolicy(windows=(window,)))
     assert [(f"{wave.announce_at:%T}", f"{wave.not_before:%T}", f"{wave.ends_at:%T}") for wave in made.waves] == [
         ("10:29:45", "10:30:00", "10:30:05"),
@@ -202,12 +202,12 @@ def test_domain_larger_than_a_limit_has_no_place_and_the_others_have() -> None:
     assert times(made) == ["10:15 a/2"]
     assert made.waves[0].n == 1
     assert made.unplaced == (
-        Unplaced(
+        UnplacedVms(
             scope="a",
             update_domain=1,
             vms=("v0", "v1", "v2", "v3", "v4"),
             rule="hosts_at_once",
-            by_how_much="2 hosts too many",
+            excess="2 hosts too many",
             why="update domain 1 goes as one wave: hosts_at_once allows 3, and it has 5 hosts, 2 hosts too many; "
             "vms_at_once allows 4, and it has 5 VMs, 1 VM too many",
         ),
@@ -258,18 +258,18 @@ def test_policy_that_leaves_no_time_says_which_rule_and_by_how_much(
 ) -> None:
     made = a_plan(a_set("a", 1), policy=policy)
     vms = ("a_00",)
-    expected = Unplaced(scope="a", update_domain=0, vms=vms, rule=rule, by_how_much=by_how_much, why=why)
+    expected = UnplacedVms(scope="a", update_domain=0, vms=vms, rule=rule, excess=by_how_much, why=why)
     assert (made.waves, made.unplaced, made.ends_at) == ((), (expected,), None)
 
 
 def test_nothing_is_planned_more_than_a_year_ahead() -> None:
     window = Window(days=(), start="02:00", end="02:10")
     made = a_plan(
-        a_set("a", 400), policy=CampaignPolicy(windows=(window,), gap=HOUR), conditions=Conditions(policy=EMULATOR)
+        a_set("a", 400), policy=CampaignPolicy(windows=(window,), gap=HOUR), conditions=RuleContext(policy=EMULATOR)
     )
     assert len(made.waves) == 366
     assert len(made.unplaced) == 34
-    assert {(unplaced.rule, unplaced.by_how_much) for unplaced in made.unplaced} == {
+    assert {(unplaced.rule, unplaced.excess) for unplaced in made.unplaced} == {
         ("longest-campaign", "34 of 400 waves left")
     }
 
@@ -278,7 +278,7 @@ def test_notice_below_the_minimum_is_refused_where_it_is_enforced() -> None:
     policy = CampaignPolicy(notice=10 * MINUTE)
     with pytest.raises(NoticeTooShort, match=r"Reboot needs 15 min of notice: the earliest start is 2030-01-07 10:15"):
         a_plan(a_set("a"), policy=policy)
-    assert times(a_plan(a_set("a", 1), policy=policy, conditions=Conditions(policy=EMULATOR))) == ["10:10 a/0"]
+    assert times(a_plan(a_set("a", 1), policy=policy, conditions=RuleContext(policy=EMULATOR))) == ["10:10 a/0"]
     assert times(a_plan(a_set("a", 1), policy=policy, type=EventType.REDEPLOY)) == ["10:10 a/0"]
 
 
@@ -322,7 +322,7 @@ def test_exclusions_that_fit_nothing_are_remarked() -> None:
 
 def test_holds_are_remarked() -> None:
     held = kept(hold(a_set("a"), by="alice", reason="a sale", now=NOW))
-    conditions = Conditions(held=Held(by="bob", at=NOW, reason="the storm"))
+    conditions = RuleContext(hold=Hold(by="bob", at=NOW, reason="the storm"))
     assert a_plan(held, a_set("b"), conditions=conditions).remarks == (
         "all maintenance is held by bob: the storm; waves wait for its release",
         "held, so that their waves wait for release: a (by alice: a sale)",
@@ -330,7 +330,7 @@ def test_holds_are_remarked() -> None:
 
 
 def test_failed_maintenance_that_waits_for_a_person_is_remarked() -> None:
-    conditions = Conditions(policy=EMULATOR)
+    conditions = RuleContext(policy=EMULATOR)
     scope = kept(schedule(a_set("a"), an_ask("a_00", notice=timedelta(0)), conditions, now=NOW))
     event = scope.events[0].id
     scope = kept(begin(scope, event, "a_00", now=NOW))
@@ -344,8 +344,8 @@ def test_progress_is_told_in_some_hundred_steps_and_ends_with_everything() -> No
     fleet = [a_set(f"s{number}", 4, 3) for number in range(200)]
     spec = CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(all=True))
     told: list[tuple[int, int]] = []
-    inputs = plan_scopes(fleet, spec, Conditions(), now=NOW)
-    plan(spec, inputs, Conditions(), now=NOW, zones=ZoneInfo, progress=lambda *done: told.append(done))
+    inputs = plan_scopes(fleet, spec, RuleContext(), now=NOW)
+    plan(spec, inputs, RuleContext(), now=NOW, zones=ZoneInfo, progress=lambda *done: told.append(done))
     assert told == sorted(told)
     assert 50 <= len(told) <= 101
     assert told[-1] == (2400, 2400)
@@ -359,13 +359,13 @@ def test_progress_ends_with_everything_even_if_nothing_has_a_place() -> None:
         policy=CampaignPolicy(vms_at_once=Limit(number=1)),
     )
     told: list[tuple[int, int]] = []
-    inputs = plan_scopes([a_set("a", 1, 3)], spec, Conditions(), now=NOW)
-    plan(spec, inputs, Conditions(), now=NOW, zones=ZoneInfo, progress=lambda *done: told.append(done))
+    inputs = plan_scopes([a_set("a", 1, 3)], spec, RuleContext(), now=NOW)
+    plan(spec, inputs, RuleContext(), now=NOW, zones=ZoneInfo, progress=lambda *done: told.append(done))
     assert told == [(3, 3)]
 
 
 def test_scopes_that_do_not_matter_are_left_out() -> None:
     spec = CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(scopes=("a",)))
-    busy = kept(schedule(a_set("b"), an_ask("b_00", id=guid("b")), Conditions(), now=NOW))
-    found = plan_scopes([a_set("a"), busy, a_set("c")], spec, Conditions(), now=NOW)
+    busy = kept(schedule(a_set("b"), an_ask("b_00", id=guid("b")), RuleContext(), now=NOW))
+    found = plan_scopes([a_set("a"), busy, a_set("c")], spec, RuleContext(), now=NOW)
     assert [(scope.id, len(scope.groups), len(scope.busy)) for scope in found] == [("a", 2, 0), ("b", 0, 1)]

@@ -9,16 +9,16 @@ import msgspec
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from forewarn.core.campaign.candidates import plan_scopes
-from forewarn.core.campaign.pace import gap_of, length_of, notice_of
-from forewarn.core.campaign.plan import Plan, Unplaced, plan
-from forewarn.core.campaign.sight import SeenScope
+from forewarn.core.campaign.durations import wave_duration, wave_gap, wave_notice
+from forewarn.core.campaign.plan import Plan, UnplacedVms, plan
+from forewarn.core.campaign.plan_input import plan_scopes
+from forewarn.core.campaign.snapshot import ScopeSnapshot
 from forewarn.core.campaign.spec import TYPES, Blackout, CampaignPolicy, CampaignSpec, Limit, Selection
-from forewarn.core.campaign.windows import longest_open, next_fit
-from forewarn.core.conditions import EMULATOR, PRODUCTION, Conditions, Policy
+from forewarn.core.campaign.windows import longest_span, next_start
 from forewarn.core.duration import parse_duration
 from forewarn.core.event import EventType
-from forewarn.core.progress import tick
+from forewarn.core.lifecycle import tick
+from forewarn.core.policy import EMULATOR, PRODUCTION, Policy, RuleContext
 from forewarn.core.schedule import schedule
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Traits, Vm
@@ -71,7 +71,7 @@ SPECS = st.builds(
     policy=POLICIES,
     start_at=st.one_of(st.none(), MINUTES),
 )
-CONDITIONS = st.sampled_from([PRODUCTION, EMULATOR, Policy(speed=7.0)]).map(lambda policy: Conditions(policy=policy))
+CONDITIONS = st.sampled_from([PRODUCTION, EMULATOR, Policy(speed=7.0)]).map(lambda policy: RuleContext(policy=policy))
 
 
 @st.composite
@@ -89,8 +89,8 @@ def scopes(draw: st.DrawFn, id_: str) -> Scope:
             duration=draw(st.sampled_from([None, 10 * MINUTE, 26 * HOUR])),
         )
         made_at = NOW - draw(st.sampled_from([timedelta(seconds=0.25), 40 * MINUTE]))
-        scope = kept(schedule(scope, ask, Conditions(policy=EMULATOR), now=made_at))
-    return kept(tick(scope, Conditions(policy=EMULATOR), now=NOW))
+        scope = kept(schedule(scope, ask, RuleContext(policy=EMULATOR), now=made_at))
+    return kept(tick(scope, RuleContext(policy=EMULATOR), now=NOW))
 
 
 def _vm(number: int, domain: int, host: str | None, tags: dict[str, str] | None) -> Vm:
@@ -100,14 +100,14 @@ def _vm(number: int, domain: int, host: str | None, tags: dict[str, str] | None)
 FLEETS = st.integers(1, 6).flatmap(lambda size: st.tuples(*(scopes(f"s{number}") for number in range(size))))
 
 
-def planned(spec: CampaignSpec, fleet: tuple[Scope, ...], conditions: Conditions) -> Plan:
+def planned(spec: CampaignSpec, fleet: tuple[Scope, ...], conditions: RuleContext) -> Plan:
     return plan(spec, plan_scopes(fleet, spec, conditions, now=NOW), conditions, now=NOW, zones=ZoneInfo)
 
 
 @settings(max_examples=120)
 @given(spec=SPECS, fleet=FLEETS, conditions=CONDITIONS)
 def test_no_plan_breaks_a_policy_and_every_vm_is_dealt_with_once(
-    spec: CampaignSpec, fleet: tuple[Scope, ...], conditions: Conditions
+    spec: CampaignSpec, fleet: tuple[Scope, ...], conditions: RuleContext
 ) -> None:
     witness = Witness(spec, fleet, conditions, NOW)
     assume(witness.selected)
@@ -118,17 +118,17 @@ def test_no_plan_breaks_a_policy_and_every_vm_is_dealt_with_once(
         check_reason(unplaced, witness)
 
 
-def seen(fleet: tuple[Scope, ...]) -> list[SeenScope]:
+def seen(fleet: tuple[Scope, ...]) -> list[ScopeSnapshot]:
     """Return the fleet as a process reads it that only plans."""
-    return [msgspec.json.decode(msgspec.json.encode(scope), type=SeenScope) for scope in fleet]
+    return [msgspec.json.decode(msgspec.json.encode(scope), type=ScopeSnapshot) for scope in fleet]
 
 
-def check_reason(unplaced: Unplaced, witness: Witness) -> None:
+def check_reason(unplaced: UnplacedVms, witness: Witness) -> None:
     """What is unplaced really has no place, and it is said by how much."""
     spec, conditions = witness.spec, witness.conditions
-    length = length_of(spec, conditions)
-    since = max(NOW, spec.start_at or NOW) + notice_of(spec, conditions)
-    longest = longest_open(spec.policy, since, ZoneInfo)
+    length = wave_duration(spec, conditions)
+    since = max(NOW, spec.start_at or NOW) + wave_notice(spec, conditions)
+    longest = longest_span(spec.policy, since, ZoneInfo)
     match unplaced.rule:
         case "vms_at_once":
             assert amount(unplaced) == len(unplaced.vms) - witness.limits["vms"] > 0
@@ -136,15 +136,15 @@ def check_reason(unplaced: Unplaced, witness: Witness) -> None:
             hosts = {witness.hosts[unplaced.scope, vm] for vm in unplaced.vms}
             assert amount(unplaced) == len(hosts) - witness.limits["hosts"] > 0
         case "must_end_inside":
-            assert parse_duration(unplaced.by_how_much.removesuffix(" too long")) == length - longest > timedelta(0)
+            assert parse_duration(unplaced.excess.removesuffix(" too long")) == length - longest > timedelta(0)
         case rule:
             raise AssertionError(f"{rule}: within a year these policies always leave room")
-    assert unplaced.by_how_much in unplaced.why
+    assert unplaced.excess in unplaced.why
 
 
-def amount(unplaced: Unplaced) -> int:
-    found = re.fullmatch(r"(\d+) (?:VM|host)s? too many", unplaced.by_how_much)
-    assert found is not None, unplaced.by_how_much
+def amount(unplaced: UnplacedVms) -> int:
+    found = re.fullmatch(r"(\d+) (?:VM|host)s? too many", unplaced.excess)
+    assert found is not None, unplaced.excess
     return int(found[1])
 
 
@@ -153,7 +153,7 @@ def amount(unplaced: Unplaced) -> int:
 def test_same_question_has_the_same_answer_in_any_order(
     spec: CampaignSpec, fleet: tuple[Scope, ...], seed: int
 ) -> None:
-    conditions = Conditions()
+    conditions = RuleContext()
     assume(Witness(spec, fleet, conditions, NOW).selected)
     shuffled = list(fleet)
     Random(seed).shuffle(shuffled)
@@ -168,14 +168,14 @@ def test_without_limits_nothing_waits_that_need_not(policy: CampaignPolicy, flee
     free = msgspec.structs.replace(policy, scopes_at_once=None, hosts_at_once=None, vms_at_once=None)
     spec = CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(all=True), policy=free)
     quiet = tuple(msgspec.structs.replace(scope, events=()) for scope in fleet)
-    conditions = Conditions()
+    conditions = RuleContext()
     made = planned(spec, quiet, conditions)
-    length, notice = length_of(spec, conditions), notice_of(spec, conditions)
+    length, notice = wave_duration(spec, conditions), wave_notice(spec, conditions)
     for scope in fleet:
         ready_at = NOW + notice
         for wave in (wave for wave in made.waves if wave.scope == scope.id):
-            assert wave.not_before == next_fit(free, ready_at, length, ZoneInfo)
-            ready_at = wave.ends_at + max(gap_of(spec, conditions), notice)
+            assert wave.not_before == next_start(free, ready_at, length, ZoneInfo)
+            ready_at = wave.ends_at + max(wave_gap(spec, conditions), notice)
 
 
 @settings(max_examples=50)
@@ -185,8 +185,8 @@ def test_whenever_a_wave_waits_for_room_there_is_none(fleet: tuple[Scope, ...], 
     policy = CampaignPolicy(**{what: Limit(number=limit)})  # type: ignore[arg-type]  # the three are of this type
     spec = CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(all=True), policy=policy)
     quiet = tuple(msgspec.structs.replace(scope, events=()) for scope in fleet)
-    witness = Witness(spec, quiet, Conditions(), NOW)
-    made = planned(spec, quiet, Conditions())
+    witness = Witness(spec, quiet, RuleContext(), NOW)
+    made = planned(spec, quiet, RuleContext())
     ready_at = dict.fromkeys(witness.fleet, NOW + 15 * MINUTE)
     for wave in made.waves:
         moments = {other.not_before for other in made.waves} | {other.ends_at for other in made.waves}

@@ -8,40 +8,49 @@ import pytest
 
 from forewarn.core import operations
 from forewarn.core.approval import approve
-from forewarn.core.campaign.actions import Announce, AskGate, Clear, Close, Differences, Recall, Withdraw
-from forewarn.core.campaign.candidates import plan_scopes
-from forewarn.core.campaign.limits import Amounts, Load
-from forewarn.core.campaign.load import Impacted
+from forewarn.core.campaign.actions import (
+    AnnounceWave,
+    CheckGate,
+    ClearWave,
+    CloseScope,
+    ReadOutcome,
+    ScopeDiff,
+    WithdrawEvent,
+)
+from forewarn.core.campaign.commands import TRANSITIONS, abort, pause, resume, retry, skip
+from forewarn.core.campaign.explain import MAX_NAMES_SHOWN, CampaignBlockers, WaitReasons
+from forewarn.core.campaign.limits import Counts, Load
+from forewarn.core.campaign.load import FleetLoad
 from forewarn.core.campaign.plan import plan
+from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.record import (
-    ATTEMPTS,
-    TROUBLES,
+    MAX_ATTEMPTS,
+    MAX_WAVE_FAILURES,
     Campaign,
     CampaignState,
-    Said,
     ScopeProgress,
+    StateChange,
     Wave,
     WaveState,
-    check_room,
+    check_size,
     decode,
     encode,
     failed_waves,
 )
-from forewarn.core.campaign.running import Course
+from forewarn.core.campaign.rollout import Rollout
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection
-from forewarn.core.campaign.steering import MOVES, abort, pause, resume, retry, skip
-from forewarn.core.campaign.waiting import TOLD, Hindrances, Waits
-from forewarn.core.conditions import EMULATOR, Conditions
-from forewarn.core.errors import Invalid, NotNow
-from forewarn.core.event import Event, EventType, ImpactState
-from forewarn.core.journal import Did
-from forewarn.core.limits import RECORD_BYTES
-from forewarn.core.schedule import Ask, schedule
-from forewarn.core.scope import Outcome, Scope
+from forewarn.core.errors import Invalid, InvalidCampaignState
+from forewarn.core.event import Event, EventType
+from forewarn.core.impact import ImpactState
+from forewarn.core.journal import EntryKind
+from forewarn.core.limits import MAX_RECORD_BYTES
+from forewarn.core.policy import EMULATOR, RuleContext
+from forewarn.core.schedule import ScheduleRequest, schedule
+from forewarn.core.scope import EventOutcome, Scope
 from tests.fleet.stage import TEN, scope, vm
 
 KERNEL = "0F0E0D0C-0B0A-4908-8706-050403020100"
-CONDITIONS = Conditions(policy=EMULATOR)
+CONDITIONS = RuleContext(policy=EMULATOR)
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
 
@@ -77,7 +86,7 @@ def campaign_over(*scopes: Scope, **policy: object) -> Campaign:
         state=CampaignState.RUNNING,
         by="alice",
         started_at=TEN,
-        said=Said(by="alice", at=TEN),
+        state_change=StateChange(by="alice", at=TEN),
         scopes=tuple(progress),
         selected=planned.totals,
         entries=1,
@@ -89,27 +98,27 @@ class Hand:
 
     def __init__(self, *scopes: Scope, **policy: object) -> None:
         self.scopes: dict[str, Scope] = {each.id: each for each in scopes}
-        self.impacted = Impacted()
-        self.course = Course(campaign_over(*scopes, **policy), zones)
+        self.impacted = FleetLoad()
+        self.course = Rollout(campaign_over(*scopes, **policy), zones)
         self.now = TEN
 
     def decide(self, now: datetime | None = None) -> list[object]:
         """See everything, decide, and return what is to be done."""
         self.now = now or self.now
         for id_ in self.course.unseen | set(self.scopes):
-            self.impacted.take(id_, self.scopes.get(id_))
-            self.course.see(id_, self.scopes.get(id_), CONDITIONS, now=self.now)
+            self.impacted.update(id_, self.scopes.get(id_))
+            self.course.observe(id_, self.scopes.get(id_), CONDITIONS, now=self.now)
         self.course.decide(self.impacted, self.scopes.get, CONDITIONS, now=self.now)
         actions, self.course.actions = self.course.actions, []
         return list(actions)
 
-    def announce(self, action: Announce) -> None:
+    def announce(self, action: AnnounceWave) -> None:
         """Make the events of a wave."""
         value = self.scopes[action.scope]
         wave = self.course.progress(action.scope).wave(action.n)
         request = self.course.campaign.request(action.scope, action.n)
         names = tuple(each.name for each in value.roster if each.update_domain == wave.update_domain)
-        ask = Ask(
+        ask = ScheduleRequest(
             id=request,
             type=EventType.REBOOT,
             vms=names,
@@ -121,58 +130,58 @@ class Hand:
         change = schedule(value, ask, CONDITIONS, now=self.now)
         assert change.scope is not None
         self.scopes[action.scope] = change.scope
-        self.course.over(action)
-        self.course.announced(
+        self.course.complete_action(action)
+        self.course.record_announced(
             action.scope,
             action.n,
             vms=len(names),
             not_before=action.start,
             seen=0,
-            differences=Differences(),
+            differences=ScopeDiff(),
             now=self.now,
         )
 
-    def clear(self, action: Clear) -> None:
+    def clear(self, action: ClearWave) -> None:
         """Let events start."""
         change = operations.clear(self.scopes[action.scope], action.events, CONDITIONS, now=self.now)
         assert change.scope is not None
         self.scopes[action.scope] = change.scope
         self.impacted.release(action.events)
-        self.course.over(action)
+        self.course.complete_action(action)
 
 
 def test_waves_are_announced_and_cleared_when_their_notice_is_over() -> None:
     hand = Hand(web())
     (announce,) = hand.decide()
-    assert announce == Announce("web", 1, TEN + 15 * MINUTE)
+    assert announce == AnnounceWave("web", 1, TEN + 15 * MINUTE)
     assert hand.decide() == [], "what was given out is not given out again"
     hand.announce(announce)
     assert hand.decide() == []
     assert hand.course.wake_at == TEN + 15 * MINUTE
     (clear,) = hand.decide(TEN + 15 * MINUTE)
     (event,) = hand.scopes["web"].events
-    assert clear == Clear("web", 1, (event.id,))
-    record, entries = hand.course.taken()
-    assert [entry.did for entry in entries] == [Did.WAVE_ANNOUNCED, Did.WAVE_CLEARED]
+    assert clear == ClearWave("web", 1, (event.id,))
+    record, entries = hand.course.take_changes()
+    assert [entry.kind for entry in entries] == [EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_CLEARED]
     assert ([entry.n for entry in entries], record.entries) == ([2, 3], 3)
 
 
 def test_what_was_cleared_and_has_not_started_is_cleared_again_after_a_crash() -> None:
     hand = Hand(web())
     (announce,) = hand.decide()
-    assert isinstance(announce, Announce)
+    assert isinstance(announce, AnnounceWave)
     hand.announce(announce)
     (clear,) = hand.decide(TEN + 15 * MINUTE)
-    hand.course = Course(hand.course.taken()[0], zones)
-    hand.impacted = Impacted()
+    hand.course = Rollout(hand.course.take_changes()[0], zones)
+    hand.impacted = FleetLoad()
     assert hand.decide() == [clear]
-    assert hand.course.taken()[1] == (), "the journal says it once"
+    assert hand.course.take_changes()[1] == (), "the journal says it once"
 
 
 def test_approved_wave_is_cleared_early() -> None:
     hand = Hand(web())
     (announce,) = hand.decide()
-    assert isinstance(announce, Announce)
+    assert isinstance(announce, AnnounceWave)
     hand.announce(announce)
     approved = approve(
         hand.scopes["web"], "web-0", [hand.scopes["web"].events[0].id], CONDITIONS, now=TEN + MINUTE
@@ -180,7 +189,7 @@ def test_approved_wave_is_cleared_early() -> None:
     assert approved is not None
     hand.scopes["web"] = approved
     (clear,) = hand.decide(TEN + MINUTE)
-    assert isinstance(clear, Clear)
+    assert isinstance(clear, ClearWave)
     hand.clear(clear)
     assert hand.scopes["web"].events[0].started_at == TEN + MINUTE
 
@@ -188,18 +197,18 @@ def test_approved_wave_is_cleared_early() -> None:
 def test_only_so_much_is_announced_as_there_will_be_room_for() -> None:
     hand = Hand(web("a"), web("b"), web("c"), scopes_at_once=Limit(1), expected=5 * MINUTE)
     (first,) = hand.decide()
-    assert isinstance(first, Announce)
+    assert isinstance(first, AnnounceWave)
     hand.announce(first)
     assert hand.decide() == []
-    assert (hand.course.wake_at, hand.course.waits_for_room) == (TEN + 5 * MINUTE, True)
+    assert (hand.course.wake_at, hand.course.waits_for_capacity) == (TEN + 5 * MINUTE, True)
     (second,) = hand.decide(TEN + 5 * MINUTE)
-    assert second == Announce("b", 1, TEN + 20 * MINUTE)
+    assert second == AnnounceWave("b", 1, TEN + 20 * MINUTE)
 
 
 def test_late_wave_keeps_others_from_being_announced() -> None:
     hand = Hand(web("a"), web("b"), scopes_at_once=Limit(1), expected=5 * MINUTE)
     (first,) = hand.decide()
-    assert isinstance(first, Announce)
+    assert isinstance(first, AnnounceWave)
     hand.announce(first)
     held = operations.hold(hand.scopes["a"], by="bob", reason="audit", now=TEN).scope
     assert held is not None
@@ -210,21 +219,21 @@ def test_late_wave_keeps_others_from_being_announced() -> None:
 def test_wave_of_which_nobody_knows_anything_is_looked_for_in_the_journal() -> None:
     hand = Hand(web())
     (announce,) = hand.decide()
-    assert isinstance(announce, Announce)
+    assert isinstance(announce, AnnounceWave)
     hand.announce(announce)
     hand.scopes["web"] = msgspec.structs.replace(hand.scopes["web"], events=())
-    assert hand.decide() == [Recall("web", 1)]
+    assert hand.decide() == [ReadOutcome("web", 1)]
 
 
 def test_abort_withdraws_every_event_of_the_campaign_that_is_scheduled() -> None:
     hand = Hand(web())
     (announce,) = hand.decide()
-    assert isinstance(announce, Announce)
+    assert isinstance(announce, AnnounceWave)
     hand.announce(announce)
     (event,) = hand.scopes["web"].events
     abort(hand.course, by="bob", why="no", now=TEN)
-    assert hand.decide() == [Withdraw("web", event.id, "bob", "no")]
-    hand.course.over(Withdraw("web", event.id, "bob", "no"))
+    assert hand.decide() == [WithdrawEvent("web", event.id, "bob", "no")]
+    hand.course.complete_action(WithdrawEvent("web", event.id, "bob", "no"))
     hand.scopes["web"] = msgspec.structs.replace(hand.scopes["web"], events=())
     hand.course.settle(hand.course.progress("web"), 1, (), now=TEN)
     hand.decide()
@@ -234,72 +243,72 @@ def test_abort_withdraws_every_event_of_the_campaign_that_is_scheduled() -> None
 def test_scope_is_closed_after_its_last_wave_and_gets_further_waves_for_what_is_left() -> None:
     hand = Hand(scope("db", vm("db-0")))
     progress = hand.course.progress("db")
-    hand.course.put(progress.with_wave(1, progress.wave(1).now(WaveState.DONE, 0)))
-    assert hand.decide() == [Close("db")]
-    hand.course.over(Close("db"))
-    hand.course.closed("db", {3: 2}, now=TEN)
+    hand.course.put(progress.with_wave(1, progress.wave(1).with_state(WaveState.DONE, 0)))
+    assert hand.decide() == [CloseScope("db")]
+    hand.course.complete_action(CloseScope("db"))
+    hand.course.record_closed("db", {3: 2}, now=TEN)
     assert [(wave.update_domain, wave.vms) for wave in hand.course.progress("db").waves] == [(0, 1), (3, 2)]
     assert not hand.course.progress("db").closed
 
 
 @pytest.mark.parametrize(("state", "move"), list(product(CampaignState, ("pause", "resume", "abort"))))
 def test_what_people_can_do_with_a_campaign_is_in_the_table(state: CampaignState, move: str) -> None:
-    course = Course(msgspec.structs.replace(campaign_over(web()), state=state), zones)
+    course = Rollout(msgspec.structs.replace(campaign_over(web()), state=state), zones)
     do = {"pause": pause, "resume": resume, "abort": abort}[move]
-    if (state, move) not in MOVES:
-        with pytest.raises(NotNow):
+    if (state, move) not in TRANSITIONS:
+        with pytest.raises(InvalidCampaignState):
             do(course, by="bob", now=TEN)
         return
     do(course, by="bob", now=TEN)
-    assert course.campaign.state is MOVES[state, move]
-    assert len(course.taken()[1]) == (MOVES[state, move] is not state)
+    assert course.campaign.state is TRANSITIONS[state, move]
+    assert len(course.take_changes()[1]) == (TRANSITIONS[state, move] is not state)
 
 
 def explain(campaign: Campaign) -> tuple[str, ...]:
-    waits = Waits(campaign, CONDITIONS, Hindrances(), now=TEN, zones=zones)
+    waits = WaitReasons(campaign, CONDITIONS, CampaignBlockers(), now=TEN, zones=zones)
     for progress in campaign.scopes:
-        waits.take(progress)
-    return waits.sentences
+        waits.add(progress)
+    return waits.messages
 
 
 def test_reasons_are_kept_of_the_newest_failures_only_and_all_are_listed() -> None:
-    many = [scope(f"s{n}", vm(f"s{n}")) for n in range(TROUBLES + 5)]
-    course = Course(campaign_over(*many, halt_after=None), zones)
+    many = [scope(f"s{n}", vm(f"s{n}")) for n in range(MAX_WAVE_FAILURES + 5)]
+    course = Rollout(campaign_over(*many, halt_after=None), zones)
     for each in many:
         course.fail(course.progress(each.id), 1, "no power", now=TEN)
-    campaign, _ = course.taken()
-    assert list(campaign.troubles) == [f"s{n}" for n in range(5, TROUBLES + 5)]
-    failed = {each.scope: each for each in campaign.scopes if each.standing is WaveState.FAILED}
+    campaign, _ = course.take_changes()
+    assert list(campaign.wave_failures) == [f"s{n}" for n in range(5, MAX_WAVE_FAILURES + 5)]
+    failed = {each.scope: each for each in campaign.scopes if each.current_state is WaveState.FAILED}
     assert [(progress.scope, trouble.why) for progress, trouble in failed_waves(campaign, failed)] == [
         *((f"s{n}", "the campaign's journal says why") for n in range(5)),
-        *((f"s{n}", "no power") for n in range(5, TROUBLES + 5)),
+        *((f"s{n}", "no power") for n in range(5, MAX_WAVE_FAILURES + 5)),
     ]
     said = explain(campaign)
-    assert said[TOLD - 1] == "wave 1 of s104 has failed: no power; retry it or skip it"
-    assert said[TOLD] == "95 more waves failed before; retry or skip what has failed"
+    assert said[MAX_NAMES_SHOWN - 1] == "wave 1 of s104 has failed: no power; retry it or skip it"
+    assert said[MAX_NAMES_SHOWN] == "95 more waves failed before; retry or skip what has failed"
 
 
 def test_only_so_many_waves_are_announced_again_at_a_time() -> None:
-    many = [scope(f"s{n}", vm(f"s{n}")) for n in range(ATTEMPTS + 1)]
-    course = Course(campaign_over(*many, halt_after=None), zones)
+    many = [scope(f"s{n}", vm(f"s{n}")) for n in range(MAX_ATTEMPTS + 1)]
+    course = Rollout(campaign_over(*many, halt_after=None), zones)
     for each in many:
         course.fail(course.progress(each.id), 1, "it is too large", now=TEN)
     for each in many[:-1]:
         retry(course, each.id, each, by="bob", now=TEN)
-    with pytest.raises(NotNow, match="campaign kernel is about to do 300 waves again"):
+    with pytest.raises(InvalidCampaignState, match="campaign kernel is about to do 300 waves again"):
         retry(course, many[-1].id, many[-1], by="bob", now=TEN)
-    course.settle(course.progress("s0"), 1, [Outcome.COMPLETED], now=TEN)
+    course.settle(course.progress("s0"), 1, [EventOutcome.COMPLETED], now=TEN)
     retry(course, many[-1].id, many[-1], by="bob", now=TEN)
-    assert len(course.campaign.attempts) == ATTEMPTS
+    assert len(course.campaign.attempts) == MAX_ATTEMPTS
 
 
 def test_work_of_which_nobody_knows_is_told_as_unknown_and_every_vm_is_named() -> None:
     hand = Hand(scope("web", *(vm(f"web-{n}", host="hv-0") for n in range(3))))
     (announce,) = hand.decide()
-    assert isinstance(announce, Announce)
+    assert isinstance(announce, AnnounceWave)
     hand.announce(announce)
     (clear,) = hand.decide(TEN + 15 * MINUTE)
-    assert isinstance(clear, Clear)
+    assert isinstance(clear, ClearWave)
     hand.clear(clear)
 
     def turn(*states: tuple[ImpactState, str]) -> None:
@@ -315,11 +324,11 @@ def test_work_of_which_nobody_knows_is_told_as_unknown_and_every_vm_is_named() -
 
     begun = (ImpactState.BEGUN, "")
     turn((ImpactState.FAILED, "no power"), begun, (ImpactState.FAILED, "no power"))
-    assert explain(hand.course.taken()[0])[1] == (
+    assert explain(hand.course.take_changes()[0])[1] == (
         "wave 1 of web has failed: web-0, web-2: no power; retry it or skip it"
     )
     turn((ImpactState.FAILED, "no power"), (ImpactState.UNKNOWN, "the probe ended with 1"), (ImpactState.FAILED, ""))
-    record, entries = hand.course.taken()
+    record, entries = hand.course.take_changes()
     assert explain(record)[1] == (
         "wave 1 of web is unknown: web-0: no power; nobody knows whether the work on web-1 was done: "
         "the probe ended with 1; web-2: no reason was given; a retry does it again: retry it or skip it"
@@ -329,10 +338,10 @@ def test_work_of_which_nobody_knows_is_told_as_unknown_and_every_vm_is_named() -
 
 
 def test_record_is_read_as_it_was_written() -> None:
-    course = Course(campaign_over(web(), scopes_at_once=Limit(percent=10.0)), zones)
+    course = Rollout(campaign_over(web(), scopes_at_once=Limit(percent=10.0)), zones)
     course.fail(course.progress("web"), 1, "no power", now=TEN)
-    course.gate_is_shut(AskGate("web", 2), "sick", now=TEN)
-    record, _ = course.taken()
+    course.record_gate_closed(CheckGate("web", 2), "sick", now=TEN)
+    record, _ = course.take_changes()
     assert decode(encode(record)) == record
 
 
@@ -357,41 +366,41 @@ def test_campaign_over_five_thousand_scopes_has_room_in_its_record_and_a_larger_
         scopes = tuple(ScopeProgress(f"web-{n:05d}", 900 + n * 60, waves) for n in range(number))
         return msgspec.structs.replace(campaign_over(web()), scopes=scopes)
 
-    check_room(over(5_000))
+    check_size(over(5_000))
     with pytest.raises(Invalid, match=r"has 40000 waves in 8000 scopes and could need \d+ KiB of 768"):
-        check_room(over(8_000))
+        check_size(over(8_000))
     ended = tuple(
         ScopeProgress(
-            each.scope, each.base, tuple(w.now(WaveState.DONE, w.planned + 1_000) for w in each.waves), 99, True
+            each.scope, each.base, tuple(w.with_state(WaveState.DONE, w.planned + 1_000) for w in each.waves), 99, True
         )
         for each in over(5_000).scopes
     )
-    assert len(encode(msgspec.structs.replace(over(1), scopes=ended))) < RECORD_BYTES
+    assert len(encode(msgspec.structs.replace(over(1), scopes=ended))) < MAX_RECORD_BYTES
 
 
 def test_what_is_about_to_start_counts_until_the_scope_shows_it() -> None:
-    impacted, extra = Impacted(), Load("b", ("hv-9",), 1)
+    impacted, extra = FleetLoad(), Load("b", ("hv-9",), 1)
     hand = Hand(web())
     (announce,) = hand.decide()
-    assert isinstance(announce, Announce)
+    assert isinstance(announce, AnnounceWave)
     hand.announce(announce)
     (event,) = hand.scopes["web"].events
     impacted.reserve(event.id, Load("web", ("web-hv-0",), 1))
-    assert impacted.with_(extra) == Amounts(2, 2, 2)
+    assert impacted.plus(extra) == Counts(2, 2, 2)
     hand.now = TEN + 15 * MINUTE
-    hand.clear(Clear("web", 1, (event.id,)))
-    assert impacted.take("web", hand.scopes["web"])
+    hand.clear(ClearWave("web", 1, (event.id,)))
+    assert impacted.update("web", hand.scopes["web"])
     impacted.release([event.id])
-    assert impacted.with_(extra) == Amounts(2, 2, 2)
-    assert impacted.take("web", None)
-    assert not impacted.take("web", None)
-    assert impacted.with_(extra) == Amounts(1, 1, 1)
+    assert impacted.plus(extra) == Counts(2, 2, 2)
+    assert impacted.update("web", None)
+    assert not impacted.update("web", None)
+    assert impacted.plus(extra) == Counts(1, 1, 1)
 
 
 def test_event_that_was_saved_before_there_were_campaigns_is_read() -> None:
     hand = Hand(web())
     (announce,) = hand.decide()
-    assert isinstance(announce, Announce)
+    assert isinstance(announce, AnnounceWave)
     hand.announce(announce)
     saved = msgspec.to_builtins(hand.scopes["web"].events[0])
     assert saved.pop("campaign") == KERNEL
@@ -403,48 +412,50 @@ def test_event_that_was_saved_before_there_were_campaigns_is_read() -> None:
 def test_vm_whose_work_is_done_is_in_impact_no_more_though_its_event_goes_on() -> None:
     hand = Hand(scope("web", vm("web-0", host="hv-0"), vm("web-1", host="hv-0")))
     (announce,) = hand.decide()
-    assert isinstance(announce, Announce)
+    assert isinstance(announce, AnnounceWave)
     hand.announce(announce)
     (clear,) = hand.decide(TEN + 15 * MINUTE)
-    assert isinstance(clear, Clear)
+    assert isinstance(clear, ClearWave)
     hand.clear(clear)
     (event,) = hand.scopes["web"].events
     first, second = event.impacts
     done = msgspec.structs.replace(first, state=ImpactState.DONE)
     half = msgspec.structs.replace(event, impacts=(done, second))
-    impacted, nothing = Impacted(), Load("web", ("hv-0",), 0)
-    impacted.take("web", hand.scopes["web"])
-    assert impacted.with_(nothing) == Amounts(1, 1, 2)
-    impacted.take("web", msgspec.structs.replace(hand.scopes["web"], events=(half,)))
-    assert impacted.with_(nothing) == Amounts(1, 1, 1)
+    impacted, nothing = FleetLoad(), Load("web", ("hv-0",), 0)
+    impacted.update("web", hand.scopes["web"])
+    assert impacted.plus(nothing) == Counts(1, 1, 2)
+    impacted.update("web", msgspec.structs.replace(hand.scopes["web"], events=(half,)))
+    assert impacted.plus(nothing) == Counts(1, 1, 1)
 
 
 def test_gate_that_was_open_before_the_last_wave_ended_is_asked_again() -> None:
     hand = Hand(web(), gate="health", gap=timedelta(0))
     progress, end = hand.course.progress("web"), TEN + 16 * MINUTE
-    settled = progress.wave(1).now(WaveState.DONE, hand.course.campaign.seconds(progress, end))
+    settled = progress.wave(1).with_state(WaveState.DONE, hand.course.campaign.seconds(progress, end))
     hand.course.put(progress.with_wave(1, settled))
     (announce,) = hand.decide(end)
-    assert isinstance(announce, Announce)
+    assert isinstance(announce, AnnounceWave)
     hand.announce(announce)
     approved = approve(hand.scopes["web"], "web-1", [hand.scopes["web"].events[0].id], CONDITIONS, now=end).scope
     assert approved is not None
     hand.scopes["web"] = approved
-    hand.course.gate_is_open(AskGate("web", 2), asked_at=end - 10 * SECOND, now=end)
-    assert hand.decide() == [AskGate("web", 2)]
-    hand.course.over(AskGate("web", 2))
-    hand.course.gate_is_open(AskGate("web", 2), asked_at=end, now=end)
-    assert [type(action) for action in hand.decide()] == [Clear]
+    hand.course.record_gate_open(CheckGate("web", 2), asked_at=end - 10 * SECOND, now=end)
+    assert hand.decide() == [CheckGate("web", 2)]
+    hand.course.complete_action(CheckGate("web", 2))
+    hand.course.record_gate_open(CheckGate("web", 2), asked_at=end, now=end)
+    assert [type(action) for action in hand.decide()] == [ClearWave]
 
 
 def test_while_aborting_only_what_has_failed_can_be_skipped_and_only_what_is_stuck_retried() -> None:
     hand = Hand(web())
     abort(hand.course, by="bob", now=TEN)
-    with pytest.raises(NotNow, match="wave 1 of scope web is not going to begin, as its campaign is aborted"):
+    with pytest.raises(
+        InvalidCampaignState, match="wave 1 of scope web is not going to begin, as its campaign is aborted"
+    ):
         skip(hand.course, "web", by="bob", why="x", now=TEN)
     hand.course.fail(hand.course.progress("web"), 1, "it is too large", now=TEN)
     with pytest.raises(
-        NotNow, match="wave 1 of scope web is over, and its campaign is aborted: it cannot be announced"
+        InvalidCampaignState, match="wave 1 of scope web is over, and its campaign is aborted: it cannot be announced"
     ):
         retry(hand.course, "web", hand.scopes["web"], by="bob", now=TEN)
     skip(hand.course, "web", by="bob", why="x", now=TEN)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.core.campaign.selection import Chooser, selects
+from forewarn.core.campaign.selection import Selector, is_selected
 from forewarn.core.campaign.spec import Selection
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Traits
@@ -50,13 +50,13 @@ FLEET = (WEB, DB)
 )
 def test_selection_means(fields: dict[str, Any], chosen: str) -> None:
     selection = Selection(**fields)
-    assert [vm.name for scope in FLEET for vm in Chooser(selection).chosen(scope)] == chosen.split()
-    assert [vm.name for scope in FLEET for vm in scope.roster if selects(selection, scope, vm)] == chosen.split()
+    assert [vm.name for scope in FLEET for vm in Selector(selection).select(scope)] == chosen.split()
+    assert [vm.name for scope in FLEET for vm in scope.roster if is_selected(selection, scope, vm)] == chosen.split()
 
 
 @pytest.mark.parametrize("scope", FLEET, ids=lambda scope: scope.id)
 def test_tags_are_those_that_hold_for_the_vm(scope: Scope) -> None:
     for vm in scope.roster:
         tags = scope.traits_of(vm).tags or {}
-        assert all(selects(Selection(tags={name: value}), scope, vm) for name, value in tags.items())
-        assert not selects(Selection(tags=tags | {"no": "such tag"}), scope, vm)
+        assert all(is_selected(Selection(tags={name: value}), scope, vm) for name, value in tags.items())
+        assert not is_selected(Selection(tags=tags | {"no": "such tag"}), scope, vm)

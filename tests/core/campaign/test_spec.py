@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.core.campaign.spec import (
-    MOST_NAMES,
+    MAX_NAMES,
     Blackout,
     CampaignPolicy,
     CampaignSpec,
-    Day,
     HttpCheck,
     Limit,
     Selection,
+    Weekday,
     Window,
 )
 from forewarn.core.errors import Invalid
@@ -34,7 +34,7 @@ EVERYTHING = Selection(all=True)
         ({"exclude_scopes": ("web",)}, "say which VMs are meant"),
         ({"scopes": ("web 1",)}, "scopes: 'web 1' is neither a name nor a pattern such as web-*"),
         ({"all": True, "exclude_vms": ("",)}, "exclude_vms: '' is neither a name nor a pattern"),
-        ({"hosts": tuple(f"h{n}" for n in range(MOST_NAMES + 1))}, "hosts has 1001 names: at most 1000; use patterns"),
+        ({"hosts": tuple(f"h{n}" for n in range(MAX_NAMES + 1))}, "hosts has 1001 names: at most 1000; use patterns"),
         ({"tags": {"a": "x" * 513}}, "tags a has 513 characters"),
     ],
 )
@@ -58,12 +58,12 @@ def test_selection_that_means_nothing_is_refused(fields: dict[str, Any], message
 )
 def test_limit_is_a_number_or_a_percentage(written: int | str, limit: Limit, of_50: int) -> None:
     assert Limit.parse(written) == limit
-    assert limit.of(50) == of_50
+    assert limit.resolve(50) == of_50
     assert Limit.parse(str(limit)) == limit
 
 
 def test_percentage_is_exact_in_spite_of_binary_fractions() -> None:
-    assert Limit.parse("4.35%").of(20_000) == 870
+    assert Limit.parse("4.35%").resolve(20_000) == 870
 
 
 @pytest.mark.parametrize("written", [0, -1, "0", "0%", "101%", "ten", "10 percent", "", "%", "1e3", "٣", 10**8])
@@ -74,7 +74,7 @@ def test_limit_that_lets_nothing_go_or_says_nothing_is_refused(written: int | st
 
 @given(percent=st.floats(0.01, 100), total=st.integers(1, 200_000))
 def test_percentage_is_rounded_down_but_one_can_always_go(percent: float, total: int) -> None:
-    number = Limit(percent=percent).of(total)
+    number = Limit(percent=percent).resolve(total)
     assert 1 <= number <= total
     assert number <= max(1, percent * total / 100 + 1e-6)
 
@@ -88,7 +88,7 @@ def test_percentage_is_rounded_down_but_one_can_always_go(percent: float, total:
         (lambda: Window(start="24:00", end="10:00"), "start '24:00' is not a time of day"),
         (lambda: Window(start="22:00", end="25:00"), "end '25:00' is not a time of day"),
         (lambda: Window(start="22:00", end="04:00", zone="../etc/passwd"), "is not a time zone"),
-        (lambda: Window(days=(Day.MON, Day.MON), start="22:00", end="04:00"), "a window names each day once"),
+        (lambda: Window(days=(Weekday.MON, Weekday.MON), start="22:00", end="04:00"), "a window names each day once"),
         (lambda: Blackout(start=NOW, end=NOW), "a black-out ends after it starts"),
         (lambda: Blackout(start=NOW.replace(tzinfo=None), end=NOW), "a black-out's start needs a time zone"),
         (lambda: HttpCheck(url="ftp://host/"), "is not a URL that can be asked"),
@@ -143,7 +143,7 @@ def test_whole_campaign_is_kept_as_it_is() -> None:
             gap=timedelta(hours=1),
             scopes_at_once=Limit.parse("10%"),
             vms_at_once=Limit.parse(7),
-            windows=(Window(days=(Day.SAT, Day.SUN), start="22:00", end="04:00", zone="Europe/Vienna"),),
+            windows=(Window(days=(Weekday.SAT, Weekday.SUN), start="22:00", end="04:00", zone="Europe/Vienna"),),
             blackouts=(Blackout(start=NOW, end=NOW + timedelta(days=1), why="a sale"),),
             gate=HttpCheck(url="https://[::1]:8443/healthy?all=1", retries=5),
             halt_after=None,

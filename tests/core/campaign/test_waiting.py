@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.core.campaign.limits import Exceeded
-from forewarn.core.campaign.record import Campaign, CampaignState, GateShut
+from forewarn.core.campaign.explain import CampaignBlockers, WaitReasons, stop_reason
+from forewarn.core.campaign.limits import ExceededLimit
+from forewarn.core.campaign.record import Campaign, CampaignState, GateClosed
 from forewarn.core.campaign.spec import HttpCheck, Limit, Window
-from forewarn.core.campaign.waiting import Hindrances, Waits, stopped
 from tests.core.campaign.test_expecting import (
     ANNOUNCED,
     CLEARED,
@@ -22,28 +22,28 @@ from tests.core.campaign.test_expecting import (
 )
 
 WAITS = ((15, PLANNED, 0),)
-NONE = Hindrances()
-NO_PLACE = Hindrances(no_place=Exceeded(what="scopes", limit=2, wanted=3))
-NO_ROOM = Hindrances(no_room=Exceeded(what="scopes", limit=2, wanted=3), for_good=True)
-SHUT = GateShut(since=minutes(50), why="503", again_at=minutes(61))
+NONE = CampaignBlockers()
+NO_PLACE = CampaignBlockers(announce_limit=ExceededLimit(what="scopes", limit=2, wanted=3))
+NO_ROOM = CampaignBlockers(start_limit=ExceededLimit(what="scopes", limit=2, wanted=3), is_permanent=True)
+SHUT = GateClosed(since=minutes(50), why="503", retry_at=minutes(61))
 
 
-def waits(value: Campaign, hindrances: Hindrances, *, now: float = 10) -> Waits:
-    taken = Waits(value, CONDITIONS, hindrances, now=minutes(now), zones=zones)
+def waits(value: Campaign, hindrances: CampaignBlockers, *, now: float = 10) -> WaitReasons:
+    taken = WaitReasons(value, CONDITIONS, hindrances, now=minutes(now), zones=zones)
     for progress in value.scopes:
-        taken.take(progress)
+        taken.add(progress)
     return taken
 
 
-def said(value: Campaign, hindrances: Hindrances = NONE, *, now: float = 10) -> tuple[str, ...]:
-    return waits(value, hindrances, now=now).sentences
+def said(value: Campaign, hindrances: CampaignBlockers = NONE, *, now: float = 10) -> tuple[str, ...]:
+    return waits(value, hindrances, now=now).messages
 
 
 def halted(value: Campaign) -> Campaign:
     return msgspec.structs.replace(value, state=CampaignState.HALTED)
 
 
-CASES: dict[str, tuple[Campaign, Hindrances, str]] = {
+CASES: dict[str, tuple[Campaign, CampaignBlockers, str]] = {
     "one under way": (campaign(((9, CLEARED, 9),)), NONE, "1 wave is under way"),
     "several under way": (campaign(*[((9, CLEARED, 9),)] * 2), NONE, "2 waves are under way"),
     "one announced": (
@@ -93,17 +93,21 @@ CASES: dict[str, tuple[Campaign, Hindrances, str]] = {
         "2 scopes wait for a window that is open when their notice is over",
     ),
     "about to be announced": (campaign(WAITS), NONE, "1 scope waits to be announced"),
-    "one is held": (campaign(WAITS), Hindrances(held=frozenset({"web-0"})), "web-0 is held by an operator"),
+    "one is held": (
+        campaign(WAITS),
+        CampaignBlockers(held_scopes=frozenset({"web-0"})),
+        "web-0 is held by an operator",
+    ),
     "several are held": (
         campaign(WAITS, WAITS),
-        Hindrances(held=frozenset({"web-0", "web-1"})),
+        CampaignBlockers(held_scopes=frozenset({"web-0", "web-1"})),
         "web-0, web-1 are held by an operator",
     ),
 }
 
 
 @pytest.mark.parametrize(("value", "hindrances", "sentence"), CASES.values(), ids=CASES)
-def test_waiting_is_told_with_its_reason(value: Campaign, hindrances: Hindrances, sentence: str) -> None:
+def test_waiting_is_told_with_its_reason(value: Campaign, hindrances: CampaignBlockers, sentence: str) -> None:
     assert said(value, hindrances) == (sentence,)
 
 
@@ -117,13 +121,13 @@ def test_shut_gate_is_named_with_those_who_wait_for_it(gate: Any, name: str) -> 
     begin = f"gate {name} is shut since 2026-03-02 10:50:00Z: 503; "
     again = "it is asked again at 2026-03-02 11:01:00Z"
     assert said(shut, now=60) == (begin + again,)
-    assert said(shut, Hindrances(at_gate=("web-0",)), now=60) == (f"{begin}web-0 waits for it, and {again}",)
-    many = Hindrances(at_gate=tuple(f"web-{n}" for n in range(12)))
+    assert said(shut, CampaignBlockers(at_gate=("web-0",)), now=60) == (f"{begin}web-0 waits for it, and {again}",)
+    many = CampaignBlockers(at_gate=tuple(f"web-{n}" for n in range(12)))
     ten_of_them = ", ".join(f"web-{n}" for n in range(10))
     assert said(shut, many, now=60) == (f"{begin}{ten_of_them} and 2 more wait for it, and {again}",)
 
 
-STUCK: dict[str, tuple[Campaign, Hindrances, bool]] = {
+STUCK: dict[str, tuple[Campaign, CampaignBlockers, bool]] = {
     "all have failed": (campaign(((9, FAILED, 9),), ((9, FAILED, 9), (20, PLANNED, 0))), NONE, True),
     "nothing has failed": (campaign(((9, ANNOUNCED, 9),)), NONE, False),
     "another is under way": (campaign(((9, FAILED, 9),), ((9, CLEARED, 9),)), NONE, False),
@@ -133,13 +137,13 @@ STUCK: dict[str, tuple[Campaign, Hindrances, bool]] = {
     "another is due and has no room for good": (campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)), NO_ROOM, True),
     "another is due and has no room yet": (
         campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)),
-        NO_ROOM._replace(for_good=False),
+        NO_ROOM._replace(is_permanent=False),
         False,
     ),
     "another is due and waits for something else": (campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)), NO_PLACE, False),
     "another cannot be announced for good": (
         campaign(((9, FAILED, 9),), WAITS),
-        NO_PLACE._replace(for_good=True),
+        NO_PLACE._replace(is_permanent=True),
         True,
     ),
     "another is about to be announced": (campaign(((9, FAILED, 9),), WAITS), NONE, False),
@@ -149,13 +153,13 @@ STUCK: dict[str, tuple[Campaign, Hindrances, bool]] = {
 
 @pytest.mark.parametrize(("value", "hindrances", "is_stuck"), STUCK.values(), ids=STUCK)
 def test_campaign_needs_a_person_where_nothing_else_can_let_it_go_on(
-    value: Campaign, hindrances: Hindrances, is_stuck: bool
+    value: Campaign, hindrances: CampaignBlockers, is_stuck: bool
 ) -> None:
-    assert waits(value, hindrances).needs_person is is_stuck
+    assert waits(value, hindrances).needs_operator is is_stuck
 
 
 def test_whoever_sees_only_an_event_is_told_why_its_campaign_starts_nothing() -> None:
     running = campaign(WAITS)
     paused = msgspec.structs.replace(running, state=CampaignState.PAUSED)
     shut = msgspec.structs.replace(running, gate=SHUT)
-    assert [stopped(each) for each in (running, paused, shut)] == ["", "it is Paused", "its gate is shut"]
+    assert [stop_reason(each) for each in (running, paused, shut)] == ["", "it is Paused", "its gate is shut"]

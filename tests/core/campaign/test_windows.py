@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.core.campaign.spec import WEEKDAYS, Blackout, CampaignPolicy, Day, Window
-from forewarn.core.campaign.windows import fits, is_open, longest_open, next_fit, starts
+from forewarn.core.campaign.spec import WEEKDAYS, Blackout, CampaignPolicy, Weekday, Window
+from forewarn.core.campaign.windows import is_open, longest_span, may_start, next_start, start_spans
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -25,11 +25,11 @@ def a_window(text: str, zone: str = "Europe/Vienna") -> Window:
     """Read a window such as `sat,sun 22:00-04:00`."""
     *days, hours = text.split()
     start, end = hours.split("-")
-    return Window(days=tuple(Day(day) for day in ",".join(days).split(",") if day), start=start, end=end, zone=zone)
+    return Window(days=tuple(Weekday(day) for day in ",".join(days).split(",") if day), start=start, end=end, zone=zone)
 
 
 def spans(policy: CampaignPolicy, since: str, number: int = 3, length: timedelta = timedelta(0)) -> list[str]:
-    found = starts(policy, at(since), length, ZoneInfo)
+    found = start_spans(policy, at(since), length, ZoneInfo)
     return [f"{span.start:%m-%d %H:%M}/{span.end:%m-%d %H:%M}" for span, _ in zip(found, range(number), strict=False)]
 
 
@@ -107,7 +107,7 @@ def test_windows_of_several_zones_are_open_one_after_the_other() -> None:
 )
 def test_window_is_open_from_its_start_up_to_its_end(moment: str, opens_at: str) -> None:
     policy = CampaignPolicy(windows=(a_window("sat 22:00-04:00"),))
-    assert next_fit(policy, at(moment), timedelta(0), ZoneInfo) == at(opens_at)
+    assert next_start(policy, at(moment), timedelta(0), ZoneInfo) == at(opens_at)
     assert is_open(policy, at(moment), ZoneInfo) == (moment == opens_at)
 
 
@@ -131,31 +131,31 @@ XMAS = Blackout(start=at("2030-12-24T12:00"), end=at("2030-12-27"), why="the sho
 )
 def test_wave_is_over_before_a_black_out(moment: str, length: timedelta, fits_at: str) -> None:
     policy = CampaignPolicy(blackouts=(XMAS,))
-    assert next_fit(policy, at(moment), length, ZoneInfo) == at(fits_at)
-    assert fits(policy, at(moment), length, ZoneInfo) == (at(moment) == at(fits_at))
+    assert next_start(policy, at(moment), length, ZoneInfo) == at(fits_at)
+    assert may_start(policy, at(moment), length, ZoneInfo) == (at(moment) == at(fits_at))
 
 
 def test_wave_ends_inside_where_the_policy_says_so() -> None:
     windows = (a_window("22:00-02:00", "UTC"), a_window("02:00-03:00", "UTC"))
     policy = CampaignPolicy(windows=windows, must_end_inside=True)
-    assert fits(policy, at("2030-01-07T23:00"), 4 * HOUR, ZoneInfo), "windows that touch are one"
-    assert next_fit(policy, at("2030-01-07T23:00:01"), 4 * HOUR, ZoneInfo) == at("2030-01-08T22:00")
-    assert next_fit(policy, at("2030-01-07T23:00"), 6 * HOUR, ZoneInfo) is None
-    assert longest_open(policy, at("2030-01-07T12:00"), ZoneInfo) == 5 * HOUR
+    assert may_start(policy, at("2030-01-07T23:00"), 4 * HOUR, ZoneInfo), "windows that touch are one"
+    assert next_start(policy, at("2030-01-07T23:00:01"), 4 * HOUR, ZoneInfo) == at("2030-01-08T22:00")
+    assert next_start(policy, at("2030-01-07T23:00"), 6 * HOUR, ZoneInfo) is None
+    assert longest_span(policy, at("2030-01-07T12:00"), ZoneInfo) == 5 * HOUR
 
 
 def test_nothing_is_open_where_black_outs_cover_every_window() -> None:
     policy = CampaignPolicy(
         windows=(a_window("12:00-13:00", "UTC"),), blackouts=(Blackout(start=at("2030-01-01"), end=at("2032-01-01")),)
     )
-    assert next_fit(policy, at("2030-06-01"), timedelta(0), ZoneInfo) is None
-    assert longest_open(policy, at("2030-06-01"), ZoneInfo) == timedelta(0)
+    assert next_start(policy, at("2030-06-01"), timedelta(0), ZoneInfo) is None
+    assert longest_span(policy, at("2030-06-01"), ZoneInfo) == timedelta(0)
 
 
 def test_black_out_of_more_than_a_year_leaves_nothing() -> None:
     policy = CampaignPolicy(blackouts=(Blackout(start=at("2030-01-01"), end=at("2032-01-01")),))
-    assert next_fit(policy, at("2030-01-02"), timedelta(0), ZoneInfo) is None
-    assert next_fit(policy, at("2031-01-02"), timedelta(0), ZoneInfo) == at("2032-01-01")
+    assert next_start(policy, at("2030-01-02"), timedelta(0), ZoneInfo) is None
+    assert next_start(policy, at("2031-01-02"), timedelta(0), ZoneInfo) == at("2032-01-01")
 
 
 def test_longest_open_time_is_that_between_black_outs() -> None:
@@ -163,7 +163,7 @@ def test_longest_open_time_is_that_between_black_outs() -> None:
         Blackout(start=at("2030-01-09"), end=at("2030-01-10")),
         Blackout(start=at("2030-01-12"), end=at("2040-01-01")),
     )
-    assert longest_open(CampaignPolicy(blackouts=outs), at("2030-01-08"), ZoneInfo) == timedelta(days=2)
+    assert longest_span(CampaignPolicy(blackouts=outs), at("2030-01-08"), ZoneInfo) == timedelta(days=2)
 
 
 ZONES = [
@@ -221,7 +221,7 @@ def test_window_is_what_somebody_sees_who_watches_the_clock(window: Window, day:
     policy = CampaignPolicy(windows=(window,))
     expected = set().union(*(open_minutes(window, day + timedelta(days=offset)) for offset in (-2, -1, 0, 1)))
     since = datetime.combine(day, time(), UTC)
-    found = list(islice(starts(policy, since, timedelta(0), ZoneInfo), 5))
+    found = list(islice(start_spans(policy, since, timedelta(0), ZoneInfo), 5))
     for minute in (since + number * MINUTE for number in range(24 * 60)):
         assert any(span.start <= minute < span.end for span in found) == (minute in expected), minute
     assert is_open(policy, since, ZoneInfo) == (since in expected)
@@ -245,7 +245,7 @@ def test_next_fit_is_the_first_moment_that_fits(
     blackouts = tuple(Blackout(start=since + a * 15 * MINUTE, end=since + (a + b) * 15 * MINUTE) for a, b in outs)
     policy = CampaignPolicy(windows=windows, blackouts=blackouts, must_end_inside=must_end_inside)
     without_blackouts = CampaignPolicy(windows=windows)
-    found = next_fit(policy, since, length, ZoneInfo)
+    found = next_start(policy, since, length, ZoneInfo)
     if found is None:
         assert must_end_inside
         return
@@ -255,4 +255,4 @@ def test_next_fit_is_the_first_moment_that_fits(
     if must_end_inside:
         assert all(is_open(without_blackouts, found + n * MINUTE, ZoneInfo) for n in range(length // MINUTE))
     for number in range(1, min(200, (found - since) // (15 * MINUTE))):
-        assert not fits(policy, found - number * 15 * MINUTE, length, ZoneInfo)
+        assert not may_start(policy, found - number * 15 * MINUTE, length, ZoneInfo)

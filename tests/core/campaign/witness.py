@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from forewarn.core.campaign.plan import Plan, PlannedWave, Unplaced
-from forewarn.core.campaign.selection import selects
+from forewarn.core.campaign.plan import Plan, PlannedWave, UnplacedVms
+from forewarn.core.campaign.selection import is_selected
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit
 from forewarn.core.campaign.windows import is_open
-from forewarn.core.conditions import Conditions
+from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
 
 MINUTE = timedelta(minutes=1)
@@ -21,7 +21,7 @@ Place = tuple[str, str]
 class Witness:
     """Checks a plan against what was asked."""
 
-    def __init__(self, spec: CampaignSpec, fleet: Sequence[Scope], conditions: Conditions, now: datetime) -> None:
+    def __init__(self, spec: CampaignSpec, fleet: Sequence[Scope], conditions: RuleContext, now: datetime) -> None:
         self.spec, self.policy, self.conditions = spec, spec.policy, conditions
         self.fleet = {scope.id: scope for scope in fleet}
         self.begin = now if spec.start_at is None else max(now, spec.start_at)
@@ -32,7 +32,7 @@ class Witness:
             for vm in scope.roster
         }
         self.selected = [
-            (scope.id, vm.name) for scope in fleet for vm in scope.roster if selects(spec.selection, scope, vm)
+            (scope.id, vm.name) for scope in fleet for vm in scope.roster if is_selected(spec.selection, scope, vm)
         ]
 
     def check(self, plan: Plan) -> None:
@@ -48,7 +48,7 @@ class Witness:
         assert plan.ends_at == max((wave.ends_at for wave in plan.waves), default=None)
 
     def check_every_vm_is_dealt_with_once(self, plan: Plan) -> None:
-        parts: list[PlannedWave | Unplaced] = [*plan.waves, *plan.unplaced]
+        parts: list[PlannedWave | UnplacedVms] = [*plan.waves, *plan.unplaced]
         assert Counter((part.scope, vm) for part in parts for vm in part.vms) == Counter(self.selected)
         assert all(part.vms for part in parts)
         assert (plan.totals.scopes, plan.totals.hosts, plan.totals.vms) == self.totals
@@ -134,4 +134,4 @@ class Witness:
             "hosts": (self.policy.hosts_at_once, hosts),
             "vms": (self.policy.vms_at_once, vms),
         }
-        return {what: limit.of(total) for what, (limit, total) in said.items() if limit is not None}
+        return {what: limit.resolve(total) for what, (limit, total) in said.items() if limit is not None}

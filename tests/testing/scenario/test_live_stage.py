@@ -9,7 +9,7 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.client import NotAllowed, ScheduledEvents
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.testing.scenario import (
     Cancelled,
     CoreStage,
@@ -112,7 +112,7 @@ def test_program_plays_the_handler() -> None:
     with Forewarn(NO_FLEET) as service, handled(approves=True) as handler:
         with LiveStage(service.api, program=handler, patience=GUARD) as stage:
             played = list(play(RESTART.story, stage))
-        entries = list(service.api.history(did=[Did.APPROVED]))
+        entries = list(service.api.history(did=[EntryKind.APPROVED]))
     assert differing(played) == []
     assert handler.vm is not None
     assert handler.vm.name == "web-0"
@@ -145,7 +145,7 @@ def test_every_shipped_scenario_leaves_its_handler_to_a_program(scenario: Scenar
     with Forewarn(NO_FLEET, settings=wanted.settings) as service, handled(approves=True) as handler:
         with LiveStage(service.api, wanted=wanted, program=handler, patience=GUARD) as stage:
             played = list(play(scenario.story, stage))
-        entries = list(service.api.history(did=[Did.APPROVED], by="vm:web-0"))
+        entries = list(service.api.history(did=[EntryKind.APPROVED], by="vm:web-0"))
     assert differing(played) == []
     assert [entry.event for entry in entries] == handler.approved
     assert len(entries) == APPROVED[scenario.name]
@@ -155,8 +155,8 @@ def test_what_a_program_does_not_do_is_not_done_for_it() -> None:
     with Forewarn(NO_FLEET) as service, handled(approves=False) as handler:
         with LiveStage(service.api, program=handler, patience=0.01) as stage:
             played = list(play(RESTART.story, stage))
-        assert list(service.api.history(did=[Did.APPROVED])) == []
-        (started,) = service.api.history(did=[Did.STARTED])
+        assert list(service.api.history(did=[EntryKind.APPROVED])) == []
+        (started,) = service.api.history(did=[EntryKind.STARTED])
     assert started.why == "due"
     assert differing(played) == []
 

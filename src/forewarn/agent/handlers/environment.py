@@ -10,7 +10,7 @@ from forewarn.agent.handlers.port import Errand
 from forewarn.client.document import Event
 from forewarn.settings import VARIABLE_PREFIX
 from forewarn.wire.document import UNKNOWN_DURATION
-from forewarn.wire.http_date import http_date
+from forewarn.wire.http_date import format_http_date
 
 AGENT_ONLY = (VARIABLE_PREFIX, "EVENT_", "LISTEN_", "WATCHDOG_", "NOTIFY_SOCKET", "STATE_DIRECTORY")
 """How the variables begin that tell the agent something, and are nothing to a program."""
@@ -68,7 +68,7 @@ def _form(event: Event) -> _Event:
         event_type=str(event.type),
         resource_type=event.resource_type,
         resources=event.resources,
-        not_before="" if event.not_before is None else http_date(event.not_before),
+        not_before="" if event.not_before is None else format_http_date(event.not_before),
         description=event.description or "",
         event_source=str(event.source or ""),
         duration_in_seconds=_whole_seconds(event.duration),

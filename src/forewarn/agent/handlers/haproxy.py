@@ -12,7 +12,7 @@ from forewarn.agent.handlers.configured import Configured
 from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed
 from forewarn.agent.handlers.remembered import Remembered
 from forewarn.agent.settings import HaproxySettings
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 
 log = logging.getLogger("forewarn.agent")
 
@@ -89,7 +89,7 @@ class HaproxyHandler(Configured[HaproxySettings]):
                 while await self._sessions():  # noqa: ASYNC110  # HAProxy tells nobody of its own accord
                     await asyncio.sleep(LOOK_EVERY)
         except TimeoutError:
-            took = duration_text(self.settings.wait)
+            took = format_duration(self.settings.wait)
             log.warning("%s: there are still sessions after %s: %s", self.name, took, ", ".join(self.settings.servers))
 
     async def _sessions(self) -> int:

@@ -11,30 +11,30 @@ from forewarn.api.v1.common import Answer, Duration, Error, Moment, Reason, Requ
 from forewarn.api.v1.inventory import Name
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import (
-    MOST_BLACKOUTS,
-    MOST_NAMES,
-    MOST_RETRIES,
-    MOST_WINDOWS,
-    URL_LENGTH,
-    Day,
+    MAX_BLACKOUTS,
+    MAX_NAMES,
+    MAX_RETRIES,
+    MAX_URL_LENGTH,
+    MAX_WINDOWS,
     HttpCheck,
-    Waves,
+    WaveKind,
+    Weekday,
 )
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 from forewarn.core.event import EventType
 
 Pattern = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._/*?\[\]!-]{1,260}$")]
 """A name, or a pattern such as `web-*`."""
 
-Patterns = Annotated[Sequence[Pattern], msgspec.Meta(max_length=MOST_NAMES)]
+Patterns = Annotated[Sequence[Pattern], msgspec.Meta(max_length=MAX_NAMES)]
 AtMost = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 Percent = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3})? ?%$")]
-Retries = Annotated[int, msgspec.Meta(ge=0, le=MOST_RETRIES)]
+Retries = Annotated[int, msgspec.Meta(ge=0, le=MAX_RETRIES)]
 Status = Annotated[int, msgspec.Meta(ge=100, le=599)]
 Start = Annotated[str, msgspec.Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 End = Annotated[str, msgspec.Meta(pattern=r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$")]
 Zone = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+/-]{0,63}$")]
-Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[!-~]+$", max_length=URL_LENGTH)]
+Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[!-~]+$", max_length=MAX_URL_LENGTH)]
 
 _USUAL = HttpCheck(url="http://localhost")
 
@@ -88,7 +88,7 @@ class CampaignWindow(Request, frozen=True):
 
     start: Start
     end: End
-    days: Annotated[Sequence[Day], msgspec.Meta(max_length=len(Day))] = ()
+    days: Annotated[Sequence[Weekday], msgspec.Meta(max_length=len(Weekday))] = ()
     zone: Zone | None = None
 
 
@@ -108,9 +108,9 @@ class HttpGate(Request, frozen=True):
 
     url: Url
     expect_status: Status = _USUAL.expect_status
-    timeout: Duration = duration_text(_USUAL.timeout)
+    timeout: Duration = format_duration(_USUAL.timeout)
     retries: Retries = _USUAL.retries
-    pause: Duration = duration_text(_USUAL.pause)
+    pause: Duration = format_duration(_USUAL.pause)
 
 
 class CampaignPolicy(Request, frozen=True):
@@ -119,15 +119,15 @@ class CampaignPolicy(Request, frozen=True):
     What each key means is in docs/reference/campaign-policy.md.
     """
 
-    waves: Waves = Waves.UPDATE_DOMAIN
+    waves: WaveKind = WaveKind.UPDATE_DOMAIN
     gap: Duration = "30m"
     notice: Duration | None = None
     expected: Duration | None = None
     scopes_at_once: AtMost | Percent | None = None
     hosts_at_once: AtMost | Percent | None = None
     vms_at_once: AtMost | Percent | None = None
-    windows: Annotated[Sequence[CampaignWindow], msgspec.Meta(max_length=MOST_WINDOWS)] = ()
-    blackouts: Annotated[Sequence[CampaignBlackout], msgspec.Meta(max_length=MOST_BLACKOUTS)] = ()
+    windows: Annotated[Sequence[CampaignWindow], msgspec.Meta(max_length=MAX_WINDOWS)] = ()
+    blackouts: Annotated[Sequence[CampaignBlackout], msgspec.Meta(max_length=MAX_BLACKOUTS)] = ()
     zone: Zone = "UTC"
     must_end_inside: bool = False
     gate: Name | HttpGate | None = None

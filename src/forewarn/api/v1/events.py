@@ -8,9 +8,10 @@ import msgspec
 
 from forewarn.api.v1.common import Answer, Duration, Hold, Moment, Reason, Request, Text, VmName
 from forewarn.api.v1.inventory import Domain, Name
-from forewarn.core.event import Cause, EventType, ImpactState, Source
-from forewarn.core.journal import Did
-from forewarn.core.scope import Outcome
+from forewarn.core.event import Cause, EventType, Source
+from forewarn.core.impact import ImpactState
+from forewarn.core.journal import EntryKind
+from forewarn.core.scope import EventOutcome
 
 VMS_PER_REQUEST = 1_000
 
@@ -83,7 +84,7 @@ class JournalEntry(Answer, frozen=True):
     kind: str
     record: str
     at: datetime
-    did: Did
+    did: EntryKind
     by: str
     why: str
     event: str | None
@@ -110,7 +111,7 @@ class EventStory(Answer, frozen=True):
     type: EventType | None
     vms: Sequence[str]
     event: Event | None
-    outcome: Outcome | None
+    outcome: EventOutcome | None
     ended_at: datetime | None
     timeline: Sequence[JournalEntry]
 

@@ -8,7 +8,7 @@ import msgspec
 
 from forewarn.api.v1.common import Answer, Duration, Request, Text, VmName
 from forewarn.core.duration import DURATION_PATTERN
-from forewarn.core.fault import MOST_TIMES, FaultKind
+from forewarn.core.fault import MAX_TIMES, FaultKind
 
 SignedDuration = Annotated[
     str, msgspec.Meta(pattern=f"^-?{DURATION_PATTERN.removeprefix('^')}", min_length=2, max_length=36)
@@ -44,6 +44,6 @@ class SetFault(Request, frozen=True):
     kind: FaultKind
     vm: VmName | None = None
     lasting: Duration | None = None
-    times: Annotated[int, msgspec.Meta(ge=1, le=MOST_TIMES)] | None = None
+    times: Annotated[int, msgspec.Meta(ge=1, le=MAX_TIMES)] | None = None
     amount: SignedDuration | None = None
     why: Text = ""

@@ -8,11 +8,11 @@ import msgspec
 
 from forewarn.api.v1.common import Answer, Duration, Error, Hold, Request, Text, VmName
 from forewarn.core.event import EventType
-from forewarn.core.limits import NAME_LENGTH
+from forewarn.core.limits import MAX_NAME_LENGTH
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Os, Priority
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=NAME_LENGTH)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 Domain = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 
 

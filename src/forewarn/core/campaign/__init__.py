@@ -1,1 +1,1 @@
-"""Campaigns: maintenance over many scopes, wave by wave. What is asked for, its plan, and how it goes on; all pure."""
+"""Campaigns: rolling maintenance over many scopes, wave by wave. Specification, plan and rollout; all pure."""

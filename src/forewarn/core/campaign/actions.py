@@ -1,10 +1,10 @@
-"""What a campaign gives out to be done, as values, and what comes back."""
+"""Actions that a rollout requests from the shell, as values, and the scope diff that comes back."""
 
 from datetime import datetime
 from typing import NamedTuple
 
 
-class Announce(NamedTuple):
+class AnnounceWave(NamedTuple):
     """Make the events of a wave, with the VMs that the scope has now."""
 
     scope: str
@@ -12,7 +12,7 @@ class Announce(NamedTuple):
     start: datetime
 
 
-class Clear(NamedTuple):
+class ClearWave(NamedTuple):
     """Let events of a wave start."""
 
     scope: str
@@ -20,7 +20,7 @@ class Clear(NamedTuple):
     events: tuple[str, ...]
 
 
-class Withdraw(NamedTuple):
+class WithdrawEvent(NamedTuple):
     """Cancel an event that is Scheduled, and give up the work of one that is stuck: the campaign is done with it."""
 
     scope: str
@@ -29,7 +29,7 @@ class Withdraw(NamedTuple):
     why: str
 
 
-class TryAgain(NamedTuple):
+class RetryEvent(NamedTuple):
     """Have the failed work of an event done once more."""
 
     scope: str
@@ -37,30 +37,30 @@ class TryAgain(NamedTuple):
     by: str
 
 
-class Recall(NamedTuple):
+class ReadOutcome(NamedTuple):
     """Find out from the journal how a wave has ended that the scope does not remember."""
 
     scope: str
     n: int
 
 
-class Close(NamedTuple):
+class CloseScope(NamedTuple):
     """Find out from the journal whether VMs of the scope are left over."""
 
     scope: str
 
 
-class AskGate(NamedTuple):
+class CheckGate(NamedTuple):
     """Ask the health gate."""
 
     scope: str
     n: int
 
 
-Action = Announce | Clear | Withdraw | TryAgain | Recall | Close | AskGate
+Action = AnnounceWave | ClearWave | WithdrawEvent | RetryEvent | ReadOutcome | CloseScope | CheckGate
 
 
-class Differences(NamedTuple):
+class ScopeDiff(NamedTuple):
     """What has happened to the VMs of a scope since they were last looked at."""
 
     came: tuple[str, ...] = ()

@@ -1,38 +1,38 @@
-"""Which exclusions of a selection have fitted something: one that fits nothing is perhaps misspelt."""
+"""Find exclusions of a selection that match nothing: such an exclusion may be misspelt."""
 
 from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
-from forewarn.core.campaign.selection import Chooser, Names, is_pattern, tags_of
-from forewarn.core.campaign.sight import SeenScope, SeenVm
+from forewarn.core.campaign.selection import NameMatcher, Selector, is_pattern, tags_of
+from forewarn.core.campaign.snapshot import ScopeSnapshot, VmSnapshot
 from forewarn.core.campaign.spec import Selection
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
 
-Fits = Callable[[Collection[str]], bool]
+Matcher = Callable[[Collection[str]], bool]
 
 
 class Exclusions:
     """Looks at scope after scope for the exclusions that have fitted nothing yet."""
 
     def __init__(self, selection: Selection) -> None:
-        self._open = {written: _fits(*written) for written in all_exclusions(selection)}
+        self._unmatched = {written: _matcher(*written) for written in all_exclusions(selection)}
         bare: dict[str, object] = {"exclude_scopes": (), "exclude_hosts": (), "exclude_vms": (), "exclude_tags": {}}
-        self._chooser = Chooser(msgspec.structs.replace(selection, **bare))
+        self._selector = Selector(msgspec.structs.replace(selection, **bare))
 
-    def fitting(self, scope: Scope | SeenScope) -> tuple[tuple[str, str], ...]:
+    def match(self, scope: Scope | ScopeSnapshot) -> tuple[tuple[str, str], ...]:
         """Return those that fit VMs of this scope which would be selected without them, and fitted none before."""
-        if not self._open:
+        if not self._unmatched:
             return ()
-        named: tuple[Vm | SeenVm, ...] = self._chooser.chosen(scope)
+        named: tuple[Vm | VmSnapshot, ...] = self._selector.select(scope)
         if not named:
             return ()
-        kinds = {kind for kind, _ in self._open}
+        kinds = {kind for kind, _ in self._unmatched}
         there = {kind: _names(kind, scope, named) for kind in kinds}
-        found = tuple([written for written, fits in self._open.items() if fits(there[written[0]])])
+        found = tuple([written for written, fits in self._unmatched.items() if fits(there[written[0]])])
         for written in found:
-            del self._open[written]
+            del self._unmatched[written]
         return found
 
 
@@ -44,7 +44,7 @@ def all_exclusions(selection: Selection) -> Iterable[tuple[str, str]]:
     yield from (("tag", f"{name}={value}") for name, value in selection.exclude_tags.items())
 
 
-def _names(kind: str, scope: Scope | SeenScope, vms: Iterable[Vm | SeenVm]) -> set[str]:
+def _names(kind: str, scope: Scope | ScopeSnapshot, vms: Iterable[Vm | VmSnapshot]) -> set[str]:
     if kind == "scope":
         return {scope.id}
     if kind == "host":
@@ -55,10 +55,10 @@ def _names(kind: str, scope: Scope | SeenScope, vms: Iterable[Vm | SeenVm]) -> s
     return {f"{name}={value}" for vm in vms for name, value in tags_of(scope, vm).items()}
 
 
-def _fits(kind: str, written: str) -> Fits:
+def _matcher(kind: str, written: str) -> Matcher:
     name = written.casefold() if kind == "VM" else written
     if kind == "tag" or not is_pattern(name):
         return lambda there: name in there
-    names = Names((name,))
+    names = NameMatcher((name,))
     # A bare name is one of a VM, and a pattern of such names does not reach over the scope's.
     return lambda there: any(one in names for one in there if kind != "VM" or ("/" in one) == ("/" in name))

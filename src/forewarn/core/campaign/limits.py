@@ -1,4 +1,4 @@
-"""How many at once: what the limits of a policy come to in numbers, and which of them would be exceeded by how much."""
+"""Concurrency limits of a campaign as numbers, the usage they bound, and which would be exceeded by how much."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,14 +7,14 @@ import msgspec
 
 from forewarn.core.campaign.spec import CampaignPolicy
 
-AT_ONCE = {"scopes": "scopes_at_once", "hosts": "hosts_at_once", "vms": "vms_at_once"}
+LIMIT_KEYS = {"scopes": "scopes_at_once", "hosts": "hosts_at_once", "vms": "vms_at_once"}
 """What is counted, and the policy's key that limits it."""
 
 SINGULAR = {"scopes": "scope", "hosts": "host", "vms": "VM"}
 PLURAL = {"scopes": "scopes", "hosts": "hosts", "vms": "VMs"}
 
 
-class Amounts(msgspec.Struct, frozen=True):
+class Counts(msgspec.Struct, frozen=True):
     """So many scopes, hosts and VMs: all that are selected, or those in impact at a moment."""
 
     scopes: int = 0
@@ -22,7 +22,7 @@ class Amounts(msgspec.Struct, frozen=True):
     vms: int = 0
 
 
-class Exceeded(msgspec.Struct, frozen=True, kw_only=True):
+class ExceededLimit(msgspec.Struct, frozen=True, kw_only=True):
     """A limit that would not be kept."""
 
     what: str
@@ -34,50 +34,50 @@ class Exceeded(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rule(self) -> str:
         """The policy's key."""
-        return AT_ONCE[self.what]
+        return LIMIT_KEYS[self.what]
 
     @property
-    def by_how_much(self) -> str:
+    def excess(self) -> str:
         """Say how many are too many."""
-        return f"{counted(self.wanted - self.limit, self.what)} too many"
+        return f"{format_count(self.wanted - self.limit, self.what)} too many"
 
     @property
-    def alone(self) -> str:
+    def wave_message(self) -> str:
         """Say it of a wave that is too large by itself."""
-        return f"{self.rule} allows {self.limit}, and it has {counted(self.wanted, self.what)}, {self.by_how_much}"
+        return f"{self.rule} allows {self.limit}, and it has {format_count(self.wanted, self.what)}, {self.excess}"
 
     def __str__(self) -> str:
-        return f"{self.rule} allows {self.limit}: with this wave there would be {self.wanted}, {self.by_how_much}"
+        return f"{self.rule} allows {self.limit}: with this wave there would be {self.wanted}, {self.excess}"
 
 
-class Ceilings(msgspec.Struct, frozen=True):
+class CampaignLimits(msgspec.Struct, frozen=True):
     """The limits of a policy as numbers; None is no limit."""
 
     scopes: int | None = None
     hosts: int | None = None
     vms: int | None = None
 
-    def keep(self, amounts: Amounts) -> bool:
+    def allows(self, counts: Counts) -> bool:
         """Tell whether these amounts, all that would be in impact at once, are within the limits."""
         return (
-            (self.scopes is None or amounts.scopes <= self.scopes)
-            and (self.hosts is None or amounts.hosts <= self.hosts)
-            and (self.vms is None or amounts.vms <= self.vms)
+            (self.scopes is None or counts.scopes <= self.scopes)
+            and (self.hosts is None or counts.hosts <= self.hosts)
+            and (self.vms is None or counts.vms <= self.vms)
         )
 
-    def exceeded(self, amounts: Amounts) -> tuple[Exceeded, ...]:
+    def exceeded(self, counts: Counts) -> tuple[ExceededLimit, ...]:
         """Return every limit that these amounts would not keep."""
         return tuple(
-            Exceeded(what=what, limit=limit, wanted=wanted)
-            for what in AT_ONCE
-            if (limit := getattr(self, what)) is not None and (wanted := getattr(amounts, what)) > limit
+            ExceededLimit(what=what, limit=limit, wanted=wanted)
+            for what in LIMIT_KEYS
+            if (limit := getattr(self, what)) is not None and (wanted := getattr(counts, what)) > limit
         )
 
 
-def ceilings(policy: CampaignPolicy, selected: Amounts) -> Ceilings:
+def resolve_limits(policy: CampaignPolicy, selected: Counts) -> CampaignLimits:
     """Return the limits in numbers. Percentages are of what the campaign selects."""
-    limits = {what: (getattr(policy, rule), getattr(selected, what)) for what, rule in AT_ONCE.items()}
-    return Ceilings(**{what: limit.of(total) for what, (limit, total) in limits.items() if limit is not None})
+    limits = {what: (getattr(policy, rule), getattr(selected, what)) for what, rule in LIMIT_KEYS.items()}
+    return CampaignLimits(**{what: limit.resolve(total) for what, (limit, total) in limits.items() if limit is not None})
 
 
 class Load(msgspec.Struct, frozen=True, gc=False):
@@ -88,7 +88,7 @@ class Load(msgspec.Struct, frozen=True, gc=False):
     vms: int
 
 
-class InUse:
+class Usage:
     """All that is in impact at a moment. Scopes and hosts that several loads share count once."""
 
     def __init__(self) -> None:
@@ -97,15 +97,15 @@ class InUse:
         self.hosts: set[str] = set()
         self._vms = 0
 
-    def with_(self, load: Load) -> Amounts:
+    def plus(self, load: Load) -> Counts:
         """Return how much it would be with one load more."""
-        return Amounts(
+        return Counts(
             len(self._scopes) + (load.scope not in self._scopes),
             len(self.hosts) + len([host for host in load.hosts if host not in self.hosts]),
             self._vms + load.vms,
         )
 
-    def take(self, load: Load) -> None:
+    def add(self, load: Load) -> None:
         """Add a load."""
         scopes, on_hosts = self._scopes, self._on_hosts
         scopes[load.scope] = scopes.get(load.scope, 0) + 1
@@ -114,14 +114,14 @@ class InUse:
         self.hosts.update(load.hosts)
         self._vms += load.vms
 
-    def release(self, load: Load) -> None:
+    def remove(self, load: Load) -> None:
         """Take a load away that was added before."""
-        _take_away(self._scopes, (load.scope,))
-        self.hosts.difference_update(_take_away(self._on_hosts, load.hosts))
+        _decrement(self._scopes, (load.scope,))
+        self.hosts.difference_update(_decrement(self._on_hosts, load.hosts))
         self._vms -= load.vms
 
 
-def _take_away(counter: Counter[str], names: Iterable[str]) -> list[str]:
+def _decrement(counter: Counter[str], names: Iterable[str]) -> list[str]:
     """Count each name once less, and return those of which none is left."""
     counter.subtract(names)
     gone = [name for name in names if not counter[name]]
@@ -135,11 +135,11 @@ def unknown_host(scope: str, update_domain: int) -> str:
     return f"{scope}/{update_domain}"
 
 
-def is_unknown(host: str) -> bool:
+def is_unknown_host(host: str) -> bool:
     """Tell whether this stands for a host that is not known."""
     return "/" in host
 
 
-def counted(number: int, what: str) -> str:
+def format_count(number: int, what: str) -> str:
     """Say a number of scopes, hosts or VMs."""
     return f"{number} {SINGULAR[what] if number == 1 else PLURAL[what]}"

@@ -1,9 +1,10 @@
-"""What is in impact in the whole fleet, for whatever reason: what the limits of campaigns count."""
+"""The load in impact in the whole fleet, from any cause: what the concurrency limits of campaigns count."""
 
 from collections.abc import Iterable, Iterator
 
-from forewarn.core.campaign.limits import Amounts, InUse, Load, unknown_host
-from forewarn.core.event import SETTLED, STUCK, Event, State
+from forewarn.core.campaign.limits import Counts, Load, Usage, unknown_host
+from forewarn.core.event import Event, State
+from forewarn.core.impact import SETTLED, STUCK
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
 
@@ -19,7 +20,7 @@ def load_of_event(scope: str, event: Event) -> Load:
     return Load(scope, (event.host or unknown_host(scope, event.update_domain),), len(event.vms))
 
 
-def in_impact(scope: Scope) -> Load | None:
+def scope_load(scope: Scope) -> Load | None:
     """Return the VMs of Started events on which work is not settled, and where they are."""
     names = {
         impact.vm
@@ -31,7 +32,7 @@ def in_impact(scope: Scope) -> Load | None:
     return load_of_vms(scope.id, [vm for vm in scope.roster if vm.name in names]) if names else None
 
 
-def goes_on(scope: Scope) -> bool:
+def has_active_work(scope: Scope) -> bool:
     """Tell whether work of Started events of a scope is under way that does not wait for a person."""
     return any(
         impact.state not in SETTLED and impact.state not in STUCK
@@ -41,44 +42,44 @@ def goes_on(scope: Scope) -> bool:
     )
 
 
-class Impacted:
+class FleetLoad:
     """Kept up to date scope by scope. What a campaign has decided to start counts from that moment on."""
 
     def __init__(self) -> None:
-        self._in_use = InUse()
+        self._usage = Usage()
         self._loads: dict[str, Load] = {}
         self._reserved: dict[str, Load] = {}
         """By event: what is about to start and is not seen in its scope yet."""
 
-    def take(self, id_: str, scope: Scope | None) -> bool:
+    def update(self, id_: str, scope: Scope | None) -> bool:
         """Take a scope as it is now; None: it is gone. Tell whether something else is in impact than before."""
         old = self._loads.get(id_)
-        new = in_impact(scope) if scope is not None and scope.events else None
+        new = scope_load(scope) if scope is not None and scope.events else None
         if new == old:
             return False
         if old is not None:
             del self._loads[id_]
-            self._in_use.release(old)
+            self._usage.remove(old)
         if new is not None:
             self._loads[id_] = new
-            self._in_use.take(new)
+            self._usage.add(new)
         return True
 
     def reserve(self, event: str, load: Load) -> None:
         """Count an event that is about to start."""
         if event not in self._reserved:
             self._reserved[event] = load
-            self._in_use.take(load)
+            self._usage.add(load)
 
     def release(self, events: Iterable[str]) -> None:
         """Do not count it twice: its scope shows it now, or it has not started after all."""
         for event in events:
             if (load := self._reserved.pop(event, None)) is not None:
-                self._in_use.release(load)
+                self._usage.remove(load)
 
-    def with_(self, load: Load) -> Amounts:
+    def plus(self, load: Load) -> Counts:
         """Return how much would be in impact with this in addition."""
-        return self._in_use.with_(load)
+        return self._usage.plus(load)
 
     def loads(self) -> Iterator[Load]:
         """Give everything that is in impact, or about to be."""

@@ -5,25 +5,25 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from forewarn.core.campaign.candidates import Group, PlanScope, amounts_of
+from forewarn.core.campaign.durations import wave_duration, wave_gap, wave_notice
 from forewarn.core.campaign.exclusions import all_exclusions
-from forewarn.core.campaign.limits import Amounts, Ceilings, Load, ceilings, is_unknown
-from forewarn.core.campaign.pace import gap_of, length_of, notice_of
-from forewarn.core.campaign.selection import Names, is_pattern
-from forewarn.core.campaign.spec import LONGEST_CAMPAIGN, CampaignPolicy, CampaignSpec, Selection
-from forewarn.core.campaign.timetable import Openings, Row, Timetable
-from forewarn.core.campaign.windows import Span, Zones, longest_open, next_fit, starts
-from forewarn.core.conditions import Conditions
-from forewarn.core.duration import duration_text
+from forewarn.core.campaign.limits import CampaignLimits, Counts, Load, is_unknown_host, resolve_limits
+from forewarn.core.campaign.plan_input import PlanScope, WaveGroup, count_selected
+from forewarn.core.campaign.selection import NameMatcher, is_pattern
+from forewarn.core.campaign.spec import MAX_CAMPAIGN_DURATION, CampaignPolicy, CampaignSpec, Selection
+from forewarn.core.campaign.timetable import ScopeWaves, Timetable, WindowCursor
+from forewarn.core.campaign.windows import Span, ZoneLookup, longest_span, next_start, start_spans
+from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid, NoticeTooShort
-from forewarn.core.schedule import whole_second
-from forewarn.core.text import counting_order
+from forewarn.core.policy import RuleContext
+from forewarn.core.schedule import ceil_to_second
+from forewarn.core.text import natural_sort_key
 
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Is told now and then how many of the selected VMs have been dealt with, and how many there are."""
 
 PROGRESS_STEPS = 100
-NAMES_TOLD = 5
+MAX_NAMES_SHOWN = 5
 """How many names a remark tells before it only counts."""
 
 
@@ -43,7 +43,7 @@ class PlannedWave(msgspec.Struct, frozen=True, kw_only=True):
     vms: tuple[str, ...]
 
 
-class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
+class UnplacedVms(msgspec.Struct, frozen=True, kw_only=True):
     """VMs for which the policy leaves no place."""
 
     scope: str
@@ -51,7 +51,7 @@ class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
     vms: tuple[str, ...]
     rule: str
     """The policy's key; `longest-campaign` where nothing but the year is too short."""
-    by_how_much: str
+    excess: str
     why: str
 
 
@@ -60,101 +60,101 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     waves: tuple[PlannedWave, ...]
     """In the order of their starts."""
-    unplaced: tuple[Unplaced, ...]
+    unplaced: tuple[UnplacedVms, ...]
     ends_at: datetime | None
     """When the last wave is expected to end; None: there is no wave."""
-    totals: Amounts
+    totals: Counts
     """All that are selected: what percentages are of."""
     remarks: tuple[str, ...] = ()
     """What a person should know besides: names that select nothing, scopes that are held or stuck."""
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _ScopePlan(msgspec.Struct, frozen=True):
     """A scope on its way into the timetable."""
 
     scope: PlanScope
-    groups: tuple[Group, ...]
+    groups: tuple[WaveGroup, ...]
     """Those that no limit refuses outright, one wave each."""
-    row: Row
+    row: ScopeWaves
 
 
 def plan(
     spec: CampaignSpec,
     fleet: Iterable[PlanScope],
-    conditions: Conditions,
+    context: RuleContext,
     *,
     now: datetime,
-    zones: Zones,
-    progress: Progress | None = None,
+    zones: ZoneLookup,
+    progress: ProgressCallback | None = None,
 ) -> Plan:
     """Place every selected VM, or say which rule leaves no place for it, and by how much.
 
     The same question has the same answer, in whatever order the fleet comes.
     """
-    begin = _begin(spec, conditions, now)
-    scopes = sorted(fleet, key=lambda scope: counting_order(scope.id))
-    totals = amounts_of(scopes)
+    begin = _begin(spec, context, now)
+    scopes = sorted(fleet, key=lambda scope: natural_sort_key(scope.id))
+    totals = count_selected(scopes)
     if not totals.vms:
         raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
-    limits = ceilings(spec.policy, totals)
-    lines = [_line(rank, scope, limits) for rank, scope in enumerate(scopes)]
-    waves = tuple(_told(_placed(spec, lines, conditions, limits, begin, zones), totals.vms, progress))
+    limits = resolve_limits(spec.policy, totals)
+    lines = [_scope_plan(rank, scope, limits) for rank, scope in enumerate(scopes)]
+    waves = tuple(_with_progress(_placed(spec, lines, context, limits, begin, zones), totals.vms, progress))
     return Plan(
         waves=waves,
-        unplaced=(*_too_large(lines, limits), *_too_late(spec, lines, conditions, begin, zones)),
+        unplaced=(*_too_large(lines, limits), *_too_late(spec, lines, context, begin, zones)),
         ends_at=max((wave.ends_at for wave in waves), default=None),
         totals=totals,
-        remarks=tuple(_remarks(spec, scopes, conditions)),
+        remarks=tuple(_remarks(spec, scopes, context)),
     )
 
 
-def _begin(spec: CampaignSpec, conditions: Conditions, now: datetime) -> datetime:
+def _begin(spec: CampaignSpec, context: RuleContext, now: datetime) -> datetime:
     """Return when the first wave may be announced; refuse what could never be."""
-    begin = whole_second(now if spec.start_at is None else max(now, spec.start_at))
-    if begin > now + LONGEST_CAMPAIGN:
-        raise Invalid(f"start_at is at most {LONGEST_CAMPAIGN.days} days ahead")
-    notice = notice_of(spec, conditions)
-    minimum = conditions.policy.minimum_notice[spec.type] / conditions.policy.speed
-    if notice < minimum and conditions.policy.enforce_notice:
-        raise NoticeTooShort(spec.type.value, minimum, whole_second(begin + minimum), begin + notice)
+    begin = ceil_to_second(now if spec.start_at is None else max(now, spec.start_at))
+    if begin > now + MAX_CAMPAIGN_DURATION:
+        raise Invalid(f"start_at is at most {MAX_CAMPAIGN_DURATION.days} days ahead")
+    notice = wave_notice(spec, context)
+    minimum = context.policy.minimum_notice[spec.type] / context.policy.speed
+    if notice < minimum and context.policy.enforce_notice:
+        raise NoticeTooShort(spec.type.value, minimum, ceil_to_second(begin + minimum), begin + notice)
     return begin
 
 
-def _line(rank: int, scope: PlanScope, limits: Ceilings) -> _Line:
-    groups = tuple(group for group in scope.groups if limits.keep(_alone(group)))
+def _scope_plan(rank: int, scope: PlanScope, limits: CampaignLimits) -> _ScopePlan:
+    groups = tuple(group for group in scope.groups if limits.allows(_alone(group)))
     loads = [Load(scope.id, group.hosts, len(group.vms)) for group in groups]
-    return _Line(scope, groups, Row(rank, loads, [Span(busy.start, busy.end) for busy in scope.busy]))
+    return _ScopePlan(scope, groups, ScopeWaves(rank, loads, [Span(busy.start, busy.end) for busy in scope.busy]))
 
 
-def _alone(group: Group) -> Amounts:
+def _alone(group: WaveGroup) -> Counts:
     """Return what is in impact when nothing is but this."""
-    return Amounts(1, len(group.hosts), len(group.vms))
+    return Counts(1, len(group.hosts), len(group.vms))
 
 
 def _placed(
     spec: CampaignSpec,
-    lines: Sequence[_Line],
-    conditions: Conditions,
-    limits: Ceilings,
+    lines: Sequence[_ScopePlan],
+    context: RuleContext,
+    limits: CampaignLimits,
     begin: datetime,
-    zones: Zones,
+    zones: ZoneLookup,
 ) -> Iterator[PlannedWave]:
     """Yield the waves that find a place, in the order of their starts."""
-    notice, length = notice_of(spec, conditions), length_of(spec, conditions)
-    openings = Openings(starts(spec.policy, begin + notice, length, zones))
+    notice, length = wave_notice(spec, context), wave_duration(spec, context)
+    openings = WindowCursor(start_spans(spec.policy, begin + notice, length, zones))
     # The next wave of a scope is announced when the one before has ended: its notice takes as long, gap or not.
-    timetable = Timetable(limits, openings, length=length, rest=max(gap_of(spec, conditions), notice))
+    timetable = Timetable(limits, openings, length=length, rest=max(wave_gap(spec, context), notice))
     for line in lines:
         for busy in line.scope.busy:
             timetable.reserve(Load(line.scope.id, busy.hosts, busy.vms), Span(busy.start, busy.end))
-        timetable.expect(line.row, begin + notice)
-    for place in timetable.places(until=begin + LONGEST_CAMPAIGN):
+        timetable.add(line.row, begin + notice)
+    for place in timetable.placements(until=begin + MAX_CAMPAIGN_DURATION):
         line = lines[place.rank]
         yield _wave(line.scope.id, line.groups[place.n - 1], place.n, place.at, notice=notice, length=length)
 
 
 def _wave(
-    scope: str, group: Group, n: int, not_before: datetime, *, notice: timedelta, length: timedelta
+    scope: str, group: WaveGroup, n: int, not_before: datetime, *, notice: timedelta, length: timedelta
 ) -> PlannedWave:
     return PlannedWave(
         scope=scope,
@@ -163,120 +163,128 @@ def _wave(
         announce_at=not_before - notice,
         not_before=not_before,
         ends_at=not_before + length,
-        hosts=tuple([host for host in group.hosts if not is_unknown(host)]),
+        hosts=tuple([host for host in group.hosts if not is_unknown_host(host)]),
         vms=group.vms,
     )
 
 
-def _told(waves: Iterable[PlannedWave], total: int, progress: Progress | None) -> Iterator[PlannedWave]:
+def _with_progress(
+    waves: Iterable[PlannedWave], total: int, progress: ProgressCallback | None
+) -> Iterator[PlannedWave]:
     """Pass the waves on, and tell now and then how many VMs that is."""
-    done = told = 0
+    done = reported = 0
     for wave in waves:
         yield wave
         done += len(wave.vms)
-        if progress is not None and (done - told) * PROGRESS_STEPS >= total:
-            told = done
+        if progress is not None and (done - reported) * PROGRESS_STEPS >= total:
+            reported = done
             progress(done, total)
-    if progress is not None and told < total:
+    if progress is not None and reported < total:
         progress(total, total)
 
 
-def _too_large(lines: Iterable[_Line], limits: Ceilings) -> Iterator[Unplaced]:
+def _too_large(lines: Iterable[_ScopePlan], limits: CampaignLimits) -> Iterator[UnplacedVms]:
     """Yield what would exceed a limit even if nothing else were in impact."""
     for line in lines:
         for group in line.scope.groups:
             if exceeded := limits.exceeded(_alone(group)):
-                yield Unplaced(
+                yield UnplacedVms(
                     scope=line.scope.id,
                     update_domain=group.update_domain,
                     vms=group.vms,
                     rule=exceeded[0].rule,
-                    by_how_much=exceeded[0].by_how_much,
+                    excess=exceeded[0].excess,
                     why=f"update domain {group.update_domain} goes as one wave: "
-                    + "; ".join(one.alone for one in exceeded),
+                    + "; ".join(one.wave_message for one in exceeded),
                 )
 
 
 def _too_late(
-    spec: CampaignSpec, lines: Sequence[_Line], conditions: Conditions, begin: datetime, zones: Zones
-) -> Iterator[Unplaced]:
+    spec: CampaignSpec, lines: Sequence[_ScopePlan], context: RuleContext, begin: datetime, zones: ZoneLookup
+) -> Iterator[UnplacedVms]:
     """Yield what has found no place in time."""
     if not any(line.row.left for line in lines):
         return
-    closed = _closed(spec.policy, begin + notice_of(spec, conditions), length_of(spec, conditions), zones)
+    closed = _closed_reason(spec.policy, begin + wave_notice(spec, context), wave_duration(spec, context), zones)
     for line in lines:
-        rule, by_how_much, why = closed or _year_is_over(line)
+        rule, by_how_much, why = closed or _too_late_reason(line)
         for group in line.groups[line.row.placed :]:
-            yield Unplaced(
+            yield UnplacedVms(
                 scope=line.scope.id,
                 update_domain=group.update_domain,
                 vms=group.vms,
                 rule=rule,
-                by_how_much=by_how_much,
+                excess=by_how_much,
                 why=why,
             )
 
 
-def _closed(policy: CampaignPolicy, since: datetime, length: timedelta, zones: Zones) -> tuple[str, str, str] | None:
+def _closed_reason(
+    policy: CampaignPolicy, since: datetime, length: timedelta, zones: ZoneLookup
+) -> tuple[str, str, str] | None:
     """Say why not a single wave has a time in which it could start; None where one has."""
-    if next_fit(policy, since, length, zones) is not None:
+    if next_start(policy, since, length, zones) is not None:
         return None
     without = msgspec.structs.replace(policy, blackouts=())
-    rule = "must_end_inside" if next_fit(without, since, length, zones) is None else "blackouts"
-    longest = longest_open(policy, since, zones)
-    wanted, missing = duration_text(length), duration_text(length - longest)
+    rule = "must_end_inside" if next_start(without, since, length, zones) is None else "blackouts"
+    longest = longest_span(policy, since, zones)
+    duration, missing = format_duration(length), format_duration(length - longest)
     if not longest:
-        return rule, f"{missing} missing", f"no time is open within {LONGEST_CAMPAIGN.days} days: {missing} missing"
-    open_for = f"the longest time that is open is {duration_text(longest)}"
-    return rule, f"{missing} too long", f"a wave is expected to take {wanted}, and {open_for}: {missing} too long"
+        return (
+            rule,
+            f"{missing} missing",
+            f"no time is open within {MAX_CAMPAIGN_DURATION.days} days: {missing} missing",
+        )
+    open_for = f"the longest time that is open is {format_duration(longest)}"
+    return rule, f"{missing} too long", f"a wave is expected to take {duration}, and {open_for}: {missing} too long"
 
 
-def _year_is_over(line: _Line) -> tuple[str, str, str]:
+def _too_late_reason(line: _ScopePlan) -> tuple[str, str, str]:
     left = f"{line.row.left} of {len(line.groups)} waves left"
     return (
         "longest-campaign",
         left,
-        f"{left} after {LONGEST_CAMPAIGN.days} days: allow more at once, longer windows or a shorter gap",
+        f"{left} after {MAX_CAMPAIGN_DURATION.days} days: allow more at once, longer windows or a shorter gap",
     )
 
 
-def _remarks(spec: CampaignSpec, scopes: Sequence[PlanScope], conditions: Conditions) -> Iterator[str]:
+def _remarks(spec: CampaignSpec, scopes: Sequence[PlanScope], context: RuleContext) -> Iterator[str]:
     """Yield what a person should know who reads the plan."""
     selected = [scope for scope in scopes if scope.groups]
     hosts = {host for scope in selected for group in scope.groups for host in group.hosts}
     if nothing := _unmatched(spec.selection.scopes, [scope.id for scope in selected]):
-        yield f"no VM is selected by {'scope' if len(nothing) == 1 else 'scopes'} {_names(nothing)}"
+        yield f"no VM is selected by {'scope' if len(nothing) == 1 else 'scopes'} {_join_names(nothing)}"
     if nothing := _unmatched(spec.selection.hosts, hosts):
-        yield f"no VM is selected by {'host' if len(nothing) == 1 else 'hosts'} {_names(nothing)}"
-    yield from _idle_exclusions(spec.selection, scopes)
-    if conditions.held is not None:
-        yield f"all maintenance is held by {conditions.held.by}: {conditions.held.reason}; waves wait for its release"
-    if held := [f"{scope.id} (by {scope.held})" for scope in selected if scope.held]:
-        yield f"held, so that their waves wait for release: {_names(held)}"
+        yield f"no VM is selected by {'host' if len(nothing) == 1 else 'hosts'} {_join_names(nothing)}"
+    yield from _unused_exclusions(spec.selection, scopes)
+    if context.hold is not None:
+        yield f"all maintenance is held by {context.hold.by}: {context.hold.reason}; waves wait for its release"
+    if held := [f"{scope.id} (by {scope.hold_text})" for scope in selected if scope.hold_text]:
+        yield f"held, so that their waves wait for release: {_join_names(held)}"
     if stuck := [scope.id for scope in selected if scope.stuck]:
-        yield f"maintenance has failed and waits for a person, and further waves wait for it: {_names(stuck)}"
+        yield f"maintenance has failed and waits for a person, and further waves wait for it: {_join_names(stuck)}"
 
 
-def _idle_exclusions(selection: Selection, scopes: Iterable[PlanScope]) -> Iterator[str]:
+def _unused_exclusions(selection: Selection, scopes: Iterable[PlanScope]) -> Iterator[str]:
     fitting = {written for scope in scopes for written in scope.excluded}
     idle: dict[str, list[str]] = {}
     for kind, name in all_exclusions(selection):
         if (kind, name) not in fitting:
             idle.setdefault(kind, []).append(name)
     for kind, names in idle.items():
-        yield f"nothing is excluded by {kind if len(names) == 1 else f'{kind}s'} {_names(names)}"
+        yield f"nothing is excluded by {kind if len(names) == 1 else f'{kind}s'} {_join_names(names)}"
 
 
 def _unmatched(written: Iterable[str], names: Iterable[str]) -> list[str]:
     there = set(names)
-    return [one for one in written if one not in there and not (is_pattern(one) and _fits_any(one, there))]
+    return [one for one in written if one not in there and not (is_pattern(one) and _matches_any(one, there))]
 
 
-def _fits_any(pattern: str, names: Iterable[str]) -> bool:
-    fitting = Names((pattern,))
+def _matches_any(pattern: str, names: Iterable[str]) -> bool:
+    fitting = NameMatcher((pattern,))
     return any(name in fitting for name in names)
 
 
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - NAMES_TOLD
-    return ", ".join(names[:NAMES_TOLD]) + (f" and {more} more" if more > 0 else "")
+def _join_names(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES_SHOWN
+    return ", ".join(names[:MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

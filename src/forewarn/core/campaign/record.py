@@ -1,6 +1,6 @@
-"""The record of a campaign that was started: what was asked for, how far each scope is, and what waits for a person.
+"""The record of a started campaign: specification, progress of each scope, failures that wait for an operator.
 
-It is one value, saved as a whole, for up to some 5,000 scopes: per wave it has numbers, and it has no lists of VMs.
+It is one value, saved as a whole, for up to about 5,000 scopes: it has numbers per wave, and no lists of VMs.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,11 +11,11 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from forewarn.core.campaign.limits import Amounts
+from forewarn.core.campaign.limits import Counts
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.errors import Invalid
-from forewarn.core.limits import RECORD_BYTES
-from forewarn.core.scope import Answered
+from forewarn.core.limits import MAX_RECORD_BYTES
+from forewarn.core.scope import SeenKey
 from forewarn.core.text import is_guid
 
 SECOND = timedelta(seconds=1)
@@ -25,16 +25,16 @@ RESERVE = 96 * 1024
 WAVE_RESERVE = 6
 """Room that a wave may come to need besides: its times are numbers that grow."""
 
-TROUBLES = 100
+MAX_WAVE_FAILURES = 100
 """Of so many failures the record keeps the reason, the newest; the journal has all."""
 
-TROUBLE_BYTES = 192
+MAX_FAILURE_BYTES = 192
 """What the record keeps of such a reason."""
 
-ATTEMPTS = 300
+MAX_ATTEMPTS = 300
 """So many waves can be on their way for a further time."""
 
-MOST_WAVES = 1_100
+MAX_WAVES = 1_100
 """So many waves a scope can have: more than it can have update domains."""
 
 
@@ -90,7 +90,7 @@ class WaveState(IntEnum):
         return self in (WaveState.ANNOUNCED, WaveState.CLEARED, WaveState.RETRYING)
 
     @property
-    def word(self) -> str:
+    def text(self) -> str:
         """The state in a word for people and programs."""
         return self.name.lower()
 
@@ -107,7 +107,7 @@ class Wave(msgspec.Struct, frozen=True, array_like=True, gc=False):
     vms: int = 0
     """How many VMs it has; until it is announced, by the plan."""
 
-    def now(self, state: WaveState, at: int) -> "Wave":
+    def with_state(self, state: WaveState, at: int) -> "Wave":
         """Return the wave in another state."""
         return Wave(self.update_domain, self.planned, state, at, self.vms)
 
@@ -133,7 +133,7 @@ class ScopeProgress(msgspec.Struct, frozen=True, array_like=True):
         return len(self.waves) + 1
 
     @property
-    def standing(self) -> WaveState | None:
+    def current_state(self) -> WaveState | None:
         """How the current wave stands; None: there is none."""
         for wave in self.waves:
             if wave.state is not WaveState.DONE and wave.state is not WaveState.SKIPPED:
@@ -150,7 +150,7 @@ class ScopeProgress(msgspec.Struct, frozen=True, array_like=True):
         return ScopeProgress(self.scope, self.base, waves, self.seen, self.closed)
 
 
-class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WaveFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Why a wave of a scope has failed."""
 
     wave: int
@@ -160,16 +160,16 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether nobody knows if all of it was done."""
 
 
-class GateShut(msgspec.Struct, frozen=True, kw_only=True):
+class GateClosed(msgspec.Struct, frozen=True, kw_only=True):
     """The health gate is shut."""
 
     since: datetime
     why: str
-    again_at: datetime
+    retry_at: datetime = msgspec.field(name="again_at")
     """When it is asked again."""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StateChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who brought the campaign into its state, when and why."""
 
     by: str
@@ -177,7 +177,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     why: str = ""
 
 
-class Notice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something that others are to be told and perhaps do not know yet. `n` is the line of the journal that says it."""
 
     n: int
@@ -195,9 +195,9 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     by: str
     started_at: datetime
     """In whole seconds: the times of scopes are counted from here."""
-    said: Said
+    state_change: StateChange = msgspec.field(name="said")
     scopes: tuple[ScopeProgress, ...]
-    selected: Amounts
+    selected: Counts
     """All that were selected when it was planned: what percentages are of."""
     why: str = ""
     """Why it was started."""
@@ -207,12 +207,12 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many waves have failed since it was last resumed."""
     attempts: dict[str, int] = {}
     """How often waves that are not done were asked for, by `wave/scope`, where that is more than once."""
-    troubles: dict[str, Trouble] = {}
+    wave_failures: dict[str, WaveFailure] = msgspec.field(default_factory=dict, name="troubles")
     """Why the current waves of scopes have failed: of the newest failures. `failed_waves` gives all."""
-    gate: GateShut | None = None
+    gate: GateClosed | None = None
     entries: int = 0
-    answered: tuple[Answered, ...] = ()
-    untold: tuple[Notice, ...] = ()
+    seen_keys: tuple[SeenKey, ...] = msgspec.field(default=(), name="answered")
+    notifications: tuple[Notification, ...] = msgspec.field(default=(), name="untold")
 
     def __post_init__(self) -> None:
         if not is_guid(self.id) or self.id != self.id.upper():
@@ -225,7 +225,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Its name; of the campaigns that are not over, nobody starts a second one of a name that he sees in use."""
         return self.spec.name
 
-    def standing(self, wave: Wave) -> WaveState:
+    def effective_state(self, wave: Wave) -> WaveState:
         """Return how a wave stands, to whoever looks at it: of a campaign that is aborted, nothing is planned."""
         return WaveState.LEFT if wave.state is WaveState.PLANNED and self.state.is_aborted else wave.state
 
@@ -251,59 +251,61 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return str(uuid5(UUID(self.id), name if attempt == 1 else f"{name}/{attempt}")).upper()
 
 
-class Tally(NamedTuple):
+class WaveCount(NamedTuple):
     """How many waves, and VMs in them, are in a state."""
 
     waves: int
     vms: int
 
 
-def tally(campaign: Campaign) -> dict[WaveState, Tally]:
+def count_waves(campaign: Campaign) -> dict[WaveState, WaveCount]:
     """Count the waves and their VMs by state."""
     waves: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
     vms: dict[WaveState, int] = dict.fromkeys(WaveState, 0)
-    for _, _, wave in each_wave(campaign):
+    for _, _, wave in iterate_waves(campaign):
         waves[wave.state] += 1
         vms[wave.state] += wave.vms
-    waves, vms = by_standing(campaign, waves), by_standing(campaign, vms)
-    return {state: Tally(waves[state], vms[state]) for state in WaveState}
+    waves, vms = effective_counts(campaign, waves), effective_counts(campaign, vms)
+    return {state: WaveCount(waves[state], vms[state]) for state in WaveState}
 
 
-def by_standing(campaign: Campaign, counted: dict[WaveState, int]) -> dict[WaveState, int]:
+def effective_counts(campaign: Campaign, counts: dict[WaveState, int]) -> dict[WaveState, int]:
     """Return what was counted by state as it stands, to whoever looks at it: see `Campaign.standing`."""
     if not campaign.state.is_aborted:
-        return counted
-    return counted | {WaveState.LEFT: counted[WaveState.PLANNED], WaveState.PLANNED: 0}
+        return counts
+    return counts | {WaveState.LEFT: counts[WaveState.PLANNED], WaveState.PLANNED: 0}
 
 
-def each_wave(campaign: Campaign) -> Iterator[tuple[str, int, Wave]]:
+def iterate_waves(campaign: Campaign) -> Iterator[tuple[str, int, Wave]]:
     """Give every wave with its scope and its number there."""
     for progress in campaign.scopes:
         for n, wave in enumerate(progress.waves, 1):
             yield progress.scope, n, wave
 
 
-def failed_waves(campaign: Campaign, failed: Mapping[str, ScopeProgress]) -> Iterator[tuple[ScopeProgress, Trouble]]:
+def failed_waves(
+    campaign: Campaign, failed: Mapping[str, ScopeProgress]
+) -> Iterator[tuple[ScopeProgress, WaveFailure]]:
     """Give the failed waves of scopes that have one, with their reasons; the newest failures last."""
-    known = campaign.troubles
+    known = campaign.wave_failures
     for progress in failed.values():
         if progress.scope not in known:
             n = progress.current
             at = campaign.moment(progress, progress.wave(n).at)
-            yield progress, Trouble(wave=n, at=at, why="the campaign's journal says why")
-    for scope, trouble in known.items():
+            yield progress, WaveFailure(wave=n, at=at, why="the campaign's journal says why")
+    for scope, failure in known.items():
         if scope in failed:
-            yield failed[scope], trouble
+            yield failed[scope], failure
 
 
-def check_room(campaign: Campaign) -> None:
+def check_size(campaign: Campaign) -> None:
     """Refuse a campaign whose record could grow over the limit."""
     waves = sum(len(progress.waves) for progress in campaign.scopes)
     needed = len(encode(campaign)) + waves * WAVE_RESERVE + RESERVE
-    if needed > RECORD_BYTES:
+    if needed > MAX_RECORD_BYTES:
         raise Invalid(
             f"the campaign has {waves} waves in {len(campaign.scopes)} scopes and could need {needed // 1024} KiB "
-            f"of {RECORD_BYTES // 1024}: start several campaigns, each over a part of the scopes"
+            f"of {MAX_RECORD_BYTES // 1024}: start several campaigns, each over a part of the scopes"
         )
 
 

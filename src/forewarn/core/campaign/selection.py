@@ -1,17 +1,17 @@
-"""Which VMs a campaign is for: one answer for the plan over a fleet, and for a VM when its wave is announced."""
+"""Select the VMs of a campaign: one selector for the plan over a fleet, and for a wave when it is announced."""
 
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import translate
 from typing import overload
 
-from forewarn.core.campaign.sight import SeenScope, SeenVm
+from forewarn.core.campaign.snapshot import ScopeSnapshot, VmSnapshot
 from forewarn.core.campaign.spec import Selection
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
 
 
-class Names:
+class NameMatcher:
     """Names and patterns, made ready to be compared with many names."""
 
     def __init__(self, written: Iterable[str]) -> None:
@@ -27,47 +27,47 @@ class Names:
         return name in self._exact or (self._patterns is not None and self._patterns.match(name) is not None)
 
 
-class Chooser:
+class Selector:
     """A selection, made ready to be asked of many VMs."""
 
     def __init__(self, selection: Selection) -> None:
         self._all, self._tags, self._no_tags = selection.all, selection.tags.items(), selection.exclude_tags.items()
-        self._scopes, self._hosts = Names(selection.scopes), Names(selection.hosts)
-        self._no_scopes, self._no_hosts = Names(selection.exclude_scopes), Names(selection.exclude_hosts)
+        self._scopes, self._hosts = NameMatcher(selection.scopes), NameMatcher(selection.hosts)
+        self._no_scopes, self._no_hosts = NameMatcher(selection.exclude_scopes), NameMatcher(selection.exclude_hosts)
         folded = [name.casefold() for name in selection.exclude_vms]
-        self._no_names = Names(name for name in folded if "/" not in name)
-        self._no_full_names = Names(name for name in folded if "/" in name)
+        self._no_names = NameMatcher(name for name in folded if "/" not in name)
+        self._no_full_names = NameMatcher(name for name in folded if "/" in name)
         self._excludes = any((self._no_hosts, self._no_names, self._no_full_names, self._no_tags))
 
     @overload
-    def chosen(self, scope: Scope) -> tuple[Vm, ...]: ...
+    def select(self, scope: Scope) -> tuple[Vm, ...]: ...
 
     @overload
-    def chosen(self, scope: SeenScope) -> tuple[SeenVm, ...]: ...
+    def select(self, scope: ScopeSnapshot) -> tuple[VmSnapshot, ...]: ...
 
-    def chosen(self, scope: Scope | SeenScope) -> tuple[Vm | SeenVm, ...]:
+    def select(self, scope: Scope | ScopeSnapshot) -> tuple[Vm | VmSnapshot, ...]:
         """Return the VMs of a scope that are meant."""
         if scope.id in self._no_scopes:
             return ()
         whole = self._all or scope.id in self._scopes
         if not whole and not self._hosts and not self._tags:
             return ()
-        vms: Iterable[Vm | SeenVm] = scope.roster.vms
+        vms: Iterable[Vm | VmSnapshot] = scope.roster.vms
         return tuple([vm for vm in vms if (whole or self._is_named(scope, vm)) and not self._is_excluded(scope, vm)])
 
-    def selects(self, scope: Scope | SeenScope, vm: Vm | SeenVm) -> bool:
+    def is_selected(self, scope: Scope | ScopeSnapshot, vm: Vm | VmSnapshot) -> bool:
         """Tell whether a VM is meant."""
         if scope.id in self._no_scopes:
             return False
         named = self._all or scope.id in self._scopes or self._is_named(scope, vm)
         return named and not self._is_excluded(scope, vm)
 
-    def _is_named(self, scope: Scope | SeenScope, vm: Vm | SeenVm) -> bool:
+    def _is_named(self, scope: Scope | ScopeSnapshot, vm: Vm | VmSnapshot) -> bool:
         if self._hosts and vm.host is not None and vm.host in self._hosts:
             return True
         return bool(self._tags) and self._tags <= tags_of(scope, vm).items()
 
-    def _is_excluded(self, scope: Scope | SeenScope, vm: Vm | SeenVm) -> bool:
+    def _is_excluded(self, scope: Scope | ScopeSnapshot, vm: Vm | VmSnapshot) -> bool:
         return self._excludes and (
             (bool(self._no_hosts) and vm.host is not None and vm.host in self._no_hosts)
             or (bool(self._no_names) and vm.name.casefold() in self._no_names)
@@ -76,9 +76,9 @@ class Chooser:
         )
 
 
-def selects(selection: Selection, scope: Scope, vm: Vm) -> bool:
+def is_selected(selection: Selection, scope: Scope, vm: Vm) -> bool:
     """Tell whether the selection means this VM of the scope."""
-    return Chooser(selection).selects(scope, vm)
+    return Selector(selection).is_selected(scope, vm)
 
 
 def is_pattern(name: str) -> bool:
@@ -86,7 +86,7 @@ def is_pattern(name: str) -> bool:
     return not {"*", "?", "["}.isdisjoint(name)
 
 
-def tags_of(scope: Scope | SeenScope, vm: Vm | SeenVm) -> Mapping[str, str]:
+def tags_of(scope: Scope | ScopeSnapshot, vm: Vm | VmSnapshot) -> Mapping[str, str]:
     """Return the tags that hold for the VM: those of its scope and its own, as `Traits.over` joins them."""
     own, common = vm.traits.tags, scope.traits.tags
     if not own or not common:

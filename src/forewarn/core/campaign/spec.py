@@ -1,4 +1,4 @@
-"""What an operator asks for: which VMs, what happens to them, and the policy that bounds when and how many at once."""
+"""Specification of a campaign: which VMs, which event type, and the policy with windows, limits and gates."""
 
 import re
 from collections.abc import Iterable
@@ -8,32 +8,32 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
-from forewarn.core.limits import TEXT_LENGTH
-from forewarn.core.schedule import LONGEST_NOTICE
+from forewarn.core.limits import MAX_TEXT_LENGTH
+from forewarn.core.schedule import MAX_NOTICE
 from forewarn.core.text import check_name, check_text
 
 TYPES = (EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY)
 """What planned maintenance can be: these take turns by update domain, and an operator can hold them."""
 
-USUAL_GAP = timedelta(minutes=30)
-USUAL_LENGTH = timedelta(minutes=5)
+DEFAULT_GAP = timedelta(minutes=30)
+DEFAULT_WAVE_DURATION = timedelta(minutes=5)
 """How long a wave is expected to take where neither policy nor duration says."""
 
-LONGEST_GAP = timedelta(days=30)
-LONGEST_WAVE = timedelta(days=7)
-LONGEST_CAMPAIGN = timedelta(days=366)
+MAX_GAP = timedelta(days=30)
+MAX_WAVE_DURATION = timedelta(days=7)
+MAX_CAMPAIGN_DURATION = timedelta(days=366)
 """Nothing is planned further ahead, and no window is looked for beyond."""
 
-MOST_NAMES = 1_000
-MOST_WINDOWS = 64
-MOST_BLACKOUTS = 256
-MOST_RETRIES = 100
-LONGEST_CHECK = timedelta(minutes=10)
-LONGEST_PATIENCE = timedelta(days=30)
-URL_LENGTH = 2_048
+MAX_NAMES = 1_000
+MAX_WINDOWS = 64
+MAX_BLACKOUTS = 256
+MAX_RETRIES = 100
+MAX_CHECK_DURATION = timedelta(minutes=10)
+MAX_GATE_TIMEOUT = timedelta(days=30)
+MAX_URL_LENGTH = 2_048
 
 _CLOCK_TIME = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
 _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,3})?) ?%")
@@ -41,13 +41,13 @@ _PATTERN = re.compile(r"[A-Za-z0-9._/*?\[\]!-]{1,260}")
 _ZONE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,63}")
 
 
-class Waves(StrEnum):
+class WaveKind(StrEnum):
     """How the VMs of a scope are parted into waves."""
 
     UPDATE_DOMAIN = "update-domain"
 
 
-class Day(StrEnum):
+class Weekday(StrEnum):
     """A day of the week, in the order of `datetime.weekday`."""
 
     MON = "mon"
@@ -59,7 +59,7 @@ class Day(StrEnum):
     SUN = "sun"
 
 
-WEEKDAYS = tuple(Day)
+WEEKDAYS = tuple(Weekday)
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -92,16 +92,16 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _check_patterns(patterns: tuple[str, ...], field: str) -> None:
-    if len(patterns) > MOST_NAMES:
-        raise Invalid(f"{field} has {len(patterns)} names: at most {MOST_NAMES}; use patterns such as web-*")
+    if len(patterns) > MAX_NAMES:
+        raise Invalid(f"{field} has {len(patterns)} names: at most {MAX_NAMES}; use patterns such as web-*")
     for pattern in patterns:
         if not _PATTERN.fullmatch(pattern):
             raise Invalid(f"{field}: {pattern!r} is neither a name nor a pattern such as web-*")
 
 
 def _check_tags(tags: dict[str, str], field: str) -> None:
-    if len(tags) > MOST_NAMES:
-        raise Invalid(f"{field} has {len(tags)} tags: at most {MOST_NAMES}")
+    if len(tags) > MAX_NAMES:
+        raise Invalid(f"{field} has {len(tags)} tags: at most {MAX_NAMES}")
     for name, value in tags.items():
         check_text(name, f"a name in {field}")
         check_text(value, f"{field} {name}")
@@ -132,7 +132,7 @@ class Limit(msgspec.Struct, frozen=True, omit_defaults=True):
             return cls(number=int(written))
         raise Invalid(f'{written!r} is not a limit: write a number such as 10, or a percentage such as "10%"')
 
-    def of(self, total: int) -> int:
+    def resolve(self, total: int) -> int:
         """Return how many that is of so many; a percentage is rounded down, but one can always go."""
         if self.number is not None:
             return self.number
@@ -146,7 +146,7 @@ class Limit(msgspec.Struct, frozen=True, omit_defaults=True):
 class Window(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When waves may start, by the clocks of a time zone. One whose end is not after its start goes past midnight."""
 
-    days: tuple[Day, ...] = ()
+    days: tuple[Weekday, ...] = ()
     """The days on which it begins; none are all."""
     start: str
     end: str
@@ -191,10 +191,12 @@ class Blackout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         check_aware(self.end, "a black-out's end")
         check_text(self.why, "a black-out's why")
         if not self.start < self.end:
-            raise Invalid(f"a black-out ends after it starts: {_written(self.start)} to {_written(self.end)} does not")
+            raise Invalid(
+                f"a black-out ends after it starts: {_format_time(self.start)} to {_format_time(self.end)} does not"
+            )
 
 
-def _written(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     """Write a moment as people write it into a policy."""
     return moment.isoformat().replace("+00:00", "Z")
 
@@ -220,13 +222,13 @@ class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         _check_url(self.url)
         if not 100 <= self.expect_status <= 599:
             raise Invalid(f"expect_status is 100 to 599, not {self.expect_status}")
-        if not 0 <= self.retries <= MOST_RETRIES:
-            raise Invalid(f"retries is 0 to {MOST_RETRIES}, not {self.retries}")
-        _check_between(self.timeout, timedelta(milliseconds=1), LONGEST_CHECK, "timeout")
-        _check_between(self.pause, timedelta(0), LONGEST_CHECK, "pause")
+        if not 0 <= self.retries <= MAX_RETRIES:
+            raise Invalid(f"retries is 0 to {MAX_RETRIES}, not {self.retries}")
+        _check_between(self.timeout, timedelta(milliseconds=1), MAX_CHECK_DURATION, "timeout")
+        _check_between(self.pause, timedelta(0), MAX_CHECK_DURATION, "pause")
 
     @property
-    def place(self) -> str:
+    def display_url(self) -> str:
         """Its address with the path: what people call it. Everybody who sees the campaign sees all of its URL."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -234,7 +236,7 @@ class HttpCheck(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def gate_name(gate: str | HttpCheck | None) -> str:
     """Return what people call a gate."""
-    return gate.place if isinstance(gate, HttpCheck) else gate or ""
+    return gate.display_url if isinstance(gate, HttpCheck) else gate or ""
 
 
 def _check_url(url: str) -> None:
@@ -243,15 +245,15 @@ def _check_url(url: str) -> None:
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
-    if not usable or len(url) > URL_LENGTH or not url.isascii() or not url.isprintable() or " " in url:
-        raise Invalid(f"{url[:TEXT_LENGTH]!r} is not a URL that can be asked: write http://… or https://…")
+    if not usable or len(url) > MAX_URL_LENGTH or not url.isascii() or not url.isprintable() or " " in url:
+        raise Invalid(f"{url[:MAX_TEXT_LENGTH]!r} is not a URL that can be asked: write http://… or https://…")
 
 
 class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When waves may start, how many VMs at once, and when to stop. Every key has a default."""
 
-    waves: Waves = Waves.UPDATE_DOMAIN
-    gap: timedelta = USUAL_GAP
+    waves: WaveKind = WaveKind.UPDATE_DOMAIN
+    gap: timedelta = DEFAULT_GAP
     """From the end of a scope's wave to the start of its next."""
     notice: timedelta | None = None
     """From a wave's announcement to its start; None is the minimum of its type."""
@@ -277,24 +279,24 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Whether waves move up when those before them were approved early."""
 
     def __post_init__(self) -> None:
-        _check_between(self.gap, timedelta(0), LONGEST_GAP, "gap")
+        _check_between(self.gap, timedelta(0), MAX_GAP, "gap")
         if self.notice is not None:
-            _check_between(self.notice, timedelta(0), LONGEST_NOTICE, "notice")
+            _check_between(self.notice, timedelta(0), MAX_NOTICE, "notice")
         if self.expected is not None:
-            _check_between(self.expected, timedelta(seconds=1), LONGEST_WAVE, "expected")
-        _check_between(self.gate_patience, timedelta(0), LONGEST_PATIENCE, "gate_patience")
+            _check_between(self.expected, timedelta(seconds=1), MAX_WAVE_DURATION, "expected")
+        _check_between(self.gate_patience, timedelta(0), MAX_GATE_TIMEOUT, "gate_patience")
         check_zone(self.zone)
         if isinstance(self.gate, str):
             check_name(self.gate, "gate")
         if self.halt_after is not None and self.halt_after < 1:
             raise Invalid(f"halt_after is 1 or more, not {self.halt_after}: leave it out to go on after any failure")
-        _check_number(self.windows, MOST_WINDOWS, "windows")
-        _check_number(self.blackouts, MOST_BLACKOUTS, "black-outs")
+        _check_number(self.windows, MAX_WINDOWS, "windows")
+        _check_number(self.blackouts, MAX_BLACKOUTS, "black-outs")
 
 
 def _check_between(time: timedelta, low: timedelta, high: timedelta, what: str) -> None:
     if not low <= time <= high:
-        raise Invalid(f"{what} is {duration_text(low)} to {duration_text(high)}, not {duration_text(time)}")
+        raise Invalid(f"{what} is {format_duration(low)} to {format_duration(high)}, not {format_duration(time)}")
 
 
 def _check_number(items: tuple[object, ...], most: int, what: str) -> None:
@@ -317,9 +319,9 @@ class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def __post_init__(self) -> None:
         check_name(self.name, "campaign")
         if self.type not in TYPES:
-            raise Invalid(f"a campaign is {_listed(TYPES)}, not {self.type.value}")
+            raise Invalid(f"a campaign is {_join_types(TYPES)}, not {self.type.value}")
         if self.duration is not None:
-            _check_between(self.duration, timedelta(0), LONGEST_WAVE, "duration")
+            _check_between(self.duration, timedelta(0), MAX_WAVE_DURATION, "duration")
         check_text(self.description, "description")
         if self.start_at is not None:
             check_aware(self.start_at, "start_at")
@@ -327,9 +329,9 @@ class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @property
     def expected(self) -> timedelta:
         """How long a wave is expected to take, before speed."""
-        return self.policy.expected or self.duration or USUAL_LENGTH
+        return self.policy.expected or self.duration or DEFAULT_WAVE_DURATION
 
 
-def _listed(types: Iterable[EventType]) -> str:
+def _join_types(types: Iterable[EventType]) -> str:
     *first, last = (type_.value for type_ in types)
     return f"{', '.join(first)} or {last}"

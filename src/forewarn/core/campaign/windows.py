@@ -1,7 +1,7 @@
-"""When a campaign's waves may start: maintenance windows by the clocks of their zones, and black-outs.
+"""Maintenance windows in their time zones, and black-outs: when a wave may start.
 
-A window that begins in an hour that the clocks skip begins when they have jumped; one that ends there ends then. An
-hour that comes twice belongs to a window from its first beginning to its last end.
+A window that starts in an hour that is skipped (daylight saving time) starts after the jump; one that ends there ends
+then. An hour that occurs twice belongs to the window from its first start to its last end.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,9 +9,9 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from heapq import merge
 from typing import NamedTuple
 
-from forewarn.core.campaign.spec import LONGEST_CAMPAIGN, WEEKDAYS, CampaignPolicy, Window
+from forewarn.core.campaign.spec import MAX_CAMPAIGN_DURATION, WEEKDAYS, CampaignPolicy, Window
 
-Zones = Callable[[str], tzinfo]
+ZoneLookup = Callable[[str], tzinfo]
 """Finds a time zone by its name. The shell passes `zoneinfo.ZoneInfo`; pure code reads no files."""
 
 INSTANT = timedelta(microseconds=1)
@@ -27,47 +27,49 @@ class Span(NamedTuple):
     end: datetime
 
 
-def is_open(policy: CampaignPolicy, moment: datetime, zones: Zones) -> bool:
+def is_open(policy: CampaignPolicy, moment: datetime, zones: ZoneLookup) -> bool:
     """Tell whether windows and black-outs let anything start at the moment."""
-    return fits(policy, moment, timedelta(0), zones)
+    return may_start(policy, moment, timedelta(0), zones)
 
 
-def fits(policy: CampaignPolicy, moment: datetime, length: timedelta, zones: Zones) -> bool:
+def may_start(policy: CampaignPolicy, moment: datetime, length: timedelta, zones: ZoneLookup) -> bool:
     """Tell whether a wave of this length may start at the moment.
 
     It has to start in a window, to be over before a black-out, and to end in the window only where the policy says so.
     """
-    return next_fit(policy, moment, length, zones) == moment
+    return next_start(policy, moment, length, zones) == moment
 
 
-def next_fit(policy: CampaignPolicy, moment: datetime, length: timedelta, zones: Zones) -> datetime | None:
+def next_start(policy: CampaignPolicy, moment: datetime, length: timedelta, zones: ZoneLookup) -> datetime | None:
     """Return the first moment, not before this one, at which a wave of this length may start.
 
     None: there is none within `LONGEST_CAMPAIGN`.
     """
-    return next((max(span.start, moment) for span in starts(policy, moment, length, zones)), None)
+    return next((max(span.start, moment) for span in start_spans(policy, moment, length, zones)), None)
 
 
-def starts(policy: CampaignPolicy, since: datetime, length: timedelta, zones: Zones) -> Iterator[Span]:
+def start_spans(policy: CampaignPolicy, since: datetime, length: timedelta, zones: ZoneLookup) -> Iterator[Span]:
     """Yield, in order, the times in which a wave of this length may start; the first may have begun before `since`."""
     length = max(length, INSTANT)
     before_end = length - INSTANT
     taken = sorted(Span(out.start - before_end, out.end) for out in policy.blackouts if out.end > since)
     windows, late = _windows(policy, since, zones), timedelta(0)
     if policy.must_end_inside:
-        windows, late = _joined(windows), before_end
+        windows, late = _merge(windows), before_end
     for window in windows:
-        yield from _without(Span(window.start, window.end - late), taken, since)
+        yield from _subtract(Span(window.start, window.end - late), taken, since)
 
 
-def longest_open(policy: CampaignPolicy, since: datetime, zones: Zones) -> timedelta:
+def longest_span(policy: CampaignPolicy, since: datetime, zones: ZoneLookup) -> timedelta:
     """Return the longest time, of windows and between black-outs, that is open without a break."""
     taken = sorted(Span(out.start, out.end) for out in policy.blackouts if out.end > since)
-    spans = (span for window in _joined(_windows(policy, since, zones)) for span in _without(window, taken, since))
-    return max((min(span.end, since + LONGEST_CAMPAIGN) - max(span.start, since) for span in spans), default=DAY * 0)
+    spans = (span for window in _merge(_windows(policy, since, zones)) for span in _subtract(window, taken, since))
+    return max(
+        (min(span.end, since + MAX_CAMPAIGN_DURATION) - max(span.start, since) for span in spans), default=DAY * 0
+    )
 
 
-def _without(span: Span, taken: Sequence[Span], since: datetime) -> Iterator[Span]:
+def _subtract(span: Span, taken: Sequence[Span], since: datetime) -> Iterator[Span]:
     start = span.start
     for out in taken:
         if start < out.start and start < span.end and since < min(out.start, span.end):
@@ -77,18 +79,18 @@ def _without(span: Span, taken: Sequence[Span], since: datetime) -> Iterator[Spa
         yield Span(start, span.end)
 
 
-def _windows(policy: CampaignPolicy, since: datetime, zones: Zones) -> Iterator[Span]:
+def _windows(policy: CampaignPolicy, since: datetime, zones: ZoneLookup) -> Iterator[Span]:
     """Yield the windows that end after `since` and begin within `LONGEST_CAMPAIGN`, in order of their starts.
 
     Without windows it is always open.
     """
-    until = since + LONGEST_CAMPAIGN
+    until = since + MAX_CAMPAIGN_DURATION
     if not policy.windows:
         return iter((Span(since, until),))
     return merge(*(_spans(window, zones(window.zone or policy.zone), since, until) for window in policy.windows))
 
 
-def _joined(spans: Iterator[Span]) -> Iterator[Span]:
+def _merge(spans: Iterator[Span]) -> Iterator[Span]:
     """Yield spans that touch as one, so that a wave may go on from one window into the next."""
     current = next(spans, None)
     for span in spans:
@@ -104,17 +106,17 @@ def _joined(spans: Iterator[Span]) -> Iterator[Span]:
 def _spans(window: Window, zone: tzinfo, since: datetime, until: datetime) -> Iterator[Span]:
     """Yield a window as it comes round, day by day. The day before yesterday's can last until today at most."""
     day = since.astimezone(zone).date() - 2 * DAY
-    while (span := _on(window, zone, day)).start < until:
-        if _is_on(window, day) and span.start < span.end and span.end > since:
+    while (span := _span_on(window, zone, day)).start < until:
+        if _is_open_on(window, day) and span.start < span.end and span.end > since:
             yield span
         day += DAY
 
 
-def _is_on(window: Window, day: date) -> bool:
+def _is_open_on(window: Window, day: date) -> bool:
     return not window.days or WEEKDAYS[day.weekday()] in window.days
 
 
-def _on(window: Window, zone: tzinfo, day: date) -> Span:
+def _span_on(window: Window, zone: tzinfo, day: date) -> Span:
     end_day = day if _is_within_a_day(window) else day + DAY
     end = time() if window.end == "24:00" else time.fromisoformat(window.end)
     start = datetime.combine(day, time.fromisoformat(window.start))

@@ -11,9 +11,8 @@ from forewarn.testing.conformance.course import Approval, Outcome, is_scheduled,
 from forewarn.testing.conformance.document import Document, Entry, NotChecked, id_of
 from forewarn.testing.conformance.seen import QUERY, Seen, conditional, etag
 from forewarn.testing.conformance.talking import CONTINUE, METADATA, SCHEDULED_EVENTS, Answer, Line, Request, Unanswered
-from forewarn.wire.approval import approval
-from forewarn.wire.terms import BYTE_ORDER_MARK
-from forewarn.wire.versions import NEWEST, PREVIEW, VERSIONS
+from forewarn.wire.approval import encode_approval
+from forewarn.wire.protocol import BYTE_ORDER_MARK, NEWEST_VERSION, PREVIEW_VERSION, VERSIONS
 
 LOOKS = 10
 """How many times, a second apart, we look whether an approved event has started."""
@@ -30,7 +29,7 @@ JSON = ("Content-Type", "application/json")
 def post(
     body: bytes | None,
     *headers: tuple[str, str],
-    version: str = f"?api-version={NEWEST}",
+    version: str = f"?api-version={NEWEST_VERSION}",
     metadata: bool = True,
     method: str = "POST",
     connection: str | None = "close",
@@ -43,13 +42,13 @@ def post(
 
 def refused_requests(id_: str) -> Mapping[str, Request]:
     """Return what has to be refused, by what is wrong with it."""
-    right = approval([id_])
+    right = encode_approval([id_])
     unknown = str(uuid.uuid4()).upper()
     return {
         "no-header": post(right, JSON, version=f"?api-version={OTHER_VERSION}", metadata=False),
         "forwarded": post(right, JSON, ("X-Forwarded-For", "203.0.113.7")),
         "version-missing": post(right, JSON, version=""),
-        "version-twice": post(right, JSON, version=f"?api-version={NEWEST}&api-version={OTHER_VERSION}"),
+        "version-twice": post(right, JSON, version=f"?api-version={NEWEST_VERSION}&api-version={OTHER_VERSION}"),
         "version-unsupported": post(right, JSON, version=f"?api-version={UNSUPPORTED}"),
         "no-json": post(b"StartRequests", JSON),
         "no-object": post(b"[]", JSON),
@@ -57,9 +56,9 @@ def refused_requests(id_: str) -> Mapping[str, Request]:
         "no-list": post(b'{"StartRequests":{}}', JSON),
         "no-event-id": post(b'{"StartRequests":[{"EventId":7}]}', JSON),
         "names": post(right.replace(b"StartRequests", b"startRequests"), JSON),
-        "unknown-id": post(approval([unknown]), JSON),
-        "malformed-and-right": post(approval([id_, "all"]), JSON),
-        "unknown-and-right": post(approval([id_, unknown]), JSON),
+        "unknown-id": post(encode_approval([unknown]), JSON),
+        "malformed-and-right": post(encode_approval([id_, "all"]), JSON),
+        "unknown-and-right": post(encode_approval([id_, unknown]), JSON),
         "body-behind-version": post(b"StartRequests", JSON, version=f"?api-version={UNSUPPORTED}"),
         "put": post(right, JSON, method="PUT"),
         "delete": post(None, method="DELETE"),
@@ -68,11 +67,11 @@ def refused_requests(id_: str) -> Mapping[str, Request]:
 
 def accepted_requests(id_: str) -> Mapping[str, Request]:
     """Return what has to be accepted of an event that was approved before, by what is special about it."""
-    right = approval([id_])
+    right = encode_approval([id_])
     return {
         "again": post(right, JSON),
-        "other-case": post(approval([id_.swapcase()]), JSON),
-        "twice": post(approval([id_, id_]), JSON),
+        "other-case": post(encode_approval([id_.swapcase()]), JSON),
+        "twice": post(encode_approval([id_, id_]), JSON),
         "incarnation-number": post(right[:-1] + b',"DocumentIncarnation":1}', JSON),
         "incarnation-text": post(right[:-1] + b',"DocumentIncarnation":"1"}', JSON),
         "byte-order-mark": post(BYTE_ORDER_MARK + right, JSON),
@@ -81,8 +80,8 @@ def accepted_requests(id_: str) -> Mapping[str, Request]:
         "text": post(right, ("Content-Type", "text/plain; charset=utf-8")),
         "if-none-match": post(right, JSON, ("If-None-Match", "*")),
         "other-version": post(right, JSON, version=f"?api-version={OTHER_VERSION}"),
-        "preview-without-header": post(right, JSON, version=f"?api-version={PREVIEW}", metadata=False),
-        "wait": post(right, JSON, version=f"?api-version={NEWEST}&wait=0"),
+        "preview-without-header": post(right, JSON, version=f"?api-version={PREVIEW_VERSION}", metadata=False),
+        "wait": post(right, JSON, version=f"?api-version={NEWEST_VERSION}&wait=0"),
     }
 
 
@@ -96,19 +95,19 @@ def approve(seen: Seen, id_: str) -> Approval:
         _try_in_vain(seen, course)
         _approve_for_good(seen, course)
     elif course.first is not None:
-        course.answers["approve"] = _outcome(seen, post(approval([id_]), JSON))
+        course.answers["approve"] = _outcome(seen, post(encode_approval([id_]), JSON))
         _approve_nothing(seen, course, before=None)
     if course.first is not None:
         _approve_again(seen, course)
     if course.first is None or course.is_gone:
-        course.answers["ended"] = _outcome(seen, post(approval([id_]), JSON))
+        course.answers["ended"] = _outcome(seen, post(encode_approval([id_]), JSON))
     return course
 
 
 def _try_in_vain(seen: Seen, course: Approval) -> None:
     for name, request in refused_requests(course.id).items():
         course.answers[name] = _outcome(seen, request)
-    expecting = post(approval([course.id]), JSON, ("Expect", "100-continue"), metadata=False)
+    expecting = post(encode_approval([course.id]), JSON, ("Expect", "100-continue"), metadata=False)
     course.answers["expect-refused"] = _first_answer(seen, expecting)
     _send_too_much(seen, course)
     course.untouched = _document(seen)
@@ -117,7 +116,7 @@ def _try_in_vain(seen: Seen, course: Approval) -> None:
 
 def _approve_nothing(seen: Seen, course: Approval, before: Document | None) -> None:
     """Name no event. Whoever takes that for all of them is found out, as long as there is one to be approved."""
-    course.answers["empty-list"] = _outcome(seen, post(approval([]), JSON))
+    course.answers["empty-list"] = _outcome(seen, post(encode_approval([]), JSON))
     after = _document(seen)
     if before is not None and after is not None:
         course.is_changed_by_nothing = before.event(course.id) != after.event(course.id)
@@ -137,7 +136,7 @@ def _send_too_much(seen: Seen, course: Approval) -> None:
 
 def _approve_for_good(seen: Seen, course: Approval) -> None:
     with _held(seen) as held:
-        course.answers["approve"] = _outcome(seen, post(approval([course.id]), JSON))
+        course.answers["approve"] = _outcome(seen, post(encode_approval([course.id]), JSON))
         course.after = _started(seen, course.id)
         if course.after is None or is_scheduled(course.after.event(course.id)):
             return
@@ -145,13 +144,13 @@ def _approve_for_good(seen: Seen, course: Approval) -> None:
             course.answers["held"] = _read(held.line)
     seen.later.append(course.after)
     if is_started(course.after.event(course.id)):
-        course.answers["started"] = _outcome(seen, post(approval([course.id]), JSON))
+        course.answers["started"] = _outcome(seen, post(encode_approval([course.id]), JSON))
 
 
 def _approve_again(seen: Seen, course: Approval) -> None:
     for name, request in accepted_requests(course.id).items():
         course.answers[name] = _outcome(seen, request)
-    expecting = post(approval([course.id]), JSON, ("Expect", "100-continue"))
+    expecting = post(encode_approval([course.id]), JSON, ("Expect", "100-continue"))
     course.answers["expect"] = _first_answer(seen, expecting)
     course.answers["expect-after"] = _whole_answer(seen, expecting)
     now = _document(seen)

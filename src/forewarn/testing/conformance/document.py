@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from forewarn.testing.conformance.talking import Answer
-from forewarn.wire.terms import BYTE_ORDER_MARK
+from forewarn.wire.protocol import BYTE_ORDER_MARK
 
 Entry: TypeAlias = Mapping[str, Any]
 

@@ -17,7 +17,7 @@ from forewarn.testing.conformance.talking import (
     Request,
     Unanswered,
 )
-from forewarn.wire.versions import NEWEST, VERSIONS
+from forewarn.wire.protocol import NEWEST_VERSION, VERSIONS
 
 T = TypeVar("T")
 
@@ -140,14 +140,14 @@ class Seen:
             raise NotChecked(str(self._documents))
         return self._documents
 
-    def document(self, version: str = NEWEST) -> Document:
+    def document(self, version: str = NEWEST_VERSION) -> Document:
         """Return the document of one version."""
         found = self.documents().get(version)
         if found is None:
             raise NotChecked(f"there is no document in version {version}")
         return found
 
-    def read_document(self, version: str = NEWEST) -> Document:
+    def read_document(self, version: str = NEWEST_VERSION) -> Document:
         """Read the document as it is now."""
         return read_document(self.ask_again(query(version)))
 

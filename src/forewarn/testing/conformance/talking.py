@@ -9,7 +9,7 @@ from typing import Self
 import msgspec
 
 from forewarn.client.endpoint import Endpoint
-from forewarn.wire.versions import NEWEST
+from forewarn.wire.protocol import NEWEST_VERSION
 
 METADATA = ("Metadata", "true")
 SCHEDULED_EVENTS = "/metadata/scheduledevents"
@@ -43,7 +43,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request, exactly as it is to be sent."""
 
     method: str = "GET"
-    target: str = f"{SCHEDULED_EVENTS}?api-version={NEWEST}"
+    target: str = f"{SCHEDULED_EVENTS}?api-version={NEWEST_VERSION}"
     headers: tuple[tuple[str, str], ...] = (METADATA,)
     body: bytes | None = None
     http: str = "1.1"

@@ -8,7 +8,7 @@ import msgspec
 from forewarn.client.document import Event, key, read_document
 from forewarn.guest.observing import Observed
 from forewarn.testing.witness import EVENTS_PATH, asks_for_events
-from forewarn.wire.reading import Unreadable
+from forewarn.wire.document_parser import InvalidDocument
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class Record:
             if question.status == 200 and question.answered_at is not None:
                 try:
                     document = read_document(question.answer)
-                except Unreadable:
+                except InvalidDocument:
                     continue
                 if document is not None:
                     found.append(Told(question.answered_at, {key(event): event for event in document.events}))

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from forewarn.api import v1
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.bell import Bell
 from forewarn.testing.scenario.live_acts import listening
@@ -64,10 +64,10 @@ class Casting:
 
     def leave(self, command: say.Command) -> list[str]:
         """Wait until the program has done it, but not for ever; a manual clock stands still meanwhile."""
-        facts = self._world.tell(untold=(Did.ENABLED,))
+        facts = self._world.tell(untold=(EntryKind.ENABLED,))
         deadline = self._bell.deadline(self._patience)
         while not self._is_done(command) and self._bell.wait_until(deadline):
-            facts += self._world.tell(untold=(Did.ENABLED,))
+            facts += self._world.tell(untold=(EntryKind.ENABLED,))
         return facts
 
     def _is_done(self, command: say.Command) -> bool:

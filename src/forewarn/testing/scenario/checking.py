@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from forewarn.core.errors import UnknownVm
+from forewarn.core.errors import ScopeVmNotFound
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.core_stage import CoreStage
 from forewarn.testing.scenario.grammar import FORMS
@@ -13,7 +13,7 @@ from forewarn.testing.scenario.words import ScenarioError, is_label
 MAKING = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)
 """The commands that make events."""
 
-UNKNOWN_VM = f"{REFUSED}{UnknownVm.code}: "
+UNKNOWN_VM = f"{REFUSED}{ScopeVmNotFound.code}: "
 
 
 def problems_in(text: str) -> tuple[ScenarioError, ...]:

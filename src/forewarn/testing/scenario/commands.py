@@ -8,9 +8,9 @@ from enum import StrEnum
 
 import msgspec
 
-from forewarn.core.conditions import Announce
 from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
+from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
 
@@ -59,7 +59,7 @@ class SetPolicy(Said, frozen=True):
     """Choose how the service is run; what is left out stays."""
 
     preset: Preset | None = None
-    announce: Announce | None = None
+    announce: AnnouncePolicy | None = None
     notice: NoticeRule | None = None
     speed: float | None = None
     idle: timedelta | msgspec.UnsetType | None = msgspec.UNSET

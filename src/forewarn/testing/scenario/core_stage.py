@@ -11,20 +11,20 @@ from typing import TypeVar
 import msgspec
 
 from forewarn.api.fleet_file import Birth, demonstration_fleet
-from forewarn.core import inventory, operations, work
+from forewarn.core import impact_lifecycle, inventory, operations
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
-from forewarn.core.conditions import Outage
-from forewarn.core.enablement import needs_saving, seen
-from forewarn.core.errors import AlreadyThere, CoreError
+from forewarn.core.enablement import mark_seen, needs_save
+from forewarn.core.errors import CoreError, ResourceExists
 from forewarn.core.event import Source
-from forewarn.core.explain import explain, sentences
+from forewarn.core.explain import blocker_messages, explain
 from forewarn.core.fault import Fault
-from forewarn.core.impact import Done, Failed, Outcome, Retry, Unknown
+from forewarn.core.impact import Done, Failed, ImpactOutcome, Retry, Unknown
+from forewarn.core.lifecycle import wake_at
 from forewarn.core.limits import DIGEST_LENGTH
-from forewarn.core.progress import wake_at
-from forewarn.core.schedule import Ask, schedule
-from forewarn.core.scope import Held, Scope
+from forewarn.core.policy import Outage
+from forewarn.core.schedule import ScheduleRequest, schedule
+from forewarn.core.scope import Hold, Scope
 from forewarn.core.vm import Priority, Traits, Vm
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.describing import FAULTS_CLEARED, described_document, described_scope, fault_told
@@ -128,7 +128,7 @@ def _(_: say.UseFleet, world: World) -> None:
     """There is one fleet with a name: the one that comes with Forewarn."""
     for scope in demonstration_fleet(Birth(at=world.now, new_epoch=world.new_epoch)):
         if scope.id in world.scopes:
-            raise AlreadyThere(f"scope {scope.id}")
+            raise ResourceExists(f"scope {scope.id}")
         world.keep(scope.id, Change(scope, (), None))
 
 
@@ -141,7 +141,7 @@ def _(command: say.Handler, world: World) -> None:
 @act.register
 def _(command: say.AddScope, world: World) -> None:
     if command.scope in world.scopes:
-        raise AlreadyThere(f"scope {command.scope}")
+        raise ResourceExists(f"scope {command.scope}")
     scope = Scope(
         id=command.scope,
         kind=command.kind,
@@ -151,7 +151,7 @@ def _(command: say.AddScope, world: World) -> None:
         approval=command.approval,
         auto_approve=command.auto_approve,
     )
-    world.keep(scope.id, inventory.create(scope, by=say.OPERATOR, now=world.now))
+    world.keep(scope.id, inventory.create_scope(scope, by=say.OPERATOR, now=world.now))
 
 
 @act.register
@@ -222,7 +222,7 @@ def _(command: say.RemoveVm, world: World) -> None:
 
 
 def _traits(base: Traits, priority: Priority | None, terminate_notice: timedelta | None) -> Traits:
-    return Traits(priority=priority, terminate_notice=terminate_notice).over(base)
+    return Traits(priority=priority, terminate_notice=terminate_notice).with_defaults(base)
 
 
 @act.register
@@ -246,8 +246,8 @@ def _(command: say.Query, world: World) -> None:
     """As a service does it: every request counts, few are saved."""
     scope, _ = world.find(command.vm)
     world.seen_at[scope] = world.now
-    if needs_saving(world.scopes[scope], now=world.now):
-        world.apply(scope, lambda value: seen(value, now=world.now, epoch=world.new_epoch()))
+    if needs_save(world.scopes[scope], now=world.now):
+        world.apply(scope, lambda value: mark_seen(value, now=world.now, epoch=world.new_epoch()))
 
 
 @act.register
@@ -260,7 +260,7 @@ def _(command: say.Approve, world: World) -> None:
 @act.register
 def _(command: say.Schedule, world: World) -> None:
     not_before = None if command.not_before is None else world.names.moment(command.not_before)
-    ask = Ask(
+    ask = ScheduleRequest(
         id=world.request(command.request),
         type=command.type,
         vms=command.vms,
@@ -305,10 +305,10 @@ def _(command: say.Predict, world: World) -> None:
     _ask(world, operations.predict_failure(command.vms, request=request, by=PLATFORM, ahead=command.ahead))
 
 
-def _ask(world: World, ask: Ask) -> None:
+def _ask(world: World, ask: ScheduleRequest) -> None:
     """Make the events of a request in all scopes of its VMs, or in none."""
     found = [world.find(name) for name in ask.vms]
-    asks: dict[str, Ask] = {}
+    asks: dict[str, ScheduleRequest] = {}
     for scope in dict.fromkeys(scope for scope, _ in found):
         asks[scope] = msgspec.structs.replace(ask, vms=tuple(vm for home, vm in found if home == scope))
     rules = {scope: _scheduling(world, part) for scope, part in asks.items()}
@@ -317,7 +317,7 @@ def _ask(world: World, ask: Ask) -> None:
         world.facts += [f"{world.names.label(event)} is known" for events in made.values() for event in events]
 
 
-def _scheduling(world: World, ask: Ask) -> Callable[[Scope], Change[tuple[str, ...]]]:
+def _scheduling(world: World, ask: ScheduleRequest) -> Callable[[Scope], Change[tuple[str, ...]]]:
     return lambda scope: schedule(scope, ask, world.conditions, now=world.now)
 
 
@@ -350,8 +350,8 @@ def _(command: say.Clear, world: World) -> None:
 @act.register
 def _(command: say.Hold, world: World) -> None:
     if command.what == say.EVERYTHING:
-        held = Held(by=command.by, at=world.now, reason=command.reason)
-        world.conditions = msgspec.structs.replace(world.conditions, held=held)
+        held = Hold(by=command.by, at=world.now, reason=command.reason)
+        world.conditions = msgspec.structs.replace(world.conditions, hold=held)
         world.facts.append(f"everything held by {command.by} ({command.reason})")
         return
     world.apply(
@@ -363,7 +363,7 @@ def _(command: say.Hold, world: World) -> None:
 @act.register
 def _(command: say.Release, world: World) -> None:
     if command.what == say.EVERYTHING:
-        world.conditions = msgspec.structs.replace(world.conditions, held=None)
+        world.conditions = msgspec.structs.replace(world.conditions, hold=None)
         world.facts.append(f"everything released by {command.by}")
         world.tick()
         return
@@ -379,7 +379,7 @@ def _(command: say.Begin, world: World) -> None:
         world,
         command.event,
         command.vms,
-        lambda scope, event, vm: work.begin(scope, event, vm, now=world.now, again=command.again),
+        lambda scope, event, vm: impact_lifecycle.begin(scope, event, vm, now=world.now, again=command.again),
     )
 
 
@@ -409,7 +409,9 @@ def _(command: say.Retry, world: World) -> None:
         world,
         command.event,
         command.vms,
-        lambda scope, event, vm: work.retry(scope, event, vm, by=command.by, now=world.now, why=command.why),
+        lambda scope, event, vm: impact_lifecycle.retry(
+            scope, event, vm, by=command.by, now=world.now, why=command.why
+        ),
     )
 
 
@@ -418,7 +420,7 @@ def _(command: say.Resolve, world: World) -> None:
     event = world.event(command.event)
     world.apply(
         world.home(event),
-        lambda scope: work.resolve(
+        lambda scope: impact_lifecycle.resolve(
             scope,
             event,
             world.conditions,
@@ -431,12 +433,12 @@ def _(command: say.Resolve, world: World) -> None:
     )
 
 
-def _settle(world: World, name: str, vms: tuple[str, ...], outcome: Outcome) -> None:
+def _settle(world: World, name: str, vms: tuple[str, ...], outcome: ImpactOutcome) -> None:
     _on_impacts(
         world,
         name,
         vms,
-        lambda scope, event, vm: work.settle(scope, event, vm, outcome, world.conditions, now=world.now),
+        lambda scope, event, vm: impact_lifecycle.settle(scope, event, vm, outcome, world.conditions, now=world.now),
     )
 
 
@@ -475,7 +477,7 @@ def _(_: say.ClearFaults, world: World) -> None:
 def _(command: say.Explain, world: World) -> None:
     scope = world.scopes[world.home(world.event(command.event))]
     holds = explain(scope, scope.event(world.event(command.event)), world.conditions, now=world.now)
-    world.facts += [world.names.plain(sentence) for sentence in sentences(holds)]
+    world.facts += [world.names.plain(sentence) for sentence in blocker_messages(holds)]
 
 
 @act.register

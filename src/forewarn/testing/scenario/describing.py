@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from forewarn.core.duration import duration_text
-from forewarn.core.event import Event, Impact, State
+from forewarn.core.duration import format_duration
+from forewarn.core.event import Event, State
+from forewarn.core.impact import Impact
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Traits, Vm
 from forewarn.testing.scenario.commands import SetFault
@@ -28,7 +29,7 @@ def _shown(event: Event, names: Names) -> str:
     if event.state is State.SCHEDULED:
         parts.append(f"not_before {names.time(event.not_before)}")
     if event.duration is not None:
-        parts.append(f"lasting {duration_text(event.duration)}")
+        parts.append(f"lasting {format_duration(event.duration)}")
     return " ".join(parts)
 
 
@@ -39,7 +40,7 @@ def described_scope(scope: Scope, names: Names) -> list[str]:
         *(_vm(vm) for vm in scope.roster),
         *(fact for event in scope.events for fact in _event(event, names)),
         *(f"{names.label(ended.id)} ended {ended.outcome.value} at {names.time(ended.at)}" for ended in scope.ended),
-        *(f"request key {item.key} answered at {names.time(item.at)}" for item in scope.answered),
+        *(f"request key {item.key} answered at {names.time(item.at)}" for item in scope.seen_keys),
     ]
 
 
@@ -54,8 +55,8 @@ def _frame(scope: Scope, names: Names) -> Iterator[str]:
     yield "enabled" if scope.enabled else "not enabled"
     if scope.seen_at is not None:
         yield f"seen {names.time(scope.seen_at)}"
-    if scope.held is not None:
-        yield f"held by {scope.held.by} since {names.time(scope.held.at)} ({scope.held.reason})"
+    if scope.hold is not None:
+        yield f"held by {scope.hold.by} since {names.time(scope.hold.at)} ({scope.hold.reason})"
     yield f"changed {names.time(scope.changed_at)}"
 
 
@@ -63,7 +64,7 @@ def _traits(traits: Traits) -> Iterator[str]:
     if traits.priority is not None:
         yield f"priority {traits.priority.value}"
     if traits.terminate_notice is not None:
-        yield f"terminate-notice {duration_text(traits.terminate_notice)}"
+        yield f"terminate-notice {format_duration(traits.terminate_notice)}"
 
 
 def _vm(vm: Vm) -> str:
@@ -75,7 +76,7 @@ def _event(event: Event, names: Names) -> Iterator[str]:
     why = f" ({event.why})" if event.why else ""
     place = f"in domain {event.update_domain} on {event.host or 'an unknown host'}"
     yield f"{_shown(event, names)}, {place}{'' if event.announced else ', unannounced'}"
-    yield f'{label} made {names.time(event.made_at)} by {event.by}{why}: {event.cause.value}, "{event.description}"'
+    yield f'{label} made {names.time(event.created_at)} by {event.by}{why}: {event.cause.value}, "{event.description}"'
     for approval in event.approvals:
         yield f"{label} approved {names.time(approval.at)} by {approval.vm}"
     if event.started_at is not None:

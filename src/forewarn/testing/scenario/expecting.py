@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.testing.scenario.commands import NOTHING
 from forewarn.testing.scenario.telling import OF_IMPACTS, OF_VMS, VERBS
 from forewarn.testing.scenario.words import Kind, Word, is_label, listed
@@ -17,16 +17,24 @@ FACT_WORD = Kind(
 WITHIN = "within"
 ON = "on"
 
-OF_SCOPES = {Did.SCOPE_CREATED, Did.SCOPE_CHANGED, Did.SCOPE_REMOVED, Did.ENABLED, Did.DISABLED, Did.HELD, Did.RELEASED}
+OF_SCOPES = {
+    EntryKind.SCOPE_CREATED,
+    EntryKind.SCOPE_CHANGED,
+    EntryKind.SCOPE_REMOVED,
+    EntryKind.ENABLED,
+    EntryKind.DISABLED,
+    EntryKind.HELD,
+    EntryKind.RELEASED,
+}
 OF_EVENTS = {
-    Did.SCHEDULED,
-    Did.ANNOUNCED,
-    Did.APPROVED,
-    Did.STARTED,
-    Did.SHRUNK,
-    Did.COMPLETED,
-    Did.CANCELED,
-    Did.FAILED,
+    EntryKind.SCHEDULED,
+    EntryKind.ANNOUNCED,
+    EntryKind.APPROVED,
+    EntryKind.STARTED,
+    EntryKind.SHRUNK,
+    EntryKind.COMPLETED,
+    EntryKind.CANCELED,
+    EntryKind.FAILED,
 }
 
 _OF_EVENT = re.compile(r"E\d+ ")
@@ -34,7 +42,7 @@ _TIMES = re.compile(r"(?:[+-]\d+d )?\d\d:\d\d(?::\d\d(?:\.\d+)?)?|(?<= after )\S
 _TIMES_AND_NUMBERS = re.compile(rf"{_TIMES.pattern}|, incarnation \d+")
 
 
-def _verbs(dids: Iterable[Did]) -> list[str]:
+def _verbs(dids: Iterable[EntryKind]) -> list[str]:
     return list(dict.fromkeys(VERBS[did] for did in VERBS if did in set(dids)))
 
 

@@ -11,9 +11,9 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from forewarn.core.conditions import Announce
 from forewarn.core.errors import CoreError
 from forewarn.core.event import EventType
+from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
 from forewarn.testing.scenario import commands as say
@@ -100,7 +100,7 @@ FORMS: dict[str, Form] = {
         say.SetPolicy,
         (_optional("preset", one_of("a preset", say.Preset)),),
         {
-            "announce": Slot("announce", one_of("a rule for announcing", Announce)),
+            "announce": Slot("announce", one_of("a rule for announcing", AnnouncePolicy)),
             "notice": Slot("notice", one_of("a rule for notices", say.NoticeRule)),
             "speed": Slot("speed", NUMBER),
             "idle": Slot("idle", DURATION_OR_NEVER),

@@ -14,10 +14,10 @@ from forewarn.api import v1
 from forewarn.api.errors import NotFound
 from forewarn.client import ClientError, ScheduledEvents
 from forewarn.client import Event as SeenEvent
-from forewarn.core.duration import duration_text
-from forewarn.core.errors import CoreError, UnknownEvent
+from forewarn.core.duration import format_duration
+from forewarn.core.errors import CoreError, ScopeEventNotFound
 from forewarn.core.event import Source
-from forewarn.core.fault import signed_text
+from forewarn.core.fault import format_signed_duration
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.describing import FAULTS_CLEARED, fault_told
 from forewarn.testing.scenario.live_world import LiveWorld
@@ -175,7 +175,7 @@ def _shown(event: SeenEvent, world: LiveWorld) -> str:
     if event.not_before is not None:
         parts.append(f"not_before {world.names.time(event.not_before)}")
     if event.duration is not None:
-        parts.append(f"lasting {duration_text(event.duration)}")
+        parts.append(f"lasting {format_duration(event.duration)}")
     return " ".join(parts)
 
 
@@ -188,7 +188,7 @@ def _inside(world: LiveWorld, vm: v1.Vm) -> Iterator[ScheduledEvents]:
             yield endpoint
     except ClientError as error:
         if (no_event := _NO_EVENT.search(error.what)) is not None:
-            raise UnknownEvent(no_event[1], vm.scope) from error
+            raise ScopeEventNotFound(no_event[1], vm.scope) from error
         raise RefusedGuest(error.what) from error
 
 
@@ -251,7 +251,7 @@ def _(command: say.Fail, world: LiveWorld) -> list[str]:
 
 @act.register
 def _(command: say.Predict, world: LiveWorld) -> list[str]:
-    ask = v1.PredictFailure(vms=_all(world, command.vms), ahead=duration_text(command.ahead))
+    ask = v1.PredictFailure(vms=_all(world, command.vms), ahead=format_duration(command.ahead))
     return _known(world, world.api.predict_failure(ask, key=command.request))
 
 
@@ -304,7 +304,7 @@ def _(command: say.Resolve, world: LiveWorld) -> list[str]:
 def _(command: say.Explain, world: LiveWorld) -> list[str]:
     story = world.api.event(world.event(command.event))
     if story.event is None:
-        raise UnknownEvent(story.id, story.scope)
+        raise ScopeEventNotFound(story.id, story.scope)
     return [world.plain(sentence) for sentence in story.event.explain]
 
 
@@ -319,7 +319,7 @@ def _(command: say.SetFault, world: LiveWorld) -> list[str]:
             vm=None if command.vm is None else _full(world, command.vm),
             lasting=_text(command.lasting),
             times=command.times,
-            amount=None if command.amount is None else signed_text(command.amount),
+            amount=None if command.amount is None else format_signed_duration(command.amount),
         )
     )
     world.faults.append(fault.id)
@@ -370,7 +370,7 @@ def _all(world: LiveWorld, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _text(duration: timedelta | None) -> str | None:
-    return None if duration is None else duration_text(duration)
+    return None if duration is None else format_duration(duration)
 
 
 def _unset(value: T | None) -> T | msgspec.UnsetType:

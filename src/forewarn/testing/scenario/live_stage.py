@@ -12,9 +12,9 @@ from typing import Self
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import Refusal
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 from forewarn.core.errors import CoreError
-from forewarn.core.journal import Did
+from forewarn.core.journal import EntryKind
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.bell import Bell
 from forewarn.testing.scenario.casting import PATIENCE, Casting, Program
@@ -134,17 +134,17 @@ class LiveStage:
     def _left(self, command: say.Command) -> list[str]:
         facts = self._casting.leave(command)
         self._time.settle()
-        return facts + self.world.tell(untold=(Did.ENABLED,))
+        return facts + self.world.tell(untold=(EntryKind.ENABLED,))
 
     def _done(self, command: say.Command) -> list[str]:
         try:
             named = [self.world.find(vm).name for vm in _named(command)]
             own = self._act(command)
         except (CoreError, Refusal) as refusal:
-            facts = self.world.tell(untold=(Did.ENABLED,))
+            facts = self.world.tell(untold=(EntryKind.ENABLED,))
             return [*facts, f"{REFUSED}{refusal.code}: {self.world.plain(str(refusal))}"]
         self._time.settle()
-        facts = self.world.tell(named, untold=() if isinstance(command, say.Query) else (Did.ENABLED,))
+        facts = self.world.tell(named, untold=() if isinstance(command, say.Query) else (EntryKind.ENABLED,))
         return facts or own if isinstance(command, ASKING) else [*own, *facts]
 
     def _act(self, command: say.Command) -> list[str]:
@@ -188,11 +188,11 @@ class LiveStage:
         while self._time.pass_on(moment):
             pass
         self._time.settle()
-        return self.world.tell(untold=(Did.ENABLED,))
+        return self.world.tell(untold=(EntryKind.ENABLED,))
 
     def _pass_on(self, limit: datetime) -> list[str] | None:
         has_changed = self._time.pass_on(limit)
-        facts = self.world.tell(untold=(Did.ENABLED,))
+        facts = self.world.tell(untold=(EntryKind.ENABLED,))
         return facts if has_changed or facts else None
 
     def _scopes(self) -> list[str]:
@@ -213,7 +213,7 @@ def _on_the_second(api: ApiClient) -> v1.Clock:
     """Begin with a whole second, as notices do, where the clock can be moved to one."""
     clock = api.clock()
     past = timedelta(microseconds=clock.now.microsecond)
-    return api.advance(duration_text(SECOND - past)) if clock.manual and past else clock
+    return api.advance(format_duration(SECOND - past)) if clock.manual and past else clock
 
 
 ASKING = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)

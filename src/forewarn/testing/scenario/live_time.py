@@ -6,8 +6,8 @@ from typing import Protocol
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.core.duration import duration_text
-from forewarn.core.event import ImpactState
+from forewarn.core.duration import format_duration
+from forewarn.core.impact import ImpactState
 from forewarn.testing.scenario.bell import Bell
 
 GRACE = timedelta(seconds=2)
@@ -67,7 +67,7 @@ class MovedTime:
         return has_next
 
     def _move(self, by: timedelta) -> None:
-        self._api.advance(duration_text(by))
+        self._api.advance(format_duration(by))
 
 
 class AwaitedTime:

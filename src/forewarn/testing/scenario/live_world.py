@@ -9,13 +9,13 @@ import msgspec
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import NotFound, Refusal
-from forewarn.core.errors import AlreadyThere, UnknownVm
-from forewarn.core.journal import Did, Entry
+from forewarn.core.errors import ResourceExists, ScopeVmNotFound
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.stage import Unplayable, event_named
 from forewarn.testing.scenario.telling import Names, Teller
 
-UNTOLD = frozenset({Did.FAULT_SET, Did.FAULT_CLEARED, Did.FAULT_ENDED})
+UNTOLD = frozenset({EntryKind.FAULT_SET, EntryKind.FAULT_CLEARED, EntryKind.FAULT_ENDED})
 """What commands tell themselves, or what happens whenever a program asks."""
 
 TAKEN = "scope-exists"
@@ -57,7 +57,7 @@ class LiveWorld:
     def add(self, ask: v1.AddScope) -> None:
         """Add a scope of the story; where its name is taken by somebody else's, it gets another one there."""
         if ask.id in self.places:
-            raise AlreadyThere(f"scope {ask.id}")
+            raise ResourceExists(f"scope {ask.id}")
         for id_ in (ask.id, *(f"{ask.id}-{n}" for n in OTHER_NAMES)):
             try:
                 self.api.add_scope(msgspec.structs.replace(ask, id=id_))
@@ -97,7 +97,7 @@ class LiveWorld:
         if len(found) > 1:
             raise Unplayable("several scopes have such a VM, write scope/name", name)
         if not found:
-            raise UnknownVm(bare, candidates[-1].name)
+            raise ScopeVmNotFound(bare, candidates[-1].name)
         return found[0]
 
     def _vms(self, place: Place) -> list[v1.Vm]:
@@ -128,23 +128,23 @@ class LiveWorld:
 
     # Its journal.
 
-    def tell(self, named: Sequence[str] = (), *, untold: Iterable[Did] = ()) -> list[str]:
+    def tell(self, named: Sequence[str] = (), *, untold: Iterable[EntryKind] = ()) -> list[str]:
         """Tell what the journal has got since the last time. VMs that the command has `named` are not named again."""
         kept, self._kept = self._kept, []
         return kept + self._told(named, UNTOLD.union(untold))
 
     def catch_up(self) -> None:
         """Read the journal now, and tell of it the next time."""
-        self._kept += self._told((), UNTOLD | {Did.ENABLED})
+        self._kept += self._told((), UNTOLD | {EntryKind.ENABLED})
 
-    def _told(self, named: Sequence[str], hidden: Set[Did]) -> list[str]:
+    def _told(self, named: Sequence[str], hidden: Set[EntryKind]) -> list[str]:
         facts: list[str] = []
         for line in self._new_lines():
             place = next((place for place in self.places.values() if place.id == line.record), None)
             if place is not None and line.kind == "scope":
                 told = place.teller.tell([self._entry(line)], named)
                 facts += [self.plain(fact) for fact in told if line.did not in hidden]
-                if line.did is Did.SCOPE_REMOVED:
+                if line.did is EntryKind.SCOPE_REMOVED:
                     del self.places[place.name]
         return facts
 
@@ -168,7 +168,7 @@ class LiveWorld:
         return Entry(
             n=line.position,
             at=line.at,
-            did=line.did,
+            kind=line.did,
             by=self.speaker if line.by == self._me else line.by,
             why=line.why,
             event=line.event,

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from forewarn.clock import ManualClock
-from forewarn.core import work
+from forewarn.core import impact_lifecycle
 from forewarn.core.errors import CoreError
 from forewarn.core.impact import Done
-from forewarn.core.progress import wake_at
+from forewarn.core.lifecycle import wake_at
 from forewarn.platform.port import Work
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.testing.scenario.world import World
@@ -39,7 +39,9 @@ class AutomaticPlatform:
             for event, impact in self._world.work_of(scope):
                 self._world.apply(
                     scope,
-                    lambda value, event=event, vm=impact.vm: work.begin(value, event.id, vm, now=self._world.now),  # type: ignore[misc]  # mypy cannot infer a lambda with defaults
+                    lambda value, event=event, vm=impact.vm: impact_lifecycle.begin(
+                        value, event.id, vm, now=self._world.now
+                    ),  # type: ignore[misc]  # mypy cannot infer a lambda with defaults
                 )
                 labour = self._world.labour(scope, event.id, impact.vm)
                 self._under_way.append(Labour(labour, self._world.now + self._time_for(labour)))
@@ -62,7 +64,8 @@ class AutomaticPlatform:
         outcome = Done(self._simulated.new_host(done))
         try:
             self._world.apply(
-                done.scope, lambda scope: work.settle(scope, done.event, done.vm, outcome, conditions, now=now)
+                done.scope,
+                lambda scope: impact_lifecycle.settle(scope, done.event, done.vm, outcome, conditions, now=now),
             )
         except CoreError:
             return

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import msgspec
 
-from forewarn.core.conditions import EMULATOR, PRODUCTION, Policy
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 from forewarn.core.event import EventType
+from forewarn.core.policy import EMULATOR, PRODUCTION, Policy
 from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.story import Story
 
@@ -42,11 +42,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             "speed": self.policy.speed,
             "policy.announce": self.policy.announce.value,
             "policy.enforce_notice": self.policy.enforce_notice,
-            "policy.idle_after": "none" if idle is None else duration_text(idle),
+            "policy.idle_after": "none" if idle is None else format_duration(idle),
             "policy.user_operations": self.policy.user_operations,
         }
         if self.lasting is not None:
-            settings |= {f"simulated.{kind.value.lower()}": duration_text(self.lasting) for kind in EventType}
+            settings |= {f"simulated.{kind.value.lower()}": format_duration(self.lasting) for kind in EventType}
         return settings
 
 

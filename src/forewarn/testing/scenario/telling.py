@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from forewarn.core.duration import duration_text
-from forewarn.core.journal import Did, Entry
+from forewarn.core.duration import format_duration
+from forewarn.core.journal import Entry, EntryKind
 from forewarn.testing.scenario.words import time_text
 
 FIRST_DAY = datetime(2030, 1, 7, tzinfo=UTC)
@@ -58,7 +58,7 @@ class Names:
 
     def duration(self, text: str) -> str:
         """Write an amount of time, which the journal has in seconds, as one of the story."""
-        return duration_text(self._rounded(timedelta(seconds=float(text.removesuffix("s"))) * self._speed))
+        return format_duration(self._rounded(timedelta(seconds=float(text.removesuffix("s"))) * self._speed))
 
     def _rounded(self, time: timedelta) -> timedelta:
         return time if self._grain is None else round(time / self._grain) * self._grain
@@ -86,8 +86,8 @@ class Teller:
         return [self._tell(entry, set(named)) for entry in entries]
 
     def _tell(self, entry: Entry, named: set[str]) -> str:
-        fact = " ".join((self._subject(entry), VERBS[entry.did], *self._details(entry, named))) + self._remarks(entry)
-        if entry.did is Did.ENABLED:
+        fact = " ".join((self._subject(entry), VERBS[entry.kind], *self._details(entry, named))) + self._remarks(entry)
+        if entry.kind is EntryKind.ENABLED:
             fact += f", epoch {self._names.epoch(self._scope, entry.facts['epoch'])}"
         if entry.incarnation is not None and entry.incarnation != self._incarnation:
             self._incarnation = entry.incarnation
@@ -96,14 +96,14 @@ class Teller:
 
     def _subject(self, entry: Entry) -> str:
         if entry.event is None:
-            return " ".join(entry.vms) if entry.did in OF_VMS else self._scope
+            return " ".join(entry.vms) if entry.kind in OF_VMS else self._scope
         label = self._names.label(entry.event)
-        return f"{label} on {' '.join(entry.vms)}" if entry.did in OF_IMPACTS else label
+        return f"{label} on {' '.join(entry.vms)}" if entry.kind in OF_IMPACTS else label
 
     def _details(self, entry: Entry, named: set[str]) -> Iterator[str]:
         if "unannounced" in entry.facts:
             yield "unannounced"
-        if entry.did is Did.SHRUNK or (_is_made(entry) and set(entry.vms) != named):
+        if entry.kind is EntryKind.SHRUNK or (_is_made(entry) and set(entry.vms) != named):
             yield " ".join(entry.vms)
         if "not_before" in entry.facts:
             yield f"not_before {entry.facts['not_before']}"
@@ -111,14 +111,16 @@ class Teller:
             yield f"until {entry.facts['retry_at']}"
         if "took" in entry.facts:
             yield f"after {self._names.duration(entry.facts['took'])}"
-        if entry.did is Did.APPROVED or entry.by not in UNREMARKABLE | {f"vm:{vm}" for vm in self._approvers(entry)}:
+        if entry.kind is EntryKind.APPROVED or entry.by not in UNREMARKABLE | {
+            f"vm:{vm}" for vm in self._approvers(entry)
+        }:
             yield f"by {entry.by.removeprefix('vm:')}"
         if entry.why:
             yield f"({entry.why})"
 
     def _approvers(self, entry: Entry) -> Sequence[str]:
         """Return whom a start's reason names already."""
-        return entry.why.removeprefix("approved by ").split(", ") if entry.did is Did.STARTED else ()
+        return entry.why.removeprefix("approved by ").split(", ") if entry.kind is EntryKind.STARTED else ()
 
     def _remarks(self, entry: Entry) -> str:
         remarks = ""
@@ -132,67 +134,67 @@ class Teller:
 
 
 def _is_made(entry: Entry) -> bool:
-    return entry.did is Did.SCHEDULED or (entry.did is Did.STARTED and "type" in entry.facts)
+    return entry.kind is EntryKind.SCHEDULED or (entry.kind is EntryKind.STARTED and "type" in entry.facts)
 
 
-VERBS: dict[Did, str] = {
-    Did.SCOPE_CREATED: "created",
-    Did.SCOPE_CHANGED: "changed",
-    Did.SCOPE_REMOVED: "removed",
-    Did.VM_ADDED: "added",
-    Did.VM_CHANGED: "changed",
-    Did.VM_REMOVED: "removed",
-    Did.VM_MOVED: "moved",
-    Did.ENABLED: "enabled",
-    Did.DISABLED: "disabled",
-    Did.HELD: "held",
-    Did.RELEASED: "released",
-    Did.SCHEDULED: "Scheduled",
-    Did.ANNOUNCED: "announced",
-    Did.APPROVED: "approved",
-    Did.STARTED: "Started",
-    Did.SHRUNK: "left with",
-    Did.COMPLETED: "Completed",
-    Did.CANCELED: "Canceled",
-    Did.FAILED: "Failed",
-    Did.IMPACT_BEGUN: "begun",
-    Did.IMPACT_DONE: "done",
-    Did.IMPACT_RETRY: "put off",
-    Did.IMPACT_FAILED: "failed",
-    Did.IMPACT_UNKNOWN: "unknown",
-    Did.IMPACT_RETRIED: "to be tried again",
-    Did.IMPACT_GIVEN_UP: "given up",
-    Did.CLOCK_MOVED: "moved the clock",
-    Did.FAULT_SET: "fault set",
-    Did.FAULT_CLEARED: "fault cleared",
-    Did.FAULT_ENDED: "fault over",
-    Did.CAMPAIGN_STARTED: "began",
-    Did.CAMPAIGN_PAUSED: "paused",
-    Did.CAMPAIGN_RESUMED: "goes on",
-    Did.CAMPAIGN_HALTED: "halted",
-    Did.CAMPAIGN_ABORTED: "aborted",
-    Did.CAMPAIGN_ENDED: "ended",
-    Did.WAVE_ANNOUNCED: "announced",
-    Did.WAVE_DIFFERS: "differs from the plan",
-    Did.WAVE_CLEARED: "cleared",
-    Did.WAVE_SETTLED: "settled",
-    Did.WAVE_FAILED: "failed",
-    Did.WAVE_SKIPPED: "skipped",
-    Did.WAVE_LEFT: "left",
-    Did.WAVE_RETRIED: "to be tried again",
-    Did.GATE_SHUT: "shut",
-    Did.GATE_OPENED: "open again",
-    Did.TOKEN_CREATED: "made",
-    Did.TOKEN_REVOKED: "revoked",
+VERBS: dict[EntryKind, str] = {
+    EntryKind.SCOPE_CREATED: "created",
+    EntryKind.SCOPE_CHANGED: "changed",
+    EntryKind.SCOPE_REMOVED: "removed",
+    EntryKind.VM_ADDED: "added",
+    EntryKind.VM_CHANGED: "changed",
+    EntryKind.VM_REMOVED: "removed",
+    EntryKind.VM_MOVED: "moved",
+    EntryKind.ENABLED: "enabled",
+    EntryKind.DISABLED: "disabled",
+    EntryKind.HELD: "held",
+    EntryKind.RELEASED: "released",
+    EntryKind.SCHEDULED: "Scheduled",
+    EntryKind.ANNOUNCED: "announced",
+    EntryKind.APPROVED: "approved",
+    EntryKind.STARTED: "Started",
+    EntryKind.SHRUNK: "left with",
+    EntryKind.COMPLETED: "Completed",
+    EntryKind.CANCELED: "Canceled",
+    EntryKind.FAILED: "Failed",
+    EntryKind.IMPACT_BEGUN: "begun",
+    EntryKind.IMPACT_DONE: "done",
+    EntryKind.IMPACT_RETRY: "put off",
+    EntryKind.IMPACT_FAILED: "failed",
+    EntryKind.IMPACT_UNKNOWN: "unknown",
+    EntryKind.IMPACT_RETRIED: "to be tried again",
+    EntryKind.IMPACT_GIVEN_UP: "given up",
+    EntryKind.CLOCK_MOVED: "moved the clock",
+    EntryKind.FAULT_SET: "fault set",
+    EntryKind.FAULT_CLEARED: "fault cleared",
+    EntryKind.FAULT_ENDED: "fault over",
+    EntryKind.CAMPAIGN_STARTED: "began",
+    EntryKind.CAMPAIGN_PAUSED: "paused",
+    EntryKind.CAMPAIGN_RESUMED: "goes on",
+    EntryKind.CAMPAIGN_HALTED: "halted",
+    EntryKind.CAMPAIGN_ABORTED: "aborted",
+    EntryKind.CAMPAIGN_ENDED: "ended",
+    EntryKind.WAVE_ANNOUNCED: "announced",
+    EntryKind.WAVE_DIFFERS: "differs from the plan",
+    EntryKind.WAVE_CLEARED: "cleared",
+    EntryKind.WAVE_SETTLED: "settled",
+    EntryKind.WAVE_FAILED: "failed",
+    EntryKind.WAVE_SKIPPED: "skipped",
+    EntryKind.WAVE_LEFT: "left",
+    EntryKind.WAVE_RETRIED: "to be tried again",
+    EntryKind.GATE_CLOSED: "shut",
+    EntryKind.GATE_OPENED: "open again",
+    EntryKind.TOKEN_CREATED: "made",
+    EntryKind.TOKEN_REVOKED: "revoked",
 }
 
-OF_VMS = {Did.VM_ADDED, Did.VM_CHANGED, Did.VM_REMOVED, Did.VM_MOVED}
+OF_VMS = {EntryKind.VM_ADDED, EntryKind.VM_CHANGED, EntryKind.VM_REMOVED, EntryKind.VM_MOVED}
 OF_IMPACTS = {
-    Did.IMPACT_BEGUN,
-    Did.IMPACT_DONE,
-    Did.IMPACT_RETRY,
-    Did.IMPACT_FAILED,
-    Did.IMPACT_UNKNOWN,
-    Did.IMPACT_RETRIED,
-    Did.IMPACT_GIVEN_UP,
+    EntryKind.IMPACT_BEGUN,
+    EntryKind.IMPACT_DONE,
+    EntryKind.IMPACT_RETRY,
+    EntryKind.IMPACT_FAILED,
+    EntryKind.IMPACT_UNKNOWN,
+    EntryKind.IMPACT_RETRIED,
+    EntryKind.IMPACT_GIVEN_UP,
 }

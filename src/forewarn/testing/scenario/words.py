@@ -13,7 +13,7 @@ from typing import NamedTuple
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import CoreError, Invalid
 from forewarn.core.event import EventType
-from forewarn.core.fault import FaultKind, fault_kind, parse_signed
+from forewarn.core.fault import FaultKind, parse_fault_kind, parse_signed_duration
 from forewarn.core.text import check_name, is_guid
 
 _WORD = re.compile(r'"(?P<text>[^"]*)"|(?P<days>[+-]\d+d)\s+(?P<time>\d\S*)|(?P<open>".*)|\S+')
@@ -149,11 +149,11 @@ def _number(word: Word) -> float:
 
 
 def _fault(word: Word) -> FaultKind:
-    return fault_kind(word.text)
+    return parse_fault_kind(word.text)
 
 
 def _amount(word: Word) -> timedelta:
-    return parse_signed(word.text)
+    return parse_signed_duration(word.text)
 
 
 def is_label(text: str) -> bool:

@@ -6,12 +6,13 @@ from typing import TypeVar
 from uuid import NAMESPACE_DNS, uuid5
 
 from forewarn.core.change import Change
-from forewarn.core.conditions import EMULATOR, Conditions
-from forewarn.core.errors import UnknownVm
-from forewarn.core.event import Event, Impact
-from forewarn.core.progress import tick
+from forewarn.core.errors import ScopeVmNotFound
+from forewarn.core.event import Event
+from forewarn.core.impact import Impact
+from forewarn.core.impact_lifecycle import impacts_to_begin
+from forewarn.core.lifecycle import tick
+from forewarn.core.policy import EMULATOR, RuleContext
 from forewarn.core.scope import Scope
-from forewarn.core.work import to_begin
 from forewarn.platform.port import Work
 from forewarn.testing.scenario.stage import Unplayable, event_named
 from forewarn.testing.scenario.telling import Names, Teller
@@ -29,7 +30,7 @@ class World:
     def __init__(self) -> None:
         self.names = Names()
         self.now = self.names.moment(BEGINNING)
-        self.conditions = Conditions(policy=EMULATOR)
+        self.conditions = RuleContext(policy=EMULATOR)
         self.scopes: dict[str, Scope] = {}
         self.seen_at: dict[str, datetime] = {}
         self.facts: list[str] = []
@@ -82,7 +83,7 @@ class World:
 
     def work_of(self, scope: str) -> tuple[tuple[Event, Impact], ...]:
         """Return the work that the platform could begin now in a scope."""
-        return to_begin(self.scopes[scope], now=max(self.now, self.scopes[scope].changed_at))
+        return impacts_to_begin(self.scopes[scope], now=max(self.now, self.scopes[scope].changed_at))
 
     def labour(self, scope: str, event_id: str, name: str) -> Work:
         """Return one event on one VM as a platform gets it."""
@@ -127,7 +128,7 @@ class World:
         if len(found) > 1:
             raise Unplayable("several scopes have such a VM, write scope/name", name)
         if not found:
-            raise UnknownVm(bare, candidates[-1])
+            raise ScopeVmNotFound(bare, candidates[-1])
         return found[0]
 
     def event(self, name: str) -> str:

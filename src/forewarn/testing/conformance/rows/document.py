@@ -10,8 +10,8 @@ from forewarn.testing.conformance.row import Check, Needs, Row
 from forewarn.testing.conformance.rows.checks import field, of_events, one_of, quoted
 from forewarn.testing.conformance.seen import QUERY, Seen, conditional
 from forewarn.testing.conformance.talking import Answer
-from forewarn.wire.http_date import http_date, read_date
-from forewarn.wire.versions import NEWEST
+from forewarn.wire.http_date import format_http_date, parse_date
+from forewarn.wire.protocol import NEWEST_VERSION
 
 SECTION = "The document"
 
@@ -75,7 +75,9 @@ def _event_keys(seen: Seen) -> None:
 
 def _older_keys(seen: Seen) -> None:
     """Which version has which field, the rows of the versions say; here, that there is no other, and their order."""
-    older = [event for version, document in seen.documents().items() if version < NEWEST for event in document.events]
+    older = [
+        event for version, document in seen.documents().items() if version < NEWEST_VERSION for event in document.events
+    ]
     if not older:
         raise NotChecked("there is no event")
     for event in older:
@@ -167,8 +169,8 @@ def _are_names(value: object) -> bool:
 
 
 def _is_http_date(value: object) -> bool:
-    moment = read_date(value) if isinstance(value, str) else None
-    return moment is not None and http_date(moment) == value
+    moment = parse_date(value) if isinstance(value, str) else None
+    return moment is not None and format_http_date(moment) == value
 
 
 def _is_duration(value: object) -> bool:

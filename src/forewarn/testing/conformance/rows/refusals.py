@@ -23,7 +23,7 @@ from forewarn.testing.conformance.rows.checks import (
 from forewarn.testing.conformance.rows.requests import INSTANCE_VERSION, SERVED
 from forewarn.testing.conformance.seen import QUERY, Seen
 from forewarn.testing.conformance.talking import METADATA, Answer, Line, Request
-from forewarn.wire.versions import NEWEST, VERSIONS
+from forewarn.wire.protocol import NEWEST_VERSION, VERSIONS
 
 SECTION = "Refusals"
 
@@ -294,7 +294,7 @@ ROWS: Sequence[Row] = (
     _row(
         "expect-other",
         "another expectation than `100-continue` with 417 (O)",
-        answered(events(f"?api-version={NEWEST}", ("Expect", "wonders")), status(417)),
+        answered(events(f"?api-version={NEWEST_VERSION}", ("Expect", "wonders")), status(417)),
     ),
     _row(
         "refused-nothing", "A request that was refused has approved nothing.", _refused_is_not_approved, Needs.APPROVE

@@ -23,11 +23,11 @@ from forewarn.testing.conformance.rows.checks import (
 )
 from forewarn.testing.conformance.seen import QUERY, Seen
 from forewarn.testing.conformance.talking import METADATA, SCHEDULED_EVENTS, Answer, Line, Request
-from forewarn.wire.versions import NEWEST, PREVIEW
+from forewarn.wire.protocol import NEWEST_VERSION, PREVIEW_VERSION
 
 SECTION = "Requests"
 INSTANCE_VERSION = "2021-02-01"
-VERSION = f"api-version={NEWEST}"
+VERSION = f"api-version={NEWEST_VERSION}"
 SERVED = f"?{VERSION}"
 
 WHOLE_INSTANCE = get(f"/metadata/instance?api-version={INSTANCE_VERSION}")
@@ -53,8 +53,8 @@ def _lists_versions(answer: Answer) -> None:
     told = as_object(answer).get("apiVersions")
     if not isinstance(told, list) or not all(isinstance(each, str) and DAY.fullmatch(each) for each in told):
         raise Otherwise(f"apiVersions is no list of days: {quoted(answer.body)}")
-    if told != sorted(told) or told[:1] != [PREVIEW]:
-        raise Otherwise(f"the versions do not go from {PREVIEW} to the newest: {quoted(answer.body)}")
+    if told != sorted(told) or told[:1] != [PREVIEW_VERSION]:
+        raise Otherwise(f"the versions do not go from {PREVIEW_VERSION} to the newest: {quoted(answer.body)}")
 
 
 def _twice_on_one_line(request: Request) -> Check:
@@ -128,7 +128,7 @@ ROWS: Sequence[Row] = (
         id="preview-query-header",
         section=SECTION,
         rule=HEADER,
-        check=answered(events(f"?api-version={PREVIEW}", metadata=False), is_refused_without_header),
+        check=answered(events(f"?api-version={PREVIEW_VERSION}", metadata=False), is_refused_without_header),
     ),
     Row(
         id="header-name-case",
@@ -204,7 +204,7 @@ ROWS: Sequence[Row] = (
         id="parameter-case",
         section=SECTION,
         rule="The names `api-version`, `format` and `wait` match in any case too (O)",
-        check=served(events(f"?Api-Version={NEWEST}")),
+        check=served(events(f"?Api-Version={NEWEST_VERSION}")),
     ),
     Row(
         id="parameter-other",

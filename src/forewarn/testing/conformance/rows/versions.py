@@ -16,12 +16,12 @@ from forewarn.testing.conformance.rows.checks import (
     status,
 )
 from forewarn.testing.conformance.seen import Seen, query
-from forewarn.wire.versions import (
+from forewarn.wire.protocol import (
     DESCRIPTION_SINCE,
     DURATION_SINCE,
-    NEWEST,
+    NEWEST_VERSION,
     PREEMPT_SINCE,
-    PREVIEW,
+    PREVIEW_VERSION,
     SOURCE_SINCE,
     TERMINATE_SINCE,
     VERSIONS,
@@ -33,7 +33,7 @@ ROLE_INSTANCE = re.compile(r".*_IN_\d+")
 """Role instances of cloud services are called like `FrontEnd_IN_0`; that is how they can be told from other VMs."""
 
 BROUGHT = {
-    PREVIEW: "| `2017-03-01` | the first one.",
+    PREVIEW_VERSION: "| `2017-03-01` | the first one.",
     "2017-08-01": "| `2017-08-01` | no underscore; the header is needed on every request |",
     PREEMPT_SINCE: "| `2017-11-01` | events of type `Preempt`; below, they are absent |",
     TERMINATE_SINCE: "| `2019-01-01` | events of type `Terminate`; below, they are absent |",
@@ -110,7 +110,7 @@ def _same_incarnation(seen: Seen) -> None:
         raise NotChecked("no event is hidden in any version")
     told = {version: document.incarnation for version, document in documents.items()}
     if len(set(map(str, told.values()))) != 1:
-        raise Otherwise(f"the incarnation is {told[NEWEST]} in {NEWEST}, and elsewhere {quoted(told)}")
+        raise Otherwise(f"the incarnation is {told[NEWEST_VERSION]} in {NEWEST_VERSION}, and elsewhere {quoted(told)}")
 
 
 ROWS: Sequence[Row] = (
@@ -122,14 +122,14 @@ ROWS: Sequence[Row] = (
         id="preview-names",
         section=SECTION,
         rule=UNDERSCORE,
-        check=_named_in(PREVIEW, "_", role_instances=False),
+        check=_named_in(PREVIEW_VERSION, "_", role_instances=False),
         needs=Needs.VM,
     ),
     Row(
         id="preview-role-instances",
         section=SECTION,
         rule=UNDERSCORE,
-        check=_named_in(PREVIEW, "", role_instances=True),
+        check=_named_in(PREVIEW_VERSION, "", role_instances=True),
         needs=Needs.ROLE_INSTANCE,
     ),
     Row(

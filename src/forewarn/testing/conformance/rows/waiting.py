@@ -11,7 +11,7 @@ from forewarn.testing.conformance.rows.checks import accepted, events, expect_do
 from forewarn.testing.conformance.rows.requests import SERVED
 from forewarn.testing.conformance.seen import QUERY, Seen, conditional, etag
 from forewarn.testing.conformance.talking import Request
-from forewarn.wire.terms import LONGEST_WAIT
+from forewarn.wire.protocol import MAX_WAIT
 
 SECTION = "Waiting instead of polling"
 
@@ -36,14 +36,14 @@ def _offers(seen: Seen) -> str:
 def _header(seen: Seen) -> None:
     answer = seen.ask(QUERY)
     expect_status(answer, 200)
-    if answer.header("forewarn-wait") != str(LONGEST_WAIT):
+    if answer.header("forewarn-wait") != str(MAX_WAIT):
         raise Otherwise(f"Forewarn-Wait is {answer.header('forewarn-wait') or 'absent'}")
 
 
 def _header_of_304(seen: Seen) -> None:
     _offers(seen)
     answer = seen.unchanged(str)
-    if answer.header("forewarn-wait") != str(LONGEST_WAIT):
+    if answer.header("forewarn-wait") != str(MAX_WAIT):
         raise Otherwise(f"Forewarn-Wait of the 304 is {answer.header('forewarn-wait') or 'absent'}")
 
 
@@ -74,7 +74,7 @@ def _at_once(request: Request) -> Check:
 
 def _one_too_many(seen: Seen) -> None:
     """Ask one more than can be held. Which of them is sent away, the order of their arrival decides."""
-    request = _waiting(_offers(seen), LONGEST_WAIT)
+    request = _waiting(_offers(seen), MAX_WAIT)
     with ExitStack() as stack, DefaultSelector() as answers:
         for _ in range(HELD + 1):
             line = stack.enter_context(seen.line())
@@ -104,12 +104,12 @@ ROWS: Sequence[Row] = (
     _row(
         "wait-other-etag",
         "With another ETag the answer comes at once",
-        _at_once(_waiting('"something-else"', LONGEST_WAIT)),
+        _at_once(_waiting('"something-else"', MAX_WAIT)),
     ),
     _row(
         "wait-without-etag",
         "without `If-None-Match`, `wait` has no effect",
-        _at_once(events(f"{SERVED}&wait={LONGEST_WAIT}")),
+        _at_once(events(f"{SERVED}&wait={MAX_WAIT}")),
     ),
     _row("wait-on-approval", "on an approval it is ignored.", accepted("wait"), Needs.KNOWN),
     _row("wait-too-many", "At most 4 are held for one VM; a fifth gets its 304 at once.", _one_too_many),

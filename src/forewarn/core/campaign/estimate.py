@@ -1,24 +1,24 @@
-"""When a campaign is expected to end, from where it is now.
+"""Estimate when a campaign will be complete (ETA), from its current progress.
 
-For tens of thousands of waves moments would take too long: everything is in seconds since the campaign began.
+Times are integers, in seconds since the campaign started: datetimes are too slow for tens of thousands of waves.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from forewarn.core.campaign.limits import Ceilings, ceilings
-from forewarn.core.campaign.pace import gap_of, length_of, notice_of
+from forewarn.core.campaign.durations import wave_duration, wave_gap, wave_notice
+from forewarn.core.campaign.limits import CampaignLimits, resolve_limits
 from forewarn.core.campaign.record import SECOND, Campaign, CampaignState, ScopeProgress, Wave, WaveState
-from forewarn.core.campaign.windows import Span, Zones, starts
-from forewarn.core.conditions import Conditions
+from forewarn.core.campaign.windows import Span, ZoneLookup, start_spans
+from forewarn.core.policy import RuleContext
 
 
-class _Never(Exception):
+class _NeverOpen(Exception):
     """No window is open within a year."""
 
 
-class _Opening:
+class _WindowIndex:
     """The times in which a wave may start, worked out as far as they are asked for."""
 
     def __init__(self, spans: Iterator[Span], since: datetime) -> None:
@@ -32,13 +32,13 @@ class _Opening:
         while not self._ends or self._ends[-1] <= second:
             span = next(self._spans, None)
             if span is None:
-                raise _Never
+                raise _NeverOpen
             self._starts.append(_seconds(span.start, self._since))
             self._ends.append(_seconds(span.end, self._since))
         return max(second, self._starts[bisect_right(self._ends, second)])
 
 
-class Outlook:
+class CompletionEstimate:
     """When a campaign will be over if nothing new happens: give it every scope, then ask for the end.
 
     A scope's waves follow each other, each with its notice and the gap. Where limits make scopes wait for each other,
@@ -46,19 +46,19 @@ class Outlook:
     if somebody skipped it now, and a gate that is shut as if it opened when it is asked next.
     """
 
-    def __init__(self, campaign: Campaign, conditions: Conditions, *, now: datetime, zones: Zones) -> None:
-        self._waits_for_a_person = campaign.state is not CampaignState.RUNNING or conditions.held is not None
+    def __init__(self, campaign: Campaign, context: RuleContext, *, now: datetime, zones: ZoneLookup) -> None:
+        self._is_stopped = campaign.state is not CampaignState.RUNNING or context.hold is not None
         self._earliest_end = now
         self._campaign = campaign
         self._now = _seconds(now, campaign.started_at)
         spec = campaign.spec
-        notice, gap, length = (of(spec, conditions) for of in (notice_of, gap_of, length_of))
+        notice, gap, length = (of(spec, context) for of in (wave_notice, wave_gap, wave_duration))
         self._notice, self._gap, self._length = notice // SECOND, gap // SECOND, length // SECOND
-        self._opening = _Opening(starts(spec.policy, now, length, zones), campaign.started_at)
-        self._ceilings = ceilings(spec.policy, campaign.selected)
+        self._windows = _WindowIndex(start_spans(spec.policy, now, length, zones), campaign.started_at)
+        self._limits = resolve_limits(spec.policy, campaign.selected)
         self._advance = spec.policy.advance
         gate, start_at = campaign.gate, spec.start_at
-        self._earliest = self._now if gate is None else max(self._now, _seconds(gate.again_at, campaign.started_at))
+        self._earliest = self._now if gate is None else max(self._now, _seconds(gate.retry_at, campaign.started_at))
         """Before this nothing starts."""
         announced = self._now if start_at is None else max(self._now, _seconds(start_at, campaign.started_at))
         self._earliest_planned = max(self._earliest, announced + self._notice)
@@ -76,23 +76,23 @@ class Outlook:
         self._end = 0
         self._is_never = False
 
-    def take(self, progress: ScopeProgress) -> None:
+    def add(self, progress: ScopeProgress) -> None:
         """Take how far a scope is."""
-        if self._waits_for_a_person or self._is_never or progress.closed:
+        if self._is_stopped or self._is_never or progress.closed:
             return
         try:
             self._end = max(self._end, self._end_of(progress))
-        except _Never:
+        except _NeverOpen:
             self._is_never = True
 
     @property
     def end(self) -> datetime | None:
         """When the campaign will be over, or was; None: that waits for a person, or never."""
-        if self._waits_for_a_person:
+        if self._is_stopped:
             return self._campaign.ended_at
         try:
-            end = max(self._end, self._end_by_limits()) if self._ceilings != Ceilings() else self._end
-        except _Never:
+            end = max(self._end, self._end_by_limits()) if self._limits != CampaignLimits() else self._end
+        except _NeverOpen:
             return None
         since = self._campaign.started_at
         return None if self._is_never else max(self._earliest_end, since + timedelta(seconds=end))
@@ -109,7 +109,7 @@ class Outlook:
             return base + end
         end = self._end_of_current(base + end, base, wave)
         left = len(waves) - n - 1
-        if self._ceilings.vms is not None:
+        if self._limits.vms is not None:
             self._vms += sum([wave.vms for wave in waves[n + 1 :]])
         if not left:
             return end
@@ -134,7 +134,7 @@ class Outlook:
             start = max(before + self._gap, self._earliest_planned)
         else:
             start = max(before + self._gap, self._earliest, base + wave.at)
-        start = self._fit(start if self._advance else max(start, planned))
+        start = self._next_start(start if self._advance else max(start, planned))
         if state is WaveState.ANNOUNCED:
             self._lags.append(start - planned)
         return start + self._length
@@ -142,7 +142,7 @@ class Outlook:
     def _end_by_plan(self, end: int, base: int, waves: tuple[Wave, ...]) -> int:
         """Return when waves will be over of which none starts before its time."""
         for wave in waves:
-            end = self._fit(max(end + self._rest, self._earliest_planned, base + wave.planned)) + self._length
+            end = self._next_start(max(end + self._rest, self._earliest_planned, base + wave.planned)) + self._length
         return end
 
     def _end_of_chain(self, end: int, left: int) -> int:
@@ -152,27 +152,27 @@ class Outlook:
             return first + self._length + (left - 1) * (self._rest + self._length)
         known = self._chains.get((first, left))
         if known is None:
-            end = self._fit(first) + self._length
+            end = self._next_start(first) + self._length
             known = self._chains[first, left] = self._end_of_chain(end, left - 1) if left > 1 else end
         return known
 
-    def _fit(self, second: int) -> int:
-        return self._opening.next(second) if self._has_calendar else second
+    def _next_start(self, second: int) -> int:
+        return self._windows.next(second) if self._has_calendar else second
 
     def _end_by_limits(self) -> int:
         """Return when all will be over that waits for room, too."""
         ends = [self._earliest + rounds * self._length for rounds in self._rounds()]
         if self._planned:
             late = max([*(self._lags or [0]), self._earliest_planned - min(self._planned)])
-            ends.append(self._fit(max(max(self._planned) + late, self._earliest_planned)) + self._length)
+            ends.append(self._next_start(max(max(self._planned) + late, self._earliest_planned)) + self._length)
         return max(ends, default=0)
 
     def _rounds(self) -> Iterator[int]:
         """Yield how many times over each limit would have to be used to the full."""
-        if self._ceilings.scopes is not None:
-            yield -(-self._waves // self._ceilings.scopes)
-        if self._ceilings.vms is not None:
-            yield -(-self._vms // self._ceilings.vms)
+        if self._limits.scopes is not None:
+            yield -(-self._waves // self._limits.scopes)
+        if self._limits.vms is not None:
+            yield -(-self._vms // self._limits.vms)
 
 
 def _seconds(moment: datetime, since: datetime) -> int:

@@ -1,24 +1,25 @@
-"""What a plan has to know of a fleet: the selected VMs by what a wave hits, and what is in impact anyway."""
+"""Input of the planner: the selected VMs of each scope grouped into waves, and impacts that are already expected."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
 
+from forewarn.core.campaign.durations import wave_duration
 from forewarn.core.campaign.exclusions import Exclusions
-from forewarn.core.campaign.limits import Amounts, unknown_host
-from forewarn.core.campaign.pace import length_of
-from forewarn.core.campaign.selection import Chooser
-from forewarn.core.campaign.sight import SeenScope, SeenVm
+from forewarn.core.campaign.limits import Counts, unknown_host
+from forewarn.core.campaign.selection import Selector
+from forewarn.core.campaign.snapshot import ScopeSnapshot, VmSnapshot
 from forewarn.core.campaign.spec import CampaignSpec
-from forewarn.core.conditions import Conditions
-from forewarn.core.event import STUCK, Event
-from forewarn.core.schedule import whole_second
+from forewarn.core.event import Event
+from forewarn.core.impact import STUCK
+from forewarn.core.policy import RuleContext
+from forewarn.core.schedule import ceil_to_second
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
 
 
-class Group(msgspec.Struct, frozen=True, gc=False):
+class WaveGroup(msgspec.Struct, frozen=True, gc=False):
     """The selected VMs of one update domain of a scope: what a wave hits."""
 
     update_domain: int
@@ -27,7 +28,7 @@ class Group(msgspec.Struct, frozen=True, gc=False):
     """Each once; VMs whose host is not known count as on one host of their own (`unknown_host`)."""
 
 
-class Busy(msgspec.Struct, frozen=True, gc=False):
+class BusySpan(msgspec.Struct, frozen=True, gc=False):
     """What an open event, of whatever cause, is expected to have in impact, and when."""
 
     start: datetime
@@ -40,10 +41,10 @@ class PlanScope(msgspec.Struct, frozen=True):
     """A scope as a plan sees it. One without groups matters by what is under way in it."""
 
     id: str
-    groups: tuple[Group, ...] = ()
+    groups: tuple[WaveGroup, ...] = ()
     """In the order of their turns."""
-    busy: tuple[Busy, ...] = ()
-    held: str = ""
+    busy: tuple[BusySpan, ...] = ()
+    hold_text: str = ""
     """By whom and why, where an operator holds it."""
     stuck: bool = False
     """Whether maintenance has failed in it and waits for a person, with its update domain's turn in its hands."""
@@ -52,48 +53,48 @@ class PlanScope(msgspec.Struct, frozen=True):
 
 
 def plan_scopes(
-    scopes: Iterable[Scope | SeenScope], spec: CampaignSpec, conditions: Conditions, *, now: datetime
+    scopes: Iterable[Scope | ScopeSnapshot], spec: CampaignSpec, context: RuleContext, *, now: datetime
 ) -> Iterator[PlanScope]:
     """Yield the scopes that matter to the plan of a campaign. Give it the whole fleet."""
-    chooser, length = Chooser(spec.selection), length_of(spec, conditions)
+    selector, length = Selector(spec.selection), wave_duration(spec, context)
     exclusions = Exclusions(spec.selection)
     for scope in scopes:
-        groups = _groups(scope.id, chooser.chosen(scope))
-        busy = tuple(_busy(scope.id, event, length, now) for event in scope.events)
-        excluded = exclusions.fitting(scope)
+        groups = _groups(scope.id, selector.select(scope))
+        busy = tuple(_busy_span(scope.id, event, length, now) for event in scope.events)
+        excluded = exclusions.match(scope)
         if groups or busy or excluded:
-            held = f"{scope.held.by}: {scope.held.reason}" if scope.held is not None else ""
+            hold_text = f"{scope.hold.by}: {scope.hold.reason}" if scope.hold is not None else ""
             stuck = any(event.is_planned and _is_stuck(event) for event in scope.events)
-            yield PlanScope(scope.id, groups, busy, held, stuck, excluded)
+            yield PlanScope(scope.id, groups, busy, hold_text, stuck, excluded)
 
 
-def amounts_of(scopes: Iterable[PlanScope]) -> Amounts:
+def count_selected(scopes: Iterable[PlanScope]) -> Counts:
     """Return how much is selected."""
     selected = [scope for scope in scopes if scope.groups]
     hosts = {host for scope in selected for group in scope.groups for host in group.hosts}
-    return Amounts(len(selected), len(hosts), sum(len(group.vms) for scope in selected for group in scope.groups))
+    return Counts(len(selected), len(hosts), sum(len(group.vms) for scope in selected for group in scope.groups))
 
 
-def _groups(scope: str, vms: Iterable[Vm | SeenVm]) -> tuple[Group, ...]:
-    domains: dict[int, list[Vm | SeenVm]] = {}
+def _groups(scope: str, vms: Iterable[Vm | VmSnapshot]) -> tuple[WaveGroup, ...]:
+    domains: dict[int, list[Vm | VmSnapshot]] = {}
     for vm in vms:
         domains.setdefault(vm.update_domain, []).append(vm)
     return tuple(_group(scope, domain, domains[domain]) for domain in sorted(domains))
 
 
-def _group(scope: str, domain: int, vms: Sequence[Vm | SeenVm]) -> Group:
+def _group(scope: str, domain: int, vms: Sequence[Vm | VmSnapshot]) -> WaveGroup:
     hosts = dict.fromkeys([vm.host or unknown_host(scope, domain) for vm in vms])
-    return Group(domain, tuple([vm.name for vm in vms]), tuple(hosts))
+    return WaveGroup(domain, tuple([vm.name for vm in vms]), tuple(hosts))
 
 
 def _is_stuck(event: Event) -> bool:
     return any(impact.state in STUCK for impact in event.impacts)
 
 
-def _busy(scope: str, event: Event, length: timedelta, now: datetime) -> Busy:
+def _busy_span(scope: str, event: Event, length: timedelta, now: datetime) -> BusySpan:
     """Return what is expected of an event. One that should be over by now is given as long again."""
     lasts = event.duration or length
     start = event.started_at or max(event.not_before, now)
     end = start + lasts if start + lasts > now else now + lasts
     host = event.host or unknown_host(scope, event.update_domain)
-    return Busy(start.replace(microsecond=0), whole_second(end), (host,), len(event.vms))
+    return BusySpan(start.replace(microsecond=0), ceil_to_second(end), (host,), len(event.vms))

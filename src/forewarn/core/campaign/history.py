@@ -1,28 +1,32 @@
-"""What the journal of a scope says of a campaign: which VMs it is done with, how its waves ended, what has changed."""
+"""History of a campaign in a scope, read from its journal: finished VMs, outcomes of waves, inventory changes."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from forewarn.core.campaign.actions import Differences
+from forewarn.core.campaign.actions import ScopeDiff
 from forewarn.core.campaign.record import Wave, WaveState
-from forewarn.core.journal import Did, Entry
-from forewarn.core.scope import Outcome
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.scope import EventOutcome
 
-ENDS = {Did.COMPLETED: Outcome.COMPLETED, Did.CANCELED: Outcome.CANCELED, Did.FAILED: Outcome.FAILED}
+OUTCOMES = {
+    EntryKind.COMPLETED: EventOutcome.COMPLETED,
+    EntryKind.CANCELED: EventOutcome.CANCELED,
+    EntryKind.FAILED: EventOutcome.FAILED,
+}
 
-READ = (
-    Did.SCHEDULED,
-    Did.IMPACT_DONE,
-    *ENDS,
-    Did.VM_ADDED,
-    Did.VM_REMOVED,
-    Did.VM_MOVED,
-    Did.VM_CHANGED,
+RELEVANT_KINDS = (
+    EntryKind.SCHEDULED,
+    EntryKind.IMPACT_DONE,
+    *OUTCOMES,
+    EntryKind.VM_ADDED,
+    EntryKind.VM_REMOVED,
+    EntryKind.VM_MOVED,
+    EntryKind.VM_CHANGED,
 )
 """The lines that matter."""
 
 
-class Story(NamedTuple):
+class ScopeHistory(NamedTuple):
     """What is to be known of a scope before a wave of it is announced, and when all of them are settled."""
 
     done: frozenset[str]
@@ -31,52 +35,52 @@ class Story(NamedTuple):
     """The VMs whose events have ended in whatever way, but for those that have left their event."""
     dropped: frozenset[str]
     """The VMs that have moved away from the host for which they had an event."""
-    outcomes: dict[int, tuple[Outcome, ...]]
+    outcomes: dict[int, tuple[EventOutcome, ...]]
     """How the events of each wave have ended; of one that was asked for again, the last time."""
-    differences: Differences
+    differences: ScopeDiff
     seen: int
     """The last line that was read."""
 
-    def tells_of(self, waves: Sequence[Wave]) -> bool:
+    def covers(self, waves: Sequence[Wave]) -> bool:
         """Tell whether every wave that was carried out is in it; else its beginning is no longer kept."""
         carried_out = (n for n, wave in enumerate(waves, 1) if wave.state is WaveState.DONE and wave.vms)
         return all(n in self.outcomes for n in carried_out)
 
 
-def read(entries: Iterable[Entry], campaign: str, *, seen: int = 0) -> Story:
+def read_history(entries: Iterable[Entry], campaign: str, *, seen: int = 0) -> ScopeHistory:
     """Read the journal of a scope since the campaign began; differences are told after line `seen`."""
     waves: dict[str, int] = {}
-    asked: dict[int, set[str]] = {}
-    ended: dict[str, Outcome] = {}
+    requested: dict[int, set[str]] = {}
+    ended: dict[str, EventOutcome] = {}
     done: set[str] = set()
     touched: set[str] = set()
     dropped: set[str] = set()
     last = seen
-    told: dict[Did, dict[str, None]] = {did: {} for did in READ}
+    changes: dict[EntryKind, dict[str, None]] = {did: {} for did in RELEVANT_KINDS}
     for entry in entries:
         event, last = entry.event, max(last, entry.n)
         if event is None:
             if entry.n > seen:
-                told[entry.did].update(dict.fromkeys(entry.vms))
-        elif entry.did is Did.SCHEDULED:
+                changes[entry.kind].update(dict.fromkeys(entry.vms))
+        elif entry.kind is EntryKind.SCHEDULED:
             if entry.facts.get("campaign") == campaign:
                 n = waves[event] = int(entry.facts.get("wave", "0")) or _wave_of_parent(waves)
-                if asked.get(n, set()) <= ended.keys():
-                    asked[n] = set()
-                asked[n].add(event)
+                if requested.get(n, set()) <= ended.keys():
+                    requested[n] = set()
+                requested[n].add(event)
         elif event in waves:
-            if entry.did is Did.IMPACT_DONE:
+            if entry.kind is EntryKind.IMPACT_DONE:
                 done.update(entry.vms)
-            elif entry.did in ENDS:
-                ended[event] = ENDS[entry.did]
+            elif entry.kind in OUTCOMES:
+                ended[event] = OUTCOMES[entry.kind]
                 (dropped if "dropped" in entry.facts else touched).update(entry.vms)
-    outcomes = {n: tuple(ended[event] for event in events if event in ended) for n, events in asked.items()}
-    return Story(
+    outcomes = {n: tuple(ended[event] for event in events if event in ended) for n, events in requested.items()}
+    return ScopeHistory(
         done=frozenset(done),
         touched=frozenset(touched | done),
         dropped=frozenset(dropped - done),
         outcomes=outcomes,
-        differences=_differences(told, done),
+        differences=_diff(changes, done),
         seen=last,
     )
 
@@ -86,13 +90,13 @@ def _wave_of_parent(waves: dict[str, int]) -> int:
     return next(reversed(waves.values()), 0)
 
 
-def _differences(told: dict[Did, dict[str, None]], done: set[str]) -> Differences:
+def _diff(changes: dict[EntryKind, dict[str, None]], done: set[str]) -> ScopeDiff:
     """Say it of each VM once. One that came and went was never there; for those that are done, it makes none."""
-    came, went = told[Did.VM_ADDED], told[Did.VM_REMOVED]
+    came, went = changes[EntryKind.VM_ADDED], changes[EntryKind.VM_REMOVED]
     known = done | came.keys() | went.keys()
-    return Differences(
+    return ScopeDiff(
         came=tuple(vm for vm in came if vm not in went),
         went=tuple(vm for vm in went if vm not in came and vm not in done),
-        moved=tuple(vm for vm in told[Did.VM_MOVED] if vm not in known),
-        changed=tuple(vm for vm in told[Did.VM_CHANGED] if vm not in known),
+        moved=tuple(vm for vm in changes[EntryKind.VM_MOVED] if vm not in known),
+        changed=tuple(vm for vm in changes[EntryKind.VM_CHANGED] if vm not in known),
     )

@@ -1,8 +1,7 @@
-"""Reading a document as the client does: whatever the service, its version and its mistakes, as long as it is one.
+"""Parse a Scheduled Events document as a client: tolerant of other services, versions and their mistakes.
 
-What a service may add or say otherwise is taken as it comes: unknown keys are passed over, unknown types and states
-are kept as plain text. Only what is no document at all raises.
-"""
+Unknown keys are ignored; unknown types and states are kept as plain text. Only a body that is no document at all
+raises."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -10,15 +9,15 @@ from datetime import datetime, timedelta
 import msgspec
 
 from forewarn.core.event import EventType, Source, State
-from forewarn.wire.http_date import read_date
-from forewarn.wire.terms import BYTE_ORDER_MARK
+from forewarn.wire.http_date import parse_date
+from forewarn.wire.protocol import BYTE_ORDER_MARK
 
 STATES = {state.value: state for state in (State.SCHEDULED, State.STARTED)}
 TYPES = {type_.value: type_ for type_ in EventType}
 SOURCES = {source.value: source for source in Source}
 
 
-class Unreadable(ValueError):
+class InvalidDocument(ValueError):
     """The body is no Scheduled Events document; the message says why."""
 
 
@@ -46,7 +45,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[DocumentEvent, ...]
 
 
-def read_document(body: bytes) -> Document | None:
+def parse_document(body: bytes) -> Document | None:
     """Read the body of a 200; None for an empty one, which the real service sends before it is enabled.
 
     Raises Unreadable, and nothing else.
@@ -57,9 +56,9 @@ def read_document(body: bytes) -> Document | None:
     try:
         whole = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Unreadable(f"the body is not JSON: {error}") from error
+        raise InvalidDocument(f"the body is not JSON: {error}") from error
     if not isinstance(whole, dict) or "Events" not in whole:
-        raise Unreadable("the body is not a JSON object with Events")
+        raise InvalidDocument("the body is not a JSON object with Events")
     return Document(incarnation=_integer(whole.get("DocumentIncarnation")), events=_events(whole["Events"]))
 
 
@@ -67,14 +66,14 @@ def _events(entries: object) -> tuple[DocumentEvent, ...]:
     if entries is None:
         return ()
     if not isinstance(entries, list):
-        raise Unreadable("Events is not a list")
+        raise InvalidDocument("Events is not a list")
     return tuple(_event(entry) for entry in entries)
 
 
 def _event(entry: object) -> DocumentEvent:
     """Read one event. One without an id could neither be told apart nor approved: it makes the document unreadable."""
     if not isinstance(entry, dict) or not isinstance(entry.get("EventId"), str):
-        raise Unreadable("an entry of Events has no EventId")
+        raise InvalidDocument("an entry of Events has no EventId")
     status, type_, source = (_text(entry, key) for key in ("EventStatus", "EventType", "EventSource"))
     return DocumentEvent(
         id=entry["EventId"],
@@ -82,7 +81,7 @@ def _event(entry: object) -> DocumentEvent:
         type=TYPES.get(type_ or "", type_ or ""),
         resource_type=_text(entry, "ResourceType") or "",
         resources=_names(entry.get("Resources")),
-        not_before=read_date(_text(entry, "NotBefore") or ""),
+        not_before=parse_date(_text(entry, "NotBefore") or ""),
         description=_text(entry, "Description"),
         source=SOURCES.get(source or "", source),
         duration=_duration(entry.get("DurationInSeconds")),

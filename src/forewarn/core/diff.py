@@ -1,31 +1,31 @@
-"""What differs between two scopes or two VMs, field by field, as people read it."""
+"""Diff of two scopes or two VMs: the changed fields with old and new value as text."""
 
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from forewarn.core.duration import duration_text
+from forewarn.core.duration import format_duration
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Address, Traits, Vm
 
 SCOPE_FIELDS = ("approval", "auto_approve", "scale_set", "placement_group")
 VM_FIELDS = ("vm_id", "role_instance", "update_domain", "fault_domain", "host", "addresses")
 
-Fields = dict[str, tuple[str, str]]
+FieldDiff = dict[str, tuple[str, str]]
 """For each field that differs the old value and the new one."""
 
 
-def scope_fields(old: Scope, new: Scope) -> Fields:
+def diff_scopes(old: Scope, new: Scope) -> FieldDiff:
     """Return what differs between two scopes besides their VMs."""
-    return _differing(old, new, ("kind", *SCOPE_FIELDS)) | _differing_traits(old.traits, new.traits)
+    return _diff(old, new, ("kind", *SCOPE_FIELDS)) | _diff_traits(old.traits, new.traits)
 
 
-def vm_fields(old: Vm, new: Vm) -> Fields:
+def diff_vms(old: Vm, new: Vm) -> FieldDiff:
     """Return what differs between two VMs besides their names."""
-    return _differing(old, new, VM_FIELDS) | _differing_traits(old.traits, new.traits)
+    return _diff(old, new, VM_FIELDS) | _diff_traits(old.traits, new.traits)
 
 
-def differing_names(old: Vm, new: Vm) -> list[str]:
+def changed_field_names(old: Vm, new: Vm) -> list[str]:
     """Return the names of the fields in which two VMs differ."""
     own = [name for name in VM_FIELDS if getattr(old, name) != getattr(new, name)]
     if old.traits == new.traits:
@@ -33,16 +33,16 @@ def differing_names(old: Vm, new: Vm) -> list[str]:
     return own + [name for name in Traits.__struct_fields__ if getattr(old.traits, name) != getattr(new.traits, name)]
 
 
-def _differing_traits(old: Traits, new: Traits) -> Fields:
-    return {} if old == new else _differing(old, new, Traits.__struct_fields__)
+def _diff_traits(old: Traits, new: Traits) -> FieldDiff:
+    return {} if old == new else _diff(old, new, Traits.__struct_fields__)
 
 
-def _differing(old: object, new: object, names: Iterable[str]) -> Fields:
+def _diff(old: object, new: object, names: Iterable[str]) -> FieldDiff:
     pairs = ((name, getattr(old, name), getattr(new, name)) for name in names)
-    return {name: (_shown(before), _shown(after)) for name, before, after in pairs if before != after}
+    return {name: (_format_value(before), _format_value(after)) for name, before, after in pairs if before != after}
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Write a value of a field for people; nothing is written where nothing is said."""
     match value:
         case None:
@@ -52,10 +52,10 @@ def _shown(value: Any) -> str:
         case Address(ip=ip, network=network, mac=mac):
             return ip + (f"@{network}" if network != "default" else "") + (f" ({mac})" if mac else "")
         case tuple():
-            return ", ".join(_shown(item) for item in value)
+            return ", ".join(_format_value(item) for item in value)
         case dict():
             return ", ".join(f"{key}={item}" for key, item in sorted(value.items()))
         case timedelta():
-            return duration_text(value)
+            return format_duration(value)
         case _:
             return str(value)

@@ -1,4 +1,4 @@
-"""What holds outside a scope while a rule is applied to it: the policy, a hold on the whole fleet, the outages."""
+"""The service's policy, and the context in which a rule is applied: policy, fleet-wide hold, outages."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -7,10 +7,10 @@ import msgspec
 
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
-from forewarn.core.scope import Held
+from forewarn.core.scope import Hold
 
 
-class Announce(StrEnum):
+class AnnouncePolicy(StrEnum):
     """Whether events are announced to scopes that have never asked, or not for a day."""
 
     ALWAYS = "always"
@@ -30,7 +30,7 @@ MINIMUM_NOTICE: dict[EventType, timedelta] = {
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """The choices of whoever runs the service. The defaults are the production preset."""
 
-    announce: Announce = Announce.WHEN_ENABLED
+    announce: AnnouncePolicy = AnnouncePolicy.WHEN_ENABLED
     minimum_notice: dict[EventType, timedelta] = msgspec.field(default_factory=MINIMUM_NOTICE.copy)
     enforce_notice: bool = True
     idle_after: timedelta | None = timedelta(hours=24)
@@ -46,7 +46,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid("user_operations is at least 1")
 
 
-EMULATOR = Policy(announce=Announce.ALWAYS, enforce_notice=False, idle_after=None)
+EMULATOR = Policy(announce=AnnouncePolicy.ALWAYS, enforce_notice=False, idle_after=None)
 """Always announces, never switches off, takes any notice."""
 
 PRODUCTION = Policy()
@@ -59,9 +59,9 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime
 
 
-class Conditions(msgspec.Struct, frozen=True, kw_only=True):
+class RuleContext(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a rule needs to know besides the scope and the time."""
 
     policy: Policy = PRODUCTION
-    held: Held | None = None
+    hold: Hold | None = None
     outages: tuple[Outage, ...] = ()

@@ -1,0 +1,213 @@
+"""Explain what a campaign waits for, as messages for operators."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from forewarn.core.campaign.durations import wave_duration, wave_gap
+from forewarn.core.campaign.limits import ExceededLimit
+from forewarn.core.campaign.record import Campaign, CampaignState, GateClosed, ScopeProgress, WaveState, failed_waves
+from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, gate_name
+from forewarn.core.campaign.windows import ZoneLookup, next_start
+from forewarn.core.policy import RuleContext
+
+MAX_NAMES_SHOWN = 10
+"""How many failed waves, or scopes before a gate, are named."""
+
+_STATES = {
+    CampaignState.PAUSED: "paused",
+    CampaignState.HALTED: "halted",
+    CampaignState.ABORTING: "aborted: what has started ends",
+}
+
+
+class CampaignBlockers(NamedTuple):
+    """What keeps waves from going on, beyond what the record tells."""
+
+    start_limit: ExceededLimit | None = None
+    """The limit that keeps the next wave from starting."""
+    announce_limit: ExceededLimit | None = None
+    """The limit that keeps the next wave from being announced."""
+    at_gate: tuple[str, ...] = ()
+    """The scopes whose waves could start if the gate were open."""
+    held_scopes: frozenset[str] = frozenset()
+    """The scopes that an operator holds."""
+    is_permanent: bool = False
+    """Whether what takes the room stays in impact until a person decides about it."""
+
+
+class WaitReasons:
+    """What a campaign waits for: give it every scope, then ask what is to be said."""
+
+    def __init__(
+        self, campaign: Campaign, context: RuleContext, blockers: CampaignBlockers, *, now: datetime, zones: ZoneLookup
+    ) -> None:
+        self._campaign = campaign
+        self._context = context
+        self._blockers = blockers
+        self._now = now
+        self._zones = zones
+        self._gap = wave_gap(campaign.spec, context)
+        self._failed: dict[str, ScopeProgress] = {}
+        self._announced: list[datetime] = []
+        """For when the waves are announced that wait for their time."""
+        self._resting: list[datetime] = []
+        """Until when scopes rest after a wave."""
+        self._held: list[str] = []
+        self._in_progress = self._waiting = self._closing = 0
+
+    def add(self, progress: ScopeProgress) -> None:
+        """Take how far a scope is."""
+        if (state := progress.current_state) is None:
+            self._closing += not progress.closed
+        elif state is WaveState.FAILED:
+            self._failed[progress.scope] = progress
+        elif state is WaveState.ANNOUNCED:
+            at = progress.wave(progress.current).at
+            self._announced.append(self._campaign.moment(progress, at))
+        elif state in (WaveState.CLEARED, WaveState.RETRYING):
+            self._in_progress += 1
+        elif progress.scope in self._blockers.held_scopes:
+            self._held.append(progress.scope)
+        else:
+            self._add_planned(progress)
+
+    def _add_planned(self, progress: ScopeProgress) -> None:
+        ends = [before.at for before in progress.waves[: progress.current - 1] if before.vms]
+        until = self._campaign.moment(progress, max(ends)) + self._gap if ends else self._now
+        if until > self._now:
+            self._resting.append(until)
+        else:
+            self._waiting += 1
+
+    @property
+    def needs_operator(self) -> bool:
+        """Whether it runs, and yet nothing goes on until a person decides about what has failed."""
+        if self._campaign.state is not CampaignState.RUNNING or not self._failed:
+            return False
+        if self._in_progress or self._closing or self._resting or any(at > self._now for at in self._announced):
+            return False
+        if self._announced:
+            return self._blockers.is_permanent and self._blockers.start_limit is not None
+        return not self._waiting or (self._blockers.is_permanent and self._blockers.announce_limit is not None)
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """What waits and why, what a person decides first; empty: nothing does."""
+        campaign = self._campaign
+        if campaign.state.is_over:
+            return ()
+        said = [*_state_messages(campaign, self._context), *_failure_messages(campaign, self._failed)]
+        if campaign.state is CampaignState.RUNNING:
+            said += [*self._blocker_messages(), *self._progress_messages()]
+        return tuple(said)
+
+    def _blocker_messages(self) -> Iterator[str]:
+        """Say what keeps every wave from starting, or the next."""
+        spec, now = self._campaign.spec, self._now
+        if self._campaign.gate is not None:
+            yield _gate_message(spec, self._campaign.gate, self._blockers.at_gate)
+        if spec.start_at is not None and now < spec.start_at:
+            yield f"nothing is announced before {_format_time(spec.start_at)}"
+        opens_at = next_start(spec.policy, now, wave_duration(spec, self._context), self._zones)
+        if opens_at is None:
+            yield "no window is open within a year"
+        elif opens_at > now:
+            yield f"no window is open before {_format_time(opens_at)}"
+        if self._blockers.start_limit is not None:
+            taken = ", and what has failed takes it" if self._blockers.is_permanent and self._failed else ""
+            yield f"the next wave waits for room{taken}: {self._blockers.start_limit}"
+
+    def _progress_messages(self) -> Iterator[str]:
+        resting, held = self._resting, self._held
+        due = [at for at in self._announced if at <= self._now]
+        coming = [at for at in self._announced if at > self._now]
+        if self._in_progress:
+            yield f"{_wave_text(self._in_progress)} under way"
+        if due:
+            yield f"{_wave_text(len(due))} due, {_first_text(due)}since {_format_time(min(due))}"
+        if coming:
+            yield f"{_wave_text(len(coming))} announced, {_first_text(coming)}for {_format_time(min(coming))}"
+        if len(resting) == 1:
+            yield f"1 scope waits until {_format_time(resting[0])}, when the gap after its wave is over"
+        elif resting:
+            first = _format_time(min(resting))
+            yield f"{_scope_text(len(resting))} until the gap after a wave is over, the first until {first}"
+        if held:
+            yield f"{_join_names(held)} {'is' if len(held) == 1 else 'are'} held by an operator"
+        if self._waiting:
+            reason = _wait_reason(self._campaign.spec.policy, self._blockers, self._waiting)
+            yield f"{_scope_text(self._waiting)} {reason}"
+
+
+def stop_reason(campaign: Campaign) -> str:
+    """Say why nothing of a campaign starts, to people who may know its name and nothing else; empty: it goes on."""
+    if campaign.state is not CampaignState.RUNNING:
+        return f"it is {campaign.state.value}"
+    return "" if campaign.gate is None else "its gate is shut"
+
+
+def _state_messages(campaign: Campaign, context: RuleContext) -> Iterator[str]:
+    if (state := _STATES.get(campaign.state)) is not None:
+        why = f": {campaign.state_change.why}" if campaign.state_change.why else ""
+        yield f"{state}, by {campaign.state_change.by} since {_format_time(campaign.state_change.at)}{why}"
+    if context.hold is not None:
+        yield f"all maintenance is held by {context.hold.by}: {context.hold.reason}"
+
+
+def _failure_messages(campaign: Campaign, scopes: Mapping[str, ScopeProgress]) -> Iterator[str]:
+    failed = list(failed_waves(campaign, scopes))
+    for progress, failure in failed[-MAX_NAMES_SHOWN:]:
+        wave = f"wave {failure.wave} of {progress.scope}"
+        if failure.unknown:
+            yield f"{wave} is unknown: {failure.why}; a retry does it again: retry it or skip it"
+        else:
+            yield f"{wave} has failed: {failure.why or 'no reason was given'}; retry it or skip it"
+    if (more := len(failed) - MAX_NAMES_SHOWN) > 0:
+        yield f"{more} more wave{'' if more == 1 else 's'} failed before; retry or skip what has failed"
+
+
+def _gate_message(spec: CampaignSpec, gate: GateClosed, waiting: Sequence[str]) -> str:
+    said = f"gate {gate_name(spec.policy.gate)} is shut since {_format_time(gate.since)}: {gate.why}"
+    who = f"{_join_names(waiting)} wait{'s' if len(waiting) == 1 else ''} for it, and it" if waiting else "it"
+    return f"{said}; {who} is asked again at {_format_time(gate.retry_at)}"
+
+
+def _join_names(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES_SHOWN
+    return ", ".join(names[:MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _wait_reason(policy: CampaignPolicy, blockers: CampaignBlockers, waiting: int) -> str:
+    """Say for what scopes wait whose next wave is not announced, though they have rested."""
+    whose, whom = ("its", "it") if waiting == 1 else ("their", "them")
+    if (limit := blockers.announce_limit or blockers.start_limit) is not None:
+        return f"for {whose} turn: {_limit_message(policy, limit)}"
+    if not policy.advance:
+        return f"for the time that the plan has for {whom}: advance is false"
+    if policy.windows or policy.blackouts:
+        return f"for a window that is open when {whose} notice is over"
+    return "to be announced"
+
+
+def _limit_message(policy: CampaignPolicy, limit: ExceededLimit) -> str:
+    """Say what a limit allows, and how it is written where that is something else."""
+    written = str(getattr(policy, limit.rule))
+    number = str(limit.limit)
+    return f"{limit.rule} allows {number}" + (f" ({written})" if written != number else "")
+
+
+def _first_text(moments: Sequence[datetime]) -> str:
+    return "" if len(moments) == 1 else "the first "
+
+
+def _wave_text(number: int) -> str:
+    return f"{number} wave{' is' if number == 1 else 's are'}"
+
+
+def _scope_text(number: int) -> str:
+    return f"{number} scope{' waits' if number == 1 else 's wait'}"
+
+
+def _format_time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%SZ}"

@@ -1,0 +1,89 @@
+"""Idempotency keys: recognise a repeated request, so that it has an effect only once."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+
+from forewarn.core.change import Change, Draft
+from forewarn.core.errors import Invalid, KeyConflict
+from forewarn.core.journal import REQUEST_KEY, Entry
+from forewarn.core.limits import DIGEST_LENGTH, MAX_RECENT_AGE, MAX_RECENT_ITEMS
+from forewarn.core.scope import Scope, SeenKey
+from forewarn.core.text import check_key
+
+
+class IdempotencyKey(msgspec.Struct, frozen=True):
+    """A request's key, and a digest that stands for all that it asks: another request with this key is noticed."""
+
+    key: str
+    digest: str
+
+    def __post_init__(self) -> None:
+        check_key(self.key)
+        if len(self.digest) > DIGEST_LENGTH or not self.digest.isascii():
+            raise Invalid(f"a digest is at most {DIGEST_LENGTH} ASCII characters")
+
+
+def apply_once(
+    scope: Scope, idempotency_key: IdempotencyKey | None, rule: Callable[[Scope], Change[None]], *, now: datetime
+) -> Change[bool]:
+    """Apply the rule unless the scope has answered this request before; tell whether it was applied.
+
+    The key is saved with what the rule changes. Where it removes the scope, the last journal entry keeps the key.
+    """
+    if idempotency_key is not None and is_repeated_request(
+        scope.seen_keys, idempotency_key, now=max(now, scope.changed_at)
+    ):
+        return Change(scope, (), False)
+    change = rule(scope)
+    if idempotency_key is None:
+        return Change(change.scope, change.entries, True)
+    if change.scope is None:
+        return Change(None, attach_key(change.entries, idempotency_key), True)
+    draft = Draft(change.scope, now)
+    draft.remember_key(idempotency_key.key, "", idempotency_key.digest)
+    return Change(draft.finish(None).scope, change.entries, True)
+
+
+def is_repeated_request(seen_keys: Sequence[SeenKey], idempotency_key: IdempotencyKey, *, now: datetime) -> bool:
+    """Tell whether the request is among those answered; refuse it where its key stands for another one."""
+    found = next(
+        (item for item in seen_keys if item.key == idempotency_key.key and item.at > now - MAX_RECENT_AGE), None
+    )
+    if found is not None and found.digest != idempotency_key.digest:
+        raise KeyConflict(idempotency_key.key)
+    return found is not None
+
+
+def add_seen_key(
+    seen_keys: Sequence[SeenKey], idempotency_key: IdempotencyKey | None, *, now: datetime
+) -> tuple[SeenKey, ...]:
+    """Return what is remembered once the request is answered: no more and no longer than a scope does."""
+    kept = tuple(item for item in seen_keys if item.at > now - MAX_RECENT_AGE)
+    new = (
+        ()
+        if idempotency_key is None
+        else (SeenKey(key=idempotency_key.key, request="", at=now, digest=idempotency_key.digest),)
+    )
+    return (*kept, *new)[-MAX_RECENT_ITEMS:]
+
+
+REQUEST_DIGEST = "digest"
+"""The fact, beside the request's key, that stands for all that it asked."""
+
+
+def attach_key(entries: tuple[Entry, ...], idempotency_key: IdempotencyKey) -> tuple[Entry, ...]:
+    """Return the entries with the request in the facts of the last one."""
+    *others, last = entries
+    facts = {**last.facts, REQUEST_KEY: idempotency_key.key, REQUEST_DIGEST: idempotency_key.digest}
+    return (*others, msgspec.structs.replace(last, facts=facts))
+
+
+def has_key(entry: Entry, idempotency_key: IdempotencyKey) -> bool:
+    """Tell whether the entry is the work of this request; refuse the request where its key stands for another one."""
+    if entry.facts.get(REQUEST_KEY) != idempotency_key.key:
+        return False
+    if entry.facts.get(REQUEST_DIGEST) != idempotency_key.digest:
+        raise KeyConflict(idempotency_key.key)
+    return True

@@ -1,0 +1,178 @@
+"""Lifecycle of impacts: begin, settle, retry and resolve.
+
+"Begun" is saved before the platform touches the VM, the outcome afterwards."""
+
+from datetime import datetime
+
+from forewarn.core.change import Change, Draft, format_timestamp
+from forewarn.core.errors import EventVmNotFound, Invalid, InvalidTransition
+from forewarn.core.event import Event, State
+from forewarn.core.impact import STUCK, Done, Failed, Impact, ImpactOutcome, ImpactState, Retry, Unknown
+from forewarn.core.inventory import detach_vm, finish_or_remove, relocate_vm
+from forewarn.core.journal import EntryKind
+from forewarn.core.lifecycle import end_if_settled, format_seconds, start_ready_events, vms_in_progress
+from forewarn.core.policy import RuleContext
+from forewarn.core.scope import Scope
+from forewarn.core.text import tail_text
+
+PLATFORM = "platform"
+
+
+def impacts_to_begin(scope: Scope, *, now: datetime) -> tuple[tuple[Event, Impact], ...]:
+    """Return the work that the platform should be given now. Two impacts never run on one VM at a time."""
+    in_progress = vms_in_progress(scope)
+    found: list[tuple[Event, Impact]] = []
+    for event in scope.events:
+        for impact in event.impacts:
+            if impact.vm not in in_progress and _may_begin(impact, now):
+                in_progress.add(impact.vm)
+                found.append((event, impact))
+    return tuple(found)
+
+
+def _may_begin(impact: Impact, now: datetime) -> bool:
+    if impact.state is ImpactState.RETRY:
+        return impact.retry_at is not None and now >= impact.retry_at
+    return impact.state is ImpactState.PENDING
+
+
+def begin(scope: Scope, event_id: str, vm: str, *, now: datetime, again: bool = False) -> Change[Impact]:
+    """Note that the platform is about to be given the work on a VM. Save this before it is.
+
+    `again`: the work had begun before a crash, and giving it to the platform once more is right.
+    """
+    draft = Draft(scope, now)
+    event, impact = _find(scope, event_id, vm)
+    if again:
+        may_begin = impact.state is ImpactState.BEGUN
+    else:
+        may_begin = _may_begin(impact, draft.now) and impact.vm not in vms_in_progress(scope)
+    if not may_begin:
+        raise InvalidTransition(event.id, _format_state(impact), "be begun there now")
+    begun = Impact(vm=impact.vm, state=ImpactState.BEGUN, attempt=impact.attempt + 1, begun_at=draft.now)
+    draft.put_impact(event, begun)
+    draft.add_entry(EntryKind.IMPACT_BEGUN, by=PLATFORM, event=event, vms=(vm,), attempt=str(begun.attempt))
+    return draft.finish(begun)
+
+
+def settle(
+    scope: Scope, event_id: str, vm: str, outcome: ImpactOutcome, context: RuleContext, *, now: datetime
+) -> Change[None]:
+    """Take what the platform says of the work on a VM that had begun."""
+    draft = Draft(scope, now)
+    event, impact = _find(scope, event_id, vm)
+    if impact.state is not ImpactState.BEGUN:
+        raise InvalidTransition(event.id, _format_state(impact), "take an outcome")
+    match outcome:
+        case Done():
+            _record_done(draft, event, impact, outcome, by=PLATFORM)
+        case Retry(after=after, why=why):
+            retry_at = draft.now + after
+            again = impact.with_state(ImpactState.RETRY, retry_at=retry_at, why=why)
+            _record_impact(draft, event, again, EntryKind.IMPACT_RETRY, outcome, retry_at=format_timestamp(retry_at))
+        case Failed(why=why):
+            _record_impact(
+                draft, event, impact.with_state(ImpactState.FAILED, why=why), EntryKind.IMPACT_FAILED, outcome
+            )
+        case Unknown(why=why):
+            _record_impact(
+                draft, event, impact.with_state(ImpactState.UNKNOWN, why=why), EntryKind.IMPACT_UNKNOWN, outcome
+            )
+    return _close(draft, event.id, context, by=PLATFORM)
+
+
+def retry(scope: Scope, event_id: str, vm: str | None = None, *, by: str, now: datetime, why: str = "") -> Change[None]:
+    """Have failed or unknown work done once more, because a person says so: on one VM, or wherever there is such."""
+    draft = Draft(scope, now)
+    event, stuck = _find_stuck(scope, event_id, vm, "be retried")
+    for impact in stuck:
+        draft.put_impact(draft.scope.event(event.id), impact.with_state(ImpactState.PENDING))
+        draft.add_entry(EntryKind.IMPACT_RETRIED, by=by, why=why, event=event, vms=(impact.vm,))
+    return draft.finish(None)
+
+
+def resolve(
+    scope: Scope,
+    event_id: str,
+    context: RuleContext,
+    *,
+    by: str,
+    why: str,
+    now: datetime,
+    done: bool = False,
+    vm: str | None = None,
+) -> Change[None]:
+    """End what is failed or unknown of an event, because a person says so: as done after all, or given up."""
+    if not why.strip():
+        raise Invalid("resolving needs a reason: it ends what nobody else will look at again")
+    draft = Draft(scope, now)
+    event, stuck = _find_stuck(scope, event_id, vm, "be resolved")
+    for impact in stuck:
+        current = draft.scope.event(event.id)
+        if done:
+            _record_done(draft, current, impact, Done(), by=by, why=why)
+        else:
+            draft.put_impact(current, impact.with_state(ImpactState.GIVEN_UP, why=f"given up by {by}: {why}"))
+            draft.add_entry(EntryKind.IMPACT_GIVEN_UP, by=by, why=why, event=current, vms=(impact.vm,))
+    return _close(draft, event.id, context, by=by, why=why)
+
+
+def _close(draft: Draft, event_id: str, context: RuleContext, *, by: str, why: str = "") -> Change[None]:
+    end_if_settled(draft, event_id, by=by, why=why)
+    start_ready_events(draft, context)
+    return finish_or_remove(draft, by=by)
+
+
+def _record_done(draft: Draft, event: Event, impact: Impact, outcome: Done, *, by: str, why: str = "") -> None:
+    draft.put_impact(event, impact.with_state(ImpactState.DONE))
+    took = format_seconds(draft.now - (impact.begun_at or draft.now))
+    draft.add_entry(
+        EntryKind.IMPACT_DONE, by=by, why=why, event=event, vms=(impact.vm,), took=took, **_output_fact(outcome)
+    )
+    vm = draft.scope.vm(impact.vm)
+    if event.type.removes_vm:
+        detach_vm(draft, vm, by=by, why=f"{event.type.value} {event.id}")
+    elif outcome.host is not None and outcome.host != vm.host:
+        relocate_vm(draft, vm, outcome.host, by=by)
+
+
+def _record_impact(
+    draft: Draft, event: Event, impact: Impact, entry_kind: EntryKind, outcome: Failed | Retry | Unknown, **facts: str
+) -> None:
+    draft.put_impact(event, impact)
+    facts |= {"attempt": str(impact.attempt)} | _output_fact(outcome)
+    draft.add_entry(entry_kind, by=PLATFORM, why=outcome.why, event=event, vms=(impact.vm,), **facts)
+
+
+def _output_fact(outcome: ImpactOutcome) -> dict[str, str]:
+    """Return what a program printed as a fact for the journal, if it did."""
+    return {"output": output} if (output := tail_text(outcome.output)) else {}
+
+
+def _find(scope: Scope, event_id: str, vm: str) -> tuple[Event, Impact]:
+    event = scope.event(event_id)
+    if event.state is not State.STARTED:
+        raise InvalidTransition(event.id, event.state.value, "be worked on")
+    impact = event.impact(vm)
+    if impact is None:
+        raise EventVmNotFound(vm, event.id)
+    return event, impact
+
+
+def _find_stuck(scope: Scope, event_id: str, vm: str | None, action: str) -> tuple[Event, tuple[Impact, ...]]:
+    """Return the failed and unknown work of an event, on one VM or on all; refuse where there is none."""
+    if vm is not None:
+        known = scope.roster.find(vm)
+        event, impact = _find(scope, event_id, known.name if known is not None else vm)
+        if impact.state not in STUCK:
+            raise InvalidTransition(event.id, _format_state(impact), action)
+        return event, (impact,)
+    event = scope.event(event_id)
+    stuck = tuple(impact for impact in event.impacts if impact.state in STUCK)
+    if not stuck:
+        raise InvalidTransition(event.id, f"{event.state.value} with nothing failed or unknown", action)
+    return event, stuck
+
+
+def _format_state(impact: Impact) -> str:
+    return f"at '{impact.state.value}' on {impact.vm}"

@@ -1,0 +1,107 @@
+"""Event lifecycle: start events that are due or approved, end those with settled impacts, compute the next wake-up."""
+
+from datetime import datetime, timedelta
+
+from forewarn.core.change import Change, Draft
+from forewarn.core.enablement import disable_if_idle, idle_at
+from forewarn.core.event import Event, State, Trigger
+from forewarn.core.explain import external_blockers, is_approved, is_due_or_approved
+from forewarn.core.impact import SETTLED, ImpactState
+from forewarn.core.policy import RuleContext
+from forewarn.core.scope import Scope
+
+CLOCK = "clock"
+
+
+def tick(scope: Scope, context: RuleContext, *, now: datetime, seen_at: datetime | None = None) -> Change[None]:
+    """Let time act: start what is due, switch off a scope that has been silent for too long.
+
+    `seen_at` is the newest request from the scope that anyone remembers; it may be newer than the saved one.
+    """
+    draft = Draft(scope, now)
+    disable_if_idle(draft, context, seen_at)
+    start_ready_events(draft, context)
+    return draft.finish(None)
+
+
+def wake_at(scope: Scope, context: RuleContext, *, seen_at: datetime | None = None) -> datetime | None:
+    """Return the next moment at which time itself may change something; None: only a command can."""
+    moments = [_starts_at(scope, event) for event in scope.events if _waits_for_time(scope, event, context)]
+    in_progress = vms_in_progress(scope)
+    moments += [
+        impact.retry_at
+        for event in scope.events
+        for impact in event.impacts
+        if impact.retry_at is not None and impact.vm not in in_progress
+    ]
+    disable_at = idle_at(scope, context, seen_at)
+    return min([*moments, disable_at] if disable_at else moments, default=None)
+
+
+def _starts_at(scope: Scope, event: Event) -> datetime:
+    """Return when an event may start that only time holds; one that is approved has waited long enough already."""
+    return scope.changed_at if is_approved(scope, event) else event.not_before
+
+
+def _waits_for_time(scope: Scope, event: Event, context: RuleContext) -> bool:
+    return event.state is State.SCHEDULED and not external_blockers(scope, event, context)
+
+
+def vms_in_progress(scope: Scope) -> set[str]:
+    """Return the VMs that the platform works on now: two impacts never run on one VM at a time."""
+    return {impact.vm for event in scope.events for impact in event.impacts if impact.state is ImpactState.BEGUN}
+
+
+def start_ready_events(draft: Draft, context: RuleContext) -> None:
+    """Start every event that nothing holds, the longest due first."""
+    waiting = [event for event in draft.scope.events if event.state is State.SCHEDULED]
+    for event in sorted(waiting, key=start_order):
+        start_if_ready(draft, event, context)
+
+
+def start_if_ready(draft: Draft, event: Event, context: RuleContext, *, approved_by: str | None = None) -> None:
+    """Start a Scheduled event that nothing holds.
+
+    `spoken_by` names who gave the last approval, where it was not the VM itself.
+    """
+    if is_due_or_approved(draft.scope, event, now=draft.now) and not external_blockers(draft.scope, event, context):
+        _start(draft, event, approved_by)
+
+
+def start_order(event: Event) -> tuple[datetime, datetime, int]:
+    """Return the key that puts events, in the order of their making, into the order of their turns."""
+    return event.not_before, event.created_at, event.update_domain
+
+
+def _start(draft: Draft, event: Event, approved_by: str | None) -> None:
+    if not is_approved(draft.scope, event):
+        late = draft.now - event.not_before
+        draft.apply(event, Trigger.START_DUE, by=CLOCK, why="due", late=format_seconds(late))
+    else:
+        *others, last = (approval.vm for approval in event.approvals)
+        approver = last if approved_by is None else f"{approved_by} in the name of {last}"
+        why = f"approved by {', '.join((*others, approver))}"
+        draft.apply(event, Trigger.START_APPROVED, by=approved_by or f"vm:{last}", why=why)
+
+
+def format_seconds(time: timedelta) -> str:
+    """Write an amount of time for the journal's facts."""
+    return f"{time.total_seconds():.3f}s"
+
+
+def end_if_settled(draft: Draft, event_id: str, *, by: str, why: str = "") -> None:
+    """End a Started event of which no work is left."""
+    event = draft.scope.find_event(event_id)
+    if event is None or event.state is not State.STARTED or any(i.state not in SETTLED for i in event.impacts):
+        return
+    took = format_seconds(draft.now - (event.started_at or draft.now))
+    given_up = [impact for impact in event.impacts if impact.state is ImpactState.GIVEN_UP]
+    if given_up or not _is_successful(event):
+        draft.apply(event, Trigger.GIVE_UP, by=by, why=why or given_up[-1].why, took=took)
+    else:
+        draft.apply(event, Trigger.COMPLETE, by=by, why=why, took=took)
+
+
+def _is_successful(event: Event) -> bool:
+    """Tell whether work was done, or VMs that were to be taken away have gone in some other way."""
+    return event.type.removes_vm or any(impact.state is ImpactState.DONE for impact in event.impacts)
