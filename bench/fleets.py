@@ -14,9 +14,9 @@ from forewarn.core.change import Change
 from forewarn.core.inventory import create_scope
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Roster, Traits, Vm
-from forewarn.fleet.ledger import LEDGER, Ledger
-from forewarn.store.port import Key, Kind
-from forewarn.store.sqlite import SqliteStore
+from forewarn.fleet.fleet_state import FLEET_STATE, FleetState
+from forewarn.store.port import RecordKey, RecordKind
+from forewarn.store.sqlite.store import SqliteStore
 
 NETWORK = "bench"
 SUBSCRIPTION = "8D10DA13-8125-4BA9-A717-BF7490507B3D"
@@ -98,7 +98,7 @@ async def _fill(directory: Path, shape: Shape) -> None:
         changes = _changes(shape, now=datetime.now(UTC))
         while some := list(islice(changes, FILL_AT_ONCE)):
             await asyncio.gather(*(_save(store, change) for change in some))
-        await store.save(LEDGER, encode(Ledger(filled=True)), (), expected=None)
+        await store.save(FLEET_STATE, encode(FleetState(filled=True)), (), expected=None)
     finally:
         await store.aclose()
 
@@ -109,4 +109,4 @@ def _changes(shape: Shape, *, now: datetime) -> Iterator[Change[None]]:
 
 async def _save(store: SqliteStore, change: Change[None]) -> None:
     assert change.scope is not None
-    await store.save(Key(Kind.SCOPE, change.scope.id), encode(change.scope), change.entries, expected=None)
+    await store.save(RecordKey(RecordKind.SCOPE, change.scope.id), encode(change.scope), change.entries, expected=None)

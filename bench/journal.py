@@ -8,7 +8,7 @@ import uvloop
 
 from forewarn.core.journal import EntryKind
 from forewarn.store.port import JournalQuery
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.store import SqliteStore
 
 
 class Start(NamedTuple):

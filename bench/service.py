@@ -20,17 +20,16 @@ from bench.fleets import NETWORK
 from bench.guest import HOST
 from bench.process import allow_open_files, say
 from forewarn.api.local import TOKEN_FILE
-from forewarn.compose import Running, running_service
+from forewarn.compose import RunningService, run_service
 from forewarn.core.event import EventType
 from forewarn.core.schedule import ScheduleRequest
-from forewarn.fleet.garbage import exempt_from_collection
-from forewarn.fleet.turns import shorten_turns_of_threads
+from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval
 from forewarn.guest.limits import Limits
 from forewarn.guest.server import GuestServer
-from forewarn.settings import PRODUCTION, Endpoint, PolicySettings
+from forewarn.settings import PRODUCTION, ListenAddress, PolicySettings
 
 SETTINGS = msgspec.structs.replace(
-    PRODUCTION.settings, operator=Endpoint(HOST, 0), policy=PolicySettings(enforce_notice=False)
+    PRODUCTION.settings, operator=ListenAddress(HOST, 0), policy=PolicySettings(enforce_notice=False)
 )
 """The production preset, except that a measurement need not wait for a quarter of an hour."""
 
@@ -78,7 +77,7 @@ class Made(msgspec.Struct, frozen=True):
 
 async def main() -> None:
     """Serve until the input ends."""
-    shorten_turns_of_threads()
+    shorten_switch_interval()
     lines = await _input()
     task = msgspec.json.decode(await lines.readline(), type=Task)
     async with _served(task) as (running, server, port):
@@ -97,13 +96,13 @@ async def main() -> None:
 
 
 @asynccontextmanager
-async def _served(task: Task) -> AsyncIterator[tuple[Running, GuestServer, int]]:
+async def _served(task: Task) -> AsyncIterator[tuple[RunningService, GuestServer, int]]:
     settings = msgspec.structs.replace(SETTINGS, data=Path(task.data))
-    async with running_service(settings, PRODUCTION, environ=os.environ, talk=_Silence()) as running:
+    async with run_service(settings, PRODUCTION, environ=os.environ, reporter=_Silence()) as running:
         server = GuestServer(running.fleet, limits=_limits(task))
         try:
             port = await server.listen_by_address(NETWORK, HOST, task.port)
-            exempt_from_collection()
+            freeze_gc()
             yield running, server, port
         finally:
             await server.aclose()
@@ -118,13 +117,13 @@ def _limits(task: Task) -> Limits:
 class _Silence:
     """Whoever measures knows what is going on."""
 
-    def say(self, sentence: str) -> None:
+    def report(self, sentence: str) -> None:
         """Say nothing."""
 
-    def not_read(self, source: Path) -> None:
+    def fleet_file_ignored(self, source: Path) -> None:
         """Say nothing."""
 
-    def filling(self, done: int, total: int) -> None:
+    def fill_progress(self, done: int, total: int) -> None:
         """Show nothing."""
 
 

@@ -15,10 +15,10 @@ from bench.finding import Finding
 from bench.fleets import Shape, encode, make_scope
 from bench.workplace import Workplace
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.store.database import DATABASE_FILE, prepare_database
-from forewarn.store.port import Key, Kind, Record
-from forewarn.store.sqlite import SqliteStore
-from forewarn.store.writing import Save, Writer, prepare_lines
+from forewarn.store.port import Record, RecordKey, RecordKind
+from forewarn.store.sqlite.database import DATABASE_FILE, prepare_database
+from forewarn.store.sqlite.store import SqliteStore
+from forewarn.store.sqlite.writer import Save, Writer, encode_entries
 
 TARGET_RATIO = 5.0
 
@@ -81,13 +81,13 @@ def _commit_each(directory: Path, payload: Payload, size: Size) -> float:
     """Save the writers' records in turn, each in a transaction of its own, as fast as it can be done."""
     path = directory / DATABASE_FILE
     prepare_database(path)
-    revisions: dict[Key, int | None] = dict.fromkeys(_keys(size))
+    revisions: dict[RecordKey, int | None] = dict.fromkeys(_keys(size))
     saved = 0
     with closing(Writer(path)) as writer:
         began_at = time.monotonic()
         while not saved or time.monotonic() - began_at < size.seconds:
             for key, expected in revisions.items():
-                (outcome,) = writer.commit([Save(key, payload.value, prepare_lines([payload.entry]), expected)])
+                (outcome,) = writer.commit([Save(key, payload.value, encode_entries([payload.entry]), expected)])
                 assert isinstance(outcome, Record)
                 revisions[key] = outcome.revision
             saved += len(revisions)
@@ -106,7 +106,7 @@ async def _save_together(directory: Path, payload: Payload, size: Size) -> float
         await store.aclose()
 
 
-async def _write(store: SqliteStore, key: Key, payload: Payload, until: float) -> int:
+async def _write(store: SqliteStore, key: RecordKey, payload: Payload, until: float) -> int:
     revision: int | None = None
     saved = 0
     while not saved or time.monotonic() < until:
@@ -115,5 +115,5 @@ async def _write(store: SqliteStore, key: Key, payload: Payload, until: float) -
     return saved
 
 
-def _keys(size: Size) -> list[Key]:
-    return [Key(Kind.SCOPE, f"writer-{number}") for number in range(size.writers)]
+def _keys(size: Size) -> list[RecordKey]:
+    return [RecordKey(RecordKind.SCOPE, f"writer-{number}") for number in range(size.writers)]

@@ -16,7 +16,7 @@ from forewarn.agent.daemon import PAUSE
 from forewarn.agent.http import Answer, Listener, NotHttp, Request, read_request
 from forewarn.agent.status import Status, read_status
 from forewarn.client import Unreachable
-from forewarn.settings import Endpoint
+from forewarn.settings import ListenAddress
 from tests.agent.stage import ID, Recorded, Service, Stage, event, until
 
 
@@ -104,7 +104,7 @@ def test_a_reason_cannot_smuggle_anything() -> None:
 
 
 async def test_the_agent_answers_for_itself(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, Service(), [Recorded("drain", [])], listen=Endpoint("127.0.0.1", 0))
+    stage = Stage(tmp_path, Service(), [Recorded("drain", [])], listen=ListenAddress("127.0.0.1", 0))
     async with stage.agent_running() as agent:
         await until(lambda: agent.port is not None)
         port = agent.port or 0
@@ -151,7 +151,7 @@ async def test_an_agent_that_cannot_listen_says_so_and_tries_again(tmp_path: Pat
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        stage = Stage(tmp_path, Service(), [], listen=Endpoint("127.0.0.1", port))
+        stage = Stage(tmp_path, Service(), [], listen=ListenAddress("127.0.0.1", port))
         async with stage.agent_running() as agent:
             await until(lambda: bool(agent.status().troubles))
             assert f"cannot listen at 127.0.0.1:{port}" in agent.status().troubles[0]

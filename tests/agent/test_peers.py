@@ -15,7 +15,7 @@ from forewarn.agent.peers import Peers, answer_peer, ask_peers
 from forewarn.agent.settings import Address
 from forewarn.agent.walk import PeerWord, Step, Walk
 from forewarn.agent.walking import World, start
-from forewarn.settings import Endpoint
+from forewarn.settings import ListenAddress
 from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event, seconds, until
 
 SECRET = b"correct-horse"
@@ -197,7 +197,7 @@ class Pair:
                     self.directory / name,
                     Service(name=name),
                     [self.handlers[number]],
-                    listen=Endpoint("127.0.0.1", 0),
+                    listen=ListenAddress("127.0.0.1", 0),
                     peers=Peers(addresses=addresses, secret=secret, timeout=seconds(30)),
                 )
                 self.stages.append(stage)

@@ -33,7 +33,7 @@ from forewarn.agent.settings import (
     variable,
 )
 from forewarn.core.event import EventType, Source
-from forewarn.settings import EMULATOR, Endpoint, LogFormat, LogLevel, LogSettings, SettingsError, written
+from forewarn.settings import EMULATOR, ListenAddress, LogFormat, LogLevel, LogSettings, SettingsError, format_value
 
 PAGE = Path(__file__).parents[2] / "docs/reference/agent.md"
 
@@ -143,7 +143,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         name="web_0",
         state=tmp_path / "state",
         interval=timedelta(seconds=0.5),
-        http=HttpSettings(listen=Endpoint("10.0.0.4", 8160)),
+        http=HttpSettings(listen=ListenAddress("10.0.0.4", 8160)),
         approval=ApprovalSettings(
             policy=By.EACH, deputy_after=timedelta(seconds=20), user_events_at_once=False, short_freeze=None
         ),
@@ -184,7 +184,9 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
                 ca=tmp_path / "ca.pem",
             ),
             HaproxySettings(name="drain", socket=Address("10.0.0.9", 9999), servers=("web/web_0",), wait=timedelta(0)),
-            ReadinessSettings(name="probe", listen=Endpoint("0.0.0.0", 8161), path="/up", wait=timedelta(seconds=10)),
+            ReadinessSettings(
+                name="probe", listen=ListenAddress("0.0.0.0", 8161), path="/up", wait=timedelta(seconds=10)
+            ),
             NotifySettings(
                 name="people", urls_file=tmp_path / "urls", phases=(Phase.IMPACT,), title="$phase", body="$$5"
             ),
@@ -385,7 +387,7 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 
 def default_text(value: object) -> str:
-    match written(value):
+    match format_value(value):
         case bool() as flag:
             return str(flag).lower()
         case list() as words:
@@ -400,7 +402,7 @@ def defaults(section: msgspec.Struct) -> dict[str, str]:
     found: dict[str, str] = {}
     for field in section.__struct_fields__:
         value = getattr(section, field)
-        if isinstance(value, msgspec.Struct) and not isinstance(value, Endpoint):
+        if isinstance(value, msgspec.Struct) and not isinstance(value, ListenAddress):
             found |= {f"{field}.{key}": text for key, text in defaults(value).items()}
         elif field not in ("handlers", "rules"):
             found[field] = default_text(value)

@@ -11,7 +11,7 @@ from forewarn.core.enablement import needs_save
 from forewarn.core.policy import PRODUCTION
 from forewarn.fleet.service import Fleet
 from forewarn.platform.simulated import SimulatedPlatform
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.store import SqliteStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LARGE = Shape(scopes=5_000, vms_each=20)
@@ -38,6 +38,6 @@ async def test_filled_directory_is_a_fleet(tmp_path: Path) -> None:
     store, clock = await SqliteStore.open(tmp_path), SystemClock()
     async with Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=PRODUCTION) as fleet:
         assert (fleet.replica.vms, fleet.is_filled) == (12, True)
-        found = fleet.replica.at(NETWORK, address_of(shape, 2, 3))
+        found = fleet.replica.find_by_address(NETWORK, address_of(shape, 2, 3))
         assert found == fleet.replica.find(vm_name(2, 3))
     await store.aclose()

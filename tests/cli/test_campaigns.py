@@ -27,7 +27,7 @@ from forewarn.cli.output import Output
 from forewarn.cli.reaching import Asked
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
-from forewarn.platform.webhook import signature
+from forewarn.platform.webhooks import sign
 from tests.cli.inside import details, rows, run, told
 from tests.cli.serving import SETTINGS as SERVED
 from tests.cli.serving import serving
@@ -588,7 +588,7 @@ class Taking(BaseHTTPRequestHandler):
         self.send_response(204 if self.server.has_refused else 503)
         self.end_headers()
         if self.server.has_refused:
-            assert self.headers["Forewarn-Signature"] == signature("of the hook", body)
+            assert self.headers["Forewarn-Signature"] == sign("of the hook", body)
             self.server.told.put(json.loads(body))
         self.server.has_refused = True
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.settings import KEYS, PRODUCTION, resolve, variable
+from forewarn.settings import KEYS, PRODUCTION, load_settings, variable_name
 from tests.cli.stage import Machine
 
 
@@ -19,7 +19,7 @@ def test_every_setting_is_shown_with_its_origin_variable_and_what_it_takes(machi
     settings = shown(machine)
     assert list(settings) == list(KEYS)
     for key, setting in settings.items():
-        assert (setting["variable"], setting["takes"]) == (variable(key), KEYS[key].allowed)
+        assert (setting["variable"], setting["takes"]) == (variable_name(key), KEYS[key].allowed)
         assert setting["origin"] == "emulator preset"
     assert settings["data"]["value"] == str(machine.home / ".local/share/forewarn")
 
@@ -57,8 +57,8 @@ def test_what_is_shown_can_be_written_into_a_file(machine: Machine, tmp_path: Pa
     text = "\n".join("\n".join([f"[{section}]" if section else "", *lines]) for section, lines in sections.items())
     file = tmp_path / "all.toml"
     file.write_text(text)
-    expected = resolve(PRODUCTION, flags={"data": shown_["data"]["value"], "platform": "simulated"}, environ={})
-    assert resolve(PRODUCTION, flags={}, environ={}, file=file).settings == expected.settings
+    expected = load_settings(PRODUCTION, flags={"data": shown_["data"]["value"], "platform": "simulated"}, environ={})
+    assert load_settings(PRODUCTION, flags={}, environ={}, file=file).settings == expected.settings
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotStarted, Unknown
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
+from forewarn.fleet.campaign.zones import find_zone
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.zones import zone_named
-from forewarn.platform.port import Message, Open, Question, Shut, Undelivered, Work
+from forewarn.platform.port import GateFailed, GatePassed, GateRequest, NotificationFailed, NotificationMessage, Work
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import JournalRow, Key, Kind
+from forewarn.store.port import JournalRow, RecordKey, RecordKind
 from tests.fleet.stage import TEN, journal
 
 KERNEL = "0F0E0D0C-0B0A-4908-8706-050403020100"
@@ -56,9 +56,9 @@ def campaign_spec(
 
 def plan_of(fleet: Fleet, spec: CampaignSpec) -> Plan:
     """Plan a campaign over a fleet as it is."""
-    now, conditions = fleet.clock.now(), fleet.conditions
+    now, conditions = fleet.clock.now(), fleet.rule_context
     scopes = [view.scope for view in fleet.replica.views() if view.scope is not None]
-    return plan(spec, plan_scopes(scopes, spec, conditions, now=now), conditions, now=now, zones=zone_named)
+    return plan(spec, plan_scopes(scopes, spec, conditions, now=now), conditions, now=now, zones=find_zone)
 
 
 async def start(fleet: Fleet, spec: CampaignSpec, *, id_: str = KERNEL, **more: Any) -> Campaign:
@@ -86,7 +86,7 @@ def _line(entry: Entry) -> str:
 
 async def campaign_journal(store: MemoryStore, id_: str = KERNEL) -> list[JournalRow]:
     """Return what the journal says of a campaign."""
-    return await journal(store, Key(Kind.CAMPAIGN, id_))
+    return await journal(store, RecordKey(RecordKind.CAMPAIGN, id_))
 
 
 class OutlivingPlatform:
@@ -130,7 +130,7 @@ class OutlivingPlatform:
         return self._failed.get(attempt)
 
 
-class Gatekeeper:
+class FakeGateChecker:
     """A gate that is shut from time to time, and remembers what it was asked."""
 
     gates = ("health",)
@@ -138,31 +138,31 @@ class Gatekeeper:
     def __init__(self, clock: Clock, *shut: tuple[datetime, datetime]) -> None:
         self._clock = clock
         self._shut = shut
-        self.asked: list[tuple[datetime, Question]] = []
+        self.requests: list[tuple[datetime, GateRequest]] = []
 
-    async def check(self, question: Question) -> Open | Shut:
+    async def check(self, request: GateRequest) -> GatePassed | GateFailed:
         """Answer after a moment of real time."""
         now = self._clock.now()
-        self.asked.append((now, question))
+        self.requests.append((now, request))
         await asyncio.sleep(0)
-        return Shut("the error rate is high") if any(a <= now < b for a, b in self._shut) else Open()
+        return GateFailed("the error rate is high") if any(a <= now < b for a, b in self._shut) else GatePassed()
 
 
-class Post:
+class FakeNotifier:
     """Takes messages; the first attempts for each of them fail, as many as `failures` says."""
 
-    listens = True
+    has_receivers = True
 
     def __init__(self, failures: int = 0) -> None:
         self._failures = failures
         self._tried: dict[str, int] = {}
-        self.messages: list[Message] = []
+        self.messages: list[NotificationMessage] = []
 
-    async def tell(self, message: Message) -> None:
+    async def notify(self, message: NotificationMessage) -> None:
         """Take a message, or fail."""
         tried = self._tried[message.id] = self._tried.get(message.id, 0) + 1
         if tried <= self._failures:
-            raise Undelivered("nobody answers")
+            raise NotificationFailed("nobody answers")
         self.messages.append(message)
 
 
@@ -195,7 +195,7 @@ def comparable(rows: Iterable[JournalRow]) -> dict[str, list[str]]:
     """
     journals: dict[str, list[Entry]] = {}
     for row in rows:
-        if row.key.kind in (Kind.SCOPE, Kind.CAMPAIGN):
+        if row.key.kind in (RecordKind.SCOPE, RecordKind.CAMPAIGN):
             journals.setdefault(str(row.key), []).append(row.entry)
     for entries in journals.values():
         assert [entry.n for entry in entries] == list(range(1, len(entries) + 1))

@@ -17,9 +17,9 @@ from forewarn.core.event import Event, EventType, State
 from forewarn.core.impact import SETTLED
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
-from forewarn.fleet.zones import zone_named
+from forewarn.fleet.campaign.zones import find_zone
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import JournalQuery, JournalRow, Key, Kind
+from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind
 
 _decode_scope = msgspec.json.Decoder(Scope).decode
 
@@ -55,19 +55,19 @@ class Policing(MemoryStore):
         """How many VMs were in impact at most when such an event started."""
         self.handled: dict[tuple[str, str, str], int] = {}
         """How often a campaign's work was done on a VM."""
-        self._lines: dict[Key, list[JournalRow]] = {}
+        self._lines: dict[RecordKey, list[JournalRow]] = {}
         self._busy: dict[str, list[_Busy]] = {}
         """By scope, the VMs in impact."""
         self._last_end: dict[tuple[str, str], tuple[datetime, int]] = {}
         """By campaign and scope, when an event last ended that had started, and of which update domain it was."""
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
         """Save, then look."""
         revision = await super().save(key, value, entries, expected=expected)
         self._lines.setdefault(key, []).extend(self._rows[len(self._rows) - len(entries) :])
-        if key.kind is Kind.CAMPAIGN and value is not None:
+        if key.kind is RecordKind.CAMPAIGN and value is not None:
             self.campaigns[key.id] = _decode_campaign(value)
-        elif key.kind is Kind.SCOPE:
+        elif key.kind is RecordKind.SCOPE:
             self._look(key.id, None if value is None else _decode_scope(value), entries)
         return revision
 
@@ -75,10 +75,10 @@ class Policing(MemoryStore):
         """Find the lines of a record without looking through those of thousands of others."""
         if query.key is None:
             return await super().journal(query)
-        await self._turn()
+        await self._yield_to_loop()
         lines = (row for row in self._lines.get(query.key, ()) if row.position > query.after)
         kept = (row for row in lines if query.since is None or row.entry.at >= query.since)
-        return [row for row in kept if not query.dids or row.entry.kind in query.dids][: query.limit]
+        return [row for row in kept if not query.kinds or row.entry.kind in query.kinds][: query.limit]
 
     def forget_lines(self) -> None:
         """Keep nothing of the journal any more."""
@@ -116,7 +116,7 @@ class Policing(MemoryStore):
         policy, now = campaign.spec.policy, entry.at
         self.started += 1
         assert campaign.state is CampaignState.RUNNING, "nothing starts while a campaign is stopped"
-        assert is_open(policy, now, zone_named), "nothing starts while no window is open"
+        assert is_open(policy, now, find_zone), "nothing starts while no window is open"
         assert event.not_before - event.created_at >= NOTICE[event.type], "everybody has the minimum notice"
         assert now >= event.not_before or event.approvals, "nothing starts early without approval"
         ended_at, domain = self._last_end.get((campaign.id, scope), (None, None))

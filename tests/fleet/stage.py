@@ -17,10 +17,10 @@ from forewarn.core.schedule import ScheduleRequest
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Priority, Roster, Traits, Vm
 from forewarn.fleet.service import Fleet
-from forewarn.platform.port import Checker, Messenger, Platform
+from forewarn.platform.port import GateChecker, Notifier, Platform
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import JournalQuery, JournalRow, Key, Store, StoreFull
+from forewarn.store.port import JournalQuery, JournalRow, RecordKey, Store, StoreFull
 
 TEN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
 SEED = "00000000-0000-4000-8000-000000000000"
@@ -65,8 +65,8 @@ async def running(
     clock: Clock | None = None,
     platform: Platform | None = None,
     policy: Policy = EMULATOR,
-    checker: Checker | None = None,
-    messenger: Messenger | None = None,
+    checker: GateChecker | None = None,
+    messenger: Notifier | None = None,
 ) -> AsyncIterator[Fleet]:
     """Run a fleet with these scopes; those that the store has already are left alone."""
     clock = clock or ManualClock(TEN)
@@ -77,7 +77,7 @@ async def running(
         clock=clock,
         policy=policy,
         checker=checker,
-        messenger=messenger,
+        notifier=messenger,
     ) as fleet:
         known = {view.id for view in fleet.replica.views()}
         for new in scopes:
@@ -86,7 +86,7 @@ async def running(
         yield fleet
 
 
-async def journal(store: Store, key: Key | None = None) -> list[JournalRow]:
+async def journal(store: Store, key: RecordKey | None = None) -> list[JournalRow]:
     """Return the whole journal, or one record's."""
     return await store.journal(JournalQuery(key=key, limit=10_000))
 
@@ -110,7 +110,7 @@ class FailingStore(MemoryStore):
         self.saves = 0
         self.refused = 0
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
         """Save, if there is room."""
         if self.full:
             self.refused += 1

@@ -36,13 +36,13 @@ async def test_skipping_gives_up_what_is_stuck_and_the_campaign_is_over() -> Non
     clock = ManualClock(TEN)
     async with running(clock=clock, platform=failing(clock)) as fleet:
         await abort_with_failed_work(fleet)
-        explain = (await fleet.campaigns.prospects(KERNEL)).explain
+        explain = (await fleet.campaigns.status(KERNEL)).explain
         assert any("retry it or skip it" in said for said in explain)
         await fleet.campaigns.skip("kernel", "web", by="bob", why="web-0 is broken")
         await fleet.advance(MINUTE)
         assert fleet.replica.scope("web").events == ()
         assert fleet.campaigns.find(KERNEL).state is CampaignState.ABORTED
-        assert (await fleet.campaigns.prospects(KERNEL)).explain == ()
+        assert (await fleet.campaigns.status(KERNEL)).explain == ()
         campaign = fleet.campaigns.find(KERNEL)
     (web,) = campaign.scopes
     assert [campaign.effective_state(wave) for wave in web.waves] == [WaveState.SKIPPED, WaveState.LEFT]

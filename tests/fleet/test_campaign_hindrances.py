@@ -15,8 +15,8 @@ from forewarn.core.impact import Done, Failed, NotStarted
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.policy import PRODUCTION
 from forewarn.core.scope import Scope
-from forewarn.platform.port import Open, Question, Work
-from forewarn.store.port import Key, Kind, StoreFull
+from forewarn.platform.port import GatePassed, GateRequest, Work
+from forewarn.store.port import RecordKey, RecordKind, StoreFull
 from tests.fleet.campaigning import (
     KERNEL,
     MINUTE,
@@ -123,8 +123,8 @@ class HalfFull(Policing):
     full = False
     refused = 0
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
-        if self.full and key.kind is Kind.SCOPE:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if self.full and key.kind is RecordKind.SCOPE:
             self.refused += 1
             raise StoreFull(Path("/test"))
         return await super().save(key, value, entries, expected=expected)
@@ -133,8 +133,8 @@ class HalfFull(Policing):
 async def test_nothing_starts_after_the_window_because_it_could_not_be_saved_earlier(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("forewarn.fleet.errands.FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("forewarn.fleet.ticking.RETRY", 0.001)
+    monkeypatch.setattr("forewarn.fleet.campaign.actions.MIN_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.fleet.scheduler.RETRY_DELAY", 0.001)
     store, clock = HalfFull(), ManualClock(TEN)
     async with running(web(), store=store, clock=clock, platform=OutlivingPlatform(clock)) as fleet:
         await start(fleet, campaign_spec(windows=(Window(start="10:00", end="10:20"),)))
@@ -158,8 +158,8 @@ class Hesitant(Policing):
         self.goes_on = asyncio.Event()
         self.goes_on.set()
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
-        if key.kind is Kind.SCOPE:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if key.kind is RecordKind.SCOPE:
             await self.goes_on.wait()
         return await super().save(key, value, entries, expected=expected)
 
@@ -219,10 +219,10 @@ class NeverAnswers:
     def __init__(self) -> None:
         self.is_asked = asyncio.Event()
 
-    async def check(self, question: Question) -> Open:
+    async def check(self, question: GateRequest) -> GatePassed:
         self.is_asked.set()
         await asyncio.Event().wait()
-        return Open()
+        return GatePassed()
 
 
 async def test_campaign_can_be_aborted_while_its_gate_hangs() -> None:

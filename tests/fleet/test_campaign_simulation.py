@@ -13,7 +13,7 @@ from forewarn.core.event import EventType, State
 from forewarn.core.impact import Done, Failed, NotStarted, Retry
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet.service import Fleet
-from forewarn.platform.port import Open, Question, Shut, Work
+from forewarn.platform.port import GateFailed, GatePassed, GateRequest, Work
 from tests.fleet.campaigning import KERNEL, campaign_spec, start
 from tests.fleet.policing import Policing
 from tests.fleet.stage import ask, running, scope, vm
@@ -46,9 +46,9 @@ class Lots:
         """Nothing survives."""
         return NotStarted()
 
-    async def check(self, question: Question) -> Open | Shut:
+    async def check(self, question: GateRequest) -> GatePassed | GateFailed:
         """Be shut now and then."""
-        return Shut("by lot") if self.random.random() < 0.05 else Open()
+        return GateFailed("by lot") if self.random.random() < 0.05 else GatePassed()
 
 
 def a_fleet(number: int, lots: random.Random) -> list[Scope]:

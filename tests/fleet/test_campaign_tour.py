@@ -14,10 +14,10 @@ from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Key, Kind
+from forewarn.store.port import RecordKey, RecordKind
 from tests.fleet.campaigning import (
     Agenda,
-    Gatekeeper,
+    FakeGateChecker,
     OutlivingPlatform,
     campaign_journal,
     campaign_spec,
@@ -52,7 +52,7 @@ def once(key: str) -> IdempotencyKey:
 
 
 async def begin(fleet: Fleet) -> None:
-    await start(fleet, SPEC, once=once("start"))
+    await start(fleet, SPEC, idempotency_key=once("start"))
 
 
 async def add_vms(fleet: Fleet) -> None:
@@ -76,11 +76,11 @@ async def approve(fleet: Fleet) -> None:
 
 
 async def retry(fleet: Fleet) -> None:
-    await fleet.campaigns.retry("kernel", "shop", by="alice", why="the disk is replaced", once=once("retry"))
+    await fleet.campaigns.retry("kernel", "shop", by="alice", why="the disk is replaced", idempotency_key=once("retry"))
 
 
 async def resume(fleet: Fleet) -> None:
-    await fleet.campaigns.resume("kernel", by="alice", once=once("resume"))
+    await fleet.campaigns.resume("kernel", by="alice", idempotency_key=once("resume"))
 
 
 TOLD = """\
@@ -137,7 +137,7 @@ class Tour:
         self.clock = ManualClock(at(18))
         self.platform = OutlivingPlatform(self.clock)
         self.platform.failing["shop/FrontEnd_IN_1"] = "its disk has failed"
-        self.gate = Gatekeeper(self.clock, (at(22, 30), at(22, 55)))
+        self.gate = FakeGateChecker(self.clock, (at(22, 30), at(22, 55)))
         self.agenda = Agenda(
             (
                 (at(18), begin),
@@ -206,8 +206,8 @@ class Death(MemoryStore):
         self.saves = 0
         self.dead = asyncio.Event()
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
-        if self.lives is None or key.kind not in (Kind.SCOPE, Kind.CAMPAIGN):
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if self.lives is None or key.kind not in (RecordKind.SCOPE, RecordKind.CAMPAIGN):
             return await super().save(key, value, entries, expected=expected)
         if self.dead.is_set() or (self.before and self.lives == 0):
             await self._die()

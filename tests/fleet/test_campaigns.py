@@ -26,18 +26,18 @@ from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.impact import Done
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope, ScopeKind
-from forewarn.fleet.errors import NoSuchCampaign, NoSuchGate
+from forewarn.fleet.errors import CampaignNotFound, GateNotFound
 from forewarn.fleet.service import Fleet
-from forewarn.platform.port import Message
+from forewarn.platform.port import NotificationMessage
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Key, Kind, Record
+from forewarn.store.port import Record, RecordKey, RecordKind
 from tests.fleet.campaigning import (
     KERNEL,
     MINUTE,
-    Gatekeeper,
+    FakeGateChecker,
+    FakeNotifier,
     OutlivingPlatform,
-    Post,
     advance_to,
     campaign_journal,
     campaign_spec,
@@ -103,7 +103,7 @@ async def test_wave_that_is_approved_starts_early_and_the_next_move_up_with_thei
         await advance_to(fleet, ten(10, 2))
         await fleet.approve("web", "web-0", scheduled(fleet))
         await advance_to(fleet, ten(10, 10))
-        assert (await fleet.campaigns.prospects(KERNEL)).expected_end == ten(10, 43)
+        assert (await fleet.campaigns.status(KERNEL)).expected_end == ten(10, 43)
         await fleet.advance(HOUR)
     assert told(await campaign_journal(store), EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_CLEARED) == [
         "10:00 web 1 wave-announced",
@@ -136,7 +136,7 @@ async def test_limits_count_vms_that_are_in_impact_for_other_reasons() -> None:
         await fleet.schedule(ask(EventType.REDEPLOY, "db-2", failure=True))
         await advance_to(fleet, ten(10, 20))
         assert states(fleet, "db-1") == ["announced"]
-        assert (await fleet.campaigns.prospects("kernel")).explain[0] == (
+        assert (await fleet.campaigns.status("kernel")).explain[0] == (
             "the next wave waits for room: vms_at_once allows 1: with this wave there would be 2, 1 VM too many"
         )
         await fleet.advance(HOUR)
@@ -166,10 +166,8 @@ async def test_paused_campaign_announces_and_starts_nothing_and_goes_on_when_it_
         await fleet.approve("web", "web-0", scheduled(fleet))
         await advance_to(fleet, ten(12))
         assert (states(fleet), states(fleet, "db-1")) == (["announced", "planned", "planned"], ["planned"])
-        assert (await fleet.campaigns.prospects(KERNEL)).explain == (
-            "paused, by bob since 2026-03-02 10:02:00Z: lunch",
-        )
-        assert (await fleet.campaigns.prospects(KERNEL)).expected_end is None
+        assert (await fleet.campaigns.status(KERNEL)).explain == ("paused, by bob since 2026-03-02 10:02:00Z: lunch",)
+        assert (await fleet.campaigns.status(KERNEL)).expected_end is None
         await fleet.campaigns.resume("kernel", by="bob")
         await fleet.advance(timedelta(0))
         assert states(fleet) == ["cleared", "planned", "planned"]
@@ -207,7 +205,7 @@ async def test_event_whose_campaign_nobody_knows_is_canceled() -> None:
     async with running(web(), store=store) as fleet:
         await start(fleet, campaign_spec())
         await advance_to(fleet, ten(10, 5))
-    record = await store.load(Key(Kind.CAMPAIGN, KERNEL))
+    record = await store.load(RecordKey(RecordKind.CAMPAIGN, KERNEL))
     assert record is not None
     await store.save(record.key, None, (), expected=record.revision)
     async with running(store=store, clock=ManualClock(ten(10, 10))) as fleet:
@@ -223,7 +221,7 @@ async def test_event_whose_campaign_is_over_by_its_record_is_canceled() -> None:
     async with running(web(), store=store) as fleet:
         await start(fleet, campaign_spec())
         await advance_to(fleet, ten(10, 5))
-    record = await store.load(Key(Kind.CAMPAIGN, KERNEL))
+    record = await store.load(RecordKey(RecordKind.CAMPAIGN, KERNEL))
     assert record is not None
     over = msgspec.structs.replace(decode(record.value), state=CampaignState.ABORTED)
     await store.save(record.key, encode(over), (), expected=record.revision)
@@ -242,12 +240,12 @@ async def test_campaign_whose_record_somebody_deletes_ends_at_once_and_its_event
         await advance_to(fleet, ten(10, 5))
         await fleet.approve("web", "web-0", scheduled(fleet))
         await fleet.advance(timedelta(0))
-        record = await store.load(Key(Kind.CAMPAIGN, KERNEL))
+        record = await store.load(RecordKey(RecordKind.CAMPAIGN, KERNEL))
         assert record is not None
         await store.save(record.key, None, (), expected=record.revision)
         await until(lambda: fleet.replica.scope("db-1").events == ())
         assert [event.state for event in fleet.replica.scope("web").events] == [State.STARTED]
-        with pytest.raises(NoSuchCampaign):
+        with pytest.raises(CampaignNotFound):
             await fleet.campaigns.pause("kernel", by="bob")
         await fleet.advance(3 * HOUR)
         assert (fleet.campaigns.all(), fleet.campaigns.busy, fleet.campaigns.is_armed) == ((), 0, False)
@@ -269,7 +267,7 @@ async def test_campaign_halts_after_so_many_failures_and_goes_on_behind_them() -
         await fleet.advance(HOUR)
         halted = fleet.campaigns.find("kernel")
         assert (halted.state, halted.failures) == (CampaignState.HALTED, 2)
-        assert (await fleet.campaigns.prospects("kernel")).explain == (
+        assert (await fleet.campaigns.status("kernel")).explain == (
             "halted, by campaign:kernel since 2026-03-02 10:16:00Z: 2 waves have failed: db-2, wave 1: db-2: no light",
             "wave 1 of db-1 has failed: db-1: no power; retry it or skip it",
             "wave 1 of db-2 has failed: db-2: no light; retry it or skip it",
@@ -355,11 +353,11 @@ async def test_event_that_somebody_cancels_is_a_wave_skipped() -> None:
 
 async def test_gate_is_asked_before_every_wave_behind_the_first() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
-    gate = Gatekeeper(clock)
+    gate = FakeGateChecker(clock)
     async with running(web(), store=store, clock=clock, checker=gate) as fleet:
         await start(fleet, campaign_spec(gate="health"))
         await fleet.advance(3 * HOUR)
-    assert [(at, question.scope, question.wave) for at, question in gate.asked] == [
+    assert [(at, question.scope, question.wave) for at, question in gate.requests] == [
         (ten(10, 46), "web", 2),
         (ten(11, 17), "web", 3),
     ]
@@ -367,11 +365,11 @@ async def test_gate_is_asked_before_every_wave_behind_the_first() -> None:
 
 async def test_gate_that_stays_shut_halts_the_campaign_until_somebody_resumes_it() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
-    gate = Gatekeeper(clock, (ten(10, 30), ten(12)))
+    gate = FakeGateChecker(clock, (ten(10, 30), ten(12)))
     async with running(web(), store=store, clock=clock, checker=gate) as fleet:
         await start(fleet, campaign_spec(gate="health", gate_patience=10 * MINUTE))
         await advance_to(fleet, ten(10, 50))
-        assert (await fleet.campaigns.prospects("kernel")).explain[0] == (
+        assert (await fleet.campaigns.status("kernel")).explain[0] == (
             "gate health is shut since 2026-03-02 10:46:00Z: the error rate is high; "
             "web waits for it, and it is asked again at 2026-03-02 10:51:00Z"
         )
@@ -402,7 +400,7 @@ async def test_held_scope_and_held_fleet_are_left_alone() -> None:
         await start(fleet, campaign_spec())
         await fleet.advance(timedelta(0))
         assert (states(fleet)[0], states(fleet, "db-1")) == ("planned", ["announced"])
-        assert "web is held by an operator" in (await fleet.campaigns.prospects("kernel")).explain
+        assert "web is held by an operator" in (await fleet.campaigns.status("kernel")).explain
         await fleet.hold(by="bob", reason="audit")
         await fleet.release(by="bob", scope="web")
         await fleet.advance(HOUR)
@@ -451,8 +449,8 @@ async def test_outcome_that_the_scope_has_forgotten_is_read_from_the_journal() -
         await advance_to(fleet, ten(10, 15))
         value = fleet.replica.scope("db-1")
         event = value.events[0].id
-        conditions = fleet.conditions
-    record = await store.load(Key(Kind.SCOPE, "db-1"))
+        conditions = fleet.rule_context
+    record = await store.load(RecordKey(RecordKind.SCOPE, "db-1"))
     assert record is not None
     ended = impact_lifecycle.settle(
         msgspec.json.decode(record.value, type=Scope), event, "db-1", Done(), conditions, now=ten(10, 16)
@@ -468,9 +466,9 @@ async def test_outcome_that_the_scope_has_forgotten_is_read_from_the_journal() -
 
 
 async def test_others_are_told_of_start_halt_and_end_until_they_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.fleet.rolling.FIRST_DELAY", 0.001)
+    monkeypatch.setattr("forewarn.fleet.campaign.runner.MIN_NOTIFY_BACKOFF", 0.001)
     store, clock = MemoryStore(), ManualClock(TEN)
-    platform, post = OutlivingPlatform(clock), Post(failures=2)
+    platform, post = OutlivingPlatform(clock), FakeNotifier(failures=2)
     platform.failing["db-1/db-1"] = "no power"
     async with running(single(1), store=store, clock=clock, platform=platform, messenger=post) as fleet:
         await start(fleet, campaign_spec())
@@ -489,10 +487,10 @@ async def test_others_are_told_of_start_halt_and_end_until_they_know(monkeypatch
 
 async def test_what_was_not_told_is_told_after_a_restart() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
-    async with running(single(1), store=store, clock=clock, messenger=Post(failures=1_000)) as fleet:
+    async with running(single(1), store=store, clock=clock, messenger=FakeNotifier(failures=1_000)) as fleet:
         await start(fleet, campaign_spec())
         await fleet.advance(HOUR)
-    post = Post()
+    post = FakeNotifier()
     async with running(store=store, clock=clock, messenger=post) as fleet:
         await until(lambda: not fleet.campaigns.find("kernel").notifications)
     assert [(message.what, message.facts["state"]) for message in post.messages] == [
@@ -504,15 +502,15 @@ async def test_what_was_not_told_is_told_after_a_restart() -> None:
 async def test_request_with_a_key_starts_one_campaign() -> None:
     async with running(web()) as fleet:
         once = IdempotencyKey("k1", "d1")
-        first = await start(fleet, campaign_spec(), once=once)
-        assert await start(fleet, campaign_spec(), id_=KERNEL.replace("0F", "1F"), once=once) == first
-        assert fleet.campaigns.answered(once) == first
+        first = await start(fleet, campaign_spec(), idempotency_key=once)
+        assert await start(fleet, campaign_spec(), id_=KERNEL.replace("0F", "1F"), idempotency_key=once) == first
+        assert fleet.campaigns.find_by_key(once) == first
         with pytest.raises(KeyConflict):
-            await start(fleet, campaign_spec(name="other"), once=IdempotencyKey("k1", "d2"))
-        await fleet.campaigns.pause("kernel", by="bob", once=IdempotencyKey("k2", "p"))
-        await fleet.campaigns.resume("kernel", by="bob", once=IdempotencyKey("k3", "r"))
+            await start(fleet, campaign_spec(name="other"), idempotency_key=IdempotencyKey("k1", "d2"))
+        await fleet.campaigns.pause("kernel", by="bob", idempotency_key=IdempotencyKey("k2", "p"))
+        await fleet.campaigns.resume("kernel", by="bob", idempotency_key=IdempotencyKey("k3", "r"))
         assert (
-            await fleet.campaigns.pause("kernel", by="bob", once=IdempotencyKey("k2", "p"))
+            await fleet.campaigns.pause("kernel", by="bob", idempotency_key=IdempotencyKey("k2", "p"))
         ).state is CampaignState.RUNNING
 
 
@@ -527,14 +525,14 @@ async def test_campaign_is_found_by_id_in_any_case_and_by_name() -> None:
         second = await start(fleet, campaign_spec(), id_=KERNEL.replace("0F", "1F"))
         assert fleet.campaigns.find("kernel").id == second.id
         assert [campaign.state for campaign in fleet.campaigns.all()] == [CampaignState.ABORTED, CampaignState.RUNNING]
-        with pytest.raises(NoSuchCampaign):
+        with pytest.raises(CampaignNotFound):
             fleet.campaigns.find("nobody")
 
 
 async def test_what_cannot_be_started_is_refused_before_anything_is_saved() -> None:
     store = MemoryStore()
     async with running(web(), store=store) as fleet:
-        with pytest.raises(NoSuchGate, match="there is no gate health: there is none yet; gates are set in forewarn"):
+        with pytest.raises(GateNotFound, match="there is no gate health: there is none yet; gates are set in forewarn"):
             await start(fleet, campaign_spec(gate="health"))
         with pytest.raises(Invalid, match="no time zone"):
             fleet.campaigns.check(campaign_spec(windows=(Window(start="22:00", end="04:00", zone="Mars/Olympus"),)))
@@ -547,16 +545,16 @@ async def test_what_cannot_be_started_is_refused_before_anything_is_saved() -> N
 
 
 async def test_campaign_goes_on_once_the_disk_has_room_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("rolling", "errands"):
-        monkeypatch.setattr(f"forewarn.fleet.{module}.FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("forewarn.fleet.ticking.RETRY", 0.001)
+    for module in ("runner", "actions"):
+        monkeypatch.setattr(f"forewarn.fleet.campaign.{module}.MIN_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.fleet.scheduler.RETRY_DELAY", 0.001)
     store, clock = FailingStore(), ManualClock(TEN)
     async with running(web(), store=store, clock=clock, platform=SimulatedPlatform(clock)) as fleet:
         await start(fleet, campaign_spec())
         await advance_to(fleet, ten(10, 10))
         store.full = True
         clock.set(ten(10, 15))
-        await until(lambda: fleet.measures.failures > 2)
+        await until(lambda: fleet.metrics.failures > 2)
         store.full = False
         await fleet.advance(3 * HOUR)
         assert fleet.campaigns.find("kernel").state is CampaignState.COMPLETED
@@ -579,7 +577,7 @@ async def test_vm_that_comes_to_a_settled_update_domain_gets_a_further_wave_and_
 
 
 async def test_oldest_campaigns_that_are_over_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.fleet.campaigns.KEPT", 2)
+    monkeypatch.setattr("forewarn.fleet.campaign.service.MAX_FINISHED", 2)
     store = MemoryStore()
     async with running(single(1), store=store) as fleet:
         for n in range(5):
@@ -597,7 +595,7 @@ async def test_event_that_waits_for_its_campaign_says_so_by_the_campaigns_name()
         await fleet.campaigns.pause("kernel", by="bob")
         await fleet.advance(HOUR)
         value = fleet.replica.scope("web")
-        holds = explain(value, value.events[0], fleet.conditions, now=fleet.clock.now())
+        holds = explain(value, value.events[0], fleet.rule_context, now=fleet.clock.now())
         assert [str(hold) for hold in holds] == ["campaign kernel has not cleared it"]
 
 
@@ -652,7 +650,7 @@ async def test_wave_whose_events_were_canceled_before_the_campaign_knew_of_them_
         await advance_to(fleet, ten(10, 1))
         await fleet.campaigns.pause("kernel", by="bob")
         await fleet.events.cancel(fleet.replica.scope("db-1").events[0].id, by="bob")
-    record = await store.load(Key(Kind.CAMPAIGN, KERNEL))
+    record = await store.load(RecordKey(RecordKind.CAMPAIGN, KERNEL))
     assert record is not None
     await store.save(record.key, encode(before), (), expected=record.revision)
     async with running(store=store, clock=ManualClock(ten(10, 2))) as fleet:
@@ -661,14 +659,14 @@ async def test_wave_whose_events_were_canceled_before_the_campaign_knew_of_them_
 
 
 async def test_messenger_that_breaks_is_asked_again_and_harms_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.fleet.rolling.FIRST_DELAY", 0.001)
+    monkeypatch.setattr("forewarn.fleet.campaign.runner.MIN_NOTIFY_BACKOFF", 0.001)
 
-    class Broken(Post):
-        async def tell(self, message: Message) -> None:
+    class Broken(FakeNotifier):
+        async def tell(self, message: NotificationMessage) -> None:
             if not self._tried:
                 self._tried["once"] = 1
                 raise RuntimeError("broken")
-            await super().tell(message)
+            await super().notify(message)
 
     post = Broken()
     async with running(single(1), messenger=post) as fleet:
@@ -695,8 +693,8 @@ async def test_whoever_asks_for_the_prospects_of_a_large_campaign_keeps_nobody_w
         small = await start(fleet, campaign_spec(scopes_at_once=Limit(10)), id_=KERNEL.replace("0F", "1F"))
         scopes = tuple(ScopeProgress(f"s{n}", n * 60, waves) for n in range(20_000))
         large = msgspec.structs.replace(small, id=KERNEL, scopes=scopes)
-        fleet.campaigns.take(Record(Key(Kind.CAMPAIGN, KERNEL), encode(large), 1))
-        asking = asyncio.create_task(fleet.campaigns.prospects(KERNEL))
+        fleet.campaigns.apply_change(Record(RecordKey(RecordKind.CAMPAIGN, KERNEL), encode(large), 1))
+        asking = asyncio.create_task(fleet.campaigns.status(KERNEL))
         rounds = 0
         while not asking.done():
             await asyncio.sleep(0)

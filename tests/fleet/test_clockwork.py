@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.clock import ManualClock, SystemClock
-from forewarn.fleet.clockwork import AT_ONCE, Clockwork
+from forewarn.fleet.scheduler import WAKE_BATCH, TimerHeap
 from tests.fleet.stage import TEN
 
 MINUTE = timedelta(minutes=1)
@@ -17,7 +17,7 @@ def test_scopes_are_woken_in_order_of_their_moments() -> None:
     """The earliest comes first, each once."""
     clock = ManualClock(TEN)
     woken: list[str] = []
-    clockwork = Clockwork(clock, woken.append)
+    clockwork = TimerHeap(clock, woken.append)
     clockwork.set("late", TEN + 3 * MINUTE)
     clockwork.set("early", TEN + MINUTE)
     clockwork.set("later", TEN + 9 * MINUTE)
@@ -30,7 +30,7 @@ def test_new_moment_of_a_scope_replaces_the_old_one() -> None:
     """A moment that was moved or taken back wakes nobody."""
     clock = ManualClock(TEN)
     woken: list[str] = []
-    clockwork = Clockwork(clock, woken.append)
+    clockwork = TimerHeap(clock, woken.append)
     clockwork.set("moved", TEN + MINUTE)
     clockwork.set("moved", TEN + 4 * MINUTE)
     clockwork.set("taken-back", TEN + MINUTE)
@@ -44,7 +44,7 @@ def test_new_moment_of_a_scope_replaces_the_old_one() -> None:
 def test_thousands_of_waiting_scopes_need_one_timer() -> None:
     """Nothing is polled: the clock knows of the earliest moment only."""
     clock = ManualClock(TEN)
-    clockwork = Clockwork(clock, lambda _: None)
+    clockwork = TimerHeap(clock, lambda _: None)
     for n in range(5_000):
         clockwork.set(f"scope-{n}", TEN + n * MINUTE + MINUTE)
     assert (clock.timer_count, clock.next_timer_at) == (1, TEN + MINUTE)
@@ -62,7 +62,7 @@ def test_scope_may_set_its_next_moment_while_it_is_woken() -> None:
         if len(woken) < 3:
             clockwork.set(scope, clock.now() + MINUTE)
 
-    clockwork = Clockwork(clock, wake)
+    clockwork = TimerHeap(clock, wake)
     clockwork.set("again", TEN + MINUTE)
     for n in range(1, 6):
         clock.set(TEN + n * MINUTE)
@@ -73,8 +73,8 @@ async def test_when_thousands_are_due_at_once_others_get_their_turn_in_between()
     """The loop is not kept busy until the last of them is woken; none is forgotten, none is woken twice."""
     clock = SystemClock()
     woken: list[str] = []
-    clockwork = Clockwork(clock, woken.append)
-    names = [f"scope-{n:04}" for n in range(10 * AT_ONCE + 1)]
+    clockwork = TimerHeap(clock, woken.append)
+    names = [f"scope-{n:04}" for n in range(10 * WAKE_BATCH + 1)]
     moment = clock.now()
     for name in names:
         clockwork.set(name, moment)
@@ -83,14 +83,14 @@ async def test_when_thousands_are_due_at_once_others_get_their_turn_in_between()
         await asyncio.sleep(0)
         in_between.append(len(woken))
     assert woken == names
-    assert in_between[:3] == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE]
+    assert in_between[:3] == [WAKE_BATCH, 2 * WAKE_BATCH, 3 * WAKE_BATCH]
 
 
 def test_moment_that_is_put_off_again_and_again_has_one_place() -> None:
     """The silence of a scope that asks every second begins anew for ever."""
     clock = ManualClock(TEN)
     woken: list[str] = []
-    clockwork = Clockwork(clock, woken.append)
+    clockwork = TimerHeap(clock, woken.append)
     clockwork.set("first", TEN + MINUTE)
     for n in range(1_000):
         clockwork.set("silent", TEN + 2 * MINUTE + n * MINUTE)
@@ -107,7 +107,7 @@ def test_whatever_is_set_each_scope_is_woken_at_its_last_moment_and_only_then(
     steps: list[tuple[str, int | None, bool]],
 ) -> None:
     clock, woken, expected = ManualClock(TEN), [], []
-    clockwork = Clockwork(clock, lambda scope: woken.append((clock.now(), scope)))
+    clockwork = TimerHeap(clock, lambda scope: woken.append((clock.now(), scope)))
     last: dict[str, datetime] = {}
 
     def let_time_go_on(until: datetime) -> None:

@@ -13,11 +13,11 @@ from forewarn.core.journal import EntryKind
 from forewarn.core.operations import evict, fail, predict_failure, redeploy, restart
 from forewarn.core.scope import Hold, ScopeKind
 from forewarn.core.vm import Traits
-from forewarn.fleet.errors import NoSuchEvent, NoSuchVm
+from forewarn.fleet.errors import EventNotFound, VmNotFound
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Key, Kind
+from forewarn.store.port import RecordKey, RecordKind
 from tests.fleet.stage import TEN, ask, journal, running, scope, until, vm, web
 
 HOUR = timedelta(hours=1)
@@ -57,7 +57,7 @@ async def test_operator_approves_in_the_name_of_any_vm_of_the_scope_and_the_jour
     store = MemoryStore()
     async with running(web(), scope("db", vm("db")), store=store) as fleet:
         ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", notice=HOUR))
-        with pytest.raises(NoSuchVm):
+        with pytest.raises(VmNotFound):
             await fleet.events.approve_for(event, "db/db", by="ann")
         with pytest.raises(ScopeVmNotFound):
             await fleet.events.approve_for(event, "db", by="ann")
@@ -91,7 +91,7 @@ async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all
         with pytest.raises(InvalidTransition):
             await fleet.events.resolve(event, by="ann", why="seen", vm="web-0")
         await fleet.events.resolve(event, by="ann", why="scrapped")
-        with pytest.raises(NoSuchEvent):
+        with pytest.raises(EventNotFound):
             fleet.find_event(event)
         said = [(row.entry.kind, row.entry.why) for row in await journal(store) if row.entry.by == "ann"]
         assert said == [
@@ -118,9 +118,9 @@ async def test_held_scope_starts_nothing_planned_and_others_go_on() -> None:
 async def test_hold_on_everything_is_shown_with_who_and_why() -> None:
     async with running(web()) as fleet:
         await fleet.hold(by="ann", reason="storm")
-        assert fleet.held == Hold(by="ann", at=TEN, reason="storm")
+        assert fleet.current_hold == Hold(by="ann", at=TEN, reason="storm")
         await fleet.release(by="ann")
-        assert fleet.held is None
+        assert fleet.current_hold is None
 
 
 async def test_vm_under_a_terminate_profile_is_deleted_with_an_event_and_another_without() -> None:
@@ -189,6 +189,6 @@ async def test_eleventh_user_operation_is_refused_also_as_a_deletion() -> None:
 async def test_last_entry_of_a_removed_scope_is_its_removal() -> None:
     store = MemoryStore()
     async with running(scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store) as fleet:
-        await fleet.events.delete("db", request=fleet.new_id(), by="ann", once=IdempotencyKey("k", "d"))
-        last = (await journal(store, Key(Kind.SCOPE, "db")))[-1].entry
+        await fleet.events.delete("db", request=fleet.new_id(), by="ann", idempotency_key=IdempotencyKey("k", "d"))
+        last = (await journal(store, RecordKey(RecordKind.SCOPE, "db")))[-1].entry
         assert (last.kind, last.facts["key"]) == (EntryKind.SCOPE_REMOVED, "k")

@@ -9,13 +9,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forewarn.fleet import feed
-from forewarn.fleet.errors import NoSuchPosition, Pruned
-from forewarn.fleet.feed import Feeds
-from forewarn.fleet.tasks import tasks_until_exit
+from forewarn.fleet import journal
+from forewarn.fleet.errors import JournalPruned, PositionNotFound
+from forewarn.fleet.event_loop import tasks_until_exit
+from forewarn.fleet.journal import JournalFeeds
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import JournalQuery, JournalRow, Key, Kind, Retention, Store, StoreClosed, StoreFailed
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.port import (
+    JournalQuery,
+    JournalRow,
+    RecordKey,
+    RecordKind,
+    Retention,
+    Store,
+    StoreClosed,
+    StoreFailed,
+)
+from forewarn.store.sqlite.store import SqliteStore
 from forewarn.testing.store_contract import NOON, entries
 from tests.fleet.stage import running, until, web
 
@@ -23,23 +32,23 @@ GUARD = 60
 
 
 @asynccontextmanager
-async def fed(store: Store) -> AsyncIterator[Feeds]:
+async def fed(store: Store) -> AsyncIterator[JournalFeeds]:
     """Feeds that are woken by the store's own watch, as the fleet wakes them."""
 
-    async def follow(feeds: Feeds) -> None:
+    async def follow(feeds: JournalFeeds) -> None:
         with suppress(StoreClosed):
             async with store.watch() as changes:
                 async for _ in changes:
                     feeds.wake()
 
     async with tasks_until_exit() as tasks:
-        feeds = Feeds(store, tasks)
+        feeds = JournalFeeds(store, tasks)
         tasks.create_task(follow(feeds))
         yield feeds
 
 
 async def save(store: Store, count: int, name: str = "web") -> None:
-    key = Key(Kind.SCOPE, name)
+    key = RecordKey(RecordKind.SCOPE, name)
     record = await store.load(key)
     await store.save(key, b"value", entries(count), expected=record.revision if record else None)
 
@@ -116,9 +125,9 @@ async def test_slow_reader_behind_the_tail_misses_nothing(monkeypatch: pytest.Mo
         await save(store, 1)
         assert await asyncio.gather(*waiting) == [[1], [1]]
         for _ in range(5):
-            await save(store, feed.TAIL)
-        assert await take(quick, 5 * feed.TAIL) == list(range(2, 2 + 5 * feed.TAIL))
-        assert await take(slow, 5 * feed.TAIL) == list(range(2, 2 + 5 * feed.TAIL))
+            await save(store, journal.TAIL_ROWS)
+        assert await take(quick, 5 * journal.TAIL_ROWS) == list(range(2, 2 + 5 * journal.TAIL_ROWS))
+        assert await take(slow, 5 * journal.TAIL_ROWS) == list(range(2, 2 + 5 * journal.TAIL_ROWS))
 
 
 async def test_feed_says_so_when_lines_have_been_pruned() -> None:
@@ -126,34 +135,34 @@ async def test_feed_says_so_when_lines_have_been_pruned() -> None:
     await save(store, 10)
     await store.prune(Retention(rows=4), now=NOON)
     async with fed(store) as feeds:
-        with pytest.raises(Pruned) as refusal:
-            await feeds.begin(5)
+        with pytest.raises(JournalPruned) as refusal:
+            await feeds.resolve_position(5)
         assert (refusal.value.after, refusal.value.pruned) == (5, 6)
-        with pytest.raises(Pruned):
+        with pytest.raises(JournalPruned):
             await take(feeds.rows(2), 1)
         async with aclosing(feeds.rows(6)) as rows:
             assert await take(rows, 4) == [7, 8, 9, 10]
 
 
 async def test_feed_says_so_when_lines_are_pruned_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "PAGE", 2)
+    monkeypatch.setattr(journal, "FEED_PAGE", 2)
     store = MemoryStore()
     await save(store, 10)
     async with fed(store) as feeds, aclosing(feeds.rows(0)) as rows:
         assert await take(rows, 2) == [1, 2]
         await store.prune(Retention(rows=4), now=NOON)
-        with pytest.raises(Pruned):
+        with pytest.raises(JournalPruned):
             await take(rows, 1)
 
 
 async def test_feed_says_so_when_all_lines_are_pruned_while_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "PAGE", 2)
+    monkeypatch.setattr(journal, "FEED_PAGE", 2)
     store = MemoryStore()
     await save(store, 10)
     async with fed(store) as feeds, aclosing(feeds.rows(0)) as rows:
         assert await take(rows, 2) == [1, 2]
         await store.prune(Retention(rows=0), now=NOON)
-        with pytest.raises(Pruned) as refusal:
+        with pytest.raises(JournalPruned) as refusal:
             await take(rows, 1)
         assert refusal.value.pruned == 10
 
@@ -162,9 +171,9 @@ async def test_position_of_other_data_is_refused() -> None:
     store = MemoryStore()
     await save(store, 3)
     async with fed(store) as feeds:
-        with pytest.raises(NoSuchPosition):
-            await feeds.begin(4)
-        assert await feeds.begin(3) == 3
+        with pytest.raises(PositionNotFound):
+            await feeds.resolve_position(4)
+        assert await feeds.resolve_position(3) == 3
 
 
 async def test_end_ends_every_feed() -> None:
@@ -173,7 +182,7 @@ async def test_end_ends_every_feed() -> None:
     async with fed(store) as feeds:
         waiting = [asyncio.ensure_future(_positions(feeds.rows(0))) for _ in range(3)]
         await until(lambda: feeds.open == 3)
-        feeds.end()
+        feeds.close()
         async with asyncio.timeout(GUARD):
             assert all(found in ([], [1, 2]) for found in await asyncio.gather(*waiting))
             assert await _positions(feeds.rows(0)) == []
@@ -208,7 +217,7 @@ class FailingJournal(MemoryStore):
 
 
 async def test_feeds_go_on_after_the_store_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "RETRY", 0.0)
+    monkeypatch.setattr(journal, "RETRY_DELAY", 0.0)
     store = FailingJournal()
     async with fed(store) as feeds, aclosing(feeds.rows(0)) as rows:
         waiting = asyncio.ensure_future(take(rows, 1))
@@ -242,7 +251,7 @@ steps = st.lists(
 def test_whatever_happens_a_resumed_feed_skips_and_repeats_nothing(
     steps: Sequence[tuple[str, int]], page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "PAGE", page)
+    monkeypatch.setattr(journal, "FEED_PAGE", page)
     asyncio.run(_live_through(steps))
 
 
@@ -284,11 +293,11 @@ async def test_feed_goes_on_after_a_restart(tmp_path: Path) -> None:
 
 async def test_fleet_feeds_what_it_saves_and_what_others_save() -> None:
     store = MemoryStore()
-    async with running(store=store) as fleet, aclosing(fleet.feed(None)) as rows:
+    async with running(store=store) as fleet, aclosing(fleet.follow_journal(None)) as rows:
         waiting = asyncio.ensure_future(take(rows, 2))
         await until(lambda: fleet.feeds.open == 1)
         for _ in range(10):
             await asyncio.sleep(0)
         await fleet.inventory.add_scope(web(), by="test")
-        await store.save(Key(Kind.LEASE, "elsewhere"), b"value", entries(1), expected=None)
+        await store.save(RecordKey(RecordKind.LEASE, "elsewhere"), b"value", entries(1), expected=None)
         assert await waiting == [1, 2]

@@ -6,12 +6,12 @@ import pytest
 from forewarn.core.errors import ScopeTooLarge
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Traits
-from forewarn.fleet.errors import AddressTaken
-from forewarn.fleet.filling import AT_ONCE, FilledOtherwise, fill
+from forewarn.fleet.errors import AddressInUse
+from forewarn.fleet.importer import FILL_CONCURRENCY, FleetFileConflict, fill_fleet
 from forewarn.store.memory import MemoryStore
 from tests.fleet.stage import running, scope, vm, web
 
-MANY = [scope(f"s{n}", vm("x")) for n in range(2 * AT_ONCE + 7)]
+MANY = [scope(f"s{n}", vm("x")) for n in range(2 * FILL_CONCURRENCY + 7)]
 
 
 class Crash(Exception):
@@ -26,21 +26,25 @@ async def test_all_scopes_are_there_and_progress_was_told() -> None:
     told: list[int] = []
     async with running() as fleet:
         assert not fleet.is_filled
-        await fill(fleet, MANY, by="test", on_saved=told.append)
+        await fill_fleet(fleet, MANY, by="test", on_saved=told.append)
         assert {view.id for view in fleet.replica.views()} == {each.id for each in MANY}
-        assert (told, fleet.is_filled) == ([AT_ONCE, 2 * AT_ONCE, len(MANY)], True)
+        assert (told, fleet.is_filled) == ([FILL_CONCURRENCY, 2 * FILL_CONCURRENCY, len(MANY)], True)
 
 
 async def test_crash_on_the_way_leaves_nothing_that_passes_for_complete() -> None:
     store = MemoryStore()
     with pytest.raises(Crash):
         async with running(store=store) as fleet:
-            await fill(fleet, MANY, by="test", on_saved=crash)
+            await fill_fleet(fleet, MANY, by="test", on_saved=crash)
     async with running(store=store) as fleet:
-        assert (fleet.is_filled, len(list(fleet.replica.views()))) == (False, AT_ONCE)
+        assert (fleet.is_filled, len(list(fleet.replica.views()))) == (False, FILL_CONCURRENCY)
         told: list[int] = []
-        await fill(fleet, MANY, by="test", on_saved=told.append)
-        assert (fleet.is_filled, len(list(fleet.replica.views())), told) == (True, len(MANY), [2 * AT_ONCE, len(MANY)])
+        await fill_fleet(fleet, MANY, by="test", on_saved=told.append)
+        assert (fleet.is_filled, len(list(fleet.replica.views())), told) == (
+            True,
+            len(MANY),
+            [2 * FILL_CONCURRENCY, len(MANY)],
+        )
     async with running(store=store) as fleet:
         assert fleet.is_filled
 
@@ -58,11 +62,11 @@ async def test_interrupted_filling_is_not_mixed_with_another_file(other: list[Sc
     store = MemoryStore()
     with pytest.raises(Crash):
         async with running(store=store) as fleet:
-            await fill(fleet, MANY, by="test", on_saved=crash)
+            await fill_fleet(fleet, MANY, by="test", on_saved=crash)
     async with running(store=store) as fleet:
-        with pytest.raises(FilledOtherwise, match="start with that file again, or with an empty data directory"):
-            await fill(fleet, other, by="test", on_saved=crash)
-        assert (fleet.is_filled, len(list(fleet.replica.views()))) == (False, AT_ONCE)
+        with pytest.raises(FleetFileConflict, match="start with that file again, or with an empty data directory"):
+            await fill_fleet(fleet, other, by="test", on_saved=crash)
+        assert (fleet.is_filled, len(list(fleet.replica.views()))) == (False, FILL_CONCURRENCY)
 
 
 async def test_what_the_rules_refuse_leaves_the_fleet_unfilled() -> None:
@@ -70,12 +74,12 @@ async def test_what_the_rules_refuse_leaves_the_fleet_unfilled() -> None:
     large = scope("large", *(msgspec.structs.replace(vm(f"vm-{n}"), traits=Traits(tags=tags)) for n in range(100)))
     async with running() as fleet:
         with pytest.raises(ScopeTooLarge):
-            await fill(fleet, [web(), large], by="test", on_saved=crash)
+            await fill_fleet(fleet, [web(), large], by="test", on_saved=crash)
         assert not fleet.is_filled
 
 
 async def test_address_that_two_scopes_claim_is_refused() -> None:
     async with running(web()) as fleet:
         taken = scope("other", vm("x", ip="10.0.0.1"))
-        with pytest.raises(AddressTaken):
-            await fill(fleet, [web(), taken], by="test", on_saved=crash)
+        with pytest.raises(AddressInUse):
+            await fill_fleet(fleet, [web(), taken], by="test", on_saved=crash)

@@ -6,13 +6,13 @@ import pytest
 
 from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
-from forewarn.fleet.errors import AmbiguousVm, NoSuchVm
-from forewarn.fleet.history import about
+from forewarn.fleet.errors import AmbiguousVm, VmNotFound
+from forewarn.fleet.journal import journal_query
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import JournalQuery, Key, Kind
+from forewarn.store.port import JournalQuery, RecordKey, RecordKind
 from tests.fleet.stage import TEN, ask, running, scope, vm, web
 
-WEB = Key(Kind.SCOPE, "web")
+WEB = RecordKey(RecordKind.SCOPE, "web")
 
 
 async def test_one_question_tells_why_a_vm_paused() -> None:
@@ -23,8 +23,8 @@ async def test_one_question_tells_why_a_vm_paused() -> None:
         await fleet.advance(timedelta(minutes=20))
         await fleet.release(by="ada", scope="web", why="audit is over")
         await fleet.advance(timedelta(minutes=1))
-        query = about(fleet.replica, vm="WEB-0", since=TEN, until=TEN + timedelta(hours=1))
-        rows = await fleet.history(query)
+        query = journal_query(fleet.replica, vm="WEB-0", since=TEN, until=TEN + timedelta(hours=1))
+        rows = await fleet.read_journal(query)
     assert [(row.entry.kind, row.entry.by) for row in rows] == [
         (EntryKind.SCOPE_CREATED, "test"),
         (EntryKind.HELD, "ada"),
@@ -39,32 +39,34 @@ async def test_one_question_tells_why_a_vm_paused() -> None:
 
 async def test_question_becomes_a_query() -> None:
     async with running(web()) as fleet:
-        assert about(fleet.replica) == JournalQuery(limit=100)
-        assert about(fleet.replica, vm="web-0") == JournalQuery(key=WEB, vm="web-0", limit=100)
-        assert about(fleet.replica, event="abc") == JournalQuery(event="ABC", limit=100)
-        assert about(fleet.replica, scope="web", dids=(EntryKind.HELD,), by="ada", limit=5) == JournalQuery(
-            key=WEB, dids=(EntryKind.HELD,), by="ada", limit=5
+        assert journal_query(fleet.replica) == JournalQuery(limit=100)
+        assert journal_query(fleet.replica, vm="web-0") == JournalQuery(key=WEB, vm="web-0", limit=100)
+        assert journal_query(fleet.replica, event="abc") == JournalQuery(event="ABC", limit=100)
+        assert journal_query(fleet.replica, scope="web", kinds=(EntryKind.HELD,), by="ada", limit=5) == JournalQuery(
+            key=WEB, kinds=(EntryKind.HELD,), by="ada", limit=5
         )
 
 
 async def test_next_page_goes_on_where_the_last_one_ended() -> None:
     async with running(web()) as fleet:
-        assert about(fleet.replica, page=7) == JournalQuery(after=7, limit=100)
-        assert about(fleet.replica, page=7, newest_first=True) == JournalQuery(before=7, newest_first=True, limit=100)
-        assert about(fleet.replica, newest_first=True) == JournalQuery(newest_first=True, limit=100)
+        assert journal_query(fleet.replica, page=7) == JournalQuery(after=7, limit=100)
+        assert journal_query(fleet.replica, page=7, newest_first=True) == JournalQuery(
+            before=7, newest_first=True, limit=100
+        )
+        assert journal_query(fleet.replica, newest_first=True) == JournalQuery(newest_first=True, limit=100)
 
 
 async def test_vm_that_is_gone_has_a_history() -> None:
     async with running(web()) as fleet:
         await fleet.inventory.remove_vm("web", "web-5", by="ada", why="old")
-        rows = await fleet.history(about(fleet.replica, vm="web/web-5", dids=(EntryKind.VM_REMOVED,)))
+        rows = await fleet.read_journal(journal_query(fleet.replica, vm="web/web-5", kinds=(EntryKind.VM_REMOVED,)))
         assert [row.entry.why for row in rows] == ["old"]
-        assert about(fleet.replica, scope="web", vm="web-5") == about(fleet.replica, vm="web/web-5")
-        with pytest.raises(NoSuchVm):
-            about(fleet.replica, vm="web-5")
+        assert journal_query(fleet.replica, scope="web", vm="web-5") == journal_query(fleet.replica, vm="web/web-5")
+        with pytest.raises(VmNotFound):
+            journal_query(fleet.replica, vm="web-5")
 
 
 async def test_bare_name_must_be_unambiguous() -> None:
     async with running(scope("a", vm("same")), scope("b", vm("same"))) as fleet:
         with pytest.raises(AmbiguousVm):
-            about(fleet.replica, vm="same")
+            journal_query(fleet.replica, vm="same")

@@ -13,15 +13,15 @@ from forewarn.core.impact import Done, Failed, ImpactState, NotStarted, Retry, U
 from forewarn.core.impact_lifecycle import resolve, retry
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope, ScopeKind
-from forewarn.fleet import impacts, ticking
+from forewarn.fleet import impacts, scheduler
 from forewarn.platform.port import Work
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import JournalQuery, Key, Kind
+from forewarn.store.port import JournalQuery, RecordKey, RecordKind
 from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, until, vm, web
 
 MINUTE = timedelta(minutes=1)
-WEB = Key(Kind.SCOPE, "web")
+WEB = RecordKey(RecordKind.SCOPE, "web")
 
 
 def batch() -> Scope:
@@ -86,7 +86,7 @@ async def test_scope_of_a_standalone_vm_goes_with_it() -> None:
         await fleet.schedule(ask(EventType.TERMINATE, "alone"))
         await fleet.advance(6 * MINUTE)
         assert list(fleet.replica.views()) == []
-        assert [row.entry.kind for row in await journal(store, Key(Kind.SCOPE, "alone"))][-4:] == [
+        assert [row.entry.kind for row in await journal(store, RecordKey(RecordKind.SCOPE, "alone"))][-4:] == [
             EntryKind.IMPACT_DONE,
             EntryKind.VM_REMOVED,
             EntryKind.COMPLETED,
@@ -115,7 +115,7 @@ async def test_work_that_is_put_off_is_tried_again_when_its_time_has_come() -> N
     """Retry says when; each attempt is counted."""
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)
-    platform.tell("web/web-0", Retry(after=5 * MINUTE, why="host is busy"))
+    platform.set_outcomes("web/web-0", Retry(after=5 * MINUTE, why="host is busy"))
     async with running(web(), clock=clock, platform=platform) as fleet:
         ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
         await fleet.approve("web", "web-0", [id_])
@@ -125,14 +125,14 @@ async def test_work_that_is_put_off_is_tried_again_when_its_time_has_come() -> N
         assert fleet.find_event(id_)[1].impacts[0].state is ImpactState.BEGUN
         await fleet.advance(MINUTE)
         assert fleet.replica.scope("web").events == ()
-    assert [ran.work.attempt for ran in platform.ledger] == [1, 2]
+    assert [ran.work.attempt for ran in platform.results] == [1, 2]
 
 
 async def test_failed_work_waits_for_a_person_who_has_it_done_again() -> None:
     """The event stays Started until somebody decides."""
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)
-    platform.tell("web/web-0", Failed("no such domain"))
+    platform.set_outcomes("web/web-0", Failed("no such domain"))
     async with running(web(), clock=clock, platform=platform) as fleet:
         ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
         await fleet.approve("web", "web-0", [id_])
@@ -162,7 +162,7 @@ async def test_platform_from_which_nothing_is_heard_has_done_nobody_knows_what(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every wait has its limit."""
-    monkeypatch.setattr(impacts, "LONGEST_WORK", 0.01)
+    monkeypatch.setattr(impacts, "WORK_TIMEOUT", 0.01)
     platform = Forgetful(Unknown())
     async with running(web(), platform=platform) as fleet:
         ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
@@ -187,11 +187,11 @@ async def test_outcome_is_saved_once_the_disk_has_room_again() -> None:
         await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.BEGUN)
         store.full = True
         release.set()
-        await until(lambda: len(platform.ledger) == 1)
+        await until(lambda: len(platform.results) == 1)
         assert fleet.find_event(id_)[1].state is State.STARTED
         store.full = False
         await until(lambda: fleet.replica.scope("web").events == ())
-    assert len(platform.ledger) == 1
+    assert len(platform.results) == 1
 
 
 class Forgetful:
@@ -248,7 +248,7 @@ async def test_after_a_crash_unknown_work_is_not_repeated_but_shown_and_resolved
         assert fleet.find_event(id_)[1].state is State.STARTED
         await fleet.apply(
             "web",
-            lambda value: resolve(value, id_, fleet.conditions, by="operator:test", why="looked at it", now=TEN),
+            lambda value: resolve(value, id_, fleet.rule_context, by="operator:test", why="looked at it", now=TEN),
         )
         assert fleet.replica.scope("web").events == ()
     assert len(platform.given) == 1
@@ -274,7 +274,7 @@ class MortalStore(MemoryStore):
         self.before = False
         self.dead = asyncio.Event()
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
         if self.lives is None:
             return await super().save(key, value, entries, expected=expected)
         if self.lives == 0 and self.before:
@@ -341,12 +341,12 @@ async def assert_rolled_out(store: MortalStore, platform: SimulatedPlatform) -> 
         EntryKind.COMPLETED,
     ] * 3
     assert [entry.n for entry in rows] == list(range(1, len(rows) + 1))
-    assert Counter(ran.work.vm for ran in platform.ledger) == dict.fromkeys((f"web-{n}" for n in range(6)), 1)
+    assert Counter(ran.work.vm for ran in platform.results) == dict.fromkeys((f"web-{n}" for n in range(6)), 1)
 
 
 async def test_work_begins_when_all_that_is_due_has_had_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guests wait to hear of a start; nothing waits for work to be saved as begun."""
-    monkeypatch.setattr(ticking, "AT_ONCE", 1)
+    monkeypatch.setattr(scheduler, "TICK_CONCURRENCY", 1)
     store = MemoryStore()
     scopes = [scope(f"s{n}", vm(f"vm-{n}", host=f"hv-{n}")) for n in range(10)]
     async with running(*scopes, store=store) as fleet:

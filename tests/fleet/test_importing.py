@@ -10,11 +10,11 @@ from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Roster, Traits, Vm
-from forewarn.fleet.errors import NotSaved
-from forewarn.fleet.importing import AT_ONCE, Comparison, Difference, apply_import, compare
+from forewarn.fleet.errors import SaveFailed
+from forewarn.fleet.importer import IMPORT_CONCURRENCY, Comparison, Difference, apply_import, compare_fleet
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Key, Kind
+from forewarn.store.port import RecordKey, RecordKind
 from tests.fleet.stage import FailingStore, ask, journal, running, scope, vm, web
 
 HOUR = timedelta(hours=1)
@@ -44,15 +44,15 @@ class Told:
 async def compared(fleet: Fleet, *wanted: Scope, prune: bool = False) -> tuple[Comparison, Told]:
     """Compare; check that nothing else comes of it when nobody is told."""
     told = Told()
-    comparison = await compare(fleet.replica, wanted, prune=prune, tell=told.differences.extend)
-    assert await compare(fleet.replica, wanted, prune=prune) == comparison
+    comparison = await compare_fleet(fleet.replica, wanted, prune=prune, report=told.differences.extend)
+    assert await compare_fleet(fleet.replica, wanted, prune=prune) == comparison
     return comparison, told
 
 
 async def applied(fleet: Fleet, comparison: Comparison) -> Told:
     """Make it so."""
     told = Told()
-    await apply_import(fleet, comparison, by="ann", on_progress=lambda *_: None, tell=told.differences.extend)
+    await apply_import(fleet, comparison, by="ann", on_progress=lambda *_: None, report=told.differences.extend)
     return told
 
 
@@ -126,7 +126,7 @@ async def test_scope_is_saved_once_and_the_journal_says_who_and_what() -> None:
         vms = [msgspec.structs.replace(each, host="hv-9", fault_domain=3) for each in web().roster]
         await imported(fleet, with_vms(web(), *vms[1:], vm("web-9")), prune=True)
         assert store.saves == before + 1
-        entries = [row.entry for row in await journal(store, Key(Kind.SCOPE, "web"))][1:]
+        entries = [row.entry for row in await journal(store, RecordKey(RecordKind.SCOPE, "web"))][1:]
         assert [(entry.kind, entry.by, entry.vms) for entry in entries if entry.kind is not EntryKind.VM_MOVED] == [
             (EntryKind.VM_REMOVED, "ann", ("web-0",)),
             (EntryKind.VM_CHANGED, "ann", tuple(f"web-{n}" for n in range(1, 6))),
@@ -249,22 +249,22 @@ class Crash(Exception):
 
 async def test_interrupted_import_goes_on_when_it_is_run_again() -> None:
     store = MemoryStore()
-    many = [scope(f"s{n}", vm("x", ip=f"10.3.{n // 250}.{n % 250}")) for n in range(3 * AT_ONCE)]
+    many = [scope(f"s{n}", vm("x", ip=f"10.3.{n // 250}.{n % 250}")) for n in range(3 * IMPORT_CONCURRENCY)]
 
     def crash(_: int, __: int) -> None:
         raise Crash
 
     async with running(store=store) as fleet:
-        comparison = await compare(fleet.replica, many, prune=True)
+        comparison = await compare_fleet(fleet.replica, many, prune=True)
         with pytest.raises(Crash):
             await apply_import(fleet, comparison, by="ann", on_progress=crash)
     told: list[tuple[int, int]] = []
     async with running(store=store) as fleet:
-        rest = await compare(fleet.replica, many, prune=True)
-        assert (len(rest.wanted), rest.unchanged) == (2 * AT_ONCE, AT_ONCE)
+        rest = await compare_fleet(fleet.replica, many, prune=True)
+        assert (len(rest.wanted), rest.unchanged) == (2 * IMPORT_CONCURRENCY, IMPORT_CONCURRENCY)
         await apply_import(fleet, rest, by="ann", on_progress=lambda done, all_: told.append((done, all_)))
-        assert (await compare(fleet.replica, many, prune=True)).wanted == ()
-    assert told == [(AT_ONCE, 2 * AT_ONCE), (2 * AT_ONCE, 2 * AT_ONCE)]
+        assert (await compare_fleet(fleet.replica, many, prune=True)).wanted == ()
+    assert told == [(IMPORT_CONCURRENCY, 2 * IMPORT_CONCURRENCY), (2 * IMPORT_CONCURRENCY, 2 * IMPORT_CONCURRENCY)]
 
 
 async def test_crash_between_letting_an_address_go_and_giving_it_loses_nothing() -> None:
@@ -273,9 +273,9 @@ async def test_crash_between_letting_an_address_go_and_giving_it_loses_nothing()
     before = [scope("left", vm("a", ip="10.1.0.1")), scope("right", vm("b", ip="10.1.0.2"))]
     wanted = [scope("left", vm("a", ip="10.1.0.2")), scope("right", vm("b", ip="10.1.0.1"))]
     async with running(*before, store=store) as fleet:
-        comparison = await compare(fleet.replica, wanted, prune=False)
+        comparison = await compare_fleet(fleet.replica, wanted, prune=False)
         fleet.on_change(lambda _: setattr(store, "full", addresses(fleet) == {"left/a": [], "right/b": []}))
-        with pytest.raises(NotSaved):
+        with pytest.raises(SaveFailed):
             await apply_import(fleet, comparison, by="ann", on_progress=lambda *_: None)
         assert addresses(fleet) == {"left/a": [], "right/b": []}
     store.full = False
@@ -293,7 +293,7 @@ async def test_scope_that_has_changed_meanwhile_is_compared_again() -> None:
         await fleet.inventory.remove_scope("gone", by="bob")
         done = await applied(fleet, comparison)
         assert done.refused == []
-        assert (await compare(fleet.replica, wanted, prune=True)).wanted == ()
+        assert (await compare_fleet(fleet.replica, wanted, prune=True)).wanted == ()
 
 
 async def test_scope_that_cannot_be_what_the_file_says_is_refused_as_a_whole() -> None:

@@ -12,10 +12,10 @@ from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ApprovalRule
 from forewarn.core.vm import Address, Priority, Traits, Vm
-from forewarn.fleet.errors import AddressTaken, NoSuchHost, NoSuchScope, NoSuchVm
+from forewarn.fleet.errors import AddressInUse, HostNotFound, ScopeNotFound, VmNotFound
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Key, Kind
+from forewarn.store.port import RecordKey, RecordKind
 from tests.fleet.stage import ask, journal, running, scope, vm, web
 
 
@@ -27,15 +27,15 @@ async def test_vm_is_added_changed_and_removed_and_the_journal_says_who_and_what
     store = MemoryStore()
     async with running(web(), store=store) as fleet:
         await fleet.inventory.add_vm("web", vm("web-9", ip="10.0.0.9"), by="ann")
-        assert fleet.replica.at("default", "10.0.0.9") == fleet.replica.find("web/web-9")
+        assert fleet.replica.find_by_address("default", "10.0.0.9") == fleet.replica.find("web/web-9")
         await fleet.inventory.change_vm(
             "web", "WEB-9", lambda old: msgspec.structs.replace(addressed(old, "10.0.0.10"), fault_domain=2), by="bob"
         )
-        assert fleet.replica.at("default", "10.0.0.9") is None
+        assert fleet.replica.find_by_address("default", "10.0.0.9") is None
         await fleet.inventory.remove_vm("web", "web-9", by="eve", why="sold")
-        with pytest.raises(NoSuchVm):
+        with pytest.raises(VmNotFound):
             fleet.replica.find("web-9")
-        entries = [row.entry for row in await journal(store, Key(Kind.SCOPE, "web"))]
+        entries = [row.entry for row in await journal(store, RecordKey(RecordKind.SCOPE, "web"))]
         assert [(each.kind, each.by, each.why, each.facts) for each in entries[1:]] == [
             (EntryKind.VM_ADDED, "ann", "", {}),
             (EntryKind.VM_CHANGED, "bob", "", {"fields": "fault_domain, addresses"}),
@@ -54,7 +54,7 @@ async def test_scope_is_changed_and_removed() -> None:
             await fleet.inventory.remove_scope("web", by="ann")
         await fleet.inventory.remove_scope("web", by="ann", force=True)
         assert (list(fleet.replica.views()), dict(fleet.hosts()), fleet.replica.vms) == ([], {}, 0)
-        with pytest.raises(NoSuchScope):
+        with pytest.raises(ScopeNotFound):
             await fleet.inventory.change_scope("web", by="ann", approval=ApprovalRule.ANY)
 
 
@@ -68,7 +68,7 @@ async def test_of_all_who_want_an_address_at_the_same_time_one_gets_it() -> None
             fleet.inventory.change_vm("other", "o-0", lambda old: addressed(old, "10.9.9.9"), by="ann"),
             return_exceptions=True,
         )
-        assert [type(each) for each in wishes] == [type(None), *[AddressTaken] * 4]
+        assert [type(each) for each in wishes] == [type(None), *[AddressInUse] * 4]
         assert len(fleet.replica.claims("default", "10.9.9.9")) == 1
         await fleet.inventory.change_vm("web", "a", addressed, by="ann")
         await fleet.inventory.add_vm("other", vm("b", ip="10.9.9.9"), by="ann")
@@ -76,11 +76,11 @@ async def test_of_all_who_want_an_address_at_the_same_time_one_gets_it() -> None
 
 async def test_address_of_another_vm_of_the_same_scope_is_taken_too() -> None:
     async with running(web()) as fleet:
-        with pytest.raises(AddressTaken, match="belongs to web/web-0"):
+        with pytest.raises(AddressInUse, match="belongs to web/web-0"):
             await fleet.inventory.add_vm("web", vm("web-9", ip="10.0.0.1"), by="ann")
-        with pytest.raises(AddressTaken):
+        with pytest.raises(AddressInUse):
             await fleet.inventory.change_vm("web", "web-1", lambda old: addressed(old, "10.0.0.1"), by="ann")
-        with pytest.raises(AddressTaken):
+        with pytest.raises(AddressInUse):
             await fleet.inventory.add_scope(scope("new", vm("a", ip="10.5.0.1"), vm("b", ip="10.5.0.1")), by="ann")
 
 
@@ -131,9 +131,9 @@ REFUSED: dict[str, tuple[dict[str, object], type[Exception], str]] = {
     "names and a host": ({"vms": ("web-0",), "host": "hv-0"}, Invalid, "not both"),
     "update domain of no scope": ({"update_domain": 1}, Invalid, "the scope of the update domain"),
     "update domain of a host": ({"host": "hv-0", "update_domain": 1}, Invalid, "name the scope, too"),
-    "unknown VM": ({"vms": ("nobody",)}, NoSuchVm, "there is no VM nobody"),
-    "unknown host": ({"host": "hv-77"}, NoSuchHost, "no VM is on a host hv-77"),
-    "unknown scope": ({"scope": "nowhere"}, NoSuchScope, "there is no scope nowhere"),
+    "unknown VM": ({"vms": ("nobody",)}, VmNotFound, "there is no VM nobody"),
+    "unknown host": ({"host": "hv-77"}, HostNotFound, "no VM is on a host hv-77"),
+    "unknown scope": ({"scope": "nowhere"}, ScopeNotFound, "there is no scope nowhere"),
     "scope without VMs": ({"scope": "empty"}, Invalid, "there is no VM in scope empty"),
     "update domain without VMs": ({"scope": "web", "update_domain": 9}, Invalid, "scope web, update domain 9"),
     "host without VMs of the scope": ({"host": "hv-1", "scope": "db"}, Invalid, "scope db, host hv-1"),
@@ -160,7 +160,7 @@ async def test_hosts_are_those_on_which_vms_are_now() -> None:
 
 
 async def seen(fleet: Fleet) -> None:
-    noted = fleet.note_request(fleet.replica.view("web"))
+    noted = fleet.record_request(fleet.replica.view("web"))
     if noted is not None:
         await noted
 

@@ -11,13 +11,13 @@ from forewarn.core.event import Cause, EventType, State
 from forewarn.core.impact import Done, Failed, ImpactOutcome, ImpactState, NotStarted, Unknown
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.schedule import ScheduleRequest
-from forewarn.fleet import readiness
-from forewarn.fleet.errors import NotSaved
-from forewarn.fleet.measures import Histogram
+from forewarn.fleet import health
+from forewarn.fleet.errors import SaveFailed
+from forewarn.fleet.metrics import Histogram
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Conflict, Key, StoreFull
+from forewarn.store.port import RecordKey, RevisionConflict, StoreFull
 from tests.fleet.stage import FailingStore, ask, running, scope, until, vm, web
 
 MINUTES = timedelta(minutes=1)
@@ -43,36 +43,36 @@ def test_histogram_counts_up_to_each_bound() -> None:
 async def test_life_of_an_event_is_measured() -> None:
     async with running(web()) as fleet:
         [(_, event)] = await fleet.schedule(planned(REBOOT, "web-0"))
-        assert seen(fleet.measures.notice[REBOOT, Cause.MAINTENANCE]) == (1, 900)
-        assert fleet.census.events == {(REBOOT, State.SCHEDULED): 1}
+        assert seen(fleet.metrics.notice[REBOOT, Cause.MAINTENANCE]) == (1, 900)
+        assert fleet.counts.events == {(REBOOT, State.SCHEDULED): 1}
         await fleet.advance(2 * MINUTES)
         await fleet.approve("web", "web-0", [event])
-        assert seen(fleet.measures.approval[REBOOT]) == (1, 120)
-        assert +fleet.census.events == {(REBOOT, State.STARTED): 1}
+        assert seen(fleet.metrics.approval[REBOOT]) == (1, 120)
+        assert +fleet.counts.events == {(REBOOT, State.STARTED): 1}
         await fleet.advance(60 * MINUTES)
-        assert fleet.measures.impact[REBOOT].count == 1
-        assert fleet.measures.impact[REBOOT].sum > 0
-        assert fleet.measures.changes == {
+        assert fleet.metrics.impact[REBOOT].count == 1
+        assert fleet.metrics.impact[REBOOT].sum > 0
+        assert fleet.metrics.changes == {
             (REBOOT, EntryKind.SCHEDULED): 1,
             (REBOOT, EntryKind.STARTED): 1,
             (REBOOT, EntryKind.COMPLETED): 1,
         }
-        assert fleet.measures.outcomes == {(REBOOT, EntryKind.IMPACT_DONE): 1}
-        assert not +fleet.census.events
-        assert REBOOT not in fleet.measures.lateness  # it was approved: it was never due
+        assert fleet.metrics.outcomes == {(REBOOT, EntryKind.IMPACT_DONE): 1}
+        assert not +fleet.counts.events
+        assert REBOOT not in fleet.metrics.lateness  # it was approved: it was never due
 
 
 async def test_failure_gives_no_notice() -> None:
     async with running(web()) as fleet:
         await fleet.schedule(ask(REDEPLOY, "web-0", failure=True))
-        assert seen(fleet.measures.notice[REDEPLOY, Cause.FAILURE]) == (1, 0)
+        assert seen(fleet.metrics.notice[REDEPLOY, Cause.FAILURE]) == (1, 0)
 
 
 async def test_start_on_time_is_not_late() -> None:
     async with running(web()) as fleet:
         await fleet.schedule(planned(FREEZE, "web-0"))
         await fleet.advance(20 * MINUTES)
-        assert seen(fleet.measures.lateness[FREEZE]) == (1, 0)
+        assert seen(fleet.metrics.lateness[FREEZE]) == (1, 0)
 
 
 async def test_start_after_its_time_is_late_by_that_much() -> None:
@@ -81,8 +81,8 @@ async def test_start_after_its_time_is_late_by_that_much() -> None:
         view = fleet.replica.view("web")
         due_at = view.scope.events[0].not_before if view.scope else fleet.clock.now()
         entry = Entry(n=9, at=due_at + timedelta(seconds=7), kind=EntryKind.STARTED, by="clock", event=_event(fleet))
-        fleet.measures.take(view.scope, view.scope, [entry], fleet.conditions)
-        assert seen(fleet.measures.lateness[FREEZE]) == (1, 7)
+        fleet.metrics.observe_save(view.scope, view.scope, [entry], fleet.rule_context)
+        assert seen(fleet.metrics.lateness[FREEZE]) == (1, 7)
 
 
 def _event(fleet: Fleet) -> str:
@@ -95,8 +95,8 @@ async def test_event_that_waited_for_its_turn_is_not_late() -> None:
     async with running(web()) as fleet:
         await fleet.schedule(planned(REBOOT, "web-0", "web-1"))
         await fleet.advance(120 * MINUTES)
-        assert fleet.measures.changes[REBOOT, EntryKind.COMPLETED] == 2
-        assert seen(fleet.measures.lateness[REBOOT]) == (1, 0)
+        assert fleet.metrics.changes[REBOOT, EntryKind.COMPLETED] == 2
+        assert seen(fleet.metrics.lateness[REBOOT]) == (1, 0)
 
 
 @pytest.mark.parametrize("held", [None, "web"], ids=["whole fleet", "scope"])
@@ -105,11 +105,11 @@ async def test_event_that_was_held_is_not_late(held: str | None) -> None:
         await fleet.hold(by="ada", reason="audit", scope=held)
         await fleet.schedule(planned(FREEZE, "web-0"))
         await fleet.advance(60 * MINUTES)
-        assert (fleet.census.held, fleet.held is not None) == ((0, True) if held is None else (1, False))
+        assert (fleet.counts.held, fleet.current_hold is not None) == ((0, True) if held is None else (1, False))
         await fleet.release(by="ada", scope=held)
         await fleet.advance(1 * MINUTES)
-        assert fleet.measures.changes[FREEZE, EntryKind.STARTED] == 1
-        assert fleet.measures.lateness[FREEZE].sum == 0
+        assert fleet.metrics.changes[FREEZE, EntryKind.STARTED] == 1
+        assert fleet.metrics.lateness[FREEZE].sum == 0
 
 
 class Stubborn:
@@ -139,22 +139,22 @@ async def test_impact_that_waits_for_a_person_is_counted_until_it_is_resolved(
 ) -> None:
     async with running(web(), platform=Stubborn(outcome)) as fleet:
         await fleet.schedule(ask(REDEPLOY, "web-0", failure=True))
-        await until(lambda: fleet.census.stuck[REDEPLOY, state] == 1)
-        assert fleet.measures.outcomes[REDEPLOY, did] == 1
+        await until(lambda: fleet.counts.stuck[REDEPLOY, state] == 1)
+        assert fleet.metrics.outcomes[REDEPLOY, did] == 1
         await fleet.events.resolve(_event(fleet), by="ada", why="seen to", done=True)
-        assert not +fleet.census.stuck
-        assert not fleet.measures.impact[REDEPLOY].count  # a person's word is no measure of the platform
+        assert not +fleet.counts.stuck
+        assert not fleet.metrics.impact[REDEPLOY].count  # a person's word is no measure of the platform
 
 
 async def test_census_follows_scopes_as_they_come_and_go() -> None:
     async with running(web(), scope("batch", vm("batch-0"))) as fleet:
-        assert (fleet.census.scopes, fleet.census.enabled) == (2, 0)
-        noted = fleet.note_request(fleet.replica.view("web"))
+        assert (fleet.counts.scopes, fleet.counts.enabled) == (2, 0)
+        noted = fleet.record_request(fleet.replica.view("web"))
         assert noted is not None
         await noted
-        assert fleet.census.enabled == 1
+        assert fleet.counts.enabled == 1
         await fleet.inventory.remove_scope("web", by="ada", force=True)
-        assert (fleet.census.scopes, fleet.census.enabled) == (1, 0)
+        assert (fleet.counts.scopes, fleet.counts.enabled) == (1, 0)
 
 
 async def test_census_is_right_after_a_restart() -> None:
@@ -162,18 +162,18 @@ async def test_census_is_right_after_a_restart() -> None:
     async with running(web(), store=store) as fleet:
         await fleet.schedule(planned(FREEZE, "web-0"))
     async with running(store=store) as fleet:
-        assert (fleet.census.scopes, fleet.census.events) == (1, {(FREEZE, State.SCHEDULED): 1})
+        assert (fleet.counts.scopes, fleet.counts.events) == (1, {(FREEZE, State.SCHEDULED): 1})
 
 
 async def test_saves_and_failures_of_the_store_are_counted() -> None:
     store = FailingStore()
     async with running(web(), store=store) as fleet:
-        saves = fleet.measures.saves.count
+        saves = fleet.metrics.saves.count
         assert saves == store.saves
         store.full = True
-        with pytest.raises(NotSaved):
+        with pytest.raises(SaveFailed):
             await fleet.hold(by="ada", reason="audit")
-        assert (fleet.measures.saves.count, fleet.measures.failures) == (saves, 1)
+        assert (fleet.metrics.saves.count, fleet.metrics.failures) == (saves, 1)
         store.full = False
 
 
@@ -182,10 +182,10 @@ class ConflictingStore(MemoryStore):
 
     conflicts = 0
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
         if self.conflicts:
             self.conflicts -= 1
-            raise Conflict(key, expected=expected, actual=None)
+            raise RevisionConflict(key, expected=expected, actual=None)
         return await super().save(key, value, entries, expected=expected)
 
 
@@ -194,8 +194,8 @@ async def test_conflicts_are_counted_and_are_no_failures() -> None:
     async with running(web(), store=store) as fleet:
         store.conflicts = 1
         await fleet.schedule(planned(FREEZE, "web-0"))
-        assert (fleet.measures.conflicts, fleet.measures.failures) == (1, 0)
-        assert fleet.measures.changes == {(FREEZE, EntryKind.SCHEDULED): 1}
+        assert (fleet.metrics.conflicts, fleet.metrics.failures) == (1, 0)
+        assert fleet.metrics.changes == {(FREEZE, EntryKind.SCHEDULED): 1}
 
 
 class SickStore(FailingStore):
@@ -215,7 +215,7 @@ class SickStore(FailingStore):
 async def test_service_that_has_just_saved_is_ready_without_asking_the_store() -> None:
     store = SickStore()
     async with running(web(), store=store) as fleet:
-        assert await fleet.readiness.problems() == ()
+        assert await fleet.health.problems() == ()
         assert store.checks == 0
 
 
@@ -223,36 +223,36 @@ async def test_full_store_makes_the_service_unready_until_there_is_room() -> Non
     store = SickStore()
     async with running(web(), store=store) as fleet:
         store.full = True
-        with pytest.raises(NotSaved):
+        with pytest.raises(SaveFailed):
             await fleet.hold(by="ada", reason="audit")
-        [problem] = await fleet.readiness.problems()
+        [problem] = await fleet.health.problems()
         assert problem.startswith("the store cannot write: no room left for")
         store.full = False
-        assert await fleet.readiness.problems() == ()
+        assert await fleet.health.problems() == ()
 
 
 async def test_however_many_ask_the_store_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "RECENT", -1.0)
+    monkeypatch.setattr(health, "RECENT_WRITE", -1.0)
     store = SickStore()
     async with running(web(), store=store) as fleet:
-        assert set(await asyncio.gather(*(fleet.readiness.problems() for _ in range(100)))) == {()}
+        assert set(await asyncio.gather(*(fleet.health.problems() for _ in range(100)))) == {()}
         assert store.checks == 1
 
 
 async def test_store_that_does_not_answer_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "RECENT", -1.0)
-    monkeypatch.setattr(readiness, "PATIENCE", 0.01)
+    monkeypatch.setattr(health, "RECENT_WRITE", -1.0)
+    monkeypatch.setattr(health, "STORE_TIMEOUT", 0.01)
     store = SickStore()
     async with running(web(), store=store) as fleet:
         store.hangs = True
-        [problem] = await fleet.readiness.problems()
+        [problem] = await fleet.health.problems()
         assert problem.startswith("the store has not answered")
 
 
 async def test_others_have_a_say() -> None:
     async with running(web()) as fleet:
         said: list[str | None] = ["guests cannot reach it"]
-        fleet.readiness.require(lambda: said[0])
-        assert await fleet.readiness.problems() == ("guests cannot reach it",)
+        fleet.health.add_check(lambda: said[0])
+        assert await fleet.health.problems() == ("guests cannot reach it",)
         said[0] = None
-        assert await fleet.readiness.problems() == ()
+        assert await fleet.health.problems() == ()

@@ -20,11 +20,19 @@ from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.limits import MAX_RECENT_AGE
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Traits
-from forewarn.fleet.errors import FleetError, NoSuchEvent, NoSuchScope, NoSuchVm, NotSaved, ScopeExists, SecretShown
+from forewarn.fleet.errors import (
+    EventNotFound,
+    FleetError,
+    SaveFailed,
+    ScopeExists,
+    ScopeNotFound,
+    SecretUnavailable,
+    VmNotFound,
+)
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Key, Kind, StoreFailed
+from forewarn.store.port import RecordKey, RecordKind, StoreFailed
 from tests.fleet.stage import TEN, ask, journal, running, scope, vm, web
 
 KEY = IdempotencyKey("order-66", "d1")
@@ -52,7 +60,7 @@ class Lossy(MemoryStore):
         super().__init__()
         self.breaks: str | None = None
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
         """Save, or break."""
         breaks, self.breaks = self.breaks, None
         if breaks == "before":
@@ -130,51 +138,66 @@ Command = Callable[[Fleet, IdempotencyKey], Awaitable[object]]
 COMMANDS: dict[str, tuple[Callable[[Fleet], Awaitable[None]], Command]] = {
     "add a scope": (
         nothing,
-        lambda f, k: f.inventory.add_scope(scope("new", vm("n", ip="10.2.0.1")), by="ann", once=k),
+        lambda f, k: f.inventory.add_scope(scope("new", vm("n", ip="10.2.0.1")), by="ann", idempotency_key=k),
     ),
     "change a scope": (
         nothing,
-        lambda f, k: f.inventory.change_scope("web", by="ann", approval=ApprovalRule.ALL, once=k),
+        lambda f, k: f.inventory.change_scope("web", by="ann", approval=ApprovalRule.ALL, idempotency_key=k),
     ),
-    "remove a scope": (planned, lambda f, k: f.inventory.remove_scope("web", by="ann", force=True, once=k)),
-    "add a VM": (nothing, lambda f, k: f.inventory.add_vm("web", vm("web-9", ip="10.0.0.99"), by="ann", once=k)),
+    "remove a scope": (planned, lambda f, k: f.inventory.remove_scope("web", by="ann", force=True, idempotency_key=k)),
+    "add a VM": (
+        nothing,
+        lambda f, k: f.inventory.add_vm("web", vm("web-9", ip="10.0.0.99"), by="ann", idempotency_key=k),
+    ),
     "change a VM": (
         planned,
         lambda f, k: f.inventory.change_vm(
-            "web", "web-0", lambda old: msgspec.structs.replace(old, host="hv-9"), by="ann", once=k
+            "web", "web-0", lambda old: msgspec.structs.replace(old, host="hv-9"), by="ann", idempotency_key=k
         ),
     ),
-    "remove a VM": (planned, lambda f, k: f.inventory.remove_vm("web", "web-0", by="ann", force=True, once=k)),
-    "remove the VM of a standalone scope": (nothing, lambda f, k: f.inventory.remove_vm("db", "db", by="ann", once=k)),
-    "delete a VM": (nothing, lambda f, k: f.events.delete("web-1", request=f.new_id(), by="ann", once=k)),
-    "delete a standalone VM": (nothing, lambda f, k: f.events.delete("db", request=f.new_id(), by="ann", once=k)),
+    "remove a VM": (
+        planned,
+        lambda f, k: f.inventory.remove_vm("web", "web-0", by="ann", force=True, idempotency_key=k),
+    ),
+    "remove the VM of a standalone scope": (
+        nothing,
+        lambda f, k: f.inventory.remove_vm("db", "db", by="ann", idempotency_key=k),
+    ),
+    "delete a VM": (nothing, lambda f, k: f.events.delete("web-1", request=f.new_id(), by="ann", idempotency_key=k)),
+    "delete a standalone VM": (
+        nothing,
+        lambda f, k: f.events.delete("db", request=f.new_id(), by="ann", idempotency_key=k),
+    ),
     "delete a VM that is terminated": (
         nothing,
-        lambda f, k: f.events.delete("doomed", request=f.new_id(), by="ann", once=k),
+        lambda f, k: f.events.delete("doomed", request=f.new_id(), by="ann", idempotency_key=k),
     ),
     "schedule": (
         nothing,
         lambda f, k: f.schedule(ask(EventType.REBOOT, "web-1", "db", key=k.key, id=f.new_id(), by="ann")),
     ),
-    "cancel": (planned, lambda f, k: f.events.cancel(event_of(f, "web"), by="ann", once=k)),
-    "approve": (planned, lambda f, k: f.events.approve_for(event_of(f, "web"), "web-5", by="ann", once=k)),
-    "retry": (stuck, lambda f, k: f.events.retry(event_of(f, "web"), by="ann", once=k)),
-    "retry on one VM": (stuck, lambda f, k: f.events.retry(event_of(f, "web"), vm="web/web-0", by="ann", once=k)),
-    "resolve": (stuck, lambda f, k: f.events.resolve(event_of(f, "web"), by="ann", why="so", once=k)),
+    "cancel": (planned, lambda f, k: f.events.cancel(event_of(f, "web"), by="ann", idempotency_key=k)),
+    "approve": (planned, lambda f, k: f.events.approve_for(event_of(f, "web"), "web-5", by="ann", idempotency_key=k)),
+    "retry": (stuck, lambda f, k: f.events.retry(event_of(f, "web"), by="ann", idempotency_key=k)),
+    "retry on one VM": (
+        stuck,
+        lambda f, k: f.events.retry(event_of(f, "web"), vm="web/web-0", by="ann", idempotency_key=k),
+    ),
+    "resolve": (stuck, lambda f, k: f.events.resolve(event_of(f, "web"), by="ann", why="so", idempotency_key=k)),
     "resolve on one VM": (
         stuck,
-        lambda f, k: f.events.resolve(event_of(f, "web"), by="ann", why="so", vm="web-3", once=k),
+        lambda f, k: f.events.resolve(event_of(f, "web"), by="ann", why="so", vm="web-3", idempotency_key=k),
     ),
     "resolve what takes the scope away": (
         stuck,
-        lambda f, k: f.events.resolve(event_of(f, "spot"), by="ann", why="so", done=True, once=k),
+        lambda f, k: f.events.resolve(event_of(f, "spot"), by="ann", why="so", done=True, idempotency_key=k),
     ),
-    "hold a scope": (planned, lambda f, k: f.hold(by="ann", reason="flood", scope="web", once=k)),
-    "release a scope": (held, lambda f, k: f.release(by="ann", scope="web", once=k)),
-    "hold everything": (planned, lambda f, k: f.hold(by="ann", reason="flood", once=k)),
-    "release everything": (held, lambda f, k: f.release(by="ann", once=k)),
-    "create a token": (nothing, lambda f, k: f.tokens.create("ci", Role.VIEWER, by="ann", once=k)),
-    "revoke a token": (token, lambda f, k: f.tokens.revoke(f.tokens.all()[0].id, by="ann", once=k)),
+    "hold a scope": (planned, lambda f, k: f.hold(by="ann", reason="flood", scope="web", idempotency_key=k)),
+    "release a scope": (held, lambda f, k: f.release(by="ann", scope="web", idempotency_key=k)),
+    "hold everything": (planned, lambda f, k: f.hold(by="ann", reason="flood", idempotency_key=k)),
+    "release everything": (held, lambda f, k: f.release(by="ann", idempotency_key=k)),
+    "create a token": (nothing, lambda f, k: f.tokens.create("ci", Role.VIEWER, by="ann", idempotency_key=k)),
+    "revoke a token": (token, lambda f, k: f.tokens.revoke(f.tokens.all()[0].id, by="ann", idempotency_key=k)),
 }
 
 TABLE = pytest.mark.parametrize(("before", "command"), COMMANDS.values(), ids=COMMANDS)
@@ -191,7 +214,7 @@ async def told(store: MemoryStore) -> dict[str, list[tuple[object, ...]]]:
     said: dict[str, list[tuple[object, ...]]] = {}
     for row in rows:
         entry = row.entry
-        record = str(row.key.kind.value if row.key.kind is Kind.TOKEN else row.key)
+        record = str(row.key.kind.value if row.key.kind is RecordKind.TOKEN else row.key)
         said.setdefault(record, []).append((entry.kind, entry.by, entry.why, entry.vms))
     return {key: sorted(entries) for key, entries in said.items()}
 
@@ -200,7 +223,7 @@ async def asked(fleet: Fleet, command: Command, key: IdempotencyKey = KEY) -> ob
     """Ask; a token's secret that was shown already counts as an answer."""
     try:
         answer = await command(fleet, key)
-    except SecretShown:
+    except SecretUnavailable:
         answer = None
     await settled(fleet)
     return answer
@@ -237,7 +260,7 @@ async def test_asked_twice_at_the_same_time(before: Callable[[Fleet], Awaitable[
         await before(fleet)
         answers = await asyncio.gather(*(command(fleet, KEY) for _ in range(3)), return_exceptions=True)
         await settled(fleet)
-        assert not [each for each in answers if isinstance(each, Exception) and not isinstance(each, SecretShown)]
+        assert not [each for each in answers if isinstance(each, Exception) and not isinstance(each, SecretUnavailable)]
         assert await told(store) == await as_asked_once(before, command)
 
 
@@ -263,7 +286,7 @@ async def test_asked_again_after_a_crash(
         await before(fleet)
         remember(fleet)
         store.breaks = breaks
-        with pytest.raises((NotSaved, FleetError)):
+        with pytest.raises((SaveFailed, FleetError)):
             await command(fleet, KEY)
     async with resumed(store) as fleet:
         await asked(fleet, command)
@@ -303,56 +326,56 @@ async def test_key_that_was_used_for_another_request_is_refused(
 
 async def test_key_that_another_scope_has_answered_is_refused() -> None:
     async with stage(MemoryStore()) as fleet:
-        await fleet.hold(by="ann", reason="flood", scope="web", once=KEY)
+        await fleet.hold(by="ann", reason="flood", scope="web", idempotency_key=KEY)
         with pytest.raises(KeyConflict):
-            await fleet.hold(by="ann", reason="flood", scope="db", once=KEY)
+            await fleet.hold(by="ann", reason="flood", scope="db", idempotency_key=KEY)
         with pytest.raises(KeyConflict):
-            await fleet.events.delete("db", request=fleet.new_id(), by="ann", once=KEY)
+            await fleet.events.delete("db", request=fleet.new_id(), by="ann", idempotency_key=KEY)
         with pytest.raises(KeyConflict):
-            await fleet.inventory.add_scope(scope("new"), by="ann", once=KEY)
+            await fleet.inventory.add_scope(scope("new"), by="ann", idempotency_key=KEY)
         with pytest.raises(KeyConflict):
             await fleet.schedule(ask(EventType.REBOOT, "db", key=KEY.key))
 
 
 async def test_key_is_forgotten_after_a_day() -> None:
     async with stage(MemoryStore()) as fleet:
-        await fleet.hold(by="ann", reason="flood", scope="web", once=KEY)
-        await fleet.inventory.remove_scope("db", by="ann", once=IdempotencyKey("gone", "d1"))
+        await fleet.hold(by="ann", reason="flood", scope="web", idempotency_key=KEY)
+        await fleet.inventory.remove_scope("db", by="ann", idempotency_key=IdempotencyKey("gone", "d1"))
         await fleet.advance(MAX_RECENT_AGE)
-        await fleet.hold(by="ann", reason="other", scope="spot", once=OTHER)
-        with pytest.raises(NoSuchScope):
-            await fleet.inventory.remove_scope("db", by="ann", once=IdempotencyKey("gone", "d1"))
+        await fleet.hold(by="ann", reason="other", scope="spot", idempotency_key=OTHER)
+        with pytest.raises(ScopeNotFound):
+            await fleet.inventory.remove_scope("db", by="ann", idempotency_key=IdempotencyKey("gone", "d1"))
 
 
 async def test_removal_asked_again_does_not_remove_the_scope_that_has_come_since() -> None:
     async with stage(MemoryStore()) as fleet:
-        await fleet.inventory.remove_scope("db", by="ann", once=KEY)
+        await fleet.inventory.remove_scope("db", by="ann", idempotency_key=KEY)
         await fleet.inventory.add_scope(db(), by="bob")
-        await fleet.inventory.remove_scope("db", by="ann", once=KEY)
+        await fleet.inventory.remove_scope("db", by="ann", idempotency_key=KEY)
         assert fleet.replica.scope("db").roster
         with pytest.raises(KeyConflict):
-            await fleet.inventory.remove_scope("db", by="ann", once=OTHER)
+            await fleet.inventory.remove_scope("db", by="ann", idempotency_key=OTHER)
 
 
 async def test_adding_asked_again_does_not_bring_back_the_scope_that_was_removed_since() -> None:
     async with stage(MemoryStore()) as fleet:
-        await fleet.inventory.add_scope(scope("new", vm("n")), by="ann", once=KEY)
+        await fleet.inventory.add_scope(scope("new", vm("n")), by="ann", idempotency_key=KEY)
         await fleet.inventory.remove_scope("new", by="bob")
-        await fleet.inventory.add_scope(scope("new", vm("n")), by="ann", once=KEY)
-        with pytest.raises(NoSuchScope):
+        await fleet.inventory.add_scope(scope("new", vm("n")), by="ann", idempotency_key=KEY)
+        with pytest.raises(ScopeNotFound):
             fleet.replica.scope("new")
 
 
 async def test_what_was_never_there_is_refused_with_a_key_as_without() -> None:
     async with stage(MemoryStore()) as fleet:
-        with pytest.raises(NoSuchScope):
-            await fleet.inventory.remove_scope("nowhere", by="ann", once=KEY)
-        with pytest.raises(NoSuchEvent):
-            await fleet.events.cancel("00000000-0000-4000-8000-000000000009", by="ann", once=KEY)
-        with pytest.raises(NoSuchVm):
-            await fleet.events.delete("nobody", request=fleet.new_id(), by="ann", once=KEY)
+        with pytest.raises(ScopeNotFound):
+            await fleet.inventory.remove_scope("nowhere", by="ann", idempotency_key=KEY)
+        with pytest.raises(EventNotFound):
+            await fleet.events.cancel("00000000-0000-4000-8000-000000000009", by="ann", idempotency_key=KEY)
+        with pytest.raises(VmNotFound):
+            await fleet.events.delete("nobody", request=fleet.new_id(), by="ann", idempotency_key=KEY)
         with pytest.raises(ScopeExists):
-            await fleet.inventory.add_scope(web(), by="ann", once=KEY)
+            await fleet.inventory.add_scope(web(), by="ann", idempotency_key=KEY)
 
 
 async def test_what_was_refused_can_be_asked_again_with_the_same_key() -> None:
@@ -360,5 +383,5 @@ async def test_what_was_refused_can_be_asked_again_with_the_same_key() -> None:
         await stuck(fleet)
         event = event_of(fleet, "web")
         with pytest.raises(InvalidTransition):
-            await fleet.events.cancel(event, by="ann", once=KEY)
-        await fleet.events.retry(event, by="ann", once=KEY)
+            await fleet.events.cancel(event, by="ann", idempotency_key=KEY)
+        await fleet.events.retry(event, by="ann", idempotency_key=KEY)

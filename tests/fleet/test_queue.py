@@ -12,12 +12,12 @@ from forewarn.core.event import EventType, State
 from forewarn.core.inventory import add_vm, change_scope, remove_scope
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ApprovalRule, Scope
-from forewarn.fleet.errors import NoSuchScope, NotSaved, ScopeExists
+from forewarn.fleet.errors import SaveFailed, ScopeExists, ScopeNotFound
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Key, Kind
+from forewarn.store.port import RecordKey, RecordKind
 from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, vm, web
 
-WEB = Key(Kind.SCOPE, "web")
+WEB = RecordKey(RecordKind.SCOPE, "web")
 
 
 async def test_commands_that_wait_together_are_saved_together() -> None:
@@ -81,7 +81,7 @@ async def test_conflict_with_another_process_is_decided_again_on_the_newer_value
         assert record is not None
         theirs = change_scope(
             msgspec.json.decode(record.value, type=Scope),
-            fleet.conditions,
+            fleet.rule_context,
             by="other",
             now=TEN,
             approval=ApprovalRule.ALL,
@@ -100,7 +100,7 @@ async def test_nothing_changes_when_the_store_cannot_save() -> None:
     store = FailingStore()
     async with running(web(), store=store) as fleet:
         store.full = True
-        with pytest.raises(NotSaved, match="no room left"):
+        with pytest.raises(SaveFailed, match="no room left"):
             await fleet.schedule(ask(EventType.REBOOT, "web-0"))
         assert fleet.replica.scope("web").events == ()
         store.full = False
@@ -144,7 +144,7 @@ async def test_scope_is_made_once_and_can_be_made_again_after_removal() -> None:
         with pytest.raises(ScopeExists):
             await fleet.inventory.add_scope(web(), by="test")
         await fleet.apply("web", lambda value: remove_scope(value, by="test", now=TEN))
-        with pytest.raises(NoSuchScope):
+        with pytest.raises(ScopeNotFound):
             await fleet.approve("web", "web-0", [])
         await fleet.inventory.add_scope(web(), by="test")
         assert [row.entry.kind for row in await journal(store, WEB)] == [
@@ -181,5 +181,5 @@ async def test_approval_reaches_its_own_scope_only() -> None:
     async with running(web(), scope("other", vm("other-0"))) as fleet:
         ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
         with pytest.raises(ScopeEventNotFound):
-            await fleet.apply("other", lambda value: approve(value, "other-0", [event], fleet.conditions, now=TEN))
+            await fleet.apply("other", lambda value: approve(value, "other-0", [event], fleet.rule_context, now=TEN))
         assert fleet.find_event(event)[1].state is State.SCHEDULED

@@ -8,8 +8,8 @@ import pytest
 
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster
-from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
-from forewarn.fleet.replica import Replica, View
+from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
+from forewarn.fleet.replica import Replica, ScopeView
 from tests.fleet.stage import scope, vm, web
 
 
@@ -17,7 +17,7 @@ def replica_of(*scopes: Scope) -> Replica:
     """Make a replica that has taken these scopes."""
     replica = Replica()
     for revision, value in enumerate(scopes, start=1):
-        replica.take(value.id, value, revision)
+        replica.update(value.id, value, revision)
     return replica
 
 
@@ -29,9 +29,9 @@ def test_vm_is_found_by_its_full_name_and_by_its_bare_name_where_that_is_unambig
     assert replica.find("only_in_0")[0].id == "shop"
     with pytest.raises(AmbiguousVm, match="shop/FrontEnd_IN_0 or bank/FrontEnd_IN_0"):
         replica.find("FrontEnd_IN_0")
-    with pytest.raises(NoSuchVm):
+    with pytest.raises(VmNotFound):
         replica.find("shop/nobody")
-    with pytest.raises(NoSuchScope):
+    with pytest.raises(ScopeNotFound):
         replica.find("nowhere/FrontEnd_IN_0")
 
 
@@ -40,20 +40,20 @@ def test_caller_is_known_by_network_and_address() -> None:
     replica = replica_of(
         scope("blue", vm("b", ip="10.0.0.1", network="blue")), scope("red", vm("r", ip="10.0.0.1", network="red"))
     )
-    found = replica.at("red", "10.0.0.1")
+    found = replica.find_by_address("red", "10.0.0.1")
     assert found is not None
     assert found[1].name == "r"
-    assert replica.at("red", "10.0.0.2") is None
-    assert replica.at("green", "10.0.0.1") is None
+    assert replica.find_by_address("red", "10.0.0.2") is None
+    assert replica.find_by_address("green", "10.0.0.1") is None
 
 
 def test_address_that_two_records_claim_belongs_to_neither() -> None:
     """As soon as one of them lets go, the other is served."""
     replica = replica_of(scope("one", vm("a", ip="10.0.0.1")), scope("two", vm("b", ip="10.0.0.1")))
-    assert replica.at("default", "10.0.0.1") is None
+    assert replica.find_by_address("default", "10.0.0.1") is None
     assert [found.name for _, found in replica.claims("default", "10.0.0.1")] == ["a", "b"]
-    replica.take("one", scope("one", vm("a", ip="10.0.0.9")), 7)
-    found = replica.at("default", "10.0.0.1")
+    replica.update("one", scope("one", vm("a", ip="10.0.0.9")), 7)
+    found = replica.find_by_address("default", "10.0.0.1")
     assert found is not None
     assert found[1].name == "b"
 
@@ -62,9 +62,9 @@ def test_older_revision_is_ignored() -> None:
     """Own saves and the watch may bring the same value twice, or an old one late."""
     replica = replica_of(web())
     newer = msgspec.structs.replace(web(), incarnation=5)
-    assert replica.take("web", newer, 9) is not None
-    assert replica.take("web", web(), 9) is None
-    assert replica.take("web", web(), 8) is None
+    assert replica.update("web", newer, 9) is not None
+    assert replica.update("web", web(), 9) is None
+    assert replica.update("web", web(), 8) is None
     assert replica.newest("web") == (newer, 9)
 
 
@@ -72,11 +72,11 @@ def test_removed_scope_leaves_no_name_and_no_address_behind() -> None:
     """The indexes follow."""
     replica = replica_of(web())
     assert replica.vms == 6
-    replica.take("web", None, 2)
+    replica.update("web", None, 2)
     assert replica.vms == 0
-    assert replica.at("default", "10.0.0.1") is None
+    assert replica.find_by_address("default", "10.0.0.1") is None
     assert replica.newest("web") == (None, None)
-    with pytest.raises(NoSuchVm):
+    with pytest.raises(VmNotFound):
         replica.find("web-0")
 
 
@@ -84,9 +84,9 @@ def test_of_scopes_that_are_gone_nothing_is_kept() -> None:
     """In a fleet where VMs come and go, the memory of ten years would be full of them."""
     replica = replica_of(web())
     gone = weakref.ref(replica.view("web"))
-    replica.take("web", None, 2)
+    replica.update("web", None, 2)
     replica.forget("web", 1)
-    assert replica.take("web", web(), 1) is None, "an older value may yet come"
+    assert replica.update("web", web(), 1) is None, "an older value may yet come"
     replica.forget("web", 2)
     gc.collect()
     assert (gone(), replica._views, dict(replica._gone)) == (None, {}, {})
@@ -95,10 +95,10 @@ def test_of_scopes_that_are_gone_nothing_is_kept() -> None:
 def test_whoever_has_the_view_of_a_scope_that_is_gone_sees_it_come_again() -> None:
     replica = replica_of(web())
     view = replica.view("web")
-    replica.take("web", None, 2)
+    replica.update("web", None, 2)
     replica.forget("web", 2)
-    assert replica.view_ever("web") is view
-    assert replica.take("web", web(), 3) is replica.view("web") is view
+    assert replica.get_or_create_view("web") is view
+    assert replica.update("web", web(), 3) is replica.view("web") is view
     replica.forget("web", 2)
     assert replica.view("web") is view
 
@@ -109,8 +109,8 @@ def test_vm_that_comes_changes_or_goes_is_found_as_it_is_now() -> None:
     first, *rest = web().roster.vms
     moved = msgspec.structs.replace(first, addresses=vm("x", ip="10.0.9.9").addresses)
     changed = msgspec.structs.replace(web(), roster=Roster((moved, *rest[:-1], vm("web-9", ip="10.0.0.99"))))
-    replica.take("web", changed, 2)
-    names = [(ip, found[1].name if (found := replica.at("default", ip)) else None) for ip in ADDRESSES]
+    replica.update("web", changed, 2)
+    names = [(ip, found[1].name if (found := replica.find_by_address("default", ip)) else None) for ip in ADDRESSES]
     assert names == [("10.0.0.1", None), ("10.0.9.9", "web-0"), ("10.0.0.6", None), ("10.0.0.99", "web-9")]
 
 
@@ -119,24 +119,24 @@ ADDRESSES = ("10.0.0.1", "10.0.9.9", "10.0.0.6", "10.0.0.99")
 
 def test_waiters_are_called_once_when_the_document_changes_and_not_before() -> None:
     """What changes neither epoch nor incarnation changes no document."""
-    view, called = View("web"), []
-    view.take(web(), 1)
+    view, called = ScopeView("web"), []
+    view.update(web(), 1)
     view.wait_for_change(lambda: called.append("waited"))
     dropped = lambda: called.append("dropped")  # noqa: E731 - the same object is forgotten again
     view.wait_for_change(dropped)
-    view.forget(dropped)
+    view.cancel_wait(dropped)
     view.prepared["2020-07-01"] = b"..."
-    view.take(msgspec.structs.replace(web(), entries=3), 2)
+    view.update(msgspec.structs.replace(web(), entries=3), 2)
     assert (called, view.prepared) == ([], {"2020-07-01": b"..."})
-    view.take(msgspec.structs.replace(web(), incarnation=2), 3)
-    view.take(msgspec.structs.replace(web(), incarnation=3), 4)
+    view.update(msgspec.structs.replace(web(), incarnation=2), 3)
+    view.update(msgspec.structs.replace(web(), incarnation=3), 4)
     assert (called, view.prepared) == (["waited"], {})
 
 
 def test_waiters_are_called_when_the_scope_goes() -> None:
     """Nobody waits for a scope that is no more."""
-    view, called = View("web"), []
-    view.take(web(), 1)
+    view, called = ScopeView("web"), []
+    view.update(web(), 1)
     view.wait_for_change(lambda: called.append("gone"))
-    view.take(None, 2)
+    view.update(None, 2)
     assert called == ["gone"]

@@ -17,15 +17,15 @@ from forewarn.core.impact import Retry
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.policy import EMULATOR, PRODUCTION, Policy
 from forewarn.core.scope import ScopeKind
-from forewarn.fleet import attendance, ledger, ticking
-from forewarn.fleet.errors import AddressTaken, NoSuchEvent, NoSuchVm, PartlyMade, TimeIsReal
-from forewarn.fleet.ledger import LEDGER, manual_start
-from forewarn.fleet.replica import View
+from forewarn.fleet import fleet_state, outages, scheduler
+from forewarn.fleet.errors import AddressInUse, EventNotFound, ManualTimeUnavailable, PartialSchedule, VmNotFound
+from forewarn.fleet.event_loop import SLICE_ITEMS
+from forewarn.fleet.fleet_state import FLEET_STATE, manual_clock_start
+from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.turns import PIECES
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Key, Kind, Retention
+from forewarn.store.port import RecordKey, RecordKind, Retention
 from forewarn.wire.document import encode_document
 from forewarn.wire.protocol import PREVIEW_VERSION
 from tests.fleet.campaigning import campaign_spec, start
@@ -44,9 +44,9 @@ class GatedStore(MemoryStore):
         self.may_save_scopes.set()
         self.waiting = 0
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
         """Wait where it must, then save."""
-        if key.kind is Kind.SCOPE:
+        if key.kind is RecordKind.SCOPE:
             self.waiting += 1
             await self.may_save_scopes.wait()
             self.waiting -= 1
@@ -55,7 +55,7 @@ class GatedStore(MemoryStore):
 
 async def asked(fleet: Fleet, scope_id: str = "web") -> None:
     """Let a guest of the scope ask, as the endpoint does."""
-    noted = fleet.note_request(fleet.replica.view(scope_id))
+    noted = fleet.record_request(fleet.replica.view(scope_id))
     if noted is not None:
         await noted
 
@@ -122,7 +122,7 @@ async def test_time_that_the_machine_slept_through_does_not_count_as_silence() -
         clock.step = timedelta(hours=30)
         await until(lambda: all(fleet.find_event(event)[1].state is State.STARTED for _, event in made))
         assert all(view.scope is not None and view.scope.enabled for view in fleet.replica.views())
-        (outage,) = fleet.conditions.outages
+        (outage,) = fleet.rule_context.outages
         assert abs(outage.ended_at - outage.began_at - 30 * HOUR) < MINUTE
 
 
@@ -132,15 +132,15 @@ async def test_what_was_missed_is_counted_from_the_clock_as_it_was_set_back() ->
     async with running(web(), clock=clock, policy=PRODUCTION) as fleet:
         for step in (-2 * HOUR, HOUR):
             clock.step = step
-            await fleet._attendance.count()
-        (outage,) = fleet.conditions.outages
+            await fleet._outages.record_outage()
+        (outage,) = fleet.rule_context.outages
         assert abs(outage.ended_at - outage.began_at - 3 * HOUR) < MINUTE
 
 
 async def test_silence_is_not_counted_before_it_is_saved_that_the_machine_has_slept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ticking, "RETRY", 0.001)
+    monkeypatch.setattr(scheduler, "RETRY_DELAY", 0.001)
     clock, store = SteppedClock(), FailingStore()
     async with running(web(), clock=clock, store=store, policy=PRODUCTION) as fleet:
         await asked(fleet)
@@ -186,7 +186,7 @@ async def test_hold_on_the_whole_fleet_stops_what_is_planned_and_release_lets_it
         ((_, restart),) = await fleet.schedule(ask(EventType.REBOOT, "web-1", number=2, failure=True))
         await fleet.advance(HOUR)
         assert [fleet.find_event(id_)[1].state for _, id_ in pairs] == [State.SCHEDULED, State.SCHEDULED]
-        with pytest.raises(NoSuchEvent):
+        with pytest.raises(EventNotFound):
             fleet.find_event(restart)
         await fleet.release(by="operator:test")
         await until(lambda: all(fleet.find_event(id_)[1].state is State.STARTED for _, id_ in pairs))
@@ -198,7 +198,8 @@ async def test_nothing_starts_after_a_hold_was_acknowledged() -> None:
         ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
         approving = [asyncio.ensure_future(fleet.approve("web", "web-0", [id_]))]
         approving += [
-            asyncio.ensure_future(fleet.apply("web", lambda value: Change(value, (), None))) for _ in range(50 * PIECES)
+            asyncio.ensure_future(fleet.apply("web", lambda value: Change(value, (), None)))
+            for _ in range(50 * SLICE_ITEMS)
         ]
         await fleet.hold(by="operator:test", reason="storm")
         assert not any(one.done() for one in approving), "the hold came while it was decided"
@@ -216,7 +217,7 @@ async def test_hold_is_acknowledged_only_when_what_was_about_to_start_has_starte
         approving = asyncio.ensure_future(fleet.approve("web", "web-0", [id_]))
         await until(lambda: store.waiting == 1)
         holding = asyncio.ensure_future(fleet.hold(by="operator:test", reason="storm"))
-        await until(lambda: fleet.held is not None)
+        await until(lambda: fleet.current_hold is not None)
         for _ in range(100):
             await asyncio.sleep(0)
         assert not holding.done()
@@ -233,10 +234,10 @@ async def test_event_approved_under_a_hold_starts_after_a_crash_between_release_
         await fleet.hold(by="operator:test", reason="storm")
         ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", notice=timedelta(days=2)))
         await fleet.approve("web", "web-0", [id_])
-    record = await store.load(LEDGER)
+    record = await store.load(FLEET_STATE)
     assert record is not None
-    released = msgspec.structs.replace(ledger.decode(record.value), held=None)
-    await store.save(LEDGER, ledger.encode(released), (), expected=record.revision)
+    released = msgspec.structs.replace(fleet_state.decode(record.value), hold=None)
+    await store.save(FLEET_STATE, fleet_state.encode(released), (), expected=record.revision)
     async with running(store=store, clock=clock) as fleet:
         await until(lambda: fleet.find_event(id_)[1].state is State.STARTED)
 
@@ -251,7 +252,7 @@ async def test_request_that_one_scope_refuses_late_says_what_the_others_made() -
             return_exceptions=True,
         )
         assert isinstance(first, tuple)
-        assert isinstance(second, PartlyMade)
+        assert isinstance(second, PartialSchedule)
         (made,) = second.made
         assert fleet.find_event(made.removeprefix("web/"))[1].vms == ("web-0",)
 
@@ -287,8 +288,8 @@ async def test_hold_survives_a_restart() -> None:
     async with running(web(), store=store) as fleet:
         await fleet.hold(by="operator:test", reason="storm")
     async with running(store=store) as fleet:
-        assert fleet.conditions.hold is not None
-        assert fleet.conditions.hold.reason == "storm"
+        assert fleet.rule_context.hold is not None
+        assert fleet.rule_context.hold.reason == "storm"
 
 
 async def test_advance_runs_everything_on_the_way_at_its_own_moment() -> None:
@@ -300,7 +301,7 @@ async def test_advance_runs_everything_on_the_way_at_its_own_moment() -> None:
             await fleet.schedule(ask(EventType.REBOOT, *(f"web-{n}" for n in range(6))))
             for step in steps:
                 await fleet.advance(step)
-        return [(row.entry.at, row.entry.kind, row.entry.vms) for row in await journal(store) if row.key != LEDGER]
+        return [(row.entry.at, row.entry.kind, row.entry.vms) for row in await journal(store) if row.key != FLEET_STATE]
 
     leap = await story(HOUR)
     assert leap == await story(*[timedelta(seconds=30)] * 120)
@@ -327,7 +328,7 @@ async def test_time_brings_the_same_in_the_same_order_in_one_step_and_in_many(st
                 await fleet.schedule(ask(EventType.REBOOT, *names, number=n + 1))
             for step in steps:
                 await fleet.advance(step)
-        rows = [row for row in await journal(store) if row.key != LEDGER and row.entry.at > TEN]
+        rows = [row for row in await journal(store) if row.key != FLEET_STATE and row.entry.at > TEN]
         return [(row.key.id, row.entry.at, row.entry.kind, row.entry.vms) for row in rows]
 
     leap = await story(60 * MINUTE)
@@ -351,7 +352,7 @@ async def test_advance_to_next_passes_by_what_changes_no_event() -> None:
     """Work that is put off twice, and an alarm that somebody else has set."""
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)
-    platform.tell("web/web-0", Retry(after=5 * MINUTE, why="busy"), Retry(after=5 * MINUTE, why="busy"))
+    platform.set_outcomes("web/web-0", Retry(after=5 * MINUTE, why="busy"), Retry(after=5 * MINUTE, why="busy"))
     rung: list[datetime] = []
 
     async def ring() -> None:
@@ -359,7 +360,7 @@ async def test_advance_to_next_passes_by_what_changes_no_event() -> None:
 
     async with running(web(), clock=clock, platform=platform) as fleet:
         await fleet.schedule(ask(EventType.REBOOT, "web-0"))
-        fleet.alarms.set(TEN + 2 * MINUTE, ring)
+        fleet.timers.set(TEN + 2 * MINUTE, ring)
         moments = [await fleet.advance_to_next() for _ in range(3)]
     assert rung == [TEN + 2 * MINUTE]
     assert [(moment - TEN) // MINUTE for moment in moments] == [15, 28, 28]
@@ -369,7 +370,7 @@ async def test_journal_tells_of_a_long_way_to_the_next_change_once_and_first() -
     """However many moments the way has, nobody has sent the clock more than once; where it is is kept all the same."""
     clock, store = ManualClock(TEN), MemoryStore()
     platform = SimulatedPlatform(clock)
-    platform.tell("web/web-0", *(Retry(after=5 * MINUTE, why="busy") for _ in range(3)))
+    platform.set_outcomes("web/web-0", *(Retry(after=5 * MINUTE, why="busy") for _ in range(3)))
     async with running(web(), clock=clock, platform=platform, store=store) as fleet:
         await fleet.schedule(ask(EventType.REBOOT, "web-0"))
         await fleet.advance(15 * MINUTE)
@@ -383,7 +384,7 @@ async def test_journal_tells_of_a_long_way_to_the_next_change_once_and_first() -
     brought = rows[rows.index(moved[-1]) + 1 :]
     assert brought[-1][:2] == (EntryKind.COMPLETED, 34 * MINUTE)
     assert [at for _, at, *_ in brought] == sorted(at for _, at, *_ in brought)
-    assert await manual_start(store, now=TEN) == TEN + 34 * MINUTE
+    assert await manual_clock_start(store, now=TEN) == TEN + 34 * MINUTE
 
 
 async def test_advance_to_next_stops_where_a_campaign_changes_events() -> None:
@@ -395,10 +396,10 @@ async def test_advance_to_next_stops_where_a_campaign_changes_events() -> None:
 
 
 async def test_advance_to_next_ends_although_work_is_put_off_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.fleet.manual.LONGEST_SEARCH", 20)
+    monkeypatch.setattr("forewarn.fleet.manual_time.MAX_STEPS", 20)
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)
-    platform.tell("web/web-0", *(Retry(after=MINUTE, why="busy") for _ in range(100)))
+    platform.set_outcomes("web/web-0", *(Retry(after=MINUTE, why="busy") for _ in range(100)))
     async with running(web(), clock=clock, platform=platform) as fleet:
         await fleet.schedule(ask(EventType.REBOOT, "web-0"))
         assert await fleet.advance_to_next() == TEN + 15 * MINUTE
@@ -408,10 +409,10 @@ async def test_advance_to_next_ends_although_work_is_put_off_for_ever(monkeypatc
 async def test_manual_clock_goes_on_where_it_was() -> None:
     """Its position is saved before anything happens there, so it never goes back."""
     store = MemoryStore()
-    assert await manual_start(store, now=TEN + timedelta(milliseconds=700)) == TEN
+    assert await manual_clock_start(store, now=TEN + timedelta(milliseconds=700)) == TEN
     async with running(web(), store=store) as fleet:
         await fleet.advance(90 * MINUTE)
-    assert await manual_start(store, now=TEN + MINUTE) == TEN + 90 * MINUTE
+    assert await manual_clock_start(store, now=TEN + MINUTE) == TEN + 90 * MINUTE
 
 
 async def test_manual_clock_on_data_of_real_time_starts_at_the_real_time() -> None:
@@ -419,14 +420,14 @@ async def test_manual_clock_on_data_of_real_time_starts_at_the_real_time() -> No
     store = MemoryStore()
     async with running(web(), store=store):
         pass
-    assert await manual_start(store, now=TEN + timedelta(days=30)) == TEN + timedelta(days=30)
-    assert await manual_start(store, now=TEN - timedelta(days=30)) == TEN
+    assert await manual_clock_start(store, now=TEN + timedelta(days=30)) == TEN + timedelta(days=30)
+    assert await manual_clock_start(store, now=TEN - timedelta(days=30)) == TEN
 
 
 async def test_real_time_cannot_be_moved() -> None:
     """The refusal says how to get a clock that can."""
     async with running(web(), clock=SystemClock()) as fleet:
-        with pytest.raises(TimeIsReal, match="--manual-time"):
+        with pytest.raises(ManualTimeUnavailable, match="--manual-time"):
             await fleet.advance(MINUTE)
 
 
@@ -449,7 +450,7 @@ async def test_clock_step_back_delays_and_never_reorders() -> None:
     async with running(store=store, clock=ManualClock(TEN - HOUR)) as fleet:
         ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-1", number=2))
         assert fleet.find_event(id_)[1].not_before == TEN + 31 * MINUTE
-    times = [row.entry.at for row in await journal(store) if row.key != LEDGER]
+    times = [row.entry.at for row in await journal(store) if row.key != FLEET_STATE]
     assert times == sorted(times)
 
 
@@ -457,12 +458,12 @@ async def test_port_is_given_once_and_never_to_another() -> None:
     """Even a VM that is gone keeps its port, so that no handler ever talks to a stranger."""
     store = MemoryStore()
     async with running(web(), store=store) as fleet:
-        await fleet.give_ports({"web/web-0": 8180, "web/web-1": 8181})
-        await fleet.give_ports({"web/web-0": 8180})
+        await fleet.assign_ports({"web/web-0": 8180, "web/web-1": 8181})
+        await fleet.assign_ports({"web/web-0": 8180})
         with pytest.raises(Invalid, match="given to web/web-1"):
-            await fleet.give_ports({"web/web-2": 8181})
+            await fleet.assign_ports({"web/web-2": 8181})
         with pytest.raises(Invalid, match="keeps it"):
-            await fleet.give_ports({"web/web-0": 9000})
+            await fleet.assign_ports({"web/web-0": 9000})
     async with running(store=store) as fleet:
         assert fleet.ports == {"web/web-0": 8180, "web/web-1": 8181}
 
@@ -472,8 +473,8 @@ async def test_ports_leave_room_for_all_else_that_the_ledger_keeps() -> None:
     store = MemoryStore()
     async with running(web(), store=store) as fleet:
         with pytest.raises(Invalid, match="more than can be kept"):
-            await fleet.give_ports({f"{'s' * 128}/{'v' * 120}{n}": n for n in range(1, 4_000)})
-        await fleet.give_ports({f"{'s' * 128}/{'v' * 120}{n}": n for n in range(1, 2_000)})
+            await fleet.assign_ports({f"{'s' * 128}/{'v' * 120}{n}": n for n in range(1, 4_000)})
+        await fleet.assign_ports({f"{'s' * 128}/{'v' * 120}{n}": n for n in range(1, 2_000)})
         await fleet.hold(by="operator:" + "x" * 400, reason="y" * 512)
     async with running(store=store) as fleet:
         assert len(fleet.ports) == 1_999
@@ -487,13 +488,13 @@ async def test_two_scopes_that_come_at_once_do_not_get_one_address() -> None:
             fleet.inventory.add_scope(scope("two", vm("b", ip="10.9.9.9")), by="test"),
             return_exceptions=True,
         )
-        assert [type(answer) for answer in answers] == [type(None), AddressTaken]
+        assert [type(answer) for answer in answers] == [type(None), AddressInUse]
 
 
 async def test_taken_address_is_refused() -> None:
     """Addresses are unique per network."""
     async with running(web()) as fleet:
-        with pytest.raises(AddressTaken, match="belongs to web/web-0"):
+        with pytest.raises(AddressInUse, match="belongs to web/web-0"):
             await fleet.inventory.add_scope(scope("thief", vm("thief", ip="10.0.0.1")), by="test")
         await fleet.inventory.add_scope(scope("other-net", vm("twin", ip="10.0.0.1", network="blue")), by="test")
 
@@ -515,7 +516,7 @@ async def test_request_is_answered_again_though_its_vm_has_left() -> None:
         first = await fleet.schedule(ask(EventType.PREEMPT, "spare-0", key="k1"))
         await fleet.advance(HOUR)
         assert await fleet.schedule(ask(EventType.PREEMPT, "spare-0", number=2, key="k1")) == first
-        with pytest.raises(NoSuchVm):
+        with pytest.raises(VmNotFound):
             await fleet.schedule(ask(EventType.PREEMPT, "spare-0", number=3, key="k2"))
 
 
@@ -527,7 +528,7 @@ async def test_scope_for_whose_news_somebody_waits_is_not_silent() -> None:
         view.wait_for_change(news.set)
         await fleet.advance(timedelta(days=3))
         assert fleet.replica.scope("web").enabled
-        view.forget(news.set)
+        view.cancel_wait(news.set)
         await fleet.advance(timedelta(days=3))
         assert not fleet.replica.scope("web").enabled
 
@@ -569,13 +570,13 @@ async def test_policy_that_changes_holds_for_scopes_in_which_nothing_happens() -
 
 
 async def test_service_that_has_begun_to_count_silence_saves_that_it_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attendance, "HEARTBEAT", 0.001)
+    monkeypatch.setattr(outages, "HEARTBEAT_INTERVAL", 0.001)
     clock, store = ManualClock(TEN), MemoryStore()
     async with running(clock=clock, store=store, policy=EMULATOR) as fleet:
         await fleet.advance(timedelta(minutes=10))
         fleet.use_policy(msgspec.structs.replace(EMULATOR, idle_after=timedelta(hours=1)))
         async with asyncio.timeout(30):
-            while fleet._keeper.ledger.alive_at != clock.now():  # noqa: ASYNC110 - nobody is told of a heartbeat
+            while fleet._state_record.state.alive_at != clock.now():  # noqa: ASYNC110 - nobody is told of a heartbeat
                 await asyncio.sleep(0.001)
 
 
@@ -592,7 +593,7 @@ async def test_speed_divides_notice_and_duration_and_leaves_the_clock_alone() ->
 async def test_task_of_the_fleet_that_breaks_ends_the_service_loudly() -> None:
     """Nothing fails in silence."""
 
-    def broken(view: View) -> None:
+    def broken(view: ScopeView) -> None:
         raise ZeroDivisionError(view.id)
 
     async def run() -> None:
@@ -612,7 +613,7 @@ async def test_event_that_an_older_version_saved_is_shown_as_it_was() -> None:
     async with running(service, store=store) as fleet:
         await fleet.schedule(ask(EventType.REBOOT, "Front_IN_0", "web_0", notice=HOUR))
         shown = encode_document(fleet.replica.scope("service"), PREVIEW_VERSION)
-    key = Key(Kind.SCOPE, "service")
+    key = RecordKey(RecordKind.SCOPE, "service")
     record = await store.load(key)
     assert record is not None
     saved = msgspec.json.decode(record.value)

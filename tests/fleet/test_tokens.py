@@ -12,12 +12,12 @@ from forewarn.core.errors import Invalid, ResourceExists
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR
-from forewarn.fleet.errors import NoSuchToken, NotSaved, SecretShown
+from forewarn.fleet.errors import SaveFailed, SecretUnavailable, TokenNotFound
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.tokens import TOKENS, Token
+from forewarn.fleet.tokens import MAX_TOKENS, Token
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Kind, Record, SnapshotEnd, Store
+from forewarn.store.port import Record, RecordKind, SnapshotEnd, Store
 from tests.fleet.stage import TEN, FailingStore, journal, until
 
 HOUR = timedelta(hours=1)
@@ -26,7 +26,7 @@ HOUR = timedelta(hours=1)
 def fleet_on(store: Store, wall: Clock, clock: Clock | None = None) -> AbstractAsyncContextManager[Fleet]:
     """Run a fleet whose tokens expire by this clock."""
     clock = clock or ManualClock(TEN)
-    return Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR, wall=wall)
+    return Fleet.run(store=store, platform=SimulatedPlatform(clock), clock=clock, policy=EMULATOR, wall_clock=wall)
 
 
 async def values(store: Store) -> list[bytes]:
@@ -36,7 +36,7 @@ async def values(store: Store) -> list[bytes]:
         async for change in changes:
             if isinstance(change, SnapshotEnd):
                 return kept
-            if isinstance(change, Record) and change.key.kind is Kind.TOKEN:
+            if isinstance(change, Record) and change.key.kind is RecordKind.TOKEN:
                 kept.append(change.value)
     raise AssertionError("the snapshot has an end")
 
@@ -61,7 +61,7 @@ async def test_journal_says_who_made_and_revoked_which_token_and_keeps_neither_s
     async with fleet_on(store, ManualClock(TEN + HOUR)) as fleet:
         token, secret = await fleet.tokens.create("ci", Role.VIEWER, ("web-*",), by="ann")
         await fleet.tokens.revoke(token.id, by="bob", why="leaked")
-        entries = [row.entry for row in await journal(store) if row.key.kind is Kind.TOKEN]
+        entries = [row.entry for row in await journal(store) if row.key.kind is RecordKind.TOKEN]
         assert [(entry.n, entry.at, entry.kind, entry.by, entry.why, entry.facts) for entry in entries] == [
             (1, TEN, EntryKind.TOKEN_CREATED, "ann", "", {"name": "ci", "role": "viewer", "scopes": "web-*"}),
             (2, TEN, EntryKind.TOKEN_REVOKED, "bob", "leaked", {"name": "ci", "role": "viewer", "scopes": "web-*"}),
@@ -90,7 +90,7 @@ async def test_revoked_token_opens_nothing_and_is_revoked_once() -> None:
         assert fleet.tokens.find(secret) is None
         assert [each.revoked_at for each in fleet.tokens.all()] == [TEN]
         assert len(await journal(store)) == 2
-        with pytest.raises(NoSuchToken):
+        with pytest.raises(TokenNotFound):
             await fleet.tokens.revoke("tk_nobody", by="ann")
 
 
@@ -137,9 +137,9 @@ async def test_name_of_a_valid_token_is_taken_and_free_again_when_it_is_not() ->
 async def test_lost_secret_is_not_shown_again() -> None:
     wall = ManualClock(TEN)
     async with fleet_on(MemoryStore(), wall) as fleet:
-        token, _ = await fleet.tokens.create("ci", Role.VIEWER, by="ann", once=IdempotencyKey("k", "d"))
-        with pytest.raises(SecretShown, match="revoke the token and create another") as refused:
-            await fleet.tokens.create("ci", Role.VIEWER, by="ann", once=IdempotencyKey("k", "d"))
+        token, _ = await fleet.tokens.create("ci", Role.VIEWER, by="ann", idempotency_key=IdempotencyKey("k", "d"))
+        with pytest.raises(SecretUnavailable, match="revoke the token and create another") as refused:
+            await fleet.tokens.create("ci", Role.VIEWER, by="ann", idempotency_key=IdempotencyKey("k", "d"))
         assert (refused.value.token, len(fleet.tokens.all())) == (token.id, 1)
 
 
@@ -177,7 +177,7 @@ async def test_token_that_could_not_be_saved_opens_nothing() -> None:
     store = FailingStore()
     async with fleet_on(store, ManualClock(TEN)) as fleet:
         store.full = True
-        with pytest.raises(NotSaved):
+        with pytest.raises(SaveFailed):
             await fleet.tokens.create("ci", Role.VIEWER, by="ann")
         store.full = False
         assert fleet.tokens.all() == ()
@@ -186,7 +186,7 @@ async def test_token_that_could_not_be_saved_opens_nothing() -> None:
 
 async def test_there_are_only_so_many_tokens() -> None:
     async with fleet_on(MemoryStore(), ManualClock(TEN)) as fleet:
-        for n in range(TOKENS):
+        for n in range(MAX_TOKENS):
             await fleet.tokens.create(f"t{n}", Role.VIEWER, by="ann")
         with pytest.raises(Invalid, match="revoke those that nobody needs"):
             await fleet.tokens.create("one-more", Role.VIEWER, by="ann")

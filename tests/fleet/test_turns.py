@@ -2,7 +2,7 @@
 
 import asyncio
 
-from forewarn.fleet.turns import Turns, let_go, unhurried
+from forewarn.fleet.event_loop import FairShare, clear_gradually, yielding
 
 
 class Rounds:
@@ -19,29 +19,29 @@ class Rounds:
 
 
 async def test_work_without_time_left_is_done_in_another_round_each() -> None:
-    turns, rounds = Turns(length=0), Rounds()
+    turns, rounds = FairShare(time_slice=0), Rounds()
     seen: list[int] = []
     for _ in range(5):
-        await turns.mine()
+        await turns.wait_turn()
         seen.append(rounds.number)
     assert len(set(seen)) == 5
 
 
 async def test_work_with_time_left_goes_on_in_the_same_round() -> None:
-    turns, rounds = Turns(length=3600), Rounds()
+    turns, rounds = FairShare(time_slice=3600), Rounds()
     seen: list[int] = []
     for _ in range(5):
-        await turns.mine()
+        await turns.wait_turn()
         seen.append(rounds.number)
     assert len(set(seen)) == 1
 
 
 async def test_many_tasks_share_one_turn_and_are_called_in_the_order_of_coming() -> None:
-    turns, rounds = Turns(length=0), Rounds()
+    turns, rounds = FairShare(time_slice=0), Rounds()
     seen: list[tuple[int, int]] = []
 
     async def work(name: int) -> None:
-        await turns.mine()
+        await turns.wait_turn()
         seen.append((rounds.number, name))
 
     await asyncio.gather(*(work(name) for name in range(20)))
@@ -50,14 +50,14 @@ async def test_many_tasks_share_one_turn_and_are_called_in_the_order_of_coming()
 
 
 async def test_who_is_cancelled_while_waiting_keeps_nobody_from_their_turn() -> None:
-    turns = Turns(length=0)
-    waiting = [asyncio.create_task(turns.mine()) for _ in range(5)]
+    turns = FairShare(time_slice=0)
+    waiting = [asyncio.create_task(turns.wait_turn()) for _ in range(5)]
     await asyncio.sleep(0)
     waiting[1].cancel()
     waiting[3].cancel()
     done = await asyncio.gather(*waiting, return_exceptions=True)
     assert [isinstance(each, asyncio.CancelledError) for each in done] == [False, True, False, True, False]
-    await turns.mine()
+    await turns.wait_turn()
 
 
 async def test_others_have_their_turn_while_a_list_is_read() -> None:
@@ -70,7 +70,7 @@ async def test_others_have_their_turn_while_a_list_is_read() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    items = [item async for item in unhurried(range(100), length=0)]
+    items = [item async for item in yielding(range(100), time_slice=0)]
     task.cancel()
     assert (items, rounds >= 99) == (list(range(100)), True)
 
@@ -78,5 +78,5 @@ async def test_others_have_their_turn_while_a_list_is_read() -> None:
 async def test_pile_is_let_go_of_piece_by_piece() -> None:
     rounds = Rounds()
     pile = list(range(100))
-    await let_go(pile, length=0)
+    await clear_gradually(pile, time_slice=0)
     assert (pile, rounds.number >= 99) == ([], True)

@@ -9,7 +9,7 @@ import pytest
 from forewarn.core.event import EventType, State
 from forewarn.core.journal import Entry
 from forewarn.guest.phases import Phase
-from forewarn.store.port import Key
+from forewarn.store.port import RecordKey
 from forewarn.wire.error_responses import ErrorReason
 from tests.fleet.stage import FailingStore, ask, scope, until, vm
 from tests.guest.house import EVENTS, GET, approval, request, serving
@@ -37,7 +37,7 @@ class SlowStore(FailingStore):
         self.may_save = asyncio.Event()
         self.may_save.set()
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
         await self.may_save.wait()
         return await super().save(key, value, entries, expected=expected)
 

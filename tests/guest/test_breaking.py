@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from forewarn.core.event import EventType, State
-from forewarn.fleet.replica import View
+from forewarn.fleet.replica import ScopeView
 from forewarn.guest.phases import Phase
 from forewarn.wire.error_responses import REASON_PHRASES
 from tests.fleet.stage import ask, until
@@ -99,7 +99,7 @@ async def test_error_of_our_own_is_500_logged_and_closed(
             await peer.ask()
             await other.ask()
 
-        def broken(_: View) -> Awaitable[None] | None:
+        def broken(_: ScopeView) -> Awaitable[None] | None:
             raise ZeroDivisionError("the test's own")
 
         with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):

@@ -16,7 +16,7 @@ from forewarn.core.event import EventType
 from forewarn.core.fault import Fault, FaultKind
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.journal import EntryKind
-from forewarn.fleet.errors import NoSuchFault, NotSaved
+from forewarn.fleet.errors import FaultNotFound, SaveFailed
 from forewarn.guest.limits import Limits
 from forewarn.guest.phases import Phase
 from forewarn.store.memory import MemoryStore
@@ -368,7 +368,7 @@ async def test_journal_tells_of_faults() -> None:
         await house.faults.set(FaultKind.SLOW, lasting=timedelta(minutes=1), by="ann")
         await house.faults.clear("f2", by="bob", why="enough")
         assert (await peer.ask()).status == 410
-        await until(lambda: not house.faults.list() and not house.fleet.alarms.ringing)
+        await until(lambda: not house.faults.list() and not house.fleet.timers.running)
         lines = await told(store)
     one = {"fault": "F1", "kind": "status-410", "vm": "web/web-0", "times": "1"}
     two = {"fault": "F2", "kind": "slow", "vm": "all", "amount": "5s", "until": "2026-03-02T10:01:00Z"}
@@ -394,7 +394,7 @@ async def test_fault_that_the_journal_cannot_have_is_not_set() -> None:
     store = FailingStore()
     async with serving(store=store) as house:
         store.full = True
-        with pytest.raises(NotSaved):
+        with pytest.raises(SaveFailed):
             await house.faults.set(FaultKind.STATUS_410, vm="web-0", by="test")
         assert house.faults.list() == ()
         store.full = False
@@ -408,9 +408,9 @@ async def test_fault_that_the_journal_cannot_have_is_not_cleared() -> None:
         for vm in ("web-0", None):
             await house.faults.set(FaultKind.STATUS_410, vm=vm, by="test")
         store.full = True
-        with pytest.raises(NotSaved):
+        with pytest.raises(SaveFailed):
             await house.faults.clear("F1", by="test")
-        with pytest.raises(NotSaved):
+        with pytest.raises(SaveFailed):
             await house.faults.clear_all(by="test")
         assert [fault.id for fault in house.faults.list()] == ["F1", "F2"]
         assert (await (await house.connect()).ask()).status == 410
@@ -432,7 +432,7 @@ async def test_fault_that_ends_while_nothing_can_be_saved_is_told_later(caplog: 
         assert (await peer.ask()).status == 410
         await until(lambda: "fault F1 is over is told in the journal later" in caplog.text)
         assert (await peer.ask()).status == 200
-        with pytest.raises(NotSaved):
+        with pytest.raises(SaveFailed):
             await house.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
         store.full = False
         await house.fleet.advance(timedelta(minutes=1))
@@ -462,7 +462,7 @@ async def test_same_key_sets_and_clears_once() -> None:
             await house.faults.set(FaultKind.SLOW, by="test", once=IdempotencyKey("k", "other"))
         for _ in range(2):
             await house.faults.clear(first.id, by="test", once=IdempotencyKey("c", "d"))
-        with pytest.raises(NoSuchFault):
+        with pytest.raises(FaultNotFound):
             await house.faults.clear(first.id, by="test")
 
 
@@ -524,8 +524,8 @@ async def test_whatever_is_set_nothing_is_left_of_it_and_the_right_answers_come_
                     if chance.random() < 0.3:
                         chance.choice([leave, Peer.reset])(peer)
         await house.faults.clear_all(by="test")
-        await until(lambda: not house.fleet.alarms.ringing)
-        assert (house.faults.list(), house.fleet.alarms.armed, house.counters.failures) == ((), 0, 0)
+        await until(lambda: not house.fleet.timers.running)
+        assert (house.faults.list(), house.fleet.timers.armed, house.counters.failures) == ((), 0, 0)
         for name in ("web/web-0", "web/web-1"):
             assert (await (await house.connect(name)).ask()).status == 200
 

@@ -12,7 +12,7 @@ from forewarn.core.event import EventType
 from forewarn.core.policy import PRODUCTION, AnnouncePolicy
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Address
-from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
+from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 from forewarn.guest.callers import ByAddress
 from forewarn.guest.phases import Phase
 from forewarn.wire.error_responses import ErrorReason
@@ -159,7 +159,7 @@ async def test_preempted_vm_is_403_after_its_event() -> None:
 async def test_listener_is_for_a_vm_that_exists() -> None:
     """Bare names are taken where they are unambiguous."""
     async with serving(scope("a", vm("same"), vm("one")), scope("b", vm("same"))) as house:
-        for name, error in (("a/none", NoSuchVm), ("none/same", NoSuchScope), ("same", AmbiguousVm)):
+        for name, error in (("a/none", VmNotFound), ("none/same", ScopeNotFound), ("same", AmbiguousVm)):
             with pytest.raises(error):
                 await house.server.listen_as(name, "127.0.0.1", 0)
         peer = await house.connect("one")

@@ -19,7 +19,7 @@ from forewarn.guest.limits import SPARE_FILES, Limits
 from forewarn.guest.ports import CannotListen, NoPortLeft, PortPerVm
 from forewarn.guest.server import GuestServer
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Key, Kind, StoreFull
+from forewarn.store.port import RecordKey, RecordKind, StoreFull
 from tests.fleet.stage import running, scope, until, vm, web
 
 HOST = "127.0.0.1"
@@ -103,8 +103,8 @@ class FullLedgerStore(MemoryStore):
     full = False
     refused = 0
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
-        if self.full and key.kind is Kind.FLEET:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if self.full and key.kind is RecordKind.FLEET:
             self.refused += 1
             raise StoreFull(Path("/test"))
         return await super().save(key, value, entries, expected=expected)
@@ -153,7 +153,7 @@ async def test_busy_port_of_one_vm_keeps_no_other_from_its_own(monkeypatch: pyte
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
         async with running(web()) as fleet, ports(fleet) as given:
-            await fleet.give_ports({"a/a": port})
+            await fleet.assign_ports({"a/a": port})
             await fleet.inventory.add_scope(scope("a", vm("a")), by="test")
             await fleet.inventory.add_scope(scope("b", vm("b")), by="test")
             await until(lambda: given.url("b", "b") is not None)
@@ -222,7 +222,7 @@ async def test_vm_that_has_left_is_refused_at_its_port_which_nobody_else_gets() 
 
 
 def without(value: Scope, name: str, fleet: Fleet) -> Change[None]:
-    return remove_vm(value, name, fleet.conditions, by="test", now=fleet.clock.now())
+    return remove_vm(value, name, fleet.rule_context, by="test", now=fleet.clock.now())
 
 
 async def test_ports_are_the_same_after_a_restart_wherever_others_begin() -> None:

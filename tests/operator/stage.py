@@ -16,7 +16,7 @@ from forewarn.clock import Clock, ManualClock
 from forewarn.core.access import Role
 from forewarn.core.policy import EMULATOR, Policy
 from forewarn.core.vm import Vm
-from forewarn.fleet.filling import fill
+from forewarn.fleet.importer import fill_fleet
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
@@ -25,7 +25,7 @@ from forewarn.operator.backstage import SocketSide
 from forewarn.operator.server import serving
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import JournalQuery, JournalRow, SnapshotEnd, Watched
+from forewarn.store.port import JournalQuery, JournalRow, SnapshotEnd, WatchItem
 
 TEN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
 TOKEN = "a-token-for-tests"
@@ -66,9 +66,9 @@ class Stage(msgspec.Struct, frozen=True):
         """Where it is."""
         return f"http://127.0.0.1:{self.port}"
 
-    async def kept(self) -> tuple[list[Watched], list[JournalRow]]:
+    async def kept(self) -> tuple[list[WatchItem], list[JournalRow]]:
         """Return everything that the store keeps."""
-        records: list[Watched] = []
+        records: list[WatchItem] = []
         async with self.store.watch() as changes:
             async for change in changes:
                 if isinstance(change, SnapshotEnd):
@@ -147,7 +147,7 @@ async def stage(
     scopes = demonstration_fleet(birth) if fleet_file is None else read_fleet_file(fleet_file, file="", birth=birth)
     store = store or MemoryStore()
     async with Fleet.run(store=store, platform=platform, clock=clock, policy=policy) as fleet:
-        await fill(fleet, scopes, by="test", on_saved=lambda _: None)
+        await fill_fleet(fleet, scopes, by="test", on_saved=lambda _: None)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             await fleet.tokens.adopt(TOKEN, by="test")
             guests = guests or Guests()
@@ -157,5 +157,5 @@ async def stage(
                 try:
                     yield Stage(fleet, store, platform, listener.getsockname()[1])
                 finally:
-                    fleet.feeds.end()
-                    fleet.break_off()
+                    fleet.feeds.close()
+                    fleet.cancel_tasks()

@@ -260,7 +260,7 @@ async def test_notice_that_is_too_short_is_refused_with_the_earliest_start() -> 
             "type": "Reboot",
             "minimum": "15m",
             "earliest": "2026-03-02T10:15:00Z",
-            "asked": "2026-03-02T10:01:00Z",
+            "requested": "2026-03-02T10:01:00Z",
         }
 
 

@@ -62,7 +62,7 @@ async def failing(*vms: str) -> AsyncIterator[Stage]:
     """Serve, with work that fails on some VMs."""
     async with stage() as service:
         for vm in vms:
-            service.platform.tell(vm, Failed("the host does not answer"))
+            service.platform.set_outcomes(vm, Failed("the host does not answer"))
         yield service
 
 

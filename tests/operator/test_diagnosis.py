@@ -31,7 +31,7 @@ async def findings(service: Stage, vm: str) -> dict[str, tuple[bool, str]]:
 
 async def test_vm_that_is_well() -> None:
     async with stage(guests=LinkLocal()) as service:
-        service.fleet.note_request(service.fleet.replica.view("web"))
+        service.fleet.record_request(service.fleet.replica.view("web"))
         diagnosis = await service.client(lambda api: api.diagnosis("web-0"))
     assert (diagnosis.vm, {check.ok for check in diagnosis.checks}) == ("web/web-0", {True})
     assert [check.question for check in diagnosis.checks] == [
@@ -97,7 +97,7 @@ async def test_address_that_two_claim() -> None:
         address = service.fleet.replica.scope("web").vm("web-0").addresses[0]
         db = service.fleet.replica.scope("db-0")
         contested = msgspec.structs.replace(db.vm("db-0"), addresses=(Address(ip=address.ip),))
-        service.fleet.replica.take("db-0", msgspec.structs.replace(db, roster=Roster((contested,))), 1_000_000)
+        service.fleet.replica.update("db-0", msgspec.structs.replace(db, roster=Roster((contested,))), 1_000_000)
         found = await findings(service, "web-0")
     claimed = f"No: {address.ip} in network default is also claimed by db-0/db-0."
     assert found["Is its address its own?"] == (False, claimed)
@@ -108,7 +108,7 @@ async def test_scope_that_has_never_asked_sees_nothing() -> None:
         ask = v1.ScheduleEvents(type=EventType.REBOOT, vms=["db-0"], notice="1h")
         await service.client(lambda api: api.schedule(ask))
         off = await findings(service, "db-0")
-        noted = service.fleet.note_request(service.fleet.replica.view("db-0"))
+        noted = service.fleet.record_request(service.fleet.replica.view("db-0"))
         assert noted is not None
         await noted
         on = await findings(service, "db-0")
@@ -124,7 +124,7 @@ async def test_scope_that_has_never_asked_sees_nothing() -> None:
 async def test_of_several_vms_it_is_not_known_which_has_asked() -> None:
     async with stage(guests=LinkLocal(), policy=PRODUCTION) as service:
         off = await findings(service, "web-0")
-        noted = service.fleet.note_request(service.fleet.replica.view("web"))
+        noted = service.fleet.record_request(service.fleet.replica.view("web"))
         assert noted is not None
         await noted
         on = await findings(service, "web-0")

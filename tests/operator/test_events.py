@@ -209,7 +209,7 @@ async def test_event_is_approved_on_behalf_of_a_vm() -> None:
 
 async def test_failed_impact_is_retried_then_resolved() -> None:
     async with stage() as service:
-        service.platform.tell("web/web-0", Failed("no power"), Failed("still none"))
+        service.platform.set_outcomes("web/web-0", Failed("no power"), Failed("still none"))
         id_ = await schedule(service, "Reboot", "web-0", failure=True)
         await service.fleet.advance(timedelta(hours=1))
         failed = await story(service, id_)
@@ -234,7 +234,7 @@ async def test_failed_impact_is_retried_then_resolved() -> None:
 
 async def test_failed_impact_that_was_done_after_all_completes_the_event() -> None:
     async with stage() as service:
-        service.platform.tell("web/web-0", Failed("no answer"))
+        service.platform.set_outcomes("web/web-0", Failed("no answer"))
         id_ = await schedule(service, "Reboot", "web-0", failure=True)
         await service.fleet.advance(timedelta(hours=1))
         done = await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=True, why="it is up")))
@@ -253,7 +253,7 @@ async def test_nothing_to_retry_or_resolve_is_refused(path: str) -> None:
 @pytest.mark.parametrize("path", ["retry", "resolve"])
 async def test_work_on_a_vm_that_the_event_does_not_affect_is_neither_retried_nor_resolved(path: str) -> None:
     async with stage() as service:
-        service.platform.tell("web/web-0", Failed("no power"))
+        service.platform.set_outcomes("web/web-0", Failed("no power"))
         id_ = await schedule(service, "Reboot", "web-0", failure=True)
         await service.fleet.advance(timedelta(hours=1))
         body = {"vm": "web-1"} | ({"done": True, "why": "x"} if path == "resolve" else {})

@@ -10,8 +10,8 @@ from forewarn.api.errors import Refusal
 from forewarn.api.fleet_file import Birth, read_fleet_file, read_fleet_json
 from forewarn.core.event import EventType
 from forewarn.core.scope import Scope
-from forewarn.fleet.errors import NotSaved
-from forewarn.fleet.importing import apply_import
+from forewarn.fleet.errors import SaveFailed
+from forewarn.fleet.importer import apply_import
 from forewarn.operator import importing
 from forewarn.operator.importing import SMALL
 from tests.operator.stage import TEN, Reply, Stage, stage
@@ -221,7 +221,7 @@ async def test_import_under_way_says_so_when_the_service_ends(monkeypatch: pytes
 
 async def test_import_that_cannot_be_saved_tells_how_far_it_got(monkeypatch: pytest.MonkeyPatch) -> None:
     async def full(*_: object, **__: object) -> None:
-        raise NotSaved("no room left on the disk")
+        raise SaveFailed("no room left on the disk")
 
     async with stage() as service, asyncio.timeout(60):
         with monkeypatch.context() as patched:

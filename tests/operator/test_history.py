@@ -12,7 +12,7 @@ from forewarn.core.access import Role
 from forewarn.core.event import EventType
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import JournalQuery, JournalRow, Key, Kind, StoreFailed
+from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind, StoreFailed
 from tests.operator.stage import TEN, Stage, stage
 
 
@@ -153,7 +153,7 @@ async def test_search_for_few_lines_among_many_ends_and_says_where_to_go_on() ->
     lines = tuple(Entry(n=number, at=TEN, kind=EntryKind.VM_CHANGED, by="test") for number in range(1, 12_001))
     async with stage() as service:
         shop = await service.token("shop-only", Role.VIEWER, "shop")
-        await service.store.save(Key(Kind.LEASE, "other"), b"{}", lines, expected=None)
+        await service.store.save(RecordKey(RecordKind.LEASE, "other"), b"{}", lines, expected=None)
         await service.client(lambda api: api.hold(v1.MakeHold(scope="shop", reason="closing")))
         pages = [await ask(service, "did=vm-changed&did=held", token=shop)]
         while pages[-1].next is not None:

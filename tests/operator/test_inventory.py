@@ -11,7 +11,7 @@ from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Os, Priority
-from forewarn.store.port import JournalQuery, Key, Kind
+from forewarn.store.port import JournalQuery, RecordKey, RecordKind
 from tests.operator.stage import TEN, Stage, stage
 
 MANY = """
@@ -102,7 +102,7 @@ async def test_scopes_are_listed_by_what_is_asked() -> None:
 
 
 async def enabled(service: Stage, scope: str) -> None:
-    noted = service.fleet.note_request(service.fleet.replica.view(scope))
+    noted = service.fleet.record_request(service.fleet.replica.view(scope))
     if noted is not None:
         await noted
 
@@ -222,7 +222,7 @@ async def test_scope_is_added_changed_and_removed() -> None:
 
 
 async def journal(service: Stage, scope: str) -> list[tuple[EntryKind, str, str]]:
-    rows = await service.store.journal(JournalQuery(key=Key(Kind.SCOPE, scope)))
+    rows = await service.store.journal(JournalQuery(key=RecordKey(RecordKind.SCOPE, scope)))
     return [(row.entry.kind, row.entry.by, row.entry.why) for row in rows]
 
 
@@ -245,7 +245,7 @@ async def test_vm_is_added_changed_and_removed() -> None:
                 "web/web-9", v1.ChangeVm(host=None, addresses=[v1.NewAddress(ip="10.9.9.10")], os=Os.WINDOWS)
             )
         )
-        freed = service.fleet.replica.at("default", "10.9.9.9")
+        freed = service.fleet.replica.find_by_address("default", "10.9.9.9")
         await service.client(lambda api: api.remove_vm("web-9", why="enough of them"))
         with pytest.raises(NotFound):
             await service.client(lambda api: api.vm("web-9"))

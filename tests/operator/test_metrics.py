@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from forewarn import __version__
 from forewarn.core.campaign.record import CampaignState, WaveState
 from forewarn.core.event import Cause, EventType
-from forewarn.fleet.measures import CHANGES, OUTCOMES
+from forewarn.fleet.metrics import COUNTED_CHANGES, COUNTED_OUTCOMES
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.operator.counting import STATUSES, none_yet
@@ -26,8 +26,8 @@ LABELS: dict[str, set[str]] = {
     "type": {type_.value for type_ in EventType},
     "cause": {cause.value for cause in Cause},
     "state": {"failed", "unknown", *CampaignState, *(state.text for state in WaveState)},
-    "change": {did.value for did in CHANGES},
-    "outcome": {did.value.removeprefix("impact-") for did in OUTCOMES},
+    "change": {did.value for did in COUNTED_CHANGES},
+    "outcome": {did.value.removeprefix("impact-") for did in COUNTED_OUTCOMES},
 }
 """Every label there is, and every value that it can have."""
 
@@ -82,7 +82,7 @@ async def test_what_happens_in_the_fleet_is_shown() -> None:
     async with running(web()) as fleet:
         await lived_through(fleet)
         metrics = read(fleet, Counters())
-        saves = fleet.measures.saves.count
+        saves = fleet.metrics.saves.count
     assert value(metrics, "forewarn_build_info", version=__version__) == 1
     assert (value(metrics, "forewarn_scopes"), value(metrics, "forewarn_vms")) == (1, 6)
     assert (value(metrics, "forewarn_fleet_held"), value(metrics, "forewarn_scopes_held")) == (1, 0)

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-import forewarn.fleet.filling
+import forewarn.fleet.importer
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.operator.refusals import STATUS
 from tests.operator.stage import stage
 
-NEVER_ASKED_FOR = {forewarn.fleet.filling.FilledOtherwise}
+NEVER_ASKED_FOR = {forewarn.fleet.importer.FleetFileConflict}
 """Raised only while the service starts."""
 
 

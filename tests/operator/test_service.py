@@ -59,7 +59,7 @@ async def test_journal_says_who_moved_the_clock() -> None:
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
         for body in ({"by": "1m"}, {"to_next": True}):
             await service.ask("POST", "/v1/clock/advance", body, token=token)
-        rows = await service.store.journal(JournalQuery(dids=(EntryKind.CLOCK_MOVED,)))
+        rows = await service.store.journal(JournalQuery(kinds=(EntryKind.CLOCK_MOVED,)))
     assert [row.entry.by for row in rows] == ["ann", "ann"]
 
 
@@ -67,7 +67,7 @@ async def test_service_that_cannot_save_is_not_ready() -> None:
     store = FailingStore()
     async with stage(store=store) as service:
         store.full = True
-        service.fleet.readiness.require(lambda: "the moon is full")
+        service.fleet.health.add_check(lambda: "the moon is full")
         reply = await service.ask("GET", "/readyz", token=None)
         health = await service.ask("GET", "/healthz", token=None)
     assert (reply.status, reply.json["ready"], reply.json["problems"][-1]) == (503, False, "the moon is full")

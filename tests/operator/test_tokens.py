@@ -39,7 +39,7 @@ async def test_token_is_made_used_and_revoked() -> None:
 
 
 async def tokens_journal(service: Stage) -> list[tuple[EntryKind, str, str, dict[str, str]]]:
-    rows = await service.store.journal(JournalQuery(dids=(EntryKind.TOKEN_CREATED, EntryKind.TOKEN_REVOKED)))
+    rows = await service.store.journal(JournalQuery(kinds=(EntryKind.TOKEN_CREATED, EntryKind.TOKEN_REVOKED)))
     return [(row.entry.kind, row.entry.by, row.entry.why, row.entry.facts) for row in rows]
 
 
@@ -49,7 +49,7 @@ async def test_journal_names_whoever_did_it() -> None:
             token = await service.token(name, Role.OPERATOR)
             await service.ask("POST", "/v1/vms", {"name": f"vm-of-{name}"}, token=token)
             await service.ask("POST", "/v1/events", {"type": "Freeze", "vms": [f"vm-of-{name}"]}, token=token)
-        rows = await service.store.journal(JournalQuery(dids=(EntryKind.SCOPE_CREATED, EntryKind.SCHEDULED)))
+        rows = await service.store.journal(JournalQuery(kinds=(EntryKind.SCOPE_CREATED, EntryKind.SCHEDULED)))
     assert [(row.key.id, row.entry.by) for row in rows if row.entry.by != "test"] == [
         ("vm-of-ann", "ann"),
         ("vm-of-ann", "ann"),

@@ -15,11 +15,11 @@ from forewarn.core.access import Role
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.operator import watching
 from forewarn.operator.seats import WATCHERS
-from forewarn.store.port import JournalQuery, Key, Kind, Retention
+from forewarn.store.port import JournalQuery, RecordKey, RecordKind, Retention
 from tests.fleet.stage import until
 from tests.operator.stage import GUARD, TEN, TOKEN, Stage, stage
 
-OTHER = Key(Kind.LEASE, "other")
+OTHER = RecordKey(RecordKind.LEASE, "other")
 
 
 class Reader:
@@ -251,7 +251,7 @@ async def test_client_follows_and_is_told_when_the_connection_ends() -> None:
             for entry in ApiClient(service.url, TOKEN).watch(after=after):
                 seen.append(None if entry is None else entry.why)
                 if entry is not None:
-                    loop.call_soon_threadsafe(service.fleet.feeds.end)
+                    loop.call_soon_threadsafe(service.fleet.feeds.close)
 
         seen: list[str | None] = []
         with pytest.raises(LostAnswer):

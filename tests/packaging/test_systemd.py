@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.cli.exits import Exit
-from forewarn.settings import PRODUCTION, resolve
+from forewarn.settings import PRODUCTION, load_settings
 
 UNITS = Path(__file__).parents[2] / "packaging/systemd"
 INSTALLED = "/usr/local/bin/forewarn"
@@ -62,7 +62,7 @@ def test_unit_exposes_little(unit: Path) -> None:
 
 
 def test_settings_that_come_with_the_unit_are_good_and_fit_it(service: configparser.SectionProxy) -> None:
-    settings = resolve(PRODUCTION, flags={}, environ={}, file=UNITS / "forewarn.toml").settings
+    settings = load_settings(PRODUCTION, flags={}, environ={}, file=UNITS / "forewarn.toml").settings
     assert str(settings.data) == service["WorkingDirectory"] == f"/var/lib/{service['StateDirectory']}"
     assert service["ExecStart"] == f"{INSTALLED} serve --config /etc/{service['ConfigurationDirectory']}/forewarn.toml"
     assert settings.operator.is_loopback
@@ -75,7 +75,7 @@ def test_what_is_commented_out_in_the_settings_is_good_too(tmp_path: Path) -> No
     wanted.remove('platform = "simulated"')
     file = tmp_path / "forewarn.toml"
     file.write_text("\n".join(wanted))
-    settings = resolve(PRODUCTION, flags={}, environ={}, file=file).settings
+    settings = load_settings(PRODUCTION, flags={}, environ={}, file=file).settings
     assert (settings.command.program, str(settings.tls.key)) == (("/usr/local/bin/maintain",), "/etc/forewarn/key.pem")
 
 

@@ -20,7 +20,7 @@ from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotStarted, Retry, Unknown
 from forewarn.platform import command, processes
 from forewarn.platform.command import CommandPlatform
-from forewarn.platform.places import Places
+from forewarn.platform.limiter import ConcurrencyLimiter
 from forewarn.platform.port import Work
 from forewarn.settings import CommandSettings
 
@@ -232,7 +232,7 @@ wait; sleep 1000
 async def test_program_that_takes_too_long_is_ended_with_all_it_started_and_asked(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, expected: Done | Failed | Unknown
 ) -> None:
-    monkeypatch.setattr(processes, "GRACE", 0.1)
+    monkeypatch.setattr(processes, "TERMINATE_TIMEOUT", 0.1)
     platform = make(TIMED_OUT, environ={"ANSWER": answer}, time_limit=timedelta(seconds=1))
     outcome = await platform.carry_out(WORK)
     why = "maintain took longer than 1s and was ended"
@@ -298,7 +298,7 @@ async def test_only_so_many_programs_run_at_once(make: Make, tmp_path: Path) -> 
     works = [msgspec.structs.replace(WORK, vm=f"web-{n}", id=f"{EVENT}/web-{n}") for n in range(5)]
     running = [asyncio.create_task(platform.carry_out(work)) for work in works]
     await until(lambda: len(list(tmp_path.glob("begun-*"))) == 2)
-    platform.take(msgspec.structs.replace(platform.settings, at_once=3))
+    platform.reload(msgspec.structs.replace(platform.settings, at_once=3))
     await until(lambda: len(list(tmp_path.glob("begun-*"))) == 3)
     (tmp_path / "go").touch()
     async with asyncio.timeout(GUARD):
@@ -306,13 +306,13 @@ async def test_only_so_many_programs_run_at_once(make: Make, tmp_path: Path) -> 
 
 
 async def test_whoever_stops_waiting_for_a_place_leaves_it_to_the_next() -> None:
-    places, order = Places(1), []
+    places, order = ConcurrencyLimiter(1), []
 
     async def take(name: str) -> None:
-        async with places.taken():
+        async with places.slot():
             order.append(name)
 
-    async with asyncio.timeout(GUARD), places.taken():
+    async with asyncio.timeout(GUARD), places.slot():
         first, second = asyncio.create_task(take("first")), asyncio.create_task(take("second"))
         await asyncio.sleep(0)
         first.cancel()
@@ -323,7 +323,7 @@ async def test_whoever_stops_waiting_for_a_place_leaves_it_to_the_next() -> None
 
 
 async def test_endless_output_is_kept_short(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "LARGEST_OUTPUT", 10_000)
+    monkeypatch.setattr(processes, "MAX_OUTPUT", 10_000)
     monkeypatch.setattr(processes, "KEPT_OUTPUT", 100)
     platform = make('yes | head -c 100000; touch "$HERE/written"; while ! test -e "$HERE/go"; do sleep 0.02; done')
     running = asyncio.create_task(platform.carry_out(WORK))
@@ -451,27 +451,27 @@ async def test_work_that_finds_no_place_for_long_is_put_off_and_loses_no_attempt
     running = asyncio.create_task(platform.carry_out(WORK))
     await until((tmp_path / "pid").exists)
     other = msgspec.structs.replace(WORK, vm="web-1", id=f"{EVENT}/web-1")
-    monkeypatch.setattr(command, "PATIENCE", 0.01)
+    monkeypatch.setattr(command, "QUEUE_TIMEOUT", 0.01)
     put_off = [await platform.carry_out(msgspec.structs.replace(other, attempt=n)) for n in (1, 2)]
     assert put_off == [Retry(platform.settings.first_pause, "as many programs run as may, which is 1")] * 2
     (tmp_path / "go").touch()
     async with asyncio.timeout(GUARD):
         assert await running == Done(output="begun\nstill here\n")
-    monkeypatch.setattr(command, "PATIENCE", GUARD)
-    assert platform._again(msgspec.structs.replace(other, attempt=3), "busy", "") == Failed(
+    monkeypatch.setattr(command, "QUEUE_TIMEOUT", GUARD)
+    assert platform._retry_later(msgspec.structs.replace(other, attempt=3), "busy", "") == Failed(
         "busy, in attempt 1 of 1", ""
     )
 
 
 async def test_thousands_who_stop_waiting_for_a_place_leave_no_trace() -> None:
-    places = Places(1)
+    places = ConcurrencyLimiter(1)
 
     async def take() -> None:
-        async with places.taken():
+        async with places.slot():
             pass
 
     async with asyncio.timeout(GUARD):
-        async with places.taken():
+        async with places.slot():
             waiting = [asyncio.create_task(take()) for _ in range(20_000)]
             await asyncio.sleep(0)
             for task in waiting:

@@ -4,26 +4,26 @@ import asyncio
 
 import pytest
 
-from forewarn.platform.places import NoPlace, Places
+from forewarn.platform.limiter import ConcurrencyLimiter, SlotTimeout
 
 
-async def take(places: Places) -> None:
-    async with places.taken():
+async def take(places: ConcurrencyLimiter) -> None:
+    async with places.slot():
         pass
 
 
 async def test_whoever_finds_no_place_in_time_is_told_so() -> None:
-    places = Places(1)
-    async with places.taken():
-        with pytest.raises(NoPlace):
-            async with places.taken(0.001):
+    places = ConcurrencyLimiter(1)
+    async with places.slot():
+        with pytest.raises(SlotTimeout):
+            async with places.slot(0.001):
                 pass
     await asyncio.wait_for(take(places), timeout=30)
 
 
 async def test_place_of_one_who_leaves_just_when_it_is_his_turn_goes_to_the_next() -> None:
-    places = Places(1)
-    async with places.taken():
+    places = ConcurrencyLimiter(1)
+    async with places.slot():
         leaving, next_ = asyncio.ensure_future(take(places)), asyncio.ensure_future(take(places))
         await asyncio.sleep(0)
     leaving.cancel()
@@ -33,9 +33,9 @@ async def test_place_of_one_who_leaves_just_when_it_is_his_turn_goes_to_the_next
 
 
 async def test_limit_that_grows_lets_those_in_who_wait() -> None:
-    places = Places(1)
-    async with places.taken():
+    places = ConcurrencyLimiter(1)
+    async with places.slot():
         waiting = asyncio.ensure_future(take(places))
         await asyncio.sleep(0)
-        places.limit(2)
+        places.set_limit(2)
         await asyncio.wait_for(waiting, timeout=30)

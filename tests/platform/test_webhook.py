@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from forewarn import __version__
-from forewarn.platform.port import Message, Undelivered
-from forewarn.platform.webhook import Webhooks
+from forewarn.platform.port import NotificationFailed, NotificationMessage
+from forewarn.platform.webhooks import WebhookNotifier
 from forewarn.settings import CampaignSettings
 from tests.platform.web import Web, web_server
 
-MESSAGE = Message(
+MESSAGE = NotificationMessage(
     id="9c1b6c1e-0000-4000-8000-000000000001",
     campaign="11111111-2222-4333-8444-555555555555",
     name="kernel",
@@ -32,13 +32,13 @@ async def web() -> AsyncIterator[Web]:
         yield web
 
 
-def webhooks(*urls: str, **settings: Any) -> Webhooks:
-    return Webhooks(CampaignSettings(webhooks=urls, webhook_timeout=timedelta(seconds=30), **settings))
+def webhooks(*urls: str, **settings: Any) -> WebhookNotifier:
+    return WebhookNotifier(CampaignSettings(webhooks=urls, webhook_timeout=timedelta(seconds=30), **settings))
 
 
 async def test_message_is_sent_as_json(web: Web) -> None:
-    assert webhooks(web.url).listens
-    await webhooks(web.url).tell(MESSAGE)
+    assert webhooks(web.url).has_receivers
+    await webhooks(web.url).notify(MESSAGE)
     (received,) = web.received
     assert received.first == "POST /hook?a=b HTTP/1.1"
     assert received.headers["content-type"] == "application/json"
@@ -60,7 +60,7 @@ async def test_message_is_sent_as_json(web: Web) -> None:
 async def test_message_is_signed_where_there_is_a_secret(web: Web, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("of the hook\n")
-    await webhooks(web.url, webhook_secret_file=secret).tell(MESSAGE)
+    await webhooks(web.url, webhook_secret_file=secret).notify(MESSAGE)
     (received,) = web.received
     expected = hmac.new(b"of the hook", received.body, "sha256").hexdigest()
     assert received.headers["forewarn-signature"] == f"sha256={expected}"
@@ -71,8 +71,8 @@ async def test_nothing_is_sent_unsigned_that_should_be_signed(web: Web, tmp_path
     secret = tmp_path / "secret"
     if content is not None:
         secret.write_text(content)
-    with pytest.raises(Undelivered, match=r"campaigns\.webhook_secret_file cannot be used"):
-        await webhooks(web.url, webhook_secret_file=secret).tell(MESSAGE)
+    with pytest.raises(NotificationFailed, match=r"campaigns\.webhook_secret_file cannot be used"):
+        await webhooks(web.url, webhook_secret_file=secret).notify(MESSAGE)
     assert web.received == []
 
 
@@ -80,9 +80,9 @@ async def test_nothing_is_sent_unsigned_that_should_be_signed(web: Web, tmp_path
 async def test_refused_message_is_undelivered_and_can_be_sent_again(web: Web, status: int) -> None:
     web.statuses = [status]
     hooks = webhooks(web.url)
-    with pytest.raises(Undelivered, match=f"http://127.0.0.1:{web.port} answers {status}"):
-        await hooks.tell(MESSAGE)
-    await hooks.tell(MESSAGE)
+    with pytest.raises(NotificationFailed, match=f"http://127.0.0.1:{web.port} answers {status}"):
+        await hooks.notify(MESSAGE)
+    await hooks.notify(MESSAGE)
     first, second = web.received
     assert first.body == second.body
 
@@ -91,25 +91,25 @@ async def test_whoever_has_taken_it_is_not_told_again(web: Web) -> None:
     async with web_server() as other:
         other.statuses = [503]
         hooks = webhooks(web.url, other.url)
-        with pytest.raises(Undelivered):
-            await hooks.tell(MESSAGE)
-        await hooks.tell(MESSAGE)
+        with pytest.raises(NotificationFailed):
+            await hooks.notify(MESSAGE)
+        await hooks.notify(MESSAGE)
         assert (len(web.received), len(other.received)) == (1, 2)
 
 
 async def test_message_that_everybody_has_taken_is_forgotten_and_told_again_if_it_is_asked_for(web: Web) -> None:
     """After a delivery that could not be saved it is: each message arrives at least once."""
     hooks = webhooks(web.url)
-    await hooks.tell(MESSAGE)
-    await hooks.tell(MESSAGE)
+    await hooks.notify(MESSAGE)
+    await hooks.notify(MESSAGE)
     first, second = web.received
     assert first.body == second.body
 
 
 async def test_other_settings_hold_from_the_next_message_on(web: Web) -> None:
     hooks = webhooks()
-    assert not hooks.listens
-    await hooks.tell(MESSAGE)
-    hooks.take(CampaignSettings(webhooks=(web.url,)))
-    await hooks.tell(MESSAGE)
+    assert not hooks.has_receivers
+    await hooks.notify(MESSAGE)
+    hooks.reload(CampaignSettings(webhooks=(web.url,)))
+    await hooks.notify(MESSAGE)
     assert len(web.received) == 1

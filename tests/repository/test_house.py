@@ -168,7 +168,7 @@ def test_make_check_runs_all_four_over_all_code(root: Path) -> None:
     commands = [
         line for line in planned.stdout.splitlines() if line.startswith(".venv/bin/") and " -m pip " not in line
     ]
-    code = " ".join(name for name in ("src", "tests", "bench") if (root / name).is_dir())
+    code = " ".join(name for name in ("src", "tests", "bench", "tools") if (root / name).is_dir())
     assert commands == [
         ".venv/bin/ruff format --check",
         ".venv/bin/ruff check",

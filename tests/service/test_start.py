@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from forewarn.compose import Running, operators, running_service
+from forewarn.compose import RunningService, operators, run_service
 from forewarn.fleet.service import Fleet
-from forewarn.settings import EMULATOR, resolve
+from forewarn.settings import EMULATOR, load_settings
 
 GUARD = 60.0
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -42,13 +42,13 @@ def test_operator_side_loads_no_library_that_happens_to_be_installed() -> None:
 class Silence:
     """Says nothing."""
 
-    def say(self, sentence: str) -> None:
+    def report(self, sentence: str) -> None:
         """Say nothing."""
 
-    def not_read(self, source: Path) -> None:
+    def fleet_file_ignored(self, source: Path) -> None:
         """Say nothing."""
 
-    def filling(self, done: int, total: int) -> None:
+    def fill_progress(self, done: int, total: int) -> None:
         """Say nothing."""
 
 
@@ -61,24 +61,24 @@ def ask(port: int) -> int:
         connection.close()
 
 
-def started(data: Path) -> AbstractAsyncContextManager[Running]:
+def started(data: Path) -> AbstractAsyncContextManager[RunningService]:
     """Start the emulator on any ports."""
     flags = {"data": str(data), "listen": "127.0.0.1:0", "operator": "127.0.0.1:0"}
-    settings = resolve(EMULATOR, flags=flags, environ={}, file=None).settings
-    return running_service(settings, EMULATOR, environ={}, talk=Silence())
+    settings = load_settings(EMULATOR, flags=flags, environ={}, file=None).settings
+    return run_service(settings, EMULATOR, environ={}, reporter=Silence())
 
 
 @pytest.fixture
 def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Have the guests' ports noted here before the operator side is loaded."""
-    serve = operators.serving_operators
+    serve = operators.serve_operators
     noted: list[int] = []
 
     def serve_noting_ports(fleet: Fleet, *others: Any) -> AbstractAsyncContextManager[None]:
         noted.extend(fleet.ports.values())
         return serve(fleet, *others)
 
-    monkeypatch.setattr(operators, "serving_operators", serve_noting_ports)
+    monkeypatch.setattr(operators, "serve_operators", serve_noting_ports)
     return noted
 
 

@@ -14,43 +14,43 @@ from forewarn.settings import (
     EMULATOR,
     KEYS,
     PRODUCTION,
-    BadSetting,
-    Changed,
     CommandSettings,
-    Contradiction,
-    Endpoint,
     GuestSettings,
+    InvalidSetting,
+    InvalidSettingsFile,
+    ListenAddress,
     LogFormat,
     LogLevel,
     LogSettings,
     MissingSetting,
-    Origin,
     PlatformName,
     PolicySettings,
+    Precedence,
     Preset,
-    Rank,
     Settings,
+    SettingsChange,
+    SettingsConflict,
     SettingsError,
+    SettingSource,
     TlsSettings,
-    UnreadableFile,
-    compare,
-    data_directory,
-    resolve,
-    settings_file,
-    taken_over,
+    compare_settings,
+    find_data_directory,
+    find_settings_file,
+    format_value,
+    iter_values,
+    load_settings,
+    merge_reloadable,
     user_data_directory,
-    values,
-    variable,
-    written,
+    variable_name,
 )
 
 PRECEDENCE = {
-    "preset alone": (None, None, None, 1.0, Origin(Rank.PRESET, "emulator")),
-    "file over preset": ("2", None, None, 2.0, Origin(Rank.FILE, "{file}")),
-    "variable over file": ("2", "3", None, 3.0, Origin(Rank.ENVIRONMENT, "FOREWARN_SPEED")),
-    "flag over variable": ("2", "3", "4", 4.0, Origin(Rank.FLAG, "--speed")),
-    "flag over file": ("2", None, "4", 4.0, Origin(Rank.FLAG, "--speed")),
-    "empty variable says nothing": ("2", "", None, 2.0, Origin(Rank.FILE, "{file}")),
+    "preset alone": (None, None, None, 1.0, SettingSource(Precedence.PRESET, "emulator")),
+    "file over preset": ("2", None, None, 2.0, SettingSource(Precedence.FILE, "{file}")),
+    "variable over file": ("2", "3", None, 3.0, SettingSource(Precedence.ENVIRONMENT, "FOREWARN_SPEED")),
+    "flag over variable": ("2", "3", "4", 4.0, SettingSource(Precedence.FLAG, "--speed")),
+    "flag over file": ("2", None, "4", 4.0, SettingSource(Precedence.FLAG, "--speed")),
+    "empty variable says nothing": ("2", "", None, 2.0, SettingSource(Precedence.FILE, "{file}")),
 }
 
 
@@ -63,14 +63,14 @@ def written_to(path: Path, text: str) -> Path:
 def test_the_value_closest_to_the_user_holds(case: str, tmp_path: Path) -> None:
     in_file, in_environment, as_flag, value, origin = PRECEDENCE[case]
     file = written_to(tmp_path / "forewarn.toml", f"speed = {in_file}") if in_file else None
-    resolved = resolve(
+    resolved = load_settings(
         EMULATOR,
         flags={} if as_flag is None else {"speed": as_flag},
         environ={} if in_environment is None else {"FOREWARN_SPEED": in_environment},
         file=file,
     )
     assert resolved.settings.speed == value
-    assert resolved.origins["speed"] == origin._replace(name=origin.name.format(file=file))
+    assert resolved.sources["speed"] == origin._replace(name=origin.name.format(file=file))
 
 
 # What a file says, and what a variable or flag says to the same effect.
@@ -134,35 +134,38 @@ def as_file(said: dict[str, str]) -> str:
 def test_every_key_can_be_set_in_a_file_and_in_the_environment(tmp_path: Path) -> None:
     assert set(EVERY_KEY) == set(KEYS)
     text = as_file({key: in_file for key, (in_file, _) in EVERY_KEY.items()})
-    from_file = resolve(EMULATOR, flags={}, environ={}, file=written_to(tmp_path / "forewarn.toml", text))
-    environ = {variable(key): said for key, (_, said) in EVERY_KEY.items()}
-    from_environment = resolve(EMULATOR, flags={}, environ=environ)
-    assert {origin.rank for origin in from_file.origins.values()} == {Rank.FILE}
-    assert {origin.rank for origin in from_environment.origins.values()} == {Rank.ENVIRONMENT}
+    from_file = load_settings(EMULATOR, flags={}, environ={}, file=written_to(tmp_path / "forewarn.toml", text))
+    environ = {variable_name(key): said for key, (_, said) in EVERY_KEY.items()}
+    from_environment = load_settings(EMULATOR, flags={}, environ=environ)
+    assert {origin.precedence for origin in from_file.sources.values()} == {Precedence.FILE}
+    assert {origin.precedence for origin in from_environment.sources.values()} == {Precedence.ENVIRONMENT}
     assert from_file.settings == from_environment.settings
-    unchanged = dict(values(EMULATOR.settings))
-    same = {key for key, value in values(from_file.settings) if value == unchanged[key]}
+    unchanged = dict(iter_values(EMULATOR.settings))
+    same = {key for key, value in iter_values(from_file.settings) if value == unchanged[key]}
     assert same == {"ephemeral"}
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     """`forewarn config` shows values as a file takes them."""
-    said = resolve(EMULATOR, flags={key: text for key, (_, text) in EVERY_KEY.items()}, environ={}).settings
-    text = as_file({key: json.dumps(written(value)) for key, value in values(said)})
-    assert resolve(EMULATOR, flags={}, environ={}, file=written_to(tmp_path / "forewarn.toml", text)).settings == said
+    said = load_settings(EMULATOR, flags={key: text for key, (_, text) in EVERY_KEY.items()}, environ={}).settings
+    text = as_file({key: json.dumps(format_value(value)) for key, value in iter_values(said)})
+    assert (
+        load_settings(EMULATOR, flags={}, environ={}, file=written_to(tmp_path / "forewarn.toml", text)).settings
+        == said
+    )
 
 
 def test_paths_in_a_file_are_beside_it(tmp_path: Path) -> None:
     file = written_to(tmp_path / "forewarn.toml", 'data = "data"\nfleet = "/etc/fleet.toml"')
-    settings = resolve(EMULATOR, flags={}, environ={}, file=file).settings
+    settings = load_settings(EMULATOR, flags={}, environ={}, file=file).settings
     assert (settings.data, settings.fleet) == (tmp_path / "data", Path("/etc/fleet.toml"))
 
 
 def test_emulator_announces_always_limits_nothing_and_takes_any_notice() -> None:
     assert EMULATOR.settings == Settings(
         fleet=DEMONSTRATION,
-        listen=Endpoint("127.0.0.1", 8180),
-        operator=Endpoint("127.0.0.1", 8170),
+        listen=ListenAddress("127.0.0.1", 8180),
+        operator=ListenAddress("127.0.0.1", 8170),
         guest=GuestSettings(requests_per_second=None),
         policy=PolicySettings(announce=AnnouncePolicy.ALWAYS, enforce_notice=False, idle_after=None),
         log=LogSettings(format=LogFormat.TEXT, level=LogLevel.WARNING),
@@ -238,9 +241,9 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
     section, _, name = key.rpartition(".")
     file = written_to(tmp_path / "forewarn.toml", f'{f"[{section}]" if section else ""}\n{name} = "{BAD_VALUES[key]}"')
     with pytest.raises(SettingsError) as in_file:
-        resolve(EMULATOR, flags={}, environ={}, file=file)
+        load_settings(EMULATOR, flags={}, environ={}, file=file)
     with pytest.raises(SettingsError) as as_flag:
-        resolve(EMULATOR, flags={key: BAD_VALUES[key]}, environ={})
+        load_settings(EMULATOR, flags={key: BAD_VALUES[key]}, environ={})
     complaint = f"{key} takes {KEYS[key].allowed}, not {BAD_VALUES[key]!r}"
     assert str(in_file.value) == f"{file}: {complaint}"
     assert str(as_flag.value) == f"--{key.replace('.', '-').replace('_', '-')}: {complaint}"
@@ -286,13 +289,13 @@ def test_bad_value_is_refused_with_its_place_and_what_is_allowed(key: str, tmp_p
 def test_wrong_file_is_refused_by_name(text: str, complaint: str, tmp_path: Path) -> None:
     file = written_to(tmp_path / "forewarn.toml", text)
     with pytest.raises(SettingsError) as refused:
-        resolve(EMULATOR, flags={}, environ={}, file=file)
+        load_settings(EMULATOR, flags={}, environ={}, file=file)
     assert str(refused.value).startswith(f"{file}: {complaint}")
 
 
 def test_missing_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableFile) as refused:
-        resolve(EMULATOR, flags={}, environ={}, file=tmp_path / "gone.toml")
+    with pytest.raises(InvalidSettingsFile) as refused:
+        load_settings(EMULATOR, flags={}, environ={}, file=tmp_path / "gone.toml")
     assert str(refused.value) == f"{tmp_path / 'gone.toml'}: No such file or directory"
 
 
@@ -325,7 +328,7 @@ def test_missing_file_is_refused_by_name(tmp_path: Path) -> None:
 )
 def test_what_a_preset_does_not_allow_is_refused(preset: Preset, flags: dict[str, object], complaint: str) -> None:
     with pytest.raises(SettingsError) as refused:
-        resolve(preset, flags={"platform": "simulated"} | flags, environ={})
+        load_settings(preset, flags={"platform": "simulated"} | flags, environ={})
     assert str(refused.value).startswith(complaint)
 
 
@@ -336,20 +339,22 @@ def test_what_a_preset_does_not_allow_is_refused(preset: Preset, flags: dict[str
 )
 def test_operators_are_served_beyond_loopback_with_tls_or_when_told_so(flags: dict[str, object]) -> None:
     said = {"platform": "simulated", "operator": "192.0.2.1:8170"}
-    assert resolve(PRODUCTION, flags=said | flags, environ={}).settings.operator == Endpoint("192.0.2.1", 8170)
+    assert load_settings(PRODUCTION, flags=said | flags, environ={}).settings.operator == ListenAddress(
+        "192.0.2.1", 8170
+    )
 
 
 def test_production_wants_to_be_told_who_carries_maintenance_out() -> None:
     with pytest.raises(MissingSetting) as refused:
-        resolve(PRODUCTION, flags={}, environ={})
+        load_settings(PRODUCTION, flags={}, environ={})
     assert str(refused.value).startswith("platform is not set, and a service that announces what nobody carries out")
-    said = resolve(PRODUCTION, flags={}, environ={"FOREWARN_PLATFORM": "simulated"})
+    said = load_settings(PRODUCTION, flags={}, environ={"FOREWARN_PLATFORM": "simulated"})
     assert said.settings.platform is PlatformName.SIMULATED
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "[::1]", "localhost"])
 def test_emulator_listens_on_any_loopback_address(host: str) -> None:
-    operator = resolve(EMULATOR, flags={"operator": f"{host}:1"}, environ={}).settings.operator
+    operator = load_settings(EMULATOR, flags={"operator": f"{host}:1"}, environ={}).settings.operator
     assert operator.is_loopback
 
 
@@ -365,48 +370,48 @@ def test_emulator_listens_on_any_loopback_address(host: str) -> None:
 def test_of_data_and_ephemeral_the_one_closer_to_the_user_holds(
     flags: dict[str, object], environ: dict[str, str], expected: tuple[Path | None, bool]
 ) -> None:
-    settings = resolve(EMULATOR, flags=flags, environ=environ).settings
+    settings = load_settings(EMULATOR, flags=flags, environ=environ).settings
     assert (settings.data, settings.ephemeral) == expected
 
 
 def test_both_in_the_environment_are_a_contradiction() -> None:
-    with pytest.raises(Contradiction, match="FOREWARN_DATA and FOREWARN_EPHEMERAL"):
-        resolve(EMULATOR, flags={}, environ={"FOREWARN_DATA": "/d", "FOREWARN_EPHEMERAL": "1"})
+    with pytest.raises(SettingsConflict, match="FOREWARN_DATA and FOREWARN_EPHEMERAL"):
+        load_settings(EMULATOR, flags={}, environ={"FOREWARN_DATA": "/d", "FOREWARN_EPHEMERAL": "1"})
 
 
 def test_none_switches_off_what_a_preset_switches_on() -> None:
     flags = {"listen": "none"}
-    settings = resolve(EMULATOR, flags=flags, environ={"FOREWARN_POLICY_IDLE_AFTER": "none"}).settings
+    settings = load_settings(EMULATOR, flags=flags, environ={"FOREWARN_POLICY_IDLE_AFTER": "none"}).settings
     assert (settings.listen, settings.policy.idle_after) == (None, None)
 
 
 def test_none_means_no_fleet_and_no_interface() -> None:
     flags = {"fleet": "none", "listen_link_local": "none", "command.program": "none"}
-    settings = resolve(EMULATOR, flags=flags, environ={}).settings
+    settings = load_settings(EMULATOR, flags=flags, environ={}).settings
     assert (settings.fleet, settings.listen_link_local, settings.command.program) == (None, (), ())
 
 
 @pytest.mark.parametrize("said", ["br0,br0", "br0=", "=blue", "br0=blue=green", ","])
 def test_interfaces_have_names_and_are_named_once(said: str) -> None:
-    with pytest.raises(BadSetting):
-        resolve(EMULATOR, flags={"listen_link_local": said}, environ={})
+    with pytest.raises(InvalidSetting):
+        load_settings(EMULATOR, flags={"listen_link_local": said}, environ={})
 
 
 def test_running_service_takes_over_what_it_can() -> None:
     running = PRODUCTION.settings
-    read = resolve(
+    read = load_settings(
         PRODUCTION,
         flags={key: text for key, (_, text) in EVERY_KEY.items() if key not in {"manual_time", "speed"}},
         environ={},
     ).settings
     sections = ("policy.", "command.", "campaigns.", "gates", "log.")
     expected = {key for key in KEYS if key.startswith(sections)} | {"guest.requests_per_second"}
-    live, after_restart = compare(running, read)
+    live, after_restart = compare_settings(running, read)
     unchanged = {"ephemeral", "manual_time", "speed", "policy.announce", "policy.enforce_notice", "log.format"}
     assert set(live) == expected - unchanged
     assert set(after_restart) == set(KEYS) - expected - unchanged
-    taken = taken_over(running, read)
-    assert compare(taken, read) == Changed((), after_restart)
+    taken = merge_reloadable(running, read)
+    assert compare_settings(taken, read) == SettingsChange((), after_restart)
 
 
 def test_program_stays_until_the_platform_changes_with_the_next_start() -> None:
@@ -414,8 +419,8 @@ def test_program_stays_until_the_platform_changes_with_the_next_start() -> None:
     program = CommandSettings(program=("/bin/true",), attempts=3)
     running = msgspec.structs.replace(PRODUCTION.settings, platform=PlatformName.COMMAND, command=program)
     read = msgspec.structs.replace(PRODUCTION.settings, platform=PlatformName.SIMULATED)
-    assert taken_over(running, read).command == program
-    assert compare(running, read) == Changed((), ("platform", "command.program", "command.attempts"))
+    assert merge_reloadable(running, read).command == program
+    assert compare_settings(running, read) == SettingsChange((), ("platform", "command.program", "command.attempts"))
 
 
 def test_another_certificate_is_taken_over_but_not_the_first_or_none() -> None:
@@ -425,24 +430,24 @@ def test_another_certificate_is_taken_over_but_not_the_first_or_none() -> None:
         for name in ("/old", "/new")
     )
     keys = ("tls.certificate", "tls.key")
-    assert compare(old, new) == Changed(keys[:1], ())
-    assert compare(without, new) == compare(new, without) == Changed((), keys)
+    assert compare_settings(old, new) == SettingsChange(keys[:1], ())
+    assert compare_settings(without, new) == compare_settings(new, without) == SettingsChange((), keys)
 
 
 def test_file_is_the_named_one_else_the_one_here(tmp_path: Path) -> None:
-    assert settings_file(None, {}, tmp_path) is None
+    assert find_settings_file(None, {}, tmp_path) is None
     here = written_to(tmp_path / "forewarn.toml", "")
-    assert settings_file(None, {}, tmp_path) == here
-    assert settings_file(None, {"FOREWARN_CONFIG": "/a.toml"}, tmp_path) == Path("/a.toml")
-    assert settings_file("/b.toml", {"FOREWARN_CONFIG": "/a.toml"}, tmp_path) == Path("/b.toml")
+    assert find_settings_file(None, {}, tmp_path) == here
+    assert find_settings_file(None, {"FOREWARN_CONFIG": "/a.toml"}, tmp_path) == Path("/a.toml")
+    assert find_settings_file("/b.toml", {"FOREWARN_CONFIG": "/a.toml"}, tmp_path) == Path("/b.toml")
 
 
 def test_data_directory_is_found_whatever_else_is_set(tmp_path: Path) -> None:
     file = written_to(tmp_path / "forewarn.toml", 'data = "d"\noperator = "0.0.0.0:1"\nspeed = "wrong"')
-    assert data_directory(None, {}, file) == tmp_path / "d"
-    assert data_directory(None, {"FOREWARN_DATA": "/e"}, file) == Path("/e")
-    assert data_directory("/f", {"FOREWARN_DATA": "/e"}, file) == Path("/f")
-    assert data_directory(None, {}, None) is None
+    assert find_data_directory(None, {}, file) == tmp_path / "d"
+    assert find_data_directory(None, {"FOREWARN_DATA": "/e"}, file) == Path("/e")
+    assert find_data_directory("/f", {"FOREWARN_DATA": "/e"}, file) == Path("/f")
+    assert find_data_directory(None, {}, None) is None
 
 
 @pytest.mark.parametrize(
@@ -470,14 +475,14 @@ def test_reference_names_every_key_with_its_variable_and_defaults() -> None:
     rows = {key: (variable_, emulator, production) for key, variable_, emulator, production in ROW.findall(page)}
     assert list(rows) == list(KEYS)
     for key, (named, *defaults) in rows.items():
-        assert named == variable(key)
-        presets = [shown(dict(values(preset.settings))[key]) for preset in (EMULATOR, PRODUCTION)]
+        assert named == variable_name(key)
+        presets = [shown(dict(iter_values(preset.settings))[key]) for preset in (EMULATOR, PRODUCTION)]
         assert defaults == presets or key in SAID_IN_WORDS, key
 
 
 def shown(value: object) -> str:
     """Write a value as the page does."""
-    text = written(value)
+    text = format_value(value)
     return str(text).lower() if isinstance(text, bool) else str(text)
 
 

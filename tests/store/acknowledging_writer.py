@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.store import database
-from forewarn.store.port import Key, Kind, Store
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.port import RecordKey, RecordKind, Store
+from forewarn.store.sqlite import database
+from forewarn.store.sqlite.store import SqliteStore
 
 ENTRY = Entry(n=1, at=datetime(2026, 3, 1, 12, 0, tzinfo=UTC), kind=EntryKind.SCHEDULED, by="operator")
 
@@ -28,7 +28,7 @@ def acknowledgement_of(number: int) -> str:
 
 
 async def save(store: Store, number: int) -> None:
-    key = Key(Kind.SCOPE, f"scope-{number}")
+    key = RecordKey(RecordKind.SCOPE, f"scope-{number}")
     await store.save(key, value_of(number).encode(), [ENTRY], expected=None)
     os.write(sys.stdout.fileno(), f"{acknowledgement_of(number)}\n".encode())
 

@@ -11,14 +11,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.store.port import JournalQuery, Key, Kind, Store
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.port import JournalQuery, RecordKey, RecordKind, Store
+from forewarn.store.sqlite.store import SqliteStore
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-KEYS = [Key(Kind.SCOPE, f"scope-{n}") for n in range(6)]
+KEYS = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(6)]
 
 
-def value_of(key: Key, number: int) -> bytes | None:
+def value_of(key: RecordKey, number: int) -> bytes | None:
     """Return what a key has after its save with this number."""
     return None if number % 7 == 0 else f"{key} {number} ".encode() + bytes(number * 977 % 9_000)
 
@@ -29,7 +29,7 @@ def entries_of(number: int) -> list[Entry]:
     return [Entry(n=n, at=at, kind=EntryKind.SCHEDULED, by="operator") for n in (2 * number - 1, 2 * number)]
 
 
-async def last_number(store: Store, key: Key) -> int:
+async def last_number(store: Store, key: RecordKey) -> int:
     """Return the number of the last save of a key, as the journal tells it."""
     last = after = 0
     while rows := await store.journal(JournalQuery(key=key, after=after)):
@@ -37,7 +37,7 @@ async def last_number(store: Store, key: Key) -> int:
     return last
 
 
-async def write_for_ever(store: Store, key: Key) -> None:
+async def write_for_ever(store: Store, key: RecordKey) -> None:
     number = await last_number(store, key)
     record = await store.load(key)
     revision = record.revision if record else None

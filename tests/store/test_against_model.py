@@ -24,13 +24,28 @@ from hypothesis.stateful import (
 
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import Conflict, Deleted, JournalQuery, Key, Kind, Record, Retention, Store, Watched
-from forewarn.store.sqlite import SqliteStore
-from forewarn.testing.store_contract import NOON, OpenStore, entry, take_snapshot, take_until, whole_journal
+from forewarn.store.port import (
+    Deleted,
+    JournalQuery,
+    Record,
+    RecordKey,
+    RecordKind,
+    Retention,
+    RevisionConflict,
+    Store,
+    WatchItem,
+)
+from forewarn.store.sqlite.store import SqliteStore
+from forewarn.testing.store_contract import NOON, OpenStore, entry, read_snapshot, read_until, whole_journal
 
 T = TypeVar("T")
 
-KEYS = [Key(Kind.SCOPE, "web"), Key(Kind.SCOPE, "batch"), Key(Kind.CAMPAIGN, "web"), Key(Kind.LEASE, "clock")]
+KEYS = [
+    RecordKey(RecordKind.SCOPE, "web"),
+    RecordKey(RecordKind.SCOPE, "batch"),
+    RecordKey(RecordKind.CAMPAIGN, "web"),
+    RecordKey(RecordKind.LEASE, "clock"),
+]
 DIDS = (EntryKind.SCHEDULED, EntryKind.STARTED, EntryKind.HELD)
 AUTHORS = ("operator", "clock", "vm:web-0")
 EVENTS = ("E1", "E2")
@@ -42,7 +57,7 @@ lines = st.builds(
     entry,
     st.just(1),
     at=moments,
-    kind=st.sampled_from(DIDS),
+    did=st.sampled_from(DIDS),
     by=st.sampled_from(AUTHORS),
     event=st.sampled_from(EVENTS) | st.none(),
     vms=st.lists(st.sampled_from(VMS), max_size=2, unique=True).map(tuple),
@@ -52,7 +67,7 @@ queries = st.builds(
     JournalQuery,
     key=st.none() | keys,
     event=st.none() | st.sampled_from(EVENTS),
-    dids=st.lists(st.sampled_from(DIDS), max_size=2, unique=True).map(tuple),
+    kinds=st.lists(st.sampled_from(DIDS), max_size=2, unique=True).map(tuple),
     by=st.none() | st.sampled_from(AUTHORS),
     since=st.none() | moments,
     until=st.none() | moments,
@@ -70,12 +85,12 @@ class History(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.directory = Path(tempfile.mkdtemp(prefix="forewarn-"))
-        self.records: dict[Key, Record] = {}
-        self.used: dict[Key, list[int]] = {key: [0] for key in KEYS}
-        self.rows: list[tuple[Key, Entry]] = []
+        self.records: dict[RecordKey, Record] = {}
+        self.used: dict[RecordKey, list[int]] = {key: [0] for key in KEYS}
+        self.rows: list[tuple[RecordKey, Entry]] = []
         self.saved_lines = 0
-        self.seen: dict[Key, bytes] = {}
-        self.unread: dict[Key, int] = {}
+        self.seen: dict[RecordKey, bytes] = {}
+        self.unread: dict[RecordKey, int] = {}
 
     def open_store(self) -> OpenStore:
         raise NotImplementedError
@@ -90,13 +105,13 @@ class History(RuleBasedStateMachine):
     async def open(self) -> None:
         self.store: Store = await self.open_store()()
         self.watching = AsyncExitStack()
-        self.changes: AsyncIterator[Watched] = await self.watching.enter_async_context(self.store.watch())
-        snapshot = await take_snapshot(self.changes)
+        self.changes: AsyncIterator[WatchItem] = await self.watching.enter_async_context(self.store.watch())
+        snapshot = await read_snapshot(self.changes)
         self.seen = {item.key: item.value for item in snapshot if isinstance(item, Record)}
         self.unread = {}
 
     @rule(key=keys, value=values, drafts=journals)
-    def save(self, key: Key, value: bytes, drafts: list[Entry]) -> None:
+    def save(self, key: RecordKey, value: bytes, drafts: list[Entry]) -> None:
         current = self.records.get(key)
         written = self.entries(key, drafts)
         revision = self.run(
@@ -114,13 +129,13 @@ class History(RuleBasedStateMachine):
         self.note(key, revision, written)
 
     @rule(key=keys, value=values | st.none(), data=st.data())
-    def save_at_a_stale_revision(self, key: Key, value: bytes | None, data: st.DataObject) -> None:
+    def save_at_a_stale_revision(self, key: RecordKey, value: bytes | None, data: st.DataObject) -> None:
         actual = self.records[key].revision if key in self.records else None
         stale: list[int | None] = [revision for revision in self.used[key] if revision != actual]
         if value is not None and actual is not None:
             stale.append(None)
         expected = data.draw(st.sampled_from(stale))
-        with pytest.raises(Conflict) as conflict:
+        with pytest.raises(RevisionConflict) as conflict:
             self.run(self.store.save(key, value, self.entries(key, [entry(1)]), expected=expected))
         assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (key, expected, actual)
 
@@ -142,7 +157,7 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def read_the_watch(self) -> None:
-        for item in self.run(take_until(self.changes, self.unread)):
+        for item in self.run(read_until(self.changes, self.unread)):
             match item:
                 case Record(key, value, _):
                     self.seen[key] = value
@@ -192,11 +207,11 @@ class History(RuleBasedStateMachine):
             assert [position for position in positions if position > pruned] == list(range(pruned + 1, last + 1))
             assert pruned == 0 or pruned not in positions
 
-    def entries(self, key: Key, drafts: list[Entry]) -> list[Entry]:
+    def entries(self, key: RecordKey, drafts: list[Entry]) -> list[Entry]:
         first = 1 + sum(where == key for where, _ in self.rows)
         return [msgspec.structs.replace(draft, n=n) for n, draft in enumerate(drafts, first)]
 
-    def note(self, key: Key, revision: int, written: list[Entry]) -> None:
+    def note(self, key: RecordKey, revision: int, written: list[Entry]) -> None:
         assert revision > max(self.used[key])
         self.used[key].append(revision)
         self.rows += [(key, each) for each in written]
@@ -215,13 +230,13 @@ class History(RuleBasedStateMachine):
         shutil.rmtree(self.directory)
 
 
-def _fits(query: JournalQuery, key: Key, line: Entry) -> bool:
+def _fits(query: JournalQuery, key: RecordKey, line: Entry) -> bool:
     named = [name.lower() for name in line.vms]
     return (
         query.key in (None, key)
         and query.event in (None, line.event)
         and (query.vm is None or not named or query.vm.lower() in named)
-        and (not query.dids or line.kind in query.dids)
+        and (not query.kinds or line.kind in query.kinds)
         and query.by in (None, line.by)
         and (query.since is None or line.at >= query.since)
         and (query.until is None or line.at < query.until)

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.fleet.errors import NoSuchPosition
-from forewarn.fleet.feed import Feeds
-from forewarn.fleet.tasks import tasks_until_exit
-from forewarn.store.database import DATABASE_FILE
-from forewarn.store.port import Conflict, JournalQuery, Key, Kind, Record
-from forewarn.store.sqlite import SqliteStore
+from forewarn.fleet.errors import PositionNotFound
+from forewarn.fleet.event_loop import tasks_until_exit
+from forewarn.fleet.journal import JournalFeeds
+from forewarn.store.port import JournalQuery, Record, RecordKey, RecordKind, RevisionConflict
+from forewarn.store.sqlite.database import DATABASE_FILE
+from forewarn.store.sqlite.store import SqliteStore
 from forewarn.testing.store_contract import entries, whole_journal
 
 PAGE = Path(__file__).parents[2] / "docs/howto/back-up-and-restore.md"
-KEYS = [Key(Kind.SCOPE, f"scope-{n}") for n in range(8)]
+KEYS = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(8)]
 
 
 def documented() -> str:
@@ -45,7 +45,7 @@ class Writers:
         self.enough = asyncio.Event()
         self.stopping = False
 
-    async def write(self, key: Key) -> None:
+    async def write(self, key: RecordKey) -> None:
         revision: int | None = None
         number = 0
         while not self.stopping:
@@ -56,7 +56,7 @@ class Writers:
                 self.enough.set()
 
 
-async def made_under_load(data: Path, backup: Path) -> tuple[int, dict[Key, Record | None]]:
+async def made_under_load(data: Path, backup: Path) -> tuple[int, dict[RecordKey, Record | None]]:
     """Back up while everything is being written; return how far the journal was, and what there was, at the end."""
     store = await SqliteStore.open(data)
     writers = Writers(store)
@@ -101,7 +101,7 @@ async def test_restored_store_goes_on_where_the_backup_was(tmp_path: Path) -> No
     records = [record for record in loaded if record is not None]
     assert len(records) == len(KEYS)
     record = records[0]
-    with pytest.raises(Conflict):
+    with pytest.raises(RevisionConflict):
         await restored.save(record.key, b"late", [], expected=record.revision + 1)
     revision = await restored.save(record.key, b"new", entries(1), expected=record.revision)
     assert revision > max(each.revision for each in records)
@@ -115,8 +115,8 @@ async def test_follower_of_what_is_gone_is_told_so(tmp_path: Path) -> None:
     restored = await SqliteStore.open(tmp_path / "backup")
     last = (await restored.extent()).last
     async with tasks_until_exit() as tasks:
-        feeds = Feeds(restored, tasks)
-        assert await feeds.begin(last) == last
-        with pytest.raises(NoSuchPosition):
-            await feeds.begin(last + 1)
+        feeds = JournalFeeds(restored, tasks)
+        assert await feeds.resolve_position(last) == last
+        with pytest.raises(PositionNotFound):
+            await feeds.resolve_position(last + 1)
     await restored.aclose()

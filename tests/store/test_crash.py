@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.store.port import JournalQuery, Store
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.store import SqliteStore
 from forewarn.testing.store_contract import whole_journal
 from tests.store.crashing_writer import KEYS, entries_of, value_of
 

@@ -15,17 +15,26 @@ from stat import S_IMODE
 
 import pytest
 
-from forewarn.store.database import DATABASE_FILE
-from forewarn.store.directory import LOCK_FILE
-from forewarn.store.port import JournalQuery, Key, Kind, Record, StoreDamaged, StoreFailed, StoreInUse, StoreTooNew
-from forewarn.store.schema import SCHEMA_VERSION
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.port import (
+    JournalQuery,
+    Record,
+    RecordKey,
+    RecordKind,
+    StoreCorrupt,
+    StoreFailed,
+    StoreInUse,
+    StoreTooNew,
+)
+from forewarn.store.sqlite.database import DATABASE_FILE
+from forewarn.store.sqlite.directory import LOCK_FILE
+from forewarn.store.sqlite.schema import SCHEMA_VERSION
+from forewarn.store.sqlite.store import SqliteStore
 from forewarn.testing.store_contract import GUARD_SECONDS, WEB, entries
 
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.sqlite.store import SqliteStore
 
 async def hold() -> None:
     await SqliteStore.open(Path(sys.argv[1]))
@@ -66,7 +75,7 @@ def fingerprints(directory: Path) -> dict[str, str]:
 
 async def fill(directory: Path, records: int = 200) -> None:
     store = await SqliteStore.open(directory)
-    keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(records)]
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(records)]
     await asyncio.gather(*(store.save(key, bytes(100), entries(1), expected=None) for key in keys))
     await store.aclose()
 
@@ -95,7 +104,7 @@ def overwrite(path: Path, offset: int, garbage: bytes) -> None:
 async def assert_damaged(directory: Path, reason: str = "is damaged") -> None:
     before = fingerprints(directory)
     for _ in range(2):  # a second time, because a refused directory is not kept locked
-        with pytest.raises(StoreDamaged, match=reason) as refusal:
+        with pytest.raises(StoreCorrupt, match=reason) as refusal:
             await SqliteStore.open(directory)
         assert refusal.value.path == directory / DATABASE_FILE
     assert fingerprints(directory) == before
@@ -262,9 +271,9 @@ async def test_damage_in_the_journal_shows_when_it_is_read(tmp_path: Path) -> No
     with closing(sqlite3.connect(tmp_path / DATABASE_FILE, isolation_level=None)) as connection:
         connection.execute("UPDATE journal SET entry = '{' WHERE position = 7")
     store = await SqliteStore.open(tmp_path)
-    assert await store.load(Key(Kind.SCOPE, "scope-7")) is not None
+    assert await store.load(RecordKey(RecordKind.SCOPE, "scope-7")) is not None
     assert len(await store.journal(JournalQuery(limit=6))) == 6
-    with pytest.raises(StoreDamaged):
+    with pytest.raises(StoreCorrupt):
         await store.journal(JournalQuery())
     await store.save(WEB, b"value", entries(1), expected=None)
     await store.aclose()

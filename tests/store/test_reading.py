@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from forewarn.core.journal import EntryKind
-from forewarn.store.database import prepare_database
-from forewarn.store.port import JournalQuery, Key, Kind, Record
-from forewarn.store.reading import PAGE_BYTES, Reader, _journal_statement
-from forewarn.store.writing import Save, Writer, prepare_lines
+from forewarn.store.port import JournalQuery, Record, RecordKey, RecordKind
+from forewarn.store.sqlite.database import prepare_database
+from forewarn.store.sqlite.reader import PAGE_BYTES, Reader, _journal_statement
+from forewarn.store.sqlite.writer import Save, Writer, encode_entries
 from forewarn.testing.store_contract import NOON, WEB, entries
 
 
@@ -38,7 +38,7 @@ def reader(path: Path, writer: Writer) -> Iterator[Reader]:
 
 
 def save(writer: Writer, name: str, value: bytes) -> Record:
-    [outcome] = writer.commit([Save(Key(Kind.SCOPE, name), value, prepare_lines(entries(1)), None)])
+    [outcome] = writer.commit([Save(RecordKey(RecordKind.SCOPE, name), value, encode_entries(entries(1)), None)])
     assert isinstance(outcome, Record)
     return outcome
 
@@ -88,15 +88,15 @@ def test_page_does_not_keep_its_moment(writer: Writer, reader: Reader) -> None:
         pytest.param(JournalQuery(event="E1", key=WEB, vm="web-0"), "INDEX journal_by_event", id="event and vm"),
         pytest.param(JournalQuery(key=WEB, vm="web-0"), "INDEX journal_by_record", id="vm"),
         pytest.param(JournalQuery(key=WEB, vm="web-0", since=NOON), "INDEX journal_by_record", id="vm and time"),
-        pytest.param(JournalQuery(dids=(EntryKind.STARTED,)), "COVERING INDEX journal_by_did", id="kind"),
+        pytest.param(JournalQuery(kinds=(EntryKind.STARTED,)), "COVERING INDEX journal_by_did", id="kind"),
         pytest.param(
-            JournalQuery(dids=(EntryKind.STARTED, EntryKind.HELD), since=NOON, until=NOON + timedelta(days=1)),
+            JournalQuery(kinds=(EntryKind.STARTED, EntryKind.HELD), since=NOON, until=NOON + timedelta(days=1)),
             "COVERING INDEX journal_by_did (did=? AND at>? AND at<?)",
             id="kinds and time",
         ),
         pytest.param(JournalQuery(request="k1"), "INDEX journal_by_request (request=?", id="request"),
         pytest.param(
-            JournalQuery(request="k1", key=WEB, dids=(EntryKind.SCOPE_CREATED,), since=NOON),
+            JournalQuery(request="k1", key=WEB, kinds=(EntryKind.SCOPE_CREATED,), since=NOON),
             "INDEX journal_by_request (request=?",
             id="request and all the rest",
         ),

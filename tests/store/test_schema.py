@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.store import database
-from forewarn.store.port import Extent, JournalQuery, JournalRow, Key, Kind, Record, Retention, StoreFailed
-from forewarn.store.schema import MIGRATIONS, SCHEMA_VERSION, Migration, migrate, version_of
-from forewarn.store.sqlite import SqliteStore
+from forewarn.store.port import Extent, JournalQuery, JournalRow, Record, RecordKey, RecordKind, Retention, StoreFailed
+from forewarn.store.sqlite import database
+from forewarn.store.sqlite.schema import MIGRATIONS, SCHEMA_VERSION, Migration, migrate, read_version
+from forewarn.store.sqlite.store import SqliteStore
 from forewarn.testing.store_contract import BATCH, NOON, WEB, entries
 
 OLD_FILES = Path(__file__).parent / "old_files"
@@ -46,14 +46,14 @@ def columns(connection: sqlite3.Connection, table: str) -> list[str]:
 
 def test_new_file_has_the_newest_version(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as connection:
-        assert version_of(connection) == 0
+        assert read_version(connection) == 0
         migrate(connection)
-        assert version_of(connection) == SCHEMA_VERSION == len(MIGRATIONS)
+        assert read_version(connection) == SCHEMA_VERSION == len(MIGRATIONS)
 
 
 def test_older_file_is_brought_forward_with_what_it_holds(connection: sqlite3.Connection) -> None:
     migrate(connection, (*MIGRATIONS[:1], BY_SIZE))
-    assert version_of(connection) == 2
+    assert read_version(connection) == 2
     assert connection.execute("SELECT id, revision, value, size FROM records").fetchall() == [("web", 5, b"abc", 3)]
 
 
@@ -66,17 +66,17 @@ def test_file_of_this_version_is_not_touched(connection: sqlite3.Connection) -> 
 def test_step_that_fails_half_way_leaves_the_older_file(connection: sqlite3.Connection) -> None:
     with pytest.raises(sqlite3.OperationalError, match="nowhere"):
         migrate(connection, (*MIGRATIONS[:1], HALF_WRONG))
-    assert version_of(connection) == 1
+    assert read_version(connection) == 1
     assert "labels" not in tables(connection)
     assert columns(connection, "records") == ["number", "kind", "id", "revision", "value"]
     migrate(connection, (*MIGRATIONS[:1], BY_SIZE))
-    assert version_of(connection) == 2
+    assert read_version(connection) == 2
 
 
 def test_step_that_fails_keeps_the_steps_before_it(connection: sqlite3.Connection) -> None:
     with pytest.raises(sqlite3.OperationalError, match="nowhere"):
         migrate(connection, (*MIGRATIONS[:1], BY_SIZE, ("INSERT INTO nowhere VALUES (1)",)))
-    assert version_of(connection) == 2
+    assert read_version(connection) == 2
 
 
 def test_crash_half_way_leaves_the_older_file(connection: sqlite3.Connection, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_crash_half_way_leaves_the_older_file(connection: sqlite3.Connection, tm
     connection.execute("ROLLBACK")
     assert (tmp_path / "crashed" / "store.db-wal").stat().st_size > 1_000_000
     with closing(sqlite3.connect(tmp_path / "crashed" / "store.db", isolation_level=None)) as crashed:
-        assert version_of(crashed) == 1
+        assert read_version(crashed) == 1
         assert "filler" not in tables(crashed)
         migrate(crashed, (*MIGRATIONS[:1], BY_SIZE))
         assert crashed.execute("SELECT size FROM records").fetchall() == [(3,)]
@@ -114,7 +114,7 @@ async def test_store_brings_an_older_file_forward_when_it_opens(
         assert await store.journal(JournalQuery()) == rows
         await store.aclose()
     with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
-        assert version_of(connection) == SCHEMA_VERSION + 1
+        assert read_version(connection) == SCHEMA_VERSION + 1
 
 
 async def test_store_whose_migration_fails_is_free_and_still_of_the_older_version(
@@ -139,7 +139,7 @@ async def test_file_of_every_released_version_opens(tmp_path: Path, version: int
     """The files are kept as text; a version that changes the tables adds one, and touches none of the others."""
     with closing(sqlite3.connect(tmp_path / "forewarn.db")) as connection:
         connection.executescript((OLD_FILES / f"version-{version}.sql").read_text(encoding="utf-8"))
-        assert version_of(connection) == version
+        assert read_version(connection) == version
 
     store = await SqliteStore.open(tmp_path)
     assert await store.load(WEB) == Record(WEB, b"web, second value", 3)
@@ -159,7 +159,7 @@ async def test_file_of_every_released_version_opens(tmp_path: Path, version: int
         JournalRow(3, WEB, approved),
         JournalRow(4, BATCH, Entry(n=2, at=NOON, kind=EntryKind.SCOPE_REMOVED, by="operator", why="empty")),
     ]
-    assert await store.save(Key(Kind.SCOPE, "new"), b"new", entries(1), expected=None) == 5
+    assert await store.save(RecordKey(RecordKind.SCOPE, "new"), b"new", entries(1), expected=None) == 5
     assert (await store.journal(JournalQuery(after=4)))[0].position == 5
     await store.aclose()
 
@@ -196,7 +196,7 @@ async def test_older_file_says_what_had_been_pruned_from_it(tmp_path: Path) -> N
         connection.executescript((OLD_FILES / "version-1.sql").read_text(encoding="utf-8"))
     store = await SqliteStore.open(tmp_path)
     assert await store.extent() == Extent(pruned=1, last=4)
-    assert [row.position for row in await store.journal(JournalQuery(dids=(EntryKind.APPROVED,), by="web-0"))] == [3]
+    assert [row.position for row in await store.journal(JournalQuery(kinds=(EntryKind.APPROVED,), by="web-0"))] == [3]
     await store.aclose()
 
 

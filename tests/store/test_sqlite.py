@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.store import database, sqlite
-from forewarn.store.port import JournalQuery, Key, Kind, Record, StoreFailed, StoreFull, StoreInUse
-from forewarn.store.sqlite import SqliteStore
-from forewarn.store.writing import Outcome, Save
+from forewarn.store.port import JournalQuery, Record, RecordKey, RecordKind, StoreFailed, StoreFull, StoreInUse
+from forewarn.store.sqlite import database
+from forewarn.store.sqlite import store as sqlite_store
+from forewarn.store.sqlite.store import SqliteStore
+from forewarn.store.sqlite.writer import Save, SaveResult
 from forewarn.testing.store_contract import (
     BATCH,
     GUARD_SECONDS,
@@ -21,8 +22,8 @@ from forewarn.testing.store_contract import (
     DurableStoreContract,
     OpenStore,
     entries,
-    take,
-    take_snapshot,
+    read_items,
+    read_snapshot,
     whole_journal,
 )
 from tests.disks import fill, mounted
@@ -42,7 +43,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 
 def make_room(store: SqliteStore) -> None:
-    store._parts.writer._connection.execute("PRAGMA max_page_count = 1000000")
+    store._database.writer._connection.execute("PRAGMA max_page_count = 1000000")
 
 
 def assert_sound(directory: Path) -> None:
@@ -53,14 +54,14 @@ def assert_sound(directory: Path) -> None:
 
 
 async def test_file_is_written_as_promised(store: SqliteStore) -> None:
-    connection = store._parts.writer._connection
+    connection = store._database.writer._connection
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "2 is FULL"
 
 
 async def test_reading_connection_cannot_write(store: SqliteStore) -> None:
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
-        store._parts.reader._connection.execute("DELETE FROM records")
+        store._database.reader._connection.execute("DELETE FROM records")
 
 
 async def test_full_file_refuses_and_takes_up_again_when_there_is_room(
@@ -84,10 +85,10 @@ async def test_full_file_refuses_and_takes_up_again_when_there_is_room(
 async def test_save_that_does_not_fit_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(database.PRAGMAS, "max_page_count", "60")
     store = await SqliteStore.open(tmp_path)
-    keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(5)]
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(5)]
     values = [b"small", b"small", bytes(300_000), b"small", b"small"]
     async with store.watch() as changes:
-        await take_snapshot(changes)
+        await read_snapshot(changes)
         results = await asyncio.gather(
             *(store.save(key, value, entries(1), expected=None) for key, value in zip(keys, values, strict=True)),
             return_exceptions=True,
@@ -98,7 +99,7 @@ async def test_save_that_does_not_fit_fails_alone(tmp_path: Path, monkeypatch: p
         assert [(record.key, record.value, record.revision) for record in kept if record] == [
             (key, b"small", revision) for key, revision in zip(saved, results, strict=True)
         ]
-        assert await take(changes, 4) == kept
+        assert await read_items(changes, 4) == kept
     assert [row.key for row in await whole_journal(store)] == saved
     await store.aclose()
     assert_sound(tmp_path)
@@ -129,11 +130,11 @@ async def test_full_disk_loses_nothing_and_is_left_behind_when_there_is_room(tmp
     disk = tmp_path / "disk"
     with mounted(disk, "4m"):
         store = await SqliteStore.open(disk / "data")
-        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(10)]
+        keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(10)]
         revisions = {key: await store.save(key, b"before", entries(1), expected=None) for key in keys}
         ballast = fill(disk)
         async with store.watch() as changes:
-            await take_snapshot(changes)
+            await read_snapshot(changes)
             results = await asyncio.gather(
                 *(store.save(key, bytes(50_000), entries(1), expected=revisions[key]) for key in keys),
                 return_exceptions=True,
@@ -143,7 +144,7 @@ async def test_full_disk_loses_nothing_and_is_left_behind_when_there_is_room(tmp
             assert len(await whole_journal(store)) == 10
             ballast.unlink()
             again = await store.save(keys[0], bytes(50_000), entries(1, first=2), expected=revisions[keys[0]])
-            assert await take(changes, 1) == [Record(keys[0], bytes(50_000), again)]
+            assert await read_items(changes, 1) == [Record(keys[0], bytes(50_000), again)]
         await store.aclose()
         assert_sound(disk / "data")
 
@@ -185,7 +186,7 @@ async def test_refusal_of_the_system_is_named_and_nothing_is_lost(tmp_path: Path
 async def test_commit_that_fails_saves_nothing_of_its_group(tmp_path: Path) -> None:
     """The first few would have fitted alone; but what the disk has of a failed commit, nobody knows."""
     store = await SqliteStore.open(tmp_path)
-    keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(10)]
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(10)]
     with files_limited_to(300_000):
         results = await asyncio.gather(
             *(store.save(key, bytes(50_000), entries(1), expected=None) for key in keys), return_exceptions=True
@@ -213,7 +214,7 @@ async def test_another_program_in_the_file_delays_a_save_and_blocks_nothing_else
 
 
 async def test_another_program_that_keeps_the_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.01)
     store = await SqliteStore.open(tmp_path)
     with closing(sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -229,14 +230,14 @@ async def test_batch_waits_once_for_a_program_that_keeps_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is no save's fault, so none is tried again alone: 64 of them would keep the writer busy for minutes."""
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.01)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.01)
     store = await SqliteStore.open(tmp_path)
     statements: list[str] = []
-    store._parts.writer._connection.set_trace_callback(statements.append)
-    saves = [Save(Key(Kind.SCOPE, f"scope-{n}"), b"value", (), None) for n in range(64)]
+    store._database.writer._connection.set_trace_callback(statements.append)
+    saves = [Save(RecordKey(RecordKind.SCOPE, f"scope-{n}"), b"value", (), None) for n in range(64)]
     with closing(sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        outcomes = store._parts.writer.commit(saves)
+        outcomes = store._database.writer.commit(saves)
         other.execute("ROLLBACK")
     assert [getattr(outcome, "reason", None) for outcome in outcomes] == ["database is locked"] * 64
     assert len(statements) <= 1, statements
@@ -245,9 +246,9 @@ async def test_batch_waits_once_for_a_program_that_keeps_the_file(
 
 async def test_saves_asked_for_at_once_are_one_transaction(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = count_batches(store, monkeypatch)
-    keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(64)]
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(64)]
 
-    async def write(key: Key) -> None:
+    async def write(key: RecordKey) -> None:
         revision = None
         for step in range(5):
             revision = await store.save(key, f"{step}".encode(), entries(1), expected=revision)
@@ -259,7 +260,7 @@ async def test_saves_asked_for_at_once_are_one_transaction(store: SqliteStore, m
 async def test_writers_out_of_step_fall_into_step(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = count_batches(store, monkeypatch)
 
-    async def write(key: Key, times: int) -> None:
+    async def write(key: RecordKey, times: int) -> None:
         revision = None
         for step in range(times):
             revision = await store.save(key, f"{step}".encode(), entries(1), expected=revision)
@@ -269,7 +270,7 @@ async def test_writers_out_of_step_fall_into_step(store: SqliteStore, monkeypatc
         await asyncio.sleep(0)  # it asks …
         await asyncio.sleep(0)  # … and its transaction begins
         for n in range(63):
-            group.create_task(write(Key(Kind.SCOPE, f"scope-{n}"), 3))
+            group.create_task(write(RecordKey(RecordKind.SCOPE, f"scope-{n}"), 3))
     assert batches == [1, 64, 64, 64]
 
 
@@ -277,7 +278,7 @@ def count_batches(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[i
     sizes: list[int] = []
     commit = store._group._commit
 
-    def counting(saves: Sequence[Save]) -> list[Outcome]:
+    def counting(saves: Sequence[Save]) -> list[SaveResult]:
         sizes.append(len(saves))
         return commit(saves)
 
@@ -287,14 +288,14 @@ def count_batches(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[i
 
 async def test_large_saves_are_not_gathered_without_bound(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = count_batches(store, monkeypatch)
-    keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(40)]
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(40)]
     await asyncio.gather(*(store.save(key, bytes(700_000), [], expected=None) for key in keys))
     assert batches == [24, 16]
 
 
 async def test_closing_waits_for_saves_whose_transaction_has_not_begun(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
-    keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(10)]
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(10)]
     with closing(sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         saves: list[asyncio.Task[int]] = []
@@ -332,15 +333,15 @@ async def test_opening_that_was_given_up_leaves_the_directory_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = threading.Event()
-    open_parts = sqlite._Parts.open
+    open_parts = sqlite_store._OpenDatabase.open
 
-    def open_and_tell(directory: Path) -> sqlite._Parts:
+    def open_and_tell(directory: Path) -> sqlite_store._OpenDatabase:
         try:
             return open_parts(directory)
         finally:
             opened.set()
 
-    monkeypatch.setattr(sqlite._Parts, "open", open_and_tell)
+    monkeypatch.setattr(sqlite_store._OpenDatabase, "open", open_and_tell)
     opening = asyncio.create_task(SqliteStore.open(tmp_path))
     await asyncio.sleep(0)
     opening.cancel()

@@ -5,31 +5,31 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from forewarn.store.port import Deleted, Key, Kind, Record, SnapshotEnd, Watched
-from forewarn.store.watching import Page, Watcher, Watchers
+from forewarn.store.port import Deleted, Record, RecordKey, RecordKind, SnapshotEnd, WatchItem
+from forewarn.store.watch import SnapshotPage, Watcher, Watchers
 
-A, B, C = (Key(Kind.SCOPE, name) for name in "abc")
+A, B, C = (RecordKey(RecordKind.SCOPE, name) for name in "abc")
 
 
-def at(key: Key, revision: int) -> Record:
+def at(key: RecordKey, revision: int) -> Record:
     return Record(key, f"{key} {revision}".encode(), revision)
 
 
 class Pages:
     """Pages that a test lays out, with what is published while each is being read."""
 
-    def __init__(self, watchers: Watchers, *steps: tuple[Sequence[Record | Deleted], Page]) -> None:
+    def __init__(self, watchers: Watchers, *steps: tuple[Sequence[Record | Deleted], SnapshotPage]) -> None:
         self._watchers = watchers
-        self._steps: Iterator[tuple[Sequence[Record | Deleted], Page]] = iter(steps)
+        self._steps: Iterator[tuple[Sequence[Record | Deleted], SnapshotPage]] = iter(steps)
 
-    async def read(self, _: int) -> Page:
+    async def read(self, _: int) -> SnapshotPage:
         published, page = next(self._steps)
         for change in published:
             self._watchers.publish(change)
         return page
 
 
-async def take(watcher: Watcher, count: int) -> list[Watched]:
+async def take(watcher: Watcher, count: int) -> list[WatchItem]:
     async with asyncio.timeout(60):
         return [await anext(watcher) for _ in range(count)]
 
@@ -40,15 +40,15 @@ def watchers() -> Watchers:
 
 
 async def test_change_heard_before_its_page_is_given_once(watchers: Watchers) -> None:
-    pages = Pages(watchers, ([at(A, 7)], Page([at(A, 7), at(B, 2)], as_of=7, next=None)))
-    with watchers.join(pages.read) as watcher:
+    pages = Pages(watchers, ([at(A, 7)], SnapshotPage([at(A, 7), at(B, 2)], as_of=7, next=None)))
+    with watchers.subscribe(pages.read) as watcher:
         assert await take(watcher, 3) == [at(A, 7), at(B, 2), SnapshotEnd()]
 
 
 async def test_news_that_the_page_already_had_is_not_given_late(watchers: Watchers) -> None:
     """The reader sees a commit before the writer's thread has told the loop of it."""
-    pages = Pages(watchers, ([], Page([at(A, 9)], as_of=9, next=None)))
-    with watchers.join(pages.read) as watcher:
+    pages = Pages(watchers, ([], SnapshotPage([at(A, 9)], as_of=9, next=None)))
+    with watchers.subscribe(pages.read) as watcher:
         assert await take(watcher, 1) == [at(A, 9)]
         watchers.publish(at(A, 7))
         watchers.publish(at(A, 9))
@@ -57,8 +57,8 @@ async def test_news_that_the_page_already_had_is_not_given_late(watchers: Watche
 
 
 async def test_news_that_the_page_already_had_is_not_given_after_the_snapshot(watchers: Watchers) -> None:
-    pages = Pages(watchers, ([], Page([at(A, 9)], as_of=9, next=None)))
-    with watchers.join(pages.read) as watcher:
+    pages = Pages(watchers, ([], SnapshotPage([at(A, 9)], as_of=9, next=None)))
+    with watchers.subscribe(pages.read) as watcher:
         assert await take(watcher, 2) == [at(A, 9), SnapshotEnd()]
         watchers.publish(at(A, 7))
         watchers.publish(at(A, 9))
@@ -67,8 +67,10 @@ async def test_news_that_the_page_already_had_is_not_given_after_the_snapshot(wa
 
 
 async def test_late_news_of_one_key_does_not_let_through_late_news_of_another(watchers: Watchers) -> None:
-    pages = Pages(watchers, ([], Page([at(B, 2)], as_of=2, next=1)), ([], Page([at(A, 9)], as_of=9, next=None)))
-    with watchers.join(pages.read) as watcher:
+    pages = Pages(
+        watchers, ([], SnapshotPage([at(B, 2)], as_of=2, next=1)), ([], SnapshotPage([at(A, 9)], as_of=9, next=None))
+    )
+    with watchers.subscribe(pages.read) as watcher:
         assert await take(watcher, 3) == [at(B, 2), at(A, 9), SnapshotEnd()]
         watchers.publish(at(B, 8))
         watchers.publish(at(A, 9))
@@ -79,17 +81,19 @@ async def test_late_news_of_one_key_does_not_let_through_late_news_of_another(wa
 async def test_older_page_does_not_undo_a_change_that_was_given(watchers: Watchers) -> None:
     pages = Pages(
         watchers,
-        ([Deleted(B, 5)], Page([at(A, 1)], as_of=4, next=1)),
-        ([], Page([at(B, 3), at(C, 2)], as_of=4, next=None)),
+        ([Deleted(B, 5)], SnapshotPage([at(A, 1)], as_of=4, next=1)),
+        ([], SnapshotPage([at(B, 3), at(C, 2)], as_of=4, next=None)),
     )
-    with watchers.join(pages.read) as watcher:
+    with watchers.subscribe(pages.read) as watcher:
         assert await take(watcher, 4) == [Deleted(B, 5), at(A, 1), at(C, 2), SnapshotEnd()]
 
 
 async def test_busy_writer_does_not_put_off_the_end_of_the_snapshot(watchers: Watchers) -> None:
-    pages = Pages(watchers, ([], Page([at(A, 1)], as_of=1, next=1)), ([], Page([at(B, 2)], as_of=100, next=None)))
-    with watchers.join(pages.read) as watcher:
-        given: list[Watched] = []
+    pages = Pages(
+        watchers, ([], SnapshotPage([at(A, 1)], as_of=1, next=1)), ([], SnapshotPage([at(B, 2)], as_of=100, next=None))
+    )
+    with watchers.subscribe(pages.read) as watcher:
+        given: list[WatchItem] = []
         for revision in range(3, 9):
             watchers.publish(at(C, revision))
             given += await take(watcher, 1)
@@ -97,8 +101,8 @@ async def test_busy_writer_does_not_put_off_the_end_of_the_snapshot(watchers: Wa
 
 
 async def test_waiting_change_keeps_its_place_and_takes_the_newer_value(watchers: Watchers) -> None:
-    pages = Pages(watchers, ([], Page([], as_of=0, next=None)))
-    with watchers.join(pages.read) as watcher:
+    pages = Pages(watchers, ([], SnapshotPage([], as_of=0, next=None)))
+    with watchers.subscribe(pages.read) as watcher:
         await take(watcher, 1)
         for change in (at(A, 1), at(B, 2), at(A, 3), Deleted(A, 4), at(C, 5), at(A, 6)):
             watchers.publish(change)
@@ -106,21 +110,21 @@ async def test_waiting_change_keeps_its_place_and_takes_the_newer_value(watchers
 
 
 async def test_watcher_remembers_nothing_of_the_snapshot_once_it_is_past(watchers: Watchers) -> None:
-    pages = Pages(watchers, ([], Page([at(A, 1), at(B, 2)], as_of=2, next=None)))
-    with watchers.join(pages.read) as watcher:
+    pages = Pages(watchers, ([], SnapshotPage([at(A, 1), at(B, 2)], as_of=2, next=None)))
+    with watchers.subscribe(pages.read) as watcher:
         await take(watcher, 3)
         watchers.publish(at(C, 3))
-        assert watcher._heard == {}
+        assert watcher._seen_revisions == {}
 
 
 async def test_page_that_arrives_after_the_watch_was_left_is_dropped(watchers: Watchers) -> None:
     read = asyncio.Event()
 
-    async def read_slowly(_: int) -> Page:
+    async def read_slowly(_: int) -> SnapshotPage:
         await read.wait()
-        return Page([at(A, 1)], as_of=1, next=None)
+        return SnapshotPage([at(A, 1)], as_of=1, next=None)
 
-    with watchers.join(read_slowly) as watcher:
+    with watchers.subscribe(read_slowly) as watcher:
         waiting = asyncio.ensure_future(anext(watcher, "ended"))
         await asyncio.sleep(0)
     read.set()

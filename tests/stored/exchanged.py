@@ -35,9 +35,9 @@ from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.schedule import ScheduleRequest
 from forewarn.core.scope import ApprovalRule, EventOutcome, ScopeKind
 from forewarn.core.vm import Os, Priority
-from forewarn.fleet.requests import _digest
+from forewarn.fleet.targets import _digest
 from forewarn.settings import LogFormat, LogLevel, PlatformName
-from forewarn.store.port import Kind
+from forewarn.store.port import RecordKind
 from tests.cli.stage import GUARD, LOOPBACK, PROGRAM
 from tests.stored.records import STORED
 from tests.stored.rendering import key_paths, rendered
@@ -46,7 +46,7 @@ from tests.stored.story import agent_directory
 
 ENUMS = (
     *(
-        Kind,
+        RecordKind,
         EntryKind,
         EventType,
         Source,

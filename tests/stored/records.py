@@ -13,11 +13,11 @@ from forewarn.agent.handlers.remembered import Found
 from forewarn.agent.journal import walk_in, write_page
 from forewarn.api.local import Service
 from forewarn.core.campaign import record
-from forewarn.fleet import ledger, service, tokens
-from forewarn.platform.processes import Note
+from forewarn.fleet import fleet_state, service, tokens
+from forewarn.platform.processes import ProcessNote
 from forewarn.store.port import JournalQuery
-from forewarn.store.sqlite import SqliteStore
-from forewarn.store.writing import prepare_lines
+from forewarn.store.sqlite.store import SqliteStore
+from forewarn.store.sqlite.writer import encode_entries
 from tests.stored.rendering import rendered
 
 STORED = Path(__file__).parent / "450409b"
@@ -25,7 +25,7 @@ EXPECTED = STORED / "expected"
 
 CODECS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
     "scope": (service._read_scope, service._encode_scope),
-    "fleet": (ledger.decode, ledger.encode),
+    "fleet": (fleet_state.decode, fleet_state.encode),
     "campaign": (record.decode, record.encode),
     "token": (tokens._decode, tokens._encode),
 }
@@ -61,7 +61,7 @@ def read_all(stored: Path) -> Iterator[Stored]:
         decode, encode = CODECS[kind]
         yield Stored(f"{kind}/{id_}", content, value := decode(content), encode(value))
     for path in sorted(stored.rglob("*.note")):
-        yield _struct(stored, path, Note)
+        yield _struct(stored, path, ProcessNote)
     for path in sorted(stored.glob("agents/*/state/handlers/*.json")):
         yield _struct(stored, path, Found)
     for path in sorted(stored.glob("agents/*/state/journal/*.json")):
@@ -98,4 +98,4 @@ async def written_journal(data: Path) -> list[tuple[Any, ...]]:
         rows = await store.journal(JournalQuery(limit=10_000))
     finally:
         await store.aclose()
-    return [tuple(prepare_lines([row.entry])[0]) for row in rows]
+    return [tuple(encode_entries([row.entry])[0]) for row in rows]

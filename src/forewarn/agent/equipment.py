@@ -13,7 +13,7 @@ from forewarn.client.changes import Change
 from forewarn.client.document import Document, Event
 from forewarn.client.errors import ClientError
 from forewarn.clock import Clock, SystemClock
-from forewarn.settings import Endpoint
+from forewarn.settings import ListenAddress
 
 
 class Watched(Protocol):
@@ -62,7 +62,7 @@ class Equipment(msgspec.Struct, frozen=True, kw_only=True):
     state_directory: Path
     policy: Policy = Policy()
     peers: Peers | None = None
-    listen: Endpoint | None = None
+    listen: ListenAddress | None = None
     """Where peers, load balancers and Prometheus ask."""
     boot: str = ""
     """What tells this boot of the machine from others; empty where nobody knows."""

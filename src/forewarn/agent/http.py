@@ -12,7 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from forewarn.settings import Endpoint
+from forewarn.settings import ListenAddress
 
 LARGEST_HEAD = 8 * 1024
 MOST_CONNECTIONS = 64
@@ -67,7 +67,7 @@ class Listener:
         return bound
 
     async def insist(
-        self, place: Endpoint, pause: Callable[[], Awaitable[object]], say: Callable[[str | None], None]
+        self, place: ListenAddress, pause: Callable[[], Awaitable[object]], say: Callable[[str | None], None]
     ) -> int:
         """Listen there as soon as that works, and return the port; `say` hears why it does not, then None.
 

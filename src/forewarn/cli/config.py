@@ -12,16 +12,16 @@ from forewarn.cli.output import Output, write_json
 from forewarn.cli.tables import Column, write_table
 from forewarn.settings import (
     KEYS,
-    OWN_TIME,
     PRESETS,
+    SIMULATED_TIME_KEYS,
+    LoadedSettings,
     Preset,
-    Resolved,
-    resolve,
-    settings_file,
+    find_settings_file,
+    format_value,
+    iter_values,
+    load_settings,
     user_data_directory,
-    values,
-    variable,
-    written,
+    variable_name,
 )
 
 For = Annotated[str, typer.Option("--for", metavar="|".join(PRESETS), help="The command whose settings are shown.")]
@@ -41,7 +41,9 @@ def config(for_: For = "up", config: Config = None, output: Shown = Output.TABLE
     """Show the settings that hold here, and where each came from."""
     if for_ not in PRESETS:
         raise typer.BadParameter(f"{for_} is not among {' and '.join(PRESETS)}.", param_hint="--for")
-    resolved = resolve(PRESETS[for_], flags={}, environ=os.environ, file=settings_file(config, os.environ, Path.cwd()))
+    resolved = load_settings(
+        PRESETS[for_], flags={}, environ=os.environ, file=find_settings_file(config, os.environ, Path.cwd())
+    )
     shown = _shown(_with_directory(resolved), PRESETS[for_])
     if output is Output.JSON:
         write_json(shown)
@@ -50,26 +52,26 @@ def config(for_: For = "up", config: Config = None, output: Shown = Output.TABLE
     write_table((Column("KEY"), Column("VALUE"), Column("FROM")), rows)
 
 
-def _with_directory(resolved: Resolved) -> Resolved:
+def _with_directory(resolved: LoadedSettings) -> LoadedSettings:
     """Say which directory is meant where none is said."""
     settings = resolved.settings
     if settings.ephemeral or settings.data is not None:
         return resolved
-    return Resolved(msgspec.structs.replace(settings, data=user_data_directory(os.environ)), resolved.origins)
+    return LoadedSettings(msgspec.structs.replace(settings, data=user_data_directory(os.environ)), resolved.sources)
 
 
-def _shown(resolved: Resolved, preset: Preset) -> list[Effective]:
+def _shown(resolved: LoadedSettings, preset: Preset) -> list[Effective]:
     """Return all settings but those that the preset does not allow."""
     return [
         Effective(
             key=key,
-            value=written(value),
-            origin=str(resolved.origins[key]),
-            variable=variable(key),
+            value=format_value(value),
+            origin=str(resolved.sources[key]),
+            variable=variable_name(key),
             takes=KEYS[key].allowed,
         )
-        for key, value in values(resolved.settings)
-        if preset.own_time or key not in OWN_TIME
+        for key, value in iter_values(resolved.settings)
+        if preset.simulated_time or key not in SIMULATED_TIME_KEYS
     ]
 
 

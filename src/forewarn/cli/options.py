@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from forewarn.cli.output import Output
-from forewarn.settings import KEYS, variable
+from forewarn.settings import KEYS, variable_name
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -112,7 +112,7 @@ def option(name: str, annotation: Any, default: object = None) -> Parameter:
 
 def setting(key: str, help_: str, metavar: str | None = None) -> Parameter:
     """Declare the flag of a setting; without `metavar` it is a flag that is there or not."""
-    declared = typer.Option(envvar=variable(key), help=help_, metavar=metavar, show_default=False)
+    declared = typer.Option(envvar=variable_name(key), help=help_, metavar=metavar, show_default=False)
     return option(key, Annotated[bool if metavar is None else str | None, declared], None)
 
 

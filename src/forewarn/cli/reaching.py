@@ -13,7 +13,7 @@ from forewarn.api.local import TOKEN_FILE, ephemeral_root, find_service, read_to
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.options import Ca, Config, Data, Shown, Token, TokenFile, Url, option, with_options
 from forewarn.cli.output import Output
-from forewarn.settings import data_directory, settings_file, user_data_directory
+from forewarn.settings import find_data_directory, find_settings_file, user_data_directory
 
 P = ParamSpec("P")
 
@@ -64,7 +64,7 @@ def connect(
         if token is None:
             raise Stop(Exit.USAGE, "--url needs a token: set FOREWARN_TOKEN, or say --token-file")
         return ApiClient(url, token, ca=ca, timeout=timeout)
-    directory = data_directory(data, os.environ, settings_file(config, os.environ, Path.cwd()))
+    directory = find_data_directory(data, os.environ, find_settings_file(config, os.environ, Path.cwd()))
     root = ephemeral_root(os.environ) if directory is None else None
     found, service = find_service(directory or user_data_directory(os.environ), root=root)
     token = token or read_token(found / TOKEN_FILE)

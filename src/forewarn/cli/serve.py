@@ -9,7 +9,7 @@ import typer
 
 from forewarn.cli.extras import needing_server
 from forewarn.cli.options import Config, given_settings, option, setting, with_options
-from forewarn.settings import PRODUCTION, Settings, resolve, settings_file
+from forewarn.settings import PRODUCTION, Settings, find_settings_file, load_settings
 
 OPTIONS = (
     option("ctx", typer.Context),
@@ -29,10 +29,10 @@ def _serve(ctx: typer.Context, config: str | None, **_: Any) -> None:
     Settings are in forewarn.toml; `forewarn config --for serve` shows those that hold. Logs go to stderr.
     """
     flags = given_settings(ctx)
-    file = settings_file(config, os.environ, Path.cwd())
+    file = find_settings_file(config, os.environ, Path.cwd())
 
     def read() -> Settings:
-        return resolve(PRODUCTION, flags=flags, environ=os.environ, file=file).settings
+        return load_settings(PRODUCTION, flags=flags, environ=os.environ, file=file).settings
 
     settings = read()
     needing_server(_server)(settings, read)

@@ -18,11 +18,9 @@ from forewarn.cli import logs
 from forewarn.cli.exits import Exit
 from forewarn.cli.starting import CANNOT_START, raise_file_limit
 from forewarn.cli.supervisor import Supervisor
-from forewarn.compose import Running, UnusableCertificate, running_service
+from forewarn.compose import InvalidCertificate, RunningService, run_service
 from forewarn.fleet.errors import FleetError
-from forewarn.fleet.garbage import exempt_from_collection
-from forewarn.fleet.tasks import tasks_until_exit
-from forewarn.fleet.turns import shorten_turns_of_threads
+from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval, tasks_until_exit
 from forewarn.settings import PRODUCTION, CommandSettings, PlatformName, Settings, SettingsError
 
 log = logging.getLogger("forewarn.service")
@@ -35,7 +33,7 @@ FILLING_STEPS = 10
 
 READY = "READY=1"
 
-CANNOT_RELOAD = (ApiError, FleetError, OSError, SettingsError, UnusableCertificate)
+CANNOT_RELOAD = (ApiError, FleetError, OSError, SettingsError, InvalidCertificate)
 """What can be wrong with settings, token or certificate, or keep a token from being saved: no reason to end."""
 
 
@@ -64,11 +62,11 @@ class _Service:
     async def serve(self) -> None:
         """Serve until a signal says that it is enough, even while it starts."""
         self._listen_to_signals()
-        shorten_turns_of_threads()
+        shorten_switch_interval()
         try:
-            async with running_service(self._settings, PRODUCTION, environ=os.environ, talk=_LogTalk()) as running:
+            async with run_service(self._settings, PRODUCTION, environ=os.environ, reporter=_LogTalk()) as running:
                 self._is_started = True
-                exempt_from_collection()
+                freeze_gc()
                 self._say_ready(running)
                 async with tasks_until_exit() as tasks:
                     tasks.create_task(self._supervisor.watch(lambda: running.fleet.overdue < WELL), name="watchdog")
@@ -93,7 +91,7 @@ class _Service:
         loop.add_signal_handler(signal.SIGINT, end)
         loop.add_signal_handler(signal.SIGHUP, self._woken.set)
 
-    async def _reload_until_end(self, running: Running) -> None:
+    async def _reload_until_end(self, running: RunningService) -> None:
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -103,7 +101,7 @@ class _Service:
             await self._reload(running)
             self._supervisor.tell(READY)
 
-    def _say_ready(self, running: Running) -> None:
+    def _say_ready(self, running: RunningService) -> None:
         if self._settings.platform is PlatformName.SIMULATED:
             log.warning("maintenance is announced and only simulated: nothing happens to any VM")
         self._look_at_program(self._settings.command)
@@ -122,7 +120,7 @@ class _Service:
         if self._settings.platform is PlatformName.COMMAND and shutil.which(command.program[0]) is None:
             log.warning("%s cannot be run, and all work on VMs fails: look at command.program", command.program[0])
 
-    async def _reload(self, running: Running) -> None:
+    async def _reload(self, running: RunningService) -> None:
         """Take over what can be; settings that are wrong change nothing, and the service goes on as it was."""
         try:
             read = await asyncio.to_thread(self._read_again)
@@ -146,15 +144,15 @@ class _LogTalk:
     def __init__(self) -> None:
         self._step = 0
 
-    def say(self, sentence: str) -> None:
+    def report(self, sentence: str) -> None:
         """Say something that the user should know."""
         log.warning(sentence)
 
-    def not_read(self, source: Path) -> None:
+    def fleet_file_ignored(self, source: Path) -> None:
         """Log that the fleet file is not read: with a settings file that names one, that is every start but one."""
         log.info("there is a fleet already: the fleet file is not read", extra={"fleet": str(source)})
 
-    def filling(self, done: int, total: int) -> None:
+    def fill_progress(self, done: int, total: int) -> None:
         """Tell now and then how many scopes of the fleet file are saved."""
         step = done * FILLING_STEPS // total
         if step > self._step:

@@ -15,11 +15,16 @@ from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.output import Output, say
 from forewarn.cli.progress import Bar
 from forewarn.cli.welcome import show_welcome
-from forewarn.compose import AlreadyRuns, NotADirectory, NotTheEmulators, UnusableCertificate, running_service
+from forewarn.compose import (
+    DataDirectoryInUse,
+    EmulatorNotAllowed,
+    InvalidCertificate,
+    InvalidDataDirectory,
+    run_service,
+)
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
-from forewarn.fleet.garbage import exempt_from_collection
-from forewarn.fleet.turns import shorten_turns_of_threads
+from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval
 from forewarn.guest.link_local import LinkLocalError
 from forewarn.guest.ports import CannotListen, NoPortLeft, TooFewFiles
 from forewarn.settings import EMULATOR, Settings
@@ -28,19 +33,19 @@ from forewarn.store.port import StoreError
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 CANNOT_START = (
-    AlreadyRuns,
+    DataDirectoryInUse,
     ApiError,
     CannotListen,
     CoreError,
     FleetError,
     LinkLocalError,
     NoPortLeft,
-    NotADirectory,
-    NotTheEmulators,
+    InvalidDataDirectory,
+    EmulatorNotAllowed,
     OSError,
     StoreError,
     TooFewFiles,
-    UnusableCertificate,
+    InvalidCertificate,
 )
 """What can keep a service with good settings from starting."""
 
@@ -58,12 +63,12 @@ def run(settings: Settings, output: Output) -> None:
 
 async def _serve(settings: Settings, output: Output) -> None:
     ending = _Ending()
-    shorten_turns_of_threads()
+    shorten_switch_interval()
     try:
         with _Talk() as talk:
-            async with running_service(settings, EMULATOR, environ=os.environ, talk=talk) as running:
+            async with run_service(settings, EMULATOR, environ=os.environ, reporter=talk) as running:
                 ending.is_started = True
-                exempt_from_collection()
+                freeze_gc()
                 show_welcome(running, output)
                 await ending.asked.wait()
                 say("Ending.")
@@ -106,18 +111,18 @@ class _Talk:
     def __exit__(self, *_: object) -> None:
         self._bar.end()
 
-    def say(self, sentence: str) -> None:
+    def report(self, sentence: str) -> None:
         """Say something that the user should know."""
         say(sentence)
 
-    def not_read(self, source: Path) -> None:
+    def fleet_file_ignored(self, source: Path) -> None:
         """Say that the fleet file is not read, and what can be done about it."""
         say(
             f"There is a fleet already: {source} is not read. `forewarn fleet import {source}` takes it over; to begin "
             "with it, use another --data DIR, or --ephemeral."
         )
 
-    def filling(self, done: int, total: int) -> None:
+    def fill_progress(self, done: int, total: int) -> None:
         """Show how many scopes of the fleet file are saved."""
         self._bar.show(done, total)
 

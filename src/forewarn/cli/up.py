@@ -10,7 +10,7 @@ import typer
 from forewarn.cli.extras import needing_server
 from forewarn.cli.options import Config, Shown, given_settings, option, setting, with_options
 from forewarn.cli.output import Output
-from forewarn.settings import EMULATOR, Settings, resolve, settings_file
+from forewarn.settings import EMULATOR, Settings, find_settings_file, load_settings
 
 OPTIONS = (
     option("ctx", typer.Context),
@@ -33,8 +33,8 @@ def _up(ctx: typer.Context, config: str | None, output: Output, **_: Any) -> Non
 
     Without --fleet it begins with a demonstration fleet. A second start on the same data goes on where it was.
     """
-    file = settings_file(config, os.environ, Path.cwd())
-    resolved = resolve(EMULATOR, flags=given_settings(ctx), environ=os.environ, file=file)
+    file = find_settings_file(config, os.environ, Path.cwd())
+    resolved = load_settings(EMULATOR, flags=given_settings(ctx), environ=os.environ, file=file)
     needing_server(_server)(resolved.settings, output)
 
 

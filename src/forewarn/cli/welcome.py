@@ -12,7 +12,7 @@ from forewarn.api.local import TOKEN_FILE
 from forewarn.api.v1 import Vm
 from forewarn.cli.output import Output, say, write
 from forewarn.cli.tables import Column, write_table
-from forewarn.compose import Running
+from forewarn.compose import RunningService
 from forewarn.core.scope import ScopeKind
 from forewarn.fleet.errors import AmbiguousVm
 from forewarn.operator.showing_inventory import first_vms
@@ -35,7 +35,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     try_this: tuple[str, ...]
 
 
-def show_welcome(running: Running, output: Output) -> None:
+def show_welcome(running: RunningService, output: Output) -> None:
     """Say that the service is ready, and what to try."""
     vms = first_vms(running.fleet, running.guest_url, LONGEST_TABLE)
     lines = tuple(lines_to_paste(running, vms))
@@ -56,13 +56,13 @@ def show_welcome(running: Running, output: Output) -> None:
     )
 
 
-def _at_link_local(running: Running) -> str:
+def _at_link_local(running: RunningService) -> str:
     if running.link_local_url is None:
         return ""
     return f", also at {running.link_local_url} on {running.link_local_interface}"
 
 
-def _ready(running: Running, lines: tuple[str, ...]) -> Ready:
+def _ready(running: RunningService, lines: tuple[str, ...]) -> Ready:
     found = (
         (f"{view.id}/{vm.name}", running.guest_url(view.id, vm))
         for view in running.fleet.replica.views()
@@ -105,7 +105,7 @@ def _write_lines(lines: Sequence[str]) -> None:
     write("")
 
 
-def lines_to_paste(running: Running, vms: Sequence[Vm]) -> Iterator[str]:
+def lines_to_paste(running: RunningService, vms: Sequence[Vm]) -> Iterator[str]:
     """Give the lines that show what Forewarn does: schedule, ask, approve. They work as they are, in any shell."""
     if not vms:
         return
@@ -128,7 +128,7 @@ def program() -> tuple[str, ...]:
     return (str(started.absolute()),)
 
 
-def _shortest_name(running: Running, vm: Vm) -> str:
+def _shortest_name(running: RunningService, vm: Vm) -> str:
     try:
         running.fleet.replica.find(vm.name)
     except AmbiguousVm:

@@ -1,18 +1,17 @@
-"""Settings in, running service out: the only place that names concrete parts."""
+"""Composition root: builds the running service from settings. Only this package names concrete adapters."""
 
-from forewarn.compose.belonging import NotTheEmulators
-from forewarn.compose.filling import ReadFleet, Talk
-from forewarn.compose.operators import UnusableCertificate
-from forewarn.compose.service import Running, running_service
-from forewarn.compose.storing import AlreadyRuns, NotADirectory
+from forewarn.compose.data_directory import DataDirectoryInUse, EmulatorNotAllowed, InvalidDataDirectory
+from forewarn.compose.initial_fleet import FleetLoader, StartupReporter
+from forewarn.compose.operators import InvalidCertificate
+from forewarn.compose.service import RunningService, run_service
 
 __all__ = [
-    "AlreadyRuns",
-    "NotADirectory",
-    "NotTheEmulators",
-    "ReadFleet",
-    "Running",
-    "Talk",
-    "UnusableCertificate",
-    "running_service",
+    "DataDirectoryInUse",
+    "EmulatorNotAllowed",
+    "FleetLoader",
+    "InvalidCertificate",
+    "InvalidDataDirectory",
+    "RunningService",
+    "StartupReporter",
+    "run_service",
 ]

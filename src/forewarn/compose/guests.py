@@ -1,4 +1,4 @@
-"""The listeners for guests that the settings name."""
+"""Guest listeners: opens the ports, link-local addresses and sockets that the settings name."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.compose.filling import Talk
+from forewarn.compose.initial_fleet import StartupReporter
 from forewarn.core.vm import Vm
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
@@ -17,10 +17,10 @@ from forewarn.guest.observing import Observer
 from forewarn.guest.ports import CannotListen, PortPerVm
 from forewarn.guest.server import GuestServer
 from forewarn.guest.sockets import SocketPerVm
-from forewarn.settings import Endpoint, Settings
+from forewarn.settings import ListenAddress, Settings
 
 
-class Guests(msgspec.Struct, frozen=True, kw_only=True):
+class GuestListeners(msgspec.Struct, frozen=True, kw_only=True):
     """Where VMs find their endpoint. `networks` has the interface of each network that asks 169.254.169.254."""
 
     server: GuestServer
@@ -58,15 +58,15 @@ class Guests(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def serving_guests(
+async def serve_guests(
     settings: Settings,
     fleet: Fleet,
-    talk: Talk,
+    reporter: StartupReporter,
     *,
     faults: Faults | None = None,
     observer: Observer | None = None,
     socket_directory: Path | None = None,
-) -> AsyncIterator[Guests]:
+) -> AsyncIterator[GuestListeners]:
     """Listen for guests, wherever the settings say; in a directory of sockets too, if there is one."""
     server = GuestServer(
         fleet,
@@ -80,7 +80,7 @@ async def serving_guests(
         stack.push_async_callback(server.aclose)
         ports = None
         if settings.listen is not None:
-            _say_kept_ports(fleet, settings.listen, talk)
+            _report_kept_ports(fleet, settings.listen, reporter)
             ports = PortPerVm(fleet, server, settings.listen.host, settings.listen.port)
             await stack.enter_async_context(ports.listening())
         networks: dict[str, str] = {}
@@ -94,16 +94,16 @@ async def serving_guests(
             sockets = SocketPerVm(fleet.replica, server, socket_directory)
             await sockets.open_again()
         if ports is None and not networks:
-            talk.say("No VM can ask for its events: set listen_link_local to the VMs' interface, or listen.")
-        guests = Guests(server=server, ports=ports, networks=networks, faults=faults, sockets=sockets)
-        fleet.readiness.require(guests.problem)
+            reporter.report("No VM can ask for its events: set listen_link_local to the VMs' interface, or listen.")
+        guests = GuestListeners(server=server, ports=ports, networks=networks, faults=faults, sockets=sockets)
+        fleet.health.add_check(guests.problem)
         yield guests
 
 
-def _say_kept_ports(fleet: Fleet, listen: Endpoint, talk: Talk) -> None:
+def _report_kept_ports(fleet: Fleet, listen: ListenAddress, reporter: StartupReporter) -> None:
     first = min(fleet.ports.values(), default=0)
     if first and listen.port not in (0, first):
-        talk.say(f"VMs keep the ports that they were given, from {first} on; {listen} is for new ones.")
+        reporter.report(f"VMs keep the ports that they were given, from {first} on; {listen} is for new ones.")
 
 
 async def _listen_link_local(server: GuestServer, network: str, interface: str) -> None:

@@ -1,4 +1,4 @@
-"""The listener for operators that the settings name, its certificate, and serving them there."""
+"""Operator listener: binds its port, loads the TLS certificate, and serves the operator API."""
 
 import asyncio
 import socket
@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from ipaddress import ip_address
 
-from forewarn.compose.guests import Guests
+from forewarn.compose.guests import GuestListeners
 from forewarn.fleet.service import Fleet
 from forewarn.guest.ports import CannotListen
-from forewarn.settings import Endpoint, TlsSettings
+from forewarn.settings import ListenAddress, TlsSettings
 
-OTHER_OPERATOR = "choose another one with --operator HOST:PORT (port 0: any free one)"
+OTHER_ADDRESS_ADVICE = "choose another one with --operator HOST:PORT (port 0: any free one)"
 
 
-class UnusableCertificate(Exception):
+class InvalidCertificate(Exception):
     """The certificate or its key cannot be used."""
 
     def __init__(self, tls: TlsSettings, why: str) -> None:
@@ -24,7 +24,7 @@ class UnusableCertificate(Exception):
 
 
 @contextmanager
-def bound(endpoint: Endpoint) -> Iterator[socket.socket]:
+def bind_listener(endpoint: ListenAddress) -> Iterator[socket.socket]:
     """Take the operators' port before anything else happens, so that a busy one is found out early."""
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
@@ -33,13 +33,13 @@ def bound(endpoint: Endpoint) -> Iterator[socket.socket]:
             listener.bind((endpoint.host, endpoint.port))
             listener.listen()
         except OSError as error:
-            raise CannotListen(endpoint.host, endpoint.port, "the operator API", error, OTHER_OPERATOR) from error
+            raise CannotListen(endpoint.host, endpoint.port, "the operator API", error, OTHER_ADDRESS_ADVICE) from error
         yield listener
 
 
 @asynccontextmanager
-async def serving_operators(
-    fleet: Fleet, guests: Guests, listener: socket.socket, tls: ssl.SSLContext | None
+async def serve_operators(
+    fleet: Fleet, guests: GuestListeners, listener: socket.socket, tls: ssl.SSLContext | None
 ) -> AsyncIterator[None]:
     """Serve operators on the listener, which has been bound for them.
 
@@ -61,15 +61,15 @@ def _prepare() -> None:
     prepare()
 
 
-def url(listener: socket.socket, tls: ssl.SSLContext | None) -> str:
+def listener_url(listener: socket.socket, tls: ssl.SSLContext | None) -> str:
     """Return the URL at which the listener is found on this machine."""
     host, port = listener.getsockname()[:2]
     if ip_address(host).is_unspecified:
         host = "::1" if ":" in host else "127.0.0.1"
-    return f"{'http' if tls is None else 'https'}://{Endpoint(host, port)}"
+    return f"{'http' if tls is None else 'https'}://{ListenAddress(host, port)}"
 
 
-def tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
+def create_tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
     """Make what TLS needs, if there is a certificate."""
     if settings.certificate is None or settings.key is None:
         return None
@@ -82,15 +82,15 @@ def tls_context(settings: TlsSettings) -> ssl.SSLContext | None:
 def load_certificate(context: ssl.SSLContext, settings: TlsSettings) -> None:
     """Have connections to come use the certificate as its file is now."""
     try:
-        context.load_cert_chain(settings.certificate or "", settings.key, password=_no_password)
+        context.load_cert_chain(settings.certificate or "", settings.key, password=_refuse_password)
     except ssl.SSLError as error:
-        raise UnusableCertificate(settings, f"they are no PEM files that belong together ({error.reason})") from error
+        raise InvalidCertificate(settings, f"they are no PEM files that belong together ({error.reason})") from error
     except OSError as error:
-        raise UnusableCertificate(settings, error.strerror or str(error)) from error
+        raise InvalidCertificate(settings, error.strerror or str(error)) from error
     except ValueError as error:
-        raise UnusableCertificate(settings, str(error)) from error
+        raise InvalidCertificate(settings, str(error)) from error
 
 
-def _no_password() -> str:
+def _refuse_password() -> str:
     """Nobody is there to be asked when a service starts."""
     raise ValueError("the key has a password: a service needs one without")

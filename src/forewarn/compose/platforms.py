@@ -1,28 +1,29 @@
-"""The world outside, as the settings say: who carries maintenance out, who is asked before waves, and who is told."""
+"""Creates the platform, gate checker, webhook notifier and policy that the settings name."""
 
 from pathlib import Path
 from typing import NamedTuple
 
 from forewarn.clock import Clock
 from forewarn.core.event import EventType
-from forewarn.fleet.replica import View
-from forewarn.platform.checking import Gatekeeper
+from forewarn.core.policy import Policy
+from forewarn.fleet.replica import ScopeView
 from forewarn.platform.command import CommandPlatform
+from forewarn.platform.gates import SettingsGateChecker
 from forewarn.platform.simulated import SimulatedPlatform
-from forewarn.platform.webhook import Webhooks
+from forewarn.platform.webhooks import WebhookNotifier
 from forewarn.settings import PlatformName, Settings
 
-WORK = "work"
+WORK_DIRECTORY = "work"
 """The directory, among the data, of the programs that are under way."""
 
 
-class Hosts:
+class HostSet:
     """Every host on which a VM was seen: one that has become empty is still there to move to."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
-    def note(self, view: View) -> None:
+    def add(self, view: ScopeView) -> None:
         """Take note of the hosts of a scope's VMs."""
         self._seen.update(vm.host for vm in view.roster or () if vm.host is not None)
 
@@ -31,42 +32,42 @@ class Hosts:
         return tuple(self._seen)
 
 
-class Outside(NamedTuple):
+class PlatformAdapters(NamedTuple):
     """Everything beyond the service that it acts on or asks."""
 
     platform: SimulatedPlatform | CommandPlatform
-    gates: Gatekeeper
-    webhooks: Webhooks
+    gates: SettingsGateChecker
+    webhooks: WebhookNotifier
 
-    def take(self, settings: Settings) -> None:
+    def reload(self, settings: Settings) -> None:
         """Go on with other settings; who carries maintenance out stays."""
         if isinstance(self.platform, CommandPlatform):
-            self.platform.take(settings.command)
-        self.gates.take(settings.gates)
-        self.webhooks.take(settings.campaigns)
+            self.platform.reload(settings.command)
+        self.gates.reload(settings.gates)
+        self.webhooks.reload(settings.campaigns)
 
 
-def make_outside(settings: Settings, clock: Clock, hosts: Hosts, directory: Path) -> Outside:
+def create_adapters(settings: Settings, clock: Clock, hosts: HostSet, directory: Path) -> PlatformAdapters:
     """Make everything that the settings name."""
-    return Outside(
-        make_platform(settings, clock, hosts, directory),
-        Gatekeeper(settings.gates, directory / WORK),
-        Webhooks(settings.campaigns),
+    return PlatformAdapters(
+        create_platform(settings, clock, hosts, directory),
+        SettingsGateChecker(settings.gates, directory / WORK_DIRECTORY),
+        WebhookNotifier(settings.campaigns),
     )
 
 
-def make_platform(
-    settings: Settings, clock: Clock, hosts: Hosts, directory: Path
+def create_platform(
+    settings: Settings, clock: Clock, hosts: HostSet, directory: Path
 ) -> SimulatedPlatform | CommandPlatform:
     """Make the platform that the settings name."""
     match settings.platform:
         case PlatformName.COMMAND:
-            return CommandPlatform(settings.command, directory / WORK)
+            return CommandPlatform(settings.command, directory / WORK_DIRECTORY)
         case PlatformName.SIMULATED:
-            return _simulated(settings, clock, hosts)
+            return _create_simulated(settings, clock, hosts)
 
 
-def _simulated(settings: Settings, clock: Clock, hosts: Hosts) -> SimulatedPlatform:
+def _create_simulated(settings: Settings, clock: Clock, hosts: HostSet) -> SimulatedPlatform:
     simulated = settings.simulated
     return SimulatedPlatform(
         clock,
@@ -78,5 +79,17 @@ def _simulated(settings: Settings, clock: Clock, hosts: Hosts) -> SimulatedPlatf
             EventType.PREEMPT: simulated.preempt,
             EventType.TERMINATE: simulated.terminate,
         },
+        speed=settings.speed,
+    )
+
+
+def create_policy(settings: Settings) -> Policy:
+    """Return the policy that the settings say."""
+    policy_settings = settings.policy
+    return Policy(
+        announce=policy_settings.announce,
+        enforce_notice=policy_settings.enforce_notice,
+        idle_after=policy_settings.idle_after,
+        user_operations=policy_settings.user_operations,
         speed=settings.speed,
     )

@@ -1,4 +1,4 @@
-"""The whole service, put together and started in order; it ends in reverse order, with everything saved."""
+"""Starts the whole service in order, and stops it in reverse order with everything saved."""
 
 import os
 import sys
@@ -12,14 +12,12 @@ from forewarn import __version__
 from forewarn.api import local
 from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.compose import operators
-from forewarn.compose.belonging import claim
-from forewarn.compose.filling import ReadFleet, Talk, fill_if_empty
-from forewarn.compose.guests import serving_guests
-from forewarn.compose.platforms import Hosts, Outside, make_outside
-from forewarn.compose.policy import policy
-from forewarn.compose.reloading import Reload, Reloading, adopt_token
-from forewarn.compose.storing import opened_store
-from forewarn.fleet.ledger import manual_start
+from forewarn.compose.data_directory import claim_directory, open_store
+from forewarn.compose.guests import serve_guests
+from forewarn.compose.initial_fleet import FleetLoader, StartupReporter, fill_if_empty
+from forewarn.compose.platforms import HostSet, PlatformAdapters, create_adapters, create_policy
+from forewarn.compose.reload import ReloadSettings, SettingsReloader, adopt_token
+from forewarn.fleet.fleet_state import manual_clock_start
 from forewarn.fleet.service import Fleet
 from forewarn.guest.faults import Faults
 from forewarn.guest.observing import Observer
@@ -27,11 +25,11 @@ from forewarn.operator.showing_inventory import GuestUrl
 from forewarn.settings import EMULATOR, Preset, Settings
 from forewarn.store.port import Retention, Store
 
-SOCKETS = "sockets"
+SOCKET_DIRECTORY = "sockets"
 """The directory of the sockets, within the data directory: one service has that at a time."""
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class RunningService(msgspec.Struct, frozen=True, kw_only=True):
     """A service that runs."""
 
     fleet: Fleet
@@ -41,84 +39,84 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     link_local_interface: str | None
     guest_url: GuestUrl
     is_ephemeral: bool
-    reload: Reload
+    reload: ReloadSettings
     faults: Faults | None
     """What the endpoint does wrong on purpose; None: this is no emulator."""
 
 
 @asynccontextmanager
-async def running_service(
+async def run_service(
     settings: Settings,
     preset: Preset,
     *,
     environ: Mapping[str, str],
-    talk: Talk,
+    reporter: StartupReporter,
     clock: Clock | None = None,
-    scopes: ReadFleet | None = None,
+    fleet_loader: FleetLoader | None = None,
     observer: Observer | None = None,
-) -> AsyncIterator[Running]:
+) -> AsyncIterator[RunningService]:
     """Start the service; when the context ends, end it, in reverse order and with everything saved.
 
     With `clock`, time is that one's, whatever the settings say; with `scopes`, so is the fleet that it begins with.
     The `observer` is told of every request of a VM. Faults can be set in the emulator alone.
     """
     async with AsyncExitStack() as stack:
-        tls = operators.tls_context(settings.tls)
-        directory, store = await stack.enter_async_context(opened_store(settings, environ))
-        claim(directory, preset, talk)
+        tls = operators.create_tls_context(settings.tls)
+        directory, store = await stack.enter_async_context(open_store(settings, environ))
+        claim_directory(directory, preset, reporter)
         local.ensure_token(directory)
         if local.is_readable_by_others(directory / local.TOKEN_FILE):
-            talk.say(f"Others can read {directory / local.TOKEN_FILE}: close it with chmod 600.")
-        listener = stack.enter_context(operators.bound(settings.operator))
-        clock = clock or await _clock(settings, store, talk)
-        hosts = Hosts()
-        outside = make_outside(settings, clock, hosts, directory)
-        fleet = await stack.enter_async_context(_fleet(settings, store, clock, outside, hosts))
+            reporter.report(f"Others can read {directory / local.TOKEN_FILE}: close it with chmod 600.")
+        listener = stack.enter_context(operators.bind_listener(settings.operator))
+        clock = clock or await _create_clock(settings, store, reporter)
+        hosts = HostSet()
+        adapters = create_adapters(settings, clock, hosts, directory)
+        fleet = await stack.enter_async_context(_run_fleet(settings, store, clock, adapters, hosts))
         await adopt_token(fleet, directory, by="first start")
-        await fill_if_empty(fleet, settings, talk, scopes)
+        await fill_if_empty(fleet, settings, reporter, fleet_loader)
         faults = Faults(fleet) if preset is EMULATOR else None
         guests = await stack.enter_async_context(
-            serving_guests(
+            serve_guests(
                 settings,
                 fleet,
-                talk,
+                reporter,
                 faults=faults,
                 observer=observer,
                 socket_directory=_socket_directory(directory, preset),
             )
         )
-        await stack.enter_async_context(operators.serving_operators(fleet, guests, listener, tls))
-        stack.callback(fleet.feeds.end)  # who follows the journal must not be waited for
-        stack.callback(fleet.break_off)  # nor who follows an import
-        reloading = Reloading(settings, directory, fleet=fleet, outside=outside, guests=guests, tls=tls)
-        running = Running(
+        await stack.enter_async_context(operators.serve_operators(fleet, guests, listener, tls))
+        stack.callback(fleet.feeds.close)  # who follows the journal must not be waited for
+        stack.callback(fleet.cancel_tasks)  # nor who follows an import
+        reloader = SettingsReloader(settings, directory, fleet=fleet, adapters=adapters, guests=guests, tls=tls)
+        running = RunningService(
             fleet=fleet,
             directory=directory,
-            operator_url=operators.url(listener, tls),
+            operator_url=operators.listener_url(listener, tls),
             link_local_url=guests.link_local_url,
             link_local_interface=", ".join(guests.networks.values()) or None,
             guest_url=guests.url,
             is_ephemeral=settings.ephemeral,
-            reload=reloading.take,
+            reload=reloader.reload,
             faults=faults,
         )
-        stack.enter_context(_known_as(running, certificate=settings.tls.certificate))
+        stack.enter_context(_publish(running, certificate=settings.tls.certificate))
         yield running
 
 
 def _socket_directory(directory: Path, preset: Preset) -> Path | None:
     """Return where programs on this machine are taken for VMs: nowhere but in the emulator."""
-    return directory / SOCKETS if preset is EMULATOR and sys.platform != "win32" else None
+    return directory / SOCKET_DIRECTORY if preset is EMULATOR and sys.platform != "win32" else None
 
 
-async def _clock(settings: Settings, store: Store, talk: Talk) -> Clock:
+async def _create_clock(settings: Settings, store: Store, reporter: StartupReporter) -> Clock:
     system = SystemClock()
     now = system.now()
-    position = await manual_start(store, now=now)
+    position = await manual_clock_start(store, now=now)
     if settings.manual_time:
         return ManualClock(position)
     if position > now:
-        talk.say(
+        reporter.report(
             f"These data were at {position:%Y-%m-%d %H:%M:%SZ} by a manual clock, ahead of the real time: what "
             "was touched by then stands still until that time has come. Use --manual-time, or other data."
         )
@@ -126,27 +124,27 @@ async def _clock(settings: Settings, store: Store, talk: Talk) -> Clock:
 
 
 @asynccontextmanager
-async def _fleet(
-    settings: Settings, store: Store, clock: Clock, outside: Outside, hosts: Hosts
+async def _run_fleet(
+    settings: Settings, store: Store, clock: Clock, adapters: PlatformAdapters, hosts: HostSet
 ) -> AsyncIterator[Fleet]:
     retention = Retention(age=settings.journal.age, rows=settings.journal.rows)
     async with Fleet.run(
         store=store,
-        platform=outside.platform,
+        platform=adapters.platform,
         clock=clock,
-        policy=policy(settings),
+        policy=create_policy(settings),
         retention=retention,
-        checker=outside.gates,
-        messenger=outside.webhooks,
+        checker=adapters.gates,
+        notifier=adapters.webhooks,
     ) as fleet:
         for view in fleet.replica.views():
-            hosts.note(view)
-        fleet.on_change(hosts.note)
+            hosts.add(view)
+        fleet.on_change(hosts.add)
         yield fleet
 
 
 @contextmanager
-def _known_as(running: Running, *, certificate: Path | None) -> Iterator[None]:
+def _publish(running: RunningService, *, certificate: Path | None) -> Iterator[None]:
     """Let programs on this machine find the service while it runs."""
     service = local.Service(
         pid=os.getpid(),

@@ -1,1 +1,2 @@
-"""The use cases: replica, one queue per record, compare-and-swap on the store, clockwork."""
+"""The use cases: an in-memory replica, one command queue per record, compare-and-swap on the store, and the scheduler.
+"""

@@ -1,29 +1,29 @@
-"""Why the fleet could not do what was asked; the rules' own refusals (`forewarn.core.errors`) pass through unchanged.
+"""Errors of the fleet; the rules' own errors (`forewarn.core.errors`) pass through unchanged.
 
 FleetError
-├── NoSuchScope
-├── NoSuchVm
-├── NoSuchEvent
-├── NoSuchHost       no VM is on a host of that name
-├── NoSuchToken
-├── NoSuchCampaign
-├── NoSuchGate       the settings have no gate of that name
-├── NoSuchFault      no such fault is set, or it is over
-├── AmbiguousVm      a bare name that exists in several scopes
-├── AmbiguousCampaign  several campaigns that are not over have the name
+├── ScopeNotFound
+├── VmNotFound
+├── EventNotFound
+├── HostNotFound           no VM is on a host of that name
+├── TokenNotFound
+├── CampaignNotFound
+├── GateNotFound           the settings have no gate of that name
+├── FaultNotFound          no such fault is set, or it has ended
+├── AmbiguousVm            a bare name that exists in several scopes
+├── AmbiguousCampaign      several open campaigns have the name
 ├── ScopeExists
-├── SecretShown      the request made a token before, and its secret is shown only once
-├── AddressTaken     another VM has this address in this network
-├── TimeIsReal       the clock cannot be moved: the service runs in real time
-├── NoSuchPosition   the journal does not reach so far
-├── Pruned           lines of the journal that should come next have been removed
-├── PartlyMade       a request over several scopes was refused by one that had changed meanwhile
-└── NotSaved         the store could not keep it; nothing has changed
+├── SecretUnavailable      the request created a token before, and its secret is shown only once
+├── AddressInUse           another VM has this address in this network
+├── ManualTimeUnavailable  the clock cannot be moved: the service runs in real time
+├── PositionNotFound       the position is beyond the end of the journal
+├── JournalPruned          the next rows of the journal have been removed
+├── PartialSchedule        a request over several scopes was refused by one that had changed meanwhile
+└── SaveFailed             the store could not save; nothing has changed
 """
 
 from collections.abc import Sequence
 
-NAMED = 20
+MAX_NAMES = 20
 """Of more names than this a message says how many there are."""
 
 
@@ -33,7 +33,7 @@ class FleetError(Exception):
     code = "refused"
 
 
-class NoSuchScope(FleetError):
+class ScopeNotFound(FleetError):
     """There is no scope of that name."""
 
     code = "unknown-scope"
@@ -43,7 +43,7 @@ class NoSuchScope(FleetError):
         super().__init__(f"there is no scope {scope}")
 
 
-class NoSuchVm(FleetError):
+class VmNotFound(FleetError):
     """There is no VM of that name."""
 
     code = "unknown-vm"
@@ -53,7 +53,7 @@ class NoSuchVm(FleetError):
         super().__init__(f"there is no VM {vm}")
 
 
-class NoSuchEvent(FleetError):
+class EventNotFound(FleetError):
     """No scope has an open event of that id."""
 
     code = "unknown-event"
@@ -63,7 +63,7 @@ class NoSuchEvent(FleetError):
         super().__init__(f"there is no open event {event}")
 
 
-class NoSuchHost(FleetError):
+class HostNotFound(FleetError):
     """No VM is on a host of that name."""
 
     code = "unknown-host"
@@ -73,7 +73,7 @@ class NoSuchHost(FleetError):
         super().__init__(f"no VM is on a host {host}")
 
 
-class NoSuchToken(FleetError):
+class TokenNotFound(FleetError):
     """There is no token of that id."""
 
     code = "unknown-token"
@@ -83,7 +83,7 @@ class NoSuchToken(FleetError):
         super().__init__(f"there is no token {token}")
 
 
-class NoSuchFault(FleetError):
+class FaultNotFound(FleetError):
     """No fault of that id is set."""
 
     code = "unknown-fault"
@@ -93,7 +93,7 @@ class NoSuchFault(FleetError):
         super().__init__(f"there is no fault {fault}, or it is over")
 
 
-class NoSuchCampaign(FleetError):
+class CampaignNotFound(FleetError):
     """There is no campaign of that id or name."""
 
     code = "unknown-campaign"
@@ -103,22 +103,24 @@ class NoSuchCampaign(FleetError):
         super().__init__(f"there is no campaign {campaign}")
 
 
-class NoSuchGate(FleetError):
+class GateNotFound(FleetError):
     """The settings have no gate of that name."""
 
     code = "unknown-gate"
 
     def __init__(self, gate: str, known: Sequence[str] = ()) -> None:
         self.gate, self.known = gate, tuple(known)
-        several = f"there {'is' if len(known) == 1 else 'are'} {_few(sorted(known))}" if known else "there is none yet"
+        several = (
+            f"there {'is' if len(known) == 1 else 'are'} {_join_names(sorted(known))}" if known else "there is none yet"
+        )
         super().__init__(
             f"there is no gate {gate}: {several}; gates are set in forewarn.toml of the service, as [gates.{gate}]"
         )
 
 
-def _few(names: Sequence[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+def _join_names(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 class AmbiguousVm(FleetError):
@@ -151,7 +153,7 @@ class ScopeExists(FleetError):
         super().__init__(f"there is a scope {scope} already: choose another name, or change that one")
 
 
-class SecretShown(FleetError):
+class SecretUnavailable(FleetError):
     """The request has made a token before; its secret is shown only once."""
 
     code = "secret-shown"
@@ -164,7 +166,7 @@ class SecretShown(FleetError):
         )
 
 
-class AddressTaken(FleetError):
+class AddressInUse(FleetError):
     """Another VM has this address in this network."""
 
     code = "address-taken"
@@ -174,7 +176,7 @@ class AddressTaken(FleetError):
         super().__init__(f"address {ip} in network {network} belongs to {vm}")
 
 
-class TimeIsReal(FleetError):
+class ManualTimeUnavailable(FleetError):
     """The service runs in real time, which nobody can move."""
 
     code = "time-is-real"
@@ -183,7 +185,7 @@ class TimeIsReal(FleetError):
         super().__init__("the service runs in real time: start it with --manual-time to move its clock")
 
 
-class NoSuchPosition(FleetError):
+class PositionNotFound(FleetError):
     """The journal does not reach so far: the position is of other data, or of data before a backup was restored."""
 
     code = "unknown-position"
@@ -193,7 +195,7 @@ class NoSuchPosition(FleetError):
         super().__init__(f"the journal reaches to position {last}, not to {position}: begin anew, without a position")
 
 
-class Pruned(FleetError):
+class JournalPruned(FleetError):
     """Lines of the journal that should come next have been removed, because they were too old or too many."""
 
     code = "pruned"
@@ -206,7 +208,7 @@ class Pruned(FleetError):
         )
 
 
-class PartlyMade(FleetError):
+class PartialSchedule(FleetError):
     """Some scopes of a request made their events, another one did not."""
 
     code = "partly-made"
@@ -220,7 +222,7 @@ class PartlyMade(FleetError):
         )
 
 
-class NotSaved(FleetError):
+class SaveFailed(FleetError):
     """The store could not keep the change, so it has not happened."""
 
     code = "not-saved"

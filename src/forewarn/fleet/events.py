@@ -1,4 +1,4 @@
-"""What operators do with events that are there: cancel, approve for a VM, retry, resolve, and delete a VM."""
+"""Commands on open events: cancel, approve for a VM, retry, resolve; and delete a VM."""
 
 from collections.abc import Callable
 
@@ -9,8 +9,8 @@ from forewarn.core.change import Change
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
-from forewarn.fleet.answers import Answers
-from forewarn.fleet.errors import NoSuchEvent, NoSuchScope, NoSuchVm
+from forewarn.fleet.errors import EventNotFound, ScopeNotFound, VmNotFound
+from forewarn.fleet.idempotency import IdempotentScopes
 from forewarn.fleet.replica import Replica
 from forewarn.fleet.scopes import Scopes
 
@@ -18,9 +18,9 @@ from forewarn.fleet.scopes import Scopes
 class Events:
     """The commands on open events. `by` is who asks, `once` the request's key: asking again changes nothing."""
 
-    def __init__(self, scopes: Scopes, answers: Answers) -> None:
+    def __init__(self, scopes: Scopes, idempotent: IdempotentScopes) -> None:
         self._scopes = scopes
-        self._answers = answers
+        self._idempotent = idempotent
 
     @property
     def _clock(self) -> Clock:
@@ -31,38 +31,46 @@ class Events:
         return self._scopes.replica
 
     @property
-    def _conditions(self) -> RuleContext:
-        return self._scopes.conditions
+    def _rule_context(self) -> RuleContext:
+        return self._scopes.rule_context
 
-    async def cancel(self, event: str, *, by: str, why: str = "", once: IdempotencyKey | None = None) -> None:
+    async def cancel(
+        self, event: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
+    ) -> None:
         """Take a Scheduled event back."""
         await self._apply(
             event,
-            lambda scope: operations.cancel(scope, event, self._conditions, by=by, now=self._clock.now(), why=why),
-            once,
+            lambda scope: operations.cancel(scope, event, self._rule_context, by=by, now=self._clock.now(), why=why),
+            idempotency_key,
         )
 
     async def approve_for(
-        self, event: str, vm: str, *, by: str, why: str = "", once: IdempotencyKey | None = None
+        self, event: str, vm: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> None:
         """Approve an event in the name of a VM of its scope; the journal says who did, and why."""
 
         def rule(scope: Scope) -> Change[None]:
-            name = within(scope.id, vm)
-            return approve(scope, name, [event], self._conditions, now=self._clock.now(), by=by, why=why)
+            name = bare_vm_name(scope.id, vm)
+            return approve(scope, name, [event], self._rule_context, now=self._clock.now(), by=by, why=why)
 
-        await self._apply(event, rule, once)
+        await self._apply(event, rule, idempotency_key)
 
     async def retry(
-        self, event: str, *, vm: str | None = None, by: str, why: str = "", once: IdempotencyKey | None = None
+        self,
+        event: str,
+        *,
+        vm: str | None = None,
+        by: str,
+        why: str = "",
+        idempotency_key: IdempotencyKey | None = None,
     ) -> None:
         """Have failed or unknown work done once more: on one VM, or on all where there is such."""
 
         def rule(scope: Scope) -> Change[None]:
-            name = None if vm is None else within(scope.id, vm)
+            name = None if vm is None else bare_vm_name(scope.id, vm)
             return impact_lifecycle.retry(scope, event, name, by=by, now=self._clock.now(), why=why)
 
-        await self._apply(event, rule, once)
+        await self._apply(event, rule, idempotency_key)
 
     async def resolve(
         self,
@@ -72,48 +80,52 @@ class Events:
         why: str,
         done: bool = False,
         vm: str | None = None,
-        once: IdempotencyKey | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> None:
         """End what is failed or unknown of an event: as done after all, or given up."""
 
         def rule(scope: Scope) -> Change[None]:
-            name = None if vm is None else within(scope.id, vm)
+            name = None if vm is None else bare_vm_name(scope.id, vm)
             now = self._clock.now()
-            return impact_lifecycle.resolve(scope, event, self._conditions, by=by, why=why, now=now, done=done, vm=name)
+            return impact_lifecycle.resolve(
+                scope, event, self._rule_context, by=by, why=why, now=now, done=done, vm=name
+            )
 
-        await self._apply(event, rule, once)
+        await self._apply(event, rule, idempotency_key)
 
-    async def _apply(self, event: str, rule: Callable[[Scope], Change[None]], once: IdempotencyKey | None) -> None:
+    async def _apply(
+        self, event: str, rule: Callable[[Scope], Change[None]], idempotency_key: IdempotencyKey | None
+    ) -> None:
         """Apply a rule to the scope of an event; what was answered before is found although the event has ended."""
-        found = self._replica.event(event)
-        home = found[0] if found is not None else self._answers.home(once)
-        if home is not None:
-            await self._answers.apply(home.id, rule, once)
-        elif not await self._answers.began_or_ended(None, once):
-            raise NoSuchEvent(event)
+        found = self._replica.find_event(event)
+        view = found[0] if found is not None else self._idempotent.scope_of(idempotency_key)
+        if view is not None:
+            await self._idempotent.apply(view.id, rule, idempotency_key)
+        elif not await self._idempotent.was_created_or_removed(None, idempotency_key):
+            raise EventNotFound(event)
 
     async def delete(
-        self, vm: str, *, request: str, by: str, why: str = "", once: IdempotencyKey | None = None
+        self, vm: str, *, request: str, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> tuple[tuple[str, str], ...]:
         """Delete a VM: at once, or under a terminate profile with an event, which is returned with its scope."""
-        home = self._answers.home(once)
+        answered_by = self._idempotent.scope_of(idempotency_key)
         try:
             view, found = self._replica.find(vm)
-        except (NoSuchVm, NoSuchScope):
-            if home is None and await self._answers.began_or_ended(None, once):
+        except (VmNotFound, ScopeNotFound):
+            if answered_by is None and await self._idempotent.was_created_or_removed(None, idempotency_key):
                 return ()
-            if home is None:
+            if answered_by is None:
                 raise
-            id_, name = home.id, vm
+            id_, name = answered_by.id, vm
         else:
-            self._answers.check(once, view.id)
+            self._idempotent.check(idempotency_key, view.id)
             id_, name = view.id, found.name
-        return await self._delete(id_, name, request=request, by=by, why=why, once=once)
+        return await self._delete(id_, name, request=request, by=by, why=why, idempotency_key=idempotency_key)
 
     async def _delete(
-        self, scope: str, vm: str, *, request: str, by: str, why: str, once: IdempotencyKey | None
+        self, scope: str, vm: str, *, request: str, by: str, why: str, idempotency_key: IdempotencyKey | None
     ) -> tuple[tuple[str, str], ...]:
-        if await self._answers.began_or_ended(scope, once):
+        if await self._idempotent.was_created_or_removed(scope, idempotency_key):
             return ()
         try:
             events = await self._scopes.apply(
@@ -121,24 +133,24 @@ class Events:
                 lambda value: operations.delete(
                     value,
                     vm,
-                    self._conditions,
+                    self._rule_context,
                     request=request,
                     by=by,
                     now=self._clock.now(),
                     why=why,
-                    idempotency_key=once,
+                    idempotency_key=idempotency_key,
                 ),
             )
-        except NoSuchScope:
-            if await self._answers.began_or_ended(scope, once):
+        except ScopeNotFound:
+            if await self._idempotent.was_created_or_removed(scope, idempotency_key):
                 return ()
             raise
         return tuple((scope, event) for event in events)
 
 
-def within(scope: str, vm: str) -> str:
+def bare_vm_name(scope: str, vm: str) -> str:
     """Return the bare name of a VM that is meant to be in this scope, and may be named in full."""
     named, slash, bare = vm.rpartition("/")
     if slash and named != scope:
-        raise NoSuchVm(f"{vm} in scope {scope}")
+        raise VmNotFound(f"{vm} in scope {scope}")
     return bare

@@ -1,4 +1,4 @@
-"""Carrying impacts out: save that it begins, give it to the platform, save how it went. In this order, always."""
+"""Impact execution: save that an impact begins, give it to the platform, save the outcome. Always in this order."""
 
 import asyncio
 import logging
@@ -12,22 +12,22 @@ from forewarn.core.event import Event
 from forewarn.core.impact import Done, Failed, Impact, ImpactOutcome, ImpactState, NotStarted, Unknown
 from forewarn.core.impact_lifecycle import begin, impacts_to_begin, settle
 from forewarn.core.scope import Scope
-from forewarn.fleet.errors import NoSuchScope, NotSaved
-from forewarn.fleet.replica import View
+from forewarn.fleet.errors import SaveFailed, ScopeNotFound
+from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.scopes import Scopes
 from forewarn.platform.port import Platform, Work
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+MIN_BACKOFF, MAX_BACKOFF = 0.5, 30.0
 """Between attempts to save what must not be lost, in seconds of real time."""
 
-LONGEST_WORK = LONGEST_PROBE = 25 * 3600.0
+WORK_TIMEOUT = PROBE_TIMEOUT = 25 * 3600.0
 """For how long, in seconds of real time, a platform may be silent before its work counts as unknown. What is asked
 after a crash may have to wait for work that still goes on."""
 
-BEGINNING = 16
+MAX_CONCURRENT = 16
 """How many impacts are saved as begun at the same time. When a thousand events start in one second, the guests who
 wait for them hear of it first: nothing is late about work that begins a moment later."""
 
@@ -36,21 +36,21 @@ class Impacts:
     """The work that is under way, one task per impact. `calm` is awaited before any begins."""
 
     def __init__(
-        self, platform: Platform, scopes: Scopes, tasks: asyncio.TaskGroup, *, calm: Callable[[], Awaitable[None]]
+        self, platform: Platform, scopes: Scopes, tasks: asyncio.TaskGroup, *, wait_idle: Callable[[], Awaitable[None]]
     ) -> None:
         self._platform = platform
         self._scopes = scopes
         self._tasks = tasks
-        self._under_way: set[tuple[str, str]] = set()
-        self._calm = calm
-        self._beginning = asyncio.Semaphore(BEGINNING)
+        self._in_flight: set[tuple[str, str]] = set()
+        self._wait_idle = wait_idle
+        self._begin_slots = asyncio.Semaphore(MAX_CONCURRENT)
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         """How many impacts are being worked on."""
-        return len(self._under_way)
+        return len(self._in_flight)
 
-    def look(self, view: View) -> None:
+    def evaluate(self, view: ScopeView) -> None:
         """Begin what the scope has to begin, and find out about what had begun before we came."""
         scope = view.scope
         if scope is None or not scope.events:
@@ -63,32 +63,32 @@ class Impacts:
                 if impact.state is ImpactState.BEGUN:
                     self._spawn(view, event, impact.vm, self._recover)
 
-    def _spawn(self, view: View, event: Event, vm: str, do: Callable[[str, str, str], Awaitable[None]]) -> None:
-        if (event.id, vm) not in self._under_way:
-            self._under_way.add((event.id, vm))
-            self._tasks.create_task(self._own(view, event.id, vm, do), name=f"{event.type.value} {view.id}/{vm}")
+    def _spawn(self, view: ScopeView, event: Event, vm: str, do: Callable[[str, str, str], Awaitable[None]]) -> None:
+        if (event.id, vm) not in self._in_flight:
+            self._in_flight.add((event.id, vm))
+            self._tasks.create_task(self._run(view, event.id, vm, do), name=f"{event.type.value} {view.id}/{vm}")
 
-    async def _own(self, view: View, event: str, vm: str, do: Callable[[str, str, str], Awaitable[None]]) -> None:
+    async def _run(self, view: ScopeView, event: str, vm: str, do: Callable[[str, str, str], Awaitable[None]]) -> None:
         try:
             await do(view.id, event, vm)
-        except (CoreError, NoSuchScope) as error:
+        except (CoreError, ScopeNotFound) as error:
             log.info("no more work for event %s on %s/%s: %s", event, view.id, vm, error)
         finally:
-            self._under_way.discard((event, vm))
-        self.look(view)
+            self._in_flight.discard((event, vm))
+        self.evaluate(view)
 
     async def _begin_and_carry_out(self, scope: str, event: str, vm: str, *, again: bool = False) -> None:
-        async with self._beginning:
-            await self._calm()
-            work = await self._surely(
-                scope, lambda value: _begun(value, event, vm, again=again, now=self._scopes.clock.now())
+        async with self._begin_slots:
+            await self._wait_idle()
+            work = await self._apply_until_saved(
+                scope, lambda value: _begin_work(value, event, vm, again=again, now=self._scopes.clock.now())
             )
-        await self._settle(work, await self._carried_out(work))
+        await self._settle(work, await self._carry_out(work))
 
     async def _recover(self, scope: str, event: str, vm: str) -> None:
         """Find out about work that had begun when a process ended."""
-        work = await self._surely(scope, lambda value: Change(value, (), _work(value, event, vm)))
-        match await self._probed(work):
+        work = await self._apply_until_saved(scope, lambda value: Change(value, (), _work(value, event, vm)))
+        match await self._probe(work):
             case Done() as done:
                 await self._settle(work, done)
             case NotStarted():
@@ -98,49 +98,49 @@ class Impacts:
             case Unknown() as unknown:
                 await self._settle(work, unknown)
 
-    async def _carried_out(self, work: Work) -> ImpactOutcome:
-        limit = asyncio.timeout(LONGEST_WORK)
+    async def _carry_out(self, work: Work) -> ImpactOutcome:
+        limit = asyncio.timeout(WORK_TIMEOUT)
         try:
             async with limit:
                 return await self._platform.carry_out(work)
         except Exception as error:
             if limit.expired():
-                return Unknown(f"no word from the platform for {LONGEST_WORK / 3600:.0f} hours")
+                return Unknown(f"no word from the platform for {WORK_TIMEOUT / 3600:.0f} hours")
             log.exception("the platform broke on %s", work.id)
             return Failed(f"the platform broke: {error!r}")
 
-    async def _probed(self, work: Work) -> Done | NotStarted | Unknown:
+    async def _probe(self, work: Work) -> Done | NotStarted | Unknown:
         try:
-            async with asyncio.timeout(LONGEST_PROBE):
+            async with asyncio.timeout(PROBE_TIMEOUT):
                 return await self._platform.probe(work)
         except Exception as error:
             log.exception("the platform broke when asked about %s", work.id)
             return Unknown(f"the platform broke when asked: {error!r}")
 
     async def _settle(self, work: Work, outcome: ImpactOutcome) -> None:
-        await self._surely(
+        await self._apply_until_saved(
             work.scope,
             lambda scope: settle(
-                scope, work.event, work.vm, outcome, self._scopes.conditions, now=self._scopes.clock.now()
+                scope, work.event, work.vm, outcome, self._scopes.rule_context, now=self._scopes.clock.now()
             ),
         )
 
-    async def _surely(self, scope: str, rule: Callable[[Scope], Change[R]]) -> R:
+    async def _apply_until_saved(self, scope: str, rule: Callable[[Scope], Change[R]]) -> R:
         """Apply the rule, again and again while the store cannot save: what the platform did must not be forgotten."""
-        pause = FIRST_PAUSE
+        pause = MIN_BACKOFF
         while True:
             try:
                 return await self._scopes.apply(scope, rule)
-            except NotSaved as error:
+            except SaveFailed as error:
                 log.warning("%s; trying again in %.1f s", error, pause)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
+                pause = min(pause * 2, MAX_BACKOFF)
 
 
-def _begun(scope: Scope, event: str, vm: str, *, again: bool, now: datetime) -> Change[Work]:
+def _begin_work(scope: Scope, event: str, vm: str, *, again: bool, now: datetime) -> Change[Work]:
     change = begin(scope, event, vm, now=now, again=again)
     if change.scope is None:
-        raise NoSuchScope(scope.id)
+        raise ScopeNotFound(scope.id)
     return Change(change.scope, change.entries, _work(change.scope, event, vm))
 
 

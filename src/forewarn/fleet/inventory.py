@@ -1,7 +1,10 @@
-"""Scopes and VMs coming, changing and going, as operators ask for it. An address belongs to one VM of its network."""
+"""Inventory commands: add, change and remove scopes and VMs.
 
-from collections.abc import Callable
-from contextlib import suppress
+An address belongs to one VM of its network; claims prevent two concurrent commands from assigning the same one.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -13,14 +16,63 @@ from forewarn.core.idempotency import IdempotencyKey, is_repeated_request
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.core.vm import Traits, Vm
-from forewarn.fleet.addresses import Addresses
-from forewarn.fleet.answers import Answers
-from forewarn.fleet.errors import ScopeExists
-from forewarn.fleet.queue import Decision, Queues
+from forewarn.fleet.errors import AddressInUse, ScopeExists
+from forewarn.fleet.idempotency import IdempotentScopes
+from forewarn.fleet.queue import Decision, RecordQueues
 from forewarn.fleet.replica import Replica
 
 
-class Addressed(Exception):
+class AddressClaims:
+    """The addresses that VMs have, which the replica knows, and those that are claimed until they are saved."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._claimed: dict[tuple[str, str], list[str]] = {}
+
+    @contextmanager
+    def claim(self, scope: str, vms: Iterable[Vm], *, other_scopes_only: bool = False) -> Iterator[None]:
+        """Claim the addresses of a scope's VMs while these are being saved; refuse if one of them is taken.
+
+        `other_scopes_only`: only by VMs of other scopes; within its own, the rule that is applied sees to it.
+        """
+        wanted: dict[tuple[str, str], str] = {}
+        for vm in vms:
+            owner = f"{scope}/{vm.name}"
+            for address in vm.addresses:
+                address_key = (address.network, address.ip)
+                other = self.owner(*address_key, excluding=f"{scope}/" if other_scopes_only else owner) or wanted.get(
+                    address_key
+                )
+                if other is not None and other != owner:
+                    raise AddressInUse(address.ip, address.network, other)
+                wanted[address_key] = owner
+        for address_key, owner in wanted.items():
+            self._claimed.setdefault(address_key, []).append(owner)
+        try:
+            yield
+        finally:
+            for address_key, owner in wanted.items():
+                self._release(address_key, owner)
+
+    def owner(self, network: str, ip: str, *, excluding: str) -> str | None:
+        """Return who has an address or is about to get it, other than this VM (`scope/name`) or scope (`scope/`)."""
+        claims = (f"{view.id}/{vm.name}" for view, vm in self._replica.claims(network, ip))
+        owners = [*self._claimed.get((network, ip), ()), *claims]
+        return next((owner for owner in owners if not _matches(owner, excluding)), None)
+
+    def _release(self, address_key: tuple[str, str], owner: str) -> None:
+        self._claimed[address_key].remove(owner)
+        if not self._claimed[address_key]:
+            del self._claimed[address_key]
+
+
+def _matches(vm: str, name: str) -> bool:
+    scope, _, bare = name.rpartition("/")
+    its_scope, _, its_name = vm.rpartition("/")
+    return scope == its_scope and (not bare or bare.casefold() == its_name.casefold())
+
+
+class AddressConflict(Exception):
     """A VM was given other addresses while its change waited for its turn: claim those."""
 
 
@@ -29,50 +81,52 @@ class Inventory:
 
     def __init__(
         self,
-        scopes: Queues[Scope],
+        scopes: RecordQueues[Scope],
         replica: Replica,
-        answers: Answers,
+        idempotent: IdempotentScopes,
         clock: Clock,
-        conditions: Callable[[], RuleContext],
+        rule_context: Callable[[], RuleContext],
     ) -> None:
-        self.addresses = Addresses(replica)
+        self.addresses = AddressClaims(replica)
         self._scopes = scopes
         self._replica = replica
-        self._answers = answers
+        self._idempotent = idempotent
         self._clock = clock
-        self._conditions = conditions
+        self._rule_context = rule_context
 
     def check_new(self, scope: str) -> None:
         """Refuse the name of a scope to come that another one has but for upper and lower case.
 
         A fleet file cannot have both, so what was exported could not be imported again.
         """
-        if (other := self._replica.alike(scope)) is not None:
+        if (other := self._replica.find_other_case(scope)) is not None:
             raise ScopeExists(other)
 
-    async def add_scope(self, scope: Scope, *, by: str, once: IdempotencyKey | None = None) -> None:
+    async def add_scope(self, scope: Scope, *, by: str, idempotency_key: IdempotencyKey | None = None) -> None:
         """Bring a scope into being. Its addresses must be free."""
 
         def command(present: Scope | None) -> Decision[Scope, None]:
             if present is not None:
-                self._check_made_by(present, once)
+                self._check_created_by(present, idempotency_key)
                 return Decision(present, (), None)
-            change = rules.create_scope(scope, by=by, now=self._clock.now(), idempotency_key=once)
+            change = rules.create_scope(scope, by=by, now=self._clock.now(), idempotency_key=idempotency_key)
             return Decision(change.scope, change.entries, None)
 
-        self._answers.check(once, scope.id)
-        if await self._is_done(scope.id, once):
+        self._idempotent.check(idempotency_key, scope.id)
+        if await self._was_created_or_removed(scope.id, idempotency_key):
             return
         present, _ = self._replica.newest(scope.id)
         if present is not None:
-            self._check_made_by(present, once)
+            self._check_created_by(present, idempotency_key)
         else:
-            with self.addresses.claimed(scope.id, scope.roster):
+            with self.addresses.claim(scope.id, scope.roster):
                 await self._scopes.apply(scope.id, command)
 
-    def _check_made_by(self, present: Scope, once: IdempotencyKey | None) -> None:
+    def _check_created_by(self, present: Scope, idempotency_key: IdempotencyKey | None) -> None:
         """Refuse to make a scope that is there, unless it was this request that made it."""
-        if once is None or not is_repeated_request(present.seen_keys, once, now=self._clock.now()):
+        if idempotency_key is None or not is_repeated_request(
+            present.seen_keys, idempotency_key, now=self._clock.now()
+        ):
             raise ScopeExists(present.id)
 
     async def change_scope(
@@ -83,98 +137,124 @@ class Inventory:
         traits: Callable[[Traits], Traits] | None = None,
         approval: ApprovalRule | None = None,
         auto_approve: tuple[EventType, ...] | None = None,
-        once: IdempotencyKey | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> None:
         """Change what a scope gives to its VMs or asks of them; what is left out stays.
 
         `traits` makes the new ones of the newest, and must not do anything else.
         """
-        await self._answers.apply(
+        await self._idempotent.apply(
             scope,
             lambda value: rules.change_scope(
                 value,
-                self._conditions(),
+                self._rule_context(),
                 by=by,
                 now=self._clock.now(),
                 traits=None if traits is None else traits(value.traits),
                 approval=approval,
                 auto_approve=auto_approve,
             ),
-            once,
+            idempotency_key,
         )
 
     async def remove_scope(
-        self, scope: str, *, by: str, why: str = "", force: bool = False, once: IdempotencyKey | None = None
+        self, scope: str, *, by: str, why: str = "", force: bool = False, idempotency_key: IdempotencyKey | None = None
     ) -> None:
         """Remove a scope with its VMs. Open events need force: Scheduled ones are canceled, Started ones given up."""
-        if await self._is_done(scope, once):
+        if await self._was_created_or_removed(scope, idempotency_key):
             return
-        await self._answers.apply(
+        await self._idempotent.apply(
             scope,
             lambda value: rules.remove_scope(value, by=by, now=self._clock.now(), why=why, force=force),
-            once,
+            idempotency_key,
         )
 
-    async def add_vm(self, scope: str, vm: Vm, *, by: str, once: IdempotencyKey | None = None) -> None:
+    async def add_vm(self, scope: str, vm: Vm, *, by: str, idempotency_key: IdempotencyKey | None = None) -> None:
         """Add a VM. Its addresses must be free."""
-        if self._was_answered(scope, once):
+        if self._has_seen_key(scope, idempotency_key):
             return
-        with self.addresses.claimed(scope, [vm]):
-            await self._answers.apply(scope, lambda value: rules.add_vm(value, vm, by=by, now=self._clock.now()), once)
+        with self.addresses.claim(scope, [vm]):
+            await self._idempotent.apply(
+                scope, lambda value: rules.add_vm(value, vm, by=by, now=self._clock.now()), idempotency_key
+            )
 
     async def change_vm(
-        self, scope: str, name: str, change: Callable[[Vm], Vm], *, by: str, once: IdempotencyKey | None = None
+        self,
+        scope: str,
+        name: str,
+        change: Callable[[Vm], Vm],
+        *,
+        by: str,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> None:
         """Change a VM: `change` makes the new one of the newest, and must not do anything else."""
-        if self._was_answered(scope, once):
+        if self._has_seen_key(scope, idempotency_key):
             return
         is_changed = False
         while not is_changed:
             wanted = change(self._replica.scope(scope).vm(name))
-            with suppress(Addressed):
-                await self._change_vm(scope, name, change, wanted, by=by, once=once)
+            with suppress(AddressConflict):
+                await self._change_vm(scope, name, change, wanted, by=by, idempotency_key=idempotency_key)
                 is_changed = True
 
     async def _change_vm(
-        self, scope: str, name: str, change: Callable[[Vm], Vm], wanted: Vm, *, by: str, once: IdempotencyKey | None
+        self,
+        scope: str,
+        name: str,
+        change: Callable[[Vm], Vm],
+        wanted: Vm,
+        *,
+        by: str,
+        idempotency_key: IdempotencyKey | None,
     ) -> None:
         def rule(value: Scope) -> Change[None]:
             old = value.vm(name)
             new = msgspec.structs.replace(change(old), name=old.name)
             if new.addresses != wanted.addresses:
-                raise Addressed
-            return rules.change_vm(value, new, self._conditions(), by=by, now=self._clock.now())
+                raise AddressConflict
+            return rules.change_vm(value, new, self._rule_context(), by=by, now=self._clock.now())
 
-        with self.addresses.claimed(scope, [wanted]):
-            await self._answers.apply(scope, rule, once)
+        with self.addresses.claim(scope, [wanted]):
+            await self._idempotent.apply(scope, rule, idempotency_key)
 
     async def remove_vm(
-        self, scope: str, name: str, *, by: str, why: str = "", force: bool = False, once: IdempotencyKey | None = None
+        self,
+        scope: str,
+        name: str,
+        *,
+        by: str,
+        why: str = "",
+        force: bool = False,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> None:
         """Remove a VM. With open events only by force, which takes it out of them."""
-        if await self._is_done(scope, once):
+        if await self._was_created_or_removed(scope, idempotency_key):
             return
-        await self._answers.apply(
+        await self._idempotent.apply(
             scope,
             lambda value: rules.remove_vm(
-                value, name, self._conditions(), by=by, now=self._clock.now(), why=why, force=force
+                value, name, self._rule_context(), by=by, now=self._clock.now(), why=why, force=force
             ),
-            once,
+            idempotency_key,
         )
 
-    async def was_asked(self, once: IdempotencyKey | None) -> bool:
+    async def is_repeated(self, idempotency_key: IdempotencyKey | None) -> bool:
         """Tell whether the request was answered before, wherever that was: what it names may be gone since."""
-        home = self._answers.home(once)
-        if home is not None:
-            return self._was_answered(home.id, once)
-        return await self._answers.began_or_ended(None, once)
+        view = self._idempotent.scope_of(idempotency_key)
+        if view is not None:
+            return self._has_seen_key(view.id, idempotency_key)
+        return await self._idempotent.was_created_or_removed(None, idempotency_key)
 
-    async def _is_done(self, scope: str, once: IdempotencyKey | None) -> bool:
+    async def _was_created_or_removed(self, scope: str, idempotency_key: IdempotencyKey | None) -> bool:
         """Tell whether the request has begun or ended a life of the scope: another life is none of its business."""
-        return once is not None and await self._answers.began_or_ended(scope, once)
+        return idempotency_key is not None and await self._idempotent.was_created_or_removed(scope, idempotency_key)
 
-    def _was_answered(self, scope: str, once: IdempotencyKey | None) -> bool:
+    def _has_seen_key(self, scope: str, idempotency_key: IdempotencyKey | None) -> bool:
         """Tell whether the scope has answered the request; its addresses need not be looked at again."""
         present, _ = self._replica.newest(scope)
         now = self._clock.now()
-        return once is not None and present is not None and is_repeated_request(present.seen_keys, once, now=now)
+        return (
+            idempotency_key is not None
+            and present is not None
+            and is_repeated_request(present.seen_keys, idempotency_key, now=now)
+        )

@@ -1,6 +1,6 @@
-"""The replica: every scope as last saved, in memory, with the indexes by which callers are found.
+"""In-memory replica: every scope as last saved, with indexes by VM name, address, host, event and idempotency key.
 
-All reading goes here and never waits. Only saved values come in, so nobody sees what could still be lost.
+All reads go here and never wait. Only saved values come in, so no reader sees a change that could still be lost.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,12 +11,12 @@ from forewarn.core.enablement import SEEN_SAVE_INTERVAL
 from forewarn.core.event import Event
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Vm
-from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
+from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
+FAR_PAST = datetime.min.replace(tzinfo=UTC)
 
 
-class View:
+class ScopeView:
     """One scope as the replica has it. As long as anybody has the view of an id, there is no other one of that id.
 
     `prepared` belongs to whoever serves guests: whatever is kept there holds for this document only, and it is
@@ -41,7 +41,7 @@ class View:
         self.revision = 0
         self.seen_at: datetime | None = None
         self.credited_at: datetime | None = None
-        self.fresh_until = LONG_AGO
+        self.fresh_until = FAR_PAST
         self.prepared: dict[object, object] = {}
         self._waiters: dict[Callable[[], None], None] | None = None
 
@@ -62,20 +62,20 @@ class View:
         self._waiters[callback] = None
 
     @property
-    def is_awaited(self) -> bool:
+    def has_waiters(self) -> bool:
         """Whether anybody waits for the next document: a VM of the scope is there and listens."""
         return bool(self._waiters)
 
-    def forget(self, callback: Callable[[], None]) -> None:
+    def cancel_wait(self, callback: Callable[[], None]) -> None:
         """Do not call back after all."""
         if self._waiters is not None:
             self._waiters.pop(callback, None)
 
-    def take(self, scope: Scope | None, revision: int) -> None:
+    def update(self, scope: Scope | None, revision: int) -> None:
         """Take a saved value and tell whoever waits for a new document."""
         old, self.scope, self.revision = self.scope, scope, revision
         seen_at = scope.seen_at if scope is not None and scope.enabled else None
-        self.fresh_until = seen_at + SEEN_SAVE_INTERVAL if seen_at is not None else LONG_AGO
+        self.fresh_until = seen_at + SEEN_SAVE_INTERVAL if seen_at is not None else FAR_PAST
         if old is None or scope is None or (old.epoch, old.incarnation) != (scope.epoch, scope.incarnation):
             self.prepared = {}
             waiters, self._waiters = self._waiters, None
@@ -83,7 +83,7 @@ class View:
                 callback()
 
 
-class Owners(dict[str, View | list[View]]):
+class AddressIndex(dict[str, ScopeView | list[ScopeView]]):
     """Whose each address of a network is. As long as `changes` is the same, so is everything in here."""
 
     __slots__ = ("changes",)
@@ -91,12 +91,12 @@ class Owners(dict[str, View | list[View]]):
     def __init__(self) -> None:
         self.changes = 0
 
-    def add(self, ip: str, view: View) -> None:
+    def add(self, ip: str, view: ScopeView) -> None:
         """Give an address to a VM of a scope; it may be another one's already."""
         self.changes += 1
         _add(self, ip, view)
 
-    def drop(self, ip: str, view: View) -> None:
+    def drop(self, ip: str, view: ScopeView) -> None:
         """Take it away again."""
         self.changes += 1
         _drop(self, ip, view)
@@ -106,46 +106,46 @@ class Replica:
     """All views, by scope, by VM name and by address."""
 
     def __init__(self) -> None:
-        self._views: dict[str, View] = {}
-        self._gone: WeakValueDictionary[str, View] = WeakValueDictionary()
+        self._views: dict[str, ScopeView] = {}
+        self._gone: WeakValueDictionary[str, ScopeView] = WeakValueDictionary()
         """The views without a scope that somebody may still have: it may come again under the same id."""
-        self._alike: dict[str, View | list[View]] = {}
-        self._names: dict[str, View | list[View]] = {}
-        self._owners: dict[str, Owners] = {}
-        self._hosts: dict[str, dict[View, int]] = {}
-        self._events: dict[str, View] = {}
-        self._keys: dict[str, View | list[View]] = {}
+        self._by_folded_id: dict[str, ScopeView | list[ScopeView]] = {}
+        self._names: dict[str, ScopeView | list[ScopeView]] = {}
+        self._address_indexes: dict[str, AddressIndex] = {}
+        self._hosts: dict[str, dict[ScopeView, int]] = {}
+        self._events: dict[str, ScopeView] = {}
+        self._keys: dict[str, ScopeView | list[ScopeView]] = {}
         self.vms = 0
 
-    def take(self, id_: str, scope: Scope | None, revision: int) -> View | None:
+    def update(self, id_: str, scope: Scope | None, revision: int) -> ScopeView | None:
         """Take a saved value, unless a newer one is here already; return its view if it was taken."""
-        view = self.view_ever(id_)
+        view = self.get_or_create_view(id_)
         if revision <= view.revision:
             return None
         self._views[id_] = view
         self._gone.pop(id_, None)
         roster = scope.roster if scope is not None else None
         if (view.scope is None) != (scope is None):
-            (_drop if scope is None else _add)(self._alike, id_.casefold(), view)
+            (_drop if scope is None else _add)(self._by_folded_id, id_.casefold(), view)
         if view.roster is not roster:
             self._index(view, view.roster, roster)
         self._index_events(view, scope)
         self._index_keys(view, scope)
-        view.take(scope, revision)
+        view.update(scope, revision)
         return view
 
-    def view(self, scope: str) -> View:
+    def view(self, scope: str) -> ScopeView:
         """Return the view of a scope."""
         view = self._views.get(scope)
         if view is None or view.scope is None:
-            raise NoSuchScope(scope)
+            raise ScopeNotFound(scope)
         return view
 
-    def view_ever(self, id_: str) -> View:
+    def get_or_create_view(self, id_: str) -> ScopeView:
         """Return the view of a scope that exists, did, or may."""
         view = self._views.get(id_) or self._gone.get(id_)
         if view is None:
-            view = self._gone[id_] = View(id_)
+            view = self._gone[id_] = ScopeView(id_)
         return view
 
     def forget(self, id_: str, revision: int) -> None:
@@ -158,7 +158,7 @@ class Replica:
         """Return a scope as last saved."""
         scope, _ = self.newest(id_)
         if scope is None:
-            raise NoSuchScope(id_)
+            raise ScopeNotFound(id_)
         return scope
 
     def newest(self, id_: str) -> tuple[Scope | None, int | None]:
@@ -166,63 +166,65 @@ class Replica:
         view = self._views.get(id_)
         return (None, None) if view is None or view.scope is None else (view.scope, view.revision)
 
-    def alike(self, id_: str) -> str | None:
+    def find_other_case(self, id_: str) -> str | None:
         """Return the id of a scope that differs from this one in upper and lower case only; None: there is none."""
-        return next((view.id for view in _several(self._alike.get(id_.casefold())) if view.id != id_), None)
+        return next(
+            (view.id for view in _as_unique_list(self._by_folded_id.get(id_.casefold())) if view.id != id_), None
+        )
 
     def is_newer(self, id_: str, revision: int) -> bool:
         """Tell whether the revision is one that is not known here yet."""
         view = self._views.get(id_)
         return view is None or revision > view.revision
 
-    def views(self) -> Iterator[View]:
+    def views(self) -> Iterator[ScopeView]:
         """Give every view that has a scope, in order of their ids' first appearance."""
         return (view for view in self._views.values() if view.scope is not None)
 
-    def find(self, name: str) -> tuple[View, Vm]:
+    def find(self, name: str) -> tuple[ScopeView, Vm]:
         """Find a VM by `scope/name`, or by its bare name where that is unambiguous."""
         scope, slash, bare = name.rpartition("/")
-        views = [self.view(scope)] if slash else _several(self._names.get(bare.casefold()))
+        views = [self.view(scope)] if slash else _as_unique_list(self._names.get(bare.casefold()))
         found = [(view, vm) for view in views if view.roster and (vm := view.roster.find(bare))]
         if not found:
-            raise NoSuchVm(name)
+            raise VmNotFound(name)
         if len(found) > 1:
             raise AmbiguousVm(name, tuple(f"{view.id}/{vm.name}" for view, vm in found))
         return found[0]
 
-    def at(self, network: str, ip: str) -> tuple[View, Vm] | None:
+    def find_by_address(self, network: str, ip: str) -> tuple[ScopeView, Vm] | None:
         """Find the VM with this address; None where there is none, or where more than one claims it."""
         claims = self.claims(network, ip)
         return claims[0] if len(claims) == 1 else None
 
-    def claims(self, network: str, ip: str) -> list[tuple[View, Vm]]:
+    def claims(self, network: str, ip: str) -> list[tuple[ScopeView, Vm]]:
         """Return every VM that claims this address: more than one is an error of the inventory."""
-        views = _several(self._owners[network].get(ip)) if network in self._owners else []
-        return [(view, vm) for view in views for vm in view.roster or () if _has(vm, network, ip)]
+        views = _as_unique_list(self._address_indexes[network].get(ip)) if network in self._address_indexes else []
+        return [(view, vm) for view in views for vm in view.roster or () if _has_address(vm, network, ip)]
 
-    def owners(self, network: str) -> Owners:
+    def address_index(self, network: str) -> AddressIndex:
         """Return who claims each address of a network, kept up to date: a quick look tells whether that has changed."""
-        owners = self._owners.get(network)
+        owners = self._address_indexes.get(network)
         if owners is None:
-            owners = self._owners[network] = Owners()
+            owners = self._address_indexes[network] = AddressIndex()
         return owners
 
-    def event(self, id_: str) -> tuple[View, Event] | None:
+    def find_event(self, id_: str) -> tuple[ScopeView, Event] | None:
         """Find an open event, its id in any case."""
         view = self._events.get(id_.upper())
         event = view.scope.find_event(id_) if view is not None and view.scope is not None else None
         return None if view is None or event is None else (view, event)
 
-    def answered(self, key: str, *, now: datetime) -> list[View]:
+    def views_with_key(self, key: str, *, now: datetime) -> list[ScopeView]:
         """Return the views of the scopes that remember to have answered a request of this key."""
-        views = _several(self._keys.get(key))
+        views = _as_unique_list(self._keys.get(key))
         return [view for view in views if view.scope is not None and view.scope.has_seen_key(key, now=now)]
 
-    def hosts(self) -> Mapping[str, Sequence[tuple[View, Vm]]]:
+    def hosts(self) -> Mapping[str, Sequence[tuple[ScopeView, Vm]]]:
         """Return the hosts on which VMs are, each with these VMs; it is looked up when it is asked for."""
-        return Hosts(self._hosts)
+        return HostIndex(self._hosts)
 
-    def _index_events(self, view: View, scope: Scope | None) -> None:
+    def _index_events(self, view: ScopeView, scope: Scope | None) -> None:
         before = view.scope.events if view.scope is not None else ()
         after = scope.events if scope is not None else ()
         if before is not after:
@@ -230,7 +232,7 @@ class Replica:
                 self._events.pop(event.id, None)
             self._events |= {event.id: view for event in after}
 
-    def _index_keys(self, view: View, scope: Scope | None) -> None:
+    def _index_keys(self, view: ScopeView, scope: Scope | None) -> None:
         before = view.scope.seen_keys if view.scope is not None else ()
         after = scope.seen_keys if scope is not None else ()
         if before is after:
@@ -241,7 +243,7 @@ class Replica:
         for key in new - old:
             _add(self._keys, key, view)
 
-    def _index(self, view: View, old: Roster | None, new: Roster | None) -> None:
+    def _index(self, view: ScopeView, old: Roster | None, new: Roster | None) -> None:
         before = {vm.name: vm for vm in old or ()}
         after = {vm.name: vm for vm in new or ()}
         for vm in before.values():
@@ -252,37 +254,37 @@ class Replica:
                 self._add(view, vm)
         self.vms += len(after) - len(before)
 
-    def _add(self, view: View, vm: Vm) -> None:
+    def _add(self, view: ScopeView, vm: Vm) -> None:
         _add(self._names, vm.name.casefold(), view)
         if vm.host is not None:
-            there = self._hosts.setdefault(vm.host, {})
-            there[view] = there.get(view, 0) + 1
+            views = self._hosts.setdefault(vm.host, {})
+            views[view] = views.get(view, 0) + 1
         for address in vm.addresses:
-            self.owners(address.network).add(address.ip, view)
+            self.address_index(address.network).add(address.ip, view)
 
-    def _drop(self, view: View, vm: Vm) -> None:
+    def _drop(self, view: ScopeView, vm: Vm) -> None:
         _drop(self._names, vm.name.casefold(), view)
         if vm.host is not None:
-            self._leave(vm.host, view)
+            self._remove_from_host(vm.host, view)
         for address in vm.addresses:
-            self.owners(address.network).drop(address.ip, view)
+            self.address_index(address.network).drop(address.ip, view)
 
-    def _leave(self, host: str, view: View) -> None:
-        there = self._hosts[host]
-        there[view] -= 1
-        if not there[view]:
-            del there[view]
-        if not there:
+    def _remove_from_host(self, host: str, view: ScopeView) -> None:
+        views = self._hosts[host]
+        views[view] -= 1
+        if not views[view]:
+            del views[view]
+        if not views:
             del self._hosts[host]
 
 
-class Hosts(Mapping[str, Sequence[tuple[View, Vm]]]):
+class HostIndex(Mapping[str, Sequence[tuple[ScopeView, Vm]]]):
     """The hosts as seen from the VMs that are on them."""
 
-    def __init__(self, views: Mapping[str, Mapping[View, int]]) -> None:
+    def __init__(self, views: Mapping[str, Mapping[ScopeView, int]]) -> None:
         self._views = views
 
-    def __getitem__(self, host: str) -> list[tuple[View, Vm]]:
+    def __getitem__(self, host: str) -> list[tuple[ScopeView, Vm]]:
         """Return the VMs on a host."""
         return [(view, vm) for view in self._views[host] for vm in view.roster or () if vm.host == host]
 
@@ -296,29 +298,29 @@ class Hosts(Mapping[str, Sequence[tuple[View, Vm]]]):
         return host in self._views
 
 
-def _has(vm: Vm, network: str, ip: str) -> bool:
+def _has_address(vm: Vm, network: str, ip: str) -> bool:
     return any(address.ip == ip and address.network == network for address in vm.addresses)
 
 
-def _several(value: View | list[View] | None) -> list[View]:
+def _as_unique_list(value: ScopeView | list[ScopeView] | None) -> list[ScopeView]:
     if value is None:
         return []
     return list(dict.fromkeys(value)) if isinstance(value, list) else [value]
 
 
-def _add(index: dict[str, View | list[View]], key: str, view: View) -> None:
+def _add(index: dict[str, ScopeView | list[ScopeView]], key: str, view: ScopeView) -> None:
     """Most keys have one view: a list, which costs more, is made only for those that have several."""
     present = index.get(key)
-    index[key] = view if present is None else [*_listed(present), view]
+    index[key] = view if present is None else [*_as_list(present), view]
 
 
-def _drop(index: dict[str, View | list[View]], key: str, view: View) -> None:
-    left = _listed(index.pop(key, []))
+def _drop(index: dict[str, ScopeView | list[ScopeView]], key: str, view: ScopeView) -> None:
+    left = _as_list(index.pop(key, []))
     if view in left:
         left.remove(view)
     if left:
         index[key] = left[0] if len(left) == 1 else left
 
 
-def _listed(value: View | list[View]) -> list[View]:
+def _as_list(value: ScopeView | list[ScopeView]) -> list[ScopeView]:
     return list(value) if isinstance(value, list) else [value]

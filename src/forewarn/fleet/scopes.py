@@ -1,4 +1,4 @@
-"""What the parts of the fleet know of the whole: its scopes, its clock, and what holds outside every scope."""
+"""Protocol by which the parts of the fleet use the whole: scopes, clock, replica and rule context."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -19,7 +19,7 @@ class Scopes(Protocol):
     replica: Replica
 
     @property
-    def conditions(self) -> RuleContext:
+    def rule_context(self) -> RuleContext:
         """What holds outside the scopes."""
         ...
 

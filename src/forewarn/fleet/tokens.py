@@ -1,4 +1,4 @@
-"""The tokens of the people and programs that may use the operator API. Only hashes of their secrets are kept."""
+"""API tokens of people and programs that may use the operator API. Only hashes of their secrets are stored."""
 
 import asyncio
 import re
@@ -16,17 +16,17 @@ from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import SeenKey
 from forewarn.core.text import check_name, truncate_text
-from forewarn.fleet.errors import NoSuchToken, SecretShown
-from forewarn.fleet.queue import Decision, Queues, Shelf
-from forewarn.store.port import Kind, Record, Store, Watched
+from forewarn.fleet.errors import SecretUnavailable, TokenNotFound
+from forewarn.fleet.queue import Decision, RecordCodec, RecordQueues
+from forewarn.store.port import Record, RecordKind, Store, WatchItem
 
-TOKENS = 1_000
+MAX_TOKENS = 1_000
 """How many tokens can be in use at a time."""
 
-PARTS = frozenset({"campaigns", "clock", "guest", "platform"})
+RESERVED_NAMES = frozenset({"campaigns", "clock", "guest", "platform"})
 """What the journal calls parts of the service that act by themselves: no person may pass for one."""
 
-PATTERNS = 64
+MAX_PATTERNS = 64
 _PATTERN = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._*?-]{0,127}")
 
 
@@ -42,12 +42,12 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_by: str
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
-    answered: tuple[SeenKey, ...] = ()
+    seen_keys: tuple[SeenKey, ...] = msgspec.field(default=(), name="answered")
 
     def __post_init__(self) -> None:
         check_name(self.name, "token")
-        if len(self.scopes) > PATTERNS:
-            raise Invalid(f"a token names at most {PATTERNS} scopes: use patterns such as web-*")
+        if len(self.scopes) > MAX_PATTERNS:
+            raise Invalid(f"a token names at most {MAX_PATTERNS} scopes: use patterns such as web-*")
         for pattern in self.scopes:
             if not _PATTERN.fullmatch(pattern):
                 raise Invalid(f"{pattern!r} is neither the name of a scope nor a pattern such as web-*")
@@ -60,13 +60,15 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Tokens:
     """All tokens, as they were last saved. Their times are those of the wall clock, whatever the fleet's clock says."""
 
-    def __init__(self, store: Store, tasks: asyncio.TaskGroup, *, clock: Clock, wall: Clock) -> None:
+    def __init__(self, store: Store, tasks: asyncio.TaskGroup, *, clock: Clock, wall_clock: Clock) -> None:
         self._clock = clock
-        self._wall = wall
+        self._wall_clock = wall_clock
         self._tokens: dict[str, tuple[Token | None, int]] = {}
         self._by_hash: dict[str, Token] = {}
-        self._one_at_a_time = asyncio.Lock()
-        self._queues = Queues(store, tasks, Shelf(Kind.TOKEN, self._newest, self._keep, _encode, _decode))
+        self._lock = asyncio.Lock()
+        self._queues = RecordQueues(
+            store, tasks, RecordCodec(RecordKind.TOKEN, self._newest, self._update, _encode, _decode)
+        )
 
     @property
     def busy(self) -> int:
@@ -82,7 +84,7 @@ class Tokens:
         """Return the token that the secret belongs to; None where it is unknown, revoked or expired."""
         hash_ = _hash(secret)
         token = self._by_hash.get(hash_)
-        if token is None or not compare_digest(token.hash, hash_) or not token.is_valid(now=self._wall.now()):
+        if token is None or not compare_digest(token.hash, hash_) or not token.is_valid(now=self._wall_clock.now()):
             return None
         return token
 
@@ -94,15 +96,15 @@ class Tokens:
         *,
         by: str,
         expires_at: datetime | None = None,
-        once: IdempotencyKey | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> tuple[Token, str]:
         """Make a token and return it with its secret, which nobody can be shown again."""
-        async with self._one_at_a_time:
-            now = self._wall.now()
-            self._check_new(name, expires_at, once, now=now)
+        async with self._lock:
+            now = self._wall_clock.now()
+            self._check_new(name, expires_at, idempotency_key, now=now)
             secret = f"fw_{secrets.token_urlsafe(32)}"
             token = Token(
-                id=_id(secret),
+                id=_token_id(secret),
                 name=name,
                 role=role,
                 scopes=scopes,
@@ -110,68 +112,70 @@ class Tokens:
                 created_at=now,
                 created_by=by,
                 expires_at=expires_at,
-                answered=add_seen_key((), once, now=now),
+                seen_keys=add_seen_key((), idempotency_key, now=now),
             )
-            await self._queues.apply(token.id, lambda present: self._made(present, token, by=by))
+            await self._queues.apply(token.id, lambda present: self._create_record(present, token, by=by))
             return token, secret
 
-    def _check_new(self, name: str, expires_at: datetime | None, once: IdempotencyKey | None, *, now: datetime) -> None:
-        for token in self.all() if once is not None else ():
-            if once is not None and is_repeated_request(token.answered, once, now=now):
-                raise SecretShown(token.id, token.name)
+    def _check_new(
+        self, name: str, expires_at: datetime | None, idempotency_key: IdempotencyKey | None, *, now: datetime
+    ) -> None:
+        for token in self.all() if idempotency_key is not None else ():
+            if idempotency_key is not None and is_repeated_request(token.seen_keys, idempotency_key, now=now):
+                raise SecretUnavailable(token.id, token.name)
         if expires_at is not None and expires_at <= now:
             raise Invalid(f"expires_at {expires_at:%Y-%m-%d %H:%M:%SZ} is in the past: such a token opens nothing")
-        if name.casefold() in PARTS:
+        if name.casefold() in RESERVED_NAMES:
             raise Invalid(f"token {name!r}: the journal calls a part of the service so; choose another name")
         in_use = self._names_in_use()
         if name.casefold() in in_use:
             raise ResourceExists(f"a token {name}")
-        if len(in_use) >= TOKENS:
-            raise Invalid(f"there are {TOKENS} tokens: revoke those that nobody needs")
+        if len(in_use) >= MAX_TOKENS:
+            raise Invalid(f"there are {MAX_TOKENS} tokens: revoke those that nobody needs")
 
     async def adopt(self, secret: str, *, name: str = "admin", by: str) -> None:
         """Give the owner's secret its token. One that was revoked stays so."""
-        async with self._one_at_a_time:
-            if self._tokens.get(_id(secret), (None, 0))[0] is not None:
+        async with self._lock:
+            if self._tokens.get(_token_id(secret), (None, 0))[0] is not None:
                 return
             token = Token(
-                id=_id(secret),
+                id=_token_id(secret),
                 name=self._free_name(name),
                 role=Role.ADMIN,
                 hash=_hash(secret),
-                created_at=self._wall.now(),
+                created_at=self._wall_clock.now(),
                 created_by=by,
             )
-            await self._queues.apply(token.id, lambda present: self._made(present, token, by=by))
+            await self._queues.apply(token.id, lambda present: self._create_record(present, token, by=by))
 
-    async def revoke(self, id_: str, *, by: str, why: str = "", once: IdempotencyKey | None = None) -> None:
+    async def revoke(self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None) -> None:
         """Let a token open nothing any more, at once and for ever."""
 
         def command(token: Token | None) -> Decision[Token, None]:
             if token is None:
-                raise NoSuchToken(id_)
-            now = self._wall.now()
-            is_repeated = once is not None and is_repeated_request(token.answered, once, now=now)
+                raise TokenNotFound(id_)
+            now = self._wall_clock.now()
+            is_repeated = idempotency_key is not None and is_repeated_request(token.seen_keys, idempotency_key, now=now)
             if token.revoked_at is not None or is_repeated:
                 return Decision(token, (), None)
             revoked = msgspec.structs.replace(
-                token, revoked_at=now, answered=add_seen_key(token.answered, once, now=now)
+                token, revoked_at=now, seen_keys=add_seen_key(token.seen_keys, idempotency_key, now=now)
             )
             return Decision(revoked, (self._entry(2, EntryKind.TOKEN_REVOKED, token, by=by, why=why),), None)
 
         await self._queues.apply(id_, command)
 
-    def take(self, change: Watched) -> None:
+    def apply_change(self, change: WatchItem) -> None:
         """Take what the store gives, unless it is known already."""
         match change:
             case Record(key=key, value=value, revision=revision):
-                self._keep(key.id, _decode(value), revision)
+                self._update(key.id, _decode(value), revision)
             case _:
                 pass
 
     def _names_in_use(self) -> set[str]:
         """Return the names of valid tokens: what the journal says of one holder is said of nobody else."""
-        now = self._wall.now()
+        now = self._wall_clock.now()
         return {token.name.casefold() for token in self.all() if token.is_valid(now=now)}
 
     def _free_name(self, name: str) -> str:
@@ -179,7 +183,7 @@ class Tokens:
         numbered = (name if n == 1 else f"{name}-{n}" for n in range(1, len(in_use) + 2))
         return next(name for name in numbered if name.casefold() not in in_use)
 
-    def _made(self, present: Token | None, token: Token, *, by: str) -> Decision[Token, None]:
+    def _create_record(self, present: Token | None, token: Token, *, by: str) -> Decision[Token, None]:
         if present is not None:
             return Decision(present, (), None)
         return Decision(token, (self._entry(1, EntryKind.TOKEN_CREATED, token, by=by),), None)
@@ -194,7 +198,7 @@ class Tokens:
         token, revision = self._tokens.get(id_, (None, 0))
         return (None, None) if token is None else (token, revision)
 
-    def _keep(self, id_: str, token: Token | None, revision: int) -> None:
+    def _update(self, id_: str, token: Token | None, revision: int) -> None:
         old, known = self._tokens.get(id_, (None, 0))
         if revision <= known:
             return
@@ -213,6 +217,6 @@ def _hash(secret: str) -> str:
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _id(secret: str) -> str:
+def _token_id(secret: str) -> str:
     """Return a public name that follows from the secret and does not give it away."""
     return f"tk_{sha256(b'id ' + secret.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"

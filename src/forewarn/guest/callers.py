@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
-from forewarn.fleet.replica import Owners, Replica, View
+from forewarn.fleet.replica import AddressIndex, Replica, ScopeView
 from forewarn.wire.error_responses import UNKNOWN_CALLER, ErrorReason, ErrorResponse, error_response
 
 CONTESTED = error_response(
@@ -16,7 +16,7 @@ CONTESTED = error_response(
 class Caller(NamedTuple):
     """A VM that calls, and the scope as of the moment at which it was found there."""
 
-    view: View
+    view: ScopeView
     scope: Scope
     vm: Vm
 
@@ -27,7 +27,7 @@ class Door(Protocol):
     strangers: str
     """Under what to count those who are no VM; never the name of a scope."""
 
-    owners: Owners
+    owners: AddressIndex
     """Whose each address is, kept up to date: while this does not change, neither does the scope that calls from it."""
 
     def address(self, peer: object) -> str:
@@ -44,14 +44,14 @@ class OneVm:
 
     strangers = "@"
 
-    def __init__(self, view: View, name: str) -> None:
+    def __init__(self, view: ScopeView, name: str) -> None:
         self._view = view
         self._name = name
         self._address = f"{view.id}/{name}"
         self._gone = error_response(
             403, ErrorReason.UNKNOWN_CALLER, f"Forbidden: there is no VM {self._address} any more"
         )
-        self.owners = Owners()
+        self.owners = AddressIndex()
         self.owners.add(self._address, view)
 
     def address(self, _: object) -> str:
@@ -70,7 +70,7 @@ class ByAddress:
 
     def __init__(self, replica: Replica, network: str) -> None:
         self.strangers = f"@{network}"
-        self.owners = replica.owners(network)
+        self.owners = replica.address_index(network)
         self._replica = replica
         self._network = network
 

@@ -60,7 +60,7 @@ class Desk:
         observer: Observer | None = None,
     ) -> None:
         self._clock = fleet.clock
-        self.note_request = fleet.note_request
+        self.note_request = fleet.record_request
         self.is_time_real = isinstance(fleet.clock, SystemClock)
         """Whether to look at the clock once a second is enough: a manual one can move by days between two beats."""
         self.limits = limits

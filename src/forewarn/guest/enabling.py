@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Generator
 from datetime import timedelta
 from typing import Any
 
-from forewarn.fleet.replica import View
+from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 from forewarn.guest.callers import Caller
 
@@ -16,11 +16,11 @@ class Enabling:
     def __init__(self, fleet: Fleet, delay: timedelta) -> None:
         self._fleet = fleet
         self._delay = delay.total_seconds()
-        self._under_way: dict[View, asyncio.Event] = {}
+        self._under_way: dict[ScopeView, asyncio.Event] = {}
 
     def note(self, caller: Caller) -> Awaitable[None] | None:
         """Take note of a valid request. What is returned, if anything, is to be awaited before the answer."""
-        saving = self._fleet.note_request(caller.view)
+        saving = self._fleet.record_request(caller.view)
         if self._delay > 0 and not caller.scope.enabled:
             self._begin(caller.view)
         over = self._under_way.get(caller.view)
@@ -32,12 +32,12 @@ class Enabling:
         for view in tuple(self._under_way):
             self._end(view)
 
-    def _begin(self, view: View) -> None:
+    def _begin(self, view: ScopeView) -> None:
         if view not in self._under_way:
             self._under_way[view] = asyncio.Event()
             asyncio.get_running_loop().call_later(self._delay, self._end, view)
 
-    def _end(self, view: View) -> None:
+    def _end(self, view: ScopeView) -> None:
         if (over := self._under_way.pop(view, None)) is not None:
             over.set()
 

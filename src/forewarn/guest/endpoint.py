@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeAlias
 
 from forewarn.core.errors import ScopeEventNotFound, ScopeVmNotFound
-from forewarn.fleet.errors import NoSuchScope, NotSaved
+from forewarn.fleet.errors import SaveFailed, ScopeNotFound
 from forewarn.fleet.service import Fleet
 from forewarn.guest.answers import APPROVED, Answer, Misdated, Reset, content, found, not_modified
 from forewarn.guest.callers import Caller, Visitor
@@ -91,9 +91,9 @@ class Endpoint:
             await self._fleet.approve(caller.view.id, caller.vm.name, ids)
         except ScopeEventNotFound as error:
             return event_not_found(error.event)
-        except (ScopeVmNotFound, NoSuchScope):
+        except (ScopeVmNotFound, ScopeNotFound):
             return UNKNOWN_CALLER
-        except NotSaved:
+        except SaveFailed:
             return NOT_SAVED
         return APPROVED
 

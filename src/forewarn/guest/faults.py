@@ -18,7 +18,7 @@ from forewarn.core.errors import Invalid, KeyConflict
 from forewarn.core.fault import Fault, FaultKind, default_amount
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.journal import EntryKind
-from forewarn.fleet.errors import FleetError, NoSuchFault, NoSuchScope
+from forewarn.fleet.errors import FaultNotFound, FleetError, ScopeNotFound
 from forewarn.fleet.service import Fleet
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class Faults:
                 return before[0]
             fault = self._made(kind, vm=vm, lasting=lasting, times=times, amount=amount, by=by)
             await self._catch_up()
-            await self._fleet.note_fault(EntryKind.FAULT_SET, fault, by=by, why=why)
+            await self._fleet.record_fault(EntryKind.FAULT_SET, fault, by=by, why=why)
             self._begin(fault)
             self._remember(once, (fault,))
             return fault
@@ -257,7 +257,7 @@ class Faults:
     def _begin(self, fault: Fault) -> None:
         active = self._active[fault.id] = Active(fault)
         if fault.until is not None:
-            active.alarm = self._fleet.alarms.set(fault.until, lambda: self._over(active, TIME_OVER))
+            active.alarm = self._fleet.timers.set(fault.until, lambda: self._over(active, TIME_OVER))
         self.on_change()
 
     def _end(self, active: "Active") -> None:
@@ -272,9 +272,9 @@ class Faults:
         if active.is_over or active.busy or self._is_closed:
             return
         if active.fault.is_exhausted:
-            self._fleet.alarms.begin(self._over(active, ALL_HIT))
+            self._fleet.timers.start(self._over(active, ALL_HIT))
         elif active.has_given_first(asyncio.get_running_loop().time()):
-            self._fleet.alarms.begin(self._over(active, FIRST_GIVEN))
+            self._fleet.timers.start(self._over(active, FIRST_GIVEN))
 
     async def _over(self, active: "Active", why: str) -> None:
         async with self._one_at_a_time:
@@ -292,15 +292,15 @@ class Faults:
         """Have the journal tell what has ended by itself, in its order; a scope that is gone has none any more."""
         while self._untold:
             ending = self._untold[0]
-            with suppress(NoSuchScope):
-                await self._fleet.note_fault(EntryKind.FAULT_ENDED, ending.fault, by=BY, why=ending.reason)
+            with suppress(ScopeNotFound):
+                await self._fleet.record_fault(EntryKind.FAULT_ENDED, ending.fault, by=BY, why=ending.reason)
             del self._untold[0]
 
     def _find(self, id_: str) -> "Active":
         try:
             return self._active[id_.upper()]
         except KeyError:
-            raise NoSuchFault(id_) from None
+            raise FaultNotFound(id_) from None
 
     async def _clear(self, found: Sequence["Active"], *, by: str, why: str) -> None:
         """End faults, each when the journal has it; a scope that is gone has no journal any more."""
@@ -309,8 +309,8 @@ class Faults:
             active.is_at_rest = True  # so that the journal tells of all that it has hit
         try:
             for active in found:
-                with suppress(NoSuchScope):
-                    await self._fleet.note_fault(EntryKind.FAULT_CLEARED, active.fault, by=by, why=why)
+                with suppress(ScopeNotFound):
+                    await self._fleet.record_fault(EntryKind.FAULT_CLEARED, active.fault, by=by, why=why)
                 self._end(active)
         finally:
             for active in found:

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 
-from forewarn.fleet.replica import View
+from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 from forewarn.guest.callers import Tally
 from forewarn.guest.counters import Counters
@@ -23,7 +23,7 @@ class HeldRequests:
         self._changed: deque[_Held] = deque()
         self._is_closing = False
 
-    async def hold(self, owner: object, view: View, tally: Tally, seconds: int) -> bool:
+    async def hold(self, owner: object, view: ScopeView, tally: Tally, seconds: int) -> bool:
         """Wait until the document changes or the time is over, and tell whether it has changed.
 
         Where nothing more can be held, that is at once. An owner has one request held at a time.
@@ -41,7 +41,7 @@ class HeldRequests:
         finally:
             del self._held[owner]
             timer.cancel()
-            view.forget(held.change)
+            view.cancel_wait(held.change)
             tally.held -= 1
             self._counters.held -= 1
 
@@ -59,7 +59,7 @@ class HeldRequests:
     def note(self) -> None:
         """Count every held request as one that has just been made: its VM is there and listens."""
         for view in {held.view for held in self._held.values()}:
-            self._fleet.note_request(view)
+            self._fleet.record_request(view)
 
     def has_changed(self, held: "_Held") -> None:
         """Wake a request soon: a thousand of them do not keep the fleet, which calls this, from its work."""
@@ -77,7 +77,7 @@ class HeldRequests:
 class _Held:
     __slots__ = ("_requests", "ending", "view")
 
-    def __init__(self, view: View, requests: HeldRequests) -> None:
+    def __init__(self, view: ScopeView, requests: HeldRequests) -> None:
         self.view = view
         self.ending: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._requests = requests

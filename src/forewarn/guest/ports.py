@@ -13,10 +13,10 @@ from itertools import chain
 from forewarn.core.errors import CoreError
 from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Vm
-from forewarn.fleet.errors import FleetError, NoSuchScope, NoSuchVm
-from forewarn.fleet.replica import View
+from forewarn.fleet.errors import FleetError, ScopeNotFound, VmNotFound
+from forewarn.fleet.event_loop import tasks_until_exit
+from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.tasks import tasks_until_exit
 from forewarn.guest.limits import SPARE_FILES
 from forewarn.guest.server import GuestServer
 
@@ -109,7 +109,7 @@ class PortPerVm:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{port}"
 
-    def _note(self, view: View) -> None:
+    def _note(self, view: ScopeView) -> None:
         if any(name not in self._open for name in _names([view])):
             self._changed.add(view.id)
             self._has_changed.set()
@@ -146,7 +146,7 @@ class PortPerVm:
                 for name in new:
                     try:
                         given[name] = await self._listen(name, free, skip_busy=True)
-                    except (NoSuchScope, NoSuchVm):
+                    except (ScopeNotFound, VmNotFound):
                         log.info("VM %s has left before it had its guest port", name)
                     except TROUBLE as error:
                         is_complete = False
@@ -166,7 +166,7 @@ class PortPerVm:
         try:
             yield given
             if given:
-                await self._fleet.give_ports(given)
+                await self._fleet.assign_ports(given)
         except BaseException:
             for port in given.values():
                 self._server.stop_listening(self._host, port)
@@ -227,7 +227,7 @@ def _tell(error: Exception) -> None:
     log.error("a new VM has no guest port yet: %s", error)  # the trace says nothing more
 
 
-def _names(views: Iterable[View]) -> list[str]:
+def _names(views: Iterable[ScopeView]) -> list[str]:
     """Return the VMs of these scopes, as `scope/name`, by scope and in the order in which people count."""
     ordered = sorted(views, key=lambda view: view.id)
     return [f"{view.id}/{vm.name}" for view in ordered for vm in sorted(view.roster or (), key=_count)]

@@ -19,11 +19,11 @@ from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, HttpCheck, Selection
 from forewarn.core.errors import CoreError, Invalid, ResourceExists
-from forewarn.fleet.campaigns import Sees
-from forewarn.fleet.errors import FleetError, NoSuchCampaign
+from forewarn.fleet.campaign.service import IsVisible
+from forewarn.fleet.campaign.zones import find_zone
+from forewarn.fleet.errors import CampaignNotFound, FleetError
+from forewarn.fleet.event_loop import yielding
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.turns import unhurried
-from forewarn.fleet.zones import zone_named
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.elsewhere import Report
@@ -131,13 +131,15 @@ class CampaignController(Controller):
         self, state: Backstage, caller: AskedBy, once: AskedOnce, data: JSONBody[v1.StartCampaign]
     ) -> v1.Campaign:
         """Plan a campaign and start it. If the policy leaves VMs without a place, nothing is started."""
-        if (before := state.fleet.campaigns.answered(once)) is not None:
+        if (before := state.fleet.campaigns.find_by_key(once)) is not None:
             return await show_campaign(state.fleet, before)
         spec = checked_spec(caller, data)
         sees = partial(sees_campaign, caller)
         state.fleet.campaigns.check(spec, sees)
         plan = await (await _planned(state, caller, spec)).whole()
-        started = await state.fleet.campaigns.start(spec, plan, by=caller.name, why=data.why, once=once, sees=sees)
+        started = await state.fleet.campaigns.start(
+            spec, plan, by=caller.name, why=data.why, idempotency_key=once, is_visible=sees
+        )
         return await show_campaign(state.fleet, started)
 
     @get(
@@ -191,7 +193,7 @@ class CampaignController(Controller):
         """Let no further wave be announced or start; what is Started ends."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
-            state.fleet, await state.fleet.campaigns.pause(id_, by=caller.name, why=data.why, once=once)
+            state.fleet, await state.fleet.campaigns.pause(id_, by=caller.name, why=data.why, idempotency_key=once)
         )
 
     @post(
@@ -213,7 +215,7 @@ class CampaignController(Controller):
         """Go on after a pause or a halt. Failures before do not count any more towards the next halt."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
-            state.fleet, await state.fleet.campaigns.resume(id_, by=caller.name, why=data.why, once=once)
+            state.fleet, await state.fleet.campaigns.resume(id_, by=caller.name, why=data.why, idempotency_key=once)
         )
 
     @post(
@@ -235,7 +237,7 @@ class CampaignController(Controller):
         """End a campaign for good: what is Scheduled is canceled, what is Started ends."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
-            state.fleet, await state.fleet.campaigns.abort(id_, by=caller.name, why=data.why, once=once)
+            state.fleet, await state.fleet.campaigns.abort(id_, by=caller.name, why=data.why, idempotency_key=once)
         )
 
     @post(
@@ -253,7 +255,7 @@ class CampaignController(Controller):
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
             state.fleet,
-            await state.fleet.campaigns.retry(id_, data.scope, by=caller.name, why=data.why, once=once),
+            await state.fleet.campaigns.retry(id_, data.scope, by=caller.name, why=data.why, idempotency_key=once),
         )
 
     @post(
@@ -271,7 +273,7 @@ class CampaignController(Controller):
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
             state.fleet,
-            await state.fleet.campaigns.skip(id_, data.scope, by=caller.name, why=data.why, once=once),
+            await state.fleet.campaigns.skip(id_, data.scope, by=caller.name, why=data.why, idempotency_key=once),
         )
 
 
@@ -292,7 +294,7 @@ def _check_zones(policy: CampaignPolicy) -> None:
     named = {f"policy.windows[{n}].zone": window.zone for n, window in enumerate(policy.windows) if window.zone}
     for key, zone in {"policy.zone": policy.zone, **named}.items():
         try:
-            zone_named(zone)
+            find_zone(zone)
         except Invalid as error:
             raise Invalid(f"{key}: {error}") from None
 
@@ -316,14 +318,14 @@ def _check_gate(caller: Caller, gate: HttpCheck) -> None:
 
 
 async def _seen(campaigns: Iterable[Campaign], caller: Caller) -> AsyncIterator[Campaign]:
-    async for campaign in unhurried(campaigns):
+    async for campaign in yielding(campaigns):
         if sees_campaign(caller, campaign):
             yield campaign
 
 
 async def _shown_each(fleet: Fleet, campaigns: Iterable[Campaign]) -> AsyncIterator[v1.Campaign]:
     for campaign in campaigns:
-        with suppress(NoSuchCampaign):  # it was old, and has been dropped meanwhile
+        with suppress(CampaignNotFound):  # it was old, and has been dropped meanwhile
             yield await show_campaign(fleet, campaign)
 
 
@@ -345,7 +347,7 @@ async def _planned(state: Backstage, caller: Caller, spec: CampaignSpec, report:
     return planned.remarked((*_remarks(state.fleet, spec, sees), *await state.fleet.campaigns.overlaps(spec, sees)))
 
 
-def _remarks(fleet: Fleet, spec: CampaignSpec, sees: Sees) -> Iterator[str]:
+def _remarks(fleet: Fleet, spec: CampaignSpec, sees: IsVisible) -> Iterator[str]:
     """Say what does not keep anybody from planning, but from starting."""
     if fleet.campaigns.is_in_use(spec.name, sees):
         yield f"a campaign {spec.name} is not over yet: until it is, another one needs another name to be started"

@@ -14,10 +14,10 @@ from forewarn.core.duration import format_duration
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
-from forewarn.fleet.errors import AmbiguousVm, NoSuchScope, NoSuchVm
-from forewarn.fleet.replica import View
+from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
+from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.turns import unhurried
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage, GuestSide
 from forewarn.operator.finding import find_vm
@@ -46,7 +46,7 @@ async def diagnose(state: Backstage, caller: AskedBy, only_vm: WhichVm) -> v1.Di
     """Look at everything that can keep a VM from seeing its events. A VM that is not known is a finding, too."""
     try:
         view, vm = find_vm(state.fleet, caller, only_vm)
-    except (NoSuchVm, NoSuchScope, AmbiguousVm) as unknown:
+    except (VmNotFound, ScopeNotFound, AmbiguousVm) as unknown:
         check = await _unknown(state.fleet, caller, only_vm, unknown)
         return v1.Diagnosis(vm=only_vm, guest_url=None, checks=(check,))
     return v1.Diagnosis(
@@ -70,7 +70,7 @@ async def _unknown(fleet: Fleet, caller: Caller, name: str, unknown: Exception) 
 async def _near(fleet: Fleet, caller: Caller, name: str) -> list[str]:
     """Return VMs that bear a similar name; only those that begin alike are compared, which is quick."""
     alike: dict[str, str] = {}
-    async for view in unhurried(list(fleet.replica.views())):
+    async for view in yielding(list(fleet.replica.views())):
         if len(alike) >= ALIKE:
             break
         if caller.sees(view.id):
@@ -79,7 +79,7 @@ async def _near(fleet: Fleet, caller: Caller, name: str) -> list[str]:
     return [alike[match] for match in get_close_matches(name, list(alike)[:ALIKE], n=3)]
 
 
-def _checks(state: Backstage, caller: Caller, view: View, vm: Vm) -> Iterator[v1.CheckUp]:
+def _checks(state: Backstage, caller: Caller, view: ScopeView, vm: Vm) -> Iterator[v1.CheckUp]:
     fleet, guests = state.fleet, state.guests
     scope = fleet.replica.scope(view.id)
     known = f"Yes: {scope.id}/{vm.name}, in a scope of kind {scope.kind.value} with {_vms(scope)}."
@@ -139,9 +139,9 @@ def _unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) -> v1.CheckUp:
     return v1.CheckUp(question=question, ok=True, finding=f"Yes: {known}." if known else "It has none.")
 
 
-def _enabled(fleet: Fleet, view: View, scope: Scope) -> v1.CheckUp:
+def _enabled(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.CheckUp:
     question = "Is its scope enabled?"
-    policy = fleet.conditions.policy
+    policy = fleet.rule_context.policy
     asked = _asked(scope, fleet.last_seen(view), fleet.clock.now())
     if scope.enabled:
         return v1.CheckUp(question=question, ok=True, finding=f"Yes: {asked}.")
@@ -190,7 +190,7 @@ def _something_to_see(scope: Scope) -> v1.CheckUp:
 
 def _held(fleet: Fleet, scope: Scope) -> v1.CheckUp:
     question = "Does its maintenance go on?"
-    held = scope.hold or fleet.held
+    held = scope.hold or fleet.current_hold
     if held is None:
         return v1.CheckUp(question=question, ok=True, finding="Yes: nothing is held.")
     what = "its scope" if scope.hold is not None else "the whole fleet"

@@ -20,7 +20,7 @@ OperatorError
 """
 
 from forewarn.core.access import Role
-from forewarn.fleet.errors import NoSuchVm
+from forewarn.fleet.errors import VmNotFound
 
 
 class OperatorError(Exception):
@@ -67,7 +67,7 @@ class HostForbidden(OperatorError):
         )
 
 
-class NotSeen(OperatorError, NoSuchVm):
+class NotSeen(OperatorError, VmNotFound):
     """No VM bears that bare name in the scopes that the token is for; whether another scope has one is not told."""
 
     code = "unknown-vm"

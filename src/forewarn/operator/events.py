@@ -108,7 +108,7 @@ class EventController(Controller):
     ) -> v1.EventStory:
         """Take a Scheduled event back. What has started cannot be canceled."""
         await check_event(state.fleet, caller, event)
-        await state.fleet.events.cancel(event, by=caller.name, why=data.why, once=once)
+        await state.fleet.events.cancel(event, by=caller.name, why=data.why, idempotency_key=once)
         return await tell(state.fleet, event)
 
     @post(
@@ -124,7 +124,7 @@ class EventController(Controller):
     ) -> v1.EventStory:
         """Approve an event on behalf of a VM of its scope, which then need not; the journal says who did it."""
         await check_event(state.fleet, caller, event)
-        await state.fleet.events.approve_for(event, data.vm, by=caller.name, why=data.why, once=once)
+        await state.fleet.events.approve_for(event, data.vm, by=caller.name, why=data.why, idempotency_key=once)
         return await tell(state.fleet, event)
 
     @post(
@@ -140,7 +140,7 @@ class EventController(Controller):
     ) -> v1.EventStory:
         """Have failed or unknown work done once more: on one VM, or wherever it is failed or unknown."""
         await check_event(state.fleet, caller, event)
-        await state.fleet.events.retry(event, vm=data.vm, by=caller.name, why=data.why, once=once)
+        await state.fleet.events.retry(event, vm=data.vm, by=caller.name, why=data.why, idempotency_key=once)
         return await tell(state.fleet, event)
 
     @post(
@@ -156,7 +156,9 @@ class EventController(Controller):
     ) -> v1.EventStory:
         """End failed or unknown work: as done after all, or given up. On one VM, or wherever there is such."""
         await check_event(state.fleet, caller, event)
-        await state.fleet.events.resolve(event, by=caller.name, why=data.why, done=data.done, vm=data.vm, once=once)
+        await state.fleet.events.resolve(
+            event, by=caller.name, why=data.why, done=data.done, vm=data.vm, idempotency_key=once
+        )
         return await tell(state.fleet, event)
 
 

@@ -7,15 +7,15 @@ from functools import partial
 
 from forewarn.core.campaign.record import Campaign
 from forewarn.core.vm import Vm
-from forewarn.fleet.errors import AmbiguousVm, NoSuchVm
-from forewarn.fleet.replica import View
+from forewarn.fleet.errors import AmbiguousVm, VmNotFound
+from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import Caller
 from forewarn.operator.errors import NeverKnown, NotSeen
 from forewarn.store.port import JournalQuery
 
 
-def find_vm(fleet: Fleet, caller: Caller, name: str) -> tuple[View, Vm]:
+def find_vm(fleet: Fleet, caller: Caller, name: str) -> tuple[ScopeView, Vm]:
     """Find a VM by `scope/name`, or by its bare name where only one that the caller may see bears it."""
     scope, slash, _ = name.rpartition("/")
     if slash:
@@ -23,8 +23,8 @@ def find_vm(fleet: Fleet, caller: Caller, name: str) -> tuple[View, Vm]:
         return fleet.replica.find(name)
     try:
         return fleet.replica.find(_full_name(fleet, caller, name))
-    except NoSuchVm:
-        raise (NotSeen(name, caller.name, caller.scopes) if caller.scopes else NoSuchVm(name)) from None
+    except VmNotFound:
+        raise (NotSeen(name, caller.name, caller.scopes) if caller.scopes else VmNotFound(name)) from None
 
 
 def _full_name(fleet: Fleet, caller: Caller, name: str) -> str:
@@ -38,7 +38,7 @@ def _full_name(fleet: Fleet, caller: Caller, name: str) -> str:
     if len(seen) > 1:
         raise AmbiguousVm(name, seen)
     if not seen:
-        raise NoSuchVm(name)
+        raise VmNotFound(name)
     return seen[0]
 
 
@@ -60,7 +60,7 @@ def find_campaign(fleet: Fleet, caller: Caller, said: str) -> Campaign:
 
 
 async def _home(fleet: Fleet, id_: str) -> str | None:
-    if (found := fleet.replica.event(id_)) is not None:
+    if (found := fleet.replica.find_event(id_)) is not None:
         return found[0].id
-    rows = await fleet.history(JournalQuery(event=id_.upper(), limit=1))
+    rows = await fleet.read_journal(JournalQuery(event=id_.upper(), limit=1))
     return rows[0].key.id if rows else None

@@ -14,7 +14,7 @@ from forewarn.api.fleet_parsing import FleetFormat
 from forewarn.api.fleet_writing import write_fleet_json, write_fleet_toml
 from forewarn.core.access import Role
 from forewarn.core.scope import Scope
-from forewarn.fleet.turns import unhurried
+from forewarn.fleet.event_loop import yielding
 from forewarn.operator.access import AskedBy, needs
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.importing import Outcome, Running, Wanted
@@ -60,7 +60,7 @@ class FleetController(Controller):
     )
     async def export(self, state: Backstage, format_: Format = FleetFormat.TOML) -> Stream:
         """Give the whole inventory as a fleet file. It comes piece by piece, each scope as it is at that moment."""
-        pieces = unhurried(WRITERS[format_](_scopes(state)))
+        pieces = yielding(WRITERS[format_](_scopes(state)))
         return Stream(_joined(pieces), media_type=f"application/{format_}")
 
     @post(
@@ -143,7 +143,7 @@ async def _shown(outcome: Outcome) -> AsyncIterator[bytes]:
     """Write the result piece by piece: it may tell of a hundred thousand VMs."""
     yield b'{"dry_run":%s,"differences":[' % _encode(outcome.dry_run)
     between = b""
-    async for piece in unhurried(outcome.differences):
+    async for piece in yielding(outcome.differences):
         yield between + piece
         between = b","
     yield b'],"unchanged":%d,"refused":%d}' % (outcome.unchanged, outcome.refused)

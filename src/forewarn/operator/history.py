@@ -14,8 +14,8 @@ from forewarn.api.v1.common import Moment
 from forewarn.core.access import Role
 from forewarn.core.errors import Invalid
 from forewarn.core.journal import EntryKind
-from forewarn.fleet.errors import NoSuchVm
-from forewarn.fleet.history import about
+from forewarn.fleet.errors import VmNotFound
+from forewarn.fleet.journal import journal_query
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage
@@ -24,7 +24,7 @@ from forewarn.operator.finding import find_campaign, find_vm
 from forewarn.operator.parameters import Limit, OnlyCampaign, OnlyScope, refusals
 from forewarn.operator.reading import utc
 from forewarn.operator.showing_journal import readable, show_row
-from forewarn.store.port import JournalQuery, JournalRow, Key, Kind
+from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind
 
 BATCHES = 10
 """How often the journal is read for one page at most, where some lines are not the caller's to read."""
@@ -94,12 +94,12 @@ class HistoryController(Controller):
         Scopes, VMs and events that no longer exist have theirs, too. With a token that is limited to scopes a page may
         have fewer lines than there is room for, or none; `next` still says whether there are more.
         """
-        query = about(
+        query = journal_query(
             state.fleet.replica,
             scope=only_scope,
             vm=only_vm if only_vm is None or only_scope is not None else _full_name(state.fleet, caller, only_vm),
             event=only_event,
-            dids=tuple(only_did or ()),
+            kinds=tuple(only_did or ()),
             by=only_by,
             since=_moment(since, "since"),
             until=_moment(until, "until"),
@@ -120,7 +120,7 @@ def _of_campaign(fleet: Fleet, caller: Caller, query: JournalQuery, campaign: st
     if query.key is not None:
         raise Invalid("a line is a campaign's or a scope's: leave out campaign, or leave out scope and vm")
     id_ = find_campaign(fleet, caller, campaign).id
-    return msgspec.structs.replace(query, key=Key(Kind.CAMPAIGN, id_))
+    return msgspec.structs.replace(query, key=RecordKey(RecordKind.CAMPAIGN, id_))
 
 
 def _full_name(fleet: Fleet, caller: Caller, vm: str) -> str:
@@ -129,7 +129,7 @@ def _full_name(fleet: Fleet, caller: Caller, vm: str) -> str:
         return vm
     try:
         view, found = find_vm(fleet, caller, vm)
-    except NoSuchVm:
+    except VmNotFound:
         raise NoSuchVmNow(vm) from None
     return f"{view.id}/{found.name}"
 
@@ -151,7 +151,7 @@ async def _page(fleet: Fleet, query: JournalQuery, caller: Caller, limit: int) -
     found: list[JournalRow] = []
     may_read = readable(fleet, caller)
     for _ in range(BATCHES):
-        rows = await fleet.history(msgspec.structs.replace(query, limit=batch))
+        rows = await fleet.read_journal(msgspec.structs.replace(query, limit=batch))
         found += filter(may_read, rows)
         if len(found) > limit:
             return _shown(found[:limit], next_=found[limit - 1].position)

@@ -38,7 +38,7 @@ class HoldController(Controller):
     async def hold(self, state: Backstage, caller: AskedBy, once: AskedOnce, data: JSONBody[v1.MakeHold]) -> v1.Holds:
         """Let nothing planned start, in one scope or anywhere. A hold that is there already gets the new reason."""
         _check(caller, data.scope)
-        await state.fleet.hold(by=caller.name, reason=data.reason, scope=data.scope, once=once)
+        await state.fleet.hold(by=caller.name, reason=data.reason, scope=data.scope, idempotency_key=once)
         return _show_holds(state.fleet, caller)
 
     @post(
@@ -58,7 +58,7 @@ class HoldController(Controller):
         nothing.
         """
         _check(caller, data.scope)
-        await state.fleet.release(by=caller.name, why=data.why, scope=data.scope, once=once)
+        await state.fleet.release(by=caller.name, why=data.why, scope=data.scope, idempotency_key=once)
         return _show_holds(state.fleet, caller)
 
 
@@ -76,4 +76,4 @@ def _show_holds(fleet: Fleet, caller: Caller) -> v1.Holds:
         if view.scope is not None and view.scope.hold is not None and caller.sees(view.id)
     )
     scopes = sorted((hold for hold in held if hold is not None), key=lambda hold: hold.scope or "")
-    return v1.Holds(fleet=show_hold(fleet.held, None), scopes=scopes)
+    return v1.Holds(fleet=show_hold(fleet.current_hold, None), scopes=scopes)

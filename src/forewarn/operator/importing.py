@@ -12,11 +12,10 @@ from forewarn.api import v1
 from forewarn.api.fleet_parsing import FleetFormat, parse_fleet
 from forewarn.api.written import FleetFileError
 from forewarn.core.scope import Scope
-from forewarn.fleet.errors import FleetError, NotSaved
-from forewarn.fleet.garbage import exempt_newcomers
-from forewarn.fleet.importing import Difference, apply_import, compare
+from forewarn.fleet.errors import FleetError, SaveFailed
+from forewarn.fleet.event_loop import clear_gradually, refreeze_gc, yielding
+from forewarn.fleet.importer import Difference, apply_import, compare_fleet
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.turns import let_go, unhurried
 from forewarn.operator.elsewhere import Report, done_elsewhere
 from forewarn.operator.errors import ImportEnded, ImportRuns, OperatorError, WrongFleetFile
 
@@ -73,7 +72,7 @@ class Running:
         """Do it. What goes wrong is kept for those who follow; there may be nobody."""
         try:
             self.outcome = await self._import()
-        except NotSaved as error:
+        except SaveFailed as error:
             self.error = self._ended(f"what came next could not be saved: {error.why}")
         except (OperatorError, FleetError) as error:
             self.error = error
@@ -83,7 +82,7 @@ class Running:
         finally:
             if not self.is_over:
                 self.error = self._ended("the service ends")
-            exempt_newcomers()
+            refreeze_gc()
             self._tell()
 
     def _ended(self, why: str) -> ImportEnded:
@@ -91,28 +90,28 @@ class Running:
 
     async def _import(self) -> Outcome:
         parsed = await _parsed(self._wanted, self._fleet.clock.now())
-        scopes = [_decode(scope) async for scope in unhurried(parsed)]
+        scopes = [_decode(scope) async for scope in yielding(parsed)]
         if not self._wanted.prune:
             await self._check_names(scopes)
         outcome = await self._make(scopes)
-        await let_go(scopes)
+        await clear_gradually(scopes)
         return outcome
 
     async def _make(self, scopes: list[Scope]) -> Outcome:
         wanted, report = self._wanted, _Report()
         tell = report.take if wanted.dry_run else None
-        found = await compare(self._fleet.replica, scopes, prune=wanted.prune, tell=tell)
+        found = await compare_fleet(self._fleet.replica, scopes, prune=wanted.prune, report=tell)
         self._progress(0, len(found.wanted) + len(found.unwanted))
         if not wanted.dry_run:
-            await apply_import(self._fleet, found, by=wanted.by, on_progress=self._progress, tell=report.take)
+            await apply_import(self._fleet, found, by=wanted.by, on_progress=self._progress, report=report.take)
         return Outcome(
             dry_run=wanted.dry_run, differences=report.differences, unchanged=found.unchanged, refused=report.refused
         )
 
     async def _check_names(self, scopes: list[Scope]) -> None:
         """Refuse a scope that the fleet has in other letters: both would be there, and no file could have them."""
-        async for scope in unhurried(scopes):
-            if (other := self._fleet.replica.alike(scope.id)) is not None:
+        async for scope in yielding(scopes):
+            if (other := self._fleet.replica.find_other_case(scope.id)) is not None:
                 raise WrongFleetFile(
                     "", f"scope {scope.id} is in the fleet as {other}: write it so, or import with prune"
                 )
@@ -174,7 +173,7 @@ class Imports:
         if self._running is not None:
             raise ImportRuns(self._running.by, self._running.done, self._running.total)
         self._running = Running(self._fleet, wanted)
-        self._fleet.begin(self._run(self._running), name=f"import of {wanted.by}")
+        self._fleet.start_task(self._run(self._running), name=f"import of {wanted.by}")
         return self._running
 
     async def _run(self, running: Running) -> None:

@@ -11,7 +11,7 @@ from forewarn.core.access import Role
 from forewarn.core.limits import MAX_NAME_LENGTH, MAX_TEXT_LENGTH
 from forewarn.core.scope import ScopeKind
 from forewarn.core.vm import Priority
-from forewarn.fleet.errors import NoSuchHost, NoSuchScope, NoSuchVm
+from forewarn.fleet.errors import HostNotFound, ScopeNotFound, VmNotFound
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, Caller, needs
 from forewarn.operator.backstage import Backstage
@@ -93,7 +93,7 @@ class ScopeController(Controller):
         caller.check(data.id)
         fleet.inventory.check_new(data.id)
         scope = new_scope(data, epoch=fleet.new_epoch(), now=fleet.clock.now())
-        await fleet.inventory.add_scope(scope, by=caller.name, once=once)
+        await fleet.inventory.add_scope(scope, by=caller.name, idempotency_key=once)
         return _show_scope(fleet, data.id)
 
     @get(
@@ -131,7 +131,7 @@ class ScopeController(Controller):
             traits=changed_traits(data),
             approval=None if isinstance(data.approval, UnsetType) else data.approval,
             auto_approve=None if isinstance(data.auto_approve, UnsetType) else tuple(data.auto_approve),
-            once=once,
+            idempotency_key=once,
         )
         return _show_scope(state.fleet, scope_id)
 
@@ -153,7 +153,7 @@ class ScopeController(Controller):
     ) -> None:
         """Remove a scope with its VMs."""
         caller.check(scope_id)
-        await state.fleet.inventory.remove_scope(scope_id, by=caller.name, why=why, force=force, once=once)
+        await state.fleet.inventory.remove_scope(scope_id, by=caller.name, why=why, force=force, idempotency_key=once)
 
 
 class VmController(Controller):
@@ -211,9 +211,9 @@ class VmController(Controller):
         if data.scope is None:
             fleet.inventory.check_new(scope)
             alone = standalone(vm, epoch=fleet.new_epoch(), now=fleet.clock.now())
-            await fleet.inventory.add_scope(alone, by=caller.name, once=once)
+            await fleet.inventory.add_scope(alone, by=caller.name, idempotency_key=once)
         else:
-            await fleet.inventory.add_vm(scope, vm, by=caller.name, once=once)
+            await fleet.inventory.add_vm(scope, vm, by=caller.name, idempotency_key=once)
         return _show_vm(state, caller, f"{scope}/{vm.name}")
 
     @get(
@@ -239,7 +239,9 @@ class VmController(Controller):
     ) -> v1.Vm:
         """Change a VM. What is left out stays; null takes away what the VM has of its own."""
         view, found = find_vm(state.fleet, caller, _named(vm))
-        await state.fleet.inventory.change_vm(view.id, found.name, changed_vm(data), by=caller.name, once=once)
+        await state.fleet.inventory.change_vm(
+            view.id, found.name, changed_vm(data), by=caller.name, idempotency_key=once
+        )
         return _show_vm(state, caller, f"{view.id}/{found.name}")
 
     @delete(
@@ -256,11 +258,11 @@ class VmController(Controller):
         fleet = state.fleet
         try:
             view, found = find_vm(fleet, caller, _named(vm))
-        except (NoSuchVm, NoSuchScope):
-            if await fleet.inventory.was_asked(once):
+        except (VmNotFound, ScopeNotFound):
+            if await fleet.inventory.is_repeated(once):
                 return
             raise
-        await fleet.inventory.remove_vm(view.id, found.name, by=caller.name, why=why, force=force, once=once)
+        await fleet.inventory.remove_vm(view.id, found.name, by=caller.name, why=why, force=force, idempotency_key=once)
 
 
 class HostController(Controller):
@@ -287,7 +289,7 @@ class HostController(Controller):
         """Show a host with the VMs on it."""
         shown = visible_host(state, caller, host)
         if shown is None:
-            raise NoSuchHost(host)
+            raise HostNotFound(host)
         return shown
 
 

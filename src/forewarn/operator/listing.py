@@ -12,8 +12,8 @@ from forewarn.api import v1
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Priority, Vm
-from forewarn.fleet.errors import NoSuchHost
-from forewarn.fleet.turns import unhurried
+from forewarn.fleet.errors import HostNotFound
+from forewarn.fleet.event_loop import yielding
 from forewarn.operator.access import Caller
 from forewarn.operator.backstage import Backstage
 from forewarn.operator.paging import first_of, seen_scopes
@@ -70,9 +70,11 @@ async def list_scopes(state: Backstage, caller: Caller, wanted: Wanted, *, after
 
     found, more = await first_of(rest(), limit)
     return v1.ScopePage(
-        scopes=[show_scope(fleet, fleet.replica.view_ever(scope.id), scope) async for scope in unhurried(found)],
+        scopes=[
+            show_scope(fleet, fleet.replica.get_or_create_view(scope.id), scope) async for scope in yielding(found)
+        ],
         next=found[-1].id if more else None,
-        held=show_hold(fleet.held, None),
+        held=show_hold(fleet.current_hold, None),
     )
 
 
@@ -91,9 +93,9 @@ async def list_vms(state: Backstage, caller: Caller, wanted: Wanted, *, after: s
                     yield scope, vm
 
     found, more = await first_of(rest(), limit)
-    vms = [show_vm(scope, vm, state.guests.url) async for scope, vm in unhurried(found)]
+    vms = [show_vm(scope, vm, state.guests.url) async for scope, vm in yielding(found)]
     next_ = f"{vms[-1].scope}/{vms[-1].name}" if more else None
-    return v1.VmPage(vms=vms, next=next_, held=show_hold(fleet.held, None))
+    return v1.VmPage(vms=vms, next=next_, held=show_hold(fleet.current_hold, None))
 
 
 def _scopes_in_question(state: Backstage, caller: Caller, wanted: Wanted, first: str) -> Iterable[str]:
@@ -104,7 +106,7 @@ def _scopes_in_question(state: Backstage, caller: Caller, wanted: Wanted, first:
     if wanted.host is not None:
         ids = {view.id for view, _ in state.fleet.hosts().get(wanted.host, ()) if caller.sees(view.id)}
         if not ids:
-            raise NoSuchHost(wanted.host)
+            raise HostNotFound(wanted.host)
         return sorted(id_ for id_ in ids if id_ >= first)
     return state.roll.starting_at(first)
 
@@ -117,16 +119,18 @@ async def list_hosts(state: Backstage, caller: Caller, *, name: str | None, afte
     """Show hosts by name, from the one after `after` on."""
     is_named = re.compile(translate((name or "*").casefold())).fullmatch
     hosts = list(state.fleet.hosts()) if not caller.scopes else await _hosts_seen(state, caller)
-    wanted = [host async for host in unhurried(hosts) if host > after and is_named(host.casefold())]
+    wanted = [host async for host in yielding(hosts) if host > after and is_named(host.casefold())]
     names = nsmallest(limit + 1, wanted)
     there: dict[str, list[tuple[Scope, Vm]]] = {host: [] for host in names[:limit]}
     async for scope in seen_scopes(state.fleet.replica, state.roll.ids(), caller):
         for vm in scope.roster:
             if vm.host in there:
                 there[vm.host].append((scope, vm))
-    shown = [show_host(host, vms) async for host, vms in unhurried(there.items()) if vms]
+    shown = [show_host(host, vms) async for host, vms in yielding(there.items()) if vms]
     return v1.HostPage(
-        hosts=shown, next=names[limit - 1] if len(names) > limit else None, held=show_hold(state.fleet.held, None)
+        hosts=shown,
+        next=names[limit - 1] if len(names) > limit else None,
+        held=show_hold(state.fleet.current_hold, None),
     )
 
 

@@ -11,8 +11,8 @@ from forewarn.api import v1
 from forewarn.core.errors import Invalid
 from forewarn.core.idempotency import IdempotencyKey, is_repeated_request
 from forewarn.core.schedule import ScheduleRequest, events_of_request, request_of_key
-from forewarn.fleet.errors import FleetError, NoSuchHost, NoSuchScope, NoSuchVm
-from forewarn.fleet.replica import View
+from forewarn.fleet.errors import FleetError, HostNotFound, ScopeNotFound, VmNotFound
+from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import AskedBy, Caller
 from forewarn.operator.backstage import Backstage
@@ -63,13 +63,13 @@ class Making:
         """Delete a VM, at once or with an event."""
         try:
             name = self._full_name(vm)
-        except (NoSuchVm, NoSuchScope):  # it may have gone by this very request
+        except (VmNotFound, ScopeNotFound):  # it may have gone by this very request
             made = self._made_before()
-            if not made and not await self._fleet.inventory.was_asked(self._once):
+            if not made and not await self._fleet.inventory.is_repeated(self._once):
                 raise
             return self._show(made)
         return self._show(
-            await self._fleet.events.delete(name, request=self.request, by=self.by, why=why, once=self._once)
+            await self._fleet.events.delete(name, request=self.request, by=self.by, why=why, idempotency_key=self._once)
         )
 
     def _select(
@@ -87,7 +87,7 @@ class Making:
         """Refuse a host on which others have VMs; one on which only others have some is none of the caller's."""
         seen = {self._caller.sees(vm.rpartition("/")[0]) for vm in vms}
         if True not in seen:
-            raise NoSuchHost(host)
+            raise HostNotFound(host)
         if False in seen:
             raise HostForbidden(self._caller.name, host, self._caller.scopes)
 
@@ -102,7 +102,7 @@ class Making:
     def _is_there(self, vm: str) -> bool:
         try:
             find_vm(self._fleet, self._caller, vm)
-        except (NoSuchVm, NoSuchScope):
+        except (VmNotFound, ScopeNotFound):
             return False
         return True
 
@@ -125,10 +125,10 @@ class Making:
                 ]
         return tuple(made)
 
-    def _answered(self) -> Sequence[View]:
+    def _answered(self) -> Sequence[ScopeView]:
         if self._once is None:
             return ()
-        return self._fleet.replica.answered(self._once.key, now=self._fleet.clock.now())
+        return self._fleet.replica.views_with_key(self._once.key, now=self._fleet.clock.now())
 
     def _show(self, made: Made) -> v1.Scheduled:
         """Show what was made, and what of it is still open: what takes no time has gone again."""
@@ -139,7 +139,7 @@ class Making:
     def _open(self, made: Made) -> Iterator[v1.Event]:
         now = self._fleet.clock.now()
         for scope_id, event_id in made:
-            with suppress(NoSuchScope):
+            with suppress(ScopeNotFound):
                 scope = self._fleet.replica.scope(scope_id)
                 if (event := scope.find_event(event_id)) is not None:
                     yield show_event(self._fleet, scope, event, now=now)

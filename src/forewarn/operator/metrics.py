@@ -12,7 +12,7 @@ from forewarn import __version__
 from forewarn.core.campaign.record import CampaignState, WaveState, count_waves
 from forewarn.core.event import EventType, State
 from forewarn.core.impact import STUCK
-from forewarn.fleet.measures import CHANGES, OUTCOMES, Histogram
+from forewarn.fleet.metrics import COUNTED_CHANGES, COUNTED_OUTCOMES, Histogram
 from forewarn.fleet.service import Fleet
 from forewarn.operator.counting import Answers
 from forewarn.wire.error_responses import ErrorReason
@@ -91,15 +91,15 @@ class FleetCollector(Collector):
         yield _gauge("forewarn_guest_held_requests", "Requests of guests that wait for a change now.", guests.held)
 
     def _inventory(self) -> Iterator[Metric]:
-        census = self._fleet.census
+        census = self._fleet.counts
         yield _gauge("forewarn_scopes", "Scopes.", census.scopes)
         yield _gauge("forewarn_scopes_enabled", "Scopes whose VMs ask for events.", census.enabled)
         yield _gauge("forewarn_scopes_held", "Scopes whose maintenance is held.", census.held)
         yield _gauge("forewarn_vms", "VMs.", self._fleet.replica.vms)
-        yield _gauge("forewarn_fleet_held", "1 while all maintenance is held.", self._fleet.held is not None)
+        yield _gauge("forewarn_fleet_held", "1 while all maintenance is held.", self._fleet.current_hold is not None)
 
     def _events(self) -> Iterator[Metric]:
-        census, measures = self._fleet.census, self._fleet.measures
+        census, measures = self._fleet.counts, self._fleet.metrics
         events = GaugeMetricFamily("forewarn_events_open", "Open events.", labels=["type", "status"])
         stuck = GaugeMetricFamily(
             "forewarn_impacts_stuck", "Work on VMs that waits for a person.", labels=["type", "state"]
@@ -111,9 +111,9 @@ class FleetCollector(Collector):
                 events.add_metric([type_.value, state.value], census.events[type_, state])
             for impact in sorted(STUCK):
                 stuck.add_metric([type_.value, impact.value], census.stuck[type_, impact])
-            for did in CHANGES:
+            for did in COUNTED_CHANGES:
                 changes.add_metric([type_.value, did.value], measures.changes[type_, did])
-            for did in OUTCOMES:
+            for did in COUNTED_OUTCOMES:
                 outcome = did.value.removeprefix("impact-")
                 outcomes.add_metric([type_.value, outcome], measures.outcomes[type_, did])
         yield from (events, stuck, changes, outcomes)
@@ -148,7 +148,7 @@ class FleetCollector(Collector):
         )
 
     def _store(self) -> Iterator[Metric]:
-        measures = self._fleet.measures
+        measures = self._fleet.metrics
         saves = HistogramMetricFamily("forewarn_store_save_seconds", "How long it takes until a save is durable.")
         _fill(saves, [], measures.saves)
         yield saves

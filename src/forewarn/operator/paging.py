@@ -6,9 +6,9 @@ from itertools import islice
 from typing import TypeVar
 
 from forewarn.core.scope import Scope
-from forewarn.fleet.replica import Replica, View
+from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.replica import Replica, ScopeView
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.turns import unhurried
 from forewarn.operator.access import Caller
 
 T = TypeVar("T")
@@ -20,10 +20,10 @@ class Roll:
     def __init__(self, fleet: Fleet) -> None:
         self._ids = sorted(view.id for view in fleet.replica.views())
         self._known = set(self._ids)
-        self._changed: dict[str, View] = {}
+        self._changed: dict[str, ScopeView] = {}
         fleet.on_change(self._note)
 
-    def _note(self, view: View) -> None:
+    def _note(self, view: ScopeView) -> None:
         if (view.scope is not None) != (view.id in self._known):
             self._changed[view.id] = view
         else:
@@ -55,7 +55,7 @@ class Roll:
 
 async def seen_scopes(replica: Replica, ids: Iterable[str], caller: Caller) -> AsyncIterator[Scope]:
     """Give those of the scopes that are there and that the caller may see."""
-    async for id_ in unhurried(ids):
+    async for id_ in yielding(ids):
         scope, _ = replica.newest(id_)
         if scope is not None and caller.sees(id_):
             yield scope

@@ -13,9 +13,9 @@ from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.snapshot import ScopeSnapshot
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.policy import RuleContext
+from forewarn.fleet.campaign.zones import find_zone
+from forewarn.fleet.event_loop import yielding
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.turns import unhurried
-from forewarn.fleet.zones import zone_named
 from forewarn.operator.elsewhere import Report, done_elsewhere
 from forewarn.operator.errors import PlanFailed
 
@@ -39,7 +39,7 @@ class Planned(NamedTuple):
 
     async def whole(self) -> Plan:
         """Return the plan with its waves."""
-        waves = [_decode_wave(wave) async for wave in unhurried(self.waves)]
+        waves = [_decode_wave(wave) async for wave in yielding(self.waves)]
         return msgspec.structs.replace(self.rest, waves=tuple(waves))
 
     def remarked(self, remarks: Iterable[str]) -> "Planned":
@@ -60,7 +60,7 @@ class Planner:
         async with self._turns:
             now = self._fleet.clock.now()
             scopes = [scope async for scope in self._encoded()]
-            work = partial(made_plan, scopes, spec, self._fleet.conditions, now)
+            work = partial(made_plan, scopes, spec, self._fleet.rule_context, now)
             if self._fleet.replica.vms <= SMALL:
                 return await asyncio.to_thread(work, _nobody)
             try:
@@ -69,7 +69,7 @@ class Planner:
                 raise PlanFailed from error
 
     async def _encoded(self) -> AsyncIterator[bytes]:
-        async for id_ in unhurried(self._ids()):
+        async for id_ in yielding(self._ids()):
             scope, _ = self._fleet.replica.newest(id_)
             if scope is not None:
                 yield _encode(scope)
@@ -80,7 +80,7 @@ def made_plan(
 ) -> Planned:
     """Make a plan, in any process."""
     fleet = plan_scopes(map(_decode_scope, scopes), spec, conditions, now=now)
-    whole = plan(spec, fleet, conditions, now=now, zones=zone_named, progress=report)
+    whole = plan(spec, fleet, conditions, now=now, zones=find_zone, progress=report)
     return Planned([_encode(wave) for wave in whole.waves], msgspec.structs.replace(whole, waves=()))
 
 

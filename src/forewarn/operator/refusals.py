@@ -47,24 +47,24 @@ STATUS: dict[type[Refusal], int] = {
     core.InvalidCampaignState: 409,
     core.ScopeTooLarge: 409,
     fleet.FleetError: 409,
-    fleet.NoSuchScope: 404,
-    fleet.NoSuchVm: 404,
-    fleet.NoSuchEvent: 404,
-    fleet.NoSuchHost: 404,
-    fleet.NoSuchToken: 404,
-    fleet.NoSuchGate: 404,
-    fleet.NoSuchCampaign: 404,
-    fleet.NoSuchFault: 404,
-    fleet.SecretShown: 409,
+    fleet.ScopeNotFound: 404,
+    fleet.VmNotFound: 404,
+    fleet.EventNotFound: 404,
+    fleet.HostNotFound: 404,
+    fleet.TokenNotFound: 404,
+    fleet.GateNotFound: 404,
+    fleet.CampaignNotFound: 404,
+    fleet.FaultNotFound: 404,
+    fleet.SecretUnavailable: 409,
     fleet.AmbiguousVm: 409,
     fleet.AmbiguousCampaign: 409,
     fleet.ScopeExists: 409,
-    fleet.AddressTaken: 409,
-    fleet.TimeIsReal: 409,
-    fleet.NoSuchPosition: 404,
-    fleet.Pruned: 410,
-    fleet.PartlyMade: 409,
-    fleet.NotSaved: 503,
+    fleet.AddressInUse: 409,
+    fleet.ManualTimeUnavailable: 409,
+    fleet.PositionNotFound: 404,
+    fleet.JournalPruned: 410,
+    fleet.PartialSchedule: 409,
+    fleet.SaveFailed: 503,
     operator.OperatorError: 409,
     operator.Forbidden: 403,
     operator.ScopeForbidden: 403,
@@ -114,8 +114,8 @@ def refusal_body(error: Refusal) -> v1.Error:
 
 def answer_refusal(request: AnyRequest, error: Refusal) -> Response[v1.Error]:
     """The rules, the fleet or the operator side said no."""
-    if isinstance(error, fleet.AddressTaken) and not request.user.sees(error.vm.rpartition("/")[0]):
-        error = fleet.AddressTaken(error.ip, error.network, OTHERS)
+    if isinstance(error, fleet.AddressInUse) and not request.user.sees(error.vm.rpartition("/")[0]):
+        error = fleet.AddressInUse(error.ip, error.network, OTHERS)
     return Response(refusal_body(error), status_code=STATUS[type(error)])
 
 

@@ -12,7 +12,7 @@ import uvicorn
 from litestar.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from forewarn.fleet.tasks import tasks_until_exit
+from forewarn.fleet.event_loop import tasks_until_exit
 from forewarn.operator.refusals import error_body
 
 CONNECTIONS = 256

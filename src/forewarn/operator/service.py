@@ -61,7 +61,7 @@ class ClockController(Controller):
             by = _within_reach(state.fleet.clock.now(), parse_duration(data.by))
             await state.fleet.advance(by, who=caller.name)
         clock = _show_clock(state.fleet)
-        changes = await state.fleet.changes(before, v1.PAGE)
+        changes = await state.fleet.read_changes(before, v1.PAGE)
         return v1.Advanced(**msgspec.structs.asdict(clock), changes=tuple(map(show_row, changes)))
 
 
@@ -74,7 +74,7 @@ def _within_reach(now: datetime, by: timedelta) -> timedelta:
 def _show_clock(fleet: Fleet) -> v1.Clock:
     clock = fleet.clock
     next_at = clock.next_timer_at if isinstance(clock, ManualClock) else None
-    speed = fleet.conditions.policy.speed
+    speed = fleet.rule_context.policy.speed
     return v1.Clock(now=clock.now(), manual=isinstance(clock, ManualClock), next_at=next_at, speed=speed)
 
 
@@ -102,7 +102,7 @@ async def health() -> v1.Health:
 )
 async def readiness(state: Backstage) -> Response[v1.Readiness]:
     """Tell whether the service can do its work, and if not, why; this needs no token."""
-    problems = await state.fleet.readiness.problems()
+    problems = await state.fleet.health.problems()
     return Response(v1.Readiness(ready=not problems, problems=problems), status_code=503 if problems else 200)
 
 

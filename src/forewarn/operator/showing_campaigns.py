@@ -17,14 +17,14 @@ from forewarn.core.campaign.record import (
     failed_waves,
 )
 from forewarn.core.campaign.spec import gate_name
+from forewarn.fleet.event_loop import yielding
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.turns import unhurried
 
 
 async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
     """Show a campaign: how far it is, and what it waits for. To look through a large one takes several turns."""
     counted = await _counted(campaign)
-    prospects = await fleet.campaigns.prospects(campaign.id)
+    prospects = await fleet.campaigns.status(campaign.id)
     return v1.Campaign(
         id=campaign.id,
         name=campaign.name,
@@ -50,7 +50,7 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         explain=prospects.explain,
         spec=shown_spec(campaign.spec),
         start_why=campaign.why,
-        stuck=prospects.needs_person,
+        stuck=prospects.needs_operator,
     )
 
 
@@ -69,7 +69,7 @@ async def _counted(campaign: Campaign) -> _Counted:
     vms: list[int] = []
     vms_over = 0
     failed = {}
-    async for scope in unhurried(campaign.scopes):
+    async for scope in yielding(campaign.scopes):
         if scope.current_state is WaveState.FAILED:
             failed[scope.scope] = scope
         for number, wave in enumerate(scope.waves):

@@ -11,8 +11,8 @@ from forewarn.core.duration import format_duration
 from forewarn.core.event import Event, EventType, Source, State
 from forewarn.core.explain import Blocker, CampaignPending, blocker_messages, explain
 from forewarn.core.scope import Scope
+from forewarn.fleet.event_loop import yielding
 from forewarn.fleet.service import Fleet
-from forewarn.fleet.turns import unhurried
 from forewarn.operator.access import Caller
 from forewarn.operator.finding import find_vm
 from forewarn.operator.paging import Roll, first_of, seen_scopes
@@ -51,7 +51,9 @@ def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1
             )
             for impact in event.impacts
         ),
-        explain=blocker_messages(_told_fully(fleet, hold) for hold in explain(scope, event, fleet.conditions, now=now)),
+        explain=blocker_messages(
+            _told_fully(fleet, hold) for hold in explain(scope, event, fleet.rule_context, now=now)
+        ),
         held=show_hold(scope.hold, scope.id),
         campaign=event.campaign or None,
     )
@@ -61,7 +63,7 @@ def _told_fully(fleet: Fleet, hold: Blocker) -> Blocker:
     """Return what keeps an event, with what its scope cannot know of it."""
     if not isinstance(hold, CampaignPending):
         return hold
-    return msgspec.structs.replace(hold, why=fleet.campaigns.stopped(hold.campaign))
+    return msgspec.structs.replace(hold, why=fleet.campaigns.stop_reason(hold.campaign))
 
 
 def _status(state: State) -> Literal["Scheduled", "Started"]:
@@ -102,7 +104,7 @@ async def show_events(
     if vm is not None:
         view, found_vm = find_vm(fleet, caller, vm)
         if scope not in (None, view.id):
-            return v1.EventPage(events=(), next=None, held=show_hold(fleet.held, None))
+            return v1.EventPage(events=(), next=None, held=show_hold(fleet.current_hold, None))
         scope, name = view.id, found_vm.name
     if scope is not None:
         caller.check(scope)
@@ -119,9 +121,9 @@ async def show_events(
 
     found, more = await first_of(rest(), limit)
     now = fleet.clock.now()
-    events = tuple([show_event(fleet, each, event, now=now) async for each, event in unhurried(found)])
+    events = tuple([show_event(fleet, each, event, now=now) async for each, event in yielding(found)])
     next_ = f"{events[-1].scope}/{_place(found[-1][1])}" if more else None
-    return v1.EventPage(events=events, next=next_, held=show_hold(fleet.held, None))
+    return v1.EventPage(events=events, next=next_, held=show_hold(fleet.current_hold, None))
 
 
 def _place(event: Event) -> str:

@@ -8,7 +8,7 @@ from forewarn.core.duration import format_duration
 from forewarn.core.scope import Hold, Scope
 from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Priority, Vm
-from forewarn.fleet.replica import View
+from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 
 GuestUrl = Callable[[str, Vm], str | None]
@@ -61,7 +61,7 @@ def counted(vms: Iterable[Vm]) -> list[Vm]:
     return sorted(vms, key=lambda vm: natural_sort_key(vm.name))
 
 
-def show_scope(fleet: Fleet, view: View, scope: Scope) -> v1.Scope:
+def show_scope(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.Scope:
     """Show a scope and how it stands with its guests."""
     traits = scope.traits
     return v1.Scope(

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from forewarn.api import v1
-from forewarn.fleet.errors import NoSuchCampaign
+from forewarn.fleet.errors import CampaignNotFound
 from forewarn.fleet.service import Fleet
 from forewarn.operator.access import Caller
 from forewarn.operator.finding import find_campaign
-from forewarn.store.port import JournalRow, Kind
+from forewarn.store.port import JournalRow, RecordKind
 
 
 def show_row(row: JournalRow) -> v1.JournalEntry:
@@ -36,9 +36,9 @@ def readable(fleet: Fleet, caller: Caller) -> Callable[[JournalRow], bool]:
         match row.key.kind:
             case _ if not caller.scopes:
                 return True
-            case Kind.SCOPE:
+            case RecordKind.SCOPE:
                 return caller.sees(row.key.id)
-            case Kind.CAMPAIGN:
+            case RecordKind.CAMPAIGN:
                 if row.key.id not in campaigns:
                     campaigns[row.key.id] = _is_seen(fleet, caller, row.key.id)
                 return campaigns[row.key.id]
@@ -51,6 +51,6 @@ def readable(fleet: Fleet, caller: Caller) -> Callable[[JournalRow], bool]:
 def _is_seen(fleet: Fleet, caller: Caller, campaign: str) -> bool:
     try:
         find_campaign(fleet, caller, campaign)
-    except NoSuchCampaign:
+    except CampaignNotFound:
         return False
     return True

@@ -10,7 +10,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.operator.errors import NeverKnown
 from forewarn.operator.showing_events import show_event
 from forewarn.operator.showing_journal import show_row
-from forewarn.store.port import JournalQuery, JournalRow, Key, Kind
+from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind
 
 TIMELINE = 1_000
 """How many lines of the journal a story has at most: an event over a thousand VMs has several for each."""
@@ -21,7 +21,7 @@ BEGINNINGS = (EntryKind.SCHEDULED, EntryKind.STARTED)
 
 async def tell(fleet: Fleet, id_: str) -> v1.EventStory:
     """Tell the story of an event."""
-    found = fleet.replica.event(id_)
+    found = fleet.replica.find_event(id_)
     rows = await _timeline(fleet, id_.upper(), None if found is None else found[0].id)
     if found is not None:
         view, event = found
@@ -60,8 +60,8 @@ async def _told(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) -> v1.EventS
 
 
 async def _timeline(fleet: Fleet, id_: str, scope: str | None) -> list[JournalRow]:
-    key = None if scope is None else Key(Kind.SCOPE, scope)
-    rows = await fleet.history(JournalQuery(key=key, event=id_, newest_first=True, limit=TIMELINE))
+    key = None if scope is None else RecordKey(RecordKind.SCOPE, scope)
+    rows = await fleet.read_journal(JournalQuery(key=key, event=id_, newest_first=True, limit=TIMELINE))
     return rows[::-1]
 
 
@@ -69,4 +69,4 @@ async def _beginning(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) -> Jour
     """Return the event's first line, or the oldest one that is left of it."""
     if len(rows) < TIMELINE:
         return rows[0]
-    return next(iter(await fleet.history(JournalQuery(event=id_, dids=BEGINNINGS, limit=1))), rows[0])
+    return next(iter(await fleet.read_journal(JournalQuery(event=id_, kinds=BEGINNINGS, limit=1))), rows[0])

@@ -45,7 +45,7 @@ class TokenController(Controller):
             tuple(data.scopes),
             by=caller.name,
             expires_at=None if data.expires_at is None else utc(data.expires_at, "expires_at"),
-            once=once,
+            idempotency_key=once,
         )
         return v1.NewToken(token=show_token(token), secret=secret)
 
@@ -62,7 +62,7 @@ class TokenController(Controller):
         self, state: Backstage, caller: AskedBy, once: AskedOnce, token_id: TokenId, why: Why = ""
     ) -> None:
         """Let a token open nothing any more, from now on and for ever; it stays listed."""
-        await state.fleet.tokens.revoke(token_id, by=caller.name, why=why, once=once)
+        await state.fleet.tokens.revoke(token_id, by=caller.name, why=why, idempotency_key=once)
 
 
 def show_token(token: Token) -> v1.Token:

@@ -21,7 +21,7 @@ from forewarn.operator.finding import find_campaign
 from forewarn.operator.parameters import OnlyCampaign, OnlyScope, refusals
 from forewarn.operator.seats import Seats
 from forewarn.operator.showing_journal import readable, show_row
-from forewarn.store.port import JournalRow, Key, Kind, StoreError
+from forewarn.store.port import JournalRow, RecordKey, RecordKind, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -174,10 +174,10 @@ async def watch(
     """
     if only_scope is not None:
         caller.check(only_scope)
-    wanted = set() if only_scope is None else {Key(Kind.SCOPE, only_scope)}
+    wanted = set() if only_scope is None else {RecordKey(RecordKind.SCOPE, only_scope)}
     if only_campaign is not None:
-        wanted.add(Key(Kind.CAMPAIGN, find_campaign(state.fleet, caller, only_campaign).id))
-    position = await state.fleet.feeds.begin(after if last_event_id is None else last_event_id)
+        wanted.add(RecordKey(RecordKind.CAMPAIGN, find_campaign(state.fleet, caller, only_campaign).id))
+    position = await state.fleet.feeds.resolve_position(after if last_event_id is None else last_event_id)
     state.seats.take()
     return EventStream(
         state.fleet.feeds.rows(position),
@@ -187,6 +187,6 @@ async def watch(
     )
 
 
-def _wanted_by(may_read: Callable[[JournalRow], bool], wanted: set[Key]) -> Callable[[JournalRow], bool]:
+def _wanted_by(may_read: Callable[[JournalRow], bool], wanted: set[RecordKey]) -> Callable[[JournalRow], bool]:
     """Return what tells whether a line is of one of these records, if any are named, and the caller's to read."""
     return lambda row: (not wanted or row.key in wanted) and may_read(row)

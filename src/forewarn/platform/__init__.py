@@ -1,1 +1,1 @@
-"""Who carries maintenance out: the port, and its adapters."""
+"""The platform carries out maintenance: the port and its adapters."""

@@ -1,4 +1,4 @@
-"""A platform that is the operator's own program: called once for each piece of work, and asked after a crash.
+"""Command platform: runs the operator's program for each impact, and probes it after a crash.
 
 | phase     | exit 0                              | exit 75         | other codes |
 |-----------|-------------------------------------|-----------------|-------------|
@@ -23,38 +23,38 @@ from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, ImpactOutcome, NotStarted, Retry, Unknown
-from forewarn.platform.places import NoPlace, Places
+from forewarn.platform.limiter import ConcurrencyLimiter, SlotTimeout
 from forewarn.platform.port import Work
-from forewarn.platform.processes import Ended, Files, Process
+from forewarn.platform.processes import Process, ProcessFiles, ProcessResult
 from forewarn.settings import VARIABLE_PREFIX, CommandSettings
 
 log = logging.getLogger(__name__)
 
-NOT_NOW = 75
+EX_TEMPFAIL = 75
 """EX_TEMPFAIL of sysexits: in a probe it means that the work has not begun."""
 
-REMEMBERED = 10_000
+MAX_TRACKED = 10_000
 """Of how many pieces of work it is remembered which attempts do not count, so that a person's retry has all of them."""
 
-PATIENCE = 3600.0
+QUEUE_TIMEOUT = 3600.0
 """How long, in seconds, work waits for its turn before it is put off: it has not begun, and must not seem so."""
 
-SERVICE_ONLY = (VARIABLE_PREFIX, "LISTEN_", "WATCHDOG_", "NOTIFY_SOCKET")
+SERVICE_VARIABLES = (VARIABLE_PREFIX, "LISTEN_", "WATCHDOG_", "NOTIFY_SOCKET")
 """How the variables begin that tell the service something, and are nothing to the program."""
 
 
-class Phase(StrEnum):
+class CommandPhase(StrEnum):
     """What the program is asked for."""
 
     CARRY_OUT = "carry-out"
     PROBE = "probe"
 
 
-class TimedOut(NamedTuple):
+class ProcessTimeout(NamedTuple):
     """The program took too long, and was ended."""
 
     limit: timedelta
-    printed: Ended
+    result: ProcessResult
 
 
 class CommandPlatform:
@@ -63,37 +63,37 @@ class CommandPlatform:
     def __init__(self, settings: CommandSettings, directory: Path, environ: Mapping[str, str] = os.environ) -> None:
         self.settings = settings
         self._directory = directory
-        self._environ = {name: value for name, value in environ.items() if not name.startswith(SERVICE_ONLY)}
-        self._places = Places(settings.at_once)
-        self._not_counted: dict[str, int] = {}
+        self._environ = {name: value for name, value in environ.items() if not name.startswith(SERVICE_VARIABLES)}
+        self._limiter = ConcurrencyLimiter(settings.at_once)
+        self._discounted: dict[str, int] = {}
 
     @property
     def repeatable(self) -> bool:
         """Whether the operator says that running the program once more does no harm."""
         return self.settings.repeatable
 
-    def take(self, settings: CommandSettings) -> None:
+    def reload(self, settings: CommandSettings) -> None:
         """Go on with other settings; programs that run keep theirs."""
         self.settings = settings
-        self._places.limit(settings.at_once)
+        self._limiter.set_limit(settings.at_once)
 
     async def carry_out(self, work: Work) -> ImpactOutcome:
         """Run the program, and tell how it went."""
         try:
-            async with self._places.taken(PATIENCE):
-                ran = await self._run(work, Phase.CARRY_OUT, self.settings.time_limit)
-        except NoPlace:
-            return self._put_off(work)
+            async with self._limiter.slot(QUEUE_TIMEOUT):
+                ran = await self._run(work, CommandPhase.CARRY_OUT, self.settings.time_limit)
+        except SlotTimeout:
+            return self._postpone(work)
         except OSError as error:
             return self._failed(work, f"{self._program} cannot be started: {error.strerror} ({self._path})")
-        outcome = self._outcome(work, ran) if isinstance(ran, Ended) else await self._after_time_out(work, ran)
-        self._files(work, Phase.CARRY_OUT).remove()
+        outcome = self._outcome(work, ran) if isinstance(ran, ProcessResult) else await self._handle_timeout(work, ran)
+        self._files(work, CommandPhase.CARRY_OUT).remove()
         return outcome
 
     async def probe(self, work: Work) -> Done | NotStarted | Unknown:
         """Wait for the program of an earlier service if it still runs, then ask whether the work was done."""
-        answer = await self._ask(work, await self._left_over(work))
-        self._files(work, Phase.CARRY_OUT).remove()
+        answer = await self._run_probe(work, await self._wait_for_previous(work))
+        self._files(work, CommandPhase.CARRY_OUT).remove()
         return answer
 
     @property
@@ -105,121 +105,122 @@ class CommandPlatform:
         """What sentences call it: a record keeps little of them."""
         return Path(self._path).name
 
-    def _files(self, work: Work, phase: Phase) -> Files:
-        return Files(self._directory, f"{work.event}.{work.vm}.{phase}")
+    def _files(self, work: Work, phase: CommandPhase) -> ProcessFiles:
+        return ProcessFiles(self._directory, f"{work.event}.{work.vm}.{phase}")
 
-    async def _run(self, work: Work, phase: Phase, limit: timedelta) -> Ended | TimedOut:
+    async def _run(self, work: Work, phase: CommandPhase, limit: timedelta) -> ProcessResult | ProcessTimeout:
         """Start the program and wait for its end, which comes at the latest when its time is over."""
         process = self._start(work, phase)
         try:
             async with asyncio.timeout(limit.total_seconds()):
-                return await process.ended()
+                return await process.wait()
         except TimeoutError:
-            return TimedOut(limit, await process.end())
+            return ProcessTimeout(limit, await process.terminate())
 
-    def _start(self, work: Work, phase: Phase) -> Process:
+    def _start(self, work: Work, phase: CommandPhase) -> Process:
         self._directory.mkdir(mode=0o700, exist_ok=True)
         return Process.start(
             self.settings.program,
             self._environ | variables(work, phase),
-            msgspec.json.encode(task(work, phase)),
+            msgspec.json.encode(program_input(work, phase)),
             self._files(work, phase),
             attempt=work.attempt,
             now=SystemClock().now(),
         )
 
-    async def _left_over(self, work: Work) -> str:
+    async def _wait_for_previous(self, work: Work) -> str:
         """See to the end of a program that outlived its service; return what it printed."""
-        process = Process.find(self._files(work, Phase.CARRY_OUT))
+        process = Process.find(self._files(work, CommandPhase.CARRY_OUT))
         if process is None or process.note.attempt != work.attempt:
             return ""
         left = process.time_left(self.settings.time_limit, SystemClock().now())
         try:
             async with asyncio.timeout(left.total_seconds()):
-                return printed(await process.ended())
+                return output_text(await process.wait())
         except TimeoutError:
             log.warning("%s took too long for %s, and is ended", self._program, work.id)
-            return printed(await process.end())
+            return output_text(await process.terminate())
 
-    async def _after_time_out(self, work: Work, ran: TimedOut) -> ImpactOutcome:
+    async def _handle_timeout(self, work: Work, expired: ProcessTimeout) -> ImpactOutcome:
         """A program that was ended half way may have done it or not: it is asked, as after a crash."""
-        why = f"{self._program} took longer than {format_duration(ran.limit)} and was ended"
-        match await self._ask(work, printed(ran.printed)):
+        why = f"{self._program} took longer than {format_duration(expired.limit)} and was ended"
+        match await self._run_probe(work, output_text(expired.result)):
             case Done() as done:
                 return done
             case NotStarted():
-                return self._failed(work, f"{why}; nothing was begun", printed(ran.printed))
+                return self._failed(work, f"{why}; nothing was begun", output_text(expired.result))
             case Unknown(output=output):
-                self._give_up(work)
+                self._reset_attempts(work)
                 return Unknown(f"{why}; whether it was done is not known", output)
 
-    async def _ask(self, work: Work, before: str) -> Done | NotStarted | Unknown:
+    async def _run_probe(self, work: Work, earlier_output: str) -> Done | NotStarted | Unknown:
         """Ask the program whether the work was done; `before` is what it printed when it did it."""
         try:
-            async with self._places.taken():
-                ran = await self._run(work, Phase.PROBE, self.settings.probe_limit)
+            async with self._limiter.slot():
+                ran = await self._run(work, CommandPhase.PROBE, self.settings.probe_limit)
         except OSError as error:
-            return Unknown(f"{self._program} cannot be asked: {error.strerror} ({self._path})", before)
+            return Unknown(f"{self._program} cannot be asked: {error.strerror} ({self._path})", earlier_output)
         finally:
-            self._files(work, Phase.PROBE).remove()
-        if isinstance(ran, TimedOut):
+            self._files(work, CommandPhase.PROBE).remove()
+        if isinstance(ran, ProcessTimeout):
             return Unknown(
-                f"{self._program} gave no answer within {format_duration(ran.limit)}", before + printed(ran.printed)
+                f"{self._program} gave no answer within {format_duration(ran.limit)}",
+                earlier_output + output_text(ran.result),
             )
-        return self._answer(work, ran, before)
+        return self._probe_result(work, ran, earlier_output)
 
-    def _outcome(self, work: Work, ran: Ended) -> ImpactOutcome:
-        output = printed(ran)
-        if ran.code == 0:
+    def _outcome(self, work: Work, result: ProcessResult) -> ImpactOutcome:
+        output = output_text(result)
+        if result.code == 0:
             try:
-                done = Done(new_host(work, ran), output)
+                done = Done(new_host(work, result), output)
             except Invalid as error:
                 why = "correct the VM's host, then resolve the event as done"
                 return self._failed(work, f"{self._program} did it, but {error}: {why}", output)
-            self._not_counted.pop(work.id, None)
+            self._discounted.pop(work.id, None)
             return done
-        why = f"{self._program} {how_it_ended(ran)}"
-        return self._again(work, why, output) if ran.code == NOT_NOW else self._failed(work, why, output)
+        why = f"{self._program} {describe_exit(result)}"
+        return self._retry_later(work, why, output) if result.code == EX_TEMPFAIL else self._failed(work, why, output)
 
-    def _again(self, work: Work, why: str, output: str) -> Retry | Failed:
+    def _retry_later(self, work: Work, why: str, output: str) -> Retry | Failed:
         """Put the work off: twice as long each time, up to the longest pause, and not for ever."""
-        tries = work.attempt - self._not_counted.get(work.id, 0)
+        tries = work.attempt - self._discounted.get(work.id, 0)
         if tries >= self.settings.attempts:
             return self._failed(work, f"{why}, in attempt {tries} of {self.settings.attempts}", output)
         pause = self.settings.first_pause * 2 ** min(tries - 1, 32) if tries > 0 else self.settings.first_pause
         return Retry(min(pause, self.settings.longest_pause), why, output)
 
     def _failed(self, work: Work, why: str, output: str = "") -> Failed:
-        self._give_up(work)
+        self._reset_attempts(work)
         return Failed(why, output)
 
-    def _give_up(self, work: Work) -> None:
+    def _reset_attempts(self, work: Work) -> None:
         """Whatever comes next is a person's wish, and has all its attempts before it."""
-        self._count_none(work, of=work.attempt)
+        self._discount_attempts(work, count=work.attempt)
 
-    def _put_off(self, work: Work) -> Retry:
+    def _postpone(self, work: Work) -> Retry:
         """Have work come again that has not begun; that it came does not count as an attempt."""
-        self._count_none(work, of=self._not_counted.get(work.id, 0) + 1)
+        self._discount_attempts(work, count=self._discounted.get(work.id, 0) + 1)
         return Retry(self.settings.first_pause, f"as many programs run as may, which is {self.settings.at_once}")
 
-    def _count_none(self, work: Work, *, of: int) -> None:
-        self._not_counted[work.id] = of
-        while len(self._not_counted) > REMEMBERED:
-            del self._not_counted[next(iter(self._not_counted))]
+    def _discount_attempts(self, work: Work, *, count: int) -> None:
+        self._discounted[work.id] = count
+        while len(self._discounted) > MAX_TRACKED:
+            del self._discounted[next(iter(self._discounted))]
 
-    def _answer(self, work: Work, ran: Ended, before: str) -> Done | NotStarted | Unknown:
-        output = before + printed(ran)
-        if ran.code == NOT_NOW:
+    def _probe_result(self, work: Work, result: ProcessResult, earlier_output: str) -> Done | NotStarted | Unknown:
+        output = earlier_output + output_text(result)
+        if result.code == EX_TEMPFAIL:
             return NotStarted()
-        if ran.code != 0:
-            return Unknown(f"{self._program}, asked whether it was done, {how_it_ended(ran)}", output)
+        if result.code != 0:
+            return Unknown(f"{self._program}, asked whether it was done, {describe_exit(result)}", output)
         try:
-            return Done(new_host(work, ran), output)
+            return Done(new_host(work, result), output)
         except Invalid as error:
             return Unknown(f"{self._program} says that it was done, but {error}", output)
 
 
-def task(work: Work, phase: Phase) -> dict[str, object]:
+def program_input(work: Work, phase: CommandPhase) -> dict[str, object]:
     """Return what the program is given as JSON on its standard input."""
     seconds = None if work.duration is None else work.duration.total_seconds()
     return {
@@ -236,10 +237,10 @@ def task(work: Work, phase: Phase) -> dict[str, object]:
     }
 
 
-def variables(work: Work, phase: Phase) -> dict[str, str]:
+def variables(work: Work, phase: CommandPhase) -> dict[str, str]:
     """Return the same as environment variables; what is not known is empty."""
     seconds = "" if work.duration is None else f"{work.duration.total_seconds():g}"
-    said = {
+    values = {
         "PHASE": phase.value,
         "IMPACT": work.id,
         "ATTEMPT": str(work.attempt),
@@ -252,28 +253,28 @@ def variables(work: Work, phase: Phase) -> dict[str, str]:
         "VM_ID": work.vm_id,
         "HOST": work.host or "",
     }
-    return {VARIABLE_PREFIX + name: value for name, value in said.items()}
+    return {VARIABLE_PREFIX + name: value for name, value in values.items()}
 
 
-def new_host(work: Work, ran: Ended) -> str | None:
+def new_host(work: Work, result: ProcessResult) -> str | None:
     """Return the last line that a Redeploy printed, if it printed any: the host on which the VM is now."""
     if work.type is not EventType.REDEPLOY:
         return None
-    lines = ran.stdout.strip().splitlines()
+    lines = result.stdout.strip().splitlines()
     return Done(lines[-1].strip()).host if lines else None
 
 
-def how_it_ended(ran: Ended) -> str:
+def describe_exit(result: ProcessResult) -> str:
     """Say it in words, with the last line that it printed."""
-    match ran.code:
+    match result.code:
         case None:
             how = "ended, and the system does not say how"
         case code if code < 0:
             how = f"was ended by {_signal_name(-code)}"
         case code:
             how = f"ended with {code}"
-    said = (ran.stderr.strip() or ran.stdout.strip()).splitlines()
-    return f"{how}: {said[-1].strip()}" if said else how
+    lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
+    return f"{how}: {lines[-1].strip()}" if lines else how
 
 
 def _signal_name(number: int) -> str:
@@ -284,6 +285,6 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def printed(ran: Ended) -> str:
+def output_text(result: ProcessResult) -> str:
     """Return what was printed, what was meant as a result first."""
-    return "".join(f"{text.rstrip()}\n" for text in (ran.stdout, ran.stderr) if text.strip())
+    return "".join(f"{text.rstrip()}\n" for text in (result.stdout, result.stderr) if text.strip())

@@ -1,6 +1,6 @@
-"""The world outside: who carries maintenance out, who says whether a campaign may go on, and who is told of it.
+"""The platform port: carrying out impacts, checking gates, and sending notifications about campaigns.
 
-A platform is given one piece of work at a time: one event on one VM.
+A platform gets one piece of work at a time: one event on one VM.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class Platform(Protocol):
         ...
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class GateRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What a gate is asked about: the next wave of a scope. `gate` is a name of the settings, or brought along."""
 
     gate: str | HttpCheck
@@ -56,17 +56,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     wave: int = 0
 
 
-class Open(msgspec.Struct, frozen=True):
+class GatePassed(msgspec.Struct, frozen=True):
     """The wave may go."""
 
 
-class Shut(msgspec.Struct, frozen=True):
+class GateFailed(msgspec.Struct, frozen=True):
     """The wave may not go now."""
 
-    why: str
+    reason: str
 
 
-class Checker(Protocol):
+class GateChecker(Protocol):
     """Asks the gates of campaigns."""
 
     @property
@@ -74,12 +74,12 @@ class Checker(Protocol):
         """The names of the gates that there are."""
         ...
 
-    async def check(self, question: Question) -> Open | Shut:
+    async def check(self, request: GateRequest) -> GatePassed | GateFailed:
         """Ask, with the time limit and the retries of the gate. What goes wrong makes it shut."""
         ...
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class NotificationMessage(msgspec.Struct, frozen=True, kw_only=True):
     """What others are told of a campaign. `id` is the same over all attempts."""
 
     id: str
@@ -91,24 +91,24 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, str] = {}
 
 
-class Undelivered(Exception):
+class NotificationFailed(Exception):
     """Somebody who is to be told could not be reached."""
 
 
-class Messenger(Protocol):
+class Notifier(Protocol):
     """Tells others of campaigns."""
 
     @property
-    def listens(self) -> bool:
+    def has_receivers(self) -> bool:
         """Whether anybody is to be told."""
         ...
 
-    async def tell(self, message: Message) -> None:
+    async def notify(self, message: NotificationMessage) -> None:
         """Try once to tell everybody who does not know it yet; Undelivered: try again later."""
         ...
 
 
-class NoChecker:
+class NullGateChecker:
     """A world without gates."""
 
     @property
@@ -116,18 +116,18 @@ class NoChecker:
         """There are none."""
         return ()
 
-    async def check(self, question: Question) -> Open | Shut:
+    async def check(self, request: GateRequest) -> GatePassed | GateFailed:
         """Let nothing go that is to wait for a gate."""
-        return Shut(f"there is no gate {question.gate}")
+        return GateFailed(f"there is no gate {request.gate}")
 
 
-class NoMessenger:
+class NullNotifier:
     """A world in which nobody is told."""
 
     @property
-    def listens(self) -> bool:
+    def has_receivers(self) -> bool:
         """Nobody is to be told."""
         return False
 
-    async def tell(self, message: Message) -> None:
+    async def notify(self, message: NotificationMessage) -> None:
         """Tell nobody."""

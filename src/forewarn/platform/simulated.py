@@ -1,4 +1,4 @@
-"""A platform on which nothing real happens: each kind of work takes its time, on the service's own clock."""
+"""Simulated platform: each kind of work only takes its time, on the service's own clock."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +20,11 @@ DURATIONS: dict[EventType, timedelta] = {
 }
 
 
-REMEMBERED = 10_000
+MAX_RESULTS = 10_000
 """How many pieces of work the ledger has, the newest."""
 
 
-class Ran(msgspec.Struct, frozen=True):
+class WorkResult(msgspec.Struct, frozen=True):
     """A line of the ledger: this work ended like this."""
 
     work: Work
@@ -48,27 +48,27 @@ class SimulatedPlatform:
         self._hosts = hosts
         self._durations = {**DURATIONS, **durations}
         self._speed = speed
-        self._told: dict[str, list[Failed | Retry]] = {}
-        self.ledger: deque[Ran] = deque(maxlen=REMEMBERED)
+        self._planned_outcomes: dict[str, list[Failed | Retry]] = {}
+        self.results: deque[WorkResult] = deque(maxlen=MAX_RESULTS)
 
-    def tell(self, vm: str, *outcomes: Failed | Retry) -> None:
+    def set_outcomes(self, vm: str, *outcomes: Failed | Retry) -> None:
         """Let the next pieces of work on `scope/vm` end like this, one each."""
-        self._told.setdefault(vm, []).extend(outcomes)
+        self._planned_outcomes.setdefault(vm, []).extend(outcomes)
 
     async def carry_out(self, work: Work) -> Done | Failed | Retry:
         """Let the time pass, and say how it went."""
-        await wait_until(self._clock, self._clock.now() + self.time_for(work))
-        told = self._told.get(f"{work.scope}/{work.vm}")
-        outcome = told.pop(0) if told else Done(host=self.new_host(work))
-        self.ledger.append(Ran(work, outcome))
+        await wait_until(self._clock, self._clock.now() + self.duration_for(work))
+        planned = self._planned_outcomes.get(f"{work.scope}/{work.vm}")
+        outcome = planned.pop(0) if planned else Done(host=self.new_host(work))
+        self.results.append(WorkResult(work, outcome))
         return outcome
 
     async def probe(self, work: Work) -> Done | NotStarted | Unknown:
         """Nothing of a simulation outlives its process: what is not in the ledger has not begun."""
-        done = (ran.outcome for ran in self.ledger if ran.work.id == work.id and isinstance(ran.outcome, Done))
+        done = (ran.outcome for ran in self.results if ran.work.id == work.id and isinstance(ran.outcome, Done))
         return next(done, NotStarted())
 
-    def time_for(self, work: Work) -> timedelta:
+    def duration_for(self, work: Work) -> timedelta:
         """Return how long the work takes. An event's own duration was divided by the speed when it was made."""
         if work.type is EventType.FREEZE and work.duration is not None:
             return work.duration

@@ -1,20 +1,26 @@
-"""What can be set, and where each value came from: flags over environment over `forewarn.toml` over the preset."""
+"""Service settings and the source of each value.
+
+Precedence, highest first: flags, environment, `forewarn.toml`, preset.
+"""
 
 from forewarn.settings.errors import (
-    BadSetting,
-    Contradiction,
+    InvalidSetting,
+    InvalidSettingsFile,
     MissingSetting,
+    SettingNotFound,
+    SettingsConflict,
     SettingsError,
-    UnknownSetting,
-    UnreadableFile,
 )
 from forewarn.settings.gates import Gate, GateSettings
-from forewarn.settings.keys import (
+from forewarn.settings.load import LoadedSettings, Precedence, SettingSource, load_settings
+from forewarn.settings.paths import FILE_NAME, find_data_directory, find_settings_file, user_data_directory
+from forewarn.settings.reload import SettingsChange, compare_settings, merge_reloadable
+from forewarn.settings.schema import (
     EMULATOR,
     KEYS,
-    OWN_TIME,
     PRESETS,
     PRODUCTION,
+    SIMULATED_TIME_KEYS,
     VARIABLE_PREFIX,
     CampaignSettings,
     CommandSettings,
@@ -26,23 +32,20 @@ from forewarn.settings.keys import (
     Settings,
     SimulatedSettings,
     TlsSettings,
-    flag,
-    values,
-    variable,
+    flag_name,
+    iter_values,
+    variable_name,
 )
-from forewarn.settings.places import FILE_NAME, data_directory, settings_file, user_data_directory
-from forewarn.settings.reloading import Changed, compare, taken_over
-from forewarn.settings.resolving import Origin, Rank, Resolved, resolve
-from forewarn.settings.values import (
+from forewarn.settings.types import (
     DEMONSTRATION,
     NONE,
-    Endpoint,
     GuestInterface,
+    ListenAddress,
     LogFormat,
     LogLevel,
     PlatformName,
-    Takes,
-    written,
+    SettingType,
+    format_value,
 )
 
 __all__ = [
@@ -51,46 +54,46 @@ __all__ = [
     "FILE_NAME",
     "KEYS",
     "NONE",
-    "OWN_TIME",
     "PRESETS",
     "PRODUCTION",
+    "SIMULATED_TIME_KEYS",
     "VARIABLE_PREFIX",
-    "BadSetting",
     "CampaignSettings",
-    "Changed",
     "CommandSettings",
-    "Contradiction",
-    "Endpoint",
     "Gate",
     "GateSettings",
     "GuestInterface",
     "GuestSettings",
+    "InvalidSetting",
+    "InvalidSettingsFile",
     "JournalSettings",
+    "ListenAddress",
+    "LoadedSettings",
     "LogFormat",
     "LogLevel",
     "LogSettings",
     "MissingSetting",
-    "Origin",
     "PlatformName",
     "PolicySettings",
+    "Precedence",
     "Preset",
-    "Rank",
-    "Resolved",
+    "SettingNotFound",
+    "SettingSource",
+    "SettingType",
     "Settings",
+    "SettingsChange",
+    "SettingsConflict",
     "SettingsError",
     "SimulatedSettings",
-    "Takes",
     "TlsSettings",
-    "UnknownSetting",
-    "UnreadableFile",
-    "compare",
-    "data_directory",
-    "flag",
-    "resolve",
-    "settings_file",
-    "taken_over",
+    "compare_settings",
+    "find_data_directory",
+    "find_settings_file",
+    "flag_name",
+    "format_value",
+    "iter_values",
+    "load_settings",
+    "merge_reloadable",
     "user_data_directory",
-    "values",
-    "variable",
-    "written",
+    "variable_name",
 ]

@@ -1,11 +1,11 @@
-"""What can be wrong with settings.
+"""Errors in settings.
 
 SettingsError
-├── UnreadableFile   the file cannot be read, or is not TOML
-├── UnknownSetting   a key that does not exist
-├── BadSetting       a value that is not allowed
-├── MissingSetting   a value that has to be said
-└── Contradiction    settings that exclude each other, or need each other
+├── InvalidSettingsFile  the file cannot be read, or is not TOML
+├── SettingNotFound      a key that does not exist
+├── InvalidSetting       a value that is not allowed
+├── MissingSetting       a required value is not set
+└── SettingsConflict     settings that exclude or require each other
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ class SettingsError(Exception):
     """The service cannot be started with these settings; the message names the place, the key and what is allowed."""
 
 
-class UnreadableFile(SettingsError):
+class InvalidSettingsFile(SettingsError):
     """The file cannot be read, or is not TOML."""
 
     def __init__(self, path: Path, why: str) -> None:
@@ -23,20 +23,20 @@ class UnreadableFile(SettingsError):
         super().__init__(f"{path}: {why}")
 
 
-class UnknownSetting(SettingsError):
+class SettingNotFound(SettingsError):
     """There is no such key."""
 
-    def __init__(self, place: str, key: str, known: tuple[str, ...]) -> None:
-        self.place, self.key, self.known = place, key, known
-        super().__init__(f"{place}: there is no setting {key}; known here: {', '.join(known)}")
+    def __init__(self, source: str, key: str, known: tuple[str, ...]) -> None:
+        self.source, self.key, self.known = source, key, known
+        super().__init__(f"{source}: there is no setting {key}; known here: {', '.join(known)}")
 
 
-class BadSetting(SettingsError):
+class InvalidSetting(SettingsError):
     """The value is not allowed."""
 
-    def __init__(self, place: str, key: str, value: object, allowed: str) -> None:
-        self.place, self.key, self.value, self.allowed = place, key, value, allowed
-        super().__init__(f"{place}: {key} takes {allowed}, not {value!r}")
+    def __init__(self, source: str, key: str, value: object, allowed: str) -> None:
+        self.source, self.key, self.value, self.allowed = source, key, value, allowed
+        super().__init__(f"{source}: {key} takes {allowed}, not {value!r}")
 
 
 class MissingSetting(SettingsError):
@@ -47,5 +47,5 @@ class MissingSetting(SettingsError):
         super().__init__(f"{key} is not set, and {why}: it takes {allowed}")
 
 
-class Contradiction(SettingsError):
+class SettingsConflict(SettingsError):
     """Settings exclude each other, or one needs another."""

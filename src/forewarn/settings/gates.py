@@ -1,4 +1,4 @@
-"""Gates: checks by name that campaigns ask before their next wave. Each is a program or an HTTP address."""
+"""Gate settings: named health checks, by program or HTTP, that campaigns run before their next wave."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,10 +8,19 @@ from typing import Annotated, get_args, get_type_hints
 import msgspec
 
 from forewarn.core.text import check_name
-from forewarn.settings.values import NONE, AnyStatus, Program, Retries, Takes, UrlOrNone, WithinDay, written
+from forewarn.settings.types import (
+    NONE,
+    AnyStatus,
+    DurationWithinDay,
+    Program,
+    Retries,
+    SettingType,
+    UrlOrNone,
+    format_value,
+)
 
 
-class BadPart(ValueError):
+class InvalidGate(ValueError):
     """A part of a value is wrong; `key` says which, counted from the value's own key."""
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
@@ -25,9 +34,9 @@ class GateSettings(msgspec.Struct, frozen=True, kw_only=True):
     command: Program = ()
     url: UrlOrNone = None
     expect_status: AnyStatus = 200
-    timeout: WithinDay = timedelta(seconds=10)
+    timeout: DurationWithinDay = timedelta(seconds=10)
     retries: Retries = 2
-    pause: WithinDay = timedelta(seconds=10)
+    pause: DurationWithinDay = timedelta(seconds=10)
 
 
 class Gate(msgspec.Struct, frozen=True):
@@ -38,59 +47,62 @@ class Gate(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Write it as a settings file could, in one text."""
-        said = {
-            field: written(value)
+        fields = {
+            field: format_value(value)
             for field in GateSettings.__struct_fields__
             if (value := getattr(self.settings, field)) not in (None, ())
         }
-        return json.dumps({self.name: said})
+        return json.dumps({self.name: fields})
 
 
-KEYS: dict[str, Takes] = {
-    field: next(item for item in get_args(hint) if isinstance(item, Takes))
+KEYS: dict[str, SettingType] = {
+    field: next(item for item in get_args(hint) if isinstance(item, SettingType))
     for field, hint in get_type_hints(GateSettings, include_extras=True).items()
 }
 """What can be said of a gate."""
 
 
-def _gates(value: object) -> tuple[Gate, ...]:
+def _parse_gates(value: object) -> tuple[Gate, ...]:
     """Read tables by name; a text, as in a variable, has them as JSON, and so has each text of a list."""
     if value == NONE:
         return ()
     tables: dict[str, object] = {}
     for part in value if isinstance(value, list | tuple) else [value]:
-        tables |= _tables(part)
-    return tuple(sorted(_read(tables), key=lambda gate: gate.name))
+        tables |= _parse_tables(part)
+    return tuple(sorted(_build_gates(tables), key=lambda gate: gate.name))
 
 
-def _tables(value: object) -> Mapping[str, object]:
+def _parse_tables(value: object) -> Mapping[str, object]:
     read = json.loads(value) if isinstance(value, str) else value
     if not isinstance(read, dict):
         raise TypeError
     return read
 
 
-def _read(tables: Mapping[str, object]) -> Iterator[Gate]:
+def _build_gates(tables: Mapping[str, object]) -> Iterator[Gate]:
     for name, table in tables.items():
         check_name(name, "gate")
         if not isinstance(table, Mapping):
-            raise BadPart(name, table, f"a table with {', '.join(KEYS)}")
-        said = {key: _part(name, key, value) for key, value in table.items()}
-        if bool(said.get("command")) is bool(said.get("url")):
-            raise BadPart(name, dict(table), "either command or url")
-        yield Gate(name, msgspec.structs.replace(GateSettings(), **said))
+            raise InvalidGate(name, table, f"a table with {', '.join(KEYS)}")
+        fields = {key: _parse_field(name, key, value) for key, value in table.items()}
+        if bool(fields.get("command")) is bool(fields.get("url")):
+            raise InvalidGate(name, dict(table), "either command or url")
+        yield Gate(name, msgspec.structs.replace(GateSettings(), **fields))
 
 
-def _part(name: str, key: str, value: object) -> object:
+def _parse_field(name: str, key: str, value: object) -> object:
     if key not in KEYS:
-        raise BadPart(f"{name}.{key}", value, f"nothing: there is no such key, only {', '.join(KEYS)}")
+        raise InvalidGate(f"{name}.{key}", value, f"nothing: there is no such key, only {', '.join(KEYS)}")
     try:
         return KEYS[key].parse(value)
     except (TypeError, ValueError, KeyError):
-        raise BadPart(f"{name}.{key}", value, KEYS[key].allowed) from None
+        raise InvalidGate(f"{name}.{key}", value, KEYS[key].allowed) from None
 
 
 Gates = Annotated[
     tuple[Gate, ...],
-    Takes(_gates, f'tables by name, each with command or url, such as {{ web = {{ url = "http://…" }} }}, or "{NONE}"'),
+    SettingType(
+        _parse_gates,
+        f'tables by name, each with command or url, such as {{ web = {{ url = "http://…" }} }}, or "{NONE}"',
+    ),
 ]

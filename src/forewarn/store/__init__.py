@@ -1,1 +1,1 @@
-"""Where records and their journal are kept: the port, and one module per store."""
+"""Storage of records and their journal: the port, the in-memory store, and one sub-package per database."""

@@ -1,4 +1,4 @@
-"""A store that forgets everything when the process ends: for tests, and for a service that is asked to keep nothing."""
+"""In-memory store for tests and for ephemeral services: all data is lost when the process ends."""
 
 import asyncio
 from bisect import bisect_left, bisect_right
@@ -11,26 +11,26 @@ from operator import attrgetter
 from forewarn.core.journal import REQUEST_KEY, Entry
 from forewarn.store.port import (
     PRUNE_BATCH,
-    Conflict,
     Deleted,
     Extent,
     JournalQuery,
     JournalRow,
-    Key,
     Record,
+    RecordKey,
     Retention,
+    RevisionConflict,
     StoreClosed,
-    Watched,
+    WatchItem,
     check_save,
 )
-from forewarn.store.watching import Page, Watchers
+from forewarn.store.watch import SnapshotPage, Watchers
 
 
 class MemoryStore:
     """Records and journal in this process alone."""
 
     def __init__(self) -> None:
-        self._records: dict[Key, Record] = {}
+        self._records: dict[RecordKey, Record] = {}
         self._rows: list[JournalRow] = []
         self._revision = 0
         self._position = 0
@@ -38,31 +38,31 @@ class MemoryStore:
         self._watchers = Watchers()
         self._closed = False
 
-    async def load(self, key: Key) -> Record | None:
+    async def load(self, key: RecordKey) -> Record | None:
         """Return the newest saved value, or None where there is no such record."""
-        await self._turn()
+        await self._yield_to_loop()
         return self._records.get(key)
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
         """Save value and entries in one step and return the new revision."""
         check_save(key, value, entries, expected=expected)
-        await self._turn()
+        await self._yield_to_loop()
         current = self._records.get(key)
         actual = None if current is None else current.revision
         if actual != expected:
-            raise Conflict(key, expected=expected, actual=actual)
-        return self._keep(key, value, entries)
+            raise RevisionConflict(key, expected=expected, actual=actual)
+        return self._write(key, value, entries)
 
     @asynccontextmanager
-    async def watch(self) -> AsyncIterator[AsyncIterator[Watched]]:
+    async def watch(self) -> AsyncIterator[AsyncIterator[WatchItem]]:
         """Give the newest value of each key, SnapshotEnd, then changes."""
-        await self._turn()
-        with self._watchers.join(self._read_page) as watcher:
+        await self._yield_to_loop()
+        with self._watchers.subscribe(self._read_page) as watcher:
             yield watcher
 
     async def journal(self, query: JournalQuery) -> list[JournalRow]:
         """Return journal rows in order of position, or the newest first, at most `query.limit`."""
-        await self._turn()
+        await self._yield_to_loop()
         first = bisect_right(self._rows, query.after, key=attrgetter("position"))
         last = len(self._rows)
         if query.before is not None:
@@ -73,12 +73,12 @@ class MemoryStore:
 
     async def extent(self) -> Extent:
         """Return how far the journal reaches."""
-        await self._turn()
+        await self._yield_to_loop()
         return Extent(self._pruned, self._position)
 
     async def prune(self, retention: Retention, *, now: datetime) -> int:
         """Remove one small batch of journal rows beyond the retention; return how many."""
-        await self._turn()
+        await self._yield_to_loop()
         expired = [row.position for row in self._rows if _is_expired(row, retention, now)]
         kept = [row.position for row in self._rows if not _is_expired(row, retention, now)]
         surplus = 0 if retention.rows is None else max(0, len(kept) - retention.rows)
@@ -89,20 +89,20 @@ class MemoryStore:
 
     async def check(self) -> None:
         """Do nothing: there is always room."""
-        await self._turn()
+        await self._yield_to_loop()
 
     async def aclose(self) -> None:
         """Refuse everything from now on. A second call does nothing."""
         self._closed = True
-        self._watchers.store_closed()
+        self._watchers.on_store_closed()
 
-    async def _turn(self) -> None:
+    async def _yield_to_loop(self) -> None:
         """Let others run first, as they do while a store that really stores is at work."""
         if self._closed:
             raise StoreClosed
         await asyncio.sleep(0)
 
-    def _keep(self, key: Key, value: bytes | None, entries: Sequence[Entry]) -> int:
+    def _write(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry]) -> int:
         self._revision += 1
         change: Record | Deleted
         if value is None:
@@ -116,8 +116,8 @@ class MemoryStore:
         self._watchers.publish(change)
         return self._revision
 
-    async def _read_page(self, _: int) -> Page:
-        return Page(list(self._records.values()), as_of=self._revision, next=None)
+    async def _read_page(self, _: int) -> SnapshotPage:
+        return SnapshotPage(list(self._records.values()), as_of=self._revision, next=None)
 
 
 def _matches(row: JournalRow, query: JournalQuery) -> bool:
@@ -125,7 +125,7 @@ def _matches(row: JournalRow, query: JournalQuery) -> bool:
         (query.key is None or row.key == query.key)
         and (query.event is None or row.entry.event == query.event)
         and (query.vm is None or _concerns(row, query.vm))
-        and (not query.dids or row.entry.kind in query.dids)
+        and (not query.kinds or row.entry.kind in query.kinds)
         and (query.by is None or row.entry.by == query.by)
         and (query.request is None or row.entry.facts.get(REQUEST_KEY) == query.request)
         and (query.since is None or row.entry.at >= query.since)

@@ -1,13 +1,15 @@
-"""What every store promises. The contract suite in `forewarn.testing.store_contract` checks each word of it.
+"""The store port: records with compare-and-swap, a watch, and the journal.
+
+The contract suite in `tests/store/contract.py` tests every guarantee.
 
 StoreError
-├── Conflict          the record is not at the expected revision
-├── RecordTooLarge    the encoded value is over the limit
+├── RevisionConflict  the record is not at the expected revision
+├── RecordTooLarge    the encoded value exceeds the limit
 ├── StoreInUse        another process owns the data directory
 ├── StoreTooNew       the data was written by a newer Forewarn
-├── StoreDamaged      the data cannot be read as a store
-├── StoreFull         the disk has no room; nothing was saved
-├── StoreFailed       the system refused something else that the store needs
+├── StoreCorrupt      the data cannot be read as a store
+├── StoreFull         the disk is full; nothing was saved
+├── StoreFailed       the operating system refused another operation
 └── StoreClosed       the store has been closed
 """
 
@@ -27,7 +29,7 @@ PRUNE_BATCH = 500
 """How many journal rows one call of `prune` removes at most: so few that nobody waits for it."""
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """The kinds of records."""
 
     SCOPE = "scope"
@@ -37,10 +39,10 @@ class Kind(StrEnum):
     LEASE = "lease"
 
 
-class Key(NamedTuple):
+class RecordKey(NamedTuple):
     """The name of a record."""
 
-    kind: Kind
+    kind: RecordKind
     id: str
 
     def __str__(self) -> str:
@@ -50,7 +52,7 @@ class Key(NamedTuple):
 class Record(msgspec.Struct, frozen=True):
     """A record as it is kept: the encoded value and the revision it has."""
 
-    key: Key
+    key: RecordKey
     value: bytes
     revision: int
 
@@ -58,7 +60,7 @@ class Record(msgspec.Struct, frozen=True):
 class Deleted(msgspec.Struct, frozen=True):
     """A record is gone; its revision is higher than any it had."""
 
-    key: Key
+    key: RecordKey
     revision: int
 
 
@@ -66,14 +68,14 @@ class SnapshotEnd(msgspec.Struct, frozen=True):
     """Everything that existed when the watch began has been given."""
 
 
-Watched = Record | Deleted | SnapshotEnd
+WatchItem = Record | Deleted | SnapshotEnd
 
 
 class JournalRow(msgspec.Struct, frozen=True):
     """An entry, where it belongs, and its store-wide position."""
 
     position: int
-    key: Key
+    key: RecordKey
     entry: Entry
 
 
@@ -81,16 +83,16 @@ class JournalQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which rows to give, in order of position: those that every given field allows.
 
     `event` is compared as it is written. `vm` needs `key`, and means what concerns this VM: rows that name it, in any
-    case, and rows of that record which name no VM, because they hold for all. An empty `dids` allows every kind.
+    case, and rows of that record which name no VM, because they hold for all. An empty `kinds` allows every kind.
     `request` is the key of the request of which a row says that it was its work.
     `since` is included, `until` is not; neither are `after` and `before`, which are positions: the last row of one
     page is where the next one goes on, with `after`, or with `before` where the newest come first.
     """
 
-    key: Key | None = None
+    key: RecordKey | None = None
     event: str | None = None
     vm: str | None = None
-    dids: tuple[EntryKind, ...] = ()
+    kinds: tuple[EntryKind, ...] = ()
     by: str | None = None
     request: str | None = None
     since: datetime | None = None
@@ -139,11 +141,13 @@ class StoreError(Exception):
     """A store could not do what was asked."""
 
 
-class Conflict(StoreError):
+class RevisionConflict(StoreError):
     """The record is not at the revision that the caller expected; nothing was saved."""
 
-    def __init__(self, key: Key, *, expected: int | None, actual: int | None) -> None:
-        super().__init__(f"{key} {_where(actual)}, expected that it {_where(expected)}: load it and decide again")
+    def __init__(self, key: RecordKey, *, expected: int | None, actual: int | None) -> None:
+        super().__init__(
+            f"{key} {_revision_text(actual)}, expected that it {_revision_text(expected)}: load it and decide again"
+        )
         self.key = key
         self.expected = expected
         self.actual = actual
@@ -152,7 +156,7 @@ class Conflict(StoreError):
 class RecordTooLarge(StoreError):
     """The encoded value is over the limit of every store."""
 
-    def __init__(self, key: Key, size: int) -> None:
+    def __init__(self, key: RecordKey, size: int) -> None:
         super().__init__(
             f"{key} would have {size} bytes, at most {MAX_RECORD_BYTES} are allowed: split it into smaller ones"
         )
@@ -184,7 +188,7 @@ class StoreTooNew(StoreError):
         self.supported = supported
 
 
-class StoreDamaged(StoreError):
+class StoreCorrupt(StoreError):
     """The data cannot be read as a store."""
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -219,18 +223,18 @@ class StoreClosed(StoreError):
         super().__init__("the store has been closed: open it again")
 
 
-def _where(revision: int | None) -> str:
+def _revision_text(revision: int | None) -> str:
     return "does not exist" if revision is None else f"is at revision {revision}"
 
 
 class Store(Protocol):
     """Records by key with compare-and-swap, and the journal that is saved with them."""
 
-    async def load(self, key: Key) -> Record | None:
+    async def load(self, key: RecordKey) -> Record | None:
         """Return the newest saved value, or None where there is no such record."""
         ...
 
-    async def save(self, key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
         """Save value and entries in one step and return the new revision, once both are durable.
 
         `value` None deletes the record; `expected` None means that it must not exist. Revisions are opaque,
@@ -240,7 +244,7 @@ class Store(Protocol):
         """
         ...
 
-    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[Watched]]:
+    def watch(self) -> AbstractAsyncContextManager[AsyncIterator[WatchItem]]:
         """Give the newest value of each key, SnapshotEnd, then changes.
 
         Superseded changes may be skipped, the newest always arrives; deletions arrive with their revision;
@@ -276,7 +280,7 @@ class Store(Protocol):
         ...
 
 
-def check_save(key: Key, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> None:
+def check_save(key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> None:
     """Refuse what no store may keep: every store asks this before it saves."""
     if value is None and expected is None:
         raise ValueError(f"{key} cannot be deleted: a deletion must say which revision it deletes")

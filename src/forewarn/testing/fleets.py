@@ -6,7 +6,7 @@ from pathlib import Path
 
 from forewarn.api.fleet_file import Birth, demonstration_fleet, read_fleet, read_fleet_file
 from forewarn.api.written import FleetFileError
-from forewarn.compose import ReadFleet
+from forewarn.compose import FleetLoader
 from forewarn.core.scope import Scope, ScopeKind
 
 FleetLike = str | Path | Mapping[str, object] | Sequence[str] | None
@@ -16,7 +16,7 @@ GIVEN = "fleet"
 """How messages call a fleet that is in no file."""
 
 
-def reader_of(fleet: FleetLike) -> ReadFleet:
+def reader_of(fleet: FleetLike) -> FleetLoader:
     """Return what reads the fleet. A file is read now, so that a missing one is found out by whoever names it."""
     match fleet:
         case None:

@@ -16,10 +16,10 @@ from forewarn.api.client import ApiClient
 from forewarn.api.fleet_file import Birth
 from forewarn.api.written import FleetFileError
 from forewarn.clock import ManualClock
-from forewarn.compose import ReadFleet, Running, running_service
+from forewarn.compose import FleetLoader, RunningService, run_service
 from forewarn.core.scope import Scope
 from forewarn.guest.ports import CannotListen, NoPortLeft, TooFewFiles
-from forewarn.settings import EMULATOR, KEYS, Settings, SettingsError, UnknownSetting, resolve
+from forewarn.settings import EMULATOR, KEYS, SettingNotFound, Settings, SettingsError, load_settings
 from forewarn.testing.background import Background
 from forewarn.testing.directories import own_directory
 from forewarn.testing.errors import AlreadyStarted, BadStart, NoEndpoint, NotRunning
@@ -63,8 +63,8 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
         self._settings = _settings_of(settings or {}, manual_time=manual_time, speed=speed)
         self._clock = ManualClock(_utc(start)) if start is not None else None
         self._fleet = _Remembered(reader_of(fleet))
-        self._background: Background[Running] | None = None
-        self._running: Running | None = None
+        self._background: Background[RunningService] | None = None
+        self._running: RunningService | None = None
         self._api: ApiClient | None = None
 
     # Its life.
@@ -96,16 +96,16 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
         return f"<Forewarn at {self.url}>" if self._running is not None else "<Forewarn, not running>"
 
     @asynccontextmanager
-    async def _service(self) -> AsyncIterator[Running]:
+    async def _service(self) -> AsyncIterator[RunningService]:
         # A root of its own: commands that look for the user's own services must not find this one.
         with own_directory() as root:
-            async with running_service(
+            async with run_service(
                 self._settings,
                 EMULATOR,
                 environ={"XDG_RUNTIME_DIR": str(root)},
-                talk=_Silence(),
+                reporter=_Silence(),
                 clock=self._clock,
-                scopes=self._fleet,
+                fleet_loader=self._fleet,
                 observer=self._witness.note,
             ) as running:
                 running.fleet.on_change(lambda _: self._witness.stir())
@@ -183,7 +183,7 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
         return set(self._fleet.names)
 
     @property
-    def _service_now(self) -> Running:
+    def _service_now(self) -> RunningService:
         if self._running is None:
             raise NotRunning
         return self._running
@@ -192,20 +192,20 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
 class _Silence:
     """Says nothing: a test's output is the test's."""
 
-    def say(self, sentence: str) -> None:
+    def report(self, sentence: str) -> None:
         """Say nothing."""
 
-    def not_read(self, source: Path) -> None:
+    def fleet_file_ignored(self, source: Path) -> None:
         """Say nothing."""
 
-    def filling(self, done: int, total: int) -> None:
+    def fill_progress(self, done: int, total: int) -> None:
         """Say nothing."""
 
 
 class _Remembered:
     """Reads a fleet, and remembers the full names of its VMs as they are written down."""
 
-    def __init__(self, read: ReadFleet) -> None:
+    def __init__(self, read: FleetLoader) -> None:
         self._read = read
         self.names: list[str] = []
 
@@ -219,9 +219,9 @@ def _settings_of(given: Mapping[str, object], *, manual_time: bool, speed: float
     """Return the settings of the emulator with these over them; what the user has set for a real one plays no part."""
     for key in given:
         if key not in KEYS:
-            raise UnknownSetting("settings", key, tuple(KEYS))
+            raise SettingNotFound("settings", key, tuple(KEYS))
     own = {"ephemeral": True, "listen": ANYWHERE, "operator": ANYWHERE, "manual_time": manual_time, "speed": speed}
-    return resolve(EMULATOR, flags={**own, **given}, environ={}).settings
+    return load_settings(EMULATOR, flags={**own, **given}, environ={}).settings
 
 
 def _utc(moment: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""The promises of `forewarn.store.port` as tests, to be run against any store.
+"""Contract tests for stores: the guarantees of `forewarn.store.port`, to be run against any store.
 
 Subclass a contract in a test module (pytest-asyncio in auto mode) that has a fixture `open_store`: a function that
 opens an empty store, and, for a durable one, opens the same data again after the store has been closed.
@@ -22,27 +22,27 @@ from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.limits import MAX_RECORD_BYTES
 from forewarn.store.port import (
     PRUNE_BATCH,
-    Conflict,
     Deleted,
     Extent,
     JournalQuery,
     JournalRow,
-    Key,
-    Kind,
     Record,
+    RecordKey,
+    RecordKind,
     RecordTooLarge,
     Retention,
+    RevisionConflict,
     SnapshotEnd,
     Store,
     StoreClosed,
-    Watched,
+    WatchItem,
 )
 
 OpenStore = Callable[[], Awaitable[Store]]
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-WEB = Key(Kind.SCOPE, "web")
-BATCH = Key(Kind.SCOPE, "batch")
+WEB = RecordKey(RecordKind.SCOPE, "web")
+BATCH = RecordKey(RecordKind.SCOPE, "batch")
 GUARD_SECONDS = 60
 """Ends a test that hangs; nothing is measured with it."""
 
@@ -77,7 +77,7 @@ async def whole_journal(store: Store, query: JournalQuery | None = None) -> list
     return rows
 
 
-async def found(store: Store, query: JournalQuery) -> list[tuple[Key, int]]:
+async def find_rows(store: Store, query: JournalQuery) -> list[tuple[RecordKey, int]]:
     """Return the lines that a query finds, each by its record and its number there."""
     return [(row.key, row.entry.n) for row in await store.journal(query)]
 
@@ -90,15 +90,15 @@ async def prune_all(store: Store, retention: Retention) -> None:
     raise AssertionError("pruning a few rows does not come to an end")
 
 
-async def take(changes: AsyncIterator[Watched], count: int) -> list[Watched]:
+async def read_items(changes: AsyncIterator[WatchItem], count: int) -> list[WatchItem]:
     """Return the next items of a watch."""
     async with asyncio.timeout(GUARD_SECONDS):
         return [await anext(changes) for _ in range(count)]
 
 
-async def take_snapshot(changes: AsyncIterator[Watched]) -> list[Watched]:
+async def read_snapshot(changes: AsyncIterator[WatchItem]) -> list[WatchItem]:
     """Return what a watch gives before the end of the snapshot."""
-    items: list[Watched] = []
+    items: list[WatchItem] = []
     async with asyncio.timeout(GUARD_SECONDS):
         async for item in changes:
             if item == SnapshotEnd():
@@ -107,10 +107,10 @@ async def take_snapshot(changes: AsyncIterator[Watched]) -> list[Watched]:
     raise AssertionError("the watch ended before its snapshot")
 
 
-async def take_until(changes: AsyncIterator[Watched], newest: dict[Key, int]) -> list[Record | Deleted]:
+async def read_until(changes: AsyncIterator[WatchItem], newest: dict[RecordKey, int]) -> list[Record | Deleted]:
     """Return changes up to the one that brings the last of the awaited revisions."""
     items: list[Record | Deleted] = []
-    seen: dict[Key, int] = {}
+    seen: dict[RecordKey, int] = {}
     async with asyncio.timeout(GUARD_SECONDS):
         while any(seen.get(key, 0) < revision for key, revision in newest.items()):
             item = await anext(changes)
@@ -120,9 +120,9 @@ async def take_until(changes: AsyncIterator[Watched], newest: dict[Key, int]) ->
     return items
 
 
-def assert_never_older_after_newer(items: Sequence[Watched]) -> None:
+def assert_never_older_after_newer(items: Sequence[WatchItem]) -> None:
     """Check that the revisions of each key only grow."""
-    seen: dict[Key, int] = {}
+    seen: dict[RecordKey, int] = {}
     for item in items:
         if not isinstance(item, SnapshotEnd):
             assert item.revision > seen.get(item.key, 0), f"{item.key}: {item.revision} after {seen[item.key]}"
@@ -159,13 +159,13 @@ class StoreContract:
 
     @pytest.mark.parametrize("record_id", ["", "a/b", "é-✓-\U0001f4a1", "%_'\"\\", "x" * 500])
     async def test_ids_are_taken_as_they_are(self, store: Store, record_id: str) -> None:
-        key = Key(Kind.SCOPE, record_id)
+        key = RecordKey(RecordKind.SCOPE, record_id)
         revision = await store.save(key, b"value", entries(1), expected=None)
         assert await store.load(key) == Record(key, b"value", revision)
         assert [row.key for row in await store.journal(JournalQuery(key=key))] == [key]
 
     async def test_one_id_may_exist_once_in_every_kind(self, store: Store) -> None:
-        keys = [Key(kind, "same") for kind in Kind]
+        keys = [RecordKey(kind, "same") for kind in RecordKind]
         revisions = {key: await store.save(key, str(key).encode(), [], expected=None) for key in keys}
         assert [await store.load(key) for key in keys] == [
             Record(key, str(key).encode(), revisions[key]) for key in keys
@@ -177,7 +177,7 @@ class StoreContract:
 
     async def test_creating_what_exists_conflicts(self, store: Store) -> None:
         revision = await store.save(WEB, b"one", [], expected=None)
-        with pytest.raises(Conflict) as conflict:
+        with pytest.raises(RevisionConflict) as conflict:
             await store.save(WEB, b"two", [], expected=None)
         assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (WEB, None, revision)
 
@@ -185,31 +185,31 @@ class StoreContract:
         first = await store.save(WEB, b"one", [], expected=None)
         second = await store.save(WEB, b"two", [], expected=first)
         for value in (b"three", None):
-            with pytest.raises(Conflict) as conflict:
+            with pytest.raises(RevisionConflict) as conflict:
                 await store.save(WEB, value, [], expected=first)
             assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (WEB, first, second)
 
     async def test_missing_record_has_no_revision(self, store: Store) -> None:
         for value in (b"one", None):
-            with pytest.raises(Conflict) as conflict:
+            with pytest.raises(RevisionConflict) as conflict:
                 await store.save(WEB, value, [], expected=7)
             assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (WEB, 7, None)
 
     async def test_conflict_saves_neither_value_nor_entries(self, store: Store) -> None:
         revision = await store.save(WEB, b"one", entries(1), expected=None)
         before = await whole_journal(store)
-        with pytest.raises(Conflict):
+        with pytest.raises(RevisionConflict):
             await store.save(WEB, b"two", entries(1, first=2), expected=revision + 1)
         assert await store.load(WEB) == Record(WEB, b"one", revision)
         assert await whole_journal(store) == before
 
     async def test_conflict_does_not_touch_the_saves_beside_it(self, store: Store) -> None:
         await store.save(WEB, b"one", [], expected=None)
-        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(8)]
+        keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(8)]
         saves = [store.save(key, b"value", entries(1), expected=None) for key in keys]
         saves.insert(4, store.save(WEB, b"two", entries(1), expected=None))
         results = await asyncio.gather(*saves, return_exceptions=True)
-        assert isinstance(results.pop(4), Conflict)
+        assert isinstance(results.pop(4), RevisionConflict)
         loaded = [await store.load(key) for key in keys]
         assert [record and (record.key, record.value, record.revision) for record in loaded] == [
             (key, b"value", revision) for key, revision in zip(keys, results, strict=True)
@@ -223,7 +223,7 @@ class StoreContract:
             results = await asyncio.gather(*attempts, return_exceptions=True)
             won = [(n, result) for n, result in enumerate(results) if isinstance(result, int)]
             assert len(won) == 1
-            assert sum(isinstance(result, Conflict) for result in results) == 15
+            assert sum(isinstance(result, RevisionConflict) for result in results) == 15
             winner, revision = won[0]
             assert await store.load(WEB) == Record(WEB, f"writer {winner}".encode(), revision)
         assert len(await whole_journal(store)) == 10
@@ -240,7 +240,7 @@ class StoreContract:
                     value = str(int(current.value) + 1).encode()
                     won.append(await store.save(WEB, value, entries(1), expected=current.revision))
                     times -= 1
-                except Conflict:
+                except RevisionConflict:
                     continue
 
         await asyncio.gather(*(count_up(10) for _ in range(8)))
@@ -262,7 +262,7 @@ class StoreContract:
         await store.save(WEB, None, [], expected=first)
         second = await store.save(WEB, b"second life", [], expected=None)
         for value in (b"late", None):
-            with pytest.raises(Conflict):
+            with pytest.raises(RevisionConflict):
                 await store.save(WEB, value, [], expected=first)
         assert await store.load(WEB) == Record(WEB, b"second life", second)
 
@@ -278,7 +278,7 @@ class StoreContract:
 
     async def test_id_that_is_not_text_is_refused(self, store: Store) -> None:
         with pytest.raises(ValueError, match="not text"):
-            await store.save(Key(Kind.SCOPE, "\ud800"), b"value", [], expected=None)
+            await store.save(RecordKey(RecordKind.SCOPE, "\ud800"), b"value", [], expected=None)
 
     async def test_record_of_exactly_the_limit_fits(self, store: Store) -> None:
         value = bytes(range(256)) * (MAX_RECORD_BYTES // 256)
@@ -299,7 +299,7 @@ class StoreContract:
         assert await whole_journal(store) == []
 
     async def test_cancelled_save_leaves_the_store_sound(self, store: Store) -> None:
-        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(40)]
+        keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(40)]
         saves = [asyncio.create_task(store.save(key, b"value", entries(1), expected=None)) for key in keys]
         await asyncio.sleep(0)
         for save in saves[::2]:
@@ -352,7 +352,7 @@ class StoreContract:
     async def test_journal_by_key_gives_that_record_alone(self, store: Store) -> None:
         await store.save(WEB, b"value", entries(3), expected=None)
         await store.save(BATCH, b"value", entries(2), expected=None)
-        await store.save(Key(Kind.CAMPAIGN, "web"), b"value", entries(1), expected=None)
+        await store.save(RecordKey(RecordKind.CAMPAIGN, "web"), b"value", entries(1), expected=None)
         rows = await store.journal(JournalQuery(key=WEB))
         assert [(row.key, row.entry) for row in rows] == [(WEB, each) for each in entries(3)]
 
@@ -362,21 +362,21 @@ class StoreContract:
         since, until = minutes[1].at, minutes[3].at
 
         async def numbers(query: JournalQuery) -> list[int]:
-            return [n for _, n in await found(store, query)]
+            return [n for _, n in await find_rows(store, query)]
 
         assert await numbers(JournalQuery(since=since)) == [2, 3, 4, 5]
         assert await numbers(JournalQuery(until=until)) == [1, 2, 3]
         assert await numbers(JournalQuery(since=since, until=until)) == [2, 3]
         assert await numbers(JournalQuery(key=WEB, since=since, until=until)) == [2, 3]
         assert await numbers(JournalQuery(by="operator", since=since, until=until)) == [2, 3]
-        assert await numbers(JournalQuery(dids=(EntryKind.SCHEDULED,), since=since, until=until)) == [2, 3]
+        assert await numbers(JournalQuery(kinds=(EntryKind.SCHEDULED,), since=since, until=until)) == [2, 3]
         assert await numbers(JournalQuery(key=BATCH, since=since, until=until)) == []
         assert await numbers(JournalQuery(since=until, until=since)) == []
 
     @pytest.mark.parametrize("key", [None, WEB], ids=["all", "by key"])
     @pytest.mark.parametrize("since", [None, NOON - timedelta(days=1)], ids=["always", "by time"])
     async def test_pages_follow_each_other_without_gap_or_repetition(
-        self, store: Store, key: Key | None, since: datetime | None
+        self, store: Store, key: RecordKey | None, since: datetime | None
     ) -> None:
         await store.save(WEB, b"value", entries(10), expected=None)
         query = JournalQuery(key=key, since=since)
@@ -398,9 +398,9 @@ class StoreContract:
     async def test_journal_by_event_gives_the_lines_of_that_event_alone(self, store: Store) -> None:
         await store.save(WEB, b"value", [entry(1), entry(2, event="E1"), entry(3, event="E2")], expected=None)
         await store.save(BATCH, b"value", [entry(1, event="E1", did=EntryKind.STARTED)], expected=None)
-        assert await found(store, JournalQuery(event="E1")) == [(WEB, 2), (BATCH, 1)]
-        assert await found(store, JournalQuery(event="E1", key=BATCH)) == [(BATCH, 1)]
-        assert await found(store, JournalQuery(event="e1")) == []
+        assert await find_rows(store, JournalQuery(event="E1")) == [(WEB, 2), (BATCH, 1)]
+        assert await find_rows(store, JournalQuery(event="E1", key=BATCH)) == [(BATCH, 1)]
+        assert await find_rows(store, JournalQuery(event="e1")) == []
 
     async def test_journal_by_vm_gives_what_names_it_and_what_holds_for_its_whole_record(self, store: Store) -> None:
         lines = [
@@ -412,16 +412,16 @@ class StoreContract:
         ]
         await store.save(WEB, b"value", lines, expected=None)
         await store.save(BATCH, b"value", [entry(1, vms=("web-0",)), entry(2)], expected=None)
-        assert await found(store, JournalQuery(key=WEB, vm="web-0")) == [(WEB, 1), (WEB, 2), (WEB, 5)]
-        assert await found(store, JournalQuery(key=WEB, vm="WEB-1")) == [(WEB, 1), (WEB, 2), (WEB, 3)]
-        assert await found(store, JournalQuery(key=WEB, vm="web-0", event="E1")) == [(WEB, 5)]
-        assert await found(store, JournalQuery(key=WEB, vm="web-1", event="E1")) == []
-        assert await found(store, JournalQuery(key=WEB, vm="web-2")) == [(WEB, 2)]
+        assert await find_rows(store, JournalQuery(key=WEB, vm="web-0")) == [(WEB, 1), (WEB, 2), (WEB, 5)]
+        assert await find_rows(store, JournalQuery(key=WEB, vm="WEB-1")) == [(WEB, 1), (WEB, 2), (WEB, 3)]
+        assert await find_rows(store, JournalQuery(key=WEB, vm="web-0", event="E1")) == [(WEB, 5)]
+        assert await find_rows(store, JournalQuery(key=WEB, vm="web-1", event="E1")) == []
+        assert await find_rows(store, JournalQuery(key=WEB, vm="web-2")) == [(WEB, 2)]
 
     async def test_facts_that_speak_of_vms_name_none(self, store: Store) -> None:
         told = Entry(n=1, at=NOON, kind=EntryKind.SCOPE_CHANGED, by="operator", facts={"vms": "3", "vm": "web-0"})
         await store.save(WEB, b"value", [told], expected=None)
-        assert await found(store, JournalQuery(key=WEB, vm="web-7")) == [(WEB, 1)]
+        assert await find_rows(store, JournalQuery(key=WEB, vm="web-7")) == [(WEB, 1)]
 
     async def test_vm_without_its_record_is_refused(self) -> None:
         with pytest.raises(ValueError, match="web-0 needs the key"):
@@ -437,9 +437,9 @@ class StoreContract:
     async def test_journal_by_kind_gives_lines_of_these_kinds(self, store: Store) -> None:
         await store.save(WEB, b"value", [entry(n, did=did) for n, did in enumerate(EntryKind, 1)], expected=None)
         kinds = (EntryKind.STARTED, EntryKind.HELD)
-        rows = await store.journal(JournalQuery(dids=kinds))
+        rows = await store.journal(JournalQuery(kinds=kinds))
         assert [row.entry.kind for row in rows] == [did for did in EntryKind if did in kinds]
-        assert len(await store.journal(JournalQuery(dids=tuple(EntryKind)))) == len(EntryKind)
+        assert len(await store.journal(JournalQuery(kinds=tuple(EntryKind)))) == len(EntryKind)
 
     async def test_journal_by_request_gives_what_was_its_work(self, store: Store) -> None:
         made = [
@@ -456,8 +456,8 @@ class StoreContract:
     async def test_journal_by_author_gives_what_they_did(self, store: Store) -> None:
         await store.save(WEB, b"value", [entry(1, by="ada"), entry(2, by="Ada"), entry(3, by="clock")], expected=None)
         await store.save(BATCH, b"value", [entry(1, by="ada")], expected=None)
-        assert await found(store, JournalQuery(by="ada")) == [(WEB, 1), (BATCH, 1)]
-        assert await found(store, JournalQuery(by="ada", key=WEB)) == [(WEB, 1)]
+        assert await find_rows(store, JournalQuery(by="ada")) == [(WEB, 1), (BATCH, 1)]
+        assert await find_rows(store, JournalQuery(by="ada", key=WEB)) == [(WEB, 1)]
 
     async def test_every_field_of_a_query_narrows_it(self, store: Store) -> None:
         late = NOON + timedelta(hours=1)
@@ -466,7 +466,7 @@ class StoreContract:
             msgspec.structs.replace(wanted, **change)
             for change in (
                 {"n": 1, "at": NOON},
-                {"n": 2, "did": EntryKind.COMPLETED},
+                {"n": 2, "kind": EntryKind.COMPLETED},
                 {"n": 3, "by": "ada"},
                 {"n": 4, "event": "E2"},
                 {"n": 5, "vms": ("web-1",)},
@@ -478,12 +478,12 @@ class StoreContract:
             key=WEB,
             event="E1",
             vm="web-0",
-            dids=(EntryKind.STARTED,),
+            kinds=(EntryKind.STARTED,),
             by="clock",
             since=late,
             until=late + timedelta(1),
         )
-        assert await found(store, query) == [(WEB, 9)]
+        assert await find_rows(store, query) == [(WEB, 9)]
 
     @pytest.mark.parametrize(
         "query",
@@ -493,7 +493,7 @@ class StoreContract:
             pytest.param(JournalQuery(key=WEB, vm="web-0"), id="vm"),
             pytest.param(JournalQuery(event="E1"), id="event"),
             pytest.param(JournalQuery(by="operator"), id="author"),
-            pytest.param(JournalQuery(dids=(EntryKind.SCHEDULED, EntryKind.STARTED)), id="kinds"),
+            pytest.param(JournalQuery(kinds=(EntryKind.SCHEDULED, EntryKind.STARTED)), id="kinds"),
             pytest.param(JournalQuery(since=NOON), id="time"),
         ],
     )
@@ -516,7 +516,7 @@ class StoreContract:
 
     async def test_positions_count_up_by_one(self, store: Store) -> None:
         revision = await store.save(WEB, b"1", entries(3), expected=None)
-        with pytest.raises(Conflict):
+        with pytest.raises(RevisionConflict):
             await store.save(WEB, b"2", entries(2, first=4), expected=None)
         await store.save(BATCH, b"1", [], expected=None)
         await store.save(WEB, b"2", entries(2, first=4), expected=revision)
@@ -595,77 +595,77 @@ class StoreContract:
 
     async def test_watch_of_an_empty_store_begins_with_the_end_of_the_snapshot(self, store: Store) -> None:
         async with store.watch() as changes:
-            assert await take(changes, 1) == [SnapshotEnd()]
+            assert await read_items(changes, 1) == [SnapshotEnd()]
 
     async def test_watch_gives_what_exists_then_what_changes(self, store: Store) -> None:
         web = await store.save(WEB, b"web 1", [], expected=None)
-        gone = await store.save(Key(Kind.SCOPE, "gone"), b"gone", [], expected=None)
-        await store.save(Key(Kind.SCOPE, "gone"), None, [], expected=gone)
+        gone = await store.save(RecordKey(RecordKind.SCOPE, "gone"), b"gone", [], expected=None)
+        await store.save(RecordKey(RecordKind.SCOPE, "gone"), None, [], expected=gone)
         batch = await store.save(BATCH, b"batch 1", [], expected=None)
         async with store.watch() as changes:
-            snapshot = await take_snapshot(changes)
+            snapshot = await read_snapshot(changes)
             assert sorted(snapshot, key=str) == sorted(
                 [Record(WEB, b"web 1", web), Record(BATCH, b"batch 1", batch)], key=str
             )
             changed = await store.save(WEB, b"web 2", [], expected=web)
-            assert await take(changes, 1) == [Record(WEB, b"web 2", changed)]
+            assert await read_items(changes, 1) == [Record(WEB, b"web 2", changed)]
             deleted = await store.save(BATCH, None, [], expected=batch)
-            assert await take(changes, 1) == [Deleted(BATCH, deleted)]
+            assert await read_items(changes, 1) == [Deleted(BATCH, deleted)]
             recreated = await store.save(BATCH, b"batch 2", [], expected=None)
-            assert await take(changes, 1) == [Record(BATCH, b"batch 2", recreated)]
+            assert await read_items(changes, 1) == [Record(BATCH, b"batch 2", recreated)]
 
     async def test_paused_watcher_gets_the_newest_of_each_key_only(self, store: Store) -> None:
-        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(5)]
-        newest: dict[Key, Record] = {}
+        keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(5)]
+        newest: dict[RecordKey, Record] = {}
         async with store.watch() as changes:
-            await take_snapshot(changes)
+            await read_snapshot(changes)
             for step in range(20):
                 for key in keys:
                     value = f"{key} {step}".encode()
                     expected = newest[key].revision if key in newest else None
                     newest[key] = Record(key, value, await store.save(key, value, [], expected=expected))
-            items = await take_until(changes, {key: record.revision for key, record in newest.items()})
+            items = await read_until(changes, {key: record.revision for key, record in newest.items()})
         assert sorted(items, key=str) == sorted(newest.values(), key=str)
 
     async def test_paused_watcher_gets_the_newest_life_of_a_record(self, store: Store) -> None:
         first = await store.save(WEB, b"first life", [], expected=None)
         async with store.watch() as changes:
-            await take_snapshot(changes)
+            await read_snapshot(changes)
             await store.save(WEB, None, [], expected=first)
             second = await store.save(WEB, b"second life", [], expected=None)
-            assert await take(changes, 1) == [Record(WEB, b"second life", second)]
+            assert await read_items(changes, 1) == [Record(WEB, b"second life", second)]
 
     async def test_paused_watcher_gets_the_deletion_of_what_came_and_went(self, store: Store) -> None:
         async with store.watch() as changes:
-            await take_snapshot(changes)
+            await read_snapshot(changes)
             revision = await store.save(WEB, b"value", [], expected=None)
             deleted = await store.save(WEB, None, [], expected=revision)
-            assert (await take_until(changes, {WEB: deleted}))[-1] == Deleted(WEB, deleted)
+            assert (await read_until(changes, {WEB: deleted}))[-1] == Deleted(WEB, deleted)
 
     async def test_changes_during_the_snapshot_are_given_and_never_before_older_ones(self, store: Store) -> None:
-        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(12)]
+        keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(12)]
         large = bytes(MAX_RECORD_BYTES // 2)
         revisions = {key: await store.save(key, large, [], expected=None) for key in keys}
         async with store.watch() as changes:
-            given = await take(changes, 3)
+            given = await read_items(changes, 3)
             for key in keys[::2]:
                 revisions[key] = await store.save(key, b"changed", [], expected=revisions[key])
             deleted = keys[-1]
             revisions[deleted] = await store.save(deleted, None, [], expected=revisions[deleted])
-            created = Key(Kind.SCOPE, "created")
+            created = RecordKey(RecordKind.SCOPE, "created")
             revisions[created] = await store.save(created, b"new", [], expected=None)
-            given += await take_snapshot(changes)
+            given += await read_snapshot(changes)
             assert {item.key for item in given if not isinstance(item, SnapshotEnd)} >= set(keys[:-1])
             behind = {key: revision for key, revision in revisions.items() if _newest(given).get(key, 0) < revision}
-            given += await take_until(changes, behind)
+            given += await read_until(changes, behind)
         assert_never_older_after_newer(given)
         assert _newest(given) == revisions
 
     async def test_watcher_beside_busy_writers_ends_with_the_newest(self, store: Store) -> None:
-        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(6)]
-        given: list[Watched] = []
+        keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(6)]
+        given: list[WatchItem] = []
 
-        async def write(key: Key) -> None:
+        async def write(key: RecordKey) -> None:
             revision = None
             for life in range(4):
                 for value in (b"born", b"changed", b"changed again", None):
@@ -691,34 +691,34 @@ class StoreContract:
 
     async def test_watchers_do_not_take_from_each_other(self, store: Store) -> None:
         async with store.watch() as one, store.watch() as other:
-            await take_snapshot(one)
-            await take_snapshot(other)
+            await read_snapshot(one)
+            await read_snapshot(other)
             revision = await store.save(WEB, b"value", [], expected=None)
-            assert await take(one, 1) == [Record(WEB, b"value", revision)]
-            assert await take(other, 1) == [Record(WEB, b"value", revision)]
+            assert await read_items(one, 1) == [Record(WEB, b"value", revision)]
+            assert await read_items(other, 1) == [Record(WEB, b"value", revision)]
 
     async def test_what_a_watch_gives_can_be_loaded(self, store: Store) -> None:
         async with store.watch() as changes:
-            await take_snapshot(changes)
+            await read_snapshot(changes)
             saving = asyncio.create_task(store.save(WEB, b"value", [], expected=None))
-            [item] = await take(changes, 1)
+            [item] = await read_items(changes, 1)
             assert await store.load(WEB) == item
             assert await saving == (await store.load(WEB) or Record(WEB, b"", 0)).revision
 
     async def test_cancelled_wait_loses_no_change(self, store: Store) -> None:
         async with store.watch() as changes:
-            await take_snapshot(changes)
+            await read_snapshot(changes)
             waiting = asyncio.ensure_future(anext(changes))
             await asyncio.sleep(0)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             revision = await store.save(WEB, b"value", [], expected=None)
-            assert await take(changes, 1) == [Record(WEB, b"value", revision)]
+            assert await read_items(changes, 1) == [Record(WEB, b"value", revision)]
 
     async def test_watch_that_was_left_ends(self, store: Store) -> None:
         async with store.watch() as changes:
-            await take_snapshot(changes)
+            await read_snapshot(changes)
             waiting = asyncio.ensure_future(anext(changes, "ended"))
             await asyncio.sleep(0)
         async with asyncio.timeout(GUARD_SECONDS):
@@ -728,16 +728,16 @@ class StoreContract:
 
     async def test_closing_ends_a_watch_after_what_is_pending(self, store: Store) -> None:
         async with store.watch() as changes:
-            await take_snapshot(changes)
+            await read_snapshot(changes)
             revision = await store.save(WEB, b"value", [], expected=None)
             await store.aclose()
-            assert await take(changes, 1) == [Record(WEB, b"value", revision)]
+            assert await read_items(changes, 1) == [Record(WEB, b"value", revision)]
             with pytest.raises(StoreClosed):
-                await take(changes, 1)
+                await read_items(changes, 1)
 
     async def test_closing_ends_a_watch_that_waits(self, store: Store) -> None:
         async with store.watch() as changes:
-            await take_snapshot(changes)
+            await read_snapshot(changes)
             waiting = asyncio.ensure_future(anext(changes))
             await asyncio.sleep(0)
             await store.aclose()
@@ -765,7 +765,7 @@ class StoreContract:
             await store.prune(Retention(rows=0), now=NOON)
         with pytest.raises(StoreClosed):
             async with store.watch() as changes:
-                await take(changes, 1)
+                await read_items(changes, 1)
 
 
 class DurableStoreContract(StoreContract):
@@ -784,12 +784,12 @@ class DurableStoreContract(StoreContract):
         assert await store.load(BATCH) is None
         assert await store.journal(JournalQuery()) == rows
         async with store.watch() as changes:
-            assert await take(changes, 2) == [Record(WEB, b"web", web), SnapshotEnd()]
+            assert await read_items(changes, 2) == [Record(WEB, b"web", web), SnapshotEnd()]
         await store.aclose()
 
     async def test_save_that_was_accepted_before_closing_is_kept(self, open_store: OpenStore) -> None:
         store = await open_store()
-        keys = [Key(Kind.SCOPE, f"scope-{n}") for n in range(30)]
+        keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(30)]
         saves: list[asyncio.Task[int]] = []
         for wave in (keys[:1], keys[1:]):  # the first may be on its way to the disk when the others come
             saves += [asyncio.create_task(store.save(key, b"value", entries(1), expected=None)) for key in wave]
@@ -817,7 +817,7 @@ class DurableStoreContract(StoreContract):
         second = await store.save(WEB, b"second life", entries(1), expected=None)
         assert second > deleted
         assert [row.entry.n for row in await store.journal(JournalQuery(after=last))] == [1]
-        with pytest.raises(Conflict):
+        with pytest.raises(RevisionConflict):
             await store.save(WEB, b"late", [], expected=first)
         await store.aclose()
 
@@ -833,5 +833,5 @@ class DurableStoreContract(StoreContract):
         await store.aclose()
 
 
-def _newest(items: Sequence[Watched]) -> dict[Key, int]:
+def _newest(items: Sequence[WatchItem]) -> dict[RecordKey, int]:
     return {item.key: item.revision for item in items if not isinstance(item, SnapshotEnd)}

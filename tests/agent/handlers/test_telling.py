@@ -24,7 +24,7 @@ from forewarn.agent.http import Request
 from forewarn.agent.settings import LogHandlerSettings, NotifySettings, ReadinessSettings
 from forewarn.cli.logs import JsonLines
 from forewarn.clock import ManualClock
-from forewarn.settings import Endpoint
+from forewarn.settings import ListenAddress
 from tests.agent.handlers.errands import EVENT, NOW, PREPARE, RECOVER, errand
 from tests.agent.handlers.web import Web, web_server
 from tests.agent.lab.processes import free_ports
@@ -251,7 +251,7 @@ async def test_load_balancers_have_time_to_notice() -> None:
     assert await preparing == Done()
 
 
-async def ask(place: Endpoint, path: str) -> bytes:
+async def ask(place: ListenAddress, path: str) -> bytes:
     """Return the first line of the answer to a probe."""
     reader, writer = await asyncio.open_connection(place.host, place.port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -260,7 +260,7 @@ async def ask(place: Endpoint, path: str) -> bytes:
     return answer.partition(b"\r\n")[0]
 
 
-async def ask_patiently(place: Endpoint, path: str) -> bytes:
+async def ask_patiently(place: ListenAddress, path: str) -> bytes:
     while True:
         with suppress(OSError):
             return await ask(place, path)
@@ -268,11 +268,11 @@ async def ask_patiently(place: Endpoint, path: str) -> bytes:
 
 
 async def test_probes_are_answered_over_http() -> None:
-    settings = ReadinessSettings(name="probe", listen=Endpoint("127.0.0.1", 0), path="/up")
+    settings = ReadinessSettings(name="probe", listen=ListenAddress("127.0.0.1", 0), path="/up")
     handler = ReadinessHandler(settings)
     async with asyncio.timeout(60), handler.serving():
         await until(lambda: handler.port > 0)
-        place = Endpoint("127.0.0.1", handler.port)
+        place = ListenAddress("127.0.0.1", handler.port)
         assert await ask(place, "/up") == b"HTTP/1.1 200 OK"
         await handler.tell(errand(Phase.NOTICE))
         assert await ask(place, "/up") == b"HTTP/1.1 503 Service Unavailable"
@@ -285,7 +285,7 @@ async def test_port_of_the_probe_that_is_taken_for_a_while_is_listened_at_later(
 ) -> None:
     clock = ManualClock(NOW)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = Endpoint("127.0.0.1", taken.getsockname()[1])
+        place = ListenAddress("127.0.0.1", taken.getsockname()[1])
         handler = ReadinessHandler(ReadinessSettings(name="probe", listen=place), clock=clock)
         async with handler.serving():
             await until(lambda: clock.timer_count > 0)

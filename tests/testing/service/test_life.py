@@ -18,7 +18,7 @@ from forewarn.api import v1
 from forewarn.api.errors import NotFound, Refusal
 from forewarn.api.local import ephemeral_root, ephemeral_services
 from forewarn.api.written import FleetFileError
-from forewarn.settings import BadSetting, UnknownSetting
+from forewarn.settings import InvalidSetting, SettingNotFound
 from forewarn.testing import AlreadyStarted, BadStart, Forewarn, NoEndpoint, NotRunning
 from forewarn.testing.vm import EVENTS_PATH, Vm
 
@@ -167,7 +167,7 @@ class TestEnding:
             raise ZeroDivisionError("a bug")
 
         async def begin() -> None:
-            running.fleet.begin(fail(), name="a bug")
+            running.fleet.start_task(fail(), name="a bug")
 
         asyncio.run_coroutine_threadsafe(begin(), background._loop).result(60)
         background._thread.join(60)
@@ -299,9 +299,9 @@ class TestSettings:
             assert event.state == "completed"
 
     def test_unknown_one_is_named(self) -> None:
-        with pytest.raises(UnknownSetting, match=r"simulated\.reboots"):
+        with pytest.raises(SettingNotFound, match=r"simulated\.reboots"):
             Forewarn(settings={"simulated.reboots": "5s"})
 
     def test_value_that_is_not_allowed_is_named(self) -> None:
-        with pytest.raises(BadSetting, match="simulated-reboot"):
+        with pytest.raises(InvalidSetting, match="simulated-reboot"):
             Forewarn(settings={"simulated.reboot": "soon"})

@@ -20,8 +20,8 @@ from forewarn.agent.settings.values import (
     UpToDay,
     UpToDayOrNone,
 )
-from forewarn.settings import Endpoint, LogSettings
-from forewarn.settings.values import Flag, ListenOrNone, Location, WithinDay
+from forewarn.settings import ListenAddress, LogSettings
+from forewarn.settings.types import DurationWithinDay, Flag, ListenOrNone, PathOrNone
 
 STATE_OF_THE_SYSTEM = Path("/var/lib/forewarn-agent")
 
@@ -29,7 +29,7 @@ STATE_OF_THE_SYSTEM = Path("/var/lib/forewarn-agent")
 class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the agent answers: peers, load balancers, Prometheus."""
 
-    listen: ListenOrNone = Endpoint("127.0.0.1", 8160)
+    listen: ListenOrNone = ListenAddress("127.0.0.1", 8160)
 
 
 class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,10 +44,10 @@ class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
 class PeersSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the agents of other VMs are asked whether they are ready."""
 
-    secret_file: Location = None
+    secret_file: PathOrNone = None
     agents: Agents = ()
-    time_limit: WithinDay = timedelta(seconds=3)
-    ask_every: WithinDay = timedelta(seconds=5)
+    time_limit: DurationWithinDay = timedelta(seconds=3)
+    ask_every: DurationWithinDay = timedelta(seconds=5)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,14 +12,14 @@ from forewarn.agent.settings.handlers import (
     SystemdSettings,
     WebhookSettings,
 )
-from forewarn.settings import Contradiction
+from forewarn.settings import SettingsConflict
 
 
 def check(settings: AgentSettings, place: str) -> None:
     """Refuse what does not go together; `place` is the file, for the message."""
     problem = next(problems(settings), None)
     if problem is not None:
-        raise Contradiction(f"{place}: {problem}")
+        raise SettingsConflict(f"{place}: {problem}")
 
 
 def problems(settings: AgentSettings) -> Iterator[str]:

@@ -23,7 +23,7 @@ from forewarn.agent.settings.values import (
     UrlOrNone,
     WebPath,
 )
-from forewarn.settings.values import Endpoint, Flag, Listen, Location, Program, WithinDay
+from forewarn.settings.types import DurationWithinDay, Flag, Listen, ListenAddress, PathOrNone, Program
 
 TELLING = (Phase.NOTICE, Phase.RECOVER)
 
@@ -37,7 +37,7 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     importance: Importance = 50
-    time_limit: WithinDay = timedelta(seconds=30)
+    time_limit: DurationWithinDay = timedelta(seconds=30)
     retries: Tries = 2
     pause: UpToDay = timedelta(seconds=1)
     ready_despite_failure: Flag = False
@@ -50,7 +50,7 @@ class ExecSettings(HandlerSettings, frozen=True, kw_only=True):
 
     prepare: Program = ()
     recover: Program = ()
-    hooks: Location = None
+    hooks: PathOrNone = None
 
 
 class SystemdSettings(HandlerSettings, frozen=True, kw_only=True):
@@ -67,15 +67,15 @@ class WebhookSettings(HandlerSettings, frozen=True, kw_only=True):
     kind = "http"
 
     url: UrlOrNone = None
-    url_file: Location = None
+    url_file: PathOrNone = None
     method: Method = "POST"
     phases: Phases = (Phase.PREPARE, Phase.RECOVER)
     content_type: Prefix = "application/json"
     body: TemplateOrNone = None
-    secret_file: Location = None
+    secret_file: PathOrNone = None
     header: HeaderName = "Authorization"
     prefix: Prefix = "Bearer "
-    ca: Location = None
+    ca: PathOrNone = None
 
 
 class HaproxySettings(HandlerSettings, frozen=True, kw_only=True):
@@ -93,7 +93,7 @@ class ReadinessSettings(HandlerSettings, frozen=True, kw_only=True):
 
     kind = "readiness"
 
-    listen: Listen = Endpoint("127.0.0.1", 8161)
+    listen: Listen = ListenAddress("127.0.0.1", 8161)
     path: WebPath = "/serving"
     wait: UpToDay = timedelta(seconds=15)
 
@@ -104,7 +104,7 @@ class NotifySettings(HandlerSettings, frozen=True, kw_only=True):
     kind = "notify"
     only_tells = True
 
-    urls_file: Location = None
+    urls_file: PathOrNone = None
     phases: Phases = TELLING
     title: TemplateText = "$type of $name: $phase"
     body: TemplateText = "$description\nEvent $id by $source, not before $not_before, takes $duration s.\n$resources"

@@ -16,11 +16,11 @@ from forewarn.core.text import check_name
 from forewarn.settings import (
     NONE,
     VARIABLE_PREFIX,
-    BadSetting,
-    Contradiction,
-    Takes,
-    UnknownSetting,
-    UnreadableFile,
+    InvalidSetting,
+    InvalidSettingsFile,
+    SettingNotFound,
+    SettingsConflict,
+    SettingType,
     user_data_directory,
 )
 
@@ -64,9 +64,9 @@ def _content(file: Path) -> dict[str, object]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UnreadableFile(file, error.strerror or str(error)) from error
+        raise InvalidSettingsFile(file, error.strerror or str(error)) from error
     except ValueError as error:
-        raise UnreadableFile(file, f"this is not TOML: {error}") from error
+        raise InvalidSettingsFile(file, f"this is not TOML: {error}") from error
 
 
 def _section(section: type[S], content: Mapping[str, object], place: str, prefix: str = "", **given: object) -> S:
@@ -76,7 +76,7 @@ def _section(section: type[S], content: Mapping[str, object], place: str, prefix
     read: dict[str, object] = {}
     for key, value in content.items():
         if key not in known:
-            raise UnknownSetting(place, prefix + key, known)
+            raise SettingNotFound(place, prefix + key, known)
         hint = hints[key]
         if takes := _takes(hint):
             read[key] = _parsed(takes, value, place, prefix + key)
@@ -85,11 +85,11 @@ def _section(section: type[S], content: Mapping[str, object], place: str, prefix
     return section(**given, **read)
 
 
-def _parsed(takes: Takes, value: object, place: str, key: str) -> object:
+def _parsed(takes: SettingType, value: object, place: str, key: str) -> object:
     try:
         return takes.parse(_beside(place, value) if takes.is_path else value)
     except (TypeError, ValueError, KeyError):
-        raise BadSetting(place, key, value, takes.allowed) from None
+        raise InvalidSetting(place, key, value, takes.allowed) from None
 
 
 def _beside(place: str, value: object) -> object:
@@ -100,7 +100,7 @@ def _beside(place: str, value: object) -> object:
 
 def _table(value: object, place: str, key: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise BadSetting(place, key, value, "a table")
+        raise InvalidSetting(place, key, value, "a table")
     return value
 
 
@@ -110,13 +110,13 @@ def _handlers(tables: object, place: str) -> Iterator[HandlerSettings]:
         try:
             check_name(name, "the name of a handler,")
         except Invalid as error:
-            raise Contradiction(f"{place}: {key}: {error}") from None
+            raise SettingsConflict(f"{place}: {key}: {error}") from None
         content = dict(_table(value, place, key))
         if "kind" not in content:
-            raise Contradiction(f"{place}: {key}.kind is missing: it takes {_kinds()}")
+            raise SettingsConflict(f"{place}: {key}.kind is missing: it takes {_kinds()}")
         kind = content.pop("kind")
         if not isinstance(kind, str) or kind not in KINDS:
-            raise BadSetting(place, f"{key}.kind", kind, _kinds())
+            raise InvalidSetting(place, f"{key}.kind", kind, _kinds())
         yield _section(KINDS[kind], content, place, f"{key}.", name=name)
 
 
@@ -126,12 +126,12 @@ def _kinds() -> str:
 
 def _rules(tables: object, place: str) -> Iterator[Rule]:
     if not isinstance(tables, list):
-        raise BadSetting(place, "rules", tables, "a list of tables: begin each rule with [[rules]]")
+        raise InvalidSetting(place, "rules", tables, "a list of tables: begin each rule with [[rules]]")
     for number, value in enumerate(tables):
         key = f"rules[{number}]"
         content = _table(value, place, key)
         if "handlers" not in content:
-            raise Contradiction(f"{place}: {key}.handlers is missing: it takes a list of the names of handlers")
+            raise SettingsConflict(f"{place}: {key}.handlers is missing: it takes a list of the names of handlers")
         yield _section(Rule, content, place, f"{key}.")
 
 
@@ -147,11 +147,11 @@ def _with_variables(settings: S, environ: Mapping[str, str], prefix: str = "") -
     return msgspec.structs.replace(settings, **said)
 
 
-def _variable(takes: Takes, text: str, key: str) -> object:
+def _variable(takes: SettingType, text: str, key: str) -> object:
     try:
         return takes.parse(text)
     except (TypeError, ValueError, KeyError):
-        raise BadSetting(variable(key), key, text, takes.allowed) from None
+        raise InvalidSetting(variable(key), key, text, takes.allowed) from None
 
 
 def _with_log(handlers: tuple[HandlerSettings, ...]) -> tuple[HandlerSettings, ...]:
@@ -174,8 +174,8 @@ def _hints(section: type[msgspec.Struct]) -> dict[str, Any]:
     return {field: hints[field] for field in section.__struct_fields__}
 
 
-def _takes(hint: object) -> Takes | None:
-    return next((item for item in get_args(hint) if isinstance(item, Takes)), None)
+def _takes(hint: object) -> SettingType | None:
+    return next((item for item in get_args(hint) if isinstance(item, SettingType)), None)
 
 
 def _is_key(hint: object) -> bool:

@@ -13,7 +13,7 @@ from forewarn.agent.phases import Phase
 from forewarn.client.endpoint import read_endpoint
 from forewarn.core.duration import parse_duration
 from forewarn.core.event import EventType, Source
-from forewarn.settings import NONE, Takes
+from forewarn.settings import NONE, SettingType
 
 W = TypeVar("W", bound=StrEnum)
 
@@ -184,41 +184,45 @@ def _words(words: type[StrEnum]) -> str:
 DAY = timedelta(days=1)
 
 EndpointOrNone = Annotated[
-    str | None, Takes(_or_none(_endpoint), f'a host, HOST:PORT or an http URL without a path, or "{NONE}"')
+    str | None, SettingType(_or_none(_endpoint), f'a host, HOST:PORT or an http URL without a path, or "{NONE}"')
 ]
-TextOrNone = Annotated[str | None, Takes(_or_none(_text), f'a text, or "{NONE}"')]
-Prefix = Annotated[str, Takes(lambda value: value if value == "" else _text(value), "a text, which may be empty")]
-Directory = Annotated[Path, Takes(_path, "a path", is_path=True)]
+TextOrNone = Annotated[str | None, SettingType(_or_none(_text), f'a text, or "{NONE}"')]
+Prefix = Annotated[str, SettingType(lambda value: value if value == "" else _text(value), "a text, which may be empty")]
+Directory = Annotated[Path, SettingType(_path, "a path", is_path=True)]
 Interval = Annotated[
-    timedelta, Takes(_up_to(timedelta(minutes=5), timedelta(seconds=0.1)), 'a duration from "0.1s" to "5m"')
+    timedelta, SettingType(_up_to(timedelta(minutes=5), timedelta(seconds=0.1)), 'a duration from "0.1s" to "5m"')
 ]
-UpToDay = Annotated[timedelta, Takes(_up_to(DAY), 'a duration, at most "1d"')]
-UpToDayOrNone = Annotated[timedelta | None, Takes(_or_none(_up_to(DAY)), f'a duration, at most "1d", or "{NONE}"')]
-Tries = Annotated[int, Takes(_between(0, 100), "a whole number from 0 to 100")]
-Importance = Annotated[int, Takes(_between(0, 100), "a whole number from 0 to 100")]
-Approvers = Annotated[By, Takes(_one_of(By), _words(By))]
+UpToDay = Annotated[timedelta, SettingType(_up_to(DAY), 'a duration, at most "1d"')]
+UpToDayOrNone = Annotated[
+    timedelta | None, SettingType(_or_none(_up_to(DAY)), f'a duration, at most "1d", or "{NONE}"')
+]
+Tries = Annotated[int, SettingType(_between(0, 100), "a whole number from 0 to 100")]
+Importance = Annotated[int, SettingType(_between(0, 100), "a whole number from 0 to 100")]
+Approvers = Annotated[By, SettingType(_one_of(By), _words(By))]
 Agents = Annotated[
     tuple[tuple[str, Address], ...],
-    Takes(_or_none(_agents, ()), 'a table such as { web_1 = "10.0.0.5:8160" }: the agents of other VMs, by name'),
+    SettingType(_or_none(_agents, ()), 'a table such as { web_1 = "10.0.0.5:8160" }: the agents of other VMs, by name'),
 ]
-Types = Annotated[tuple[EventType, ...], Takes(_some_of(EventType), f"a list of {_words(EventType)}")]
-Sources = Annotated[tuple[Source, ...], Takes(_some_of(Source), f"a list of {_words(Source)}")]
-Phases = Annotated[tuple[Phase, ...], Takes(_some_of(Phase), f"a list of {_words(Phase)}")]
-HandlerNames = Annotated[tuple[str, ...], Takes(_handler_names, "a list of the names of handlers")]
+Types = Annotated[tuple[EventType, ...], SettingType(_some_of(EventType), f"a list of {_words(EventType)}")]
+Sources = Annotated[tuple[Source, ...], SettingType(_some_of(Source), f"a list of {_words(Source)}")]
+Phases = Annotated[tuple[Phase, ...], SettingType(_some_of(Phase), f"a list of {_words(Phase)}")]
+HandlerNames = Annotated[tuple[str, ...], SettingType(_handler_names, "a list of the names of handlers")]
 Units = Annotated[
-    tuple[str, ...], Takes(_all_matching(_UNIT), 'a list of units with their suffix, such as ["nginx.service"]')
+    tuple[str, ...], SettingType(_all_matching(_UNIT), 'a list of units with their suffix, such as ["nginx.service"]')
 ]
-Servers = Annotated[tuple[str, ...], Takes(_all_matching(_SERVER), 'a list of BACKEND/SERVER, such as ["web/web_0"]')]
+Servers = Annotated[
+    tuple[str, ...], SettingType(_all_matching(_SERVER), 'a list of BACKEND/SERVER, such as ["web/web_0"]')
+]
 SocketPlace = Annotated[
     Path | Address,
-    Takes(_place, 'the absolute path of the runtime socket, such as "/run/haproxy/admin.sock", or HOST:PORT'),
+    SettingType(_place, 'the absolute path of the runtime socket, such as "/run/haproxy/admin.sock", or HOST:PORT'),
 ]
-UrlOrNone = Annotated[str | None, Takes(_or_none(_url), f'an http or https URL, or "{NONE}"')]
-HeaderName = Annotated[str, Takes(_matching(_HEADER), "the name of an HTTP header")]
+UrlOrNone = Annotated[str | None, SettingType(_or_none(_url), f'an http or https URL, or "{NONE}"')]
+HeaderName = Annotated[str, SettingType(_matching(_HEADER), "the name of an HTTP header")]
 Method = Annotated[
-    str, Takes(_matching(re.compile("GET|POST|PUT|PATCH|DELETE")), '"GET", "POST", "PUT", "PATCH" or "DELETE"')
+    str, SettingType(_matching(re.compile("GET|POST|PUT|PATCH|DELETE")), '"GET", "POST", "PUT", "PATCH" or "DELETE"')
 ]
 SAYING = f"a text in which {', '.join(f'${name}' for name in SAYABLE)} stand for what is known ($$ is a dollar)"
-TemplateOrNone = Annotated[str | None, Takes(_or_none(_template), f'{SAYING}, or "{NONE}"')]
-TemplateText = Annotated[str, Takes(_template, SAYING)]
-WebPath = Annotated[str, Takes(_matching(_WEB_PATH), 'a path such as "/serving"')]
+TemplateOrNone = Annotated[str | None, SettingType(_or_none(_template), f'{SAYING}, or "{NONE}"')]
+TemplateText = Annotated[str, SettingType(_template, SAYING)]
+WebPath = Annotated[str, SettingType(_matching(_WEB_PATH), 'a path such as "/serving"')]

@@ -77,7 +77,9 @@ class CampaignLimits(msgspec.Struct, frozen=True):
 def resolve_limits(policy: CampaignPolicy, selected: Counts) -> CampaignLimits:
     """Return the limits in numbers. Percentages are of what the campaign selects."""
     limits = {what: (getattr(policy, rule), getattr(selected, what)) for what, rule in LIMIT_KEYS.items()}
-    return CampaignLimits(**{what: limit.resolve(total) for what, (limit, total) in limits.items() if limit is not None})
+    return CampaignLimits(
+        **{what: limit.resolve(total) for what, (limit, total) in limits.items() if limit is not None}
+    )
 
 
 class Load(msgspec.Struct, frozen=True, gc=False):

@@ -71,7 +71,7 @@ class AutomaticPlatform:
             return
 
     def _time_for(self, labour: Work) -> timedelta:
-        return self._simulated.time_for(labour) if self._lasting is None else self._lasting
+        return self._simulated.duration_for(labour) if self._lasting is None else self._lasting
 
     def _note_hosts(self) -> None:
         """Take note of every host on which a VM is: one that has become empty is still there to move to."""

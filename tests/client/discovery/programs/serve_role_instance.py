@@ -5,7 +5,7 @@ from pathlib import Path
 
 from forewarn.cli.output import Output
 from forewarn.cli.starting import run
-from forewarn.settings import EMULATOR, Endpoint, Settings
+from forewarn.settings import EMULATOR, ListenAddress, Settings
 
 
 def main(fleet: str, address: str, port: str) -> None:
@@ -13,8 +13,8 @@ def main(fleet: str, address: str, port: str) -> None:
     settings = Settings(
         ephemeral=True,
         fleet=Path(fleet),
-        listen=Endpoint(address, int(port)),
-        operator=Endpoint("127.0.0.1", 0),
+        listen=ListenAddress(address, int(port)),
+        operator=ListenAddress("127.0.0.1", 0),
         policy=EMULATOR.settings.policy,
     )
     run(settings, Output.JSON)

@@ -1,0 +1,90 @@
+"""Data directory of a service: opens its store, and prevents the emulator from using production data."""
+
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from forewarn.api import local
+from forewarn.compose.initial_fleet import StartupReporter
+from forewarn.settings import EMULATOR, PRODUCTION, Preset, Settings, user_data_directory
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import Store, StoreInUse
+from forewarn.store.sqlite.store import SqliteStore
+
+PRESET_FILE = "preset"
+"""The file, among the data, that names the preset of the service that used them last."""
+
+
+class EmulatorNotAllowed(Exception):
+    """The emulator was started on the data of a service for real VMs."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        super().__init__(
+            f"{directory} has the data of a service for real VMs, and the emulator would only pretend to carry their "
+            "maintenance out: run `forewarn serve` there, or choose another --data. If the emulator is to have them "
+            f"all the same, remove {directory / PRESET_FILE} first"
+        )
+
+
+def claim_directory(directory: Path, preset: Preset, reporter: StartupReporter) -> None:
+    """Say in the directory whose data it has from now on. One of which nothing is said belongs to whoever comes.
+
+    To be called by the owner of the directory's lock.
+    """
+    preset_file = directory / PRESET_FILE
+    before = preset_file.read_text(encoding="utf-8").strip() if preset_file.exists() else ""
+    if before == preset.name:
+        return
+    if before == PRODUCTION.name and preset is EMULATOR:
+        raise EmulatorNotAllowed(directory)
+    if before:
+        reporter.report(
+            f"The data in {directory} were the {before}'s: its VMs and events are taken for real ones from now on."
+        )
+    preset_file.write_text(f"{preset.name}\n", encoding="utf-8")
+
+
+class DataDirectoryInUse(Exception):
+    """Another service runs on the same data."""
+
+    def __init__(self, directory: Path, service: local.Service | None, pid: int | None) -> None:
+        self.directory, self.service, self.pid = directory, service, pid
+        where = f" at {service.operator_url}" if service is not None else ""
+        super().__init__(
+            f"a service runs on {directory} already{where} (process {pid or 'unknown'}): "
+            "use that one, end it, or choose another --data"
+        )
+
+
+class InvalidDataDirectory(Exception):
+    """What was given as data directory is none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(f"{path} is a file, not a directory: choose another --data")
+
+
+@asynccontextmanager
+async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[tuple[Path, Store]]:
+    """Give the data directory and the store. A service that keeps nothing has a directory too, for who looks for it."""
+    if settings.ephemeral:
+        root = local.ephemeral_root(environ)
+        directory = local.make_ephemeral(root)
+        try:
+            yield directory, MemoryStore()
+        finally:
+            shutil.rmtree(directory)
+        return
+    directory = (settings.data or user_data_directory(environ)).absolute()
+    if directory.is_file():
+        raise InvalidDataDirectory(directory)
+    try:
+        store = await SqliteStore.open(directory)
+    except StoreInUse as error:
+        raise DataDirectoryInUse(directory, local.read_service(directory), error.pid) from error
+    try:
+        yield directory, store
+    finally:
+        await store.aclose()

@@ -1,0 +1,506 @@
+"""Campaign service: starts, lists and controls campaigns and stores their records.
+
+`fleet.campaign.runner` carries each of them out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import uuid4
+
+from forewarn.core import operations
+from forewarn.core.campaign.commands import abort, pause, resume, retry, skip
+from forewarn.core.campaign.estimate import CompletionEstimate
+from forewarn.core.campaign.explain import CampaignBlockers, WaitReasons, stop_reason
+from forewarn.core.campaign.limits import format_count
+from forewarn.core.campaign.load import FleetLoad, has_active_work
+from forewarn.core.campaign.plan import Plan, PlannedWave
+from forewarn.core.campaign.record import (
+    Campaign,
+    CampaignState,
+    Notification,
+    ScopeProgress,
+    StateChange,
+    Wave,
+    check_size,
+    decode,
+    encode,
+)
+from forewarn.core.campaign.rollout import Rollout
+from forewarn.core.campaign.selection import Selector
+from forewarn.core.campaign.spec import CampaignSpec
+from forewarn.core.change import Change
+from forewarn.core.errors import CoreError, Invalid, PlacementFailed, ResourceExists
+from forewarn.core.event import State
+from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.scope import Scope
+from forewarn.core.text import check_text, truncate_text
+from forewarn.fleet.campaign.runner import CampaignRunner
+from forewarn.fleet.campaign.zones import find_zone
+from forewarn.fleet.errors import AmbiguousCampaign, CampaignNotFound, GateNotFound, SaveFailed, ScopeNotFound
+from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.queue import Decision, RecordCodec, RecordQueues
+from forewarn.fleet.replica import ScopeView
+from forewarn.fleet.scheduler import TimerHeap
+from forewarn.fleet.scopes import Scopes
+from forewarn.platform.port import GateChecker, Notifier
+from forewarn.store.port import Deleted, Record, RecordKey, RecordKind, SnapshotEnd, Store, StoreError, WatchItem
+
+log = logging.getLogger(__name__)
+
+MAX_OPEN_CAMPAIGNS = 100
+"""How many campaigns can be open at a time."""
+
+MAX_FINISHED = 100
+"""How many campaigns that are over are kept, the newest; the journal tells of all."""
+
+SECOND = timedelta(seconds=1)
+
+
+IsVisible = Callable[[Campaign], bool]
+"""Tells whether somebody sees a campaign; what is of others is as if it were not there."""
+
+
+def _all_visible(_: Campaign) -> bool:
+    return True
+
+
+class CampaignStatus(NamedTuple):
+    """What is to be expected of a campaign."""
+
+    explain: tuple[str, ...]
+    """What it waits for, what a person decides first."""
+    expected_end: datetime | None
+    """When it will be over, or was; None: that waits for a person."""
+    needs_operator: bool
+    """Whether it runs, and yet nothing goes on until a person decides."""
+
+
+class Campaigns:
+    """All campaigns, as they were last saved. `by` is who asks, `once` the request's key: asking again changes nothing.
+
+    Must be told of every scope that has changed (`look`), and of every hold on the fleet (`look_again`).
+    """
+
+    def __init__(
+        self, scopes: Scopes, store: Store, tasks: asyncio.TaskGroup, *, checker: GateChecker, notifier: Notifier
+    ) -> None:
+        self._scopes = scopes
+        self._store = store
+        self._tasks = tasks
+        self._checker = checker
+        self._notifier = notifier
+        self._records: dict[str, tuple[Campaign | None, int]] = {}
+        self._runners: dict[str, CampaignRunner] = {}
+        self._by_scope: dict[str, list[CampaignRunner]] = {}
+        self._orphans: set[str] = set()
+        self._fleet_load = FleetLoad()
+        self._lock = asyncio.Lock()
+        self._queues = RecordQueues(
+            store, tasks, RecordCodec(RecordKind.CAMPAIGN, self._newest, self._update, encode, decode)
+        )
+        self._timer_heap = TimerHeap(scopes.clock, self._wake)
+        self._is_live = False
+
+    # Looking.
+
+    @property
+    def busy(self) -> int:
+        """How much is under way that does not wait for the clock."""
+        return self._queues.busy + len(self._orphans) + sum(rolling.is_busy for rolling in self._runners.values())
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether the clock has been asked to call back."""
+        return self._timer_heap.is_armed
+
+    def all(self) -> tuple[Campaign, ...]:
+        """Return every campaign, the oldest first."""
+        known = (campaign for campaign, _ in self._records.values() if campaign is not None)
+        return tuple(sorted(known, key=lambda campaign: (campaign.started_at, campaign.id)))
+
+    def find(self, name_or_id: str, is_visible: IsVisible = _all_visible) -> Campaign:
+        """Return the campaign of that id, or of that name: the one that is not over, else the newest."""
+        known, _ = self._records.get(name_or_id.upper(), (None, 0))
+        if known is not None and is_visible(known):
+            return known
+        named = [campaign for campaign in self.all()[::-1] if campaign.name == name_or_id and is_visible(campaign)]
+        not_over = [campaign for campaign in named if not campaign.state.is_over]
+        if len(not_over) > 1:
+            raise AmbiguousCampaign(name_or_id, [campaign.id for campaign in not_over])
+        for campaign in not_over or named:
+            return campaign
+        raise CampaignNotFound(name_or_id)
+
+    def is_in_use(self, name: str, is_visible: IsVisible = _all_visible) -> bool:
+        """Tell whether a campaign that is seen and not over has the name. Names are of any case."""
+        return any(
+            campaign.name.casefold() == name.casefold() and is_visible(campaign)
+            for campaign in self.all()
+            if not campaign.state.is_over
+        )
+
+    def find_by_key(self, idempotency_key: IdempotencyKey | None) -> Campaign | None:
+        """Return the campaign that this request has started before."""
+        if idempotency_key is None:
+            return None
+        now = self._scopes.clock.now()
+        begun = (campaign for campaign in self.all() if campaign.seen_keys)
+        return next(
+            (campaign for campaign in begun if is_repeated_request(campaign.seen_keys[:1], idempotency_key, now=now)),
+            None,
+        )
+
+    async def status(self, id_: str) -> CampaignStatus:
+        """Say what a campaign waits for, and when it is expected to be over, in turns with whatever else goes on."""
+        campaign = self.find(id_)
+        runner = self._runners.get(campaign.id)
+        blockers = runner.rollout.blockers if runner is not None else CampaignBlockers()
+        if blockers.start_limit is not None or blockers.announce_limit is not None:
+            blockers = blockers._replace(is_permanent=not self._any_impact_continues())
+        rule_context, now = self._scopes.rule_context, self._scopes.clock.now()
+        waits = WaitReasons(campaign, rule_context, blockers, now=now, zones=find_zone)
+        estimate = CompletionEstimate(campaign, rule_context, now=now, zones=find_zone)
+        async for progress in yielding(() if campaign.state.is_over else campaign.scopes):
+            waits.add(progress)
+            estimate.add(progress)
+        return CampaignStatus(waits.messages, estimate.end, waits.needs_operator)
+
+    def _any_impact_continues(self) -> bool:
+        """Tell whether anything that is in impact, wherever in the fleet, goes on without a person."""
+        newest = (self._scopes.replica.newest(load.scope)[0] for load in self._fleet_load.loads())
+        return any(scope is not None and has_active_work(scope) for scope in newest)
+
+    def stop_reason(self, id_: str) -> str:
+        """Say in a word why a campaign lets nothing start, where that is the same for all of it; else nothing."""
+        campaign, _ = self._records.get(id_, (None, 0))
+        return "" if campaign is None else stop_reason(campaign)
+
+    async def overlaps(self, spec: CampaignSpec, is_visible: IsVisible = _all_visible) -> tuple[str, ...]:
+        """Say which campaigns that are not over have still to do VMs that are selected here."""
+        selected, warnings = Selector(spec.selection), []
+        for campaign in self.all():
+            if not campaign.state.is_over and (vms := await self._count_shared_vms(campaign, selected)):
+                name = f"campaign {campaign.name}" if is_visible(campaign) else "a campaign that you do not see"
+                warnings.append(
+                    f"{name} has still to do {format_count(vms, 'vms')} of these: each has its own turn with them"
+                )
+        return tuple(warnings)
+
+    async def _count_shared_vms(self, campaign: Campaign, selected: Selector) -> int:
+        """Count the VMs that a campaign has still to do and that are selected."""
+        theirs, vms = Selector(campaign.spec.selection), 0
+        async for progress in yielding(campaign.scopes):
+            scope, _ = self._scopes.replica.newest(progress.scope)
+            domains = {wave.update_domain for wave in progress.waves if not wave.state.is_settled}
+            if scope is not None and domains:
+                vms += sum(
+                    theirs.is_selected(scope, vm) for vm in selected.select(scope) if vm.update_domain in domains
+                )
+        return vms
+
+    # Starting.
+
+    def check(self, spec: CampaignSpec, is_visible: IsVisible = _all_visible) -> None:
+        """Refuse what cannot be started, before anything is planned.
+
+        A name that only a campaign has which is not seen can be used: else it could be found out that there is one.
+        """
+        find_zone(spec.policy.zone)
+        for window in spec.policy.windows:
+            find_zone(window.zone or spec.policy.zone)
+        gate = spec.policy.gate
+        if isinstance(gate, str) and gate not in self._checker.gates:
+            raise GateNotFound(gate, self._checker.gates)
+        if self.is_in_use(spec.name, is_visible):
+            raise ResourceExists(f"a campaign {spec.name} that is not over")
+        if sum(not campaign.state.is_over for campaign in self.all()) >= MAX_OPEN_CAMPAIGNS:
+            raise Invalid(f"{MAX_OPEN_CAMPAIGNS} campaigns are not over yet: wait until one is, or abort one")
+
+    async def start(
+        self,
+        spec: CampaignSpec,
+        plan: Plan,
+        *,
+        by: str,
+        why: str = "",
+        idempotency_key: IdempotencyKey | None = None,
+        id_: str | None = None,
+        is_visible: IsVisible = _all_visible,
+    ) -> Campaign:
+        """Start a campaign as it was planned. A plan that leaves VMs without a place is refused."""
+        check_text(why, "reason")
+        async with self._lock:
+            if (before := self.find_by_key(idempotency_key)) is not None:
+                return before
+            self.check(spec, is_visible)
+            _check_placed(plan)
+            campaign, entry = await self._new_campaign(
+                spec, plan, id_=id_ or str(uuid4()), by=by, why=why, idempotency_key=idempotency_key
+            )
+            check_size(campaign)
+            await self._queues.apply(campaign.id, lambda known: _create_record(known, campaign, entry))
+            self._start_runner(campaign)
+            await self._drop_oldest()
+            return campaign
+
+    async def _drop_oldest(self) -> None:
+        over = [campaign.id for campaign in self.all() if campaign.state.is_over and campaign.id not in self._runners]
+        for id_ in over[: max(len(over) - MAX_FINISHED, 0)]:
+            with suppress(SaveFailed):
+                await self._queues.apply(id_, lambda _: Decision(None, (), None))
+
+    async def _new_campaign(
+        self, spec: CampaignSpec, plan: Plan, *, id_: str, by: str, why: str, idempotency_key: IdempotencyKey | None
+    ) -> tuple[Campaign, Entry]:
+        now = self._scopes.clock.now()
+        started_at = now.replace(microsecond=0)
+        waves: dict[str, list[PlannedWave]] = {}
+        async for wave in yielding(plan.waves):
+            waves.setdefault(wave.scope, []).append(wave)
+        progress = [self._new_progress(scope, planned, started_at) async for scope, planned in yielding(waves.items())]
+        selected = plan.totals
+        facts = {
+            "name": spec.name,
+            "type": spec.type.value,
+            "scopes": str(selected.scopes),
+            "waves": str(len(plan.waves)),
+            "vms": str(selected.vms),
+        }
+        entry = Entry(n=1, at=now, kind=EntryKind.CAMPAIGN_STARTED, by=by, why=truncate_text(why), facts=facts)
+        notifications = (
+            (Notification(n=1, what="started", at=now, why=truncate_text(why)),) if self._notifier.has_receivers else ()
+        )
+        campaign = Campaign(
+            id=id_.upper(),
+            spec=spec,
+            state=CampaignState.RUNNING,
+            by=by,
+            started_at=started_at,
+            state_change=StateChange(by=by, at=now, why=truncate_text(why)),
+            scopes=tuple(progress),
+            selected=selected,
+            why=truncate_text(why),
+            planned_end=plan.ends_at,
+            entries=1,
+            seen_keys=add_seen_key((), idempotency_key, now=now),
+            notifications=notifications,
+        )
+        return campaign, entry
+
+    def _new_progress(self, id_: str, planned: list[PlannedWave], started_at: datetime) -> ScopeProgress:
+        base = (planned[0].not_before - started_at) // SECOND
+        waves = tuple(
+            Wave(wave.update_domain, (wave.not_before - planned[0].not_before) // SECOND, vms=len(wave.vms))
+            for wave in planned
+        )
+        scope, _ = self._scopes.replica.newest(id_)
+        return ScopeProgress(id_, base, waves, scope.entries if scope is not None else 0)
+
+    # What people do with it.
+
+    async def pause(
+        self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
+    ) -> Campaign:
+        """Announce and start nothing until it is resumed. On return, what was about to start has started."""
+        return await self._run_command(id_, lambda course, now: pause(course, by=by, why=why, now=now), idempotency_key)
+
+    async def resume(
+        self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
+    ) -> Campaign:
+        """Let a campaign go on that was paused or has halted; failures are counted anew."""
+        return await self._run_command(
+            id_, lambda course, now: resume(course, by=by, why=why, now=now), idempotency_key
+        )
+
+    async def abort(
+        self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
+    ) -> Campaign:
+        """Cancel what is Scheduled, let what is Started end, and be over."""
+        return await self._run_command(id_, lambda course, now: abort(course, by=by, why=why, now=now), idempotency_key)
+
+    async def retry(
+        self, id_: str, scope: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
+    ) -> Campaign:
+        """Have the failed wave of a scope done once more."""
+
+        def command(rollout: Rollout, now: datetime) -> None:
+            value, _ = self._scopes.replica.newest(scope)
+            retry(rollout, scope, value, by=by, why=why, now=now)
+
+        return await self._run_command(id_, command, idempotency_key, affected_scope=scope)
+
+    async def skip(
+        self, id_: str, scope: str, *, by: str, why: str, idempotency_key: IdempotencyKey | None = None
+    ) -> Campaign:
+        """Pass over the current wave of a scope, which has not begun or has failed."""
+        return await self._run_command(
+            id_, lambda course, now: skip(course, scope, by=by, why=why, now=now), idempotency_key, affected_scope=scope
+        )
+
+    async def _run_command(
+        self,
+        id_: str,
+        command: Callable[[Rollout, datetime], None],
+        idempotency_key: IdempotencyKey | None,
+        *,
+        affected_scope: str | None = None,
+    ) -> Campaign:
+        campaign = self.find(id_)
+        runner = self._runners.get(campaign.id)
+        if runner is not None:
+            return await runner.run_command(command, idempotency_key, affected_scope=affected_scope)
+        now = self._scopes.clock.now()
+        if idempotency_key is None or not is_repeated_request(campaign.seen_keys, idempotency_key, now=now):
+            command(Rollout(campaign, find_zone), now)
+        return campaign
+
+    # What goes on by itself.
+
+    def go_live(self) -> None:
+        """Carry on every campaign that is not over."""
+        self._is_live = True
+        for campaign in self.all():
+            self._start_runner(campaign)
+
+    def stop(self) -> None:
+        """Wake no campaign any more."""
+        self._timer_heap.stop()
+
+    def apply_change(self, change: WatchItem) -> None:
+        """Take what the store gives, unless it is known already."""
+        if isinstance(change, SnapshotEnd) or change.revision <= self._records.get(change.key.id, (None, 0))[1]:
+            return
+        id_ = change.key.id
+        before, _ = self._records.get(id_, (None, 0))
+        self._update(id_, decode(change.value) if isinstance(change, Record) else None, change.revision)
+        if isinstance(change, Deleted) and before is not None and self._is_live:
+            self._on_record_deleted(before)
+
+    def _on_record_deleted(self, campaign: Campaign) -> None:
+        """Somebody else has deleted a campaign's record: let it rest, and cancel what would wait for it for ever."""
+        if (runner := self._runners.get(campaign.id)) is not None:
+            runner.on_record_deleted()
+        if not campaign.state.is_over:
+            log.warning("the record of campaign %s is gone: its events are canceled", campaign.name)
+            self._tasks.create_task(self._cancel_all_orphans(campaign), name=f"cancel events of {campaign.id}")
+
+    def evaluate(self, view: ScopeView) -> None:
+        """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
+        if self._fleet_load.update(view.id, view.scope):
+            self._wake_waiting_for_capacity()
+        for runner in self._by_scope.get(view.id, ()):
+            runner.mark_changed(view.id)
+        if self._is_live and view.scope is not None:
+            self._cancel_orphans(view.scope)
+
+    def reevaluate(self) -> None:
+        """See everything anew: what holds for the whole fleet has changed."""
+        for runner in self._runners.values():
+            runner.reevaluate()
+
+    def _wake_waiting_for_capacity(self) -> None:
+        for runner in self._runners.values():
+            if runner.rollout.waits_for_capacity:
+                runner.wake()
+
+    def _is_open(self, id_: str) -> bool:
+        campaign, _ = self._records.get(id_, (None, 0))
+        return campaign is not None and not campaign.state.is_over
+
+    def _start_runner(self, campaign: Campaign) -> None:
+        is_notified = not campaign.notifications or not self._notifier.has_receivers
+        if not self._is_live or campaign.id in self._runners or (campaign.state.is_over and is_notified):
+            return
+        runner = CampaignRunner(
+            campaign,
+            self._scopes,
+            self._store,
+            self._tasks,
+            self._queues,
+            self._fleet_load,
+            checker=self._checker,
+            notifier=self._notifier,
+            set_timer=self._timer_heap.set,
+            on_capacity=self._wake_waiting_for_capacity,
+            on_finished=self._remove_runner,
+        )
+        self._runners[campaign.id] = runner
+        for progress in campaign.scopes:
+            self._by_scope.setdefault(progress.scope, []).append(runner)
+        runner.wake()
+
+    def _remove_runner(self, runner: CampaignRunner) -> None:
+        self._runners.pop(runner.id, None)
+        for progress in runner.record.scopes:
+            left = [other for other in self._by_scope.get(progress.scope, ()) if other is not runner]
+            if left:
+                self._by_scope[progress.scope] = left
+            else:
+                self._by_scope.pop(progress.scope, None)
+
+    def _wake(self, id_: str) -> None:
+        if (runner := self._runners.get(id_)) is not None:
+            runner.wake()
+
+    async def _cancel_all_orphans(self, campaign: Campaign) -> None:
+        async for progress in yielding(campaign.scopes):
+            scope, _ = self._scopes.replica.newest(progress.scope)
+            if scope is not None:
+                self._cancel_orphans(scope)
+
+    def _cancel_orphans(self, scope: Scope) -> None:
+        for event in scope.events:
+            if event.campaign and event.state is State.SCHEDULED and not self._is_open(event.campaign):
+                self._start_cancel(scope.id, event.id, event.campaign)
+
+    def _start_cancel(self, scope: str, event: str, campaign: str) -> None:
+        if event not in self._orphans:
+            self._orphans.add(event)
+            self._tasks.create_task(self._cancel_orphan(scope, event, campaign), name=f"cancel {event}")
+
+    async def _cancel_orphan(self, scope: str, event: str, campaign: str) -> None:
+        """Cancel an event that would wait for ever: its campaign is over, or nobody knows of it."""
+
+        def rule(value: Scope) -> Change[None]:
+            if (found := value.find_event(event)) is None or found.state is not State.SCHEDULED:
+                return Change(value, (), None)
+            now = self._scopes.clock.now()
+            why = "its campaign is over"
+            return operations.cancel(value, event, self._scopes.rule_context, by="campaigns", now=now, why=why)
+
+        try:
+            record = await self._store.load(RecordKey(RecordKind.CAMPAIGN, campaign))
+            if record is None or decode(record.value).state.is_over:
+                await self._scopes.apply(scope, rule)
+        except (ScopeNotFound, CoreError, SaveFailed, StoreError):
+            return  # the next change of the scope, or the next start of the service, tries again
+        finally:
+            self._orphans.discard(event)
+
+    def _newest(self, id_: str) -> tuple[Campaign | None, int | None]:
+        campaign, revision = self._records.get(id_, (None, 0))
+        return (None, None) if campaign is None else (campaign, revision)
+
+    def _update(self, id_: str, campaign: Campaign | None, revision: int) -> None:
+        _, known = self._records.get(id_, (None, 0))
+        if revision > known:
+            self._records[id_] = (campaign, revision)
+
+
+def _check_placed(plan: Plan) -> None:
+    if plan.unplaced:
+        first, *others = plan.unplaced
+        raise PlacementFailed(first.scope, len(first.vms), first.rule, first.why, len(others))
+    if not plan.waves:
+        raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
+
+
+def _create_record(known: Campaign | None, campaign: Campaign, entry: Entry) -> Decision[Campaign, None]:
+    if known is not None:
+        raise ResourceExists(f"a campaign {campaign.id}")
+    return Decision(campaign, (entry,), None)

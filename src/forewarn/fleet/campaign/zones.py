@@ -1,0 +1,16 @@
+"""Time zones by name, from the system or the package `tzdata`."""
+
+from datetime import tzinfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from forewarn.core.errors import Invalid
+
+
+@lru_cache(maxsize=256)
+def find_zone(name: str) -> tzinfo:
+    """Find a time zone; a name that none has is refused."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, OSError, ValueError):
+        raise Invalid(f'there is no time zone {name!r}: write it like "Europe/Vienna" or "UTC"') from None

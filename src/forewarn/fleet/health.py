@@ -1,0 +1,52 @@
+"""Health check (readiness): whether the service can do its work, and if not, why.
+
+Results are cached, so frequent checks are cheap.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from forewarn.fleet.metrics import MetricsStore
+from forewarn.store.port import StoreError
+
+RECENT_WRITE = 5.0
+"""For how long, in seconds, a store that wrote something counts as one that can."""
+
+STORE_TIMEOUT = 5.0
+"""For how long, in seconds, an answer of the store is waited for."""
+
+
+class HealthCheck:
+    """Asks the store whether it can write, and everybody else who has a say."""
+
+    def __init__(self, store: MetricsStore) -> None:
+        self._store = store
+        self._checks: list[Callable[[], str | None]] = []
+        self._store_check: asyncio.Future[str | None] | None = None
+
+    def add_check(self, check: Callable[[], str | None]) -> None:
+        """Ask this, too, from now on: it returns what is wrong, in a sentence, or None."""
+        self._checks.append(check)
+
+    async def problems(self) -> tuple[str, ...]:
+        """Return what keeps the service from its work; nothing: it is ready."""
+        said = [await self._store_problem(), *(check() for check in self._checks)]
+        return tuple(problem for problem in said if problem is not None)
+
+    async def _store_problem(self) -> str | None:
+        wrote_at = self._store.last_write_at
+        if wrote_at is not None and asyncio.get_running_loop().time() - wrote_at < RECENT_WRITE:
+            return None
+        if self._store_check is None or self._store_check.done():  # however many ask, the store is asked once
+            self._store_check = asyncio.ensure_future(self._check())
+        done, _ = await asyncio.wait({self._store_check}, timeout=STORE_TIMEOUT)
+        if not done:
+            return f"the store has not answered for {STORE_TIMEOUT:.0f} s: look at its disk"
+        return self._store_check.result()
+
+    async def _check(self) -> str | None:
+        try:
+            await self._store.check()
+        except StoreError as error:
+            return f"the store cannot write: {error}"
+        return None

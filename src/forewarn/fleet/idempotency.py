@@ -1,0 +1,73 @@
+"""Idempotency across scopes: recognises repeated requests by their key, even if the scope has been removed since."""
+
+from collections.abc import Callable
+
+from forewarn.core.change import Change
+from forewarn.core.errors import KeyConflict
+from forewarn.core.idempotency import IdempotencyKey, apply_once, has_key
+from forewarn.core.journal import EntryKind
+from forewarn.core.limits import MAX_RECENT_AGE
+from forewarn.core.scope import Scope
+from forewarn.fleet.errors import SaveFailed, ScopeNotFound
+from forewarn.fleet.replica import ScopeView
+from forewarn.fleet.scopes import Scopes
+from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind, Store, StoreError
+
+LIFECYCLE_KINDS = (EntryKind.SCOPE_CREATED, EntryKind.SCOPE_REMOVED)
+"""With these a scope's life begins and ends: their facts say which request it was."""
+
+
+class IdempotentScopes:
+    """Applies rules once per request."""
+
+    def __init__(self, scopes: Scopes, store: Store) -> None:
+        self._scopes = scopes
+        self._store = store
+
+    async def apply(
+        self, id_: str, rule: Callable[[Scope], Change[None]], idempotency_key: IdempotencyKey | None
+    ) -> bool:
+        """Apply a rule to a scope, unless this request was answered before; tell whether it was applied."""
+        self.check(idempotency_key, id_)
+        try:
+            return await self._scopes.apply(
+                id_, lambda scope: apply_once(scope, idempotency_key, rule, now=self._scopes.clock.now())
+            )
+        except ScopeNotFound:
+            if await self.was_created_or_removed(id_, idempotency_key):
+                return False
+            raise
+
+    def check(self, idempotency_key: IdempotencyKey | None, id_: str) -> None:
+        """Refuse a key under which another scope has answered."""
+        if idempotency_key is not None and any(view.id != id_ for view in self._views_with_key(idempotency_key)):
+            raise KeyConflict(idempotency_key.key)
+
+    def scope_of(self, idempotency_key: IdempotencyKey | None) -> ScopeView | None:
+        """Return the scope that has answered a request of this key, if one that exists has."""
+        return next(iter(self._views_with_key(idempotency_key)), None) if idempotency_key is not None else None
+
+    def _views_with_key(self, idempotency_key: IdempotencyKey) -> list[ScopeView]:
+        return self._scopes.replica.views_with_key(idempotency_key.key, now=self._scopes.clock.now())
+
+    async def was_created_or_removed(self, id_: str | None, idempotency_key: IdempotencyKey | None) -> bool:
+        """Tell whether the request has made or removed the scope, or any scope, within the time that is remembered."""
+        if idempotency_key is None:
+            return False
+        since = self._scopes.clock.now() - MAX_RECENT_AGE
+        rows = await self._rows(
+            JournalQuery(
+                key=None if id_ is None else RecordKey(RecordKind.SCOPE, id_),
+                request=idempotency_key.key,
+                kinds=LIFECYCLE_KINDS,
+                since=since,
+                newest_first=True,
+            )
+        )
+        return any(row.entry.at > since and has_key(row.entry, idempotency_key) for row in rows)
+
+    async def _rows(self, query: JournalQuery) -> list[JournalRow]:
+        try:
+            return await self._store.journal(query)
+        except StoreError as error:
+            raise SaveFailed(f"whether it was asked before cannot be read: {error}") from error

@@ -1,0 +1,435 @@
+"""Fleet import: compare a fleet file with the fleet, then reconcile scope by scope; also fills an empty fleet.
+
+Every scope is saved by itself: after an interruption, running the import again continues with what still differs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Literal, NamedTuple, TypeVar
+
+import msgspec
+
+from forewarn.core.diff import FieldDiff, diff_vms
+from forewarn.core.errors import CoreError, ResourceInUse
+from forewarn.core.reconcile import (
+    IMPORT,
+    AddressKey,
+    ReconcilePlan,
+    address_keys,
+    plan_changes,
+    reconcile,
+    release_addresses,
+)
+from forewarn.core.scope import Scope
+from forewarn.core.vm import Roster, Vm
+from forewarn.fleet.errors import AddressInUse, FleetError, SaveFailed, ScopeExists, ScopeNotFound
+from forewarn.fleet.event_loop import FairShare
+from forewarn.fleet.replica import Replica
+from forewarn.fleet.service import Fleet
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+IMPORT_CONCURRENCY = 4
+"""How many scopes are saved at the same time. What is saved in one step is taken into the replica in one turn of the
+event loop, so few at a time: an import may last, and nobody must wait for it."""
+
+MAX_BATCH_VMS = 100
+"""How many VMs these scopes have together, more or less: what is saved at once is taken over at once, too."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import does to one scope or VM; `refused` says why it does not, where it does not."""
+
+    what: Literal["added", "changed", "removed"]
+    scope: str
+    vm: str | None = None
+    fields: FieldDiff = {}
+    refused: str = ""
+
+
+ReportDifferences = Callable[[Sequence[Difference]], None]
+"""Takes the differences of one scope, of which there are some, as soon as they are known: all of them together may be
+hundreds of thousands, so whoever wants them keeps them in the form that suits."""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What it takes to make the fleet what a file says, and how many VMs are as it says.
+
+    These are the scopes of the file that differ, those to remove, and by scope the addresses that it hands over to
+    another one.
+    """
+
+    unchanged: int
+    wanted: tuple[Scope, ...]
+    unwanted: tuple[str, ...]
+    released: dict[str, frozenset[AddressKey]]
+    prune: bool
+
+
+async def compare_fleet(
+    replica: Replica, wanted: Sequence[Scope], *, prune: bool, report: ReportDifferences | None = None
+) -> Comparison:
+    """Compare the fleet with a file, in turns with whatever else goes on, and tell what differs. Nothing changes.
+
+    Scopes and VMs that the file does not have stay as they are, unless `prune` says that they go.
+    """
+    return await _Comparer(replica, wanted, prune=prune).compare(report)
+
+
+class _AddressTransfer(NamedTuple):
+    """A VM of the file that should get an address which a VM of another scope has."""
+
+    scope: str
+    vm: str
+    address_key: AddressKey
+    owner: str
+    owner_vm: str
+
+
+class _Comparer:
+    def __init__(self, replica: Replica, wanted: Sequence[Scope], *, prune: bool) -> None:
+        self._replica = replica
+        self._wanted = {scope.id: scope for scope in wanted}
+        self._prune = prune
+        self._present: dict[str, Scope] = {}
+        self._plans: dict[str, ReconcilePlan] = {}
+        self._refused: dict[str, dict[str, str]] = {}
+        self._transfers: list[_AddressTransfer] = []
+        self._fair_share = FairShare()
+
+    async def compare(self, report: ReportDifferences | None) -> Comparison:
+        unwanted = self._unwanted()
+        for scope in self._wanted.values():
+            await self._fair_share.wait_turn()
+            self._plan(scope)
+        await self._refuse_kept_addresses()
+        return await self._build_comparison(unwanted, report)
+
+    def _unwanted(self) -> tuple[Scope, ...]:
+        if not self._prune:
+            return ()
+        present = (view.scope for view in self._replica.views() if view.id not in self._wanted)
+        return tuple(scope for scope in present if scope is not None)
+
+    def _plan(self, scope: Scope) -> None:
+        present, _ = self._replica.newest(scope.id)
+        if present is None:
+            self._transfers += _find_transfers(self._replica, scope.id, ((vm, address_keys(vm)) for vm in scope.roster))
+            return
+        self._present[scope.id] = present
+        self._plans[scope.id] = found = plan_changes(present, scope, prune=self._prune)
+        self._transfers += _find_transfers(self._replica, scope.id, _new_address_keys(found))
+
+    async def _refuse_kept_addresses(self) -> None:
+        """Refuse VMs an address that its owner keeps; whoever is refused keeps its own, so this may go on and on."""
+        is_settled = False
+        while not is_settled:
+            is_settled = True
+            for transfer in self._transfers:
+                await self._fair_share.wait_turn()
+                if transfer.vm not in self._refused.get(transfer.scope, {}) and not self._owner_releases(transfer):
+                    self._refuse(transfer)
+                    is_settled = False
+
+    def _refuse(self, transfer: _AddressTransfer) -> None:
+        network, ip = transfer.address_key
+        refused = self._refused.setdefault(transfer.scope, {})
+        refused[transfer.vm] = str(AddressInUse(ip, network, f"{transfer.owner}/{transfer.owner_vm}"))
+        if transfer.scope in self._plans:
+            present, wanted = self._present[transfer.scope], self._wanted[transfer.scope]
+            self._plans[transfer.scope] = plan_changes(present, wanted, prune=self._prune, refused=refused)
+
+    def _owner_releases(self, transfer: _AddressTransfer) -> bool:
+        """Tell whether the owner of an address loses it in this import."""
+        if transfer.owner not in self._wanted:
+            owner, _ = self._replica.newest(transfer.owner)
+            return owner is None or (self._prune and not owner.events)
+        found = self._plans.get(transfer.owner)
+        return found is not None and transfer.address_key not in _kept_address_keys(
+            found, transfer.owner_vm, transfer.address_key
+        )
+
+    async def _build_comparison(self, unwanted: Sequence[Scope], report: ReportDifferences | None) -> Comparison:
+        differing: list[Scope] = []
+        unchanged = 0
+        for scope in self._wanted.values():
+            await self._fair_share.wait_turn()
+            found = self._plans.pop(scope.id, None)  # with a large fleet, to let go of all plans at once takes long
+            if found is None or not found.is_empty:
+                differing.append(scope)
+                if report is not None:
+                    report(self._differences(scope, found))
+            unchanged += 0 if found is None else len(scope.roster) - len(found.added) - len(found.changed)
+        for scope in unwanted:
+            await self._fair_share.wait_turn()
+            if report is not None:
+                report(tuple(_removed_differences(scope)))
+        return Comparison(
+            unchanged=unchanged,
+            wanted=tuple(differing),
+            unwanted=tuple(scope.id for scope in unwanted),
+            released=self._released_addresses(),
+            prune=self._prune,
+        )
+
+    def _differences(self, scope: Scope, found: ReconcilePlan | None) -> Sequence[Difference]:
+        if found is not None:
+            return tuple(_plan_differences(scope.id, found))
+        return tuple(_added_differences(scope, self._refused.get(scope.id, {})))
+
+    def _released_addresses(self) -> dict[str, frozenset[AddressKey]]:
+        released: dict[str, frozenset[AddressKey]] = {}
+        for transfer in self._transfers:
+            if transfer.vm not in self._refused.get(transfer.scope, {}):
+                released[transfer.owner] = released.get(transfer.owner, frozenset()) | {transfer.address_key}
+        return released
+
+
+def _new_address_keys(found: ReconcilePlan) -> Iterator[tuple[Vm, set[AddressKey]]]:
+    for vm in found.added:
+        yield vm, address_keys(vm)
+    for old, new in found.changed:
+        yield new, address_keys(new) - address_keys(old)
+
+
+def _kept_address_keys(found: ReconcilePlan, vm: str, address_key: AddressKey) -> set[AddressKey]:
+    """Return what the VM that has a place keeps of it."""
+    for old, new in found.changed:
+        if old.name == vm and found.allows(old):
+            return address_keys(new)
+    is_gone = any(gone.name == vm and found.allows(gone) for gone in found.removed)
+    return set() if is_gone else {address_key}
+
+
+def _find_transfers(
+    replica: Replica, scope: str, wanted: Iterable[tuple[Vm, set[AddressKey]]]
+) -> Iterator[_AddressTransfer]:
+    for vm, new in wanted:
+        for network, ip in new:
+            if ip in replica.address_index(network):
+                for view, owner in replica.claims(network, ip):
+                    if view.id != scope:
+                        yield _AddressTransfer(scope, vm.name, (network, ip), view.id, owner.name)
+
+
+def _added_differences(scope: Scope, refused: Mapping[str, str]) -> Iterator[Difference]:
+    yield Difference(what="added", scope=scope.id, refused=_refusal_reason(scope, refused))
+    for vm in scope.roster:
+        yield Difference(what="added", scope=scope.id, vm=vm.name, refused=refused.get(vm.name, ""))
+
+
+def _refusal_reason(scope: Scope, refused: Mapping[str, str]) -> str:
+    """Say why a scope is not made, where not one of its VMs can be."""
+    return next(iter(refused.values())) if scope.roster and len(refused) == len(scope.roster) else ""
+
+
+def _plan_differences(scope: str, found: ReconcilePlan) -> Iterator[Difference]:
+    if found.fields:
+        yield Difference(what="changed", scope=scope, fields=found.fields, refused=found.refused.get(None, ""))
+    for vm in found.removed:
+        yield Difference(what="removed", scope=scope, vm=vm.name, refused=found.refused.get(vm.name, ""))
+    for old, new in found.changed:
+        refused = found.refused.get(old.name, "")
+        yield Difference(what="changed", scope=scope, vm=old.name, fields=diff_vms(old, new), refused=refused)
+    for vm in found.added:
+        yield Difference(what="added", scope=scope, vm=vm.name, refused=found.refused.get(vm.name, ""))
+
+
+def _removed_differences(scope: Scope, refused: str = "") -> Iterator[Difference]:
+    if scope.events and not refused:
+        refused = str(
+            ResourceInUse(f"scope {scope.id}", tuple(event.id for event in scope.events), advice="cancel them")
+        )
+    yield Difference(what="removed", scope=scope.id, refused=refused)
+    for vm in scope.roster:
+        yield Difference(what="removed", scope=scope.id, vm=vm.name, refused=refused)
+
+
+async def apply_import(
+    fleet: Fleet,
+    comparison: Comparison,
+    *,
+    by: str,
+    on_progress: Callable[[int, int], None],
+    report: ReportDifferences | None = None,
+) -> None:
+    """Make the fleet what the file says; tell what was done and refused, and after each few scopes how many are done.
+
+    What was compared is compared again when it is its turn, with the scope as it is then.
+    """
+    work = _Import(fleet, comparison, by=by)
+    items: list[Scope | str] = [*comparison.wanted, *comparison.unwanted]
+    async for _ in in_batches(comparison.released, work.release_addresses, at_once=IMPORT_CONCURRENCY):
+        pass
+    number = 0
+    async for done in in_batches(items, work.reconcile_item, at_once=IMPORT_CONCURRENCY, weight=_weight):
+        if report is not None:
+            for differences in filter(None, done):
+                report(differences)
+        number += len(done)
+        on_progress(number, len(items))
+
+
+def _weight(item: Scope | str) -> float:
+    return len(item.roster) / MAX_BATCH_VMS if isinstance(item, Scope) else 0
+
+
+async def in_batches(
+    items: Iterable[T], do: Callable[[T], Awaitable[R]], *, at_once: int, weight: Callable[[T], float] = lambda _: 0
+) -> AsyncIterator[list[R]]:
+    """Do something to all items, some at a time, and give what comes of each of these batches.
+
+    A batch has at most `at_once` items, and ends with the one that makes its weight 1 or more.
+    """
+    for batch in _batches(items, at_once, weight):
+        yield await asyncio.gather(*(do(item) for item in batch))
+
+
+def _batches(items: Iterable[T], at_once: int, weight: Callable[[T], float]) -> Iterator[list[T]]:
+    batch: list[T] = []
+    total = 0.0
+    for item in items:
+        batch.append(item)
+        total += weight(item)
+        if len(batch) >= at_once or total >= 1:
+            yield batch
+            batch, total = [], 0.0
+    if batch:
+        yield batch
+
+
+class _Import:
+    def __init__(self, fleet: Fleet, comparison: Comparison, *, by: str) -> None:
+        self._fleet = fleet
+        self._wanted = {scope.id: scope for scope in comparison.wanted}
+        self._released = comparison.released
+        self._prune = comparison.prune
+        self._by = by
+        self._fair_share = FairShare()
+
+    async def release_addresses(self, id_: str) -> None:
+        """Take from a scope what another one gets: no two VMs have one address, not even for a moment."""
+        await self._fair_share.wait_turn()
+        with suppress(ScopeNotFound):
+            await self._fleet.apply(
+                id_,
+                lambda scope: release_addresses(
+                    scope,
+                    self._wanted.get(id_),
+                    self._released[id_],
+                    by=self._by,
+                    now=self._fleet.clock.now(),
+                    prune=self._prune,
+                ),
+            )
+
+    async def reconcile_item(self, item: Scope | str) -> Sequence[Difference]:
+        """Make one scope what it should be, or remove it."""
+        await self._fair_share.wait_turn()
+        if isinstance(item, str):
+            return await self._remove(item)
+        try:
+            return await self._reconcile_with_retry(item)
+        except SaveFailed:
+            raise
+        except (CoreError, FleetError) as error:
+            return (Difference(what="changed", scope=item.id, refused=str(error)),)
+
+    async def _reconcile_with_retry(self, wanted: Scope) -> Sequence[Difference]:
+        """Make the scope what it should be, also where somebody makes or removes it at the same moment."""
+        with suppress(ScopeExists, ScopeNotFound):
+            return await self._reconcile(wanted)
+        return await self._reconcile(wanted)
+
+    async def _reconcile(self, wanted: Scope) -> Sequence[Difference]:
+        present, _ = self._fleet.replica.newest(wanted.id)
+        if present is None:
+            return await self._add(wanted)
+        found = plan_changes(present, wanted, prune=self._prune)
+        refused = self._address_conflicts(wanted.id, _new_address_keys(found))
+        given = [vm for vm, new in _new_address_keys(found) if new and vm.name not in refused]
+        with self._fleet.inventory.addresses.claim(wanted.id, given, other_scopes_only=True):
+            done = await self._fleet.apply(
+                wanted.id,
+                lambda scope: reconcile(
+                    scope,
+                    wanted,
+                    self._fleet.rule_context,
+                    by=self._by,
+                    now=self._fleet.clock.now(),
+                    prune=self._prune,
+                    refused=refused,
+                ),
+            )
+        await self._fair_share.wait_turn()
+        return tuple(_plan_differences(wanted.id, done))
+
+    async def _add(self, wanted: Scope) -> Sequence[Difference]:
+        refused = self._address_conflicts(wanted.id, ((vm, address_keys(vm)) for vm in wanted.roster))
+        if not _refusal_reason(wanted, refused):
+            vms = tuple(vm for vm in wanted.roster if vm.name not in refused)
+            await self._fleet.inventory.add_scope(
+                wanted if len(vms) == len(wanted.roster) else msgspec.structs.replace(wanted, roster=Roster(vms)),
+                by=self._by,
+            )
+        await self._fair_share.wait_turn()
+        return tuple(_added_differences(wanted, refused))
+
+    def _address_conflicts(self, scope: str, wanted: Iterable[tuple[Vm, set[AddressKey]]]) -> dict[str, str]:
+        """Say which VMs cannot get an address because a VM of another scope has it, or is about to get it."""
+        owner = self._fleet.inventory.addresses.owner
+        return {
+            vm.name: str(AddressInUse(ip, network, other))
+            for vm, new in wanted
+            for network, ip in new
+            if (other := owner(network, ip, excluding=f"{scope}/")) is not None
+        }
+
+    async def _remove(self, id_: str) -> Sequence[Difference]:
+        present, _ = self._fleet.replica.newest(id_)
+        if present is None:
+            return ()
+        try:
+            await self._fleet.inventory.remove_scope(id_, by=self._by, why=IMPORT)
+        except ResourceInUse as error:
+            return tuple(_removed_differences(present, str(error)))
+        except ScopeNotFound:
+            return ()
+        return tuple(_removed_differences(present))
+
+
+FILL_CONCURRENCY = 256
+"""How many scopes are saved at the same time: enough for a store to save many of them in one step."""
+
+
+class FleetFileConflict(FleetError):
+    """Filling was interrupted, and what is there now is not from this file."""
+
+    code = "filled-otherwise"
+
+    def __init__(self, scope: str) -> None:
+        self.scope = scope
+        super().__init__(
+            f"an earlier start was interrupted while it filled these data from another fleet file (see scope {scope}): "
+            "start with that file again, or with an empty data directory"
+        )
+
+
+async def fill_fleet(fleet: Fleet, scopes: Sequence[Scope], *, by: str, on_saved: Callable[[int], None]) -> None:
+    """Make the scopes that are not there yet, and remember that all are; tell after each few how many there are."""
+
+    def refuse_existing(found: Sequence[Difference]) -> None:
+        for one in found:
+            if one.what != "added" or fleet.replica.newest(one.scope)[0] is not None:
+                raise FleetFileConflict(one.scope)
+
+    comparison = await compare_fleet(fleet.replica, scopes, prune=True, report=refuse_existing)
+    saved = len(scopes) - len(comparison.wanted)
+    async for done in in_batches(
+        comparison.wanted, partial(fleet.inventory.add_scope, by=by), at_once=FILL_CONCURRENCY
+    ):
+        saved += len(done)
+        on_saved(saved)
+    await fleet.mark_filled()

@@ -1,0 +1,222 @@
+"""Journal: feeds that follow it from a position, queries for a page of history, and pruning.
+
+A feed is only a position: the newest rows are read once for all feeds, and a feed that is behind, or slow, reads its
+own pages. No row is skipped and none is given twice, whichever process saved it.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+
+from forewarn.clock import Clock
+from forewarn.core.journal import EntryKind
+from forewarn.fleet.errors import JournalPruned, PositionNotFound
+from forewarn.fleet.replica import Replica
+from forewarn.store.port import (
+    JournalQuery,
+    JournalRow,
+    RecordKey,
+    RecordKind,
+    Retention,
+    Store,
+    StoreClosed,
+    StoreError,
+)
+
+log = logging.getLogger(__name__)
+
+FEED_PAGE = 500
+"""How many lines are read at a time."""
+
+TAIL_ROWS = 1_000
+"""How many of the newest lines are kept for all feeds."""
+
+RETRY_DELAY = 1.0
+"""How soon, in seconds, the newest lines are read again after the store has failed."""
+
+
+class JournalFeeds:
+    """All feeds of a process. `wake` must be called after every change of the store."""
+
+    def __init__(self, store: Store, tasks: asyncio.TaskGroup) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._tail: deque[JournalRow] = deque(maxlen=TAIL_ROWS)  # without gaps
+        self._changed = asyncio.Event()
+        self._grown = asyncio.Event()
+        self._follower: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self.open = 0
+        """How many feeds there are."""
+
+    def wake(self) -> None:
+        """Something was saved, here or elsewhere."""
+        self._changed.set()
+
+    def close(self) -> None:
+        """Let every feed end after what it has at hand, and every later one at once: the service stops."""
+        self._is_closed = True
+        self._notify()
+
+    async def resolve_position(self, after: int | None) -> int:
+        """Return the position from which a feed goes on, or refuse one from which it cannot. None: from now on."""
+        extent = await self._store.extent()
+        if after is None:
+            return extent.last
+        if after > extent.last:
+            raise PositionNotFound(after, extent.last)
+        if after < extent.pruned:
+            raise JournalPruned(after, extent.pruned)
+        return after
+
+    async def rows(self, after: int | None) -> AsyncGenerator[JournalRow, None]:
+        """Give every line after the position, then each new one, until `end`; raise what `begin` raises."""
+        with self._subscribed():
+            position = await self.resolve_position(after)
+            while not self._is_closed:
+                grown = self._grown
+                rows = await self._next_rows(position)
+                for row in rows:
+                    position = row.position
+                    yield row
+                if not rows:
+                    await grown.wait()
+
+    @contextmanager
+    def _subscribed(self) -> Iterator[None]:
+        """Have the newest lines read as long as anybody wants them."""
+        self.open += 1
+        if self._follower is None:
+            self._follower = self._tasks.create_task(self._follow(), name="feed")
+        try:
+            yield
+        finally:
+            self.open -= 1
+            if not self.open:
+                self._follower.cancel()
+                self._follower = None
+                self._tail.clear()
+
+    async def _follow(self) -> None:
+        position: int | None = None
+        while True:
+            try:
+                if position is None:
+                    position = (await self._store.extent()).last
+                    self._notify()  # whoever has looked before that looks again
+                await self._changed.wait()
+                self._changed.clear()
+                position = await self._read_new_rows(position)
+            except StoreClosed:
+                self._notify()
+                return
+            except StoreError as error:
+                log.warning("the newest lines of the journal cannot be read: %s", error)
+                self._tail.clear()
+                position = None
+                self._notify()  # they find out for themselves
+                await asyncio.sleep(RETRY_DELAY)
+
+    async def _read_new_rows(self, position: int) -> int:
+        """Read what is new into the tail, and tell the feeds."""
+        while rows := await self._store.journal(JournalQuery(after=position, limit=FEED_PAGE)):
+            for row in rows:
+                if row.position != position + 1:
+                    self._tail.clear()
+                self._tail.append(row)
+                position = row.position
+            self._notify()
+        return position
+
+    def _notify(self) -> None:
+        self._grown.set()
+        self._grown = asyncio.Event()
+
+    async def _next_rows(self, position: int) -> list[JournalRow]:
+        """Return the next lines, as many as are at hand; none: wait."""
+        if self._tail and self._tail[0].position <= position + 1:
+            return list(islice(self._tail, position + 1 - self._tail[0].position, None))
+        rows = await self._store.journal(JournalQuery(after=position, limit=FEED_PAGE))
+        if not rows and (extent := await self._store.extent()).pruned > position:
+            raise JournalPruned(position, extent.pruned)
+        if rows and rows[0].position != position + 1:
+            raise JournalPruned(position, rows[0].position - 1)
+        return [row for _, row in takewhile(_is_next, enumerate(rows, position + 1))]
+
+
+def _is_next(numbered: tuple[int, JournalRow]) -> bool:
+    number, row = numbered
+    return row.position == number
+
+
+HISTORY_PAGE = 100
+
+
+def journal_query(
+    replica: Replica,
+    *,
+    scope: str | None = None,
+    vm: str | None = None,
+    event: str | None = None,
+    kinds: tuple[EntryKind, ...] = (),
+    by: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    page: int = 0,
+    newest_first: bool = False,
+    limit: int = HISTORY_PAGE,
+) -> JournalQuery:
+    """Make the query for a page. `page` is the position of the last line of the page before; 0 is the first page.
+
+    Scopes and VMs that are gone have a history, too: such a VM is named `scope/name`, or by its bare name with its
+    scope. A bare name alone must be of a VM that is there, and unambiguous.
+    """
+    if vm is not None:
+        scope, vm = _locate_vm(replica, scope, vm)
+    return JournalQuery(
+        key=None if scope is None else RecordKey(RecordKind.SCOPE, scope),
+        event=None if event is None else event.upper(),
+        vm=vm,
+        kinds=kinds,
+        by=by,
+        since=since,
+        until=until,
+        after=0 if newest_first else page,
+        before=page if newest_first and page else None,
+        newest_first=newest_first,
+        limit=limit,
+    )
+
+
+def _locate_vm(replica: Replica, scope: str | None, vm: str) -> tuple[str, str]:
+    in_scope, slash, name = vm.rpartition("/")
+    if slash:
+        return in_scope, name
+    if scope is not None:
+        return scope, vm
+    view, found = replica.find(vm)
+    return view.id, found.name
+
+
+log = logging.getLogger(__name__)
+
+DEFAULT_RETENTION = Retention(age=timedelta(days=400), rows=1_000_000)
+"""How much of the journal is kept unless a setting says otherwise."""
+
+PRUNE_INTERVAL = 3600.0
+"""How often, in seconds, the journal is pruned."""
+
+
+async def prune_journal(store: Store, retention: Retention, clock: Clock) -> None:
+    """Remove what is beyond the retention, a small batch at a time, now and every hour. This does not return."""
+    while True:
+        try:
+            while await store.prune(retention, now=clock.now()):  # noqa: ASYNC110 - batch by batch
+                await asyncio.sleep(0)
+        except StoreError as error:
+            log.warning("the journal was not pruned: %s", error)
+        await asyncio.sleep(PRUNE_INTERVAL)

@@ -1,0 +1,61 @@
+"""Last-seen tracking: every valid guest request counts as a sign of life; only few of them are saved."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+
+from forewarn.clock import Clock
+from forewarn.core.change import Change
+from forewarn.core.enablement import mark_seen
+from forewarn.core.errors import CoreError
+from forewarn.core.scope import Scope
+from forewarn.fleet.errors import FleetError
+from forewarn.fleet.replica import ScopeView
+
+log = logging.getLogger(__name__)
+
+
+def new_epoch() -> str:
+    """Return a new random epoch."""
+    return secrets.token_hex(6)
+
+
+class LastSeenTracker:
+    """What the newest requests of all scopes say, saved where it matters."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        apply: Callable[[str, Callable[[Scope], Change[None]]], Awaitable[None]],
+    ) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self._apply = apply
+        self._saving: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def busy(self) -> int:
+        """How many scopes are being saved because of a request."""
+        return len(self._saving)
+
+    def record_request(self, view: ScopeView) -> Awaitable[None] | None:
+        """Take note of a valid request. What is returned, if anything, is awaited before the answer."""
+        view.seen_at = now = self._clock.now()
+        if now < view.fresh_until:
+            return None
+        saving = self._saving.get(view.id)
+        if saving is None:
+            saving = self._saving[view.id] = self._tasks.create_task(self._save(view), name=f"seen {view.id}")
+        is_enabled = view.scope is not None and view.scope.enabled
+        return None if is_enabled else asyncio.shield(saving)
+
+    async def _save(self, view: ScopeView) -> None:
+        """Save that the scope was seen. Guests are answered even if that fails; the next request tries again."""
+        try:
+            await self._apply(view.id, lambda scope: mark_seen(scope, now=self._clock.now(), epoch=new_epoch()))
+        except (CoreError, FleetError) as error:
+            log.warning("scope %s was seen, but that is not saved: %s", view.id, error)
+        finally:
+            del self._saving[view.id]

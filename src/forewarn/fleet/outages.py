@@ -1,0 +1,84 @@
+"""Outage tracking: heartbeats, and periods in which the service was down or asleep, which do not count towards a
+scope's idle timeout.
+"""
+
+import asyncio
+import time
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+
+from forewarn.clock import Clock, ManualClock
+from forewarn.core.policy import Outage
+from forewarn.fleet import fleet_state as book
+from forewarn.fleet.errors import SaveFailed
+from forewarn.fleet.fleet_state_record import FleetStateRecord
+
+HEARTBEAT_INTERVAL = 300.0
+"""How often, in seconds, a service that counts silence saves that it is alive."""
+
+FINAL_SAVE_TIMEOUT = 5.0
+"""How long, in seconds, the end of the service waits to save when that was."""
+
+MIN_OUTAGE = timedelta(minutes=1)
+"""What the clock may be corrected by without a word."""
+
+
+class OutageTracker:
+    """When the service was there. A time in which it was not counts for no scope as silence: it is kept as an outage.
+
+    The service is absent while it does not run, and also while its machine sleeps, or where its clock is set forward:
+    then the clock has moved on and the process has not.
+    """
+
+    def __init__(self, state_record: FleetStateRecord, clock: Clock) -> None:
+        self._state_record = state_record
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._reset_baseline()
+
+    async def start(self) -> None:
+        """Save that the service has started."""
+        await self._state_record.apply(partial(book.record_start, now=self._clock.now()))
+
+    async def run(self) -> None:
+        """Save every few minutes that the service is alive, if it counts silence."""
+        while True:
+            await asyncio.sleep(HEARTBEAT_INTERVAL)
+            if self._tracks_idle:
+                with suppress(SaveFailed):
+                    await self._save_alive()
+
+    async def stop(self) -> None:
+        """Save that the service ends, if that can be done quickly."""
+        with suppress(SaveFailed, TimeoutError):
+            async with asyncio.timeout(FINAL_SAVE_TIMEOUT):
+                await self._save_alive()
+
+    async def record_outage(self) -> None:
+        """Save what was missed since this was last asked: to be done before anybody's silence is counted."""
+        if isinstance(self._clock, ManualClock) or not self._tracks_idle:
+            return
+        async with self._lock:
+            if (outage := self._detect_outage()) is not None:
+                await self._state_record.apply(partial(book.record_outage, outage=outage))
+                self._reset_baseline()
+
+    @property
+    def _tracks_idle(self) -> bool:
+        return self._state_record.rule_context.policy.idle_after is not None
+
+    async def _save_alive(self) -> None:
+        await self.record_outage()
+        await self._state_record.apply(partial(book.record_heartbeat, now=self._clock.now()))
+
+    def _detect_outage(self) -> Outage | None:
+        """Return the time that the clock says has passed and this process knows nothing of."""
+        present = self._baseline + timedelta(seconds=time.monotonic() - self._baseline_monotonic)
+        now = self._clock.now()
+        if now < present:
+            self._reset_baseline()
+        return Outage(began_at=present, ended_at=now) if now - present > MIN_OUTAGE else None
+
+    def _reset_baseline(self) -> None:
+        self._baseline, self._baseline_monotonic = self._clock.now(), time.monotonic()

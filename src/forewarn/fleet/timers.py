@@ -1,0 +1,59 @@
+"""Timers on the fleet's clock that other parts set.
+
+A manual clock advances only when all fired timers have finished.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+
+from forewarn.clock import Clock, Timer
+
+
+class Timers:
+    """Calls whoever asked for it when its moment has come, and has the work done that this brings."""
+
+    def __init__(self, clock: Clock, tasks: asyncio.TaskGroup) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self.armed = 0
+        """How many wait for the clock."""
+        self.running = 0
+        """How much of what they bring is under way."""
+
+    def set(self, moment: datetime, callback: Callable[[], Coroutine[object, object, None]]) -> Timer:
+        """Have this done at that moment. It must not raise."""
+        return _Timer(self, self._clock, moment, callback)
+
+    def start(self, work: Coroutine[object, object, None]) -> None:
+        """Have work done before a manual clock goes on. It must not raise."""
+        self.running += 1
+        self._tasks.create_task(work, name="alarm").add_done_callback(self._done)
+
+    def _done(self, _: asyncio.Task[None]) -> None:
+        self.running -= 1
+
+
+class _Timer:
+    def __init__(
+        self, timers: Timers, clock: Clock, moment: datetime, callback: Callable[[], Coroutine[object, object, None]]
+    ) -> None:
+        self._timers = timers
+        self._callback = callback
+        self._is_armed = True
+        timers.armed += 1
+        self._timer = clock.call_at(moment, self._fire)
+
+    def cancel(self) -> None:
+        """Do not call after all."""
+        self._timer.cancel()
+        self._disarm()
+
+    def _fire(self) -> None:
+        if self._disarm():
+            self._timers.start(self._callback())
+
+    def _disarm(self) -> bool:
+        was_armed, self._is_armed = self._is_armed, False
+        self._timers.armed -= was_armed
+        return was_armed

@@ -1,0 +1,145 @@
+"""Gate checks before a wave: run a program or send an HTTP request, with timeout and retries.
+
+| gate    | passed              | failed                                                  |
+|---------|---------------------|---------------------------------------------------------|
+| program | exit code 0         | any other exit; the last line it prints is the reason   |
+| HTTP    | the expected status | any other status, or no response                        |"""
+
+import asyncio
+import itertools
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from forewarn.clock import SystemClock
+from forewarn.core.campaign.spec import HttpCheck, gate_name
+from forewarn.core.duration import format_duration
+from forewarn.core.text import truncate_text
+from forewarn.platform.command import SERVICE_VARIABLES, describe_exit
+from forewarn.platform.http_client import HttpRequest, RequestFailed, fetch_status
+from forewarn.platform.limiter import ConcurrencyLimiter
+from forewarn.platform.port import GateFailed, GatePassed, GateRequest
+from forewarn.platform.processes import Process, ProcessFiles
+from forewarn.settings import VARIABLE_PREFIX, Gate, GateSettings
+
+log = logging.getLogger(__name__)
+
+MAX_CONCURRENT = 8
+"""How many gates are asked at the same time; others wait their turn."""
+
+
+class SettingsGateChecker:
+    """Asks gates, as the settings define them by name or as a campaign brings them along."""
+
+    def __init__(self, gates: Sequence[Gate], directory: Path, environ: Mapping[str, str] = os.environ) -> None:
+        self._gates = {gate.name: gate.settings for gate in gates}
+        self._directory = directory
+        self._environ = {name: value for name, value in environ.items() if not name.startswith(SERVICE_VARIABLES)}
+        self._limiter = ConcurrencyLimiter(MAX_CONCURRENT)
+        self._numbers = itertools.count()
+
+    def reload(self, gates: Sequence[Gate]) -> None:
+        """Go on with other gates; those that are being asked are asked to the end."""
+        self._gates = {gate.name: gate.settings for gate in gates}
+
+    @property
+    def gates(self) -> Sequence[str]:
+        """The names of the gates that the settings define."""
+        return tuple(self._gates)
+
+    async def check(self, request: GateRequest) -> GatePassed | GateFailed:
+        """Ask whether a wave may go, again where it may not, as often as the gate says."""
+        gate = self._settings_for(request.gate)
+        if gate is None:
+            return GateFailed(f"the settings have no gate {request.gate}: define [gates.{request.gate}], and reload")
+        return await self._check_with_retries(gate, request)
+
+    def _settings_for(self, gate: str | HttpCheck) -> GateSettings | None:
+        if isinstance(gate, str):
+            return self._gates.get(gate)
+        return GateSettings(
+            url=gate.url, expect_status=gate.expect_status, timeout=gate.timeout, retries=gate.retries, pause=gate.pause
+        )
+
+    async def _check_with_retries(self, gate: GateSettings, request: GateRequest) -> GatePassed | GateFailed:
+        for _ in range(gate.retries):
+            if isinstance(result := await self._check_once(gate, request), GatePassed):
+                return result
+            name = gate_name(request.gate)
+            log.info("gate %s of campaign %s is shut: %s; asking again", name, request.name, result.reason)
+            await asyncio.sleep(gate.pause.total_seconds())
+        return await self._check_once(gate, request)
+
+    async def _check_once(self, gate: GateSettings, request: GateRequest) -> GatePassed | GateFailed:
+        """Ask once. Between two tries nobody's place is taken: that may be long."""
+        async with self._limiter.slot():
+            return await (self._run_program(gate, request) if gate.url is None else _check_url(gate.url, gate))
+
+    async def _run_program(self, gate: GateSettings, request: GateRequest) -> GatePassed | GateFailed:
+        program = Path(gate.command[0]).name
+        files = ProcessFiles(self._directory, f"gate.{next(self._numbers)}")
+        try:
+            process = self._start(gate, request, files)
+        except OSError as error:
+            return GateFailed(truncate_text(f"{program} cannot be started: {error.strerror} ({gate.command[0]})"))
+        try:
+            async with asyncio.timeout(gate.timeout.total_seconds()):
+                result = await process.wait()
+        except TimeoutError:
+            await process.terminate()
+            return GateFailed(f"{program} took longer than {format_duration(gate.timeout)} and was ended")
+        finally:
+            process.kill()
+            files.remove()
+        return GatePassed() if result.code == 0 else GateFailed(truncate_text(f"{program} {describe_exit(result)}"))
+
+    def _start(self, gate: GateSettings, request: GateRequest, files: ProcessFiles) -> Process:
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        return Process.start(
+            gate.command,
+            self._environ | _variables(request),
+            msgspec.json.encode(_program_input(request)),
+            files,
+            attempt=1,
+            now=SystemClock().now(),
+        )
+
+
+async def _check_url(url: str, gate: GateSettings) -> GatePassed | GateFailed:
+    request = HttpRequest("GET", url)
+    try:
+        status = await fetch_status(request, gate.timeout)
+    except RequestFailed as error:
+        return GateFailed(truncate_text(str(error)))
+    return (
+        GatePassed()
+        if status == gate.expect_status
+        else GateFailed(f"{request.origin} answers {status}, not {gate.expect_status}")
+    )
+
+
+def _program_input(request: GateRequest) -> dict[str, object]:
+    """Return what a program is given as JSON on its standard input."""
+    return {
+        "phase": "gate",
+        "gate": request.gate,
+        "campaign": {"id": request.campaign, "name": request.name},
+        "scope": request.scope or None,
+        "wave": request.wave or None,
+    }
+
+
+def _variables(request: GateRequest) -> dict[str, str]:
+    """Return the same as environment variables; what is not known is empty."""
+    values = {
+        "PHASE": "gate",
+        "GATE": str(request.gate),
+        "CAMPAIGN": request.campaign,
+        "CAMPAIGN_NAME": request.name,
+        "SCOPE": request.scope,
+        "WAVE": str(request.wave) if request.wave else "",
+    }
+    return {VARIABLE_PREFIX + name: value for name, value in values.items()}

@@ -1,0 +1,215 @@
+"""Settings schema: every key with its type and default, and the two presets."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import get_args, get_type_hints
+
+import msgspec
+
+from forewarn.core.policy import EMULATOR as EMULATOR_POLICY
+from forewarn.core.policy import PRODUCTION as PRODUCTION_POLICY
+from forewarn.settings.gates import Gates
+from forewarn.settings.types import (
+    DEMONSTRATION,
+    AnnounceSetting,
+    Count,
+    CountOrNone,
+    Duration,
+    DurationOrNone,
+    DurationWithinDay,
+    ErrorStatus,
+    Flag,
+    FleetSource,
+    Format,
+    Interfaces,
+    Level,
+    Listen,
+    ListenAddress,
+    ListenOrNone,
+    LogFormat,
+    LogLevel,
+    Name,
+    PathOrNone,
+    PlatformName,
+    PlatformSetting,
+    Program,
+    SettingType,
+    Speed,
+    Urls,
+)
+
+VARIABLE_PREFIX = "FOREWARN_"
+
+
+class GuestSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the endpoint answers VMs."""
+
+    requests_per_second: CountOrNone = 5
+    unsupported_version_status: ErrorStatus = 404
+    enable_delay: Duration = timedelta(0)
+
+
+class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the rules leave to whoever runs the service."""
+
+    announce: AnnounceSetting = PRODUCTION_POLICY.announce
+    enforce_notice: Flag = PRODUCTION_POLICY.enforce_notice
+    idle_after: DurationOrNone = PRODUCTION_POLICY.idle_after
+    user_operations: Count = PRODUCTION_POLICY.user_operations
+
+
+class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the simulated platform takes for each kind of work."""
+
+    freeze: Duration = timedelta(seconds=9)
+    reboot: Duration = timedelta(seconds=60)
+    redeploy: Duration = timedelta(seconds=120)
+    preempt: Duration = timedelta(seconds=10)
+    terminate: Duration = timedelta(seconds=10)
+
+
+class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The operator's own program, and how it is called."""
+
+    program: Program = ()
+    time_limit: DurationWithinDay = timedelta(minutes=30)
+    probe_limit: DurationWithinDay = timedelta(minutes=1)
+    at_once: Count = 8
+    attempts: Count = 10
+    first_pause: DurationWithinDay = timedelta(seconds=10)
+    longest_pause: DurationWithinDay = timedelta(minutes=10)
+    repeatable: Flag = False
+
+
+class CampaignSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is told of campaigns: each of the URLs gets a POST when one starts, halts or ends."""
+
+    webhooks: Urls = ()
+    webhook_secret_file: PathOrNone = None
+    webhook_timeout: DurationWithinDay = timedelta(seconds=10)
+
+
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The certificate with which operators are served, and its key."""
+
+    certificate: PathOrNone = None
+    key: PathOrNone = None
+
+
+class JournalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the journal is kept."""
+
+    age: DurationOrNone = timedelta(days=400)
+    rows: CountOrNone = 1_000_000
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the service writes to stderr, and how."""
+
+    format: Format = LogFormat.JSON
+    level: Level = LogLevel.INFO
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be set. `data` None is the user's own data directory; `fleet` None is a fleet without VMs."""
+
+    data: PathOrNone = None
+    ephemeral: Flag = False
+    fleet: FleetSource = None
+    listen: ListenOrNone = None
+    listen_link_local: Interfaces = ()
+    network: Name = "default"
+    operator: Listen = ListenAddress("127.0.0.1", 8170)
+    operator_without_tls: Flag = False
+    manual_time: Flag = False
+    speed: Speed = 1.0
+    platform: PlatformSetting = PlatformName.SIMULATED
+    gates: Gates = ()
+    guest: GuestSettings = GuestSettings()
+    policy: PolicySettings = PolicySettings()
+    simulated: SimulatedSettings = SimulatedSettings()
+    command: CommandSettings = CommandSettings()
+    campaigns: CampaignSettings = CampaignSettings()
+    tls: TlsSettings = TlsSettings()
+    journal: JournalSettings = JournalSettings()
+    log: LogSettings = LogSettings()
+
+
+class Preset(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds unless something else is said, and what cannot be said at all."""
+
+    name: str
+    command: str
+    settings: Settings
+    loopback_only: bool
+    simulated_time: bool
+    required: dict[str, str] = {}
+    """Keys whose value in the preset does not count, and why they have to be said."""
+
+
+EMULATOR = Preset(
+    name="emulator",
+    command="up",
+    settings=Settings(
+        fleet=DEMONSTRATION,
+        listen=ListenAddress("127.0.0.1", 8180),
+        guest=GuestSettings(requests_per_second=None),
+        policy=PolicySettings(
+            announce=EMULATOR_POLICY.announce,
+            enforce_notice=EMULATOR_POLICY.enforce_notice,
+            idle_after=EMULATOR_POLICY.idle_after,
+        ),
+        log=LogSettings(format=LogFormat.TEXT, level=LogLevel.WARNING),
+    ),
+    loopback_only=True,
+    simulated_time=True,
+)
+"""`forewarn up`: always announces, limits nothing, takes any notice; time can be moved; loopback only."""
+
+PRODUCTION = Preset(
+    name="production",
+    command="serve",
+    settings=Settings(),
+    loopback_only=False,
+    simulated_time=False,
+    required={"platform": "a service that announces what nobody carries out misleads its guests"},
+)
+"""`forewarn serve`: the protocol's own limits, in real time."""
+
+SIMULATED_TIME_KEYS = ("manual_time", "speed")
+"""Keys that only a preset with a time of its own allows."""
+
+PRESETS = {preset.command: preset for preset in (EMULATOR, PRODUCTION)}
+"""The presets by the command that uses each."""
+
+
+def _iter_keys(section: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, SettingType]]:
+    for field, hint in get_type_hints(section, include_extras=True).items():
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            yield from _iter_keys(hint, f"{prefix}{field}.")
+        else:
+            yield prefix + field, next(item for item in get_args(hint) if isinstance(item, SettingType))
+
+
+KEYS: dict[str, SettingType] = dict(_iter_keys(Settings))
+"""Every key, `section.field` where it is in a section, and what it takes."""
+
+
+def variable_name(key: str) -> str:
+    """Return the environment variable of a key."""
+    return VARIABLE_PREFIX + key.replace(".", "_").upper()
+
+
+def flag_name(key: str) -> str:
+    """Return the flag of a key."""
+    return "--" + key.replace(".", "-").replace("_", "-")
+
+
+def iter_values(section: msgspec.Struct, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Give the value of every key, in the order in which they are declared."""
+    for field in section.__struct_fields__:
+        value = getattr(section, field)
+        if isinstance(value, msgspec.Struct) and prefix + field not in KEYS:
+            yield from iter_values(value, f"{prefix}{field}.")
+        else:
+            yield prefix + field, value

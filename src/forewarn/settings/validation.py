@@ -1,0 +1,58 @@
+"""Validation across settings: required values, conflicts, and what a preset allows."""
+
+from collections.abc import Mapping
+
+from forewarn.settings.errors import InvalidSetting, MissingSetting, SettingsConflict
+from forewarn.settings.schema import KEYS, SIMULATED_TIME_KEYS, Preset, Settings
+from forewarn.settings.types import PlatformName
+
+
+def validate(preset: Preset, settings: Settings, sources: Mapping[str, str], unset: frozenset[str]) -> None:
+    """Refuse what does not go together. `places` says where each key's value is from; `unsaid` are the preset's."""
+    for key, why in preset.required.items():
+        if key in unset:
+            raise MissingSetting(key, KEYS[key].allowed, why)
+    if preset.loopback_only:
+        _check_loopback(settings, sources)
+    if not preset.simulated_time:
+        _check_real_time(settings, sources)
+    _check_tls(settings, sources)
+    _check_command(settings, sources)
+
+
+def _check_loopback(settings: Settings, sources: Mapping[str, str]) -> None:
+    for key, endpoint in (("listen", settings.listen), ("operator", settings.operator)):
+        if endpoint is not None and not endpoint.is_loopback:
+            allowed = "a loopback address such as 127.0.0.1 or [::1] here, because the emulator protects nothing"
+            raise InvalidSetting(sources[key], key, str(endpoint), allowed)
+
+
+def _check_real_time(settings: Settings, sources: Mapping[str, str]) -> None:
+    for key in SIMULATED_TIME_KEYS:
+        if getattr(settings, key) != getattr(Settings(), key):
+            raise SettingsConflict(f"{sources[key]}: {key} is for the emulator; a real service runs in real time")
+
+
+def _check_tls(settings: Settings, sources: Mapping[str, str]) -> None:
+    tls = settings.tls
+    for key, value, other in (
+        ("tls.certificate", tls.certificate, "tls.key"),
+        ("tls.key", tls.key, "tls.certificate"),
+    ):
+        if value is not None and None in (tls.certificate, tls.key):
+            raise SettingsConflict(f"{sources[key]}: {key} is set and {other} is not: TLS needs both")
+    if not settings.operator.is_loopback and tls.certificate is None and not settings.operator_without_tls:
+        raise SettingsConflict(
+            f"{sources['operator']}: operator {settings.operator} can be reached from other machines, and tokens would "
+            "cross the network in the open: set tls.certificate and tls.key, or say operator_without_tls = true"
+        )
+
+
+def _check_command(settings: Settings, sources: Mapping[str, str]) -> None:
+    command = settings.command
+    if settings.platform is PlatformName.COMMAND and not command.program:
+        raise SettingsConflict(f"{sources['platform']}: platform command needs command.program: the program to run")
+    if command.first_pause > command.longest_pause:
+        raise SettingsConflict(
+            f"{sources['command.first_pause']}: command.first_pause is longer than command.longest_pause"
+        )

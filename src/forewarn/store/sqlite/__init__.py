@@ -1,0 +1,1 @@
+"""SQLite store: one writer thread with group commit, readers, schema and migrations."""

@@ -1,0 +1,139 @@
+"""SQLite database file: create it atomically, check it before use, open it for writing or read-only."""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from forewarn.store.port import StoreCorrupt, StoreError, StoreFailed, StoreFull, StoreTooNew
+from forewarn.store.sqlite.directory import sync_directory, wrap_os_errors
+from forewarn.store.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, migrate, read_version
+
+DATABASE_FILE = "forewarn.db"
+
+PRAGMAS = {
+    "journal_mode": "WAL",
+    "synchronous": "FULL",  # a commit returns when its part of the log is on the disk …
+    "fullfsync": "ON",  # … on macOS too
+    "checkpoint_fullfsync": "ON",
+    "wal_autocheckpoint": "4000",  # pages: 16 MiB of log, before it is written into the file
+    "journal_size_limit": str(64 << 20),
+    "cell_size_check": "ON",
+    "trusted_schema": "OFF",
+}
+"""How the file is written."""
+
+BUSY_TIMEOUT = 5.0
+"""How long to wait for a program that looks into the file past the service, such as a backup."""
+
+_MAGIC = b"SQLite format 3\0"
+
+
+def prepare_database(path: Path) -> None:
+    """Make the file where there is none; refuse one that cannot be read as a store, and leave it as it is."""
+    with wrap_sqlite_errors(path), wrap_os_errors(path):
+        if path.exists():
+            _check_header(path)
+            _check_content(path)
+            _restrict_permissions(path)
+        else:
+            _create(path)
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """Open the file, and bring it to the newest version."""
+    with wrap_sqlite_errors(path):
+        connection = _connect(path)
+        try:
+            for name, value in PRAGMAS.items():
+                connection.execute(f"PRAGMA {name} = {value}")
+            migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def open_for_reading(path: Path) -> sqlite3.Connection:
+    """Open the file beside its writer; whatever happens here cannot change it."""
+    with wrap_sqlite_errors(path):
+        return _connect(path, "mode=ro")
+
+
+@contextmanager
+def wrap_sqlite_errors(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite into facts of the store."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise to_store_error(error, path) from error
+
+
+def to_store_error(error: sqlite3.Error, path: Path) -> StoreError:
+    """Say what an error of SQLite means for the store."""
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    # The size of the shared memory beside the log is only ever refused where the disk has no room for it.
+    if code in {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE}:
+        return StoreFull(path)
+    if code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return StoreCorrupt(path, str(error))
+    return StoreFailed(path, str(error))
+
+
+def _connect(path: Path, mode: str = "mode=rw") -> sqlite3.Connection:
+    # Each connection is used by one thread at a time, but not always by the one that opened it.
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _sibling(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _check_header(path: Path) -> None:
+    with path.open("rb") as file:
+        head = file.read(len(_MAGIC))
+    if not head:
+        raise StoreCorrupt(path, "the file is empty")
+    if head != _MAGIC:
+        raise StoreCorrupt(path, "it is not a database")
+
+
+def _check_content(path: Path) -> None:
+    """Check version and records through a connection that cannot write, not even move the log into the file."""
+    # Without a log, SQLite would make one only to read: the file is ours alone, so it may count as unchanging.
+    mode = "mode=ro" if _sibling(path, "-wal").exists() else "mode=ro&immutable=1"
+    with closing(_connect(path, mode)) as connection:
+        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise StoreCorrupt(path, "it was not written by Forewarn")
+        if (version := read_version(connection)) > SCHEMA_VERSION:
+            raise StoreTooNew(path, version=version, supported=SCHEMA_VERSION)
+        # The journal may be large and decides nothing: damage in it shows when it is read.
+        for table in ("records", "counters"):
+            if (found := connection.execute(f"PRAGMA quick_check({table})").fetchone()[0]) != "ok":
+                raise StoreCorrupt(path, found)
+
+
+def _restrict_permissions(path: Path) -> None:
+    if path.stat().st_mode & 0o077:
+        with suppress(PermissionError):  # it belongs to someone else, whose choice it is
+            path.chmod(0o600)
+
+
+def _create(path: Path) -> None:
+    """Make the file under another name first: a file with the right name is whole, whenever the power fails."""
+    if _sibling(path, "-wal").exists():
+        raise StoreCorrupt(path, f"the file is missing, but {path.name}-wal, which belongs to it, is there")
+    temporary = _sibling(path, ".new")
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        _sibling(temporary, suffix).unlink(missing_ok=True)
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    open_for_writing(temporary).close()
+    temporary.replace(path)
+    sync_directory(path.parent)

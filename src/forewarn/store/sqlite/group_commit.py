@@ -1,0 +1,95 @@
+"""Group commit: saves that arrive while a transaction runs are batched into the next one.
+
+A disk makes one large write durable in hardly more time than a small one, so batching makes a durable store fast under
+load. Everything here runs on the store's event loop; only the transaction itself runs in the writer thread.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from typing import NamedTuple
+
+from forewarn.store.port import Deleted, Record, StoreError
+from forewarn.store.sqlite.writer import Save, SaveResult
+
+BATCH_SAVES = 1_000
+BATCH_BYTES = 16 << 20
+
+
+class _PendingSave(NamedTuple):
+    save: Save
+    result: asyncio.Future[int]
+
+
+class GroupCommit:
+    """Takes saves one by one, commits them together, and answers each with its own revision or error."""
+
+    def __init__(
+        self,
+        thread: Executor,
+        commit: Callable[[Sequence[Save]], list[SaveResult]],
+        publish: Callable[[Record | Deleted], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = thread
+        self._commit = commit
+        self._publish = publish
+        self._pending: deque[_PendingSave] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def save(self, save: Save) -> int:
+        """Return the new revision once the save is durable. Cancelling this does not take the save back."""
+        result: asyncio.Future[int] = self._loop.create_future()
+        self._pending.append(_PendingSave(save, result))
+        if self._idle.is_set():
+            self._idle.clear()
+            self._loop.call_soon(self._start_batch)  # not at once: whoever else is ready to save now joins in
+        return await result
+
+    async def drain(self) -> None:
+        """Wait until every save has its answer."""
+        await self._idle.wait()
+
+    def _start_batch(self) -> None:
+        batch = self._take_batch()
+        if not batch:
+            self._idle.set()
+            return
+        commit = self._loop.run_in_executor(self._thread, self._commit, [waiting.save for waiting in batch])
+        commit.add_done_callback(partial(self._finish, batch))
+
+    def _take_batch(self) -> list[_PendingSave]:
+        batch: list[_PendingSave] = []
+        size = 0
+        while self._pending and len(batch) < BATCH_SAVES and size < BATCH_BYTES:
+            batch.append(self._pending.popleft())
+            size += len(batch[-1].save.value or b"")
+        return batch
+
+    def _finish(self, batch: list[_PendingSave], commit: asyncio.Future[list[SaveResult]]) -> None:
+        if unexpected := commit.exception():
+            for waiting in batch:
+                _fail(waiting, unexpected)
+        else:
+            # First those who saved, then those who watch: whoever does both knows the value before it is told again.
+            for waiting, outcome in zip(batch, commit.result(), strict=True):
+                _resolve(waiting, outcome)
+            for outcome in commit.result():
+                if not isinstance(outcome, StoreError):
+                    self._publish(outcome)
+        self._loop.call_soon(self._start_batch)  # after those who were just answered: they may have more to save
+
+
+def _resolve(pending: _PendingSave, outcome: SaveResult) -> None:
+    if isinstance(outcome, StoreError):
+        _fail(pending, outcome)
+    elif not pending.result.done():
+        pending.result.set_result(outcome.revision)
+
+
+def _fail(pending: _PendingSave, error: BaseException) -> None:
+    if not pending.result.done():
+        pending.result.set_exception(error)

@@ -1,0 +1,148 @@
+"""SQLite reader: blocking queries of records, snapshot pages and journal, for one thread."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from forewarn.core.journal import Entry
+from forewarn.store.port import Extent, JournalQuery, JournalRow, Record, RecordKey, RecordKind, StoreCorrupt
+from forewarn.store.sqlite.database import open_for_reading, wrap_sqlite_errors
+from forewarn.store.sqlite.schema import to_microseconds
+from forewarn.store.watch import SnapshotPage
+
+PAGE_BYTES = 1 << 20
+"""How much of the snapshot is read at a time."""
+
+_decode_entry = msgspec.json.Decoder(Entry).decode
+
+
+class Reader:
+    """A connection that only reads, beside the writer's."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = open_for_reading(path)
+
+    def load(self, key: RecordKey) -> Record | None:
+        """Return the newest saved value, or None where there is no such record."""
+        with self._wrap_errors():
+            row = self._connection.execute(
+                "SELECT value, revision FROM records WHERE kind = ? AND id = ?", (key.kind.value, key.id)
+            ).fetchone()
+        return None if row is None else Record(key, *row)
+
+    def page(self, number: int) -> SnapshotPage:
+        """Return the records from a number on, and the revision that the store had at that moment."""
+        with self._wrap_errors(), self._read_transaction():
+            as_of = self._connection.execute("SELECT revision FROM counters").fetchone()[0]
+            rows = self._connection.execute(
+                "SELECT number, kind, id, value, revision FROM records WHERE number >= ? ORDER BY number", (number,)
+            )
+            records: list[Record] = []
+            size = 0
+            for number, kind, record_id, value, revision in rows:
+                if size >= PAGE_BYTES:
+                    rows.close()
+                    return SnapshotPage(records, as_of, next=number)
+                records.append(Record(RecordKey(RecordKind(kind), record_id), value, revision))
+                size += len(value)
+        return SnapshotPage(records, as_of, next=None)
+
+    def journal(self, query: JournalQuery) -> list[JournalRow]:
+        """Return journal rows in order of position, or the newest first, at most `query.limit`."""
+        statement, parameters = _journal_statement(query)
+        with self._wrap_errors():
+            return [
+                JournalRow(position, RecordKey(RecordKind(kind), record_id), _decode_entry(entry))
+                for position, kind, record_id, entry in self._connection.execute(statement, parameters)
+            ]
+
+    def extent(self, _: None) -> Extent:
+        """Return how far the journal reaches."""
+        with self._wrap_errors():
+            return Extent(*self._connection.execute("SELECT pruned, position FROM counters").fetchone())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    @contextmanager
+    def _read_transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            if self._connection.in_transaction:  # SQLite ends it by itself after some errors
+                self._connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _wrap_errors(self) -> Iterator[None]:
+        try:
+            with wrap_sqlite_errors(self._path):
+                yield
+        except (msgspec.DecodeError, ValueError) as error:
+            raise StoreCorrupt(self._path, str(error)) from error
+
+
+def _journal_statement(query: JournalQuery) -> tuple[str, list[str | int]]:
+    """Choose the rows by the index that fits, then fetch them: without statistics SQLite might read the whole table."""
+    conditions = list(_conditions(query))
+    where = " AND ".join(condition for condition, _ in conditions)
+    order = "DESC" if query.newest_first else "ASC"
+    statement = f"""
+        SELECT position, kind, id, entry FROM journal WHERE position IN (
+            SELECT position FROM {_indexed_table(query)} WHERE {where} ORDER BY position {order} LIMIT ?
+        ) ORDER BY position {order}
+    """  # noqa: S608 - made of the constants in here; what the caller gives is bound
+    return statement, [*(value for _, values in conditions for value in values), query.limit]
+
+
+def _indexed_table(query: JournalQuery) -> str:
+    """Say where lines are looked for: by what fewer of them have in common."""
+    if query.request is not None:
+        return "journal INDEXED BY journal_by_request"
+    if query.event is not None:
+        return "journal INDEXED BY journal_by_event"
+    if query.key is not None:
+        return "journal INDEXED BY journal_by_record"
+    if query.by is not None:
+        return "journal INDEXED BY journal_by_author"
+    if query.kinds:
+        return "journal INDEXED BY journal_by_did"
+    if query.since is not None or query.until is not None:
+        return "journal INDEXED BY journal_by_time"
+    return "journal NOT INDEXED"
+
+
+def _conditions(query: JournalQuery) -> Iterator[tuple[str, tuple[str | int, ...]]]:
+    """Give what a line must fulfil, and the values to compare it with."""
+    yield "position > ?", (query.after,)
+    if query.before is not None:
+        yield "position < ?", (query.before,)
+    if query.key is not None:
+        yield "kind = ? AND id = ?", (query.key.kind.value, query.key.id)
+    if query.event is not None:
+        yield "event = ?", (query.event,)
+    if query.vm is not None:
+        name = msgspec.json.encode(query.vm.lower()).decode()
+        yield _CONCERNS, (name, query.vm.lower())
+    if query.by is not None:
+        yield "author = ?", (query.by,)
+    if query.request is not None:
+        yield "request = ?", (query.request,)
+    if query.kinds:
+        yield f"did IN ({', '.join('?' * len(query.kinds))})", tuple(did.value for did in query.kinds)
+    if query.since is not None:
+        yield "at >= ?", (to_microseconds(query.since),)
+    if query.until is not None:
+        yield "at < ?", (to_microseconds(query.until),)
+
+
+_CONCERNS = """CASE
+    WHEN instr(entry, '"vms":[') = 0 THEN TRUE
+    WHEN instr(lower(entry), ?) = 0 THEN FALSE
+    ELSE EXISTS (SELECT 1 FROM json_each(entry, '$.vms') WHERE lower(value) = ?)
+END"""
+"""Whether an entry names a VM, or none. Most are told by a look at the text; only the rest are read."""

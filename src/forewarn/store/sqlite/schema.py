@@ -1,0 +1,113 @@
+"""SQLite schema: tables, indexes, and the migrations from older versions."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+APPLICATION_ID = 0x46574E31
+"""Marks a file as Forewarn's: `FWN1` in its header."""
+
+Migration = tuple[str, ...]
+
+MIGRATIONS: tuple[Migration, ...] = (
+    (
+        f"PRAGMA application_id = {APPLICATION_ID}",
+        """
+        CREATE TABLE records (
+            number   INTEGER PRIMARY KEY,  -- the order of the snapshot; a row keeps it while the record lives
+            kind     TEXT    NOT NULL,
+            id       TEXT    NOT NULL,
+            revision INTEGER NOT NULL,
+            value    BLOB    NOT NULL,
+            UNIQUE (kind, id)
+        )
+        """,
+        """
+        CREATE TABLE journal (
+            position INTEGER PRIMARY KEY,
+            kind     TEXT    NOT NULL,
+            id       TEXT    NOT NULL,
+            at       INTEGER NOT NULL,     -- microseconds since 1970
+            entry    TEXT    NOT NULL      -- JSON
+        )
+        """,
+        "CREATE INDEX journal_by_record ON journal (kind, id)",
+        "CREATE INDEX journal_by_time ON journal (at)",
+        """
+        CREATE TABLE counters (
+            one          INTEGER PRIMARY KEY CHECK (one = 1),
+            revision     INTEGER NOT NULL,  -- the last one given, to whichever record
+            position     INTEGER NOT NULL,  -- the last one given
+            journal_rows INTEGER NOT NULL   -- how many there are: to count them would take time
+        )
+        """,
+        "INSERT INTO counters VALUES (1, 0, 0, 0)",
+    ),
+    (
+        # Copies of what the entry says, by which it is found; none of an entry that cannot be read.
+        "ALTER TABLE journal ADD COLUMN event TEXT",
+        "ALTER TABLE journal ADD COLUMN did TEXT",
+        "ALTER TABLE journal ADD COLUMN author TEXT",
+        """
+        UPDATE journal SET
+            event = json_extract(entry, '$.event'),
+            did = json_extract(entry, '$.did'),
+            author = json_extract(entry, '$.by')
+        WHERE json_valid(entry)
+        """,
+        "CREATE INDEX journal_by_event ON journal (event) WHERE event IS NOT NULL",
+        "CREATE INDEX journal_by_did ON journal (did, at)",
+        # In order of position, with the time at hand: a page is found without sorting, and without reading entries.
+        "CREATE INDEX journal_by_author ON journal (author, position, at)",
+        "DROP INDEX journal_by_record",
+        "CREATE INDEX journal_by_record ON journal (kind, id, position, at)",
+        "ALTER TABLE counters ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0",  # the highest position ever removed
+        "UPDATE counters SET pruned = coalesce((SELECT min(position) - 1 FROM journal), position)",
+        "ALTER TABLE counters ADD COLUMN checks INTEGER NOT NULL DEFAULT 0",  # goes up to prove that it can
+    ),
+    (
+        # Which request it was, of those few entries that say so.
+        "ALTER TABLE journal ADD COLUMN request TEXT",
+        "UPDATE journal SET request = json_extract(entry, '$.facts.key') WHERE json_valid(entry)",
+        "CREATE INDEX journal_by_request ON journal (request) WHERE request IS NOT NULL",
+    ),
+)
+"""MIGRATIONS[n] leads from version n to version n + 1. What has been released is never changed, only added to."""
+
+SCHEMA_VERSION = len(MIGRATIONS)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Return a moment as the journal's table has it."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def read_version(connection: sqlite3.Connection) -> int:
+    """Return the schema version of a file; 0 is a file without a schema."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
+def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Bring a file to the newest version. Each step happens as a whole or not at all."""
+    for version in range(read_version(connection), len(migrations)):
+        with transaction(connection):
+            for statement in migrations[version]:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {version + 1}")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Do everything or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite ends it by itself after some errors
+            connection.execute("ROLLBACK")
+        raise

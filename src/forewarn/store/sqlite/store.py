@@ -1,0 +1,148 @@
+"""SQLite store: one database file in a data directory that belongs to one process.
+
+Nothing here blocks the event loop: one thread writes, another one reads."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from forewarn.core.journal import Entry
+from forewarn.store.port import (
+    Extent,
+    JournalQuery,
+    JournalRow,
+    Record,
+    RecordKey,
+    Retention,
+    StoreClosed,
+    StoreError,
+    WatchItem,
+    check_save,
+)
+from forewarn.store.sqlite.database import DATABASE_FILE, prepare_database
+from forewarn.store.sqlite.directory import DirectoryLock, prepare_directory, wrap_os_errors
+from forewarn.store.sqlite.group_commit import GroupCommit
+from forewarn.store.sqlite.reader import Reader
+from forewarn.store.sqlite.writer import Save, Writer, encode_entries
+from forewarn.store.watch import SnapshotPage, Watchers
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class _OpenDatabase(NamedTuple):
+    """What an open store holds, and how to let go of it."""
+
+    writer: Writer
+    reader: Reader
+    cleanup: ExitStack
+
+    @classmethod
+    def open(cls, directory: Path) -> "_OpenDatabase":
+        with ExitStack() as undo:
+            with wrap_os_errors(directory):
+                prepare_directory(directory)
+                lock = DirectoryLock.acquire(directory)
+            undo.callback(lock.release)
+            path = directory / DATABASE_FILE
+            prepare_database(path)
+            writer = Writer(path)
+            undo.callback(writer.close)
+            reader = Reader(path)
+            undo.callback(reader.close)
+            return cls(writer, reader, undo.pop_all())
+
+
+class SqliteStore:
+    """Records and journal in one file. To be opened with `open`, and used on the event loop that opened it."""
+
+    def __init__(self, database: _OpenDatabase) -> None:
+        self._database = database
+        self._loop = asyncio.get_running_loop()
+        self._writing_thread = ThreadPoolExecutor(1, "forewarn-store-writer")
+        self._reading_thread = ThreadPoolExecutor(1, "forewarn-store-reader")
+        self._watchers = Watchers()
+        self._group = GroupCommit(self._writing_thread, database.writer.commit, self._watchers.publish)
+        self._close_task: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, directory: Path) -> "SqliteStore":
+        """Open the store in a data directory; make both where they are missing."""
+        opening = asyncio.get_running_loop().run_in_executor(None, _OpenDatabase.open, directory)
+        try:
+            return cls(await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_abandoned)
+            raise
+
+    async def load(self, key: RecordKey) -> Record | None:
+        """Return the newest saved value, or None where there is no such record."""
+        return await self._read(self._database.reader.load, key)
+
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        """Save value and entries in one step and return the new revision, once both are durable."""
+        check_save(key, value, entries, expected=expected)
+        self._check_open()
+        return await self._group.save(Save(key, value, encode_entries(entries), expected))
+
+    @asynccontextmanager
+    async def watch(self) -> AsyncIterator[AsyncIterator[WatchItem]]:
+        """Give the newest value of each key, SnapshotEnd, then changes."""
+        self._check_open()
+        with self._watchers.subscribe(self._read_page) as watcher:
+            yield watcher
+
+    async def journal(self, query: JournalQuery) -> list[JournalRow]:
+        """Return journal rows in order of position, or the newest first, at most `query.limit`."""
+        return await self._read(self._database.reader.journal, query)
+
+    async def extent(self) -> Extent:
+        """Return how far the journal reaches."""
+        return await self._read(self._database.reader.extent, None)
+
+    async def prune(self, retention: Retention, *, now: datetime) -> int:
+        """Remove one small batch of journal rows beyond the retention; return how many."""
+        self._check_open()
+        return await self._loop.run_in_executor(self._writing_thread, self._database.writer.prune, retention, now)
+
+    async def check(self) -> None:
+        """Write something that changes nothing, durably."""
+        self._check_open()
+        await self._loop.run_in_executor(self._writing_thread, self._database.writer.check)
+
+    async def aclose(self) -> None:
+        """Finish what was accepted and release everything. A second call does nothing."""
+        if self._close_task is None:
+            self._close_task = self._loop.create_task(self._close())
+        await asyncio.shield(self._close_task)
+
+    async def _close(self) -> None:
+        await self._group.drain()
+        self._watchers.on_store_closed()
+        await asyncio.to_thread(self._release)
+
+    def _release(self) -> None:
+        self._reading_thread.shutdown()
+        self._writing_thread.shutdown()
+        self._database.cleanup.close()
+
+    async def _read_page(self, number: int) -> SnapshotPage:
+        return await self._read(self._database.reader.page, number)
+
+    async def _read(self, read: Callable[[T], R], argument: T) -> R:
+        self._check_open()
+        return await self._loop.run_in_executor(self._reading_thread, read, argument)
+
+    def _check_open(self) -> None:
+        if self._close_task is not None:
+            raise StoreClosed
+
+
+def _close_abandoned(opening: asyncio.Future[_OpenDatabase]) -> None:
+    """Close a store that was opened for someone who no longer waits for it."""
+    with suppress(StoreError):
+        opening.result().cleanup.close()

@@ -1,0 +1,203 @@
+"""SQLite writer: blocking commits, compare-and-swap and journal pruning, for one thread."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from forewarn.core.journal import REQUEST_KEY, Entry
+from forewarn.store.port import PRUNE_BATCH, Deleted, Record, RecordKey, Retention, RevisionConflict, StoreError
+from forewarn.store.sqlite.database import open_for_writing, to_store_error, wrap_sqlite_errors
+from forewarn.store.sqlite.schema import to_microseconds, transaction
+
+
+class EncodedEntry(NamedTuple):
+    """An entry as the journal's tables have it."""
+
+    at: int
+    entry: str
+    event: str | None
+    did: str
+    author: str
+    request: str | None
+
+
+class Save(msgspec.Struct, frozen=True):
+    """One save, ready to be written: nothing about it can fail any more but the store."""
+
+    key: RecordKey
+    value: bytes | None
+    entries: tuple[EncodedEntry, ...]
+    expected: int | None
+
+    def at_revision(self, revision: int) -> Record | Deleted:
+        """Return the change that this save is, once it has its revision."""
+        return Deleted(self.key, revision) if self.value is None else Record(self.key, self.value, revision)
+
+
+def encode_entries(entries: Sequence[Entry]) -> tuple[EncodedEntry, ...]:
+    """Encode entries for the journal."""
+    return tuple(_encode_entry(entry) for entry in entries)
+
+
+def _encode_entry(entry: Entry) -> EncodedEntry:
+    return EncodedEntry(
+        at=to_microseconds(entry.at),
+        entry=msgspec.json.encode(entry).decode(),
+        event=entry.event,
+        did=entry.kind.value,
+        author=entry.by,
+        request=entry.facts.get(REQUEST_KEY),
+    )
+
+
+SaveResult = Record | Deleted | StoreError
+
+PER_SAVE_ERRORS = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_NOMEM})
+"""Errors that come of what one save holds. Any other would meet each of them again, and a foreign lock only after its
+whole time of waiting."""
+
+
+class _Counters(NamedTuple):
+    revision: int
+    position: int
+    journal_rows: int
+    pruned: int
+
+
+class Writer:
+    """The only connection that writes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = open_for_writing(path)
+        with wrap_sqlite_errors(path):
+            self._counters = _Counters(
+                *self._connection.execute("SELECT revision, position, journal_rows, pruned FROM counters").fetchone()
+            )
+
+    def commit(self, saves: Sequence[Save]) -> list[SaveResult]:
+        """Write the saves in one transaction, in turn; each has its own outcome. On return all of it is durable."""
+        results: list[SaveResult] = []
+        try:
+            with transaction(self._connection):
+                results, counters = self._apply(saves)
+        except sqlite3.Error as error:
+            # All was written but could not be committed, or there is only one to blame, or it is nobody's fault.
+            if results or len(saves) == 1 or getattr(error, "sqlite_errorcode", None) not in PER_SAVE_ERRORS:
+                return [self._to_store_error(error) for _ in saves]
+            # One of them may be the reason, such as a large one on a disk that is nearly full: let it fail alone.
+            return [outcome for save in saves for outcome in self.commit([save])]
+        self._counters = counters
+        return results
+
+    def prune(self, retention: Retention, now: datetime) -> int:
+        """Remove one batch of journal rows beyond the retention, in a transaction of its own."""
+        with wrap_sqlite_errors(self._path), transaction(self._connection):
+            removed = self._remove_expired(retention, now)
+            removed += self._remove_surplus(retention, already_removed=len(removed))
+            counters = self._counters._replace(
+                journal_rows=self._counters.journal_rows - len(removed),
+                pruned=max([self._counters.pruned, *removed]),
+            )
+            self._save_counters(counters)
+        self._counters = counters
+        return len(removed)
+
+    def check(self) -> None:
+        """Write, so that it is known whether that is possible."""
+        with wrap_sqlite_errors(self._path), transaction(self._connection):
+            self._connection.execute("UPDATE counters SET checks = checks + 1")
+
+    def close(self) -> None:
+        """Write the log into the file, and close it."""
+        with wrap_sqlite_errors(self._path):
+            self._connection.close()
+
+    def _apply(self, saves: Sequence[Save]) -> tuple[list[SaveResult], _Counters]:
+        revision = self._counters.revision
+        results: list[SaveResult] = []
+        entries: list[tuple[RecordKey, EncodedEntry]] = []
+        for save in saves:
+            if not self._compare_and_swap(save, revision + 1):
+                results.append(self._conflict(save))
+                continue
+            revision += 1
+            entries += ((save.key, line) for line in save.entries)
+            results.append(save.at_revision(revision))
+        self._write_entries(entries)
+        counters = self._counters._replace(
+            revision=revision,
+            position=self._counters.position + len(entries),
+            journal_rows=self._counters.journal_rows + len(entries),
+        )
+        self._save_counters(counters)
+        return results, counters
+
+    def _write_entries(self, entries: Sequence[tuple[RecordKey, EncodedEntry]]) -> None:
+        first = self._counters.position + 1
+        self._connection.executemany(
+            """
+            INSERT INTO journal (position, kind, id, at, entry, event, did, author, request)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            """,
+            [(position, key.kind.value, key.id, *line) for position, (key, line) in enumerate(entries, first)],
+        )
+
+    def _compare_and_swap(self, save: Save, revision: int) -> bool:
+        """Write the record if it is as expected, and say whether it was."""
+        name = (save.key.kind.value, save.key.id)
+        match save:
+            case Save(value=None):
+                cursor = self._connection.execute(
+                    "DELETE FROM records WHERE kind = ? AND id = ? AND revision = ?", (*name, save.expected)
+                )
+            case Save(expected=None):
+                cursor = self._connection.execute(
+                    "INSERT INTO records (kind, id, revision, value) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                    (*name, revision, save.value),
+                )
+            case _:
+                cursor = self._connection.execute(
+                    "UPDATE records SET revision = ?, value = ? WHERE kind = ? AND id = ? AND revision = ?",
+                    (revision, save.value, *name, save.expected),
+                )
+        return cursor.rowcount == 1
+
+    def _conflict(self, save: Save) -> RevisionConflict:
+        row = self._connection.execute(
+            "SELECT revision FROM records WHERE kind = ? AND id = ?", (save.key.kind.value, save.key.id)
+        ).fetchone()
+        return RevisionConflict(save.key, expected=save.expected, actual=None if row is None else row[0])
+
+    def _remove_expired(self, retention: Retention, now: datetime) -> list[int]:
+        if retention.age is None:
+            return []
+        oldest = to_microseconds(now - retention.age)
+        return self._remove("at < ? ORDER BY at LIMIT ?", oldest, PRUNE_BATCH)
+
+    def _remove_surplus(self, retention: Retention, *, already_removed: int) -> list[int]:
+        if retention.rows is None:
+            return []
+        surplus = self._counters.journal_rows - already_removed - retention.rows
+        return self._remove("TRUE ORDER BY position LIMIT ?", max(0, min(surplus, PRUNE_BATCH - already_removed)))
+
+    def _remove(self, which: str, *parameters: int) -> list[int]:
+        """Remove rows of the journal and return their positions."""
+        removed = self._connection.execute(f"SELECT position FROM journal WHERE {which}", parameters).fetchall()  # noqa: S608 - one of the constants above
+        self._connection.executemany("DELETE FROM journal WHERE position = ?", removed)
+        return [position for (position,) in removed]
+
+    def _save_counters(self, counters: _Counters) -> None:
+        if counters != self._counters:
+            self._connection.execute(
+                "UPDATE counters SET revision = ?, position = ?, journal_rows = ?, pruned = ?", counters
+            )
+
+    def _to_store_error(self, error: sqlite3.Error) -> StoreError:
+        failure = to_store_error(error, self._path)
+        failure.__cause__ = error
+        return failure

@@ -1,0 +1,126 @@
+"""Watch: a snapshot read page by page, then changes, coalesced per key. Shared by all stores.
+
+Everything here runs on the store's event loop."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from forewarn.store.port import Deleted, Record, RecordKey, SnapshotEnd, StoreClosed, WatchItem
+
+
+class SnapshotPage(NamedTuple):
+    """A part of the snapshot: records as they were when the store was at revision `as_of`."""
+
+    records: list[Record]
+    as_of: int
+    next: int | None
+    """Where the following page begins; None after the last one."""
+
+
+ReadPage = Callable[[int], Awaitable[SnapshotPage]]
+
+
+class Watcher:
+    """The items of one watch, in the order in which they may be given.
+
+    Changes are heard from the first moment on, while the snapshot is read at leisure, so that none falls between the
+    two. A key has at most one place in the queue; a newer value takes the place of the older one.
+    """
+
+    def __init__(self, read_page: ReadPage) -> None:
+        self._read_page = read_page
+        self._next_page: int | None = 0
+        self._due_before_page = (
+            0  # items to give before another page is read: a busy writer must not put off the snapshot's end
+        )
+        self._snapshot_revision = 0
+        self._seen_revisions: dict[RecordKey, int] = {}
+        self._pending: OrderedDict[RecordKey | None, WatchItem] = OrderedDict()  # None: the end of the snapshot
+        self._changed = asyncio.Event()
+        self._is_closed = False
+        self._store_closed = False
+
+    def __aiter__(self) -> "Watcher":
+        return self
+
+    async def __anext__(self) -> WatchItem:
+        while self._next_page is not None and not self._due_before_page and not self._store_closed:
+            self._take_page(await self._read_page(self._next_page))
+        while not self._pending:
+            await self._wait()
+        self._due_before_page -= 1
+        return self._pending.popitem(last=False)[1]
+
+    def offer(self, change: Record | Deleted) -> None:
+        """Hear of a change. Committed changes must be offered in the order of their revisions."""
+        if change.revision <= self._seen_revisions.get(change.key, 0):
+            return
+        if self._next_page is not None:
+            self._seen_revisions[change.key] = change.revision
+        elif change.revision > self._snapshot_revision:
+            # Every revision in the snapshot has been delivered by now, so no late change can follow.
+            self._seen_revisions.clear()
+        self._pending[change.key] = change
+        self._changed.set()
+
+    def close(self) -> None:
+        """End the iteration: the watch is over."""
+        self._is_closed = True
+        self._next_page = None
+        self._pending.clear()
+        self._changed.set()
+
+    def on_store_closed(self) -> None:
+        """Let the iteration fail as soon as nothing is pending."""
+        self._store_closed = True
+        self._changed.set()
+
+    def _take_page(self, page: SnapshotPage) -> None:
+        if self._is_closed:
+            return
+        for record in page.records:
+            self.offer(record)
+        self._next_page = page.next
+        self._due_before_page = len(self._pending)
+        if page.next is None:
+            self._snapshot_revision = page.as_of
+            self._pending[None] = SnapshotEnd()
+
+    async def _wait(self) -> None:
+        if self._is_closed:
+            raise StopAsyncIteration
+        if self._store_closed:
+            raise StoreClosed
+        self._changed.clear()
+        await self._changed.wait()
+
+
+class Watchers:
+    """All watchers of a store."""
+
+    def __init__(self) -> None:
+        self._watchers: set[Watcher] = set()
+
+    @contextmanager
+    def subscribe(self, read_page: ReadPage) -> Iterator[Watcher]:
+        """Make a watcher that hears of every change from now on."""
+        watcher = Watcher(read_page)
+        self._watchers.add(watcher)
+        try:
+            yield watcher
+        finally:
+            self._watchers.discard(watcher)
+            watcher.close()
+
+    def publish(self, change: Record | Deleted) -> None:
+        """Tell every watcher of a change that is durable."""
+        for watcher in self._watchers:
+            watcher.offer(change)
+
+    def on_store_closed(self) -> None:
+        """Tell every watcher that no change will come any more."""
+        for watcher in self._watchers:
+            watcher.on_store_closed()
