@@ -128,7 +128,7 @@ class _Silence:
 
 
 def _counted(server: GuestServer) -> Counted:
-    return Counted(answers=server.counters.answers, held=server.counters.held)
+    return Counted(answers=server.counters.responses, held=server.counters.long_polls)
 
 
 async def _input() -> asyncio.StreamReader:

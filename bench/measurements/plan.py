@@ -15,7 +15,7 @@ from bench.workplace import Workplace
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection, Weekday, Window
 from forewarn.core.event import EventType
 from forewarn.core.policy import RuleContext
-from forewarn.operator.planning import made_plan
+from forewarn.operator.campaign_planner import build_plan
 
 TARGET_SECONDS = 3.0
 NOW = datetime(2030, 3, 25, tzinfo=UTC)
@@ -87,8 +87,8 @@ def _run(fleet: list[bytes], policy: CampaignPolicy) -> Run:
     spec = CampaignSpec(name="bench", type=EventType.REBOOT, selection=Selection(all=True), policy=policy)
     told: list[int] = []
     began_at, worked = time.monotonic(), time.process_time()
-    made = made_plan(fleet, spec, RuleContext(), NOW, lambda done, _: told.append(done))
+    made = build_plan(fleet, spec, RuleContext(), NOW, lambda done, _: told.append(done))
     took, worked = time.monotonic() - began_at, time.process_time() - worked
-    if made.rest.unplaced:
-        raise ValueError(f"{len(made.rest.unplaced)} waves have no place: {made.rest.unplaced[0].why}")
+    if made.summary.unplaced:
+        raise ValueError(f"{len(made.summary.unplaced)} waves have no place: {made.summary.unplaced[0].why}")
     return Run(took, worked, len(made.waves), len(told))

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from forewarn.guest.ports import CannotListen
+from forewarn.guest.vm_listeners import ListenFailed
 from tests.cli.stage import FREE_PORTS, GUARD, LOOPBACK, PROGRAM, Machine, Up
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -185,7 +185,7 @@ def test_fleet_without_vms_is_pointed_out(machine: Machine, tmp_path: Path) -> N
 
 def test_port_that_is_roots_is_called_so() -> None:
     denied = OSError(errno.EACCES, "Permission denied")
-    error = CannotListen("127.0.0.1", 80, "the operator API", denied, "choose another one")
+    error = ListenFailed("127.0.0.1", 80, "the operator API", denied, "choose another one")
     said = "cannot listen on port 80 of 127.0.0.1 for the operator API, ports below 1024 need root: choose another one"
     assert str(error) == said
 

@@ -18,10 +18,10 @@ from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Vm
 from forewarn.fleet.service import Fleet
 from forewarn.guest.connection import Connection
+from forewarn.guest.connection_state import ConnectionState
 from forewarn.guest.faults import Faults
 from forewarn.guest.limits import Limits
-from forewarn.guest.observing import Observer
-from forewarn.guest.phases import Phase
+from forewarn.guest.observer import Observer
 from forewarn.guest.server import GuestServer
 from forewarn.store.port import Store
 from forewarn.wire.protocol import NEWEST_VERSION
@@ -138,7 +138,7 @@ class House:
     async def connect(self, vm_: str = "web/web-0") -> Peer:
         """Connect to the port of that VM."""
         if vm_ not in self.ports:
-            self.ports[vm_] = await self.server.listen_as(vm_, "127.0.0.1", 0)
+            self.ports[vm_] = await self.server.listen_for_vm(vm_, "127.0.0.1", 0)
             self.hold_still()
         return await self.connect_to(self.ports[vm_])
 
@@ -156,22 +156,22 @@ class House:
 
     def hold_still(self) -> None:
         """Let no second pass by itself."""
-        heart = self.server._heart
+        heart = self.server._tick_timer
         assert heart is not None
         heart.cancel()
 
     def pass_seconds(self, seconds: float) -> None:
         """Let this many seconds pass for the endpoint."""
         for _ in range(int(seconds)):
-            self.server._desk.beat()
+            self.server._state.tick()
 
     def connections(self) -> list[Connection]:
         """Return the server's ends of the connections."""
-        return [cast("Connection", connection) for connection in self.server._desk.connections]
+        return [cast("Connection", connection) for connection in self.server._state.connections]
 
-    def phases(self) -> list[Phase]:
+    def phases(self) -> list[ConnectionState]:
         """Tell what the connections wait for."""
-        return [connection._phase for connection in self.connections()]
+        return [connection._state for connection in self.connections()]
 
     async def change_roster(self, scope_id: str, vms: Iterable[Vm]) -> None:
         """Give a scope other VMs, as an inventory would."""

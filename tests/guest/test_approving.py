@@ -8,7 +8,7 @@ import pytest
 
 from forewarn.core.event import EventType, State
 from forewarn.core.journal import Entry
-from forewarn.guest.phases import Phase
+from forewarn.guest.connection_state import ConnectionState
 from forewarn.store.port import RecordKey
 from forewarn.wire.error_responses import ErrorReason
 from tests.fleet.stage import FailingStore, ask, scope, until, vm
@@ -53,7 +53,7 @@ async def test_nothing_is_answered_before_it_is_saved_and_requests_behind_it_wai
         peer.send(request("POST", body=approval(event)) + GET + request("GET", "/nowhere"))
         other = await house.connect("web/web-1")
         assert (await other.ask()).document["Events"][0]["EventStatus"] == "Scheduled"
-        assert house.counters.answers[200] == 2
+        assert house.counters.responses[200] == 2
         store.may_save.set()
         answers = [await peer.answer() for _ in range(3)]
         assert [answer.status for answer in answers] == [200, 200, 404]
@@ -143,7 +143,7 @@ async def test_approval_of_a_peer_that_goes_away_is_taken_all_the_same(how: str)
         await peer.ask()
         store.may_save.clear()
         peer.send(request("POST", body=approval(event)))
-        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
         if how == "resets":
             peer.reset()
             await until(lambda: house.counters.connections == 0)

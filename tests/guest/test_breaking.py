@@ -11,7 +11,7 @@ import pytest
 
 from forewarn.core.event import EventType, State
 from forewarn.fleet.replica import ScopeView
-from forewarn.guest.phases import Phase
+from forewarn.guest.connection_state import ConnectionState
 from forewarn.wire.error_responses import REASON_PHRASES
 from tests.fleet.stage import ask, until
 from tests.guest.house import EVENTS, GET, UNLIMITED, House, Peer, approval, request, serving
@@ -62,8 +62,8 @@ async def test_garbage_never_breaks_the_server(make: Callable[[random.Random], b
                     peer.writer.write_eof()
             answers = await peer.rest()
             assert answers == b"" or answers.startswith(b"HTTP/1.1 ")
-        assert house.counters.answers[500] == house.counters.failures == 0
-        assert set(house.counters.answers) == set(REASON_PHRASES)
+        assert house.counters.responses[500] == house.counters.failures == 0
+        assert set(house.counters.responses) == set(REASON_PHRASES)
         assert await is_well(house)
 
 
@@ -78,10 +78,10 @@ async def test_half_open_connections_keep_nobody_out_for_long(open_files: int) -
         for peer in peers[: most - 10 : 2]:
             peer.send(b"GET /meta")
         await until(lambda: house.counters.connections == most)
-        await until(lambda: house.phases().count(Phase.HEAD) == len(peers[: most - 10 : 2]))
+        await until(lambda: house.phases().count(ConnectionState.HEAD) == len(peers[: most - 10 : 2]))
         assert await is_well(house)
         house.pass_seconds(11)
-        await until(lambda: Phase.HEAD not in house.phases())
+        await until(lambda: ConnectionState.HEAD not in house.phases())
         house.pass_seconds(3)
         await until(lambda: house.counters.connections <= most // 2 + 10)
         house.pass_seconds(121)
@@ -103,9 +103,9 @@ async def test_error_of_our_own_is_500_logged_and_closed(
             raise ZeroDivisionError("the test's own")
 
         with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-            patch.setattr(house.server._desk, "note_request", broken)
+            patch.setattr(house.server._state, "record_request", broken)
             await fails(peer, GET)
-            patch.setattr(house.fleet, "note_request", broken)
+            patch.setattr(house.fleet, "record_request", broken)
             peer = await house.connect()
             peer.send(request("GET", "/metadata/versions"))
             await fails(peer, GET, before=1)
@@ -151,7 +151,7 @@ async def test_fleet_that_ends_first_leaves_no_request_without_an_answer() -> No
         await peer.ask()
         store.may_save.clear()
         peer.send(request("POST", body=approval(event)))
-        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
         (connection,) = house.connections()
         assert connection._pending is not None
         connection._pending.cancel()
@@ -176,8 +176,8 @@ async def test_resets_in_every_phase_leave_nothing_behind() -> None:
             peer.send(raw)
             await until(lambda: house.counters.accepted == len(house.peers))
             peer.reset()
-        await until(lambda: house.counters.connections == 0 and house.counters.held == 0)
+        await until(lambda: house.counters.connections == 0 and house.counters.long_polls == 0)
         house.pass_seconds(2)
-        assert house.server._desk.tallies._tallies == {}
+        assert house.server._state.rate_limiter._counters == {}
         await until(lambda: len(asyncio.all_tasks()) <= before)
         assert await is_well(house)

@@ -7,7 +7,7 @@ import pytest
 
 from forewarn.core.event import EventType
 from forewarn.core.policy import PRODUCTION
-from forewarn.guest.phases import Phase
+from forewarn.guest.connection_state import ConnectionState
 from tests.fleet.stage import FailingStore, ask, scope, until, vm
 from tests.guest.house import GET, approval, request, serving
 
@@ -86,11 +86,11 @@ async def test_first_answers_of_a_scope_are_delayed() -> None:
         first.send(GET)
         await until(lambda: house.fleet.replica.scope("a").enabled)
         second.send(request("POST", body=approval()))
-        await until(lambda: house.phases() == [Phase.ANSWERING] * 2)
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING] * 2)
         assert [(await peer.answer()).status for peer in (first, second)] == [200, 200]
         assert asyncio.get_running_loop().time() - began >= 0.5
-        assert house.server._desk.enabling._under_way == {}
-        house.server._desk.enabling._delay = LONG.total_seconds()
+        assert house.server._state.enable_delay._enabling == {}
+        house.server._state.enable_delay._delay = LONG.total_seconds()
         assert (await first.ask()).status == 200
 
 
@@ -99,7 +99,7 @@ async def test_delay_ends_with_the_server() -> None:
     async with serving(policy=PRODUCTION, enable_delay=LONG) as house:
         peer = await house.connect()
         peer.send(GET)
-        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
         closing = asyncio.create_task(house.server.aclose())
         answer = await peer.answer()
         assert (answer.status, answer.headers["connection"]) == (200, "close")
@@ -111,6 +111,6 @@ async def test_peer_that_resets_during_the_delay_is_forgotten() -> None:
     async with serving(policy=PRODUCTION, enable_delay=LONG) as house:
         peer = await house.connect()
         peer.send(GET)
-        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
         peer.reset()
         await until(lambda: house.counters.connections == 0)

@@ -17,8 +17,8 @@ from forewarn.core.fault import Fault, FaultKind
 from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.journal import EntryKind
 from forewarn.fleet.errors import FaultNotFound, SaveFailed
+from forewarn.guest.connection_state import ConnectionState
 from forewarn.guest.limits import Limits
-from forewarn.guest.phases import Phase
 from forewarn.store.memory import MemoryStore
 from forewarn.wire.error_responses import JSON, ErrorReason
 from forewarn.wire.fault_responses import EXTRA_FIELD, UNKNOWN_EVENT_TYPE
@@ -178,7 +178,7 @@ async def test_slow_approval_takes_effect_when_it_is_answered() -> None:
         peer = await house.connect()
         fault = await house.faults.set(FaultKind.SLOW, amount=LONG, by="test")
         peer.send(request("POST", body=approval(event)))
-        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
         assert house.fleet.find_event(event)[1].approvals == ()
         await house.faults.clear(fault.id, by="test")
         assert (await peer.answer()).status == 200
@@ -205,9 +205,9 @@ async def test_hang_holds_the_connection_until_the_fault_is_cleared() -> None:
         peer = await house.connect()
         fault = await house.faults.set(FaultKind.HANG, times=1, by="test")
         peer.send(GET)
-        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
         house.pass_seconds(3600)
-        assert house.phases() == [Phase.ANSWERING]
+        assert house.phases() == [ConnectionState.RESPONDING]
         # As many as it was to hit are hit, and still it goes on with the one that it has.
         assert (await (await house.connect()).ask()).status == 200
         assert [each.hits for each in house.faults.list()] == [1]
@@ -223,7 +223,7 @@ async def test_hang_ends_when_its_time_is_over() -> None:
         peer = await house.connect()
         await house.faults.set(FaultKind.HANG, vm="web-0", lasting=timedelta(seconds=30), by="test")
         peer.send(GET)
-        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
         await house.fleet.advance(timedelta(seconds=29))
         assert len(house.faults.list()) == 1
         await house.fleet.advance(timedelta(seconds=1))
@@ -244,7 +244,7 @@ async def test_hang_ends_when_the_client_leaves(go: Callable[[Peer], None], capl
         peer = await house.connect()
         await house.faults.set(FaultKind.HANG, times=1, by="test")
         peer.send(GET)
-        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
         go(peer)
         await until(lambda: house.counters.connections == 0)
         await until(lambda: not house.faults.list())
@@ -266,7 +266,7 @@ async def test_reset_is_a_reset_and_not_an_end() -> None:
 async def test_reset_over_a_unix_socket_is_an_end_without_an_answer(tmp_path: Path) -> None:
     """There is no other way to break off a connection there."""
     async with serving() as house:
-        await house.server.listen_as_unix("web/web-0", tmp_path / "s")
+        await house.server.listen_on_unix_socket("web/web-0", tmp_path / "s")
         peer = await house.connect_unix(str(tmp_path / "s"))
         await house.faults.set(FaultKind.RESET, times=1, by="test")
         peer.send(GET)
@@ -455,13 +455,13 @@ async def test_fault_of_a_vm_whose_scope_is_gone_can_be_cleared() -> None:
 async def test_same_key_sets_and_clears_once() -> None:
     async with serving() as house:
         key = IdempotencyKey("k", "d")
-        first = await house.faults.set(FaultKind.STATUS_410, by="test", once=key)
-        assert await house.faults.set(FaultKind.STATUS_410, by="test", once=key) == first
+        first = await house.faults.set(FaultKind.STATUS_410, by="test", idempotency_key=key)
+        assert await house.faults.set(FaultKind.STATUS_410, by="test", idempotency_key=key) == first
         assert len(house.faults.list()) == 1
         with pytest.raises(KeyConflict):
-            await house.faults.set(FaultKind.SLOW, by="test", once=IdempotencyKey("k", "other"))
+            await house.faults.set(FaultKind.SLOW, by="test", idempotency_key=IdempotencyKey("k", "other"))
         for _ in range(2):
-            await house.faults.clear(first.id, by="test", once=IdempotencyKey("c", "d"))
+            await house.faults.clear(first.id, by="test", idempotency_key=IdempotencyKey("c", "d"))
         with pytest.raises(FaultNotFound):
             await house.faults.clear(first.id, by="test")
 
@@ -537,7 +537,7 @@ async def test_end_of_the_service_waits_for_no_fault() -> None:
         await house.faults.set(FaultKind.SLOW, vm="web-1", amount=LONG, by="test")
         for peer in (hung, slow):
             peer.send(GET)
-        await until(lambda: house.phases() == [Phase.ANSWERING] * 2)
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING] * 2)
         await house.server.aclose()
         for peer in (hung, slow):
             answer = await peer.answer()
@@ -550,14 +550,14 @@ async def test_request_that_is_held_already_is_not_hit_and_one_that_comes_later_
         etag = (await peer.ask()).headers["etag"]
         held = request("GET", f"{EVENTS}&wait=60", ("If-None-Match", etag))
         peer.send(held)
-        await until(lambda: house.counters.held == 1)
+        await until(lambda: house.counters.long_polls == 1)
         slow = await house.faults.set(FaultKind.SLOW, amount=LONG, by="test")
         other = await house.connect()
         other.send(held)
         await until(lambda: [fault.hits for fault in house.faults.list()] == [1])
-        assert house.counters.held == 1
+        assert house.counters.long_polls == 1
         await house.faults.clear(slow.id, by="test")
-        await until(lambda: house.counters.held == 2)
+        await until(lambda: house.counters.long_polls == 2)
         await house.faults.set(FaultKind.STATUS_410, by="test")
         await reboot(house)
         assert [(await each.answer()).status for each in (peer, other)] == [200, 200]
@@ -575,7 +575,7 @@ async def test_late_answer_that_nobody_waits_for_any_more_keeps_no_connection(
         for hits in (1, 2, 3):
             peer = await house.connect()
             peer.send(GET)
-            await until(lambda: house.phases() == [Phase.ANSWERING])
+            await until(lambda: house.phases() == [ConnectionState.RESPONDING])
             assert [fault.hits for fault in house.faults.list()] == [hits]
             go(peer)
             await until(lambda: house.counters.connections == 0)
@@ -589,7 +589,7 @@ async def test_request_that_was_to_hang_after_a_delay_does_not_where_that_fault_
         slow = await house.faults.set(FaultKind.SLOW, amount=LONG, by="test")
         hang = await house.faults.set(FaultKind.HANG, by="test")
         peer.send(GET)
-        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
         await house.faults.clear(hang.id, by="test")
         await house.faults.clear(slow.id, by="test")
         assert (await peer.answer()).body == EMPTY

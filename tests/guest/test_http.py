@@ -9,7 +9,7 @@ import pytest
 
 from forewarn.clock import SystemClock
 from forewarn.core.event import EventType
-from forewarn.guest.phases import Phase
+from forewarn.guest.connection_state import ConnectionState
 from tests.fleet.stage import ask, until
 from tests.guest.house import EVENTS, GET, approval, request, serving
 
@@ -45,7 +45,7 @@ async def test_connection_stays_open_and_no_request_id_repeats() -> None:
         peer = await house.connect()
         ids = {(await peer.ask()).headers["x-ms-request-id"] for _ in range(100)}
     assert len(ids) == 100
-    assert house.counters.answers[200] == 100
+    assert house.counters.responses[200] == 100
     assert house.counters.accepted == 1
 
 
@@ -69,7 +69,7 @@ async def test_date_of_real_time_is_renewed_as_the_second_begins() -> None:
     async with serving(clock=SystemClock()) as house:
         peer = await house.connect()
         await peer.ask()
-        house.server._desk.letterhead.renew(datetime(2020, 1, 1, tzinfo=UTC))
+        house.server._state.common_headers.refresh(datetime(2020, 1, 1, tzinfo=UTC))
         stale = await peer.ask()
         house.pass_seconds(1)
         renewed = await peer.ask()
@@ -123,7 +123,7 @@ async def test_identical_pipelined_requests_are_all_answered() -> None:
         peer.send(GET * count)
         for _ in range(count):
             assert (await peer.answer()).document == EMPTY
-        assert house.counters.answers[200] == count + 1
+        assert house.counters.responses[200] == count + 1
 
 
 async def test_known_question_is_not_answered_like_one_that_came_in_between() -> None:
@@ -142,11 +142,11 @@ async def test_known_bytes_as_a_body_are_not_a_request() -> None:
         peer = await house.connect()
         await peer.ask()
         peer.send(request("POST", EVENTS, ("Content-Length", str(len(GET)))))
-        await until(lambda: house.phases() == [Phase.BODY])
+        await until(lambda: house.phases() == [ConnectionState.BODY])
         peer.send(GET)
         assert (await peer.answer()).status == 400
         assert (await peer.ask()).status == 200
-        assert house.counters.answers[200] == 2
+        assert house.counters.responses[200] == 2
 
 
 async def test_known_bytes_within_a_head_are_not_a_request() -> None:
@@ -155,10 +155,10 @@ async def test_known_bytes_within_a_head_are_not_a_request() -> None:
         peer = await house.connect()
         await peer.ask()
         peer.send(b"GET /nowhere HTTP/1.1\r\nX: ")
-        await until(lambda: house.phases() == [Phase.HEAD])
+        await until(lambda: house.phases() == [ConnectionState.HEAD])
         peer.send(GET)
         assert (await peer.answer()).status == 404
-        assert house.counters.answers[200] == 1
+        assert house.counters.responses[200] == 1
 
 
 async def test_absolute_form_is_served() -> None:
@@ -279,7 +279,7 @@ async def test_malformed_http_is_400_then_closed(raw: bytes) -> None:
         assert (answer.status, answer.headers["connection"]) == (400, "close")
         assert answer.document["error"].startswith("Bad request: ")
         assert await peer.is_closed()
-        assert house.counters.answers[200] == 1
+        assert house.counters.responses[200] == 1
         assert (await (await house.connect()).ask()).status == 200
 
 
@@ -340,7 +340,7 @@ async def test_unix_socket_serves_its_vm(tmp_path: Path) -> None:
     """Whoever can open it is that VM; when the server ends nobody is there any more."""
     path = tmp_path / "guest.sock"
     async with serving() as house:
-        await house.server.listen_as_unix("web/web-1", path)
+        await house.server.listen_on_unix_socket("web/web-1", path)
         peer = await house.connect_unix(str(path))
         assert (await peer.ask()).document == EMPTY
         name = await peer.get(target="/metadata/instance/compute/name?api-version=2020-09-01&format=text")

@@ -13,8 +13,8 @@ from forewarn.core.policy import PRODUCTION, AnnouncePolicy
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Address
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
-from forewarn.guest.callers import ByAddress
-from forewarn.guest.phases import Phase
+from forewarn.guest.connection_state import ConnectionState
+from forewarn.guest.identity import AddressResolver
 from forewarn.wire.error_responses import ErrorReason
 from tests.fleet.stage import ask, scope, until, vm
 from tests.guest.house import EVENTS, GET, House, Peer, approval, request, serving
@@ -64,10 +64,10 @@ async def test_approval_that_had_to_wait_is_that_of_whoever_has_the_address_by_t
         ((_, event),) = await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
         peer = await house.connect_to(await by_address(house), "127.0.1.1")
         peer.send(request("POST", body=approval(event)))
-        await until(lambda: house.phases() == [Phase.ANSWERING])
+        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
         await house.change_roster("web", [vm("web-0")])
         await house.change_roster("db", [vm("db-0", ip="127.0.1.1")])
-        house.server._desk.enabling.close()
+        house.server._state.enable_delay.close()
         assert (await peer.answer()).status == 400
         assert house.fleet.find_event(event)[1].approvals == ()
 
@@ -95,12 +95,12 @@ async def test_address_that_two_vms_claim_serves_neither() -> None:
         answer = await peer.ask()
         assert answer.status == 403
         assert "more than one VM claims" in answer.document["error"]
-        assert house.counters.contested == 1
+        assert house.counters.ambiguous_callers == 1
         await house.change_roster("a", [vm("a0", ip="127.0.2.3")])
         assert (await peer.get(target=NAME)).body == b"b0"
         await house.change_roster("b", [vm("b0", ip="127.0.2.1"), vm("b1", ip="127.0.2.1")])
         assert (await peer.ask()).status == 403
-        assert house.counters.contested == 2
+        assert house.counters.ambiguous_callers == 2
 
 
 async def test_vm_that_changes_its_address_is_known_by_the_new_one_only() -> None:
@@ -161,7 +161,7 @@ async def test_listener_is_for_a_vm_that_exists() -> None:
     async with serving(scope("a", vm("same"), vm("one")), scope("b", vm("same"))) as house:
         for name, error in (("a/none", VmNotFound), ("none/same", ScopeNotFound), ("same", AmbiguousVm)):
             with pytest.raises(error):
-                await house.server.listen_as(name, "127.0.0.1", 0)
+                await house.server.listen_for_vm(name, "127.0.0.1", 0)
         peer = await house.connect("one")
         assert (await peer.ask()).status == 200
 
@@ -180,7 +180,7 @@ async def test_listener_is_for_a_vm_that_exists() -> None:
 async def test_addresses_are_written_as_in_the_inventory(peer: object, written: str) -> None:
     """IPv4 on a listener for both families, IPv6 in its canonical form."""
     async with serving() as house:
-        assert ByAddress(house.fleet.replica, "default").address(peer) == written
+        assert AddressResolver(house.fleet.replica, "default").address(peer) == written
 
 
 async def test_limits_follow_the_vm_and_not_the_address() -> None:
@@ -190,9 +190,9 @@ async def test_limits_follow_the_vm_and_not_the_address() -> None:
         port = await by_address(house)
         peers = [await house.connect_to(port, f"127.0.3.{n}") for n in (1, 2, 1)]
         await asyncio.gather(*(peer.ask() for peer in peers))
-        tallies = {id(connection._conversation.visitor.tally) for connection in house.connections()}
+        tallies = {id(connection._session.peer.counter) for connection in house.connections()}
         assert len(tallies) == 1
-        assert house.connections()[0]._conversation.visitor.tally.connections == 3
+        assert house.connections()[0]._session.peer.counter.connections == 3
 
 
 SEEDS = range(6)

@@ -12,8 +12,8 @@ import pytest
 
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
-from forewarn.guest.limits import SPARE_FILES, Limits, affordable_connections
-from forewarn.guest.phases import Phase
+from forewarn.guest.connection_state import ConnectionState
+from forewarn.guest.limits import SPARE_FILES, Limits, connection_limit
 from forewarn.wire.error_responses import ErrorReason
 from tests.fleet.stage import ask, scope, until, vm
 from tests.guest.house import EVENTS, GET, UNLIMITED, House, approval, request, serving
@@ -118,9 +118,9 @@ async def test_caller_that_asks_far_too_often_is_not_listened_to_until_the_next_
         first, second = await house.connect_to(port, source), await house.connect_to(port, source)
         count = 5000
         first.send(GET * count)
-        await until(lambda: house.phases().count(Phase.RESTRAINED) == 1)
+        await until(lambda: house.phases().count(ConnectionState.THROTTLED) == 1)
         second.send(GET)
-        await until(lambda: house.phases() == [Phase.RESTRAINED] * 2)
+        await until(lambda: house.phases() == [ConnectionState.THROTTLED] * 2)
         admitted, refused = (5, 429) if caller == "a VM" else (0, 403)
         statuses = [(await first.answer()).status for _ in range(admitted + 50)]
         assert statuses == [*[200] * admitted, *[refused] * 50]
@@ -128,8 +128,8 @@ async def test_caller_that_asks_far_too_often_is_not_listened_to_until_the_next_
         assert (await (await house.connect("web/web-1")).ask()).status == 200
         house.pass_seconds(1)
         assert (await first.answer()).status == (200 if caller == "a VM" else refused)
-        assert Phase.RESTRAINED in house.phases()
-        assert house.counters.answers[refused] == 100
+        assert ConnectionState.THROTTLED in house.phases()
+        assert house.counters.responses[refused] == 100
 
 
 UNREADABLE = {
@@ -155,7 +155,7 @@ async def test_who_calls_and_how_often_comes_before_what_cannot_be_read(raw: byt
         assert await refusals("127.0.0.9", 3) == [403] * 3
         restrained = await house.connect_to(port, "127.0.0.9")
         restrained.send(raw)
-        await until(lambda: Phase.RESTRAINED in house.phases())
+        await until(lambda: ConnectionState.THROTTLED in house.phases())
         house.pass_seconds(1)
         assert (await restrained.answer()).status == 403
 
@@ -177,9 +177,9 @@ async def test_tallies_are_forgotten_when_they_do_not_matter_any_more() -> None:
         await peer.ask()
         await peer.close()
         await until(lambda: house.counters.connections == 0)
-        assert len(house.server._desk.tallies._tallies) == 1
+        assert len(house.server._state.rate_limiter._counters) == 1
         house.pass_seconds(2)
-        assert house.server._desk.tallies._tallies == {}
+        assert house.server._state.rate_limiter._counters == {}
 
 
 # Connections.
@@ -214,7 +214,7 @@ def test_connections_are_bounded_by_the_open_files_that_the_process_may_have(mon
     unlimited = resource.RLIM_INFINITY
     for files, asked, expected in [(1024, 32_768, 876), (1024, 10, 10), (64, 10, 1), (unlimited, 32_768, 32_768)]:
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
-        assert affordable_connections(asked, listening=20) == expected
+        assert connection_limit(asked, listening=20) == expected
 
 
 async def test_listeners_leave_fewer_connections_for_guests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ async def test_listeners_leave_fewer_connections_for_guests(monkeypatch: pytest.
 # Time.
 
 
-async def seen(house: House, phase: Phase) -> None:
+async def seen(house: House, phase: ConnectionState) -> None:
     """Wait until the only connection is in that phase."""
     await until(lambda: house.phases() == [phase])
 
@@ -244,17 +244,17 @@ async def test_head_that_does_not_come_to_its_end_is_408() -> None:
         await peer.ask()
         house.pass_seconds(100)
         peer.send(b"GET")
-        await seen(house, Phase.HEAD)
+        await seen(house, ConnectionState.HEAD)
         for byte in b" /metad":
             house.pass_seconds(1)
             peer.send(bytes([byte]))
         house.pass_seconds(3)
-        await seen(house, Phase.HEAD)
+        await seen(house, ConnectionState.HEAD)
         house.pass_seconds(1)
         answer = await peer.answer()
         assert (answer.status, answer.headers["connection"]) == (408, "close")
         assert await peer.is_closed()
-        assert house.counters.cut_off == 1
+        assert house.counters.timed_out == 1
 
 
 async def test_next_head_has_its_own_time() -> None:
@@ -263,7 +263,7 @@ async def test_next_head_has_its_own_time() -> None:
         peer = await house.connect()
         for _ in range(10):
             peer.send(GET[:10])
-            await seen(house, Phase.HEAD)
+            await seen(house, ConnectionState.HEAD)
             house.pass_seconds(6)
             peer.send(GET[10:] + GET[:10])
             assert (await peer.answer()).status == 200
@@ -277,9 +277,9 @@ async def test_body_that_does_not_come_to_its_end_is_408() -> None:
     async with serving() as house:
         peer = await house.connect()
         peer.send(request("POST", EVENTS, ("Content-Length", "10")) + b"123")
-        await seen(house, Phase.BODY)
+        await seen(house, ConnectionState.BODY)
         house.pass_seconds(10)
-        await seen(house, Phase.BODY)
+        await seen(house, ConnectionState.BODY)
         house.pass_seconds(1)
         assert (await peer.answer()).status == 408
         assert await peer.is_closed()
@@ -297,7 +297,7 @@ async def test_idle_connections_are_closed_without_a_word() -> None:
         assert (await talking.ask()).status == 200
         house.pass_seconds(121)
         assert await talking.is_closed()
-        assert house.counters.cut_off == 0
+        assert house.counters.timed_out == 0
 
 
 async def test_refused_peer_that_goes_on_sending_is_cut_off() -> None:
@@ -306,7 +306,7 @@ async def test_refused_peer_that_goes_on_sending_is_cut_off() -> None:
         peer = await house.connect()
         peer.send(b"nonsense\r\n")
         assert (await peer.answer()).status == 400
-        await seen(house, Phase.LINGERING)
+        await seen(house, ConnectionState.LINGERING)
         peer.send(b"more")
         house.pass_seconds(3)
         await until(lambda: house.counters.connections == 0)
@@ -347,17 +347,17 @@ async def test_peer_that_does_not_read_is_not_served_further_and_then_cut_off() 
         peer = await deaf(house)
         with peer:
             await flood(peer, house)
-            await seen(house, Phase.UNREAD)
+            await seen(house, ConnectionState.UNREAD)
             (connection,) = house.connections()
-            answered = house.counters.answers[200]
+            answered = house.counters.responses[200]
             assert connection._transport.get_write_buffer_size() <= 2 * SMALL.unread_bytes + 1024
             assert len(connection._backlog) <= SMALL.pipelined_bytes + READ_AT_ONCE
             house.pass_seconds(30)
-            await seen(house, Phase.UNREAD)
-            assert house.counters.answers[200] == answered
+            await seen(house, ConnectionState.UNREAD)
+            assert house.counters.responses[200] == answered
             house.pass_seconds(1)
             await until(lambda: house.counters.connections == 0)
-            assert house.counters.cut_off == 1
+            assert house.counters.timed_out == 1
 
 
 async def test_peer_that_reads_late_gets_everything() -> None:
@@ -367,13 +367,13 @@ async def test_peer_that_reads_late_gets_everything() -> None:
         peer = await deaf(house)
         with peer:
             asked = await flood(peer, house)
-            await seen(house, Phase.UNREAD)
+            await seen(house, ConnectionState.UNREAD)
             received = b""
             while received.count(b'"Events":[]}') < asked:
                 received += await loop.sock_recv(peer, 65536)
             numbers = re.findall(rb"x-ms-request-id: [0-9a-f-]+-([0-9a-f]{12})\r\n", received)
             assert [int(number, 16) for number in numbers] == list(range(1, asked + 1))
-            assert house.counters.answers[200] == asked
+            assert house.counters.responses[200] == asked
 
 
 async def test_last_answer_that_is_not_read_does_not_keep_the_connection_for_ever() -> None:
@@ -384,12 +384,12 @@ async def test_last_answer_that_is_not_read_does_not_keep_the_connection_for_eve
         peer = await deaf(house)
         with peer:
             peer.send(request("GET", EVENTS, ("Connection", "close")))
-            await seen(house, Phase.CLOSED)
+            await seen(house, ConnectionState.CLOSED)
             house.pass_seconds(30)
-            await seen(house, Phase.CLOSED)
+            await seen(house, ConnectionState.CLOSED)
             house.pass_seconds(1)
             await until(lambda: house.counters.connections == 0)
-            assert house.counters.cut_off == 1
+            assert house.counters.timed_out == 1
 
 
 # The limits themselves.

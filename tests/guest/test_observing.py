@@ -8,7 +8,7 @@ import pytest
 from forewarn.clock import ManualClock
 from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
-from forewarn.guest.observing import BODY_BYTES, Observed
+from forewarn.guest.observer import BODY_BYTES, Observed
 from tests.fleet.stage import TEN, ask, until
 from tests.guest.house import EVENTS, GET, approval, request, serving
 

@@ -16,8 +16,8 @@ from forewarn.core.journal import Entry
 from forewarn.core.scope import Scope
 from forewarn.fleet.service import Fleet
 from forewarn.guest.limits import SPARE_FILES, Limits
-from forewarn.guest.ports import CannotListen, NoPortLeft, PortPerVm
 from forewarn.guest.server import GuestServer
+from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, VmPortListeners
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind, StoreFull
 from tests.fleet.stage import running, scope, until, vm, web
@@ -27,11 +27,11 @@ ASK = b"GET /metadata/instance/compute/name?api-version=2021-02-01&format=text H
 
 
 @asynccontextmanager
-async def ports(fleet: Fleet, first: int = 0) -> AsyncIterator[PortPerVm]:
+async def ports(fleet: Fleet, first: int = 0) -> AsyncIterator[VmPortListeners]:
     server = GuestServer(fleet, limits=Limits())
-    given = PortPerVm(fleet, server, HOST, first)
+    given = VmPortListeners(fleet, server, HOST, first)
     try:
-        async with given.listening():
+        async with given.serve():
             yield given
     finally:
         await server.aclose()
@@ -112,7 +112,7 @@ class FullLedgerStore(MemoryStore):
 
 async def test_port_that_could_not_be_saved_is_given_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then nobody listens: a port that is not kept could become another VM's."""
-    monkeypatch.setattr("forewarn.guest.ports.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
     store = FullLedgerStore()
     async with running(web(), store=store) as fleet, ports(fleet) as given:
         store.full = True
@@ -129,14 +129,14 @@ async def test_port_that_could_not_be_saved_is_given_later(monkeypatch: pytest.M
 
 
 async def test_vm_that_leaves_before_it_has_its_port_takes_none_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    listen_as = GuestServer.listen_as
+    listen_as = GuestServer.listen_for_vm
 
     async def leave_before(server: GuestServer, name: str, host: str, port: int) -> int:
         if name == "web/hasty":
             await fleet.apply("web", lambda value: without(value, "hasty", fleet))
         return await listen_as(server, name, host, port)
 
-    monkeypatch.setattr(GuestServer, "listen_as", leave_before)
+    monkeypatch.setattr(GuestServer, "listen_for_vm", leave_before)
     async with running(web()) as fleet, ports(fleet) as given:
         await come(fleet, "hasty")
         await come(fleet, "web-6")
@@ -148,8 +148,8 @@ async def test_vm_that_leaves_before_it_has_its_port_takes_none_from_others(monk
 
 async def test_busy_port_of_one_vm_keeps_no_other_from_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """And it gets it as soon as it is free again."""
-    monkeypatch.setattr("forewarn.guest.ports.FIRST_PAUSE", 0.001)
-    monkeypatch.setattr("forewarn.guest.ports.LONGEST_PAUSE", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.MAX_BACKOFF", 0.001)
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
         async with running(web()) as fleet, ports(fleet) as given:
@@ -163,7 +163,7 @@ async def test_busy_port_of_one_vm_keeps_no_other_from_its_own(monkeypatch: pyte
             assert await answer_at(given.url("a", "a")) == (b"HTTP/1.1 200 OK", b"a")
 
 
-async def visit(fleet: Fleet, given: PortPerVm, name: str) -> None:
+async def visit(fleet: Fleet, given: VmPortListeners, name: str) -> None:
     await come(fleet, name)
     await until(lambda: given.url("web", name) is not None)
     await fleet.apply("web", lambda value: without(value, name, fleet))
@@ -191,7 +191,7 @@ async def test_error_of_our_own_while_ports_are_given_ends_the_service(monkeypat
     async def fail(*_: object) -> bool:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(PortPerVm, "_open_for_new", fail)
+    monkeypatch.setattr(VmPortListeners, "_open_for_new", fail)
 
     async def serve(fleet: Fleet) -> None:
         async with asyncio.timeout(60), ports(fleet):
@@ -237,7 +237,7 @@ async def test_busy_port_is_refused_by_name_and_nothing_is_kept() -> None:
     with socket.create_server((HOST, 0)) as other:
         port = other.getsockname()[1]
         async with running(web()) as fleet:
-            with pytest.raises(CannotListen, match=f"port {port} of {HOST} for VM web/web-0, another program does"):
+            with pytest.raises(ListenFailed, match=f"port {port} of {HOST} for VM web/web-0, another program does"):
                 async with ports(fleet, port):
                     pass
             assert fleet.ports == {}
@@ -245,7 +245,7 @@ async def test_busy_port_is_refused_by_name_and_nothing_is_kept() -> None:
 
 async def test_free_ports_are_found_around_busy_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     first = await free_row(8)
-    monkeypatch.setattr("forewarn.guest.ports.ANY_PORT", range(first, first + 1))
+    monkeypatch.setattr("forewarn.guest.vm_listeners.FREE_PORT_RANGE", range(first, first + 1))
     with socket.create_server((HOST, first + 1)), socket.create_server((HOST, first + 3)):
         async with running(web()) as fleet, ports(fleet):
             assert list(fleet.ports.values()) == [first, first + 2, *range(first + 4, first + 8)]
@@ -253,15 +253,15 @@ async def test_free_ports_are_found_around_busy_ones(monkeypatch: pytest.MonkeyP
 
 async def test_lower_ports_are_tried_before_those_that_systems_lend(monkeypatch: pytest.MonkeyPatch) -> None:
     first = await free_row(8)
-    monkeypatch.setattr("forewarn.guest.ports.ANY_PORT", range(first, first + 6))
-    monkeypatch.setattr("forewarn.guest.ports.secrets.randbelow", lambda number: number - 2)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.FREE_PORT_RANGE", range(first, first + 6))
+    monkeypatch.setattr("forewarn.guest.vm_listeners.secrets.randbelow", lambda number: number - 2)
     async with running(web()) as fleet, ports(fleet):
         assert list(fleet.ports.values()) == [first + 4, first + 5, *range(first, first + 4)]
 
 
 async def test_more_vms_than_ports_is_said() -> None:
     async with running(web()) as fleet:
-        with pytest.raises(NoPortLeft, match="not every VM can have a port of its own from 65534 on"):
+        with pytest.raises(PortUnavailable, match="not every VM can have a port of its own from 65534 on"):
             async with ports(fleet, 65_534):
                 pass
         assert fleet.ports == {}

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forewarn.guest.limits import Limits
-from forewarn.guest.reading import CLOSED, KEPT_OPEN, KEPT_OPEN_FOR_HTTP_1_0, Reader, Stage, Unreadable
+from forewarn.guest.parser import (
+    CONNECTION_CLOSE,
+    KEEP_ALIVE,
+    KEEP_ALIVE_HTTP_1_0,
+    InvalidRequest,
+    ParseState,
+    RequestParser,
+)
 from forewarn.wire.error_responses import ErrorReason
 
 HEAD_LIMIT = 1024
@@ -29,22 +36,22 @@ class Read(NamedTuple):
 
 def read_all(*pieces: bytes) -> list[Read | ErrorReason]:
     """Read pieces one after the other, request by request; what cannot be read ends it."""
-    reader = Reader(LIMITS)
+    reader = RequestParser(LIMITS)
     found: list[Read | ErrorReason] = []
     try:
         for piece in pieces:
             at = 0
             while at < len(piece):
                 at = reader.read(piece, at)
-                if reader.stage is Stage.DONE:
+                if reader.state is ParseState.DONE:
                     found.append(taken(reader))
-                    reader.next()
-    except Unreadable as error:
-        found.append(error.refusal.reason)
+                    reader.start_next()
+    except InvalidRequest as error:
+        found.append(error.response.reason)
     return found
 
 
-def taken(reader: Reader) -> Read:
+def taken(reader: RequestParser) -> Read:
     head = reader.head
     headers = tuple(head.headers)
     return Read(
@@ -53,13 +60,13 @@ def taken(reader: Reader) -> Read:
         headers,
         reader.body,
         reader.connection_line,
-        reader.is_expecting,
+        reader.expects_continue,
         reader.has_body,
     )
 
 
 def plain(method: str = "GET", target: str = "/", *headers: tuple[str, str]) -> Read:
-    return Read(method, target, headers, b"", KEPT_OPEN, is_expecting=False, has_body=False)
+    return Read(method, target, headers, b"", KEEP_ALIVE, is_expecting=False, has_body=False)
 
 
 CHUNKED = ("Transfer-Encoding", "chunked")
@@ -104,25 +111,25 @@ REQUESTS: dict[str, tuple[bytes, Read]] = {
     ),
     "HTTP/1.0 kept open": (
         b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-        plain("GET", "/", ("Connection", "keep-alive"))._replace(connection_line=KEPT_OPEN_FOR_HTTP_1_0),
+        plain("GET", "/", ("Connection", "keep-alive"))._replace(connection_line=KEEP_ALIVE_HTTP_1_0),
     ),
 }
 
 LAST_REQUESTS: dict[str, tuple[bytes, Read]] = {
     "close": (
         b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
-        plain("GET", "/", ("Connection", "close"))._replace(connection_line=CLOSED),
+        plain("GET", "/", ("Connection", "close"))._replace(connection_line=CONNECTION_CLOSE),
     ),
     "close among others": (
         b"GET / HTTP/1.1\r\nConnection: Foo, Close\r\n\r\n",
-        plain("GET", "/", ("Connection", "Foo, Close"))._replace(connection_line=CLOSED),
+        plain("GET", "/", ("Connection", "Foo, Close"))._replace(connection_line=CONNECTION_CLOSE),
     ),
-    "HTTP/1.0": (b"GET / HTTP/1.0\r\n\r\n", plain()._replace(connection_line=CLOSED)),
-    "CONNECT": (b"CONNECT h:1 HTTP/1.1\r\n\r\n", plain("CONNECT", "h:1")._replace(connection_line=CLOSED)),
+    "HTTP/1.0": (b"GET / HTTP/1.0\r\n\r\n", plain()._replace(connection_line=CONNECTION_CLOSE)),
+    "CONNECT": (b"CONNECT h:1 HTTP/1.1\r\n\r\n", plain("CONNECT", "h:1")._replace(connection_line=CONNECTION_CLOSE)),
     "expectation in HTTP/1.0": (
         b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\nx",
         plain("POST", "/", ("Expect", "100-continue"), ("Content-Length", "1"))._replace(
-            body=b"x", has_body=True, connection_line=CLOSED
+            body=b"x", has_body=True, connection_line=CONNECTION_CLOSE
         ),
     ),
 }
@@ -149,10 +156,10 @@ def test_requests_in_a_row_are_the_same_however_they_are_cut(names: list[str], d
 @pytest.mark.parametrize(("raw", "_"), EVERY.values(), ids=EVERY)
 def test_nothing_is_read_beyond_the_end_of_a_request(raw: bytes, _: Read) -> None:
     """What follows may be for later, or for nobody."""
-    reader = Reader(LIMITS)
+    reader = RequestParser(LIMITS)
     data = raw + b"GET /behind HTTP/1.1\r\n\r\n"
     at = 0
-    while reader.stage is not Stage.DONE:
+    while reader.state is not ParseState.DONE:
         at = reader.read(data, at)
     assert at == len(raw)
 

@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
-from forewarn.guest.sockets import SocketPerVm
+from forewarn.guest.vm_listeners import VmSocketListeners
 from tests.guest.house import House, serving
 
 NAME = "/metadata/instance/compute/name?api-version=2020-09-01&format=text"
 
 
-def _sockets(house: House, directory: Path) -> SocketPerVm:
-    return SocketPerVm(house.fleet.replica, house.server, directory)
+def _sockets(house: House, directory: Path) -> VmSocketListeners:
+    return VmSocketListeners(house.fleet.replica, house.server, directory)
 
 
 async def _name(house: House, path: Path) -> bytes:
@@ -20,7 +20,7 @@ async def _name(house: House, path: Path) -> bytes:
 async def test_socket_is_opened_when_it_is_asked_for_and_its_owners_alone(tmp_path: Path) -> None:
     async with serving() as house:
         sockets = _sockets(house, tmp_path / "sockets")
-        await sockets.open_again()
+        await sockets.reopen()
         assert not (tmp_path / "sockets").exists()
         path = await sockets.open("web/web-1")
         assert await sockets.open("web/web-1") == path
@@ -34,7 +34,7 @@ async def test_next_service_listens_again_for_its_vms_and_for_no_others(tmp_path
         path = await sockets.open("web/web-1")
         (await sockets.open("web/web-0")).rename(tmp_path / "of-nobody.sock")
     async with serving() as house:
-        await _sockets(house, tmp_path).open_again()
+        await _sockets(house, tmp_path).reopen()
         assert os.listdir(tmp_path) == [path.name]
         assert await _name(house, path) == b"web-1"
 
@@ -46,6 +46,6 @@ async def test_link_in_the_place_of_the_directory_is_not_followed(tmp_path: Path
     (tmp_path / "sockets").symlink_to(elsewhere)
     async with serving() as house:
         sockets = _sockets(house, tmp_path / "sockets")
-        await sockets.open_again()
+        await sockets.reopen()
         assert (await sockets.open("web/web-0")).is_socket()
     assert [file.name for file in elsewhere.iterdir()] == ["precious.sock"]

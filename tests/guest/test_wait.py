@@ -7,9 +7,9 @@ import pytest
 
 from forewarn.core.event import EventType
 from forewarn.core.policy import PRODUCTION
-from forewarn.guest.desk import NOTE_HELD_EVERY
-from forewarn.guest.held import AT_ONCE
 from forewarn.guest.limits import Limits
+from forewarn.guest.long_poll import WAKE_BATCH
+from forewarn.guest.server_state import RECORD_LONG_POLLS_EVERY
 from tests.fleet.stage import ask, scope, until, vm
 from tests.guest.house import EVENTS, GET, House, Peer, request, serving
 
@@ -23,9 +23,9 @@ def held(seconds: int = 60, etag: str = CURRENT) -> bytes:
 async def hold(house: House, vm_: str = "web/web-0", seconds: int = 60) -> Peer:
     """Connect and let a request be held."""
     peer = await house.connect(vm_)
-    before = house.counters.held
+    before = house.counters.long_polls
     peer.send(held(seconds))
-    await until(lambda: house.counters.held == before + 1)
+    await until(lambda: house.counters.long_polls == before + 1)
     return peer
 
 
@@ -38,8 +38,8 @@ async def test_answer_comes_when_the_document_changes() -> None:
             answer = await peer.answer()
             assert (answer.status, answer.headers["etag"]) == (200, '"e1.2.2020-07-01"')
             assert answer.document["Events"][0]["Resources"] == ["a0"]
-        assert house.counters.held == 1
-        assert house.server._desk.held._held.keys() == {house_visitor(house, "b0")}
+        assert house.counters.long_polls == 1
+        assert house.server._state.long_polls._polls.keys() == {house_visitor(house, "b0")}
 
 
 async def test_whoever_has_any_document_is_answered_when_there_is_another() -> None:
@@ -47,14 +47,14 @@ async def test_whoever_has_any_document_is_answered_when_there_is_another() -> N
     async with serving() as house:
         peer = await house.connect()
         peer.send(held(etag="*"))
-        await until(lambda: house.counters.held == 1)
+        await until(lambda: house.counters.long_polls == 1)
         await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
         assert (await peer.answer()).status == 200
 
 
 def house_visitor(house: House, name: str) -> object:
-    visitors = [connection._conversation.visitor for connection in house.connections()]
-    return next(visitor for visitor in visitors if visitor.tally.key[1] == name)
+    visitors = [connection._session.peer for connection in house.connections()]
+    return next(visitor for visitor in visitors if visitor.counter.key[1] == name)
 
 
 async def test_answer_is_304_when_the_time_is_over() -> None:
@@ -63,7 +63,7 @@ async def test_answer_is_304_when_the_time_is_over() -> None:
         peer = await hold(house, seconds=1)
         answer = await peer.answer()
         assert (answer.status, answer.headers["etag"], answer.headers["forewarn-wait"]) == (304, CURRENT, "60")
-        assert house.counters.held == 0
+        assert house.counters.long_polls == 0
         assert (await peer.ask()).status == 200
 
 
@@ -90,9 +90,9 @@ async def test_fifth_held_request_of_a_vm_is_304_at_once() -> None:
         assert (await fifth.ask(held())).status == 304
         await hold(house, "web/web-1")
         await peers[0].close()
-        await until(lambda: house.counters.held == 4)
+        await until(lambda: house.counters.long_polls == 4)
         fifth.send(held())
-        await until(lambda: house.counters.held == 5)
+        await until(lambda: house.counters.long_polls == 5)
 
 
 async def test_peer_that_goes_away_gives_its_slot_back() -> None:
@@ -104,7 +104,7 @@ async def test_peer_that_goes_away_gives_its_slot_back() -> None:
                 peer.writer.transport.abort()
             for peer in peers[2:]:
                 await peer.close()
-            await until(lambda: house.counters.held == 0)
+            await until(lambda: house.counters.long_polls == 0)
         await until(lambda: house.counters.connections == 0)
         view = house.fleet.replica.view("web")
         assert not view._waiters
@@ -128,7 +128,7 @@ async def test_requests_behind_a_held_one_are_answered_after_it_in_order() -> No
         peer.send(held() + GET * count + request("GET", "/nowhere"))
         (connection,) = house.connections()
         await until(lambda: not connection._transport.is_reading())
-        assert house.counters.answers[200] == 0
+        assert house.counters.responses[200] == 0
         assert len(connection._backlog) <= 4096 + 256 * 1024
         await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
         answers = [await peer.answer() for _ in range(count + 2)]
@@ -142,7 +142,7 @@ async def test_held_request_is_never_idle() -> None:
     async with serving() as house:
         peer = await hold(house)
         house.pass_seconds(1000)
-        assert house.counters.held == 1
+        assert house.counters.long_polls == 1
         await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
         assert (await peer.answer()).status == 200
 
@@ -163,12 +163,12 @@ async def test_held_request_counts_continuously_for_enablement() -> None:
         peer = await house.connect()
         await peer.ask()
         peer.send(held())
-        await until(lambda: house.counters.held == 1)
+        await until(lambda: house.counters.long_polls == 1)
         for _ in range(5):
             await house.fleet.advance(timedelta(hours=23))
-            house.pass_seconds(NOTE_HELD_EVERY)
+            house.pass_seconds(RECORD_LONG_POLLS_EVERY)
         assert house.fleet.replica.scope("web").enabled
-        assert house.counters.held == 1
+        assert house.counters.long_polls == 1
 
 
 async def test_vm_that_leaves_while_held_is_refused_and_learns_nothing() -> None:
@@ -178,7 +178,7 @@ async def test_vm_that_leaves_while_held_is_refused_and_learns_nothing() -> None
         await house.change_roster("web", [vm("web-0")])
         await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
         assert (await peer.answer()).status == 403
-        assert house.counters.held == 0
+        assert house.counters.long_polls == 0
 
 
 async def test_hundreds_of_held_requests_are_answered_in_turns() -> None:
@@ -188,11 +188,11 @@ async def test_hundreds_of_held_requests_are_answered_in_turns() -> None:
         peers = [await house.connect_to(port, f"127.0.5.{n}") for n in range(1, 101) for _ in range(3)]
         for peer in peers:
             peer.send(held())
-        await until(lambda: house.counters.held == len(peers) > AT_ONCE)
+        await until(lambda: house.counters.long_polls == len(peers) > WAKE_BATCH)
         seen_by_the_fleet: list[int] = []
-        house.fleet.replica.view("web").wait_for_change(lambda: seen_by_the_fleet.append(house.counters.held))
+        house.fleet.replica.view("web").wait_for_change(lambda: seen_by_the_fleet.append(house.counters.long_polls))
         await house.fleet.schedule(ask(EventType.FREEZE, "web/v1"))
         assert seen_by_the_fleet == [len(peers)]
         answers = await asyncio.gather(*(peer.answer() for peer in peers))
         assert {answer.headers["etag"] for answer in answers} == {'"e1.2.2020-07-01"'}
-        assert house.counters.held == 0
+        assert house.counters.long_polls == 0

@@ -21,8 +21,8 @@ from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
 from forewarn.operator.app import operator_app
-from forewarn.operator.backstage import SocketSide
-from forewarn.operator.server import serving
+from forewarn.operator.server import run_server
+from forewarn.operator.state import SocketControl
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalQuery, JournalRow, SnapshotEnd, WatchItem
@@ -123,7 +123,7 @@ class Guests:
     ports: str | None = "a name for each"
     counters = Counters()
     faults: Faults | None = None
-    sockets: SocketSide | None = None
+    sockets: SocketControl | None = None
 
     def url(self, scope: str, vm: Vm) -> str | None:
         """Return that name."""
@@ -153,7 +153,7 @@ async def stage(
             guests = guests or Guests()
             guests.faults = Faults(fleet) if emulates else None
             app = operator_app(fleet, guests=guests)
-            async with serving(app, listener):
+            async with run_server(app, listener):
                 try:
                     yield Stage(fleet, store, platform, listener.getsockname()[1])
                 finally:

@@ -13,9 +13,9 @@ from litestar.exceptions import ImproperlyConfiguredException
 from litestar.routes import HTTPRoute
 
 from forewarn.core.access import Role
-from forewarn.operator.access import Need, check_declared
-from forewarn.operator.app import open_app
-from forewarn.operator.counting import none_yet
+from forewarn.operator.app import litestar_app
+from forewarn.operator.auth import Permission, check_permissions_declared
+from forewarn.operator.metrics import new_status_counts
 from tests.operator.stage import TOKEN, Guests, Stage, stage
 
 HEADERS = {
@@ -149,23 +149,23 @@ async def test_every_path_answers_exactly_those_whose_role_it_declares() -> None
     assert wrong == []
 
 
-def declared(service: Stage) -> list[tuple[str, str, Need]]:
-    app = open_app(service.fleet, guests=Guests(), answers=none_yet())
+def declared(service: Stage) -> list[tuple[str, str, Permission]]:
+    app = litestar_app(service.fleet, guests=Guests(), status_counts=new_status_counts())
     routes = (route for route in app.routes if isinstance(route, HTTPRoute))
     return [
-        (route.path_format, method, handler.opt.get("need", Need(Role.VIEWER)))
+        (route.path_format, method, handler.opt.get("need", Permission(Role.VIEWER)))
         for route in routes
         for handler in route.route_handlers
         for method in handler.http_methods
     ]
 
 
-def _expected(need: Need, role: Role | None, scopes: tuple[str, ...]) -> int:
+def _expected(need: Permission, role: Role | None, scopes: tuple[str, ...]) -> int:
     if need.role is None:
         return 200
     if role is None:
         return 401
-    return 200 if role.includes(need.role) and not (need.is_for_all_scopes and scopes) else 403
+    return 200 if role.includes(need.role) and not (need.all_scopes and scopes) else 403
 
 
 async def _refusal(service: Stage, method: str, path: str, token: str | None) -> int:
@@ -186,7 +186,7 @@ async def test_every_method_is_declared() -> None:
     async def forgotten() -> None: ...
 
     with pytest.raises(ImproperlyConfiguredException, match="does not say which role"):
-        check_declared(Litestar([forgotten], openapi_config=None).routes)
+        check_permissions_declared(Litestar([forgotten], openapi_config=None).routes)
 
 
 SCOPED: dict[str, tuple[str, str, object, int, str]] = {

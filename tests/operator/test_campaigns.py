@@ -24,8 +24,8 @@ from forewarn.core.event import EventType
 from forewarn.core.impact import Failed
 from forewarn.core.journal import EntryKind
 from forewarn.core.policy import EMULATOR
-from forewarn.operator import elsewhere, planning
-from forewarn.operator.elsewhere import done_elsewhere
+from forewarn.operator import campaign_planner, process_worker
+from forewarn.operator.process_worker import run_in_process
 from tests.operator.stage import GUARD, TEN, Stage, stage
 
 ALL = v1.CampaignSelection(all=True)
@@ -115,7 +115,7 @@ async def test_plan_can_also_be_had_as_one_answer() -> None:
 async def test_large_plan_is_made_in_another_process_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     async with stage() as service:
         small = await service.client(lambda api: planned(api, asked()))
-        monkeypatch.setattr(planning, "SMALL", 0)
+        monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
         lines = await service.client(lambda api: list(api.plan_campaign(asked())))
         wrong = msgspec.structs.replace(asked(), selection=v1.CampaignSelection(scopes=("no-such-*",)))
         refused = await service.client(lambda api: list(api.plan_campaign(wrong)))
@@ -130,15 +130,15 @@ async def test_planning_ends_with_whoever_asked_for_it(monkeypatch: pytest.Monke
     """A plan is only read: nobody is left to want it."""
     begun, ended = asyncio.Event(), asyncio.Event()
 
-    async def endless(*_: object) -> planning.Planned:
+    async def endless(*_: object) -> campaign_planner.EncodedPlan:
         begun.set()
         try:
             return await asyncio.Future()
         finally:
             ended.set()
 
-    monkeypatch.setattr(planning, "SMALL", 0)
-    monkeypatch.setattr(planning, "done_elsewhere", endless)
+    monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
+    monkeypatch.setattr(campaign_planner, "run_in_process", endless)
     async with stage() as service, asyncio.timeout(GUARD):
         _, writer = await asyncio.open_connection("127.0.0.1", service.port)
         body = msgspec.json.encode(asked())
@@ -153,11 +153,11 @@ async def test_planning_ends_with_whoever_asked_for_it(monkeypatch: pytest.Monke
 
 
 async def test_process_that_dies_over_a_plan_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def dies(*_: object) -> planning.Planned:
+    async def dies(*_: object) -> campaign_planner.EncodedPlan:
         raise EOFError
 
-    monkeypatch.setattr(planning, "SMALL", 0)
-    monkeypatch.setattr(planning, "done_elsewhere", dies)
+    monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
+    monkeypatch.setattr(campaign_planner, "run_in_process", dies)
     async with stage() as service:
         reply = await service.ask("POST", "/v1/campaigns", asked())
         lines = await service.client(lambda api: list(api.plan_campaign(asked())))
@@ -172,7 +172,7 @@ def explode(_: object) -> None:
 
 async def test_error_of_another_process_comes_back_with_its_facts() -> None:
     with pytest.raises(NotFound, match="with facts of its own") as raised:
-        await done_elsewhere(explode)
+        await run_in_process(explode)
     assert (raised.value.status, raised.value.code, raised.value.details) == (404, "unknown", {"a": "b"})
 
 
@@ -182,13 +182,13 @@ def vanish(_: object) -> None:
 
 async def test_process_that_ends_without_a_word_is_noticed() -> None:
     with pytest.raises(EOFError):
-        await done_elsewhere(vanish)
+        await run_in_process(vanish)
 
 
 async def test_process_that_ends_before_it_has_its_work_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elsewhere, "_work", vanish)
+    monkeypatch.setattr(process_worker, "_run_child", vanish)
     with pytest.raises(EOFError):
-        await done_elsewhere(partial(stay, bytes(4_000_000)))
+        await run_in_process(partial(stay, bytes(4_000_000)))
 
 
 def stay(file: Any, _: object) -> None:
@@ -200,7 +200,7 @@ def stay(file: Any, _: object) -> None:
 
 async def test_process_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
     file = tmp_path / "pid"
-    waiting = asyncio.create_task(done_elsewhere(partial(stay, file)))
+    waiting = asyncio.create_task(run_in_process(partial(stay, file)))
     async with asyncio.timeout(GUARD):
         while not file.exists():  # noqa: ASYNC110 - a file raises no event
             await asyncio.sleep(0.01)
@@ -216,7 +216,7 @@ async def test_process_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
 async def test_process_that_nobody_waits_for_any_more_does_nothing(tmp_path: Path) -> None:
     """Whoever has left before the process was there would leave it behind."""
     file = tmp_path / "pid"
-    waiting = asyncio.create_task(done_elsewhere(partial(stay, file)))
+    waiting = asyncio.create_task(run_in_process(partial(stay, file)))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -479,7 +479,7 @@ async def test_token_for_scopes_sees_and_starts_only_campaigns_within_them() -> 
 
 async def test_token_for_scopes_finds_out_nothing_of_others_by_planning(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there and what is not is refused in the same words, and nobody is told how much there is."""
-    monkeypatch.setattr(planning, "SMALL", 0)
+    monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
     async with stage() as service:
         secret = await service.token("shopkeeper", Role.VIEWER, "shop", "web-*")
 
@@ -525,7 +525,7 @@ async def test_name_of_a_campaign_that_is_not_seen_is_free_and_whoever_sees_both
 async def test_pattern_that_proves_to_reach_further_is_refused_without_a_word_of_how_far(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(planning, "SMALL", 0)
+    monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
     async with stage() as service:
         secret = await service.token("t", Role.VIEWER, "sho?", "we?")
         ask = msgspec.structs.replace(asked("probe"), selection=v1.CampaignSelection(scopes=("we*", "sho*")))

@@ -11,7 +11,7 @@ from forewarn.core.event import EventType, Source
 from forewarn.core.impact import Failed, ImpactState
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import EventOutcome
-from forewarn.operator import stories
+from forewarn.operator.views import events
 from tests.operator.stage import TEN, Stage, stage
 
 NEVER = "11111111-2222-3333-4444-555555555555"
@@ -151,7 +151,7 @@ async def test_story_of_an_ended_event_is_the_journals() -> None:
 
 
 async def test_very_long_story_has_its_newest_lines_and_still_knows_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stories, "TIMELINE", 2)
+    monkeypatch.setattr(events, "MAX_TIMELINE", 2)
     async with stage() as service:
         id_ = await schedule(service, "Reboot", "web-0")
         await service.fleet.advance(timedelta(hours=1))

@@ -12,8 +12,8 @@ from forewarn.core.event import EventType
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import SaveFailed
 from forewarn.fleet.importer import apply_import
-from forewarn.operator import importing
-from forewarn.operator.importing import SMALL
+from forewarn.operator import import_job
+from forewarn.operator.import_job import SMALL_FILE_BYTES
 from tests.operator.stage import TEN, Reply, Stage, stage
 
 ONE_MORE = """
@@ -114,7 +114,7 @@ WRONG = {
     "nothing": ("toml", b"", "scopes"),
     "not UTF-8": ("toml", b"\xff\xfe", "this is not UTF-8"),
     "unknown key": ("toml", b'[[scopes]]\nname = "x"\nkind = "standalone"\nhost = "y"\n', "host"),
-    "large and wrong": ("toml", b"# comment\n" * (SMALL // 5) + b"[[scopes", "this is not TOML"),
+    "large and wrong": ("toml", b"# comment\n" * (SMALL_FILE_BYTES // 5) + b"[[scopes", "this is not TOML"),
 }
 
 
@@ -138,7 +138,7 @@ async def test_wrong_file_is_refused_and_changes_nothing() -> None:
 
 
 async def test_large_file_is_read_in_a_process_of_its_own() -> None:
-    text = ONE_MORE.replace("count = 2", "count = 1000") + "# a long file\n" * (SMALL // 10)
+    text = ONE_MORE.replace("count = 2", "count = 1000") + "# a long file\n" * (SMALL_FILE_BYTES // 10)
     async with stage(fleet_file=ONE_MORE) as service:
         result = await imported(service, text)
         vms = service.fleet.replica.vms
@@ -164,7 +164,7 @@ class Gate:
             await self.open.wait()
             await apply_import(*args, **kwargs)  # type: ignore[arg-type]  # handed on as they came
 
-        monkeypatch.setattr(importing, "apply_import", wait)
+        monkeypatch.setattr(import_job, "apply_import", wait)
 
 
 async def test_second_import_is_refused_while_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ async def test_import_that_cannot_be_saved_tells_how_far_it_got(monkeypatch: pyt
 
     async with stage() as service, asyncio.timeout(60):
         with monkeypatch.context() as patched:
-            patched.setattr(importing, "apply_import", full)
+            patched.setattr(import_job, "apply_import", full)
             reply = await service.ask("POST", "/v1/fleet/import", ONE_MORE.encode())
         again = await service.ask("POST", "/v1/fleet/import", ONE_MORE.encode())
     assert (reply.status, reply.code, again.status) == (503, "import-ended", 200)

@@ -14,8 +14,7 @@ from forewarn.core.event import Cause, EventType
 from forewarn.fleet.metrics import COUNTED_CHANGES, COUNTED_OUTCOMES
 from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
-from forewarn.operator.counting import STATUSES, none_yet
-from forewarn.operator.metrics import metrics_text
+from forewarn.operator.metrics import STATUSES, metrics_text, new_status_counts
 from forewarn.wire.error_responses import REASON_PHRASES, ErrorReason
 from tests.fleet.stage import ask, running, web
 
@@ -33,7 +32,7 @@ LABELS: dict[str, set[str]] = {
 
 
 def read(fleet: Fleet, guests: Counters) -> dict[str, Metric]:
-    text = metrics_text(fleet, guests, none_yet() | {401: 1}).decode()
+    text = metrics_text(fleet, guests, new_status_counts() | {401: 1}).decode()
     return {metric.name: metric for metric in text_string_to_metric_families(text)}
 
 
@@ -46,11 +45,11 @@ def value(metrics: dict[str, Metric], family: str, sample: str | None = None, **
 
 def busy_guests() -> Counters:
     guests = Counters()
-    guests.answers[200] = 5
-    guests.answers[403] = 2
+    guests.responses[200] = 5
+    guests.responses[403] = 2
     guests.refusals[ErrorReason.UNKNOWN_CALLER] = 2
-    guests.contested, guests.failures, guests.accepted, guests.connections = 1, 3, 9, 4
-    guests.cut_off, guests.held = 6, 7
+    guests.ambiguous_callers, guests.failures, guests.accepted, guests.connections = 1, 3, 9, 4
+    guests.timed_out, guests.long_polls = 6, 7
     return guests
 
 
@@ -135,5 +134,5 @@ async def test_nobody_goes_through_the_whole_fleet_for_it(monkeypatch: pytest.Mo
         await lived_through(fleet)
         for method in ("views", "hosts", "find"):
             monkeypatch.setattr(fleet.replica, method, refuse)
-        assert b"forewarn_vms 6.0" in metrics_text(fleet, Counters(), none_yet())
+        assert b"forewarn_vms 6.0" in metrics_text(fleet, Counters(), new_status_counts())
         monkeypatch.undo()

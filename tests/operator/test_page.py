@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from forewarn.api import v1
-from forewarn.operator.description import TAGS, references
-from forewarn.operator.examples import EXAMPLES
-from forewarn.operator.page import render_page
+from forewarn.operator.openapi import EXAMPLES, TAGS, schema_references
+from forewarn.operator.routes.docs_page import render_page
 from tests.operator.stage import TOKEN, stage
 
 UNKEYED = ("/v1/clock/advance", "/v1/fleet/import", "/v1/campaigns/plan", "/v1/sockets")
@@ -144,7 +143,7 @@ async def test_every_operation_is_described_in_full() -> None:
 async def test_types_are_described_as_they_are_read() -> None:
     document = await description()
     schemas = document["components"]["schemas"]
-    assert set(references(document)) <= set(schemas)
+    assert set(schema_references(document)) <= set(schemas)
     for name, schema in schemas.items():
         type_ = getattr(v1, name, None)
         if isinstance(type_, type) and issubclass(type_, v1.Request):

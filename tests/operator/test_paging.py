@@ -4,7 +4,7 @@ import pytest
 
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet.event_loop import yielding
-from forewarn.operator.paging import Roll, first_of
+from forewarn.operator.pagination import SortedScopeIds, first_page
 from tests.operator.stage import TEN, stage
 
 
@@ -15,7 +15,7 @@ def scope(id_: str) -> Scope:
 async def test_roll_is_in_order_whatever_comes_and_goes() -> None:
     async with stage() as service:
         inventory = service.fleet.inventory
-        roll = Roll(service.fleet)
+        roll = SortedScopeIds(service.fleet)
         at_first = roll.ids()
         for id_ in ("zoo", "cafe", "again"):
             await inventory.add_scope(scope(id_), by="test")
@@ -35,4 +35,4 @@ async def test_roll_is_in_order_whatever_comes_and_goes() -> None:
 
 @pytest.mark.parametrize(("limit", "expected"), [(1, ([0], True)), (3, ([0, 1, 2], False)), (9, ([0, 1, 2], False))])
 async def test_page_knows_whether_there_is_more(limit: int, expected: tuple[list[int], bool]) -> None:
-    assert await first_of(yielding(range(3)), limit) == expected
+    assert await first_page(yielding(range(3)), limit) == expected

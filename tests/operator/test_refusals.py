@@ -7,7 +7,7 @@ import pytest
 import forewarn.fleet.importer
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
-from forewarn.operator.refusals import STATUS
+from forewarn.operator.error_responses import STATUS_BY_ERROR
 from tests.operator.stage import stage
 
 NEVER_ASKED_FOR = {forewarn.fleet.importer.FleetFileConflict}
@@ -24,11 +24,11 @@ def tree(error: type[Exception]) -> Iterator[type[Exception]]:
 def test_every_error_has_a_row(root: type[Exception]) -> None:
     ours = {error for error in tree(root) if error.__module__.startswith("forewarn.")}
     ours = {error for error in ours if not error.__module__.startswith("forewarn.testing.")}
-    assert ours - NEVER_ASKED_FOR - set(STATUS) == set()
+    assert ours - NEVER_ASKED_FOR - set(STATUS_BY_ERROR) == set()
 
 
 def test_codes_are_words_for_programs() -> None:
-    assert {error.code for error in STATUS if not error.code.replace("-", "").isalpha()} == set()
+    assert {error.code for error in STATUS_BY_ERROR if not error.code.replace("-", "").isalpha()} == set()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.operator.refusals import MALFORMED, STATUS
+from forewarn.operator.error_responses import MALFORMED, STATUS_BY_ERROR
 from tests.operator.stage import TOKEN, stage
 
 SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
@@ -144,6 +144,8 @@ async def test_reference_names_every_path_and_every_code() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/operator-api.md").read_text()
     async with stage() as service:
         description = (await service.ask("GET", "/openapi.json")).json
-    codes = {error.code for error in STATUS} | {malformed.code for malformed in MALFORMED.values()} | OTHER_CODES
+    codes = (
+        {error.code for error in STATUS_BY_ERROR} | {malformed.code for malformed in MALFORMED.values()} | OTHER_CODES
+    )
     assert [path for path in description["paths"] if path not in page] == []
     assert {code for code in codes if f"`{code}`" not in page} == set()

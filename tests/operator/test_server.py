@@ -11,7 +11,7 @@ from litestar import Litestar, get, post
 from litestar.params import JSONBody
 
 from forewarn.operator import server
-from forewarn.operator.server import EndedByItself, serving
+from forewarn.operator.server import ServerFailed, run_server
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def listener() -> Iterator[socket.socket]:
 
 
 async def serve(listener: socket.socket, *, until: asyncio.Event) -> None:
-    async with asyncio.timeout(60), serving(Litestar([]), listener):
+    async with asyncio.timeout(60), run_server(Litestar([]), listener):
         await until.wait()
 
 
@@ -54,7 +54,7 @@ async def test_end_that_nobody_asked_for_is_an_error(listener: socket.socket, mo
         return True
 
     monkeypatch.setattr(uvicorn.Server, "on_tick", stop)
-    with pytest.raises(EndedByItself):
+    with pytest.raises(ServerFailed):
         await serve(listener, until=asyncio.Event())
 
 
@@ -79,8 +79,8 @@ SLOW_CALLERS = {
 
 @pytest.mark.parametrize("case", SLOW_CALLERS)
 async def test_slow_caller_is_cut_off(listener: socket.socket, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    monkeypatch.setattr(server, "PATIENCE", 0.1)
-    async with asyncio.timeout(60), serving(Litestar([hello, add_up]), listener):
+    monkeypatch.setattr(server, "READ_TIMEOUT", 0.1)
+    async with asyncio.timeout(60), run_server(Litestar([hello, add_up]), listener):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         writer.write(SLOW_CALLERS[case])
         if case == "never ends its second request":
@@ -95,14 +95,14 @@ async def test_caller_who_takes_a_moment_between_pieces_is_answered(
 ) -> None:
     """Only who is silent is cut off: the waits together may be longer than each may be."""
     waits: list[float] = []
-    patient = server.Impatient._wait
+    patient = server.TimeoutProtocol._start_read_timer
 
-    def count(self: server.Impatient) -> None:
-        waits.append(server.PATIENCE)
+    def count(self: server.TimeoutProtocol) -> None:
+        waits.append(server.READ_TIMEOUT)
         patient(self)
 
-    monkeypatch.setattr(server.Impatient, "_wait", count)
-    async with asyncio.timeout(60), serving(Litestar([hello, add_up]), listener):
+    monkeypatch.setattr(server.TimeoutProtocol, "_start_read_timer", count)
+    async with asyncio.timeout(60), run_server(Litestar([hello, add_up]), listener):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         for piece in (HEAD, b"[1,", b"2,3"):
             known = len(waits)

@@ -13,8 +13,8 @@ from forewarn.api.client import ApiClient
 from forewarn.api.errors import LostAnswer
 from forewarn.core.access import Role
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.operator import watching
-from forewarn.operator.seats import WATCHERS
+from forewarn.operator.routes import event_stream
+from forewarn.operator.state import MAX_STREAMS
 from forewarn.store.port import JournalQuery, RecordKey, RecordKind, Retention
 from tests.fleet.stage import until
 from tests.operator.stage import GUARD, TEN, TOKEN, Stage, stage
@@ -150,7 +150,7 @@ async def test_token_of_some_scopes_follows_these_alone() -> None:
 
 
 async def test_sign_of_life_says_how_far_the_service_has_looked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(event_stream, "HEARTBEAT", 0.05)
     async with stage() as service, following(service, "?scope=web") as stream:
         assert await stream.block() == {"": "nothing new"}
         await hold(service, "the shop", "shop")
@@ -161,7 +161,7 @@ async def test_sign_of_life_says_how_far_the_service_has_looked(monkeypatch: pyt
 
 
 async def test_revoked_token_follows_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(event_stream, "HEARTBEAT", 0.05)
     async with stage() as service:
         token, secret = await service.fleet.tokens.create("visitor", Role.VIEWER, by="test")
         async with following(service, token=secret) as stream:
@@ -201,7 +201,7 @@ async def test_position_that_cannot_be_is_refused(query: str, headers: dict[str,
 async def test_no_more_follow_than_there_are_places_and_places_become_free() -> None:
     async with stage() as service, AsyncExitStack() as others:
         async with AsyncExitStack() as one:
-            streams = [await others.enter_async_context(following(service)) for _ in range(WATCHERS - 1)]
+            streams = [await others.enter_async_context(following(service)) for _ in range(MAX_STREAMS - 1)]
             streams.append(await one.enter_async_context(following(service)))
             refused = await service.ask("GET", "/v1/watch")
             assert (refused.status, refused.code) == (503, "too-many-watchers")
@@ -260,7 +260,7 @@ async def test_client_follows_and_is_told_when_the_connection_ends() -> None:
 
 
 async def test_reader_who_takes_nothing_for_long_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "STALLED", 0.2)
+    monkeypatch.setattr(event_stream, "SEND_TIMEOUT", 0.2)
     lines = tuple(Entry(n=n, at=TEN, kind=EntryKind.VM_CHANGED, by="test", why="x" * 400) for n in range(1, 40_001))
     async with stage() as service, following(service):
         assert service.fleet.feeds.open == 1

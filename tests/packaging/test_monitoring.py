@@ -12,8 +12,7 @@ import yaml  # type: ignore[import-untyped]  # its stubs are a package of their 
 from prometheus_client.parser import text_string_to_metric_families
 
 from forewarn.guest.counters import Counters
-from forewarn.operator.counting import none_yet
-from forewarn.operator.metrics import metrics_text
+from forewarn.operator.metrics import metrics_text, new_status_counts
 from tests.fleet.stage import running, web
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +26,7 @@ SERIES = re.compile(r"\bforewarn_\w+")
 async def exported() -> dict[str, str]:
     """Every series there is, with the type of its family."""
     async with running(web()) as fleet:
-        text = metrics_text(fleet, Counters(), none_yet()).decode()
+        text = metrics_text(fleet, Counters(), new_status_counts()).decode()
     names: dict[str, str] = {}
     for family in text_string_to_metric_families(text):
         match family.type:

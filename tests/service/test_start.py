@@ -34,7 +34,7 @@ def test_guests_can_be_served_without_what_serves_operators() -> None:
 
 
 def test_operator_side_loads_no_library_that_happens_to_be_installed() -> None:
-    loaded = loaded_by("from forewarn.operator.app import prepare\nprepare()")
+    loaded = loaded_by("from forewarn.operator.app import preload\npreload()")
     assert "litestar" in loaded
     assert loaded & {"pydantic", "attrs", "attr"} == set()
 

@@ -26,7 +26,7 @@ from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval
 from forewarn.guest.link_local import LinkLocalError
-from forewarn.guest.ports import CannotListen, NoPortLeft, TooFewFiles
+from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, TooManyListeners
 from forewarn.settings import EMULATOR, Settings
 from forewarn.store.port import StoreError
 
@@ -35,16 +35,16 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CANNOT_START = (
     DataDirectoryInUse,
     ApiError,
-    CannotListen,
+    ListenFailed,
     CoreError,
     FleetError,
     LinkLocalError,
-    NoPortLeft,
+    PortUnavailable,
     InvalidDataDirectory,
     EmulatorNotAllowed,
     OSError,
     StoreError,
-    TooFewFiles,
+    TooManyListeners,
     InvalidCertificate,
 )
 """What can keep a service with good settings from starting."""

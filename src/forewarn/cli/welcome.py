@@ -15,7 +15,7 @@ from forewarn.cli.tables import Column, write_table
 from forewarn.compose import RunningService
 from forewarn.core.scope import ScopeKind
 from forewarn.fleet.errors import AmbiguousVm
-from forewarn.operator.showing_inventory import first_vms
+from forewarn.operator.views.inventory import first_vms
 from forewarn.settings import user_data_directory
 from forewarn.wire.protocol import NEWEST_VERSION
 

@@ -13,10 +13,9 @@ from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
 from forewarn.guest.limits import Limits
 from forewarn.guest.link_local import ADDRESS, PORT, link_local_address
-from forewarn.guest.observing import Observer
-from forewarn.guest.ports import CannotListen, PortPerVm
+from forewarn.guest.observer import Observer
 from forewarn.guest.server import GuestServer
-from forewarn.guest.sockets import SocketPerVm
+from forewarn.guest.vm_listeners import ListenFailed, VmPortListeners, VmSocketListeners
 from forewarn.settings import ListenAddress, Settings
 
 
@@ -24,11 +23,11 @@ class GuestListeners(msgspec.Struct, frozen=True, kw_only=True):
     """Where VMs find their endpoint. `networks` has the interface of each network that asks 169.254.169.254."""
 
     server: GuestServer
-    ports: PortPerVm | None
+    ports: VmPortListeners | None
     networks: Mapping[str, str]
     faults: Faults | None = None
     """What the endpoint does wrong on purpose; None: it never does."""
-    sockets: SocketPerVm | None = None
+    sockets: VmSocketListeners | None = None
     """What opens sockets for programs that are taken for a VM; None: nothing does."""
 
     def url(self, scope: str, vm: Vm) -> str | None:
@@ -81,8 +80,8 @@ async def serve_guests(
         ports = None
         if settings.listen is not None:
             _report_kept_ports(fleet, settings.listen, reporter)
-            ports = PortPerVm(fleet, server, settings.listen.host, settings.listen.port)
-            await stack.enter_async_context(ports.listening())
+            ports = VmPortListeners(fleet, server, settings.listen.host, settings.listen.port)
+            await stack.enter_async_context(ports.serve())
         networks: dict[str, str] = {}
         for where in settings.listen_link_local:
             network = where.network or settings.network
@@ -91,8 +90,8 @@ async def serve_guests(
             networks[network] = where.interface
         sockets = None
         if socket_directory is not None:
-            sockets = SocketPerVm(fleet.replica, server, socket_directory)
-            await sockets.open_again()
+            sockets = VmSocketListeners(fleet.replica, server, socket_directory)
+            await sockets.reopen()
         if ports is None and not networks:
             reporter.report("No VM can ask for its events: set listen_link_local to the VMs' interface, or listen.")
         guests = GuestListeners(server=server, ports=ports, networks=networks, faults=faults, sockets=sockets)
@@ -111,4 +110,4 @@ async def _listen_link_local(server: GuestServer, network: str, interface: str) 
         await server.listen_by_address(network, ADDRESS, PORT, interface=interface)
     except OSError as error:
         advice = "leave --listen-link-local out"
-        raise CannotListen(ADDRESS, PORT, f"the VMs of network {network}", error, advice) from error
+        raise ListenFailed(ADDRESS, PORT, f"the VMs of network {network}", error, advice) from error

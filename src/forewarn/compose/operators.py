@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 from forewarn.compose.guests import GuestListeners
 from forewarn.fleet.service import Fleet
-from forewarn.guest.ports import CannotListen
+from forewarn.guest.vm_listeners import ListenFailed
 from forewarn.settings import ListenAddress, TlsSettings
 
 OTHER_ADDRESS_ADVICE = "choose another one with --operator HOST:PORT (port 0: any free one)"
@@ -33,7 +33,7 @@ def bind_listener(endpoint: ListenAddress) -> Iterator[socket.socket]:
             listener.bind((endpoint.host, endpoint.port))
             listener.listen()
         except OSError as error:
-            raise CannotListen(endpoint.host, endpoint.port, "the operator API", error, OTHER_ADDRESS_ADVICE) from error
+            raise ListenFailed(endpoint.host, endpoint.port, "the operator API", error, OTHER_ADDRESS_ADVICE) from error
         yield listener
 
 
@@ -48,17 +48,17 @@ async def serve_operators(
     """
     await asyncio.to_thread(_prepare)
     from forewarn.operator.app import operator_app
-    from forewarn.operator.server import serving
+    from forewarn.operator.server import run_server
 
-    async with serving(operator_app(fleet, guests=guests), listener, tls):
+    async with run_server(operator_app(fleet, guests=guests), listener, tls):
         yield
 
 
 def _prepare() -> None:
     import forewarn.operator.server  # noqa: F401 - loaded here, used by whoever serves
-    from forewarn.operator.app import prepare
+    from forewarn.operator.app import preload
 
-    prepare()
+    preload()
 
 
 def listener_url(listener: socket.socket, tls: ssl.SSLContext | None) -> str:

@@ -45,7 +45,7 @@ class SettingsReloader:
             load_certificate(self._tls, settings.tls)
         self._settings = settings
         self._fleet.use_policy(create_policy(settings))
-        self._guests.server.limit_requests(settings.guest.requests_per_second)
+        self._guests.server.set_request_rate(settings.guest.requests_per_second)
         self._adapters.reload(settings)
         return changed
 

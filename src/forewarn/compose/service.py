@@ -20,8 +20,8 @@ from forewarn.compose.reload import ReloadSettings, SettingsReloader, adopt_toke
 from forewarn.fleet.fleet_state import manual_clock_start
 from forewarn.fleet.service import Fleet
 from forewarn.guest.faults import Faults
-from forewarn.guest.observing import Observer
-from forewarn.operator.showing_inventory import GuestUrl
+from forewarn.guest.observer import Observer
+from forewarn.operator.views.inventory import GuestUrl
 from forewarn.settings import EMULATOR, Preset, Settings
 from forewarn.store.port import Retention, Store
 

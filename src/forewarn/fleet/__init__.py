@@ -1,2 +1,1 @@
-"""The use cases: an in-memory replica, one command queue per record, compare-and-swap on the store, and the scheduler.
-"""
+"""The use cases: in-memory replica, one command queue per record, compare-and-swap on the store, scheduler."""

@@ -1,4 +1,4 @@
-"""One connection: the socket of a conversation, and everything that can make it wait."""
+"""One guest connection: the asyncio protocol around an HTTP session, with backpressure, throttling and timeouts."""
 
 import asyncio
 import logging
@@ -9,23 +9,23 @@ from functools import partial
 from socket import SO_LINGER, SOL_SOCKET
 from typing import cast
 
-from forewarn.guest.answers import FAILED
-from forewarn.guest.callers import Door, Visitor
-from forewarn.guest.conversation import Conversation
-from forewarn.guest.desk import Desk
-from forewarn.guest.endpoint import Later, Reply
-from forewarn.guest.phases import Phase
-from forewarn.guest.reading import Stage
+from forewarn.guest.connection_state import ConnectionState
+from forewarn.guest.handler import PendingResponse, Response
+from forewarn.guest.identity import CallerResolver, Peer
+from forewarn.guest.parser import ParseState
+from forewarn.guest.responses import INTERNAL_ERROR
+from forewarn.guest.server_state import ServerState
+from forewarn.guest.session import HttpSession
 from forewarn.wire.error_responses import REQUEST_TIMEOUT, TOO_MANY_CONNECTIONS
 
 log = logging.getLogger(__name__)
 
-IDLE = Phase.IDLE
-BUSY = (Phase.ANSWERING, Phase.RESTRAINED, Phase.UNREAD)
-READING = (Phase.HEAD, Phase.BODY)
-OVER = (Phase.LINGERING, Phase.CLOSED)
+IDLE = ConnectionState.IDLE
+BUSY = (ConnectionState.RESPONDING, ConnectionState.THROTTLED, ConnectionState.UNREAD)
+READING = (ConnectionState.HEAD, ConnectionState.BODY)
+FINISHED_STATES = (ConnectionState.LINGERING, ConnectionState.CLOSED)
 NO_LINGER = struct.pack("ii", 1, 0)
-PHASES = {None: IDLE, Stage.HEAD: Phase.HEAD, Stage.BODY: Phase.BODY}
+STATE_BY_PARSE_STATE = {None: IDLE, ParseState.HEAD: ConnectionState.HEAD, ParseState.BODY: ConnectionState.BODY}
 
 
 class Connection(asyncio.Protocol):
@@ -33,53 +33,57 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_backlog",
-        "_conversation",
-        "_desk",
-        "_door",
-        "_has_peer_ended",
-        "_is_peer_behind",
+        "_has_eof",
+        "_is_writing_paused",
         "_pending",
-        "_phase",
+        "_resolver",
+        "_server_state",
+        "_session",
+        "_state",
         "_transport",
-        "patience",
         "since",
+        "timeout",
     )
 
     _transport: asyncio.Transport
-    _conversation: Conversation
+    _session: HttpSession
 
-    def __init__(self, desk: Desk, door: Door) -> None:
-        self._desk = desk
-        self._door = door
+    def __init__(self, server_state: ServerState, resolver: CallerResolver) -> None:
+        self._server_state = server_state
+        self._resolver = resolver
         self._backlog = b""
-        self._pending: asyncio.Task[Reply] | None = None
-        self._is_peer_behind = False
-        self._has_peer_ended = False
-        self._phase = IDLE
-        self.since = desk.beats
-        self.patience = desk.patience[IDLE]
+        self._pending: asyncio.Task[Response] | None = None
+        self._is_writing_paused = False
+        self._has_eof = False
+        self._state = IDLE
+        self.since = server_state.ticks
+        self.timeout = server_state.timeouts[IDLE]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the peer in; if there are too many already, say so and close."""
-        desk = self._desk
+        server_state = self._server_state
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=desk.limits.unread_bytes)
-        visitor = Visitor(self._door, transport.get_extra_info("peername"), desk.tallies)
-        self._conversation = Conversation(desk, visitor)
-        desk.enter(self)
-        if desk.is_closing:
+        self._transport.set_write_buffer_limits(high=server_state.limits.unread_bytes)
+        peer = Peer(self._resolver, transport.get_extra_info("peername"), server_state.rate_limiter)
+        self._session = HttpSession(server_state, peer)
+        server_state.add_connection(self)
+        if server_state.is_closing:
             self._close()
-        elif desk.is_full or visitor.tally.connections > desk.limits.connections_per_vm:
-            self._conversation.end(TOO_MANY_CONNECTIONS, lingers=False)
-            self._settle()
+        elif server_state.is_full or peer.counter.connections > server_state.limits.connections_per_vm:
+            self._session.close_with(TOO_MANY_CONNECTIONS, lingers=False)
+            self._flush()
 
     def data_received(self, data: bytes) -> None:
         """Serve the requests in what has come."""
-        conversation = self._conversation
+        session = self._session
         try:
-            if self._phase is IDLE and data == conversation.known and (answer := conversation.repeat()) is not None:
-                self.since = self._desk.beats
-                self._transport.write(answer)
+            if (
+                self._state is IDLE
+                and data == session.cached_request
+                and (response := session.respond_from_cache()) is not None
+            ):
+                self.since = self._server_state.ticks
+                self._transport.write(response)
             else:
                 self._receive(data)
         except Exception as error:  # noqa: BLE001 - whatever a guest sends, the server lives on
@@ -87,48 +91,48 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Finish what is under way, if anything is, else close."""
-        self._has_peer_ended = True
-        self._desk.gone(self._conversation.visitor)
-        return self._phase in BUSY
+        self._has_eof = True
+        self._server_state.cancel_waits(self._session.peer)
+        return self._state in BUSY
 
     def pause_writing(self) -> None:
         """Take no more requests: the peer does not read its answers."""
-        self._is_peer_behind = True
-        self._turn_to(self._next_phase())
+        self._is_writing_paused = True
+        self._set_state(self._next_state())
 
     def resume_writing(self) -> None:
         """Go on: the peer has read."""
-        self._is_peer_behind = False
-        self._safely(self._go_on)
+        self._is_writing_paused = False
+        self._run_safely(self._resume)
 
     def connection_lost(self, _: Exception | None) -> None:
         """Forget everything; there is nobody any more to be told what is under way."""
-        self._turn_to(Phase.CLOSED)
-        self._desk.leave(self)
-        self._conversation.close()
+        self._set_state(ConnectionState.CLOSED)
+        self._server_state.remove_connection(self)
+        self._session.close()
         if self._pending is not None:
             self._pending.cancel()
 
     def expire(self) -> None:
         """End what has taken too long."""
-        self._safely(self._expire)
+        self._run_safely(self._expire)
 
     def _expire(self) -> None:
-        if self._phase in READING:
-            self._desk.counters.cut_off += 1
-            self._conversation.end(REQUEST_TIMEOUT)
-            self._settle()
-        elif self._phase is Phase.RESTRAINED:
-            self._go_on()
-        elif self._phase is IDLE and not self._transport.get_write_buffer_size():
+        if self._state in READING:
+            self._server_state.counters.timed_out += 1
+            self._session.close_with(REQUEST_TIMEOUT)
+            self._flush()
+        elif self._state is ConnectionState.THROTTLED:
+            self._resume()
+        elif self._state is IDLE and not self._transport.get_write_buffer_size():
             self._close()
         else:
-            self._desk.counters.cut_off += self._phase is not Phase.LINGERING
+            self._server_state.counters.timed_out += self._state is not ConnectionState.LINGERING
             self.abort()
 
     def finish(self) -> None:
         """Close, as soon as an answer that is under way has been given: it will say that it is the last."""
-        if self._phase is not Phase.ANSWERING:
+        if self._state is not ConnectionState.RESPONDING:
             self._close()
 
     def abort(self) -> None:
@@ -136,63 +140,63 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _receive(self, data: bytes) -> None:
-        if self._phase in OVER:
+        if self._state in FINISHED_STATES:
             return
         self._backlog += data
-        if self._phase not in BUSY:
+        if self._state not in BUSY:
             self._serve()
-        elif len(self._backlog) > self._desk.limits.pipelined_bytes:
+        elif len(self._backlog) > self._server_state.limits.pipelined_bytes:
             self._transport.pause_reading()
 
-    def _go_on(self) -> None:
-        if self._phase not in OVER:
+    def _resume(self) -> None:
+        if self._state not in FINISHED_STATES:
             self._serve()
 
     def _serve(self) -> None:
         """Serve what has come, until an answer has to wait, the peer has to read first, or nothing is left."""
-        conversation = self._conversation
-        conversation.begin()
+        session = self._session
+        session.start_buffer()
         data, at = self._backlog, 0
-        while at < len(data) and self._is_free():
-            at = conversation.read(data, at)
-            if (later := conversation.take_later()) is not None:
-                self._answer_later(later)
+        while at < len(data) and self._is_ready():
+            at = session.read(data, at)
+            if (pending := session.take_pending()) is not None:
+                self._start_pending(pending)
         self._backlog = data[at:]
-        self._settle()
+        self._flush()
 
-    def _is_free(self) -> bool:
-        conversation = self._conversation
-        if self._pending is not None or self._is_peer_behind or conversation.is_over:
+    def _is_ready(self) -> bool:
+        session = self._session
+        if self._pending is not None or self._is_writing_paused or session.is_over:
             return False
-        return conversation.answers_size < self._desk.limits.unread_bytes and not conversation.is_restrained
+        return session.output_size < self._server_state.limits.unread_bytes and not session.is_throttled
 
-    def _answer_later(self, later: Later) -> None:
-        self._pending = asyncio.get_running_loop().create_task(later)
-        self._pending.add_done_callback(self._answered)
+    def _start_pending(self, pending: PendingResponse) -> None:
+        self._pending = asyncio.get_running_loop().create_task(pending)
+        self._pending.add_done_callback(self._on_pending_done)
 
-    def _answered(self, task: asyncio.Task[Reply]) -> None:
+    def _on_pending_done(self, task: asyncio.Task[Response]) -> None:
         self._pending = None
-        if task.cancelled() and self._phase is Phase.CLOSED:
+        if task.cancelled() and self._state is ConnectionState.CLOSED:
             return  # the peer has left, and nobody waits for the answer
-        self._safely(partial(self._reply, self._outcome(task)))
+        self._run_safely(partial(self._send_response, self._task_response(task)))
 
-    def _reply(self, reply: Reply) -> None:
-        if self._phase is not Phase.CLOSED:
-            self._conversation.reply(reply)
+    def _send_response(self, response: Response) -> None:
+        if self._state is not ConnectionState.CLOSED:
+            self._session.send_response(response)
             self._serve()
 
-    def _outcome(self, task: asyncio.Task[Reply]) -> Reply:
+    def _task_response(self, task: asyncio.Task[Response]) -> Response:
         error = asyncio.CancelledError("before it was answered") if task.cancelled() else task.exception()
         if error is None:
             return task.result()
         self._report(error)  # what was asked for may have happened or not: neither can be promised
-        return FAILED
+        return INTERNAL_ERROR
 
     def _report(self, error: BaseException) -> None:
         log.error("a request failed", exc_info=error)
-        self._desk.counters.failures += 1
+        self._server_state.counters.failures += 1
 
-    def _safely(self, step: Callable[[], None]) -> None:
+    def _run_safely(self, step: Callable[[], None]) -> None:
         try:
             step()
         except Exception as error:  # noqa: BLE001 - as in data_received
@@ -202,55 +206,55 @@ class Connection(asyncio.Protocol):
         """Answer an error of our own with 500; it costs no more than this connection."""
         self._report(error)
         try:
-            self._conversation.end(FAILED)
-            self._settle()
+            self._session.close_with(INTERNAL_ERROR)
+            self._flush()
         except Exception:
             log.exception("nor could the peer be told")
             self.abort()
 
-    def _settle(self) -> None:
+    def _flush(self) -> None:
         """Send what there is to be sent, and wait for what comes next."""
-        if answer := self._conversation.take_answers():
-            self.since = self._desk.beats
-            self._transport.write(answer)
-        self._turn_to(self._next_phase())
-        if self._phase is Phase.CLOSED or self._transport.is_closing():
+        if output := self._session.take_output():
+            self.since = self._server_state.ticks
+            self._transport.write(output)
+        self._set_state(self._next_state())
+        if self._state is ConnectionState.CLOSED or self._transport.is_closing():
             self._close()
-        elif self._phase is Phase.LINGERING:
+        elif self._state is ConnectionState.LINGERING:
             self._half_close()
-        elif self._phase not in BUSY:
+        elif self._state not in BUSY:
             self._transport.resume_reading()
-        elif self._backlog and self._is_free():
-            asyncio.get_running_loop().call_soon(self._safely, self._go_on)
+        elif self._backlog and self._is_ready():
+            asyncio.get_running_loop().call_soon(self._run_safely, self._resume)
 
     def _half_close(self) -> None:
         """Say that nothing more will come. The peer, if it is still there, closes when it has read the answer."""
         with suppress(OSError):
             self._transport.write_eof()
 
-    def _next_phase(self) -> Phase:
-        conversation = self._conversation
-        if conversation.is_over:
-            return Phase.LINGERING if conversation.lingers and not self._has_peer_ended else Phase.CLOSED
-        if self._is_peer_behind and self._pending is None:
-            return Phase.UNREAD
+    def _next_state(self) -> ConnectionState:
+        session = self._session
+        if session.is_over:
+            return ConnectionState.LINGERING if session.lingers and not self._has_eof else ConnectionState.CLOSED
+        if self._is_writing_paused and self._pending is None:
+            return ConnectionState.UNREAD
         if self._pending is not None:
-            return Phase.ANSWERING
+            return ConnectionState.RESPONDING
         if self._backlog:
-            return Phase.RESTRAINED if conversation.is_restrained else Phase.ANSWERING
-        if self._has_peer_ended:
-            return Phase.CLOSED
-        return PHASES[conversation.stage]
+            return ConnectionState.THROTTLED if session.is_throttled else ConnectionState.RESPONDING
+        if self._has_eof:
+            return ConnectionState.CLOSED
+        return STATE_BY_PARSE_STATE[session.parse_state]
 
-    def _turn_to(self, phase: Phase) -> None:
-        if phase is not self._phase:
-            self._phase = phase
-            self.since = self._desk.beats
-            self.patience = self._desk.patience[phase]
+    def _set_state(self, state: ConnectionState) -> None:
+        if state is not self._state:
+            self._state = state
+            self.since = self._server_state.ticks
+            self.timeout = self._server_state.timeouts[state]
 
     def _close(self) -> None:
-        self._turn_to(Phase.CLOSED)
-        if self._conversation.is_reset:
+        self._set_state(ConnectionState.CLOSED)
+        if self._session.is_reset:
             self._reset()
         else:
             self._transport.close()

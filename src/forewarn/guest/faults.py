@@ -1,6 +1,6 @@
-"""Faults that are set: whom they hit, for how long and how often. They live in memory, and the journal tells of them.
+"""Active faults: which VMs they affect, for how long and how often. Kept in memory; the journal records them.
 
-What each of them looks like on the wire: see `striking`.
+`fault_injection` does what a fault does to a response.
 """
 
 import asyncio
@@ -23,48 +23,48 @@ from forewarn.fleet.service import Fleet
 
 log = logging.getLogger(__name__)
 
-MOST = 1_000
+MAX_FAULTS = 1_000
 """How many faults can be set at a time."""
 
-REMEMBERED = 256
+MAX_IDEMPOTENCY_KEYS = 256
 """How many request keys are remembered."""
 
-BY = "faults"
+ACTOR = "faults"
 """Who the journal says ends what ends by itself."""
 
-ALL_HIT = "it has hit as many requests as it was to"
-TIME_OVER = "its time is over"
-FIRST_GIVEN = "the first answer has been given"
+HITS_USED = "it has hit as many requests as it was to"
+EXPIRED = "its time is over"
+FIRST_RESPONSE_SENT = "the first answer has been given"
 
 
-class Part(Enum):
+class FaultEffect(Enum):
     """To what a fault is done. A request can be hit in each part, by one fault."""
 
     DELAY = "when the answer comes"
     DATE = "the date that it bears"
-    ANSWER = "the answer itself"
+    RESPONSE = "the answer itself"
 
 
-PARTS = {
-    FaultKind.SLOW: Part.DELAY,
-    FaultKind.LATE_FIRST_ANSWER: Part.DELAY,
-    FaultKind.WRONG_DATE: Part.DATE,
+EFFECTS = {
+    FaultKind.SLOW: FaultEffect.DELAY,
+    FaultKind.LATE_FIRST_ANSWER: FaultEffect.DELAY,
+    FaultKind.WRONG_DATE: FaultEffect.DATE,
 }
 """All others are done to the answer."""
 
-RESOLUTION = 0.001
+TIMER_RESOLUTION = 0.001
 """Timers may ring a little early, in seconds."""
 
 
-class Strike(NamedTuple):
+class FaultSet(NamedTuple):
     """What hits one request."""
 
-    delay: "Active | None"
-    date: "Active | None"
-    answer: "Active | None"
+    delay: "ActiveFault | None"
+    date: "ActiveFault | None"
+    response: "ActiveFault | None"
 
 
-Applies = Callable[[FaultKind], bool]
+FaultFilter = Callable[[FaultKind], bool]
 """Whether a fault of this kind can hit the request."""
 
 
@@ -73,14 +73,14 @@ class Faults:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._active: dict[str, Active] = {}
+        self._active: dict[str, ActiveFault] = {}
         self._number = 0
-        self._answered: dict[str, tuple[str, tuple[Fault, ...]]] = {}
-        self._untold: list[Ending] = []
+        self._results_by_key: dict[str, tuple[str, tuple[Fault, ...]]] = {}
+        self._unrecorded: list[EndedFault] = []
         """What has ended by itself while nothing could be saved."""
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._is_closed = False
-        self.on_change: Callable[[], None] = _nothing
+        self.on_change: Callable[[], None] = _do_nothing
         """Called whenever a fault has been set or is over."""
 
     async def set(
@@ -93,20 +93,20 @@ class Faults:
         amount: timedelta | None = None,
         by: str,
         why: str = "",
-        once: IdempotencyKey | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Fault:
         """Set a fault for a VM, named as `scope/name` or by its bare name, or for all; the journal has it on return."""
-        async with self._one_at_a_time:
-            if (before := self._known(once)) is not None:
-                return before[0]
-            fault = self._made(kind, vm=vm, lasting=lasting, times=times, amount=amount, by=by)
-            await self._catch_up()
+        async with self._lock:
+            if (previous := self._previous_result(idempotency_key)) is not None:
+                return previous[0]
+            fault = self._create(kind, vm=vm, lasting=lasting, times=times, amount=amount, by=by)
+            await self._record_ended()
             await self._fleet.record_fault(EntryKind.FAULT_SET, fault, by=by, why=why)
-            self._begin(fault)
-            self._remember(once, (fault,))
+            self._activate(fault)
+            self._remember_result(idempotency_key, (fault,))
             return fault
 
-    def _made(
+    def _create(
         self,
         kind: FaultKind,
         *,
@@ -118,8 +118,8 @@ class Faults:
     ) -> Fault:
         if lasting is not None and lasting <= timedelta(0):
             raise Invalid("a fault lasts longer than nothing")
-        if len(self._active) >= MOST:
-            raise Invalid(f"{MOST} faults are set, and no more can be: clear some")
+        if len(self._active) >= MAX_FAULTS:
+            raise Invalid(f"{MAX_FAULTS} faults are set, and no more can be: clear some")
         now = self._fleet.clock.now()
         fault = Fault(
             id=f"F{self._number + 1}",
@@ -138,44 +138,44 @@ class Faults:
         self,
         id_: str,
         *,
-        may: Callable[[Fault], None] | None = None,
+        check: Callable[[Fault], None] | None = None,
         by: str,
         why: str = "",
-        once: IdempotencyKey | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> Fault:
         """End a fault now, unless `may` refuses that; what it has made wait is answered.
 
         If the journal cannot have it, it is not cleared.
         """
-        async with self._one_at_a_time:
-            if (before := self._known(once)) is not None:
-                return before[0]
+        async with self._lock:
+            if (previous := self._previous_result(idempotency_key)) is not None:
+                return previous[0]
             active = self._find(id_)
-            if may is not None:
-                may(active.fault)
+            if check is not None:
+                check(active.fault)
             await self._clear([active], by=by, why=why)
-            self._remember(once, (active.fault,))
+            self._remember_result(idempotency_key, (active.fault,))
             return active.fault
 
     async def clear_all(
         self,
-        meant: Callable[[Fault], bool] | None = None,
+        matches: Callable[[Fault], bool] | None = None,
         *,
         by: str,
         why: str = "",
-        once: IdempotencyKey | None = None,
+        idempotency_key: IdempotencyKey | None = None,
     ) -> tuple[Fault, ...]:
         """End all faults now, or all that are meant, and return them.
 
         If the journal cannot have all, those that it has are cleared, and the others are not.
         """
-        async with self._one_at_a_time:
-            if (before := self._known(once)) is not None:
-                return before
-            found = [active for active in self._active.values() if meant is None or meant(active.fault)]
+        async with self._lock:
+            if (previous := self._previous_result(idempotency_key)) is not None:
+                return previous
+            found = [active for active in self._active.values() if matches is None or matches(active.fault)]
             await self._clear(found, by=by, why=why)
             cleared = tuple(active.fault for active in found)
-            self._remember(once, cleared)
+            self._remember_result(idempotency_key, cleared)
             return cleared
 
     def list(self) -> tuple[Fault, ...]:
@@ -183,41 +183,43 @@ class Faults:
         return tuple(active.fault for active in self._active.values())
 
     @property
-    def are_set(self) -> bool:
+    def has_active(self) -> bool:
         """Whether there is any that can hit a request."""
         return bool(self._active) and not self._is_closed
 
-    def concern(self, vm: str) -> bool:
+    def affects(self, vm: str) -> bool:
         """Tell whether there is any that can hit a request of this VM."""
-        return self.are_set and any(active.fault.vm in (None, vm) for active in self._active.values())
+        return self.has_active and any(active.fault.vm in (None, vm) for active in self._active.values())
 
     @contextmanager
-    def striking(self, vm: str, applies: Applies) -> Iterator[Strike]:
+    def for_request(self, vm: str, applies: FaultFilter) -> Iterator[FaultSet]:
         """Count a VM's request towards the faults that hit it, and give them; at the end they may be over."""
         now = asyncio.get_running_loop().time()
-        struck = self._hit(vm, applies, now) if self.are_set else {}
-        for active in struck.values():
-            active.begin(vm, now)
+        matching = self._select(vm, applies, now) if self.has_active else {}
+        for active in matching.values():
+            active.record_hit(vm, now)
         try:
-            yield Strike(struck.get(Part.DELAY), struck.get(Part.DATE), struck.get(Part.ANSWER))
+            yield FaultSet(
+                matching.get(FaultEffect.DELAY), matching.get(FaultEffect.DATE), matching.get(FaultEffect.RESPONSE)
+            )
         finally:
-            for active in struck.values():
-                active.busy -= 1
+            for active in matching.values():
+                active.in_flight -= 1
             for active in tuple(self._active.values()):
-                self._end_if_over(active)
+                self._end_if_done(active)
 
-    async def wait(self, active: "Active", vm: str, owner: object) -> None:
+    async def wait(self, active: "ActiveFault", vm: str, owner: object) -> None:
         """Let a request wait as long as the fault says, until the fault is over, or until its owner is gone.
 
         Else a client that gives up after a second, and asks again, would soon have as many connections as it may have.
         """
-        with self._waiting(active, owner) as over:
-            await asyncio.wait([over], timeout=active.left(vm, asyncio.get_running_loop().time()))
+        with self._add_waiter(active, owner) as done:
+            await asyncio.wait([done], timeout=active.remaining(vm, asyncio.get_running_loop().time()))
 
-    async def hang(self, active: "Active", owner: object) -> bool:
+    async def hang(self, active: "ActiveFault", owner: object) -> bool:
         """Let a request wait until the fault is over, or `release` says that its owner is gone: then return False."""
-        with self._waiting(active, owner) as over:
-            return await over
+        with self._add_waiter(active, owner) as done:
+            return await done
 
     def release(self, owner: object) -> None:
         """Let the request of this owner wait no more: nobody waits for the answer."""
@@ -228,111 +230,111 @@ class Faults:
         """Hit nothing any more, and let nobody wait."""
         self._is_closed = True
         for active in self._active.values():
-            active.silence()
+            active.cancel_timer()
             active.wake_all()
         self.on_change()
 
     @contextmanager
-    def _waiting(self, active: "Active", owner: object) -> Iterator[asyncio.Future[bool]]:
-        over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    def _add_waiter(self, active: "ActiveFault", owner: object) -> Iterator[asyncio.Future[bool]]:
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if self._is_closed or active.is_over:
-            over.set_result(True)
-        active.waiting[over] = owner
+            done.set_result(True)
+        active.waiters[done] = owner
         try:
-            yield over
+            yield done
         finally:
-            del active.waiting[over]
+            del active.waiters[done]
 
-    def _hit(self, vm: str, applies: Applies, now: float) -> dict[Part, "Active"]:
-        struck: dict[Part, Active] = {}
+    def _select(self, vm: str, applies: FaultFilter, now: float) -> dict[FaultEffect, "ActiveFault"]:
+        matching: dict[FaultEffect, ActiveFault] = {}
         for active in self._active.values():
-            if active.hits(vm, now) and applies(active.fault.kind):
-                struck.setdefault(PARTS.get(active.fault.kind, Part.ANSWER), active)
-        return struck
+            if active.applies_to(vm, now) and applies(active.fault.kind):
+                matching.setdefault(EFFECTS.get(active.fault.kind, FaultEffect.RESPONSE), active)
+        return matching
 
     def _full_name(self, vm: str) -> str:
         view, found = self._fleet.replica.find(vm)
         return f"{view.id}/{found.name}"
 
-    def _begin(self, fault: Fault) -> None:
-        active = self._active[fault.id] = Active(fault)
+    def _activate(self, fault: Fault) -> None:
+        active = self._active[fault.id] = ActiveFault(fault)
         if fault.until is not None:
-            active.alarm = self._fleet.timers.set(fault.until, lambda: self._over(active, TIME_OVER))
+            active.timer = self._fleet.timers.set(fault.until, lambda: self._expire(active, EXPIRED))
         self.on_change()
 
-    def _end(self, active: "Active") -> None:
+    def _deactivate(self, active: "ActiveFault") -> None:
         active.is_over = True
         self._active.pop(active.fault.id, None)
-        active.silence()
+        active.cancel_timer()
         active.wake_all()
         self.on_change()
 
-    def _end_if_over(self, active: "Active") -> None:
+    def _end_if_done(self, active: "ActiveFault") -> None:
         """End what has nothing left to do."""
-        if active.is_over or active.busy or self._is_closed:
+        if active.is_over or active.in_flight or self._is_closed:
             return
         if active.fault.is_exhausted:
-            self._fleet.timers.start(self._over(active, ALL_HIT))
-        elif active.has_given_first(asyncio.get_running_loop().time()):
-            self._fleet.timers.start(self._over(active, FIRST_GIVEN))
+            self._fleet.timers.start(self._expire(active, HITS_USED))
+        elif active.has_delayed_first(asyncio.get_running_loop().time()):
+            self._fleet.timers.start(self._expire(active, FIRST_RESPONSE_SENT))
 
-    async def _over(self, active: "Active", why: str) -> None:
-        async with self._one_at_a_time:
+    async def _expire(self, active: "ActiveFault", why: str) -> None:
+        async with self._lock:
             if active.is_over:
                 return
-            self._end(active)
-            self._untold.append(Ending(active.fault, why, self._fleet.clock.now()))
+            self._deactivate(active)
+            self._unrecorded.append(EndedFault(active.fault, why, self._fleet.clock.now()))
             try:
-                await self._catch_up()
+                await self._record_ended()
             except FleetError as error:
-                self._untold = [ending._replace(is_late=True) for ending in self._untold]
+                self._unrecorded = [ending._replace(is_late=True) for ending in self._unrecorded]
                 log.warning("that fault %s is over is told in the journal later: %s", active.fault.id, error)
 
-    async def _catch_up(self) -> None:
+    async def _record_ended(self) -> None:
         """Have the journal tell what has ended by itself, in its order; a scope that is gone has none any more."""
-        while self._untold:
-            ending = self._untold[0]
+        while self._unrecorded:
+            ending = self._unrecorded[0]
             with suppress(ScopeNotFound):
-                await self._fleet.record_fault(EntryKind.FAULT_ENDED, ending.fault, by=BY, why=ending.reason)
-            del self._untold[0]
+                await self._fleet.record_fault(EntryKind.FAULT_ENDED, ending.fault, by=ACTOR, why=ending.reason)
+            del self._unrecorded[0]
 
-    def _find(self, id_: str) -> "Active":
+    def _find(self, id_: str) -> "ActiveFault":
         try:
             return self._active[id_.upper()]
         except KeyError:
             raise FaultNotFound(id_) from None
 
-    async def _clear(self, found: Sequence["Active"], *, by: str, why: str) -> None:
+    async def _clear(self, found: Sequence["ActiveFault"], *, by: str, why: str) -> None:
         """End faults, each when the journal has it; a scope that is gone has no journal any more."""
-        await self._catch_up()
+        await self._record_ended()
         for active in found:
-            active.is_at_rest = True  # so that the journal tells of all that it has hit
+            active.is_paused = True  # so that the journal tells of all that it has hit
         try:
             for active in found:
                 with suppress(ScopeNotFound):
                     await self._fleet.record_fault(EntryKind.FAULT_CLEARED, active.fault, by=by, why=why)
-                self._end(active)
+                self._deactivate(active)
         finally:
             for active in found:
-                active.is_at_rest = False
+                active.is_paused = False
 
-    def _known(self, once: IdempotencyKey | None) -> tuple[Fault, ...] | None:
+    def _previous_result(self, idempotency_key: IdempotencyKey | None) -> tuple[Fault, ...] | None:
         """Return what was answered to this request before, if it was."""
-        if once is None or once.key not in self._answered:
+        if idempotency_key is None or idempotency_key.key not in self._results_by_key:
             return None
-        digest, faults = self._answered[once.key]
-        if digest != once.digest:
-            raise KeyConflict(once.key)
+        digest, faults = self._results_by_key[idempotency_key.key]
+        if digest != idempotency_key.digest:
+            raise KeyConflict(idempotency_key.key)
         return faults
 
-    def _remember(self, once: IdempotencyKey | None, faults: tuple[Fault, ...]) -> None:
-        if once is not None:
-            self._answered[once.key] = (once.digest, faults)
-            if len(self._answered) > REMEMBERED:
-                del self._answered[next(iter(self._answered))]
+    def _remember_result(self, idempotency_key: IdempotencyKey | None, faults: tuple[Fault, ...]) -> None:
+        if idempotency_key is not None:
+            self._results_by_key[idempotency_key.key] = (idempotency_key.digest, faults)
+            if len(self._results_by_key) > MAX_IDEMPOTENCY_KEYS:
+                del self._results_by_key[next(iter(self._results_by_key))]
 
 
-class Ending(NamedTuple):
+class EndedFault(NamedTuple):
     """A fault that has ended by itself, why and when; the journal may have it later."""
 
     fault: Fault
@@ -346,68 +348,68 @@ class Ending(NamedTuple):
         return f"{self.why}; that was at {self.at:%Y-%m-%dT%H:%M:%SZ}" if self.is_late else self.why
 
 
-class Active:
+class ActiveFault:
     """A fault that is set, and what it is doing."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
         self.is_over = False
-        self.is_at_rest = False
+        self.is_paused = False
         """Whether it hits nothing for a moment."""
-        self.alarm: Timer | None = None
-        self.busy = 0
+        self.timer: Timer | None = None
+        self.in_flight = 0
         """How many requests it is doing something to."""
-        self.waiting: dict[asyncio.Future[bool], object] = {}
+        self.waiters: dict[asyncio.Future[bool], object] = {}
         """The requests that it makes wait, each with whose it is."""
-        self._first_at: dict[str, float] = {}
+        self._first_request_at: dict[str, float] = {}
         """When each VM first asked, for the fault that makes the first answer late."""
 
-    def hits(self, vm: str, now: float) -> bool:
+    def applies_to(self, vm: str, now: float) -> bool:
         """Tell whether it hits a request of the VM."""
         fault = self.fault
-        if self.is_at_rest or fault.is_exhausted or fault.vm not in (None, vm):
+        if self.is_paused or fault.is_exhausted or fault.vm not in (None, vm):
             return False
-        return fault.kind is not FaultKind.LATE_FIRST_ANSWER or self.left(vm, now) > 0
+        return fault.kind is not FaultKind.LATE_FIRST_ANSWER or self.remaining(vm, now) > 0
 
-    def begin(self, vm: str, now: float) -> None:
+    def record_hit(self, vm: str, now: float) -> None:
         """Count a request of the VM as hit."""
         if self.fault.kind is FaultKind.LATE_FIRST_ANSWER:
-            self._first_at.setdefault(vm, now)
-        self.busy += 1
+            self._first_request_at.setdefault(vm, now)
+        self.in_flight += 1
         self.fault = msgspec.structs.replace(self.fault, hits=self.fault.hits + 1)
 
-    def left(self, vm: str, now: float) -> float:
+    def remaining(self, vm: str, now: float) -> float:
         """Return for how many seconds it makes a request of the VM wait that comes now."""
         amount = (self.fault.amount or timedelta(0)).total_seconds()
         if self.fault.kind is FaultKind.SLOW:
             return amount
-        left = self._first_at.get(vm, now) + amount - now
-        return left if left > RESOLUTION else 0.0
+        remaining = self._first_request_at.get(vm, now) + amount - now
+        return remaining if remaining > TIMER_RESOLUTION else 0.0
 
-    def has_given_first(self, now: float) -> bool:
+    def has_delayed_first(self, now: float) -> bool:
         """Tell whether it was to make one VM's first answer late, and has done so."""
         vm = self.fault.vm
         if self.fault.kind is not FaultKind.LATE_FIRST_ANSWER or vm is None:
             return False
-        return vm in self._first_at and not self.left(vm, now)
+        return vm in self._first_request_at and not self.remaining(vm, now)
 
-    def silence(self) -> None:
+    def cancel_timer(self) -> None:
         """Let no alarm ring for it."""
-        if self.alarm is not None:
-            self.alarm.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
 
     def wake(self, owner: object, *, is_fault_over: bool) -> None:
         """Let a request wait no more."""
-        for over, waiting in self.waiting.items():
-            if waiting is owner and not over.done():
-                over.set_result(is_fault_over)
+        for done, waiter in self.waiters.items():
+            if waiter is owner and not done.done():
+                done.set_result(is_fault_over)
 
     def wake_all(self) -> None:
         """Let nobody wait any more."""
-        for over in self.waiting:
-            if not over.done():
-                over.set_result(True)
+        for done in self.waiters:
+            if not done.done():
+                done.set_result(True)
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Nobody wants to know."""

@@ -1,4 +1,4 @@
-"""How much a guest may ask for. Everything that a guest can make grow has its bound here."""
+"""Limits of the guest endpoint: request rate, connections, sizes and timeouts. All that a guest can grow is bounded."""
 
 import resource
 from datetime import timedelta
@@ -26,7 +26,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     connections: int = 32_768
     connections_per_vm: int = 64
-    held_per_vm: int = 4
+    long_polls_per_vm: int = 4
     pipelined_bytes: int = 64 * 1024
     """Requests behind one that has no answer yet; beyond this nothing more is read."""
 
@@ -55,9 +55,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
                 raise Invalid(f"{name} is at least 1, not {value}")
 
 
-def affordable_connections(asked: int, *, listening: int) -> int:
+def connection_limit(configured: int, *, listening: int) -> int:
     """Return how many connections the process can have open beside its listening sockets, at the most `asked`."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
-        return asked
-    return max(1, min(asked, files - SPARE_FILES - listening))
+        return configured
+    return max(1, min(configured, files - SPARE_FILES - listening))

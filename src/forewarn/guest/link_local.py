@@ -1,4 +1,4 @@
-"""The address 169.254.169.254 on an interface of this machine, for as long as the service runs. Needs root."""
+"""The link-local address 169.254.169.254 on an interface of this machine while the service runs. Needs root."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,8 +40,8 @@ class _Interface(msgspec.Struct):
 
 
 async def _addresses(interface: str) -> set[str]:
-    shown = await _ip(interface, "-json", "-4", "address", "show", "dev", interface)
-    found = msgspec.json.decode(shown or b"[]", type=list[_Interface])
+    output = await _ip(interface, "-json", "-4", "address", "show", "dev", interface)
+    found = msgspec.json.decode(output or b"[]", type=list[_Interface])
     return {info.local for each in found for info in each.addr_info}
 
 
@@ -52,8 +52,8 @@ async def _ip(interface: str, *arguments: str) -> bytes:
         )
     except FileNotFoundError:
         raise LinkLocalError(interface, "the program ip is missing: install iproute2") from None
-    said, complaint = await process.communicate()
+    stdout, stderr = await process.communicate()
     if process.returncode != 0:
-        why = complaint.decode(errors="replace").strip()
+        why = stderr.decode(errors="replace").strip()
         raise LinkLocalError(interface, f"{why}; this needs root" if "permitted" in why else why)
-    return said
+    return stdout

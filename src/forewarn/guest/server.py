@@ -1,4 +1,4 @@
-"""The endpoint as a server: its listeners, its heartbeat, its end."""
+"""The guest server: its listeners, its one-second tick and its shutdown."""
 
 import asyncio
 import errno
@@ -14,19 +14,19 @@ from typing import Any
 
 from forewarn.clock import SystemClock
 from forewarn.fleet.service import Fleet
-from forewarn.guest.callers import ByAddress, Door, OneVm
 from forewarn.guest.connection import Connection
 from forewarn.guest.counters import Counters
-from forewarn.guest.desk import Desk
 from forewarn.guest.faults import Faults
+from forewarn.guest.identity import AddressResolver, CallerResolver, FixedVmResolver
 from forewarn.guest.limits import Limits
-from forewarn.guest.observing import Observer
+from forewarn.guest.observer import Observer
+from forewarn.guest.server_state import ServerState
 
 ACCEPT_QUEUE = 1024
-LEFT_BEHIND: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+KEEP_SOCKET_FILE: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 """A loop of a newer Python would look for the file by the name that the socket was bound by, which is gone by then."""
 
-SHORTEST_BEAT = 0.5
+MIN_TICK = 0.5
 """A timer that rings a little early must not make two beats of one, in seconds."""
 
 
@@ -46,7 +46,7 @@ class GuestServer:
     ) -> None:
         self.counters = counters if counters is not None else Counters()
         self._replica = fleet.replica
-        self._desk = Desk(
+        self._state = ServerState(
             fleet,
             limits,
             self.counters,
@@ -56,18 +56,19 @@ class GuestServer:
             observer=observer,
         )
         self._listeners: dict[tuple[str, int] | Path, asyncio.Server] = {}
-        self._heart: asyncio.TimerHandle | None = None
+        self._tick_timer: asyncio.TimerHandle | None = None
 
-    async def listen_as(self, vm: str, host: str, port: int) -> int:
+    async def listen_for_vm(self, vm: str, host: str, port: int) -> int:
         """Listen for one VM, `scope/name`; return the port, which the system chooses if it is given as 0."""
-        return await self._listen(self._door_of(vm), host, port)
+        return await self._listen(self._resolver_for(vm), host, port)
 
-    async def listen_as_unix(self, vm: str, path: Path) -> None:
+    async def listen_on_unix_socket(self, vm: str, path: Path) -> None:
         """Listen for one VM on a unix socket, which is its owner's alone; the file stays when it is closed."""
         loop = asyncio.get_running_loop()
-        factory = partial(Connection, self._desk, self._door_of(vm))
-        self._keep(
-            path, await loop.create_unix_server(factory, sock=_bound_at(path), backlog=ACCEPT_QUEUE, **LEFT_BEHIND)
+        factory = partial(Connection, self._state, self._resolver_for(vm))
+        self._add_listener(
+            path,
+            await loop.create_unix_server(factory, sock=_bind_to_path(path), backlog=ACCEPT_QUEUE, **KEEP_SOCKET_FILE),
         )
 
     async def listen_by_address(self, network: str, host: str, port: int, *, interface: str | None = None) -> int:
@@ -75,74 +76,74 @@ class GuestServer:
 
         With `interface`, only who comes in there is heard: nobody on another network can pass for one of them.
         """
-        return await self._listen(ByAddress(self._replica, network), host, port, interface)
+        return await self._listen(AddressResolver(self._replica, network), host, port, interface)
 
     @property
     def is_listening(self) -> bool:
         """Whether every listener that there is accepts guests."""
         return all(listener.is_serving() for listener in self._listeners.values())
 
-    def limit_requests(self, per_second: int | None) -> None:
+    def set_request_rate(self, per_second: int | None) -> None:
         """Have another limit per VM from now on; None: as many as it likes."""
-        self._desk.limit_requests(per_second)
+        self._state.set_request_rate(per_second)
 
     def stop_listening(self, host: str, port: int) -> None:
         """Accept nobody there any more; who is connected stays so."""
         listener = self._listeners.pop((host, port))
-        self._desk.note_listening(-len(listener.sockets))
+        self._state.count_listening_sockets(-len(listener.sockets))
         listener.close()
 
     async def aclose(self) -> None:
         """Accept nobody any more, answer what has been asked, then close; who does not read in time is cut off."""
         for listener in self._listeners.values():
             listener.close()
-        self._desk.close()
-        await self._desk.wait_until_empty()
-        if self._heart is not None:
-            self._heart.cancel()
+        self._state.close()
+        await self._state.wait_until_empty()
+        if self._tick_timer is not None:
+            self._tick_timer.cancel()
         for listener in self._listeners.values():
             await listener.wait_closed()
         self._listeners.clear()
 
-    def _door_of(self, vm: str) -> Door:
+    def _resolver_for(self, vm: str) -> CallerResolver:
         view, found = self._replica.find(vm)
-        return OneVm(view, found.name)
+        return FixedVmResolver(view, found.name)
 
-    async def _listen(self, door: Door, host: str, port: int, interface: str | None = None) -> int:
+    async def _listen(self, resolver: CallerResolver, host: str, port: int, interface: str | None = None) -> int:
         loop = asyncio.get_running_loop()
-        factory = partial(Connection, self._desk, door)
+        factory = partial(Connection, self._state, resolver)
         if interface is None:
             listener = await loop.create_server(factory, host, port, backlog=ACCEPT_QUEUE)
         else:
-            bound_there = _bound_to(interface, host, port)
-            listener = await loop.create_server(factory, sock=bound_there, backlog=ACCEPT_QUEUE)
+            listening_socket = _bind_to_interface(interface, host, port)
+            listener = await loop.create_server(factory, sock=listening_socket, backlog=ACCEPT_QUEUE)
         if not listener.sockets:  # what a loop makes of a system that has no more of them to give
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         bound: int = listener.sockets[0].getsockname()[1]
-        self._keep((host, bound), listener)
+        self._add_listener((host, bound), listener)
         return bound
 
-    def _keep(self, place: tuple[str, int] | Path, listener: asyncio.Server) -> None:
-        self._listeners[place] = listener
-        self._desk.note_listening(len(listener.sockets))
-        self._begin_to_beat()
+    def _add_listener(self, address: tuple[str, int] | Path, listener: asyncio.Server) -> None:
+        self._listeners[address] = listener
+        self._state.count_listening_sockets(len(listener.sockets))
+        self._start_ticks()
 
-    def _begin_to_beat(self) -> None:
-        if self._heart is None:
-            self._set_heart()
+    def _start_ticks(self) -> None:
+        if self._tick_timer is None:
+            self._schedule_tick()
 
-    def _beat(self) -> None:
-        self._set_heart()
-        self._desk.beat()
+    def _tick(self) -> None:
+        self._schedule_tick()
+        self._state.tick()
 
-    def _set_heart(self) -> None:
+    def _schedule_tick(self) -> None:
         """Look at the clock and at slow peers once a second, for all connections together, as the second begins."""
         left = 1 - SystemClock().now().microsecond / 1_000_000
-        delay = left if left >= SHORTEST_BEAT else left + 1
-        self._heart = asyncio.get_running_loop().call_later(delay, self._beat)
+        delay = left if left >= MIN_TICK else left + 1
+        self._tick_timer = asyncio.get_running_loop().call_later(delay, self._tick)
 
 
-def _bound_to(interface: str, host: str, port: int) -> socket.socket:
+def _bind_to_interface(interface: str, host: str, port: int) -> socket.socket:
     """Bind to an address of one interface alone; Linux would otherwise answer for it on every interface."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with ExitStack() as undo:
@@ -154,7 +155,7 @@ def _bound_to(interface: str, host: str, port: int) -> socket.socket:
         return listener
 
 
-def _bound_at(path: Path) -> socket.socket:
+def _bind_to_path(path: Path) -> socket.socket:
     """Bind to a path, however long it is; a socket that nobody listens on any more is replaced."""
     if path.is_socket():
         path.unlink()

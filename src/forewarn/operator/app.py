@@ -1,4 +1,4 @@
-"""The operator API as an application: its parts put together, and its description."""
+"""The operator API as an ASGI application: routes, dependencies, error handlers and middleware."""
 
 from copy import copy
 from functools import cache
@@ -13,33 +13,37 @@ from litestar.types import ASGIApp, ControllerRouterHandler
 from forewarn.core.errors import CoreError
 from forewarn.fleet.errors import FleetError
 from forewarn.fleet.service import Fleet
-from forewarn.operator.access import TokenGate, check_declared, check_role, provide_caller
-from forewarn.operator.backstage import Backstage, GuestSide
-from forewarn.operator.campaigns import CampaignController
-from forewarn.operator.counting import Answers, Counted, none_yet
-from forewarn.operator.description import description_config
-from forewarn.operator.diagnosis import diagnose
+from forewarn.operator.auth import TokenMiddleware, check_permission, check_permissions_declared, provide_caller
+from forewarn.operator.campaign_planner import CampaignPlanner
+from forewarn.operator.error_responses import (
+    domain_error_response,
+    http_error_response,
+    internal_error_response,
+    store_error_response,
+)
 from forewarn.operator.errors import OperatorError
-from forewarn.operator.events import EventController
-from forewarn.operator.faults import FaultController
-from forewarn.operator.fleet_file import FleetController
-from forewarn.operator.history import HistoryController
-from forewarn.operator.holds import HoldController
-from forewarn.operator.importing import Imports
-from forewarn.operator.inventory import HostController, ScopeController, VmController
-from forewarn.operator.making import provide_making
-from forewarn.operator.operations import OperationController
-from forewarn.operator.page import docs
-from forewarn.operator.paging import Roll
-from forewarn.operator.parameters import before_handling, provide_once
-from forewarn.operator.planning import Planner
-from forewarn.operator.reading import StrictRequest
-from forewarn.operator.refusals import answer_failure, answer_malformed, answer_refusal, answer_unreadable
-from forewarn.operator.seats import Seats
-from forewarn.operator.service import ClockController, health, me, metrics, readiness
-from forewarn.operator.sockets import open_socket
-from forewarn.operator.tokens import TokenController
-from forewarn.operator.watching import watch
+from forewarn.operator.event_creation import provide_event_creation
+from forewarn.operator.import_job import ImportJobs
+from forewarn.operator.metrics import StatusCounterMiddleware, StatusCounts, new_status_counts
+from forewarn.operator.openapi import openapi_config
+from forewarn.operator.pagination import SortedScopeIds
+from forewarn.operator.parameters import before_request, provide_idempotency_key
+from forewarn.operator.routes.campaigns import CampaignController
+from forewarn.operator.routes.diagnosis import diagnose
+from forewarn.operator.routes.docs_page import docs
+from forewarn.operator.routes.event_stream import watch
+from forewarn.operator.routes.events import EventController
+from forewarn.operator.routes.faults import FaultController
+from forewarn.operator.routes.fleet_file import FleetFileController
+from forewarn.operator.routes.holds import HoldController
+from forewarn.operator.routes.inventory import HostController, ScopeController, VmController
+from forewarn.operator.routes.journal import JournalController
+from forewarn.operator.routes.operations import OperationController
+from forewarn.operator.routes.sockets import open_socket
+from forewarn.operator.routes.system import ClockController, health, me, metrics, readiness
+from forewarn.operator.routes.tokens import TokenController
+from forewarn.operator.state import AppState, GuestEndpoints, StreamSlots
+from forewarn.operator.strict_json import StrictRequest
 from forewarn.store.port import StoreError
 
 BODY_BYTES = 1024 * 1024
@@ -49,14 +53,14 @@ PATHS: list[ControllerRouterHandler] = [
     VmController,
     HostController,
     open_socket,
-    FleetController,
+    FleetFileController,
     diagnose,
     EventController,
     OperationController,
     CampaignController,
     HoldController,
     FaultController,
-    HistoryController,
+    JournalController,
     TokenController,
     ClockController,
     health,
@@ -68,32 +72,35 @@ PATHS: list[ControllerRouterHandler] = [
 ]
 
 
-def operator_app(fleet: Fleet, *, guests: GuestSide) -> ASGIApp:
+def operator_app(fleet: Fleet, *, guests: GuestEndpoints) -> ASGIApp:
     """Make the application that answers operators who have a token."""
-    answers = none_yet()
-    return Counted(TokenGate(open_app(fleet, guests=guests, answers=answers), fleet.tokens.find), answers)
+    status_counts = new_status_counts()
+    return StatusCounterMiddleware(
+        TokenMiddleware(litestar_app(fleet, guests=guests, status_counts=status_counts), fleet.tokens.find),
+        status_counts,
+    )
 
 
-def open_app(fleet: Fleet, *, guests: GuestSide, answers: Answers) -> Litestar:
+def litestar_app(fleet: Fleet, *, guests: GuestEndpoints, status_counts: StatusCounts) -> Litestar:
     """Make the application without its gate: something before it must say who calls."""
-    app = copy(_without_fleet())
-    roll = Roll(fleet)
-    app.state = Backstage(
+    app = copy(_app_without_state())
+    scope_ids = SortedScopeIds(fleet)
+    app.state = AppState(
         {
             "fleet": fleet,
             "guests": guests,
-            "answers": answers,
-            "roll": roll,
-            "seats": Seats(),
-            "imports": Imports(fleet),
-            "planner": Planner(fleet, roll.ids),
+            "status_counts": status_counts,
+            "scope_ids": scope_ids,
+            "stream_slots": StreamSlots(),
+            "import_jobs": ImportJobs(fleet),
+            "planner": CampaignPlanner(fleet, scope_ids.ids),
         },
         deep_copy=False,
     )
     return app
 
 
-class _Plain(Litestar):
+class _MinimalLitestar(Litestar):
     """The framework without what it takes up by itself where other libraries are installed: to load them takes longer
     than everything else, and nothing here is theirs."""
 
@@ -102,38 +109,38 @@ class _Plain(Litestar):
         return [*plugins, MsgspecDIPlugin()]
 
 
-def prepare() -> None:
+def preload() -> None:
     """Do beforehand, in any thread, what making the first application would take time for."""
-    _without_fleet()
+    _app_without_state()
 
 
 @cache
-def _without_fleet() -> Litestar:
+def _app_without_state() -> Litestar:
     """Put the handlers together, once for all services of a process: what they work on is all that differs.
 
     It takes a tenth of a second, which whoever starts a service for each of many tests would wait for every time.
     """
-    app = _Plain(
+    app = _MinimalLitestar(
         PATHS,
-        before_request=before_handling,
+        before_request=before_request,
         dependencies={
             "caller": Provide(provide_caller),
-            "once": Provide(provide_once),
-            "making": Provide(provide_making),
+            "once": Provide(provide_idempotency_key),
+            "making": Provide(provide_event_creation),
         },
         exception_handlers={
-            CoreError: answer_refusal,
-            FleetError: answer_refusal,
-            OperatorError: answer_refusal,
-            StoreError: answer_unreadable,
-            HTTPException: answer_malformed,
-            Exception: answer_failure,
+            CoreError: domain_error_response,
+            FleetError: domain_error_response,
+            OperatorError: domain_error_response,
+            StoreError: store_error_response,
+            HTTPException: http_error_response,
+            Exception: internal_error_response,
         },
-        guards=[check_role],
+        guards=[check_permission],
         logging_config=None,
-        openapi_config=description_config(),
+        openapi_config=openapi_config(),
         request_class=StrictRequest,
         request_max_body_size=BODY_BYTES,
     )
-    check_declared(app.routes)
+    check_permissions_declared(app.routes)
     return app

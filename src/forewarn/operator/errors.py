@@ -1,22 +1,22 @@
-"""Why the operator side said no before the fleet was asked.
+"""Errors of the operator API, raised before the fleet is called.
 
 OperatorError
-├── Forbidden        the token's role does not go that far, or it is limited to scopes
-├── ScopeForbidden   the token is limited to other scopes
-├── HostForbidden    VMs of scopes are on the host that the token is not for
-├── NotSeen          no VM bears that bare name in the scopes that the token is for
-├── NeverKnown       there never was such an event, or the journal has forgotten it
-├── NoSuchVmNow      no VM bears that bare name now, so the journal cannot be asked for it
-├── TooManyWatchers  as many follow the journal as may
-├── ImportRuns       one import at a time
-├── ImportEnded      an import has ended in the middle
-├── NoSocket         the system does not let a VM's socket be opened
-├── NoSockets        the service is for real VMs, or on a system without such sockets
-├── NotInProduction  the service is for real VMs, and this is for the emulator alone
-├── WrongFleetFile   the file cannot be taken
-├── GateForbidden    a campaign brings a gate along, and its caller is no admin
-├── Beyond           a campaign reaches beyond the scopes that the token is for
-└── PlanFailed       the process that made a plan has ended
+├── TokenNotAllowed      the token's role is not sufficient, or it is limited to scopes
+├── ScopeNotAllowed      the token is limited to other scopes
+├── HostNotAllowed       the host has VMs of scopes that the token is not for
+├── VmNotVisible         no VM has this bare name in the token's scopes
+├── EventNotVisible      the event never existed in the token's scopes, or the journal was pruned
+├── VmNameNotFound       no VM has this bare name now, so the journal cannot be filtered by it
+├── TooManyStreams       the limit of open journal streams is reached
+├── ImportConflict       another import is running
+├── ImportFailed         an import ended before it was complete
+├── SocketUnavailable    the system cannot open a VM's socket
+├── SocketNotAllowed     VM sockets exist only in the emulator, and not on Windows
+├── FaultNotAllowed      faults exist only in the emulator
+├── InvalidFleetFile     the fleet file is invalid
+├── GateNotAllowed       a gate with its own URL needs the role admin
+├── SelectionNotAllowed  a campaign could select VMs outside the token's scopes
+└── PlanFailed           the process that made a plan died
 """
 
 from forewarn.core.access import Role
@@ -29,7 +29,7 @@ class OperatorError(Exception):
     code = "refused"
 
 
-class Forbidden(OperatorError):
+class TokenNotAllowed(OperatorError):
     """The token does not go that far."""
 
     code = "forbidden"
@@ -44,7 +44,7 @@ class Forbidden(OperatorError):
         super().__init__(why)
 
 
-class ScopeForbidden(OperatorError):
+class ScopeNotAllowed(OperatorError):
     """The token is limited to other scopes."""
 
     code = "scope-forbidden"
@@ -54,7 +54,7 @@ class ScopeForbidden(OperatorError):
         super().__init__(f"token {name} is for {', '.join(scopes)} only, not for scope {scope}: use another token")
 
 
-class HostForbidden(OperatorError):
+class HostNotAllowed(OperatorError):
     """VMs of scopes are on the host that the token is not for; which ones is not told."""
 
     code = "scope-forbidden"
@@ -67,7 +67,7 @@ class HostForbidden(OperatorError):
         )
 
 
-class NotSeen(OperatorError, VmNotFound):
+class VmNotVisible(OperatorError, VmNotFound):
     """No VM bears that bare name in the scopes that the token is for; whether another scope has one is not told."""
 
     code = "unknown-vm"
@@ -77,7 +77,7 @@ class NotSeen(OperatorError, VmNotFound):
         Exception.__init__(self, f"there is no VM {vm} in {', '.join(scopes)}, and token {name} is for nothing else")
 
 
-class NeverKnown(OperatorError):
+class EventNotVisible(OperatorError):
     """There never was such an event in any scope that the token is for, or the journal has forgotten it."""
 
     code = "unknown-event"
@@ -88,7 +88,7 @@ class NeverKnown(OperatorError):
         super().__init__(f"there is no event {event}{where or ', and the journal knows of none'}")
 
 
-class NoSuchVmNow(OperatorError):
+class VmNameNotFound(OperatorError):
     """No VM bears that bare name now, so the journal cannot be asked for it."""
 
     code = "unknown-vm"
@@ -98,7 +98,7 @@ class NoSuchVmNow(OperatorError):
         super().__init__(f"there is no VM {vm} now: one that is gone is named as SCOPE/{vm}")
 
 
-class TooManyWatchers(OperatorError):
+class TooManyStreams(OperatorError):
     """As many follow the journal as may."""
 
     code = "too-many-watchers"
@@ -108,7 +108,7 @@ class TooManyWatchers(OperatorError):
         super().__init__(f"{limit} follow the journal already, and no more may: end one of them, or ask for history")
 
 
-class ImportRuns(OperatorError):
+class ImportConflict(OperatorError):
     """One import runs at a time."""
 
     code = "import-runs"
@@ -118,7 +118,7 @@ class ImportRuns(OperatorError):
         super().__init__(f"an import of {by} runs, {done} of {total} scopes are done: wait for its end, then ask again")
 
 
-class ImportEnded(OperatorError):
+class ImportFailed(OperatorError):
     """An import has ended in the middle; what was done until then stays."""
 
     code = "import-ended"
@@ -130,7 +130,7 @@ class ImportEnded(OperatorError):
         )
 
 
-class NoSocket(OperatorError):
+class SocketUnavailable(OperatorError):
     """The system does not let a VM's socket be opened."""
 
     code = "no-socket"
@@ -140,7 +140,7 @@ class NoSocket(OperatorError):
         super().__init__(f"no socket can be opened for VM {vm}: {why}")
 
 
-class NoSockets(OperatorError):
+class SocketNotAllowed(OperatorError):
     """The service is for real VMs, for which nobody on this machine is to be taken; or the system has no sockets."""
 
     code = "not-in-production"
@@ -149,7 +149,7 @@ class NoSockets(OperatorError):
         super().__init__("only the emulator (`forewarn up`, not on Windows) takes a program on its machine for a VM")
 
 
-class NotInProduction(OperatorError):
+class FaultNotAllowed(OperatorError):
     """The service is for real VMs, whose endpoint does nothing wrong on purpose."""
 
     code = "not-in-production"
@@ -158,7 +158,7 @@ class NotInProduction(OperatorError):
         super().__init__("this service is for real VMs: faults can be set in the emulator alone (`forewarn up`)")
 
 
-class WrongFleetFile(OperatorError):
+class InvalidFleetFile(OperatorError):
     """The file cannot be taken; nothing has changed."""
 
     code = "wrong-fleet-file"
@@ -168,7 +168,7 @@ class WrongFleetFile(OperatorError):
         super().__init__(f"{key}: {problem}" if key else problem)
 
 
-class GateForbidden(OperatorError):
+class GateNotAllowed(OperatorError):
     """A campaign brings a gate along, and its caller is no admin: the service would ask on their behalf."""
 
     code = "forbidden"
@@ -181,7 +181,7 @@ class GateForbidden(OperatorError):
         )
 
 
-class Beyond(OperatorError):
+class SelectionNotAllowed(OperatorError):
     """A campaign could select VMs of scopes that the token is not for; whether there are any is not told."""
 
     code = "scope-forbidden"

@@ -1,9 +1,14 @@
-"""The service's figures for Prometheus, read when they are asked for. No id, name or time is ever a label."""
+"""Prometheus metrics, collected on request, and the middleware that counts responses by status.
 
-from collections import Counter
+No id, name or time is ever a label.
+"""
+
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -14,8 +19,37 @@ from forewarn.core.event import EventType, State
 from forewarn.core.impact import STUCK
 from forewarn.fleet.metrics import COUNTED_CHANGES, COUNTED_OUTCOMES, Histogram
 from forewarn.fleet.service import Fleet
-from forewarn.operator.counting import Answers
 from forewarn.wire.error_responses import ErrorReason
+
+STATUSES = (200, 201, 204, 400, 401, 403, 404, 405, 409, 410, 413, 422, 500, 503)
+"""What is counted from the start: a rate can be had of what has been 0, not of what has been nothing."""
+
+StatusCounts = dict[int, int]
+"""How many answers had which status."""
+
+
+class StatusCounterMiddleware:
+    """An ASGI application around another: counts its answers by status."""
+
+    def __init__(self, app: ASGIApp, counts: StatusCounts) -> None:
+        self._app = app
+        self._counts = counts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request on, and look at how its answer begins."""
+
+        async def send_and_count(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._counts[message["status"]] += 1
+            await send(message)
+
+        await self._app(scope, receive, send_and_count if scope["type"] == ScopeType.HTTP else send)
+
+
+def new_status_counts() -> StatusCounts:
+    """Make the counts of a service that has answered nobody yet."""
+    return defaultdict(int, dict.fromkeys(STATUSES, 0))
+
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -23,17 +57,17 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class GuestCounters(Protocol):
     """What the guest endpoint counts."""
 
-    answers: dict[int, int]
+    responses: dict[int, int]
     refusals: dict[ErrorReason, int]
-    contested: int
+    ambiguous_callers: int
     failures: int
     accepted: int
     connections: int
-    cut_off: int
-    held: int
+    timed_out: int
+    long_polls: int
 
 
-def metrics_text(fleet: Fleet, guests: GuestCounters, operators: Answers) -> bytes:
+def metrics_text(fleet: Fleet, guests: GuestCounters, operators: StatusCounts) -> bytes:
     """Return all figures as Prometheus reads them."""
     registry = CollectorRegistry()
     registry.register(FleetCollector(fleet, guests, operators))
@@ -44,7 +78,7 @@ def metrics_text(fleet: Fleet, guests: GuestCounters, operators: Answers) -> byt
 class FleetCollector(Collector):
     """Reads what others count. What it costs does not grow with the fleet, but with the campaigns that are not over."""
 
-    def __init__(self, fleet: Fleet, guests: GuestCounters, operators: Answers) -> None:
+    def __init__(self, fleet: Fleet, guests: GuestCounters, operators: StatusCounts) -> None:
         self._fleet = fleet
         self._guests = guests
         self._operators = operators
@@ -76,19 +110,21 @@ class FleetCollector(Collector):
 
     def _endpoint(self) -> Iterator[Metric]:
         guests = self._guests
-        yield _by_status("forewarn_guest_answers", "Answers to guests by status.", guests.answers)
+        yield _by_status("forewarn_guest_answers", "Answers to guests by status.", guests.responses)
         refusals = CounterMetricFamily("forewarn_guest_refusals", "Refused requests of guests.", labels=["reason"])
         for reason, count in guests.refusals.items():
             refusals.add_metric([reason.value], count)
         yield refusals
         yield _counter(
-            "forewarn_guest_contested", "Refused because more than one VM claims the address.", guests.contested
+            "forewarn_guest_contested", "Refused because more than one VM claims the address.", guests.ambiguous_callers
         )
         yield _counter("forewarn_guest_failures", "Requests of guests that met an error of our own.", guests.failures)
         yield _counter("forewarn_guest_connections_accepted", "Connections of guests so far.", guests.accepted)
-        yield _counter("forewarn_guest_connections_cut_off", "Connections ended for a silent guest.", guests.cut_off)
+        yield _counter("forewarn_guest_connections_cut_off", "Connections ended for a silent guest.", guests.timed_out)
         yield _gauge("forewarn_guest_connections", "Connections of guests now.", guests.connections)
-        yield _gauge("forewarn_guest_held_requests", "Requests of guests that wait for a change now.", guests.held)
+        yield _gauge(
+            "forewarn_guest_held_requests", "Requests of guests that wait for a change now.", guests.long_polls
+        )
 
     def _inventory(self) -> Iterator[Metric]:
         census = self._fleet.counts
@@ -135,11 +171,11 @@ class FleetCollector(Collector):
         known = self._fleet.campaigns.all()
         not_over = [campaign for campaign in known if not campaign.state.is_over]
         states = Counter(campaign.state for campaign in known)
-        tallies = [count_waves(campaign) for campaign in not_over]
+        wave_counts = [count_waves(campaign) for campaign in not_over]
         for state in CampaignState:
             campaigns.add_metric([state.value], states[state])
         for wave in WaveState:
-            waves.add_metric([wave.text], sum(each[wave].waves for each in tallies))
+            waves.add_metric([wave.text], sum(each[wave].waves for each in wave_counts))
         yield from (campaigns, waves)
         yield _gauge(
             "forewarn_campaigns_gate_shut",
@@ -164,9 +200,9 @@ def _counter(name: str, meaning: str, value: float) -> Metric:
     return CounterMetricFamily(name, meaning, value=value)
 
 
-def _by_status(name: str, meaning: str, answers: Mapping[int, int]) -> Metric:
+def _by_status(name: str, meaning: str, counts: Mapping[int, int]) -> Metric:
     family = CounterMetricFamily(name, meaning, labels=["status"])
-    for status, count in sorted(answers.items()):
+    for status, count in sorted(counts.items()):
         family.add_metric([str(status)], count)
     return family
 

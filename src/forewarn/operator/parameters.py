@@ -1,4 +1,4 @@
-"""What paths have in common: the parameters they take, and the refusals they may answer with."""
+"""Parameters and error responses that routes share, the idempotency key, and the check for unknown query parameters."""
 
 from collections.abc import Mapping
 from hashlib import blake2s
@@ -43,34 +43,34 @@ Key = Annotated[
 ]
 
 
-def refusals(**meanings: str) -> Mapping[int, ResponseSpec]:
+def error_specs(**meanings: str) -> Mapping[int, ResponseSpec]:
     """Describe the refusals of a path: its own, and those that every path has."""
-    described = {
+    meanings_by_status = {
         "_400": "The request is malformed.",
         "_401": "The token is missing or wrong.",
         "_403": "The token does not go that far.",
     } | meanings
     return {
         int(status[1:]): ResponseSpec(data_container=v1.Error, description=text, generate_examples=False)
-        for status, text in described.items()
+        for status, text in meanings_by_status.items()
     }
 
 
-def change_refusals(**meanings: str) -> Mapping[int, ResponseSpec]:
+def change_error_specs(**meanings: str) -> Mapping[int, ResponseSpec]:
     """Describe the refusals of a path that changes something: its own, and those that every such path has."""
-    usual = {
+    defaults = {
         "_413": "The body is too large.",
         "_422": "A value breaks its own rules.",
         "_503": "It could not be saved; nothing has changed.",
     }
-    return refusals(**usual | meanings)
+    return error_specs(**defaults | meanings)
 
 
-AskedOnce = NamedDependency[IdempotencyKey | None]
+IdempotencyKeyDep = NamedDependency[IdempotencyKey | None]
 """The request's key and digest, as handlers take them: `once: AskedOnce`."""
 
 
-async def provide_once(request: Request[Any, Any, Any], key: Key = None) -> IdempotencyKey | None:
+async def provide_idempotency_key(request: Request[Any, Any, Any], key: Key = None) -> IdempotencyKey | None:
     """Give handlers the request's key with a digest of all that it asks, and of who asks."""
     if key is None:
         return None
@@ -82,7 +82,7 @@ async def provide_once(request: Request[Any, Any, Any], key: Key = None) -> Idem
     return IdempotencyKey(key, digest.hexdigest())
 
 
-async def before_handling(request: Request[Any, Any, Any]) -> Response[None] | None:
+async def before_request(request: Request[Any, Any, Any]) -> Response[None] | None:
     """Tell the methods of a path to whoever asks for them; refuse parameters that it does not take."""
     if request.method == "OPTIONS":
         return Response(None, status_code=204, headers={"Allow": _methods(request)})

@@ -1,4 +1,4 @@
-"""Serving the operator API on a socket of its own, in the event loop of the service."""
+"""HTTP server of the operator API: uvicorn in the service's event loop, with timeouts and a connection limit."""
 
 import asyncio
 import socket
@@ -13,22 +13,22 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from forewarn.fleet.event_loop import tasks_until_exit
-from forewarn.operator.refusals import error_body
+from forewarn.operator.error_responses import error_body
 
 CONNECTIONS = 256
 """How many callers may be connected."""
 
-GRACE = 5
+SHUTDOWN_TIMEOUT = 5
 """How long, in seconds, answers under way may take when the service ends."""
 
 TICK = 0.1
 """How often, in seconds, the server looks at the time, as uvicorn counts on."""
 
-PATIENCE = 30.0
+READ_TIMEOUT = 30.0
 """How long, in seconds, a caller may take for the head of a request, and for each piece of its body."""
 
 
-class EndedByItself(Exception):
+class ServerFailed(Exception):
     """The operator API is served no more, though nobody has ended it."""
 
     def __init__(self) -> None:
@@ -45,21 +45,21 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.is_up = asyncio.Event()
-        self._told = asyncio.Event()
+        self._stop_requested = asyncio.Event()
 
-    def tell_to_end(self) -> None:
+    def request_stop(self) -> None:
         """Have it finish the answers that are under way, and end."""
         self.should_exit = True
-        self._told.set()
+        self._stop_requested.set()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    async def serve_until_told(self, sockets: list[socket.socket]) -> None:
+    async def serve_until_stopped(self, sockets: list[socket.socket]) -> None:
         await self.serve(sockets)
-        if not self._told.is_set():
-            raise EndedByItself
+        if not self._stop_requested.is_set():
+            raise ServerFailed
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -71,7 +71,7 @@ class _Server(uvicorn.Server):
             ticks += 1
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK):
-                    await self._told.wait()
+                    await self._stop_requested.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
@@ -85,39 +85,39 @@ class _Server(uvicorn.Server):
             await super().shutdown(sockets)
 
 
-class Impatient(H11Protocol):
+class TimeoutProtocol(H11Protocol):
     """A connection that is closed when its caller does not come to the end of a request.
 
     Without it, as many callers as there may be connections could keep everybody else out by saying nothing.
     """
 
-    _patience: asyncio.TimerHandle | None = None
+    _read_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Wait for the first request."""
         super().connection_made(transport)
         if len(self.connections) > CONNECTIONS:
-            self.app = refuse_crowd
-        self._wait()
+            self.app = refuse_connection
+        self._start_read_timer()
 
     def data_received(self, data: bytes) -> None:
         """Take what comes; a head has to come in time as a whole, a body piece by piece."""
-        had_head = self._has_head
+        had_open_request = self._has_open_request
         super().data_received(data)
-        if had_head or self._has_head:
-            self._stop_waiting()
-            if self._has_head and self.cycle.more_body:
-                self._wait()
+        if had_open_request or self._has_open_request:
+            self._stop_read_timer()
+            if self._has_open_request and self.cycle.more_body:
+                self._start_read_timer()
 
     def on_response_complete(self) -> None:
         """Wait for the next request; uvicorn closes a connection on which none begins."""
         super().on_response_complete()
-        if not self._has_head:
-            self._wait()
+        if not self._has_open_request:
+            self._start_read_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
-        self._stop_waiting()
+        self._stop_read_timer()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn says it in its own words
@@ -129,22 +129,22 @@ class Impatient(H11Protocol):
         self.transport.close()
 
     @property
-    def _has_head(self) -> bool:
+    def _has_open_request(self) -> bool:
         """Whether there is a request that has no complete answer yet."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
 
-    def _wait(self) -> None:
-        self._stop_waiting()
-        self._patience = self.loop.call_later(PATIENCE, self.transport.abort)
+    def _start_read_timer(self) -> None:
+        self._stop_read_timer()
+        self._read_timer = self.loop.call_later(READ_TIMEOUT, self.transport.abort)
 
-    def _stop_waiting(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+    def _stop_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
 
 
-async def refuse_crowd(_: Scope, __: Receive, send: Send) -> None:
+async def refuse_connection(_: Scope, __: Receive, send: Send) -> None:
     """Answer those who come when as many are connected as may be."""
     sentence = f"{CONNECTIONS} are connected already, and no more may be: try again later"
     body = msgspec.json.encode(error_body("too-many-connections", sentence))
@@ -158,27 +158,27 @@ def _headers(body: bytes) -> list[tuple[bytes, bytes]]:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+async def run_server(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
     """Serve the application as long as the context lasts, then finish the answers that are under way."""
     config = uvicorn.Config(
         app,
         access_log=False,
-        http=Impatient,
+        http=TimeoutProtocol,
         lifespan="off",
         log_config=None,
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
         ws="none",
     )
     config.load()
     config.ssl = tls
     server = _Server(config)
     async with tasks_until_exit() as tasks:
-        task = tasks.create_task(server.serve_until_told([listener]), name="operator API")
+        task = tasks.create_task(server.serve_until_stopped([listener]), name="operator API")
         try:
             await server.is_up.wait()
             yield
         finally:
-            server.tell_to_end()
+            server.request_stop()
             await asyncio.wait([task])

@@ -26,7 +26,7 @@ __all__ = [
 # Parts of this package need nothing of the server, and pytest imports it though no test may ask for a service: what
 # needs the server is imported when it is asked for.
 if TYPE_CHECKING:
-    from forewarn.guest.observing import Observed
+    from forewarn.guest.observer import Observed
     from forewarn.testing.errors import (
         AlreadyStarted,
         BadStart,
@@ -49,7 +49,7 @@ else:
         "NoSuchType": "forewarn.testing.errors",
         "NotRunning": "forewarn.testing.errors",
         "NotSeen": "forewarn.testing.errors",
-        "Observed": "forewarn.guest.observing",
+        "Observed": "forewarn.guest.observer",
         "TooMuchSeen": "forewarn.testing.errors",
         "Vm": "forewarn.testing.vm",
     }

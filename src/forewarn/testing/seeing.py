@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import NotFound
-from forewarn.guest.observing import Observed
+from forewarn.guest.observer import Observed
 from forewarn.testing.errors import NotRunning, NotSeen, TooMuchSeen
 from forewarn.testing.event import Event
 from forewarn.testing.vm import Vm, VmLike

@@ -18,7 +18,7 @@ from forewarn.api.written import FleetFileError
 from forewarn.clock import ManualClock
 from forewarn.compose import FleetLoader, RunningService, run_service
 from forewarn.core.scope import Scope
-from forewarn.guest.ports import CannotListen, NoPortLeft, TooFewFiles
+from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, TooManyListeners
 from forewarn.settings import EMULATOR, KEYS, SettingNotFound, Settings, SettingsError, load_settings
 from forewarn.testing.background import Background
 from forewarn.testing.directories import own_directory
@@ -35,7 +35,7 @@ ANYWHERE = "127.0.0.1:0"
 PORT_WITHIN = 10.0
 """Within how many seconds a VM that was just added has its port, on a busy machine."""
 
-CANNOT_START = (FleetFileError, SettingsError, BadStart, CannotListen, NoPortLeft, TooFewFiles)
+CANNOT_START = (FleetFileError, SettingsError, BadStart, ListenFailed, PortUnavailable, TooManyListeners)
 """What can be wrong with the fleet, the settings or the machine when a service is made and started."""
 
 

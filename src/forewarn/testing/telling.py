@@ -6,7 +6,7 @@ from itertools import groupby
 from forewarn.api import v1
 from forewarn.api.errors import ApiError
 from forewarn.core.journal import EntryKind
-from forewarn.guest.observing import Observed
+from forewarn.guest.observer import Observed
 from forewarn.testing.errors import NotRunning
 from forewarn.testing.service import Forewarn
 

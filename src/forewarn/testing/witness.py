@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from forewarn.client.document import Event, read_document
-from forewarn.guest.observing import Observed
+from forewarn.guest.observer import Observed
 from forewarn.wire.document_parser import InvalidDocument
 
 T = TypeVar("T")

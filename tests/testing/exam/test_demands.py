@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from forewarn.guest.observing import Observed
+from forewarn.guest.observer import Observed
 from forewarn.testing.exam import Verdict, Wishes, wishes_of
 from forewarn.testing.exam.demands import (
     Approves,

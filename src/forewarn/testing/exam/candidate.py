@@ -9,7 +9,7 @@ from pathlib import Path
 from forewarn.api import v1
 from forewarn.api.errors import NotFound
 from forewarn.client.document import is_named
-from forewarn.guest.observing import Observed
+from forewarn.guest.observer import Observed
 from forewarn.testing.errors import NotSeen
 from forewarn.testing.exam.program import Place, Running, Way
 from forewarn.testing.exam.record import Record

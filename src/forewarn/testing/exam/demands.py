@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from forewarn.client.document import Event, Status
-from forewarn.guest.observing import Observed
+from forewarn.guest.observer import Observed
 from forewarn.testing.exam.record import Approval, Record
 from forewarn.testing.exam.wishes import Wish, Wishes
 

@@ -6,7 +6,7 @@ from functools import cached_property
 import msgspec
 
 from forewarn.client.document import Event, key, read_document
-from forewarn.guest.observing import Observed
+from forewarn.guest.observer import Observed
 from forewarn.testing.witness import EVENTS_PATH, asks_for_events
 from forewarn.wire.document_parser import InvalidDocument
 

@@ -1,0 +1,40 @@
+"""States of a connection and the timeout of each."""
+
+import math
+import sys
+from datetime import timedelta
+from enum import Enum
+
+from forewarn.guest.limits import Limits
+
+
+class ConnectionState(Enum):
+    """What a connection waits for."""
+
+    IDLE = "a request"
+    HEAD = "the rest of a request's head"
+    BODY = "the rest of a request's body"
+    RESPONDING = "our own answer"
+    THROTTLED = "the next second, because the peer has asked far too often in this one"
+    UNREAD = "the peer, to read its answers"
+    LINGERING = "the peer, to read why it was refused"
+    CLOSED = "the peer, to read its last answer"
+
+
+NO_TIMEOUT = sys.maxsize
+
+
+def connection_timeouts(limits: Limits) -> dict[ConnectionState, int]:
+    """Return for how many seconds a connection may stay in each phase."""
+    timeouts = {
+        ConnectionState.THROTTLED: timedelta(0),
+        ConnectionState.IDLE: limits.idle_timeout,
+        ConnectionState.HEAD: limits.header_timeout,
+        ConnectionState.BODY: limits.body_timeout,
+        ConnectionState.UNREAD: limits.unread_timeout,
+        ConnectionState.LINGERING: limits.linger_timeout,
+        ConnectionState.CLOSED: limits.unread_timeout,
+    }
+    return dict.fromkeys(ConnectionState, NO_TIMEOUT) | {
+        phase: math.ceil(time.total_seconds()) for phase, time in timeouts.items()
+    }

@@ -1,0 +1,179 @@
+"""The request handler: responds to a guest request, at once or later (long poll, enable delay, approval)."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine, Generator
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from forewarn.core.errors import ScopeEventNotFound, ScopeVmNotFound
+from forewarn.fleet.errors import SaveFailed, ScopeNotFound
+from forewarn.fleet.replica import ScopeView
+from forewarn.fleet.service import Fleet
+from forewarn.guest.identity import Caller, Peer
+from forewarn.guest.long_poll import LongPolls
+from forewarn.guest.responses import (
+    APPROVED,
+    PreparedResponse,
+    Reset,
+    ShiftedDate,
+    content_response,
+    document_response,
+    not_modified_response,
+)
+from forewarn.wire.approval import parse_approval
+from forewarn.wire.document import etag, etag_matches
+from forewarn.wire.error_responses import JSON, NOT_SAVED, UNKNOWN_CALLER, ErrorResponse, event_not_found
+from forewarn.wire.instance import encode_instance, encode_versions
+from forewarn.wire.request import (
+    ApprovalRequest,
+    DocumentRequest,
+    GuestRequest,
+    InstanceRequest,
+    RequestHead,
+    VersionsRequest,
+    route,
+)
+
+
+class EnableDelay:
+    """Takes note of requests, and of the scopes that are being switched on (PROTOCOL §6: up to two minutes)."""
+
+    def __init__(self, fleet: Fleet, delay: timedelta) -> None:
+        self._fleet = fleet
+        self._delay = delay.total_seconds()
+        self._enabling: dict[ScopeView, asyncio.Event] = {}
+
+    def record_request(self, caller: Caller) -> Awaitable[None] | None:
+        """Take note of a valid request. What is returned, if anything, is to be awaited before the answer."""
+        save = self._fleet.record_request(caller.view)
+        if self._delay > 0 and not caller.scope.enabled:
+            self._begin(caller.view)
+        done = self._enabling.get(caller.view)
+        return save if done is None else _AwaitBoth(save, done)
+
+    def close(self) -> None:
+        """Let nobody wait any more."""
+        self._delay = 0
+        for view in tuple(self._enabling):
+            self._end(view)
+
+    def _begin(self, view: ScopeView) -> None:
+        if view not in self._enabling:
+            self._enabling[view] = asyncio.Event()
+            asyncio.get_running_loop().call_later(self._delay, self._end, view)
+
+    def _end(self, view: ScopeView) -> None:
+        if (done := self._enabling.pop(view, None)) is not None:
+            done.set()
+
+
+class _AwaitBoth:
+    """Awaitable for two things. Unlike a coroutine, it may be left alone."""
+
+    __slots__ = ("_done", "_save")
+
+    def __init__(self, save: Awaitable[None] | None, done: asyncio.Event) -> None:
+        self._save = save
+        self._done = done
+
+    def __await__(self) -> Generator[Any, None, None]:
+        if self._save is not None:
+            yield from self._save.__await__()
+        yield from self._done.wait().__await__()
+
+
+Response: TypeAlias = PreparedResponse | ErrorResponse | ShiftedDate | Reset
+PendingResponse: TypeAlias = Coroutine[Any, Any, Response]
+
+VERSIONS = content_response(encode_versions(), JSON)
+
+
+class RequestHandler:
+    """Answers questions. Callers are known, and within their limits, before they get here."""
+
+    def __init__(
+        self, fleet: Fleet, long_polls: LongPolls, enable_delay: EnableDelay, *, unsupported_version_status: int
+    ) -> None:
+        self._fleet = fleet
+        self._long_polls = long_polls
+        self._enable_delay = enable_delay
+        self._unsupported_version_status = unsupported_version_status
+
+    def route(self, head: RequestHead) -> GuestRequest | ErrorResponse:
+        """Tell what is asked."""
+        return route(head, unsupported_version_status=self._unsupported_version_status)
+
+    def respond(self, request: GuestRequest, body: bytes, peer: Peer, caller: Caller) -> Response | PendingResponse:
+        """Answer; with a coroutine where something has to happen first."""
+        match request:
+            case DocumentRequest():
+                enable_wait = self._enable_delay.record_request(caller)
+                if enable_wait is None and not _is_long_poll(request, caller):
+                    return _document_response(request, caller)
+                return self._query(request, peer, enable_wait)
+            case ApprovalRequest():
+                ids = parse_approval(body)
+                return (
+                    ids
+                    if isinstance(ids, ErrorResponse)
+                    else self._approve(ids, peer, self._enable_delay.record_request(caller))
+                )
+            case InstanceRequest():
+                result = encode_instance(caller.scope, caller.vm, request)
+                return result if isinstance(result, ErrorResponse) else content_response(*result)
+            case VersionsRequest():
+                return VERSIONS
+
+    async def _query(self, request: DocumentRequest, peer: Peer, enable_wait: Awaitable[None] | None) -> Response:
+        if enable_wait is not None:
+            await enable_wait
+        caller = peer.identify()
+        if isinstance(caller, ErrorResponse):
+            return caller
+        if request.wait is not None and _is_long_poll(request, caller):
+            return await self._long_poll(request, request.wait, peer, caller)
+        return _document_response(request, caller)
+
+    async def _long_poll(self, request: DocumentRequest, seconds: int, peer: Peer, caller: Caller) -> Response:
+        has_changed = await self._long_polls.wait(peer, caller.view, peer.counter, seconds)
+        current = peer.identify()
+        if isinstance(current, ErrorResponse):
+            return current
+        return _document_response(DocumentRequest(request.version) if has_changed else request, current)
+
+    async def _approve(self, ids: tuple[str, ...], peer: Peer, enable_wait: Awaitable[None] | None) -> Response:
+        if enable_wait is not None:
+            await enable_wait
+        caller = peer.identify()
+        if isinstance(caller, ErrorResponse):
+            return caller
+        try:
+            await self._fleet.approve(caller.view.id, caller.vm.name, ids)
+        except ScopeEventNotFound as error:
+            return event_not_found(error.event)
+        except (ScopeVmNotFound, ScopeNotFound):
+            return UNKNOWN_CALLER
+        except SaveFailed:
+            return NOT_SAVED
+        return APPROVED
+
+
+def _is_long_poll(request: DocumentRequest, caller: Caller) -> bool:
+    return request.wait is not None and _is_current(request, caller)
+
+
+def _is_current(request: DocumentRequest, caller: Caller) -> bool:
+    """Tell whether the caller has the current document already."""
+    if request.if_none_match is None:
+        return False
+    return etag_matches(request.if_none_match, etag(caller.scope, request.version))
+
+
+def _document_response(request: DocumentRequest, caller: Caller) -> PreparedResponse:
+    """Return the answer for all who ask this of the document as it is; it is made for the first of them."""
+    build = not_modified_response if _is_current(request, caller) else document_response
+    key = (build, request.version)
+    response = caller.view.prepared.get(key)
+    if not isinstance(response, PreparedResponse):
+        response = caller.view.prepared[key] = build(caller.scope, request.version)
+    return response

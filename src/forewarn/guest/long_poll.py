@@ -1,0 +1,90 @@
+"""Long polls: requests with `wait`, answered when the document changes or the time is up (PROTOCOL §9)."""
+
+import asyncio
+from collections import deque
+
+from forewarn.fleet.replica import ScopeView
+from forewarn.fleet.service import Fleet
+from forewarn.guest.counters import Counters
+from forewarn.guest.rate_limit import RateCounter
+
+WAKE_BATCH = 250
+"""How many held requests are woken before others on the event loop get their turn."""
+
+
+class LongPolls:
+    """All requests that are held now. Each ends by itself when its time is over; `release` ends one or all early."""
+
+    def __init__(self, fleet: Fleet, counters: Counters, *, per_vm: int) -> None:
+        self._fleet = fleet
+        self._counters = counters
+        self._per_vm = per_vm
+        self._polls: dict[object, _LongPoll] = {}
+        self._changed: deque[_LongPoll] = deque()
+        self._is_closing = False
+
+    async def wait(self, owner: object, view: ScopeView, counter: RateCounter, seconds: int) -> bool:
+        """Wait until the document changes or the time is over, and tell whether it has changed.
+
+        Where nothing more can be held, that is at once. An owner has one request held at a time.
+        """
+        if self._is_closing or counter.long_polls >= self._per_vm:
+            return False
+        loop = asyncio.get_running_loop()
+        poll = self._polls[owner] = _LongPoll(view, self)
+        timer = loop.call_later(seconds, poll.end)
+        view.wait_for_change(poll.on_change)
+        counter.long_polls += 1
+        self._counters.long_polls += 1
+        try:
+            return await poll.result
+        finally:
+            del self._polls[owner]
+            timer.cancel()
+            view.cancel_wait(poll.on_change)
+            counter.long_polls -= 1
+            self._counters.long_polls -= 1
+
+    def release(self, owner: object) -> None:
+        """End the request that is held for this owner, if there is one, as if its time were over."""
+        if (poll := self._polls.get(owner)) is not None:
+            poll.end()
+
+    def close(self) -> None:
+        """End all of them as if their time were over, and hold nothing any more."""
+        self._is_closing = True
+        for poll in self._polls.values():
+            poll.end()
+
+    def record_requests(self) -> None:
+        """Count every held request as one that has just been made: its VM is there and listens."""
+        for view in {held.view for held in self._polls.values()}:
+            self._fleet.record_request(view)
+
+    def wake_soon(self, poll: "_LongPoll") -> None:
+        """Wake a request soon: a thousand of them do not keep the fleet, which calls this, from its work."""
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._wake)
+        self._changed.append(poll)
+
+    def _wake(self) -> None:
+        for _ in range(min(WAKE_BATCH, len(self._changed))):
+            self._changed.popleft().end(changed=True)
+        if self._changed:
+            asyncio.get_running_loop().call_soon(self._wake)
+
+
+class _LongPoll:
+    __slots__ = ("_polls", "result", "view")
+
+    def __init__(self, view: ScopeView, polls: LongPolls) -> None:
+        self.view = view
+        self.result: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._polls = polls
+
+    def on_change(self) -> None:
+        self._polls.wake_soon(self)
+
+    def end(self, *, changed: bool = False) -> None:
+        if not self.result.done():
+            self.result.set_result(changed)

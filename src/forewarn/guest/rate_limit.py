@@ -1,0 +1,57 @@
+"""Per-second rate limiter: requests, refusals, connections and long polls of each VM, or of each unknown address."""
+
+
+class RateCounter:
+    """What one VM has asked for, over all its connections; or one address that is no VM's."""
+
+    __slots__ = ("connections", "key", "long_polls", "refusals", "requests", "tick")
+
+    def __init__(self, key: tuple[str, str]) -> None:
+        self.key = key
+        self.connections = 0
+        self.long_polls = 0
+        self.tick = 0
+        self.requests = 0
+        """Admitted within the second that `beat` counts."""
+        self.refusals = 0
+        """Not admitted within it."""
+
+    def has_room(self, tick: int, limit: int) -> bool:
+        """Tell whether one request more is within the limit of this second."""
+        if self.tick != tick:
+            self.tick = tick
+            self.requests = self.refusals = 0
+        return self.requests < limit
+
+    def is_throttled(self, tick: int, limit: int) -> bool:
+        """Tell whether nothing more is listened to in this second."""
+        return self.tick == tick and self.refusals >= limit
+
+
+class RateLimiter:
+    """The tallies of all who are connected, or were within this second: hanging up does not clear one."""
+
+    def __init__(self) -> None:
+        self._counters: dict[tuple[str, str], RateCounter] = {}
+        self._disconnected: list[RateCounter] = []
+
+    def add_connection(self, key: tuple[str, str]) -> RateCounter:
+        """Count a connection."""
+        counter = self._counters.get(key)
+        if counter is None:
+            counter = self._counters[key] = RateCounter(key)
+        counter.connections += 1
+        return counter
+
+    def remove_connection(self, counter: RateCounter) -> None:
+        """Count a connection no more."""
+        counter.connections -= 1
+        if counter.connections == 0:
+            self._disconnected.append(counter)
+
+    def drop_disconnected(self) -> None:
+        """Drop the tallies of those who have left; to be called when a second begins, for which they say nothing."""
+        disconnected, self._disconnected = self._disconnected, []
+        for counter in disconnected:
+            if not counter.connections and self._counters.get(counter.key) is counter:
+                del self._counters[counter.key]

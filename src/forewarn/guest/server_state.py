@@ -1,0 +1,174 @@
+"""State shared by all connections: limits, counters, common response headers, current tick."""
+
+import asyncio
+import sys
+from contextlib import suppress
+from datetime import timedelta
+from typing import Protocol
+
+from forewarn.clock import SystemClock
+from forewarn.fleet.service import Fleet
+from forewarn.guest.connection_state import connection_timeouts
+from forewarn.guest.counters import Counters
+from forewarn.guest.fault_injection import FaultInjector
+from forewarn.guest.faults import Faults
+from forewarn.guest.handler import EnableDelay, RequestHandler
+from forewarn.guest.identity import Peer
+from forewarn.guest.limits import Limits, connection_limit
+from forewarn.guest.long_poll import LongPolls
+from forewarn.guest.observer import Observer, RequestObserver
+from forewarn.guest.rate_limit import RateLimiter
+from forewarn.guest.responses import CommonHeaders
+
+RECORD_LONG_POLLS_EVERY = 60
+"""How often, in seconds, a held request counts as one that has just been made."""
+
+
+class TimedConnection(Protocol):
+    """A connection, as far as the desk knows it."""
+
+    since: int
+    """The second in which it began to wait."""
+    timeout: int
+    """How many seconds it may wait."""
+
+    def expire(self) -> None:
+        """Wait no longer."""
+        ...
+
+    def finish(self) -> None:
+        """Close as soon as everything that was asked is answered."""
+        ...
+
+    def abort(self) -> None:
+        """Close now."""
+        ...
+
+
+class ServerState:
+    """The one place that connections turn to. It counts the seconds, by the monotonic clock, in `beats`."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        limits: Limits,
+        counters: Counters,
+        *,
+        unsupported_version_status: int,
+        enable_delay: timedelta,
+        faults: Faults | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self._clock = fleet.clock
+        self.record_request = fleet.record_request
+        self.is_real_time = isinstance(fleet.clock, SystemClock)
+        """Whether to look at the clock once a second is enough: a manual one can move by days between two beats."""
+        self.limits = limits
+        self.counters = counters
+        self.common_headers = CommonHeaders(fleet.clock.now())
+        self.rate_limiter = RateLimiter()
+        self.long_polls = LongPolls(fleet, counters, per_vm=limits.long_polls_per_vm)
+        self.enable_delay = EnableDelay(fleet, enable_delay)
+        self.handler = RequestHandler(
+            fleet, self.long_polls, self.enable_delay, unsupported_version_status=unsupported_version_status
+        )
+        self.fault_injector: FaultInjector | None = None
+        """What answers wrongly on purpose; None: no fault is set."""
+        self._faults = faults
+        if faults is not None:
+            faults.on_change = self._apply_faults
+        self.observer = None if observer is None else RequestObserver(observer, fleet.clock)
+        """Who sees every request; None: nobody does."""
+        self.rate = self.cached_rate = 0
+        """How many requests a VM may make in a second, and how many of them may be answered as before without a look:
+        as many, or none while there are faults."""
+        self.set_request_rate(limits.requests_per_second)
+        self.timeouts = connection_timeouts(limits)
+        self.connections: set[TimedConnection] = set()
+        self._listening_sockets = 0
+        self._connection_limit = connection_limit(limits.connections, listening=0)
+        self.ticks = 1
+        self.is_closing = False
+        self._is_empty = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are more connections than there may be."""
+        return len(self.connections) > self._connection_limit
+
+    def set_request_rate(self, per_second: int | None) -> None:
+        """Set how many requests a VM may make in a second."""
+        self.rate = sys.maxsize if per_second is None else per_second
+        self._apply_faults()
+
+    def _apply_faults(self) -> None:
+        if self._faults is not None and self._faults.has_active:
+            self.fault_injector, self.cached_rate = FaultInjector(self._faults, self.handler, self.enable_delay), 0
+        else:
+            self.fault_injector, self.cached_rate = None, self.rate
+
+    def count_listening_sockets(self, sockets: int) -> None:
+        """Count sockets that have begun to listen, or, below zero, have ended: each leaves one connection less."""
+        self._listening_sockets += sockets
+        self._connection_limit = connection_limit(self.limits.connections, listening=self._listening_sockets)
+
+    def add_connection(self, connection: TimedConnection) -> None:
+        """Count a connection."""
+        self.connections.add(connection)
+        self._is_empty.clear()
+        self.counters.accepted += 1
+        self.counters.connections = len(self.connections)
+
+    def remove_connection(self, connection: TimedConnection) -> None:
+        """Count a connection no more."""
+        self.connections.discard(connection)
+        self.counters.connections = len(self.connections)
+        if not self.connections:
+            self._is_empty.set()
+
+    def tick(self) -> None:
+        """Let a second pass: renew the date, and see to those who have waited too long."""
+        self.ticks += 1
+        self.refresh_date()
+        self.rate_limiter.drop_disconnected()
+        if self.ticks % RECORD_LONG_POLLS_EVERY == 0:
+            self.long_polls.record_requests()
+        for connection in [one for one in self.connections if self.ticks - one.since > one.timeout]:
+            connection.expire()
+
+    def refresh_date(self) -> None:
+        """Have the answers to come bear the present date."""
+        self.common_headers.refresh(self._clock.now())
+
+    def shifted_headers(self, offset: timedelta) -> CommonHeaders:
+        """Return the letterhead of another time."""
+        return CommonHeaders(self._clock.now() + offset)
+
+    def cancel_waits(self, peer: Peer) -> None:
+        """Keep nothing waiting for a visitor who has ended the connection."""
+        self.long_polls.release(peer)
+        if self._faults is not None:
+            self._faults.release(peer)
+
+    def close(self) -> None:
+        """Answer what is held or delayed, and let every connection end with its present answer."""
+        self.is_closing = True
+        self.long_polls.close()
+        self.enable_delay.close()
+        if self._faults is not None:
+            self._faults.close()
+        for connection in tuple(self.connections):
+            connection.finish()
+
+    async def wait_until_empty(self) -> None:
+        """Wait until every connection has ended; those that take too long are cut off."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.limits.shutdown_timeout.total_seconds()):
+                await self._wait_empty()
+        for connection in tuple(self.connections):
+            connection.abort()
+        await self._wait_empty()
+
+    async def _wait_empty(self) -> None:
+        if self.connections:
+            await self._is_empty.wait()

@@ -1,0 +1,286 @@
+"""One keep-alive HTTP session: request bytes in, response bytes out, in order. `connection` does the I/O."""
+
+from forewarn.guest.handler import PendingResponse, Response
+from forewarn.guest.identity import AMBIGUOUS_CALLER, Caller, Peer
+from forewarn.guest.observer import RequestTrace
+from forewarn.guest.parser import CONNECTION_CLOSE, KEEP_ALIVE, InvalidRequest, ParseState, RequestParser
+from forewarn.guest.responses import CONTINUE, CommonHeaders, PreparedResponse, ShiftedDate, prepare_error
+from forewarn.guest.server_state import ServerState
+from forewarn.wire.error_responses import TOO_MANY_REQUESTS, ErrorReason, ErrorResponse
+from forewarn.wire.request import DocumentRequest, GuestRequest, VersionsRequest
+
+CACHED_REQUEST_BYTES = 2048
+"""No client that asks every second sends more; a larger question is read anew each time."""
+
+
+class HttpSession:
+    """One request after the other: from when `take_later` gives something until `reply`, nothing may be read."""
+
+    __slots__ = (
+        "_cached_response",
+        "_cached_route",
+        "_caller",
+        "_connection_line",
+        "_index_changes_seen",
+        "_is_head",
+        "_parser",
+        "_pending",
+        "_recorded_at",
+        "_request_start",
+        "_routed",
+        "_server_state",
+        "_trace",
+        "cached_request",
+        "is_over",
+        "is_reset",
+        "lingers",
+        "output",
+        "output_size",
+        "peer",
+    )
+
+    _caller: Caller
+
+    def __init__(self, server_state: ServerState, peer: Peer) -> None:
+        self._server_state = server_state
+        self.peer = peer
+        self._parser = RequestParser(server_state.limits)
+        self._request_start: int | None = None
+        self._routed: GuestRequest | ErrorResponse | None = None
+        """What the present request asks for; None: its head has not come to its end."""
+        self._connection_line = KEEP_ALIVE
+        self._is_head = False
+        self.output: list[bytes] = []
+        """What is to be sent."""
+        self.output_size = 0
+        self._pending: PendingResponse | None = None
+        self.is_over = False
+        """Whether the last answer has been given: it says `Connection: close`."""
+        self.lingers = False
+        """Whether the peer may still be sending what nobody will read."""
+        self.is_reset = False
+        """Whether the connection is to be reset in place of an answer."""
+        self.cached_request = b""
+        """The bytes of the last question without a body: when they come again, they need not be read again."""
+        self._cached_route: GuestRequest = VersionsRequest()
+        self._cached_response: PreparedResponse | None = None
+        """What `_caller` was answered to it, where that holds for as long as its scope stays the same."""
+        self._recorded_at = 0
+        """The second in which the fleet was last told that the known question was asked."""
+        self._index_changes_seen = -1
+        """As of how many changes of the owners of addresses the known question came from `_caller`."""
+        self._trace: RequestTrace | None = None
+        """The present request, if there is anybody who observes it."""
+
+    def respond_from_cache(self) -> bytes | None:
+        """Answer the known question once more as before; None, and nothing done, if anything has changed since.
+
+        This is the hot path: every VM asks every second, and hardly ever is there anything new.
+        """
+        response = self._cached_response
+        if response is None:
+            return None
+        server_state, peer, caller = self._server_state, self.peer, self._caller
+        view, ticks, counter, address_index = caller.view, server_state.ticks, peer.counter, peer.address_index
+        if view.scope is not caller.scope:
+            return None
+        if (
+            self._index_changes_seen != address_index.changes
+        ):  # to look into a dictionary of the whole fleet takes longer
+            if address_index.get(peer.address) is not view:
+                return None
+            self._index_changes_seen = address_index.changes
+        if not counter.has_room(ticks, server_state.cached_rate):
+            return None
+        if self._recorded_at != ticks:
+            if server_state.record_request(view) is not None:
+                return None
+            self._recorded_at = ticks
+            if not server_state.is_real_time:
+                self._recorded_at = 0
+                server_state.refresh_date()
+        counter.requests += 1
+        server_state.counters.responses[response.status] += 1
+        return response.render(server_state.common_headers, KEEP_ALIVE)
+
+    @property
+    def is_throttled(self) -> bool:
+        """Whether the peer has been refused so often in this second that it is not listened to until the next."""
+        return self.peer.counter.is_throttled(self._server_state.ticks, self._server_state.limits.refusals_per_second)
+
+    @property
+    def parse_state(self) -> ParseState | None:
+        """How far the present request has come; None: it has not begun."""
+        return None if self._parser.is_at_start else self._parser.state
+
+    def start_buffer(self) -> None:
+        """Take note that the bytes to come are not those at hand before."""
+        self._request_start = None
+
+    def read(self, data: bytes, at: int) -> int:
+        """Read on from there, as far as something can be done, do it, and return how far that is."""
+        try:
+            return self._read(data, at)
+        except InvalidRequest as error:
+            if self._trace is None:
+                self._start_trace()
+            self.close_with(self._admission_error() or error.response)
+            return len(data)
+
+    def close_with(self, error: ErrorResponse, *, lingers: bool = True) -> None:
+        """Refuse, and let that be the last answer. The peer may not have sent yet all that it wants to send."""
+        self._connection_line, self._is_head = CONNECTION_CLOSE, False
+        self.send_response(error)
+        self.lingers = lingers
+
+    def send_response(self, response: Response) -> None:
+        """Answer the present request."""
+        if isinstance(response, PreparedResponse):
+            self._write_response(response, self._server_state.common_headers)
+        elif isinstance(response, ErrorResponse):
+            self._write_response(self._prepare_error(response), self._server_state.common_headers)
+        elif isinstance(response, ShiftedDate):
+            prepared = (
+                self._prepare_error(response.response)
+                if isinstance(response.response, ErrorResponse)
+                else response.response
+            )
+            self._write_response(prepared, self._server_state.shifted_headers(response.offset))
+        else:
+            self.is_over = self.is_reset = True
+
+    def take_output(self) -> bytes:
+        """Give what is to be sent, once."""
+        sent = self.output[0] if len(self.output) == 1 else b"".join(self.output)
+        self.output.clear()
+        self.output_size = 0
+        return sent
+
+    def take_pending(self) -> PendingResponse | None:
+        """Give what has to happen before the present request can be answered, if anything has to, once."""
+        pending, self._pending = self._pending, None
+        return pending
+
+    def close(self) -> None:
+        """Say goodbye."""
+        self.is_over = True
+        self.peer.disconnect()
+        self._parser.close()
+
+    def _write_response(self, response: PreparedResponse, common_headers: CommonHeaders) -> None:
+        server_state = self._server_state
+        if server_state.is_closing:
+            self._connection_line = CONNECTION_CLOSE
+        if not server_state.is_real_time:
+            server_state.refresh_date()
+        self.is_over = self._connection_line is CONNECTION_CLOSE
+        server_state.counters.responses[response.status] += 1
+        sent = response.render(common_headers, self._connection_line)
+        self._write(sent)
+        if self._trace is not None:
+            self._trace.report_response(response.status, sent)
+            self._trace = None
+
+    def _write(self, data: bytes) -> None:
+        self.output.append(data)
+        self.output_size += len(data)
+
+    def _prepare_error(self, error: ErrorResponse) -> PreparedResponse:
+        self._server_state.counters.refusals[error.reason] += 1
+        if error is AMBIGUOUS_CALLER:
+            self._server_state.counters.ambiguous_callers += 1
+        if error.close:
+            self._connection_line = CONNECTION_CLOSE
+            self.lingers = True
+        return prepare_error(error, is_head=self._is_head)
+
+    def _read(self, data: bytes, at: int) -> int:
+        parser = self._parser
+        if parser.is_at_start:
+            if self.cached_request and data.startswith(self.cached_request, at):
+                self._repeat_request()
+                return at + len(self.cached_request)
+            self._request_start = at
+        end = parser.read(data, at)
+        if parser.state is not ParseState.HEAD and self._routed is None:
+            self._handle_head()
+        if parser.state is ParseState.DONE and self._routed is not None and not self.is_over:
+            self._handle_request(self._routed, b"" if self._request_start is None else data[self._request_start : end])
+        return end
+
+    def _repeat_request(self) -> None:
+        self._connection_line, self._is_head = KEEP_ALIVE, False
+        self._respond_or_wait(self._admit() or self._cached_route, b"")
+
+    def _handle_head(self) -> None:
+        """See who asks for what as soon as that can be told: the peer may wait for it before it sends the body."""
+        parser = self._parser
+        self._connection_line, self._is_head = parser.connection_line, parser.head.method == "HEAD"
+        if self._server_state.observer is not None:
+            self._start_trace()
+        self._routed = self._admit() or self._server_state.handler.route(parser.head)
+        if parser.expects_continue and isinstance(self._routed, ErrorResponse):
+            self.close_with(self._routed)
+        elif parser.expects_continue:
+            self._write(CONTINUE)
+
+    def _handle_request(self, routed: GuestRequest | ErrorResponse, whole: bytes) -> None:
+        """Answer a request that has come to its end; `whole` are its bytes, where all of them are at hand."""
+        parser = self._parser
+        is_plain = parser.connection_line is KEEP_ALIVE and not parser.has_body
+        body = parser.body
+        if self._trace is not None:
+            self._trace.add_body(body)
+        elif is_plain and 0 < len(whole) <= CACHED_REQUEST_BYTES and isinstance(routed, GuestRequest):
+            self.cached_request, self._cached_route, self._cached_response = whole, routed, None
+        parser.start_next()
+        self._routed = None
+        self._respond_or_wait(routed, body)
+
+    def _admit(self) -> ErrorResponse | None:
+        """Count a request of a known caller, or refuse it."""
+        caller, counter = self.peer.identify(), self.peer.counter
+        has_room = counter.has_room(self._server_state.ticks, self._server_state.rate)
+        if has_room and isinstance(caller, Caller):
+            counter.requests += 1
+            return None
+        counter.refusals += 1
+        return caller if isinstance(caller, ErrorResponse) else TOO_MANY_REQUESTS
+
+    def _admission_error(self) -> ErrorResponse | None:
+        """Tell why the caller is not heard at all; that comes before whatever may be wrong with what it sends."""
+        if self._routed is None:
+            return self._admit()
+        match self._routed:
+            case ErrorResponse(reason=ErrorReason.UNKNOWN_CALLER | ErrorReason.RATE) as refusal:
+                return refusal
+            case _:
+                return None
+
+    def _respond_or_wait(self, routed: GuestRequest | ErrorResponse, body: bytes) -> None:
+        response = routed if isinstance(routed, ErrorResponse) else self._dispatch(routed, body)
+        if isinstance(response, Response):
+            self.send_response(response)
+        else:
+            self._pending = response
+            if self._trace is not None:
+                self._trace.report_waiting()
+
+    def _start_trace(self) -> None:
+        observer = self._server_state.observer
+        self._trace = None if observer is None else observer.start_trace(self.peer, self._parser.head)
+
+    def _dispatch(self, request: GuestRequest, body: bytes) -> Response | PendingResponse:
+        caller = self.peer.identify()
+        if isinstance(caller, ErrorResponse):
+            return caller
+        injector = self._server_state.fault_injector
+        if injector is not None and injector.may_affect(request, caller):
+            return injector.respond(request, body, self.peer, caller)
+        response = self._server_state.handler.respond(request, body, self.peer, caller)
+        if request is self._cached_route:
+            self._caller = caller
+            self._cached_response = (
+                response if isinstance(request, DocumentRequest) and isinstance(response, PreparedResponse) else None
+            )
+        return response

@@ -1,0 +1,195 @@
+"""Authentication and authorization: the token middleware, the caller, and the role that each route requires."""
+
+import base64
+import binascii
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from litestar import Request
+from litestar.connection import ASGIConnection
+from litestar.di import NamedDependency
+from litestar.enums import ScopeType
+from litestar.exceptions import ImproperlyConfiguredException
+from litestar.handlers import BaseRouteHandler
+from litestar.routes import BaseRoute, HTTPRoute
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from forewarn.core.access import Role, is_within
+from forewarn.operator.error_responses import error_body
+from forewarn.operator.errors import ScopeNotAllowed, TokenNotAllowed
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+
+PROBE_METHODS = ("GET", "HEAD")
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+"""The methods that change nothing."""
+
+WRITE_SCHEMES = {b"bearer": b"Bearer"}
+READ_SCHEMES = WRITE_SCHEMES | {b"basic": b'Basic realm="Forewarn: the password is the token"'}
+"""How a token may come, and how that is asked for. A browser sends a password by itself, whoever's page it is that asks
+it to: so a password changes nothing."""
+
+IS_STILL_VALID = "forewarn.still_known"
+"""Where a request has the means to find out whether its token is still one: an answer may take long."""
+
+_WHERE_TOKENS_ARE = (
+    "the service's own is in the file `token` of its data directory, others are made with `forewarn token create`"
+)
+_TOKEN_MISSING = msgspec.json.encode(
+    error_body("no-token", f"this needs the header Authorization: Bearer TOKEN with a token; {_WHERE_TOKENS_ARE}")
+)
+_TOKEN_INVALID = msgspec.json.encode(
+    error_body(
+        "wrong-token", f"the token is none of this service's, or has expired or been revoked; {_WHERE_TOKENS_ARE}"
+    )
+)
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks: the name that the journal will bear, and how far the token goes."""
+
+    name: str
+    role: Role
+    scopes: tuple[str, ...] = ()
+
+    def can_see(self, scope: str) -> bool:
+        """Tell whether the scope is one of those that the token is for."""
+        return is_within(scope, self.scopes)
+
+    def check_scope(self, scope: str) -> None:
+        """Refuse a scope that the token is not for; whether it exists is not told."""
+        if not self.can_see(scope):
+            raise ScopeNotAllowed(self.name, scope, self.scopes)
+
+    def check_unlimited(self) -> None:
+        """Refuse a token that is limited to scopes."""
+        if self.scopes:
+            raise TokenNotAllowed(self.name, self.role, self.role, is_limited=True)
+
+
+class Principal(Protocol):
+    """What is known of a token."""
+
+    @property
+    def name(self) -> str:
+        """The name that the journal bears."""
+        ...
+
+    @property
+    def role(self) -> Role:
+        """What its holder may do."""
+        ...
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """To which scopes it is limited; none: it is not."""
+        ...
+
+
+FindToken = Callable[[str], Principal | None]
+"""A token's text to what is known of it; None: it is none, or none any more."""
+
+
+class TokenMiddleware:
+    """An ASGI application around another: lets requests through that carry a token, and says whose it is."""
+
+    def __init__(self, app: ASGIApp, find: FindToken) -> None:
+        self._app = app
+        self._find = find
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request on, or answer 401."""
+        method = scope["method"] if scope["type"] == ScopeType.HTTP else ""
+        if method in PROBE_METHODS and scope["path"] in OPEN_PATHS:
+            # The server sends no body with the answer to HEAD, which is how many load balancers look.
+            await self._app({**scope, "method": "GET"}, receive, send)  # type: ignore[arg-type]  # a copy is a plain dict
+            return
+        schemes = READ_SCHEMES if method in SAFE_METHODS else WRITE_SCHEMES
+        token = _find_token(scope["headers"], schemes)
+        if token is None:
+            await _send_unauthorized(send, _TOKEN_MISSING, schemes)
+        elif (principal := self._find(token)) is not None:
+            scope["user"] = Caller(name=principal.name, role=principal.role, scopes=tuple(principal.scopes))
+            scope[IS_STILL_VALID] = lambda: self._find(token) is not None  # type: ignore[literal-required]  # ours
+            await self._app(scope, receive, send)
+        else:
+            await _send_unauthorized(send, _TOKEN_INVALID, schemes)
+
+
+def _find_token(headers: Iterable[tuple[bytes, bytes]], schemes: Container[bytes]) -> str | None:
+    """Return the token of a Bearer header, or of a Basic one with the token as password, which a browser can send."""
+    given = [value for name, value in headers if name == b"authorization"]
+    if len(given) != 1:
+        return None
+    scheme, _, rest = given[0].partition(b" ")
+    if scheme.lower() not in schemes:
+        return None
+    return _password(rest.strip()) if scheme.lower() == b"basic" else rest.strip().decode("latin-1") or None
+
+
+def _password(pair: bytes) -> str | None:
+    try:
+        _, _, password = base64.b64decode(pair, validate=True).partition(b":")
+    except binascii.Error:
+        return None
+    return password.decode("latin-1") or None
+
+
+async def _send_unauthorized(send: Send, body: bytes, schemes: Mapping[bytes, bytes]) -> None:
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        *((b"www-authenticate", challenge) for challenge in schemes.values()),
+    ]
+    await send({"type": "http.response.start", "status": 401, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """What a path needs of its caller. `role` None: nothing, not even a token."""
+
+    role: Role | None
+    all_scopes: bool = False
+
+
+DEFAULT_PERMISSION = Permission(Role.VIEWER)
+
+
+def requires(role: Role | None, *, all_scopes: bool = False) -> Mapping[str, Permission]:
+    """Declare what a path needs of its caller, as `opt` of its handler; every handler must say it."""
+    return {"need": Permission(role, all_scopes)}
+
+
+def check_permissions_declared(routes: Iterable[BaseRoute]) -> None:
+    """Refuse to start with a path that does not say what it needs of its caller."""
+    handlers = (handler for route in routes if isinstance(route, HTTPRoute) for handler in route.route_handlers)
+    for handler in handlers:
+        if "need" not in handler.opt and handler.http_methods != {"OPTIONS"}:
+            raise ImproperlyConfiguredException(f"{handler} does not say which role it needs")
+
+
+async def check_permission(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Refuse callers whose token does not go as far as the path needs.
+
+    Like all that the framework calls before a handler this is async only so that it needs no thread.
+    """
+    permission: Permission = handler.opt.get("need", DEFAULT_PERMISSION)
+    if permission.role is None:
+        return
+    caller: Caller = connection.user
+    if not caller.role.includes(permission.role):
+        raise TokenNotAllowed(caller.name, caller.role, permission.role, is_limited=False)
+    if permission.all_scopes:
+        caller.check_unlimited()
+
+
+CallerDep = NamedDependency[Caller]
+"""The caller, as handlers take it: `caller: AskedBy`."""
+
+
+async def provide_caller(request: Request[Any, Any, Any]) -> Caller:
+    """Give handlers who asks."""
+    caller: Caller = request.user
+    return caller

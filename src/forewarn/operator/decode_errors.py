@@ -1,0 +1,62 @@
+"""Decoder errors in plain words, with the values that are allowed in place of an invalid one."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import inspect
+
+INVALID_ENUM = re.compile(r"Invalid enum value '(?P<word>.*)'(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
+"""How the decoder refuses a word: it names the place, but not what is allowed there."""
+
+PATH_STEP = re.compile(r"\.(?P<field>\w+)|\[[^]]*\]")
+"""A step towards the place: into a field, or to an item."""
+
+
+def with_choices(message: str, type_: Any) -> str:
+    """Add to a refused word of a value of this type what is allowed in its place; other complaints stay as they are."""
+    found = INVALID_ENUM.fullmatch(message)
+    choices = _choices(type_, found["place"] or "") if found is not None else []
+    if found is None or not choices:
+        return message
+    *others, last = choices
+    path = (found["place"] or "").removeprefix(".")
+    text = f"{found['word']!r} is not among {', '.join(others)} and {last}" if others else f"only {last} is allowed"
+    return f"{path}: {text}" if path else text
+
+
+def _choices(type_: Any, path: str) -> list[str]:
+    kinds = [inspect.type_info(type_)]
+    for step in PATH_STEP.finditer(path):
+        kinds = [inner for kind in _flatten_unions(kinds) for inner in _inner_types(kind, step["field"])]
+    return [word for kind in _flatten_unions(kinds) for word in _allowed_values(kind)]
+
+
+def _allowed_values(kind: inspect.Type) -> Iterator[str]:
+    """Give the words that are allowed for a value of this type, or for an item of it."""
+    match kind:
+        case inspect.EnumType():
+            yield from (str(member.value) for member in kind.cls)
+        case inspect.LiteralType():
+            yield from map(str, kind.values)
+        case inspect.CollectionType():  # which of several parameters of a name is wrong, the framework does not say
+            yield from (word for one in _flatten_unions([kind.item_type]) for word in _allowed_values(one))
+        case _:
+            pass
+
+
+def _flatten_unions(kinds: list[inspect.Type]) -> Iterator[inspect.Type]:
+    """Give every type that a value may have."""
+    for kind in kinds:
+        yield from kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+
+
+def _inner_types(kind: inspect.Type, field: str | None) -> Iterator[inspect.Type]:
+    """Give the types of a field, or of items."""
+    match kind:
+        case inspect.StructType() if field is not None:
+            yield from (one.type for one in kind.fields if one.encode_name == field)
+        case inspect.CollectionType() if field is None:
+            yield kind.item_type
+        case inspect.DictType() if field is None:
+            yield kind.value_type

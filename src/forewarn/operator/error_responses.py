@@ -1,0 +1,171 @@
+"""Error responses: status code and body for each error. A test fails on an error class without a row."""
+
+import logging
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from litestar import Request, Response
+from litestar.exceptions import HTTPException, ValidationException
+
+from forewarn.api import v1
+from forewarn.api.advice import LISTED_BY
+from forewarn.core import errors as core
+from forewarn.core.duration import format_duration
+from forewarn.fleet import errors as fleet
+from forewarn.operator import errors as operator
+from forewarn.operator.decode_errors import with_choices
+from forewarn.operator.strict_json import plain_message
+from forewarn.store.port import StoreError
+
+AnyRequest = Request[Any, Any, Any]
+
+log = logging.getLogger(__name__)
+
+HIDDEN_VM = "a VM of another scope"
+"""What a VM is called towards those who may not know of it."""
+
+DomainError = core.CoreError | fleet.FleetError | operator.OperatorError
+
+STATUS_BY_ERROR: dict[type[DomainError], int] = {
+    core.CoreError: 409,
+    core.Invalid: 422,
+    core.NotFound: 404,
+    core.ScopeVmNotFound: 404,
+    core.EventVmNotFound: 404,
+    core.ScopeEventNotFound: 404,
+    core.CampaignScopeNotFound: 404,
+    core.RefusedError: 409,
+    core.InvalidTransition: 409,
+    core.NoticeTooShort: 409,
+    core.EvictionNotAllowed: 409,
+    core.SourceNotAllowed: 409,
+    core.KeyConflict: 409,
+    core.TooManyOperations: 409,
+    core.ResourceInUse: 409,
+    core.ResourceExists: 409,
+    core.PlacementFailed: 409,
+    core.InvalidCampaignState: 409,
+    core.ScopeTooLarge: 409,
+    fleet.FleetError: 409,
+    fleet.ScopeNotFound: 404,
+    fleet.VmNotFound: 404,
+    fleet.EventNotFound: 404,
+    fleet.HostNotFound: 404,
+    fleet.TokenNotFound: 404,
+    fleet.GateNotFound: 404,
+    fleet.CampaignNotFound: 404,
+    fleet.FaultNotFound: 404,
+    fleet.SecretUnavailable: 409,
+    fleet.AmbiguousVm: 409,
+    fleet.AmbiguousCampaign: 409,
+    fleet.ScopeExists: 409,
+    fleet.AddressInUse: 409,
+    fleet.ManualTimeUnavailable: 409,
+    fleet.PositionNotFound: 404,
+    fleet.JournalPruned: 410,
+    fleet.PartialSchedule: 409,
+    fleet.SaveFailed: 503,
+    operator.OperatorError: 409,
+    operator.TokenNotAllowed: 403,
+    operator.ScopeNotAllowed: 403,
+    operator.ImportConflict: 409,
+    operator.ImportFailed: 503,
+    operator.FaultNotAllowed: 409,
+    operator.SocketNotAllowed: 409,
+    operator.SocketUnavailable: 503,
+    operator.InvalidFleetFile: 422,
+    operator.HostNotAllowed: 403,
+    operator.VmNotVisible: 404,
+    operator.EventNotVisible: 404,
+    operator.VmNameNotFound: 404,
+    operator.TooManyStreams: 503,
+    operator.GateNotAllowed: 403,
+    operator.SelectionNotAllowed: 403,
+    operator.PlanFailed: 503,
+}
+
+
+class MalformedRequest(NamedTuple):
+    """What a request is called that does not get as far as the fleet."""
+
+    code: str
+    message: str
+
+
+MALFORMED = {
+    404: MalformedRequest("no-such-path", "there is no such path (what there is: /openapi.json)"),
+    405: MalformedRequest("no-such-method", "this path does not take this method (what there is: /openapi.json)"),
+    413: MalformedRequest("too-large", "the body is too large: send less at a time"),
+}
+
+
+def error_body(code: str, message: str, **details: str | list[str]) -> v1.Error:
+    """Make the body that every refusal has."""
+    return v1.Error(error=v1.ErrorBody(code=code, message=message, details=details))
+
+
+def domain_error_body(error: DomainError) -> v1.Error:
+    """Make the body of a refusal by the rules, the fleet or the operator side."""
+    details = {name: _detail(value) for name, value in vars(error).items()}
+    # The rules know nothing of lists, and are told word for word the same wherever they are asked.
+    advice = "" if isinstance(error, core.CoreError) else LISTED_BY.get(error.code, "")
+    return error_body(error.code, str(error) + advice, **details)
+
+
+def domain_error_response(request: AnyRequest, error: DomainError) -> Response[v1.Error]:
+    """The rules, the fleet or the operator side said no."""
+    if isinstance(error, fleet.AddressInUse) and not request.user.can_see(error.vm.rpartition("/")[0]):
+        error = fleet.AddressInUse(error.ip, error.network, HIDDEN_VM)
+    return Response(domain_error_body(error), status_code=STATUS_BY_ERROR[type(error)])
+
+
+def store_error_response(request: AnyRequest, error: StoreError) -> Response[v1.Error]:
+    """What is kept could not be read."""
+    log.error("%s %s failed: %s", request.method, request.scope["path"], error)
+    return Response(error_body("not-readable", f"this cannot be read now: {error}; try again later"), status_code=503)
+
+
+def http_error_response(request: AnyRequest, error: HTTPException) -> Response[v1.Error]:
+    """The request did not get as far as the fleet."""
+    code = MALFORMED[error.status_code].code if error.status_code in MALFORMED else "malformed"
+    return Response(error_body(code, _message(request, error)), status_code=error.status_code, headers=error.headers)
+
+
+def internal_error_response(request: AnyRequest, error: Exception) -> Response[v1.Error]:
+    """Something is wrong with the service itself."""
+    log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
+    body = error_body("internal", "the service has failed to answer this; its log says more")
+    return Response(body, status_code=500)
+
+
+def _message(request: AnyRequest, error: HTTPException) -> str:
+    if isinstance(error, ValidationException) and isinstance(error.extra, list):
+        wrong = "; ".join(plain_message(_parameter_message(request, item)) for item in error.extra)
+        return f"{wrong} (what is allowed: /openapi.json)"
+    if error.status_code in MALFORMED:
+        return MALFORMED[error.status_code].message
+    return error.detail if isinstance(error, ValidationException) else f"this cannot be read: {error.detail}"
+
+
+def _parameter_message(request: AnyRequest, item: dict[str, str]) -> str:
+    if item.get("key") == "data":  # what is wrong within a body is said elsewhere
+        return "the request has no body: send JSON"
+    parameter = item.get("key", "")
+    if parameter == "key":  # every change takes it, though no handler does
+        return f"Idempotency-Key: {item.get('message', '')}"
+    field = request.route_handler.parsed_fn_signature.parameters.get(parameter)
+    name = getattr(field and field.kwarg_definition, "name", None) or parameter  # as it is called by those who send it
+    message = item.get("message", "")
+    return f"{name}: {message if field is None else with_choices(message, field.annotation)}".strip(": ")
+
+
+def _detail(value: object) -> str | list[str]:
+    match value:
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case timedelta():
+            return format_duration(value)
+        case tuple() | list():
+            return [str(item) for item in value]
+        case _:
+            return str(value)

@@ -1,0 +1,173 @@
+"""Event creation: select the VMs of a request, check the caller, and schedule the events, once per idempotency key."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+
+import msgspec
+from litestar.di import NamedDependency
+
+from forewarn.api import v1
+from forewarn.core.errors import Invalid
+from forewarn.core.idempotency import IdempotencyKey, is_repeated_request
+from forewarn.core.schedule import ScheduleRequest, events_of_request, request_of_key
+from forewarn.fleet.errors import FleetError, HostNotFound, ScopeNotFound, VmNotFound
+from forewarn.fleet.replica import ScopeView
+from forewarn.fleet.service import Fleet
+from forewarn.operator.auth import Caller, CallerDep
+from forewarn.operator.errors import HostNotAllowed
+from forewarn.operator.lookup import find_vm
+from forewarn.operator.parameters import IdempotencyKeyDep
+from forewarn.operator.state import AppState
+from forewarn.operator.views.events import show_event
+
+PAST_TOLERANCE = timedelta(seconds=60)
+"""A time that has passed by no more than this was the present when it was said, and means at once."""
+
+CreatedEvents = tuple[tuple[str, str], ...]
+"""Pairs of scope and event."""
+
+
+class EventCreation:
+    """One request for events, by one caller. `request` is the id from which those of its events are computed."""
+
+    def __init__(self, fleet: Fleet, caller: Caller, idempotency_key: IdempotencyKey | None) -> None:
+        self.by = caller.name
+        self.request_id = fleet.new_id()
+        self._fleet = fleet
+        self._caller = caller
+        self._idempotency_key = idempotency_key
+
+    async def create_events(
+        self,
+        build_request: Callable[[tuple[str, ...]], ScheduleRequest],
+        *,
+        vms: Sequence[str] = (),
+        host: str | None = None,
+        scope: str | None = None,
+        update_domain: int | None = None,
+    ) -> v1.Scheduled:
+        """Make events for the VMs that are meant. A request that was answered before gets the same answer.
+
+        That is so although its VMs may have gone since, which it may itself have brought about.
+        """
+        try:
+            names = self._select(vms=vms, host=host, scope=scope, update_domain=update_domain)
+        except (Invalid, FleetError):
+            if created := self._previously_created():
+                return self._show(created)
+            raise
+        return self._show(await self._schedule(build_request(names)))
+
+    async def delete_vm(self, vm: str, why: str) -> v1.Scheduled:
+        """Delete a VM, at once or with an event."""
+        try:
+            name = self._full_name(vm)
+        except (VmNotFound, ScopeNotFound):  # it may have gone by this very request
+            created = self._previously_created()
+            if not created and not await self._fleet.inventory.is_repeated(self._idempotency_key):
+                raise
+            return self._show(created)
+        return self._show(
+            await self._fleet.events.delete(
+                name, request=self.request_id, by=self.by, why=why, idempotency_key=self._idempotency_key
+            )
+        )
+
+    def _select(
+        self, *, vms: Sequence[str], host: str | None, scope: str | None, update_domain: int | None
+    ) -> tuple[str, ...]:
+        if scope is not None:
+            self._caller.check_scope(scope)
+        names = [self._full_name(vm) for vm in self._existing_vms(vms)]
+        found = self._fleet.select(vms=names, host=host, scope=scope, update_domain=update_domain)
+        if host is not None:
+            self._check_host(host, found)
+        return found
+
+    def _check_host(self, host: str, vms: Sequence[str]) -> None:
+        """Refuse a host on which others have VMs; one on which only others have some is none of the caller's."""
+        visible = {self._caller.can_see(vm.rpartition("/")[0]) for vm in vms}
+        if True not in visible:
+            raise HostNotFound(host)
+        if False in visible:
+            raise HostNotAllowed(self._caller.name, host, self._caller.scopes)
+
+    def _full_name(self, vm: str) -> str:
+        view, found = find_vm(self._fleet, self._caller, vm)
+        return f"{view.id}/{found.name}"
+
+    def _existing_vms(self, vms: Sequence[str]) -> Sequence[str]:
+        """Leave out VMs that have gone since the request was first made; if all have, or it is new, leave out none."""
+        return [vm for vm in vms if self._exists(vm)] or vms if self._scopes_with_key() else vms
+
+    def _exists(self, vm: str) -> bool:
+        try:
+            find_vm(self._fleet, self._caller, vm)
+        except (VmNotFound, ScopeNotFound):
+            return False
+        return True
+
+    async def _schedule(self, request: ScheduleRequest) -> CreatedEvents:
+        self._check_future(request)
+        if self._idempotency_key is not None:
+            request = msgspec.structs.replace(
+                request, key=self._idempotency_key.key, digest=self._idempotency_key.digest
+            )
+        return await self._fleet.schedule(request)
+
+    def _previously_created(self) -> CreatedEvents:
+        """Return what the same request made, where it has been answered before."""
+        now = self._fleet.clock.now()
+        created: list[tuple[str, str]] = []
+        for view in self._scopes_with_key():
+            if (
+                view.scope is not None
+                and self._idempotency_key
+                and is_repeated_request(view.scope.seen_keys, self._idempotency_key, now=now)
+            ):
+                self._caller.check_scope(view.id)
+                created += [
+                    (view.id, event)
+                    for event in events_of_request(view.scope, request_of_key(view.scope, self._idempotency_key.key))
+                ]
+        return tuple(created)
+
+    def _scopes_with_key(self) -> Sequence[ScopeView]:
+        if self._idempotency_key is None:
+            return ()
+        return self._fleet.replica.views_with_key(self._idempotency_key.key, now=self._fleet.clock.now())
+
+    def _show(self, created: CreatedEvents) -> v1.Scheduled:
+        """Show what was made, and what of it is still open: what takes no time has gone again."""
+        return v1.Scheduled(
+            made=tuple(v1.Made(id=event, scope=scope) for scope, event in created),
+            events=tuple(self._open_events(created)),
+        )
+
+    def _open_events(self, created: CreatedEvents) -> Iterator[v1.Event]:
+        now = self._fleet.clock.now()
+        for scope_id, event_id in created:
+            with suppress(ScopeNotFound):
+                scope = self._fleet.replica.scope(scope_id)
+                if (event := scope.find_event(event_id)) is not None:
+                    yield show_event(self._fleet, scope, event, now=now)
+
+    def _check_future(self, request: ScheduleRequest) -> None:
+        """Refuse a time that has passed, which is hardly meant; but a repeated request is answered as it was then."""
+        now = self._fleet.clock.now()
+        if request.not_before is None or request.not_before >= now - PAST_TOLERANCE or self._scopes_with_key():
+            return
+        raise Invalid(
+            f"not_before {request.not_before:%Y-%m-%d %H:%M:%SZ} is in the past: the service's clock says "
+            f"{now:%Y-%m-%d %H:%M:%SZ}; to start at once, give a notice of 0s"
+        )
+
+
+EventCreationDep = NamedDependency[EventCreation]
+"""What makes the events of a request, as handlers take it: `making: ToMake`."""
+
+
+async def provide_event_creation(state: AppState, caller: CallerDep, once: IdempotencyKeyDep) -> EventCreation:
+    """Give handlers what makes the events of the request."""
+    return EventCreation(state.fleet, caller, once)

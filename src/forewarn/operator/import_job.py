@@ -1,0 +1,203 @@
+"""Import jobs: one at a time, in the background, completed even if the client disconnects."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime
+from functools import partial
+
+import msgspec
+
+from forewarn.api import v1
+from forewarn.api.fleet_parsing import FleetFormat, parse_fleet
+from forewarn.api.written import FleetFileError
+from forewarn.core.scope import Scope
+from forewarn.fleet.errors import FleetError, SaveFailed
+from forewarn.fleet.event_loop import clear_gradually, refreeze_gc, yielding
+from forewarn.fleet.importer import Difference, apply_import, compare_fleet
+from forewarn.fleet.service import Fleet
+from forewarn.operator.errors import ImportConflict, ImportFailed, InvalidFleetFile, OperatorError
+from forewarn.operator.process_worker import ProgressCallback, run_in_process
+
+log = logging.getLogger(__name__)
+
+SMALL_FILE_BYTES = 32 * 1024
+"""A file of this many bytes is read so quickly that it needs no process of its own."""
+
+CHUNK_SIZE = 64 * 1024
+"""How many bytes of the result are sent at a time, more or less."""
+
+_decode = msgspec.json.Decoder(Scope).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of an import."""
+
+    content: bytes
+    format: FleetFormat
+    dry_run: bool
+    prune: bool
+    by: str
+
+
+class EncodedImportResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import did, or would do; the differences as they are written, in pieces between which a comma goes."""
+
+    dry_run: bool
+    differences: list[bytes]
+    unchanged: int
+    refused: int
+
+
+class ImportJob:
+    """An import, from its beginning to its result or its error. Any number may follow it."""
+
+    def __init__(self, fleet: Fleet, request: ImportRequest) -> None:
+        self.by = request.by
+        self.done = 0
+        self.total = 0
+        self.result: EncodedImportResult | None = None
+        self.error: OperatorError | FleetError | None = None
+        self._fleet = fleet
+        self._request = request
+        self._changed = asyncio.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is a result or an error."""
+        return self.result is not None or self.error is not None
+
+    async def run(self) -> None:
+        """Do it. What goes wrong is kept for those who follow; there may be nobody."""
+        try:
+            self.result = await self._import()
+        except SaveFailed as error:
+            self.error = self._failure(f"what came next could not be saved: {error.why}")
+        except (OperatorError, FleetError) as error:
+            self.error = error
+        except Exception as error:
+            log.exception("the import of %s failed", self.by)
+            self.error = self._failure(f"for a reason that the log of the service tells ({error!r})")
+        finally:
+            if not self.is_over:
+                self.error = self._failure("the service ends")
+            refreeze_gc()
+            self._notify()
+
+    def _failure(self, why: str) -> ImportFailed:
+        return ImportFailed(self.done, self.total, why)
+
+    async def _import(self) -> EncodedImportResult:
+        parsed = await _parse(self._request, self._fleet.clock.now())
+        scopes = [_decode(scope) async for scope in yielding(parsed)]
+        if not self._request.prune:
+            await self._check_names(scopes)
+        result = await self._apply(scopes)
+        await clear_gradually(scopes)
+        return result
+
+    async def _apply(self, scopes: list[Scope]) -> EncodedImportResult:
+        request, report = self._request, _DifferenceWriter()
+        on_differences = report.write if request.dry_run else None
+        found = await compare_fleet(self._fleet.replica, scopes, prune=request.prune, report=on_differences)
+        self._progress(0, len(found.wanted) + len(found.unwanted))
+        if not request.dry_run:
+            await apply_import(self._fleet, found, by=request.by, on_progress=self._progress, report=report.write)
+        return EncodedImportResult(
+            dry_run=request.dry_run, differences=report.differences, unchanged=found.unchanged, refused=report.refused
+        )
+
+    async def _check_names(self, scopes: list[Scope]) -> None:
+        """Refuse a scope that the fleet has in other letters: both would be there, and no file could have them."""
+        async for scope in yielding(scopes):
+            if (other := self._fleet.replica.find_other_case(scope.id)) is not None:
+                raise InvalidFleetFile(
+                    "", f"scope {scope.id} is in the fleet as {other}: write it so, or import with prune"
+                )
+
+    def _progress(self, done: int, total: int) -> None:
+        self.done, self.total = done, total
+        self._notify()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def follow(self) -> AsyncIterator[v1.ImportProgress]:
+        """Give how far it is, at once and whenever that has changed, until it is over."""
+        while not self.is_over:
+            changed = self._changed
+            yield v1.ImportProgress(done=self.done, total=self.total)
+            await changed.wait()
+
+    async def wait(self) -> EncodedImportResult:
+        """Wait for the end; return the result, or raise why there is none."""
+        async for _ in self.follow():
+            pass
+        if self.result is None:
+            raise self.error or AssertionError
+        return self.result
+
+
+class _DifferenceWriter:
+    """What an import tells, written at once: as objects, the differences of a large fleet would fill the memory."""
+
+    def __init__(self) -> None:
+        self.differences: list[bytes] = []
+        self.refused = 0
+
+    def write(self, differences: Sequence[Difference]) -> None:
+        """Write the differences of a scope."""
+        text = b",".join(_encode(_show_difference(one)) for one in differences)
+        if self.differences and len(self.differences[-1]) < CHUNK_SIZE:
+            self.differences[-1] += b"," + text
+        else:
+            self.differences.append(text)
+        self.refused += sum(bool(one.refused) for one in differences)
+
+
+def _show_difference(one: Difference) -> v1.Difference:
+    return v1.Difference(what=one.what, scope=one.scope, vm=one.vm, fields=one.fields, refused=one.refused)
+
+
+class ImportJobs:
+    """Begins imports, and refuses a second one while one runs: two would undo each other's work."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._running: ImportJob | None = None
+
+    def start(self, request: ImportRequest) -> ImportJob:
+        """Begin an import, which ends even if whoever has asked for it goes away."""
+        if self._running is not None:
+            raise ImportConflict(self._running.by, self._running.done, self._running.total)
+        self._running = ImportJob(self._fleet, request)
+        self._fleet.start_task(self._run(self._running), name=f"import of {request.by}")
+        return self._running
+
+    async def _run(self, job: ImportJob) -> None:
+        """Run an import, and keep nothing of it afterwards: the file may be large."""
+        try:
+            await job.run()
+        finally:
+            self._running = None
+
+
+async def _parse(request: ImportRequest, at: datetime) -> list[bytes]:
+    """Read the file where that keeps nobody waiting; give the scopes in it, encoded."""
+    parse = partial(parse_fleet, request.content, file="", format_=request.format, at=at)
+    try:
+        return await (
+            asyncio.to_thread(parse)
+            if len(request.content) <= SMALL_FILE_BYTES
+            else run_in_process(partial(_parse_in_process, parse))
+        )
+    except FleetFileError as error:
+        raise InvalidFleetFile(error.key, error.problem) from error
+    except EOFError as error:
+        raise InvalidFleetFile("", "the process that read it has ended: perhaps there is too little memory") from error
+
+
+def _parse_in_process(parse: Callable[[], list[bytes]], _: ProgressCallback) -> list[bytes]:
+    return parse()

@@ -1,0 +1,249 @@
+"""The OpenAPI 3.1 document: paths from the framework, schemas from msgspec, and an example for each request."""
+
+import asyncio
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from litestar import Litestar, Request, Response, Router
+from litestar.enums import MediaType
+from litestar.openapi.config import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+from litestar.openapi.spec import Components, Reference, SecurityScheme, Tag
+
+from forewarn.api import v1
+from forewarn.core.access import Role
+from forewarn.core.campaign.spec import Weekday
+from forewarn.core.event import EventType
+from forewarn.core.fault import FaultKind
+from forewarn.core.scope import ApprovalRule, ScopeKind
+from forewarn.core.vm import Priority
+from forewarn.operator.auth import requires
+from forewarn.operator.parameters import before_request
+
+_REQUESTS: tuple[v1.Request, ...] = (
+    v1.ScheduleEvents(
+        type=EventType.REBOOT,
+        vms=("web/web-0",),
+        notice="20m",
+        duration="90s",
+        description="The host gets a new kernel.",
+        why="ticket 4711",
+    ),
+    v1.Operate(vm="web/web-0", why="it hangs"),
+    v1.Evict(vm="batch/batch_1", notice="45s"),
+    v1.Fail(host="hv-1", why="memory error"),
+    v1.PredictFailure(host="hv-1", ahead="7d", why="a disk reports errors"),
+    v1.CancelEvent(why="the patch was withdrawn"),
+    v1.ApproveEvent(vm="web-0", why="drained by hand"),
+    v1.RetryImpact(vm="web-0", why="the host is back"),
+    v1.ResolveImpact(vm="web-0", done=True, why="restarted by hand"),
+    v1.StartCampaign(
+        name="kernel-6.1",
+        type=v1.CampaignType.REBOOT,
+        selection=v1.CampaignSelection(scopes=("web", "shop-*"), exclude_tags={"critical": "yes"}),
+        duration="90s",
+        description="The host gets a new kernel.",
+        policy=v1.CampaignPolicy(
+            gap="1h",
+            scopes_at_once="10%",
+            windows=(
+                v1.CampaignWindow(days=(Weekday.SAT, Weekday.SUN), start="22:00", end="04:00", zone="Europe/Vienna"),
+            ),
+        ),
+        why="ticket 4711",
+    ),
+    v1.PauseCampaign(why="let us look at the first wave"),
+    v1.ResumeCampaign(why="the first wave is fine"),
+    v1.AbortCampaign(why="the kernel was withdrawn"),
+    v1.RetryWave(scope="web", why="the host is back"),
+    v1.SkipWave(scope="web", why="rebooted by hand"),
+    v1.MakeHold(scope="web", reason="quarter-end closing"),
+    v1.ReleaseHold(scope="web", why="closing is done"),
+    v1.SetFault(kind=FaultKind.STATUS_410, vm="web/web-0", times=3, why="does it ask again?"),
+    v1.OpenSocket(vm="web-0"),
+    v1.AddScope(id="cache", kind=ScopeKind.AVAILABILITY_SET, approval=ApprovalRule.ALL),
+    v1.ChangeScope(approval=ApprovalRule.ALL),
+    v1.AddVm(
+        name="cache-0",
+        scope="cache",
+        host="hv-1",
+        addresses=(v1.NewAddress(ip="10.20.9.4"),),
+        priority=Priority.LOW,
+        tags={"role": "cache"},
+    ),
+    v1.ChangeVm(host="hv-2"),
+    v1.CreateToken(name="night-shift", role=Role.OPERATOR, scopes=("web", "shop-*")),
+    v1.AdvanceClock(by="15m"),
+)
+
+
+def _example(request: v1.Request) -> dict[str, Any]:
+    """Return what a person would write: nothing that holds anyway."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(request)}
+    given = (name for name, value in defaults.items() if getattr(request, name) not in (value, msgspec.UNSET))
+    return {name: msgspec.to_builtins(getattr(request, name)) for name in given}
+
+
+EXAMPLES: dict[str, dict[str, Any]] = {type(request).__name__: _example(request) for request in _REQUESTS}
+"""An example for each type of request."""
+
+
+OpenApiDocument = dict[str, Any]
+
+SCHEMAS = "#/components/schemas/"
+
+TAGS = {
+    "inventory": "Scopes, VMs and hosts, and the fleet file as a whole.",
+    "operations": "What owners of VMs ask for, and what happens to hardware.",
+    "campaigns": "Maintenance over many scopes, wave by wave: planned, started, followed.",
+    "events": "Events from their announcement to their end, and what a person does about them.",
+    "holds": "Letting nothing planned start, in one scope or anywhere.",
+    "faults": "What the emulator's endpoint does wrong on purpose.",
+    "journal": "What happened, when, by whom and why: to ask and to follow.",
+    "tokens": "Who may ask, and for what.",
+    "clock": "The service's time.",
+    "service": "The service itself.",
+}
+
+FLEET_FILE_CONTENT = {
+    "application/toml": {"schema": {"type": "string"}},
+    "application/json": {"schema": {"type": "object", "title": "The same in JSON"}},
+}
+"""A fleet file: the framework describes one way to write a body, and here there are two."""
+
+PROGRESS_TYPES = {"/v1/fleet/import": "ImportProgress", "/v1/campaigns/plan": "PlanProgress"}
+"""The paths that can tell how far they are, and the type of each of their lines."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class _Plugin(JsonRenderPlugin):
+    """Serves the description as JSON."""
+
+    def render(self, request: Request[Any, Any, Any], openapi_schema: OpenApiDocument) -> bytes:
+        """Return the description that was prepared."""
+        del openapi_schema
+        return _encode(openapi_document(request.app))
+
+
+async def _build_in_thread(request: Request[Any, Any, Any]) -> Response[None] | None:
+    """Make the description in a thread: it takes longer than others should wait."""
+    if (response := await before_request(request)) is None:
+        await asyncio.to_thread(openapi_document, request.app)
+    return response
+
+
+@lru_cache(maxsize=1)
+def openapi_document(app: Litestar) -> OpenApiDocument:
+    """Return the description of an application; the first time this takes a while."""
+    return complete_document(app.openapi_schema.to_schema())
+
+
+def openapi_config() -> OpenAPIConfig:
+    """Tell the framework what the description says and where it is. Nothing here loads anything from elsewhere."""
+    schemes: dict[str, SecurityScheme | Reference] = {
+        "token": SecurityScheme(type="http", scheme="bearer", description="A token, as `forewarn token create` makes."),
+        "password": SecurityScheme(
+            type="http", scheme="basic", description="For browsers, to read: any user name, and the token as password."
+        ),
+    }
+    return OpenAPIConfig(
+        title="Forewarn operator API",
+        version="1",
+        summary="What the people who run a fleet ask of Forewarn.",
+        openapi_router=Router(
+            "/openapi.json",
+            route_handlers=[],
+            before_request=_build_in_thread,
+            opt=requires(Role.VIEWER),
+            include_in_schema=False,
+        ),
+        render_plugins=[_Plugin(path="/", media_type=MediaType.JSON)],
+        components=Components(security_schemes=schemes),
+        security=[{"token": []}, {"password": []}],
+        tags=[Tag(name=name, description=text) for name, text in TAGS.items()],
+        use_handler_docstrings=True,
+    )
+
+
+def complete_document(document: OpenApiDocument) -> OpenApiDocument:
+    """Return the framework's description with the types as msgspec reads and writes them, and with examples.
+
+    The framework's own types lack bounds, descriptions, and that requests take no unknown fields.
+    """
+    _, schemas = msgspec.json.schema_components(tuple(_types()), ref_template=SCHEMAS + "{name}")
+    for name, example in EXAMPLES.items():
+        schemas[name]["examples"] = [example]
+    used = {
+        name: schemas[name]
+        for name in (*document["components"]["schemas"], *PROGRESS_TYPES.values())
+        if name in schemas
+    }
+    components = {
+        **document["components"],
+        "schemas": {**document["components"]["schemas"], **_with_referenced(used, schemas)},
+    }
+    return {**document, "components": components, "paths": _with_write_schemes(_with_files(document["paths"]))}
+
+
+def _with_write_schemes(paths: OpenApiDocument) -> OpenApiDocument:
+    """Return the paths with the way in which a token has to come to those that change something."""
+    return {
+        path: {
+            method: operation if method == "get" else {**operation, "security": [{"token": []}]}
+            for method, operation in operations.items()
+        }
+        for path, operations in paths.items()
+    }
+
+
+def _with_files(paths: OpenApiDocument) -> OpenApiDocument:
+    """Return the paths with what is sent and answered besides JSON."""
+    if "/v1/fleet" not in paths:
+        return paths
+    export = paths["/v1/fleet"]["get"]
+    exported = {**export["responses"], "200": {**export["responses"]["200"], "content": FLEET_FILE_CONTENT}}
+    streamed = {path: {"post": _with_progress(paths[path]["post"], type_)} for path, type_ in PROGRESS_TYPES.items()}
+    streamed["/v1/fleet/import"]["post"]["requestBody"] = {"content": FLEET_FILE_CONTENT, "required": True}
+    return {**paths, "/v1/fleet": {"get": {**export, "responses": exported}}, **streamed}
+
+
+def _with_progress(operation: OpenApiDocument, type_: str) -> OpenApiDocument:
+    """Return an operation that can also answer with a line for each step."""
+    response = operation["responses"]["200"]
+    lines = {"application/x-ndjson": {"schema": {"$ref": f"{SCHEMAS}{type_}"}}}
+    responses = {**operation["responses"], "200": {**response, "content": {**response["content"], **lines}}}
+    return {**operation, "responses": responses}
+
+
+def _types() -> Iterator[type[msgspec.Struct]]:
+    """Give every type of the API."""
+    for name in v1.__all__:
+        type_ = getattr(v1, name)
+        if isinstance(type_, type) and issubclass(type_, v1.Answer | v1.Request):
+            yield type_
+
+
+def _with_referenced(used: OpenApiDocument, schemas: OpenApiDocument) -> OpenApiDocument:
+    """Return the schemas that are used, and those that they use."""
+    found = dict(used)
+    waiting = list(used.values())
+    while waiting:
+        for name in schema_references(waiting.pop()):
+            if name not in found:
+                found[name] = schemas[name]
+                waiting.append(schemas[name])
+    return dict(sorted(found.items()))
+
+
+def schema_references(schema: object) -> Iterator[str]:
+    """Give the name of every schema that this one mentions."""
+    if isinstance(schema, dict):
+        if isinstance(name := schema.get("$ref"), str):
+            yield name.removeprefix(SCHEMAS)
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for value in schema:
+            yield from schema_references(value)

@@ -1,0 +1,71 @@
+"""Pagination over up to 100,000 scopes, in short turns of the event loop."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncIterator, Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from forewarn.core.scope import Scope
+from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.replica import Replica, ScopeView
+from forewarn.fleet.service import Fleet
+from forewarn.operator.auth import Caller
+
+T = TypeVar("T")
+
+
+class SortedScopeIds:
+    """The ids of all scopes, in order. What has come or gone since it was last asked for is put in its place then."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._ids = sorted(view.id for view in fleet.replica.views())
+        self._known = set(self._ids)
+        self._changed: dict[str, ScopeView] = {}
+        fleet.on_change(self._on_change)
+
+    def _on_change(self, view: ScopeView) -> None:
+        if (view.scope is not None) != (view.id in self._known):
+            self._changed[view.id] = view
+        else:
+            self._changed.pop(view.id, None)
+
+    def ids(self) -> list[str]:
+        """Return the ids; the list stays as it is, whatever comes or goes later."""
+        if self._changed:
+            added = sorted(id_ for id_, view in self._changed.items() if view.scope is not None)
+            removed = self._changed.keys() - added
+            self._changed = {}
+            self._known.update(added)
+            self._known -= removed
+            kept = [id_ for id_ in self._ids if id_ not in removed] if removed else self._ids
+            self._ids = [*kept, *added]
+            self._ids.sort()  # two runs that are in order each: little work
+        return self._ids
+
+    def starting_at(self, first: str) -> Iterator[str]:
+        """Give the ids from `first` on."""
+        ids = self.ids()
+        return islice(ids, bisect_left(ids, first), None)
+
+    def after(self, last: str) -> Iterator[str]:
+        """Give the ids after `last`."""
+        ids = self.ids()
+        return islice(ids, bisect_right(ids, last), None)
+
+
+async def visible_scopes(replica: Replica, ids: Iterable[str], caller: Caller) -> AsyncIterator[Scope]:
+    """Give those of the scopes that are there and that the caller may see."""
+    async for id_ in yielding(ids):
+        scope, _ = replica.newest(id_)
+        if scope is not None and caller.can_see(id_):
+            yield scope
+
+
+async def first_page(items: AsyncIterator[T], limit: int) -> tuple[list[T], bool]:
+    """Return the first of the items, and whether there are more."""
+    found: list[T] = []
+    async for item in items:
+        if len(found) == limit:
+            return found, True
+        found.append(item)
+    return found, False

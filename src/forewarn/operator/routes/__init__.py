@@ -1,0 +1,1 @@
+"""Route handlers of the operator API, one module per resource."""

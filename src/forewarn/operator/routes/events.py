@@ -1,0 +1,205 @@
+"""Event routes: list, schedule, show, cancel, approve, retry and resolve."""
+
+from typing import Annotated, Literal
+
+from litestar import Controller, get, post
+from litestar.params import JSONBody, PathParameter, QueryParameter
+
+from forewarn.api import v1
+from forewarn.core.access import Role
+from forewarn.core.duration import parse_duration
+from forewarn.core.event import EventType, Source
+from forewarn.core.schedule import ScheduleRequest
+from forewarn.operator.auth import CallerDep, requires
+from forewarn.operator.event_creation import EventCreationDep
+from forewarn.operator.lookup import check_event
+from forewarn.operator.parameters import (
+    After,
+    IdempotencyKeyDep,
+    Limit,
+    OnlyScope,
+    OnlyVm,
+    change_error_specs,
+    error_specs,
+)
+from forewarn.operator.routes.operations import CREATION_ERRORS
+from forewarn.operator.state import AppState
+from forewarn.operator.strict_json import to_utc
+from forewarn.operator.views.events import EventFilter, show_event_detail, show_events
+
+EventId = Annotated[str, PathParameter(max_length=64, description="The event's id, in any case.")]
+OnlyHost = Annotated[
+    str | None, QueryParameter(name="host", min_length=1, max_length=128, description="Only those of this host.")
+]
+OnlyType = Annotated[EventType | None, QueryParameter(name="type", description="Only those of this type.")]
+OnlyStatus = Annotated[
+    Literal["Scheduled", "Started"] | None, QueryParameter(name="status", description="Only those that stand so.")
+]
+OnlySource = Annotated[Source | None, QueryParameter(name="source", description="Only those of this source.")]
+
+CHANGE_ERRORS = change_error_specs(
+    _404="There is no open event of this id, or its scope has no such VM.",
+    _409="The event's state does not allow it, or the key was used for another request.",
+)
+
+
+class EventController(Controller):
+    """Events, open and ended."""
+
+    path = "/v1/events"
+    tags = ("events",)
+
+    @get(
+        operation_id="listEvents",
+        summary="List open events",
+        opt=requires(Role.VIEWER),
+        responses=error_specs(_404="No such scope or VM.", _409="The VM's name is ambiguous."),
+    )
+    async def list_events(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        only_scope: OnlyScope = None,
+        only_vm: OnlyVm = None,
+        only_host: OnlyHost = None,
+        only_type: OnlyType = None,
+        only_status: OnlyStatus = None,
+        only_source: OnlySource = None,
+        after: After = "",
+        limit: Limit = v1.PAGE,
+    ) -> v1.EventPage:
+        """List open events by scope, in the order in which they were made: those that fit everything that is said."""
+        wanted = EventFilter(host=only_host, type=only_type, status=only_status, source=only_source)
+        return await show_events(
+            state.fleet, state.scope_ids, wanted, scope=only_scope, vm=only_vm, after=after, limit=limit, caller=caller
+        )
+
+    @post(operation_id="scheduleEvents", summary="Make events", opt=requires(Role.OPERATOR), responses=CREATION_ERRORS)
+    async def schedule(self, making: EventCreationDep, data: JSONBody[v1.ScheduleEvents]) -> v1.Scheduled:
+        """Make events for VMs, or for all VMs of a host, of a scope, or of an update domain of a scope.
+
+        There is one per scope, update domain and host. All scopes are asked before any is changed.
+        """
+        return await making.create_events(
+            lambda vms: _schedule_request(data, vms, id_=making.request_id, by=making.by),
+            vms=data.vms,
+            host=data.host,
+            scope=data.scope,
+            update_domain=data.update_domain,
+        )
+
+    @get(
+        "/{event:str}",
+        operation_id="showEvent",
+        summary="Show an event",
+        opt=requires(Role.VIEWER),
+        responses=error_specs(
+            _404="There never was such an event, or it is forgotten.", _503="The journal cannot be read now."
+        ),
+    )
+    async def show(self, state: AppState, caller: CallerDep, event: EventId) -> v1.EventStory:
+        """Show an event, open or ended: its approvals, the impact on each VM, why it waits, and its timeline."""
+        await check_event(state.fleet, caller, event)
+        return await show_event_detail(state.fleet, event)
+
+    @post(
+        "/{event:str}/cancel",
+        operation_id="cancelEvent",
+        summary="Cancel an event",
+        status_code=200,
+        opt=requires(Role.OPERATOR),
+        responses=CHANGE_ERRORS,
+    )
+    async def cancel(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        once: IdempotencyKeyDep,
+        event: EventId,
+        data: JSONBody[v1.CancelEvent],
+    ) -> v1.EventStory:
+        """Take a Scheduled event back. What has started cannot be canceled."""
+        await check_event(state.fleet, caller, event)
+        await state.fleet.events.cancel(event, by=caller.name, why=data.why, idempotency_key=once)
+        return await show_event_detail(state.fleet, event)
+
+    @post(
+        "/{event:str}/approve",
+        operation_id="approveEvent",
+        summary="Approve an event on behalf of a VM",
+        status_code=200,
+        opt=requires(Role.OPERATOR),
+        responses=CHANGE_ERRORS,
+    )
+    async def approve(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        once: IdempotencyKeyDep,
+        event: EventId,
+        data: JSONBody[v1.ApproveEvent],
+    ) -> v1.EventStory:
+        """Approve an event on behalf of a VM of its scope, which then need not; the journal says who did it."""
+        await check_event(state.fleet, caller, event)
+        await state.fleet.events.approve_for(event, data.vm, by=caller.name, why=data.why, idempotency_key=once)
+        return await show_event_detail(state.fleet, event)
+
+    @post(
+        "/{event:str}/retry",
+        operation_id="retryImpact",
+        summary="Have failed or unknown work done again",
+        status_code=200,
+        opt=requires(Role.OPERATOR),
+        responses=CHANGE_ERRORS,
+    )
+    async def retry(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        once: IdempotencyKeyDep,
+        event: EventId,
+        data: JSONBody[v1.RetryImpact],
+    ) -> v1.EventStory:
+        """Have failed or unknown work done once more: on one VM, or wherever it is failed or unknown."""
+        await check_event(state.fleet, caller, event)
+        await state.fleet.events.retry(event, vm=data.vm, by=caller.name, why=data.why, idempotency_key=once)
+        return await show_event_detail(state.fleet, event)
+
+    @post(
+        "/{event:str}/resolve",
+        operation_id="resolveImpact",
+        summary="End failed or unknown work",
+        status_code=200,
+        opt=requires(Role.OPERATOR),
+        responses=CHANGE_ERRORS,
+    )
+    async def resolve(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        once: IdempotencyKeyDep,
+        event: EventId,
+        data: JSONBody[v1.ResolveImpact],
+    ) -> v1.EventStory:
+        """End failed or unknown work: as done after all, or given up. On one VM, or wherever there is such."""
+        await check_event(state.fleet, caller, event)
+        await state.fleet.events.resolve(
+            event, by=caller.name, why=data.why, done=data.done, vm=data.vm, idempotency_key=once
+        )
+        return await show_event_detail(state.fleet, event)
+
+
+def _schedule_request(data: v1.ScheduleEvents, vms: tuple[str, ...], *, id_: str, by: str) -> ScheduleRequest:
+    return ScheduleRequest(
+        id=id_,
+        type=data.type,
+        vms=vms,
+        by=by,
+        source=data.source,
+        not_before=None if data.not_before is None else to_utc(data.not_before, "not_before"),
+        notice=None if data.notice is None else parse_duration(data.notice),
+        duration=None if data.duration is None else parse_duration(data.duration),
+        description=data.description,
+        why=data.why,
+        failure=data.failure,
+    )

@@ -1,0 +1,149 @@
+"""Fault routes: list, set and clear the faults of the emulator's endpoint."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from litestar import Controller, delete, get, post
+from litestar.params import JSONBody, PathParameter
+
+from forewarn.api import v1
+from forewarn.core.access import Role
+from forewarn.core.duration import parse_duration
+from forewarn.core.fault import Fault, format_signed_duration, parse_signed_duration
+from forewarn.operator.auth import Caller, CallerDep, requires
+from forewarn.operator.errors import FaultNotAllowed
+from forewarn.operator.lookup import find_vm
+from forewarn.operator.parameters import IdempotencyKeyDep, Why, change_error_specs, error_specs
+from forewarn.operator.state import AppState, FaultControl
+
+FaultId = Annotated[str, PathParameter(min_length=1, max_length=16, description="The fault's id.")]
+
+NOT_EMULATOR = "The service is no emulator"
+
+
+class FaultController(Controller):
+    """Faults. They are kept in memory and end with the service; the journal tells of them."""
+
+    path = "/v1/faults"
+    tags = ("faults",)
+
+    @get(
+        operation_id="listFaults",
+        summary="List faults",
+        opt=requires(Role.VIEWER),
+        responses=error_specs(_409=f"{NOT_EMULATOR}."),
+    )
+    async def list_faults(self, state: AppState, caller: CallerDep) -> v1.Faults:
+        """List the faults that are set, in the order in which they were."""
+        return _show_faults(fault for fault in _fault_control(state).list() if _can_see(caller, fault))
+
+    @post(
+        operation_id="setFault",
+        summary="Set a fault",
+        opt=requires(Role.OPERATOR),
+        responses=change_error_specs(
+            _404="There is no such VM.",
+            _409=f"{NOT_EMULATOR}, the VM's name is ambiguous, or the key was used for another request.",
+        ),
+    )
+    async def set_fault(
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.SetFault]
+    ) -> v1.Fault:
+        """Have requests of a VM, or of all VMs, answered wrongly from now on.
+
+        Only requests to `/metadata/scheduledevents` that would be answered are hit. Of faults that do the same thing
+        to a request, the one that was set first hits it, and the next one when that is over.
+        """
+        faults = _fault_control(state)
+        if data.vm is None:
+            caller.check_unlimited()
+        fault = await faults.set(
+            data.kind,
+            vm=None if data.vm is None else _full_name(state, caller, data.vm),
+            lasting=None if data.lasting is None else parse_duration(data.lasting),
+            times=data.times,
+            amount=None if data.amount is None else parse_signed_duration(data.amount),
+            by=caller.name,
+            why=data.why,
+            idempotency_key=once,
+        )
+        return show_fault(fault)
+
+    @delete(
+        "/{fault_id:str}",
+        operation_id="clearFault",
+        summary="Clear a fault",
+        opt=requires(Role.OPERATOR),
+        responses=change_error_specs(
+            _404="There is no such fault.",
+            _409=f"{NOT_EMULATOR}, or the key was used for another request.",
+        ),
+    )
+    async def clear_fault(
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, fault_id: FaultId, why: Why = ""
+    ) -> None:
+        """End a fault now. Requests that it has made wait are answered."""
+        await _fault_control(state).clear(
+            fault_id, check=lambda fault: _check_scope(caller, fault), by=caller.name, why=why, idempotency_key=once
+        )
+
+    @delete(
+        operation_id="clearFaults",
+        summary="Clear all faults",
+        status_code=200,
+        opt=requires(Role.OPERATOR),
+        responses=change_error_specs(_409=f"{NOT_EMULATOR}, or the key was used for another request."),
+    )
+    async def clear_faults(
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, why: Why = ""
+    ) -> v1.Faults:
+        """End all faults now, or all of the VMs that the token is for; the answer has those that were ended."""
+        cleared = await _fault_control(state).clear_all(
+            lambda fault: not caller.scopes or (fault.vm is not None and _can_see(caller, fault)),
+            by=caller.name,
+            why=why,
+            idempotency_key=once,
+        )
+        return _show_faults(cleared)
+
+
+def show_fault(fault: Fault) -> v1.Fault:
+    """Show a fault."""
+    return v1.Fault(
+        id=fault.id,
+        kind=fault.kind,
+        vm=fault.vm,
+        amount=None if fault.amount is None else format_signed_duration(fault.amount),
+        until=fault.until,
+        times=fault.times,
+        hits=fault.hits,
+        by=fault.by,
+        set_at=fault.set_at,
+    )
+
+
+def _show_faults(faults: Iterable[Fault]) -> v1.Faults:
+    return v1.Faults(faults=tuple(map(show_fault, faults)))
+
+
+def _fault_control(state: AppState) -> FaultControl:
+    faults = state.guests.faults
+    if faults is None:
+        raise FaultNotAllowed
+    return faults
+
+
+def _full_name(state: AppState, caller: Caller, vm: str) -> str:
+    view, found = find_vm(state.fleet, caller, vm)
+    return f"{view.id}/{found.name}"
+
+
+def _can_see(caller: Caller, fault: Fault) -> bool:
+    return fault.vm is None or caller.can_see(fault.vm.rpartition("/")[0])
+
+
+def _check_scope(caller: Caller, fault: Fault) -> None:
+    if fault.vm is None:
+        caller.check_unlimited()
+    else:
+        caller.check_scope(fault.vm.rpartition("/")[0])

@@ -1,0 +1,149 @@
+"""Fleet file routes: export and import the whole inventory as one file."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated
+
+import msgspec
+from litestar import Controller, get, post
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import HeaderParameter, QueryParameter, RawBody
+from litestar.response import Stream
+
+from forewarn.api import v1
+from forewarn.api.fleet_parsing import FleetFormat
+from forewarn.api.fleet_writing import write_fleet_json, write_fleet_toml
+from forewarn.core.access import Role
+from forewarn.core.scope import Scope
+from forewarn.fleet.event_loop import yielding
+from forewarn.operator.auth import CallerDep, requires
+from forewarn.operator.error_responses import domain_error_body
+from forewarn.operator.import_job import EncodedImportResult, ImportJob, ImportRequest
+from forewarn.operator.parameters import error_specs
+from forewarn.operator.state import AppState
+
+FLEET_FILE_BYTES = 64 * 1024 * 1024
+CHUNK_SIZE = 64 * 1024
+"""About how many characters are sent at a time."""
+
+NDJSON = "application/x-ndjson"
+WRITERS = {FleetFormat.TOML: write_fleet_toml, FleetFormat.JSON: write_fleet_json}
+
+Format = Annotated[FleetFormat, QueryParameter(name="format", description="How the file is written.")]
+DryRun = Annotated[bool, QueryParameter(description="Only tell what would be done.")]
+Prune = Annotated[bool, QueryParameter(description="Also remove scopes and VMs that the file does not have.")]
+Accept = Annotated[
+    str | None,
+    HeaderParameter(
+        name="Accept", max_length=1024, description=f"`{NDJSON}`: a line for every step, the last with the result."
+    ),
+]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class FleetFileController(Controller):
+    """The fleet as one file."""
+
+    path = "/v1/fleet"
+    tags = ("inventory",)
+
+    @get(
+        operation_id="exportFleet",
+        summary="Export the fleet file",
+        opt=requires(Role.VIEWER, all_scopes=True),
+        responses={
+            200: ResponseSpec(
+                data_container=str, description="The file.", generate_examples=False, media_type="application/toml"
+            ),
+            **error_specs(),
+        },
+    )
+    async def export(self, state: AppState, format_: Format = FleetFormat.TOML) -> Stream:
+        """Give the whole inventory as a fleet file. It comes piece by piece, each scope as it is at that moment."""
+        chunks = yielding(WRITERS[format_](_scopes(state)))
+        return Stream(_join_chunks(chunks), media_type=f"application/{format_}")
+
+    @post(
+        "/import",
+        operation_id="importFleet",
+        summary="Import a fleet file",
+        status_code=200,
+        request_max_body_size=FLEET_FILE_BYTES,
+        opt=requires(Role.OPERATOR, all_scopes=True),
+        responses={
+            200: ResponseSpec(
+                data_container=v1.Imported, description="What was done, or would be.", generate_examples=False
+            ),
+            **error_specs(
+                _409="Another import runs.",
+                _413="The file is too large.",
+                _422="The file is wrong: key and problem say where and how. Nothing has changed.",
+                _503="It could not be saved; what was done until then stays. Ask again, and it goes on.",
+            ),
+        },
+    )
+    async def import_(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        body: RawBody,
+        format_: Format = FleetFormat.TOML,
+        dry_run: DryRun = False,
+        prune: Prune = False,
+        accept: Accept = None,
+    ) -> Stream:
+        """Bring the fleet to what a fleet file, sent as the body, says; tell each difference.
+
+        What is equal is not touched. What cannot be done (a VM with open events is not removed) is refused by itself,
+        and the rest is made. It goes on to its end even if the connection does not last; asking again is harmless.
+        """
+        request = ImportRequest(content=body, format=format_, dry_run=dry_run, prune=prune, by=caller.name)
+        job = state.import_jobs.start(request)
+        if NDJSON in (accept or ""):
+            return Stream(_progress_lines(job), media_type=NDJSON)
+        return Stream(_result_chunks(await job.wait()), media_type="application/json")
+
+
+def _scopes(state: AppState) -> Iterator[Scope]:
+    """Give every scope that is there when it is its turn, by their ids."""
+    for id_ in state.scope_ids.ids():
+        scope, _ = state.fleet.replica.newest(id_)
+        if scope is not None:
+            yield scope
+
+
+async def _join_chunks(chunks: AsyncIterator[str]) -> AsyncIterator[bytes]:
+    """Join small pieces, so that not each of them is sent by itself."""
+    buffer: list[str] = []
+    length = 0
+    async for chunk in chunks:
+        buffer.append(chunk)
+        length += len(chunk)
+        if length >= CHUNK_SIZE:
+            yield "".join(buffer).encode()
+            buffer, length = [], 0
+    yield "".join(buffer).encode()
+
+
+async def _progress_lines(job: ImportJob) -> AsyncIterator[bytes]:
+    """Write an import as it goes on, a line for each step."""
+    async for progress in job.follow():
+        yield _encode(progress) + b"\n"
+    if job.result is None:
+        error = None if job.error is None else domain_error_body(job.error)
+        yield _encode(v1.ImportProgress(done=job.done, total=job.total, error=error)) + b"\n"
+        return
+    yield b'{"done":%d,"total":%d,"result":' % (job.done, job.total)
+    async for chunk in _result_chunks(job.result):
+        yield chunk
+    yield b"}\n"
+
+
+async def _result_chunks(result: EncodedImportResult) -> AsyncIterator[bytes]:
+    """Write the result piece by piece: it may tell of a hundred thousand VMs."""
+    yield b'{"dry_run":%s,"differences":[' % _encode(result.dry_run)
+    separator = b""
+    async for chunk in yielding(result.differences):
+        yield separator + chunk
+        separator = b","
+    yield b'],"unchanged":%d,"refused":%d}' % (result.unchanged, result.refused)

@@ -1,0 +1,81 @@
+"""Hold routes: list, hold and release planned maintenance of a scope or of the fleet."""
+
+from litestar import Controller, get, post
+from litestar.params import JSONBody
+
+from forewarn.api import v1
+from forewarn.core.access import Role
+from forewarn.fleet.service import Fleet
+from forewarn.operator.auth import Caller, CallerDep, requires
+from forewarn.operator.parameters import IdempotencyKeyDep, change_error_specs, error_specs
+from forewarn.operator.state import AppState
+from forewarn.operator.views.inventory import show_hold
+
+CHANGE_ERRORS = change_error_specs(
+    _404="There is no such scope.",
+    _409="The key was used for another request.",
+)
+
+
+class HoldController(Controller):
+    """Holds on planned maintenance. Failures, evictions, and what users ask for, go on."""
+
+    path = "/v1/holds"
+    tags = ("holds",)
+
+    @get(operation_id="listHolds", summary="List what is held", opt=requires(Role.VIEWER), responses=error_specs())
+    async def list_holds(self, state: AppState, caller: CallerDep) -> v1.Holds:
+        """List the hold on the whole fleet and those of scopes."""
+        return _show_holds(state.fleet, caller)
+
+    @post(
+        operation_id="hold",
+        summary="Hold maintenance",
+        status_code=200,
+        opt=requires(Role.OPERATOR),
+        responses=CHANGE_ERRORS,
+    )
+    async def hold(
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.MakeHold]
+    ) -> v1.Holds:
+        """Let nothing planned start, in one scope or anywhere. A hold that is there already gets the new reason."""
+        _check_scope(caller, data.scope)
+        await state.fleet.hold(by=caller.name, reason=data.reason, scope=data.scope, idempotency_key=once)
+        return _show_holds(state.fleet, caller)
+
+    @post(
+        "/release",
+        operation_id="release",
+        summary="Release maintenance",
+        status_code=200,
+        opt=requires(Role.OPERATOR),
+        responses=CHANGE_ERRORS,
+    )
+    async def release(
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.ReleaseHold]
+    ) -> v1.Holds:
+        """End the hold of one scope, or the one on the whole fleet; what has become due meanwhile starts.
+
+        A scope that is held by itself stays held when the whole fleet is released. Releasing what is not held does
+        nothing.
+        """
+        _check_scope(caller, data.scope)
+        await state.fleet.release(by=caller.name, why=data.why, scope=data.scope, idempotency_key=once)
+        return _show_holds(state.fleet, caller)
+
+
+def _check_scope(caller: Caller, scope: str | None) -> None:
+    if scope is None:
+        caller.check_unlimited()
+    else:
+        caller.check_scope(scope)
+
+
+def _show_holds(fleet: Fleet, caller: Caller) -> v1.Holds:
+    holds = (
+        show_hold(view.scope.hold, view.id)
+        for view in fleet.replica.views()
+        if view.scope is not None and view.scope.hold is not None and caller.can_see(view.id)
+    )
+    scopes = sorted((hold for hold in holds if hold is not None), key=lambda hold: hold.scope or "")
+    return v1.Holds(fleet=show_hold(fleet.current_hold, None), scopes=scopes)

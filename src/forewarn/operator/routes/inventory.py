@@ -1,0 +1,326 @@
+"""Inventory routes: scopes, VMs and hosts."""
+
+from typing import Annotated
+
+from litestar import Controller, delete, get, patch, post
+from litestar.params import JSONBody, PathParameter, QueryParameter
+from msgspec import UnsetType
+
+from forewarn.api import v1
+from forewarn.core.access import Role
+from forewarn.core.limits import MAX_NAME_LENGTH, MAX_TEXT_LENGTH
+from forewarn.core.scope import ScopeKind
+from forewarn.core.vm import Priority
+from forewarn.fleet.errors import HostNotFound, ScopeNotFound, VmNotFound
+from forewarn.fleet.service import Fleet
+from forewarn.operator.auth import Caller, CallerDep, requires
+from forewarn.operator.inventory_requests import new_scope, new_vm, standalone_scope, traits_updater, vm_updater
+from forewarn.operator.lookup import find_vm
+from forewarn.operator.parameters import (
+    After,
+    Force,
+    IdempotencyKeyDep,
+    Limit,
+    OnlyScope,
+    Why,
+    change_error_specs,
+    error_specs,
+)
+from forewarn.operator.state import AppState
+from forewarn.operator.views.inventory import show_scope, show_vm
+from forewarn.operator.views.inventory_pages import InventoryFilter, list_hosts, list_scopes, list_vms, visible_host
+
+ScopeName = Annotated[str, PathParameter(min_length=1, max_length=MAX_NAME_LENGTH, description="The scope's id.")]
+HostName = Annotated[str, PathParameter(min_length=1, max_length=MAX_NAME_LENGTH, description="The host's name.")]
+VmPath = Annotated[
+    str,
+    PathParameter(
+        max_length=2 * MAX_NAME_LENGTH + 2,  # with the slash before it
+        description="`scope/name`, or the bare name if it is unambiguous.",
+        schema_extra={"maxLength": 2 * MAX_NAME_LENGTH + 1},
+    ),
+]
+OnlyKind = Annotated[ScopeKind | None, QueryParameter(name="kind", description="Of this kind of scope only.")]
+OnlyHeld = Annotated[
+    bool | None,
+    QueryParameter(name="held", description="Whether the scope itself is held; a hold on all is no matter."),
+]
+OnlyEnabled = Annotated[bool | None, QueryParameter(name="enabled", description="Whether the scope's guests ask.")]
+OnlyHost = Annotated[
+    str | None, QueryParameter(name="host", min_length=1, max_length=MAX_NAME_LENGTH, description="On this host only.")
+]
+OnlyName = Annotated[
+    str | None,
+    QueryParameter(
+        name="name", min_length=1, max_length=MAX_NAME_LENGTH, description="Of this name, or a pattern such as `web-*`."
+    ),
+]
+OnlyTag = Annotated[
+    str | None,
+    QueryParameter(
+        name="tag", min_length=1, max_length=2 * MAX_TEXT_LENGTH + 1, description="With this tag, or with `tag=value`."
+    ),
+]
+OnlyPriority = Annotated[Priority | None, QueryParameter(name="priority", description="Of this priority only.")]
+
+NOT_ALLOWED = "The rules do not allow it."
+
+
+class ScopeController(Controller):
+    """The scopes."""
+
+    path = "/v1/scopes"
+    tags = ("inventory",)
+
+    @get(operation_id="listScopes", summary="List scopes", opt=requires(Role.VIEWER), responses=error_specs())
+    async def list_scopes(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        kind: OnlyKind = None,
+        held: OnlyHeld = None,
+        enabled: OnlyEnabled = None,
+        only_name: OnlyName = None,
+        after: After = "",
+        limit: Limit = v1.PAGE,
+    ) -> v1.ScopePage:
+        """List scopes by their ids."""
+        wanted = InventoryFilter(kind=kind, held=held, enabled=enabled, name=only_name)
+        return await list_scopes(state, caller, wanted, after=after, limit=limit)
+
+    @post(
+        operation_id="addScope",
+        summary="Add a scope",
+        opt=requires(Role.OPERATOR),
+        responses=change_error_specs(_409=NOT_ALLOWED),
+    )
+    async def add_scope(
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.AddScope]
+    ) -> v1.Scope:
+        """Add a scope, without VMs."""
+        fleet = state.fleet
+        caller.check_scope(data.id)
+        fleet.inventory.check_new(data.id)
+        scope = new_scope(data, epoch=fleet.new_epoch(), now=fleet.clock.now())
+        await fleet.inventory.add_scope(scope, by=caller.name, idempotency_key=once)
+        return _show_scope(fleet, data.id)
+
+    @get(
+        "/{scope_id:str}",
+        operation_id="showScope",
+        summary="Show a scope",
+        opt=requires(Role.VIEWER),
+        responses=error_specs(_404="There is no such scope."),
+    )
+    async def show_scope(self, state: AppState, caller: CallerDep, scope_id: ScopeName) -> v1.Scope:
+        """Show a scope."""
+        caller.check_scope(scope_id)
+        return _show_scope(state.fleet, scope_id)
+
+    @patch(
+        "/{scope_id:str}",
+        operation_id="changeScope",
+        summary="Change a scope",
+        opt=requires(Role.OPERATOR),
+        responses=change_error_specs(_404="There is no such scope.", _409=NOT_ALLOWED),
+    )
+    async def change_scope(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        once: IdempotencyKeyDep,
+        scope_id: ScopeName,
+        data: JSONBody[v1.ChangeScope],
+    ) -> v1.Scope:
+        """Change what a scope gives to its VMs, and how it approves. What is left out stays; null takes it away."""
+        caller.check_scope(scope_id)
+        await state.fleet.inventory.change_scope(
+            scope_id,
+            by=caller.name,
+            traits=traits_updater(data),
+            approval=None if isinstance(data.approval, UnsetType) else data.approval,
+            auto_approve=None if isinstance(data.auto_approve, UnsetType) else tuple(data.auto_approve),
+            idempotency_key=once,
+        )
+        return _show_scope(state.fleet, scope_id)
+
+    @delete(
+        "/{scope_id:str}",
+        operation_id="removeScope",
+        summary="Remove a scope",
+        opt=requires(Role.OPERATOR),
+        responses=change_error_specs(_404="There is no such scope.", _409=NOT_ALLOWED),
+    )
+    async def remove_scope(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        once: IdempotencyKeyDep,
+        scope_id: ScopeName,
+        force: Force = False,
+        why: Why = "",
+    ) -> None:
+        """Remove a scope with its VMs."""
+        caller.check_scope(scope_id)
+        await state.fleet.inventory.remove_scope(scope_id, by=caller.name, why=why, force=force, idempotency_key=once)
+
+
+class VmController(Controller):
+    """The VMs."""
+
+    path = "/v1/vms"
+    tags = ("inventory",)
+
+    @get(
+        operation_id="listVms",
+        summary="List VMs",
+        opt=requires(Role.VIEWER),
+        responses=error_specs(_404="There is no such scope or host."),
+    )
+    async def list_vms(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        only_scope: OnlyScope = None,
+        kind: OnlyKind = None,
+        held: OnlyHeld = None,
+        enabled: OnlyEnabled = None,
+        host: OnlyHost = None,
+        only_name: OnlyName = None,
+        tag: OnlyTag = None,
+        priority: OnlyPriority = None,
+        after: After = "",
+        limit: Limit = v1.PAGE,
+    ) -> v1.VmPage:
+        """List VMs by scope and name."""
+        wanted = InventoryFilter(
+            scope=only_scope,
+            kind=kind,
+            held=held,
+            enabled=enabled,
+            host=host,
+            name=only_name,
+            tag=tag,
+            priority=priority,
+        )
+        return await list_vms(state, caller, wanted, after=after, limit=limit)
+
+    @post(
+        operation_id="addVm",
+        summary="Add a VM",
+        opt=requires(Role.OPERATOR),
+        responses=change_error_specs(_404="There is no such scope.", _409=NOT_ALLOWED),
+    )
+    async def add_vm(
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.AddVm]
+    ) -> v1.Vm:
+        """Add a VM to a scope, or as a standalone VM."""
+        fleet = state.fleet
+        scope = data.scope or data.name
+        caller.check_scope(scope)
+        vm = new_vm(data)
+        if data.scope is None:
+            fleet.inventory.check_new(scope)
+            alone = standalone_scope(vm, epoch=fleet.new_epoch(), now=fleet.clock.now())
+            await fleet.inventory.add_scope(alone, by=caller.name, idempotency_key=once)
+        else:
+            await fleet.inventory.add_vm(scope, vm, by=caller.name, idempotency_key=once)
+        return _show_vm(state, caller, f"{scope}/{vm.name}")
+
+    @get(
+        "/{vm:path}",
+        operation_id="showVm",
+        summary="Show a VM",
+        opt=requires(Role.VIEWER),
+        responses=error_specs(_404="There is no such VM.", _409="The name is ambiguous."),
+    )
+    async def show_vm(self, state: AppState, caller: CallerDep, vm: VmPath) -> v1.Vm:
+        """Show a VM with everything that holds for it."""
+        return _show_vm(state, caller, _vm_name(vm))
+
+    @patch(
+        "/{vm:path}",
+        operation_id="changeVm",
+        summary="Change a VM",
+        opt=requires(Role.OPERATOR),
+        responses=change_error_specs(_404="There is no such VM.", _409=NOT_ALLOWED),
+    )
+    async def change_vm(
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, vm: VmPath, data: JSONBody[v1.ChangeVm]
+    ) -> v1.Vm:
+        """Change a VM. What is left out stays; null takes away what the VM has of its own."""
+        view, found = find_vm(state.fleet, caller, _vm_name(vm))
+        await state.fleet.inventory.change_vm(
+            view.id, found.name, vm_updater(data), by=caller.name, idempotency_key=once
+        )
+        return _show_vm(state, caller, f"{view.id}/{found.name}")
+
+    @delete(
+        "/{vm:path}",
+        operation_id="removeVm",
+        summary="Remove a VM",
+        opt=requires(Role.OPERATOR),
+        responses=change_error_specs(_404="There is no such VM.", _409=NOT_ALLOWED),
+    )
+    async def remove_vm(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        once: IdempotencyKeyDep,
+        vm: VmPath,
+        force: Force = False,
+        why: Why = "",
+    ) -> None:
+        """Take a VM out of the inventory, without an event: it is gone already, or nobody's business."""
+        fleet = state.fleet
+        try:
+            view, found = find_vm(fleet, caller, _vm_name(vm))
+        except (VmNotFound, ScopeNotFound):
+            if await fleet.inventory.is_repeated(once):
+                return
+            raise
+        await fleet.inventory.remove_vm(view.id, found.name, by=caller.name, why=why, force=force, idempotency_key=once)
+
+
+class HostController(Controller):
+    """The hosts, as seen from the VMs on them."""
+
+    path = "/v1/hosts"
+    tags = ("inventory",)
+
+    @get(operation_id="listHosts", summary="List hosts", opt=requires(Role.VIEWER), responses=error_specs())
+    async def list_hosts(
+        self, state: AppState, caller: CallerDep, only_name: OnlyName = None, after: After = "", limit: Limit = v1.PAGE
+    ) -> v1.HostPage:
+        """List the hosts on which VMs are, by name."""
+        return await list_hosts(state, caller, name=only_name, after=after, limit=limit)
+
+    @get(
+        "/{host:str}",
+        operation_id="showHost",
+        summary="Show a host",
+        opt=requires(Role.VIEWER),
+        responses=error_specs(_404="No VM is on such a host."),
+    )
+    async def show_host(self, state: AppState, caller: CallerDep, host: HostName) -> v1.Host:
+        """Show a host with the VMs on it."""
+        shown = visible_host(state, caller, host)
+        if shown is None:
+            raise HostNotFound(host)
+        return shown
+
+
+def _vm_name(vm: str) -> str:
+    """Return the name that a path ends with; the framework leaves the slash before it."""
+    return vm.removeprefix("/")
+
+
+def _show_scope(fleet: Fleet, id_: str) -> v1.Scope:
+    view = fleet.replica.view(id_)
+    return show_scope(fleet, view, fleet.replica.scope(id_))
+
+
+def _show_vm(state: AppState, caller: Caller, name: str) -> v1.Vm:
+    view, vm = find_vm(state.fleet, caller, name)
+    scope = state.fleet.replica.scope(view.id)
+    return show_vm(scope, scope.vm(vm.name), state.guests.url)

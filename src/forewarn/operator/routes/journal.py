@@ -1,0 +1,173 @@
+"""Journal route: query the history of what happened, when, by whom and why."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from litestar import Controller, get
+from litestar.exceptions import ValidationException
+from litestar.params import QueryParameter
+
+from forewarn.api import v1
+from forewarn.api.v1.common import Moment
+from forewarn.core.access import Role
+from forewarn.core.errors import Invalid
+from forewarn.core.journal import EntryKind
+from forewarn.fleet.errors import VmNotFound
+from forewarn.fleet.journal import journal_query
+from forewarn.fleet.service import Fleet
+from forewarn.operator.auth import Caller, CallerDep, requires
+from forewarn.operator.errors import VmNameNotFound
+from forewarn.operator.lookup import find_campaign, find_vm
+from forewarn.operator.parameters import Limit, OnlyCampaign, OnlyScope, error_specs
+from forewarn.operator.state import AppState
+from forewarn.operator.strict_json import to_utc
+from forewarn.operator.views.journal import read_predicate, show_row
+from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind
+
+BATCHES = 10
+"""How often the journal is read for one page at most, where some lines are not the caller's to read."""
+
+OnlyVm = Annotated[
+    str | None,
+    QueryParameter(
+        name="vm",
+        min_length=1,
+        max_length=257,
+        description="What concerns this VM. One that no longer exists is named as `scope/name`.",
+    ),
+]
+OnlyEvent = Annotated[
+    str | None, QueryParameter(name="event", min_length=1, max_length=64, description="Of this event only.")
+]
+OnlyEntryKind = Annotated[
+    list[EntryKind] | None, QueryParameter(name="did", description="Of these kinds only; say it repeatedly.")
+]
+OnlyBy = Annotated[str | None, QueryParameter(name="by", min_length=1, max_length=512, description="By this one only.")]
+Since = Annotated[
+    str | None,
+    QueryParameter(max_length=40, description="Not before this moment.", schema_extra={"format": "date-time"}),
+]
+Until = Annotated[
+    str | None, QueryParameter(max_length=40, description="Before this moment.", schema_extra={"format": "date-time"})
+]
+NewestFirst = Annotated[bool, QueryParameter(description="The newest lines first.")]
+AfterPosition = Annotated[
+    str, QueryParameter(name="after", pattern=r"^[0-9]{0,18}$", description="`next` of the page before.")
+]
+
+
+class JournalController(Controller):
+    """The journal."""
+
+    path = "/v1/history"
+    tags = ("journal",)
+
+    @get(
+        operation_id="history",
+        summary="Read the journal",
+        opt=requires(Role.VIEWER),
+        responses=error_specs(
+            _422="A time is none of UTC, or what is said excludes each other.",
+            _404="There is no such VM now, or no such campaign.",
+            _409="The VM's name is ambiguous.",
+            _503="The journal cannot be read now.",
+        ),
+    )
+    async def history(
+        self,
+        state: AppState,
+        caller: CallerDep,
+        only_scope: OnlyScope = None,
+        only_vm: OnlyVm = None,
+        only_event: OnlyEvent = None,
+        only_campaign: OnlyCampaign = None,
+        only_did: OnlyEntryKind = None,
+        only_by: OnlyBy = None,
+        since: Since = None,
+        until: Until = None,
+        newest_first: NewestFirst = False,
+        after: AfterPosition = "",
+        limit: Limit = v1.PAGE,
+    ) -> v1.HistoryPage:
+        """Give the lines of the journal that fit everything that is said, the oldest first unless said otherwise.
+
+        Scopes, VMs and events that no longer exist have theirs, too. With a token that is limited to scopes a page may
+        have fewer lines than there is room for, or none; `next` still says whether there are more.
+        """
+        query = journal_query(
+            state.fleet.replica,
+            scope=only_scope,
+            vm=only_vm if only_vm is None or only_scope is not None else _full_name(state.fleet, caller, only_vm),
+            event=only_event,
+            kinds=tuple(only_did or ()),
+            by=only_by,
+            since=_parse_time(since, "since"),
+            until=_parse_time(until, "until"),
+            page=int(after or 0),
+            newest_first=newest_first,
+        )
+        if only_campaign is not None:
+            return await _page(state.fleet, _campaign_query(state.fleet, caller, query, only_campaign), caller, limit)
+        if query.key is not None:
+            caller.check_scope(query.key.id)
+            if only_scope not in (None, query.key.id):
+                return _show_page((), next_=None)
+        return await _page(state.fleet, query, caller, limit)
+
+
+def _campaign_query(fleet: Fleet, caller: Caller, query: JournalQuery, campaign: str) -> JournalQuery:
+    """Ask for the lines of a campaign itself; what happens in its scopes is told there."""
+    if query.key is not None:
+        raise Invalid("a line is a campaign's or a scope's: leave out campaign, or leave out scope and vm")
+    id_ = find_campaign(fleet, caller, campaign).id
+    return msgspec.structs.replace(query, key=RecordKey(RecordKind.CAMPAIGN, id_))
+
+
+def _full_name(fleet: Fleet, caller: Caller, vm: str) -> str:
+    """Return `scope/name` of a VM, which is there if it is named without its scope."""
+    if "/" in vm:
+        return vm
+    try:
+        view, found = find_vm(fleet, caller, vm)
+    except VmNotFound:
+        raise VmNameNotFound(vm) from None
+    return f"{view.id}/{found.name}"
+
+
+def _parse_time(text: str | None, name: str) -> datetime | None:
+    """Read a time with its zone. The framework would take a number for one, too."""
+    if text is None:
+        return None
+    try:
+        moment = msgspec.convert(text, type=Moment)
+    except msgspec.ValidationError:
+        raise ValidationException(f"{name} is no time with a zone: write it like 2026-03-02T10:00:00Z") from None
+    return to_utc(moment, name)
+
+
+async def _page(fleet: Fleet, query: JournalQuery, caller: Caller, limit: int) -> v1.HistoryPage:
+    """Fill a page with lines that the caller may read; to find them, no more than a bounded number is looked at."""
+    batch = v1.LARGEST_PAGE if caller.scopes else limit + 1
+    found: list[JournalRow] = []
+    can_read = read_predicate(fleet, caller)
+    for _ in range(BATCHES):
+        rows = await fleet.read_journal(msgspec.structs.replace(query, limit=batch))
+        found += filter(can_read, rows)
+        if len(found) > limit:
+            return _show_page(found[:limit], next_=found[limit - 1].position)
+        if len(rows) < batch:
+            return _show_page(found, next_=None)
+        query = _query_after(query, rows[-1].position)
+    return _show_page(found, next_=query.before if query.newest_first else query.after)
+
+
+def _show_page(rows: Sequence[JournalRow], *, next_: int | None) -> v1.HistoryPage:
+    return v1.HistoryPage(entries=tuple(map(show_row, rows)), next=None if next_ is None else str(next_))
+
+
+def _query_after(query: JournalQuery, position: int) -> JournalQuery:
+    if query.newest_first:
+        return msgspec.structs.replace(query, before=position)
+    return msgspec.structs.replace(query, after=position)

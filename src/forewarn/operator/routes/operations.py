@@ -1,0 +1,81 @@
+"""Operation routes: restart, redeploy, delete, evict, fail and predict-failure."""
+
+from litestar import Controller, post
+from litestar.params import JSONBody
+
+from forewarn.api import v1
+from forewarn.core import operations
+from forewarn.core.access import Role
+from forewarn.core.duration import parse_duration
+from forewarn.operator.auth import requires
+from forewarn.operator.event_creation import EventCreationDep
+from forewarn.operator.parameters import change_error_specs
+
+CREATION_ERRORS = change_error_specs(
+    _404="There is no such VM, host or scope.",
+    _409="The rules do not allow it now, or the VM's name is ambiguous.",
+)
+
+
+class OperationController(Controller):
+    """Operations by name. Each makes events; asking again with the same key makes none."""
+
+    path = "/v1/operations"
+    tags = ("operations",)
+    opt = requires(Role.OPERATOR)
+
+    @post("/restart", operation_id="restartVm", summary="Restart a VM", responses=CREATION_ERRORS)
+    async def restart(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.Scheduled:
+        """Restart a VM because its owner asks for it: a Reboot of source User."""
+        return await making.create_events(
+            lambda vms: operations.restart(vms[0], request=making.request_id, by=making.by, why=data.why),
+            vms=(data.vm,),
+        )
+
+    @post("/redeploy", operation_id="redeployVm", summary="Move a VM to another host", responses=CREATION_ERRORS)
+    async def redeploy(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.Scheduled:
+        """Move a VM to another host because its owner asks for it: a Redeploy of source User."""
+        return await making.create_events(
+            lambda vms: operations.redeploy(vms[0], request=making.request_id, by=making.by, why=data.why),
+            vms=(data.vm,),
+        )
+
+    @post("/delete", operation_id="deleteVm", summary="Delete a VM", status_code=200, responses=CREATION_ERRORS)
+    async def delete(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.Scheduled:
+        """Delete a VM. Under a terminate profile this makes a Terminate of source User; else it is gone at once."""
+        return await making.delete_vm(data.vm, data.why)
+
+    @post("/evict", operation_id="evictVm", summary="Take a low-priority VM away", responses=CREATION_ERRORS)
+    async def evict(self, making: EventCreationDep, data: JSONBody[v1.Evict]) -> v1.Scheduled:
+        """Take a low-priority VM away, as the platform does when it needs the capacity: a Preempt."""
+        notice = None if data.notice is None else parse_duration(data.notice)
+        return await making.create_events(
+            lambda vms: operations.evict(vms[0], request=making.request_id, by=making.by, notice=notice, why=data.why),
+            vms=(data.vm,),
+        )
+
+    @post("/fail", operation_id="failHardware", summary="Let hardware fail now", responses=CREATION_ERRORS)
+    async def fail(self, making: EventCreationDep, data: JSONBody[v1.Fail]) -> v1.Scheduled:
+        """Tell that the hardware under VMs, or of a host, has failed: the events appear as Started."""
+        return await making.create_events(
+            lambda vms: operations.fail(vms, request=making.request_id, by=making.by, kind=data.type, why=data.why),
+            vms=data.vms,
+            host=data.host,
+        )
+
+    @post(
+        "/predict-failure",
+        operation_id="predictFailure",
+        summary="Announce a failure of hardware",
+        responses=CREATION_ERRORS,
+    )
+    async def predict_failure(self, making: EventCreationDep, data: JSONBody[v1.PredictFailure]) -> v1.Scheduled:
+        """Tell that the hardware under VMs, or of a host, is expected to fail: a Redeploy, days ahead."""
+        ahead = parse_duration(data.ahead)
+        return await making.create_events(
+            lambda vms: operations.predict_failure(
+                vms, request=making.request_id, by=making.by, ahead=ahead, why=data.why
+            ),
+            vms=data.vms,
+            host=data.host,
+        )

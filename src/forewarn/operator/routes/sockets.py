@@ -1,0 +1,40 @@
+"""Socket route: open the Unix socket through which a local program acts as a VM."""
+
+from litestar import post
+from litestar.params import JSONBody
+
+from forewarn.api import v1
+from forewarn.core.access import Role
+from forewarn.operator.auth import CallerDep, requires
+from forewarn.operator.errors import SocketNotAllowed, SocketUnavailable
+from forewarn.operator.lookup import find_vm
+from forewarn.operator.parameters import change_error_specs
+from forewarn.operator.state import AppState
+
+
+@post(
+    "/v1/sockets",
+    operation_id="openSocket",
+    summary="Open a VM's socket",
+    status_code=200,
+    tags=("inventory",),
+    opt=requires(Role.OPERATOR),
+    responses=change_error_specs(
+        _404="There is no such VM.",
+        _409="The service is no emulator, or the VM's name is ambiguous.",
+        _503="The system does not let it be opened.",
+    ),
+)
+async def open_socket(state: AppState, caller: CallerDep, data: JSONBody[v1.OpenSocket]) -> v1.Socket:
+    """Tell where a VM is listened for on the service's own machine; asking again gives the same.
+
+    Only the user whom the service runs as can connect there, whenever a service runs on these data.
+    """
+    view, vm = find_vm(state.fleet, caller, data.vm)
+    if state.guests.sockets is None:
+        raise SocketNotAllowed
+    try:
+        path = await state.guests.sockets.open(f"{view.id}/{vm.name}")
+    except OSError as error:
+        raise SocketUnavailable(f"{view.id}/{vm.name}", error.strerror or str(error)) from error
+    return v1.Socket(scope=view.id, vm=vm.name, path=str(path))

@@ -1,0 +1,133 @@
+"""System routes: health, readiness, metrics, clock, and the caller's own identity."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from litestar import Controller, Response, get, post
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.params import JSONBody
+
+from forewarn import __version__
+from forewarn.api import v1
+from forewarn.clock import ManualClock
+from forewarn.core.access import Role
+from forewarn.core.duration import parse_duration
+from forewarn.core.errors import Invalid
+from forewarn.fleet.service import Fleet
+from forewarn.operator.auth import CallerDep, requires
+from forewarn.operator.metrics import CONTENT_TYPE, metrics_text
+from forewarn.operator.parameters import change_error_specs, error_specs
+from forewarn.operator.state import AppState
+from forewarn.operator.views.journal import show_row
+
+MAX_TIME = datetime(9000, 1, 1, tzinfo=UTC)
+"""Beyond this a manual clock is not moved: far enough for anybody, and no sum of times can fall off the calendar."""
+
+
+class ClockController(Controller):
+    """The service's time."""
+
+    path = "/v1/clock"
+    tags = ("clock",)
+
+    @get(operation_id="showClock", summary="Show the time", opt=requires(Role.VIEWER), responses=error_specs())
+    async def show(self, state: AppState) -> v1.Clock:
+        """Tell what time it is for the service."""
+        return _show_clock(state.fleet)
+
+    @post(
+        "/advance",
+        operation_id="advanceClock",
+        summary="Move a manual clock",
+        status_code=200,
+        opt=requires(Role.OPERATOR, all_scopes=True),
+        responses=change_error_specs(
+            _409="The service runs in real time.",
+            _422="Neither or both of by and to_next are given.",
+        ),
+    )
+    async def advance(self, state: AppState, caller: CallerDep, data: JSONBody[v1.AdvanceClock]) -> v1.Advanced:
+        """Move a manual clock by a duration, or until an event changes.
+
+        Everything that is due on the way has happened, in order, when the answer comes. Where time alone changes no
+        event any more, a clock that is to go to the next change stays where it is.
+        """
+        if (data.by is None) is not data.to_next:
+            raise Invalid('say by how much ({"by": "15m"}), or to the next change ({"to_next": true})')
+        before = await state.fleet.journal_end()
+        if data.by is None:
+            await state.fleet.advance_to_next(who=caller.name)
+        else:
+            by = _check_range(state.fleet.clock.now(), parse_duration(data.by))
+            await state.fleet.advance(by, who=caller.name)
+        clock = _show_clock(state.fleet)
+        changes = await state.fleet.read_changes(before, v1.PAGE)
+        return v1.Advanced(**msgspec.structs.asdict(clock), changes=tuple(map(show_row, changes)))
+
+
+def _check_range(now: datetime, by: timedelta) -> timedelta:
+    if by > MAX_TIME - now:
+        raise Invalid(f"the clock goes no further than {MAX_TIME:%Y}")
+    return by
+
+
+def _show_clock(fleet: Fleet) -> v1.Clock:
+    clock = fleet.clock
+    next_at = clock.next_timer_at if isinstance(clock, ManualClock) else None
+    speed = fleet.rule_context.policy.speed
+    return v1.Clock(now=clock.now(), manual=isinstance(clock, ManualClock), next_at=next_at, speed=speed)
+
+
+@get(
+    "/healthz",
+    operation_id="health",
+    summary="Tell that the service is there",
+    security=[{}],
+    tags=("service",),
+    opt=requires(None),
+)
+async def health() -> v1.Health:
+    """Tell that the service is there; this needs no token."""
+    return v1.Health(status="ok", version=__version__)
+
+
+@get(
+    "/readyz",
+    operation_id="readiness",
+    summary="Tell whether the service can do its work",
+    security=[{}],
+    tags=("service",),
+    opt=requires(None),
+    responses={503: ResponseSpec(data_container=v1.Readiness, description="It cannot.", generate_examples=False)},
+)
+async def readiness(state: AppState) -> Response[v1.Readiness]:
+    """Tell whether the service can do its work, and if not, why; this needs no token."""
+    problems = await state.fleet.health.problems()
+    return Response(v1.Readiness(ready=not problems, problems=problems), status_code=503 if problems else 200)
+
+
+@get(
+    "/metrics",
+    operation_id="metrics",
+    summary="Give the service's figures",
+    media_type=CONTENT_TYPE,
+    tags=("service",),
+    opt=requires(Role.VIEWER, all_scopes=True),
+    responses=error_specs(),
+)
+async def metrics(state: AppState) -> bytes:
+    """Give the service's figures, for Prometheus to read."""
+    return metrics_text(state.fleet, state.guests.counters, state.status_counts)
+
+
+@get(
+    "/v1/me",
+    operation_id="showMe",
+    summary="Tell who is asking",
+    tags=("service",),
+    opt=requires(Role.VIEWER),
+    responses=error_specs(),
+)
+async def me(caller: CallerDep) -> v1.Me:
+    """Tell whose token it is, and how far it goes."""
+    return v1.Me(name=caller.name, role=caller.role, scopes=caller.scopes)

@@ -1,0 +1,79 @@
+"""Token routes: create, list and revoke API tokens."""
+
+from typing import Annotated
+
+from litestar import Controller, delete, get, post
+from litestar.params import JSONBody, PathParameter
+
+from forewarn.api import v1
+from forewarn.core.access import Role
+from forewarn.fleet.tokens import Token
+from forewarn.operator.auth import CallerDep, requires
+from forewarn.operator.parameters import IdempotencyKeyDep, Why, change_error_specs, error_specs
+from forewarn.operator.state import AppState
+from forewarn.operator.strict_json import to_utc
+
+TokenId = Annotated[str, PathParameter(min_length=1, max_length=64, description="The token's id, never its secret.")]
+
+
+class TokenController(Controller):
+    """Tokens. Their secrets are shown to whoever makes them, once, and kept nowhere."""
+
+    path = "/v1/tokens"
+    tags = ("tokens",)
+    opt = requires(Role.ADMIN, all_scopes=True)
+
+    @get(operation_id="listTokens", summary="List tokens", responses=error_specs())
+    async def list_tokens(self, state: AppState) -> v1.TokenPage:
+        """List all tokens, also those that have expired or been revoked, the oldest first."""
+        return v1.TokenPage(tokens=tuple(show_token(token) for token in state.fleet.tokens.all()))
+
+    @post(
+        operation_id="createToken",
+        summary="Make a token",
+        responses=change_error_specs(
+            _409="There is a token of this name, or this request was answered before, and the secret is shown once.",
+        ),
+    )
+    async def create_token(
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.CreateToken]
+    ) -> v1.NewToken:
+        """Make a token. The answer has its secret, which nobody is shown again."""
+        token, secret = await state.fleet.tokens.create(
+            data.name,
+            data.role,
+            tuple(data.scopes),
+            by=caller.name,
+            expires_at=None if data.expires_at is None else to_utc(data.expires_at, "expires_at"),
+            idempotency_key=once,
+        )
+        return v1.NewToken(token=show_token(token), secret=secret)
+
+    @delete(
+        "/{token_id:str}",
+        operation_id="revokeToken",
+        summary="Revoke a token",
+        responses=change_error_specs(
+            _404="There is no such token.",
+            _409="The key was used for another request.",
+        ),
+    )
+    async def revoke_token(
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, token_id: TokenId, why: Why = ""
+    ) -> None:
+        """Let a token open nothing any more, from now on and for ever; it stays listed."""
+        await state.fleet.tokens.revoke(token_id, by=caller.name, why=why, idempotency_key=once)
+
+
+def show_token(token: Token) -> v1.Token:
+    """Show what is known of a token; its secret is not."""
+    return v1.Token(
+        id=token.id,
+        name=token.name,
+        role=token.role,
+        scopes=token.scopes,
+        created_at=token.created_at,
+        created_by=token.created_by,
+        expires_at=token.expires_at,
+        revoked_at=token.revoked_at,
+    )

@@ -1,0 +1,94 @@
+"""Strict JSON request bodies: decoded to exactly the handler's type, without lenient conversions."""
+
+import re
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from litestar import Request
+from litestar.exceptions import ValidationException
+
+from forewarn.core.duration import parse_duration
+from forewarn.core.errors import Invalid
+from forewarn.core.limits import MAX_KEY_LENGTH
+from forewarn.operator.decode_errors import with_choices
+
+DURATION_ERROR = re.compile(r"Expected `str` .* - at `\$\.(?P<field>notice|duration|by|ahead|terminate_notice)`$")
+"""How a text is refused that is in the place of a duration."""
+
+
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What reading JSON ends with that is none, is not of the type that is asked for, or is nested beyond all reason."""
+
+
+def to_utc(moment: datetime, name: str) -> datetime:
+    """Return a moment of any zone as one of UTC; at the calendar's ends there are some that are none."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise Invalid(f"{name} {moment.isoformat()} is no moment of UTC") from None
+
+
+PLAIN_MESSAGES = (
+    (re.compile(r"Expected `str` of length >= 1 - at `\$\.(.+)`"), r"\1 is empty"),
+    (re.compile(r"(.+): Expected `str` of length >= 1"), r"\1: this is empty; say which, or leave it out"),
+    (re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`"), r"\2 is longer than \1 characters"),
+    (
+        re.compile(r"Idempotency-Key: Expected `str` .*"),
+        (
+            f"Idempotency-Key: a request key is 1 to {MAX_KEY_LENGTH} printable ASCII characters "
+            "but space, quote, backslash"
+        ),
+    ),
+)
+"""What a decoder says, and what a person is told of it who typed the value."""
+
+
+class StrictRequest(Request[Any, Any, Any]):
+    """A request whose JSON body is read as the type that its handler takes: 1 is not true, and "null" is a text."""
+
+    async def json(self) -> Any:
+        """Return the body as the handler's type."""
+        field = self.route_handler.parsed_data_field
+        type_ = Any if field is None else field.annotation
+        body = await self.body()
+        try:
+            return msgspec.json.decode(body, type=type_)
+        except DECODE_ERRORS as error:
+            with suppress(*DECODE_ERRORS):
+                return msgspec.convert(_decode_integral_floats(body), type=type_)
+            message = with_choices(plain_message(str(error)), type_)
+            detail = _duration_message(error, body) or f"{message} (what is allowed: /openapi.json)"
+            raise ValidationException(detail) from error
+
+
+_decode_integral_floats = msgspec.json.Decoder(float_hook=lambda text: _integral(float(text))).decode
+"""Reads JSON, in which 7.0 is an integer as much as 7 is."""
+
+
+def _integral(number: float) -> int | float:
+    return int(number) if number.is_integer() else number
+
+
+def _duration_message(error: Exception, body: bytes) -> str | None:
+    """Say what is wrong with a duration as the rules say it: the pattern that it breaks tells people nothing."""
+    found = DURATION_ERROR.search(str(error))
+    if found is None:
+        return None
+    field = found["field"]
+    try:
+        parse_duration(str(msgspec.json.decode(body)[field]))
+    except Invalid as invalid:
+        return f"{field}: {invalid}"
+    except DECODE_ERRORS:  # what follows the duration is even worse
+        return None
+    return None
+
+
+def plain_message(message: str) -> str:
+    """Say in plain words what the decoder says in its own."""
+    for words, plain in PLAIN_MESSAGES:
+        if found := words.fullmatch(message):
+            return found.expand(plain)
+    return message

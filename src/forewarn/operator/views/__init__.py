@@ -1,0 +1,1 @@
+"""API views: core and fleet values as the response types of `forewarn.api.v1`. No rule is decided here."""

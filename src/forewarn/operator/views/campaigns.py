@@ -1,0 +1,174 @@
+"""API views of campaigns, waves and plans."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import NamedTuple
+
+from forewarn.api import v1
+from forewarn.api.campaign_spec import shown_spec
+from forewarn.core.campaign.plan import Plan
+from forewarn.core.campaign.record import (
+    Campaign,
+    ScopeProgress,
+    Wave,
+    WaveState,
+    effective_counts,
+    failed_waves,
+)
+from forewarn.core.campaign.spec import gate_name
+from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.service import Fleet
+
+
+async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
+    """Show a campaign: how far it is, and what it waits for. To look through a large one takes several turns."""
+    counts = await _count_waves(campaign)
+    prospects = await fleet.campaigns.status(campaign.id)
+    return v1.Campaign(
+        id=campaign.id,
+        name=campaign.name,
+        type=v1.CampaignType(campaign.spec.type.value),
+        state=campaign.state,
+        by=campaign.by,
+        started_at=campaign.started_at,
+        ended_at=campaign.ended_at,
+        planned_end=campaign.planned_end,
+        expected_end=prospects.expected_end,
+        said_by=campaign.state_change.by,
+        said_at=campaign.state_change.at,
+        why=campaign.state_change.why,
+        scopes=campaign.selected.scopes,
+        hosts=campaign.selected.hosts,
+        vms=campaign.selected.vms,
+        waves=sum(each.waves for each in counts.progress),
+        waves_over=sum(each.done + each.skipped for each in counts.progress),
+        vms_over=counts.vms_over,
+        progress=counts.progress,
+        failures=tuple(_failures(campaign, counts.failed)),
+        gate=_gate(campaign),
+        explain=prospects.explain,
+        spec=shown_spec(campaign.spec),
+        start_why=campaign.why,
+        stuck=prospects.needs_operator,
+    )
+
+
+class _WaveCounts(NamedTuple):
+    """What a look through all scopes comes to."""
+
+    progress: tuple[v1.WaveProgress, ...]
+    """The n-th waves of all scopes together, as people speak of waves."""
+    vms_over: int
+    failed: dict[str, ScopeProgress]
+    """The scopes that have a failed wave before them."""
+
+
+async def _count_waves(campaign: Campaign) -> _WaveCounts:
+    counts: list[dict[WaveState, int]] = []
+    vms: list[int] = []
+    vms_over = 0
+    failed = {}
+    async for scope in yielding(campaign.scopes):
+        if scope.current_state is WaveState.FAILED:
+            failed[scope.scope] = scope
+        for number, wave in enumerate(scope.waves):
+            if number == len(counts):
+                counts.append(dict.fromkeys(WaveState, 0))
+                vms.append(0)
+            state = wave.state
+            counts[number][state] += 1
+            vms[number] += wave.vms
+            if state is WaveState.DONE or state is WaveState.SKIPPED:
+                vms_over += wave.vms
+    progress = (_wave_progress(n, effective_counts(campaign, count), vms[n - 1]) for n, count in enumerate(counts, 1))
+    return _WaveCounts(tuple(progress), vms_over, failed)
+
+
+def _wave_progress(n: int, count: dict[WaveState, int], vms: int) -> v1.WaveProgress:
+    states = {state.text: amount for state, amount in count.items()}
+    return v1.WaveProgress(n=n, waves=sum(count.values()), vms=vms, **states)
+
+
+def _failures(campaign: Campaign, failed: Mapping[str, ScopeProgress]) -> Iterator[v1.CampaignFailure]:
+    for progress, trouble in failed_waves(campaign, failed):
+        domain = progress.wave(trouble.wave).update_domain
+        yield v1.CampaignFailure(
+            scope=progress.scope, n=trouble.wave, update_domain=domain, at=trouble.at, why=trouble.why
+        )
+
+
+def _gate(campaign: Campaign) -> v1.ShutGate | None:
+    gate = campaign.gate
+    if gate is None:
+        return None
+    name = gate_name(campaign.spec.policy.gate)
+    return v1.ShutGate(since=gate.since, why=gate.why, again_at=gate.retry_at, name=name)
+
+
+def show_waves(
+    campaign: Campaign, *, scope: str | None, state: v1.WaveState | None, after: str, limit: int
+) -> v1.WavePage:
+    """Show waves by scope, those after `after`, which is the place of the last one of the page before."""
+    first = int(after or 0)
+    found = list(islice(_waves(campaign, scope, state, first), limit + 1))
+    shown = [wave for _, wave in found[:limit]]
+    return v1.WavePage(waves=shown, next=str(found[limit - 1][0]) if len(found) > limit else None)
+
+
+def _waves(
+    campaign: Campaign, scope: str | None, state: v1.WaveState | None, first: int
+) -> Iterator[tuple[int, v1.CampaignWave]]:
+    """Give each wave that is asked for with its place, counted from 1."""
+    position = 0
+    for progress in campaign.scopes:
+        if position + len(progress.waves) <= first:
+            position += len(progress.waves)
+            continue
+        for n, wave in enumerate(progress.waves, 1):
+            position += 1
+            if (
+                position > first
+                and scope in (None, progress.scope)
+                and state in (None, campaign.effective_state(wave).text)
+            ):
+                yield position, _wave(campaign, progress, n, wave)
+
+
+def _wave(campaign: Campaign, progress: ScopeProgress, n: int, wave: Wave) -> v1.CampaignWave:
+    return v1.CampaignWave(
+        scope=progress.scope,
+        n=n,
+        update_domain=wave.update_domain,
+        state=v1.WaveState(campaign.effective_state(wave).text),
+        planned_at=campaign.moment(progress, wave.planned),
+        at=_state_since(campaign, progress, wave),
+        vms=wave.vms,
+    )
+
+
+def _state_since(campaign: Campaign, progress: ScopeProgress, wave: Wave) -> datetime | None:
+    return None if wave.state is WaveState.PLANNED else campaign.moment(progress, wave.at)
+
+
+def show_plan_summary(plan: Plan) -> v1.CampaignPlan:
+    """Show a plan without its waves."""
+    return v1.CampaignPlan(
+        waves=(),
+        unplaced=tuple(
+            v1.Unplaced(
+                scope=each.scope,
+                update_domain=each.update_domain,
+                vms=each.vms,
+                rule=each.rule,
+                by_how_much=each.excess,
+                why=each.why,
+            )
+            for each in plan.unplaced
+        ),
+        ends_at=plan.ends_at,
+        scopes=plan.totals.scopes,
+        hosts=plan.totals.hosts,
+        vms=plan.totals.vms,
+        remarks=plan.remarks,
+    )

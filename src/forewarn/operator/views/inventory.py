@@ -1,0 +1,109 @@
+"""API views of scopes, VMs, hosts and holds."""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from forewarn.api import v1
+from forewarn.core.duration import format_duration
+from forewarn.core.scope import Hold, Scope
+from forewarn.core.text import natural_sort_key
+from forewarn.core.vm import Priority, Vm
+from forewarn.fleet.replica import ScopeView
+from forewarn.fleet.service import Fleet
+
+GuestUrl = Callable[[str, Vm], str | None]
+"""Scope and VM to the URL at which the VM finds its endpoint, if it has one of its own."""
+
+
+def show_hold(hold: Hold | None, scope: str | None) -> v1.Hold | None:
+    """Show the hold of a scope, or with None the one on the whole fleet."""
+    return None if hold is None else v1.Hold(scope=scope, by=hold.by, at=hold.at, reason=hold.reason)
+
+
+def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
+    """Show a VM with everything that holds for it."""
+    traits = scope.traits_of(vm)
+    return v1.Vm(
+        name=vm.name,
+        scope=scope.id,
+        kind=scope.kind,
+        vm_id=vm.vm_id,
+        guest_url=guest_url(scope.id, vm),
+        host=vm.host,
+        update_domain=vm.update_domain,
+        fault_domain=vm.fault_domain,
+        priority=traits.priority or Priority.REGULAR,
+        role_instance=vm.role_instance,
+        addresses=tuple(v1.Address(ip=item.ip, network=item.network, mac=item.mac) for item in vm.addresses),
+        tags=traits.tags or {},
+        terminate_notice=None if traits.terminate_notice is None else format_duration(traits.terminate_notice),
+        location=traits.location,
+        zone=traits.zone,
+        resource_group=traits.resource_group,
+        subscription=traits.subscription,
+        os=traits.os,
+        scale_set=scope.scale_set,
+        enabled=scope.enabled,
+        held=show_hold(scope.hold, scope.id),
+        open_events=tuple(event.id for event in scope.events_affecting(vm.name)),
+    )
+
+
+def first_vms(fleet: Fleet, guest_url: GuestUrl, limit: int) -> tuple[v1.Vm, ...]:
+    """Show the first VMs by scope and name."""
+    scopes = (fleet.replica.scope(id_) for id_ in sorted(view.id for view in fleet.replica.views()))
+    vms = ((scope, vm) for scope in scopes for vm in sorted_vms(scope.roster))
+    return tuple(show_vm(scope, vm, guest_url) for scope, vm in islice(vms, limit))
+
+
+def sorted_vms(vms: Iterable[Vm]) -> list[Vm]:
+    """Return VMs of one scope in the order in which people count them."""
+    return sorted(vms, key=lambda vm: natural_sort_key(vm.name))
+
+
+def show_scope(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.Scope:
+    """Show a scope and how it stands with its guests."""
+    traits = scope.traits
+    return v1.Scope(
+        id=scope.id,
+        kind=scope.kind,
+        vms=len(scope.roster),
+        update_domains=tuple(sorted({vm.update_domain for vm in scope.roster})),
+        approval=scope.approval,
+        auto_approve=scope.auto_approve,
+        scale_set=scope.scale_set,
+        placement_group=scope.placement_group,
+        priority=traits.priority,
+        terminate_notice=None if traits.terminate_notice is None else format_duration(traits.terminate_notice),
+        location=traits.location,
+        zone=traits.zone,
+        resource_group=traits.resource_group,
+        subscription=traits.subscription,
+        os=traits.os,
+        tags=traits.tags or {},
+        incarnation=scope.incarnation,
+        enabled=scope.enabled,
+        seen_at=fleet.last_seen(view),
+        changed_at=scope.changed_at,
+        open_events=tuple(event.id for event in scope.events),
+        held=show_hold(scope.hold, scope.id),
+    )
+
+
+def show_host(name: str, placed: Iterable[tuple[Scope, Vm]]) -> v1.Host:
+    """Show a host as the VMs on it let it be seen, with the open events that affect one of them."""
+    by_scope: dict[str, tuple[Scope, list[Vm]]] = {}
+    for scope, vm in placed:
+        by_scope.setdefault(scope.id, (scope, []))[1].append(vm)
+    ordered = [by_scope[id_] for id_ in sorted(by_scope)]
+    return v1.Host(
+        name=name,
+        vms=tuple(f"{scope.id}/{vm.name}" for scope, vms in ordered for vm in sorted_vms(vms)),
+        scopes=tuple(scope.id for scope, _ in ordered),
+        open_events=tuple(
+            event.id
+            for scope, vms in ordered
+            for event in scope.events
+            if not {vm.name for vm in vms}.isdisjoint(event.vms)
+        ),
+    )

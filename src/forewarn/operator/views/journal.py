@@ -1,0 +1,56 @@
+"""API views of journal entries, and which entries a caller may read."""
+
+from collections.abc import Callable
+
+from forewarn.api import v1
+from forewarn.fleet.errors import CampaignNotFound
+from forewarn.fleet.service import Fleet
+from forewarn.operator.auth import Caller
+from forewarn.operator.lookup import find_campaign
+from forewarn.store.port import JournalRow, RecordKind
+
+
+def show_row(row: JournalRow) -> v1.JournalEntry:
+    """Show a line of the journal."""
+    entry = row.entry
+    return v1.JournalEntry(
+        position=row.position,
+        kind=row.key.kind.value,
+        record=row.key.id,
+        at=entry.at,
+        did=entry.kind,
+        by=entry.by,
+        why=entry.why,
+        event=entry.event,
+        vms=entry.vms,
+        incarnation=entry.incarnation,
+        facts=entry.facts,
+    )
+
+
+def read_predicate(fleet: Fleet, caller: Caller) -> Callable[[JournalRow], bool]:
+    """Return what tells whether a line is the caller's to read: one who is limited to scopes reads of those alone."""
+    campaigns: dict[str, bool] = {}
+
+    def can_read(row: JournalRow) -> bool:
+        match row.key.kind:
+            case _ if not caller.scopes:
+                return True
+            case RecordKind.SCOPE:
+                return caller.can_see(row.key.id)
+            case RecordKind.CAMPAIGN:
+                if row.key.id not in campaigns:
+                    campaigns[row.key.id] = _is_visible(fleet, caller, row.key.id)
+                return campaigns[row.key.id]
+            case _:
+                return False
+
+    return can_read
+
+
+def _is_visible(fleet: Fleet, caller: Caller, campaign: str) -> bool:
+    try:
+        find_campaign(fleet, caller, campaign)
+    except CampaignNotFound:
+        return False
+    return True
