@@ -17,9 +17,7 @@ TARGET_MS = 60.0
 
 BARE = "import msgspec"
 CLIENT = "import msgspec, forewarn.client"
-EVERYTHING = (
-    "import msgspec, forewarn.client, forewarn.client.awaiting, forewarn.client.discovery, http.client, logging"
-)
+EVERYTHING = "import msgspec, forewarn.client, forewarn.client.aio, forewarn.client.discovery, http.client, logging"
 """What is imported in the end by a program that uses all of it: most of that is put off until it is needed."""
 
 

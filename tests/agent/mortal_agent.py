@@ -13,11 +13,11 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from forewarn.agent import journal
+from forewarn.agent.context import AgentContext
 from forewarn.agent.daemon import Agent
-from forewarn.agent.equipment import Equipment
-from forewarn.agent.handlers.port import Done, Ended, Errand
-from forewarn.agent.walk import Walk
+from forewarn.agent.handlers.base import CallResult, Done, HandlerContext
+from forewarn.agent.workflow import store
+from forewarn.agent.workflow.state import EventWorkflow
 from forewarn.client import AsyncScheduledEvents
 
 
@@ -30,22 +30,22 @@ class Noted:
     def __init__(self, name: str, importance: int, diary: Path) -> None:
         self.name, self.importance, self._diary = name, importance, diary
 
-    async def prepare(self, errand: Errand) -> Ended:
+    async def prepare(self, errand: HandlerContext) -> CallResult:
         return await self._half(errand)
 
-    async def recover(self, errand: Errand) -> Ended:
+    async def recover(self, errand: HandlerContext) -> CallResult:
         return await self._half(errand)
 
-    async def tell(self, errand: Errand) -> Ended:
+    async def notify(self, errand: HandlerContext) -> CallResult:
         return Done()
 
     async def check(self) -> list[str]:
         return []
 
-    async def _half(self, errand: Errand) -> Ended:
-        self._note(f"{self.name} {errand.half} {errand.attempt} begins")
+    async def _half(self, errand: HandlerContext) -> CallResult:
+        self._note(f"{self.name} {errand.call} {errand.attempt} begins")
         await asyncio.sleep(0)
-        self._note(f"{self.name} {errand.half} {errand.attempt} ends")
+        self._note(f"{self.name} {errand.call} {errand.attempt} ends")
         return Done()
 
     def _note(self, line: str) -> None:
@@ -60,14 +60,14 @@ def die() -> None:
 def be_mortal(write: int, where: str) -> None:
     """Die at the given write."""
     count = 0
-    whole, replacing = journal.Journal._write, Path.replace
+    whole, replacing = store.WorkflowStore._write, Path.replace
 
-    def writing(self: journal.Journal, id_: str, walk: Walk | None) -> None:
+    def writing(self: store.WorkflowStore, id_: str, workflow: EventWorkflow | None) -> None:
         nonlocal count
         count += 1
         if count == write and where == "before":
             die()
-        whole(self, id_, walk)
+        whole(self, id_, workflow)
         if count == write and where == "after":
             die()
 
@@ -76,7 +76,7 @@ def be_mortal(write: int, where: str) -> None:
             die()
         return replacing(self, target)
 
-    journal.Journal._write = writing  # type: ignore[method-assign]  # to die in the midst of it
+    store.WorkflowStore._write = writing  # type: ignore[method-assign]  # to die in the midst of it
     Path.replace = replace  # type: ignore[method-assign,assignment]  # likewise
 
 
@@ -85,7 +85,9 @@ async def main(endpoint: str, state: Path, diary: Path) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     handlers = {name: Noted(name, importance, diary) for importance, name in enumerate(("stop", "drain"))}
     async with AsyncScheduledEvents(endpoint, interval=0.02) as client:
-        equipment = Equipment(client=client, handlers=handlers, choose=lambda _: tuple(handlers), state_directory=state)
+        equipment = AgentContext(
+            client=client, handlers=handlers, choose=lambda _: tuple(handlers), state_directory=state
+        )
         async with Agent(equipment).running():
             await stop.wait()
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
+from forewarn.agent.context import AgentContext
 from forewarn.agent.daemon import Agent
-from forewarn.agent.equipment import Equipment
-from forewarn.agent.handlers.port import Done, Ended, Errand, Half
+from forewarn.agent.handlers.base import CallResult, Done, HandlerCall, HandlerContext
 from forewarn.client import Change, ClientError, Document, Event, EventType, Source, Status
-from forewarn.client.changes import compare
+from forewarn.client.changes import compare_events
 from forewarn.clock import ManualClock
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -81,7 +81,7 @@ class Service:
             if self.breaks_with:
                 raise self.breaks_with.pop(0)
             before, seen = seen, self._document
-            for change in compare(before.affecting(self._name).events, seen.affecting(self._name).events):
+            for change in compare_events(before.affecting(self._name).events, seen.affecting(self._name).events):
                 yield change
             await self._changed.wait()
 
@@ -101,44 +101,44 @@ class Recorded:
         self.retries: int = more.get("retries", 0)
         self.pause = seconds(more.get("pause", 1))
         self.ready_despite_failure: bool = more.get("ready_despite_failure", False)
-        self.errands: list[Errand] = []
-        self.told: list[Errand] = []
-        self.ends: list[Ended | Exception] = []
+        self.errands: list[HandlerContext] = []
+        self.told: list[HandlerContext] = []
+        self.ends: list[CallResult | Exception] = []
         """What the next halves end with; Done when there is nothing more."""
         self.gate = asyncio.Event()
         self.gate.set()
         self._diary = diary
 
-    async def prepare(self, errand: Errand) -> Ended:
+    async def prepare(self, errand: HandlerContext) -> CallResult:
         return await self._half(errand)
 
-    async def recover(self, errand: Errand) -> Ended:
+    async def recover(self, errand: HandlerContext) -> CallResult:
         return await self._half(errand)
 
-    async def tell(self, errand: Errand) -> Ended:
+    async def notify(self, errand: HandlerContext) -> CallResult:
         self.told.append(errand)
         return Done()
 
     async def check(self) -> list[str]:
         return []
 
-    async def _half(self, errand: Errand) -> Ended:
+    async def _half(self, errand: HandlerContext) -> CallResult:
         self.errands.append(errand)
-        self._diary.append(f"{self.name} {errand.half} {errand.attempt}")
+        self._diary.append(f"{self.name} {errand.call} {errand.attempt}")
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
-            self._diary.append(f"{self.name} {errand.half} cut")
+            self._diary.append(f"{self.name} {errand.call} cut")
             raise
         end = self.ends.pop(0) if self.ends else Done()
         if isinstance(end, Exception):
-            self._diary.append(f"{self.name} {errand.half} raises")
+            self._diary.append(f"{self.name} {errand.call} raises")
             raise end
-        self._diary.append(f"{self.name} {errand.half} ends")
+        self._diary.append(f"{self.name} {errand.call} ends")
         return end
 
-    def halves(self, half: Half) -> list[int]:
-        return [errand.attempt for errand in self.errands if errand.half is half]
+    def halves(self, half: HandlerCall) -> list[int]:
+        return [errand.attempt for errand in self.errands if errand.call is half]
 
 
 class Stage:
@@ -152,7 +152,7 @@ class Stage:
 
     @asynccontextmanager
     async def agent_running(self) -> AsyncIterator[Agent]:
-        equipment = Equipment(
+        equipment = AgentContext(
             client=self.service,
             handlers=self.handlers,
             choose=lambda _: tuple(self.handlers),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.agent.handlers.port import Again, Done, Ended, Failed
+from forewarn.agent.handlers.base import CallResult, Done, Failed, Retry
 from forewarn.client import Event
 from tests.agent.stage import ID, OTHER_ID, Recorded, Service, Stage, event, seconds, started
 
@@ -40,7 +40,7 @@ class Life:
             await self.stage.show()
             await self.stage.pass_time(timedelta(hours=1))
             assert self.stage.agent is not None
-            assert not self.stage.agent.walks
+            assert not self.stage.agent.workflows
         assert not list((self.stage.directory / "journal").iterdir())
 
     async def step(self, stack: AsyncExitStack) -> None:
@@ -53,7 +53,7 @@ class Life:
                 (gate.clear if gate.is_set() else gate.set)()
                 await self.stage.settled()
             case "end":
-                ends: list[Ended | Exception] = [Done(), Again("busy"), Failed("broken"), RuntimeError("a bug")]
+                ends: list[CallResult | Exception] = [Done(), Retry("busy"), Failed("broken"), RuntimeError("a bug")]
                 self.chance.choice(self.handlers).ends.append(self.chance.choice(ends))
             case "time":
                 await self.stage.pass_time(seconds(self.chance.choice([1, 7, 40, 300])))

@@ -6,150 +6,176 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from forewarn.agent.approving import Ask, No, NotYet, Policy, Verdict, Yes, judge
 from forewarn.agent.phases import Phase
-from forewarn.agent.settings import By
-from forewarn.agent.walk import PeerWord, Walk
+from forewarn.agent.settings import ApprovalMode
+from forewarn.agent.workflow.approval import (
+    ApprovalAllowed,
+    ApprovalDecision,
+    ApprovalDelayed,
+    ApprovalNotAllowed,
+    ApprovalPolicy,
+    PeersRequired,
+    decide_approval,
+)
+from forewarn.agent.workflow.state import EventWorkflow, PeerState
 from forewarn.client import Ending, EventType, Source
 from tests.agent.stage import NOON, event, seconds, started
 
 BOTH = ("web_0", "web_1")
 PEERS = frozenset({"web_0", "web_1", "web_2"})
-LEADER = Policy()
+LEADER = ApprovalPolicy()
 AT_NOT_BEFORE = NOON + timedelta(minutes=15)
 
 
-def walk(me: str = "web_0", ready_at: datetime | None = NOON, **facts: Any) -> Walk:
+def walk(me: str = "web_0", ready_at: datetime | None = NOON, **facts: Any) -> EventWorkflow:
     """Return a walk that is ready since noon."""
     shown = event(**facts)
-    return Walk(event=shown, me=me, phase=Phase.READY, noticed_at=NOON, ready_at=ready_at)
+    return EventWorkflow(event=shown, vm_name=me, phase=Phase.READY, noticed_at=NOON, ready_at=ready_at)
 
 
-def told(before: Walk, *words: PeerWord) -> Walk:
+def told(before: EventWorkflow, *words: PeerState) -> EventWorkflow:
     return replace(before, peers=words, peers_asked_at=NOON)
 
 
-def ready(name: str) -> PeerWord:
-    return PeerWord(name=name, is_ready=True, why="ready")
+def ready(name: str) -> PeerState:
+    return PeerState(name=name, is_ready=True, reason="ready")
 
 
-def not_ready(name: str) -> PeerWord:
-    return PeerWord(name=name, is_ready=False, why="no answer in time")
+def not_ready(name: str) -> PeerState:
+    return PeerState(name=name, is_ready=False, reason="no answer in time")
 
 
-ALONE = Yes("this VM is ready, and no other is affected")
-AT_ONCE = Yes("this VM is ready, and such events do not wait for the others")
-TURN = NotYet("web_0 approves for all; this VM does if that has not happened", NOON + seconds(60))
+ALONE = ApprovalAllowed("this VM is ready, and no other is affected")
+AT_ONCE = ApprovalAllowed("this VM is ready, and such events do not wait for the others")
+TURN = ApprovalDelayed("web_0 approves for all; this VM does if that has not happened", NOON + seconds(60))
 
-VERDICTS: dict[str, tuple[Walk, Policy, frozenset[str], float, Verdict]] = {
+VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, ApprovalDecision]] = {
     "alone": (walk(), LEADER, frozenset(), 0, ALONE),
     "its name in other letters": (walk(me="WEB_0"), LEADER, frozenset(), 0, ALONE),
     "the first version's underscore": (walk(resources=("_web_0",)), LEADER, frozenset(), 0, ALONE),
-    "never": (walk(), Policy(by=By.NEVER), PEERS, 0, No("this agent never approves; the event starts at its time")),
-    "not ready": (walk(ready_at=None), LEADER, PEERS, 0, No("this VM is not ready")),
+    "never": (
+        walk(),
+        ApprovalPolicy(mode=ApprovalMode.NEVER),
+        PEERS,
+        0,
+        ApprovalNotAllowed("this agent never approves; the event starts at its time"),
+    ),
+    "not ready": (walk(ready_at=None), LEADER, PEERS, 0, ApprovalNotAllowed("this VM is not ready")),
     "started": (
         replace(walk(), event=started(event())),
         LEADER,
         PEERS,
         0,
-        No("the event is not waiting for anybody"),
+        ApprovalNotAllowed("the event is not waiting for anybody"),
     ),
-    "gone": (replace(walk(), gone=Ending.WITHDRAWN), LEADER, PEERS, 0, No("the event is not waiting for anybody")),
-    "only told": (
-        replace(walk(), is_only_told=True),
+    "gone": (
+        replace(walk(), ending=Ending.WITHDRAWN),
         LEADER,
         PEERS,
         0,
-        No("no rule matches this event, so it is only told"),
+        ApprovalNotAllowed("the event is not waiting for anybody"),
     ),
-    "too late": (walk(), LEADER, PEERS, 900, No("NotBefore has passed: the event starts without an approval")),
+    "only told": (
+        replace(walk(), is_notify_only=True),
+        LEADER,
+        PEERS,
+        0,
+        ApprovalNotAllowed("no rule matches this event, so it is only told"),
+    ),
+    "too late": (
+        walk(),
+        LEADER,
+        PEERS,
+        900,
+        ApprovalNotAllowed("NotBefore has passed: the event starts without an approval"),
+    ),
     "nobody knows when": (walk(at=None), LEADER, PEERS, 9000, ALONE),
     "each for itself": (
         walk(me="web_1", resources=BOTH),
-        Policy(by=By.EACH),
+        ApprovalPolicy(mode=ApprovalMode.EACH),
         frozenset(),
         0,
-        Yes("this VM is ready; every VM approves for itself"),
+        ApprovalAllowed("this VM is ready; every VM approves for itself"),
     ),
     "several without peers": (
         walk(resources=BOTH),
         LEADER,
         frozenset(),
         0,
-        No("other VMs are affected (web_1), and no peers are configured to ask whether they are ready"),
+        ApprovalNotAllowed("other VMs are affected (web_1), and no peers are configured to ask whether they are ready"),
     ),
     "one without an address": (
         walk(resources=(*BOTH, "db_0")),
         LEADER,
         PEERS,
         0,
-        No("other VMs are affected whose agents have no address here: db_0"),
+        ApprovalNotAllowed("other VMs are affected whose agents have no address here: db_0"),
     ),
-    "peers are asked": (walk(resources=BOTH), LEADER, PEERS, 0, Ask(("web_1",))),
+    "peers are asked": (walk(resources=BOTH), LEADER, PEERS, 0, PeersRequired(("web_1",))),
     "peers are being asked": (
         replace(walk(resources=BOTH), is_asking_peers=True),
         LEADER,
         PEERS,
         0,
-        NotYet("the other VMs are being asked"),
+        ApprovalDelayed("the other VMs are being asked"),
     ),
     "all peers are ready": (
         told(walk(resources=BOTH), ready("WEB_1")),
         LEADER,
         PEERS,
         0,
-        Yes("all VMs that are affected are ready"),
+        ApprovalAllowed("all VMs that are affected are ready"),
     ),
     "one peer is not": (
         told(walk(resources=(*BOTH, "web_2")), ready("web_1"), not_ready("web_2")),
         LEADER,
         PEERS,
         1,
-        NotYet("not ready: web_2 (no answer in time)", NOON + seconds(5)),
+        ApprovalDelayed("not ready: web_2 (no answer in time)", NOON + seconds(5)),
     ),
     "one peer was not asked": (
         told(walk(resources=(*BOTH, "web_2")), ready("web_1")),
         LEADER,
         PEERS,
         1,
-        NotYet("not ready: web_2 (not asked)", NOON + seconds(5)),
+        ApprovalDelayed("not ready: web_2 (not asked)", NOON + seconds(5)),
     ),
     "they are asked again": (
         told(walk(resources=(*BOTH, "web_2")), ready("web_1"), not_ready("web_2")),
         LEADER,
         PEERS,
         5,
-        Ask(("web_1", "web_2")),
+        PeersRequired(("web_1", "web_2")),
     ),
     "never all ready before its time": (
         told(walk(resources=(*BOTH, "web_2")), ready("web_1"), not_ready("web_2")),
         LEADER,
         PEERS,
         900,
-        No("not all VMs were ready before NotBefore: web_2 (no answer in time)"),
+        ApprovalNotAllowed("not all VMs were ready before NotBefore: web_2 (no answer in time)"),
     ),
     "the third": (
         walk(me="web_2", resources=(*BOTH, "web_2")),
         LEADER,
         PEERS,
         300,
-        No("web_0 approves for all"),
+        ApprovalNotAllowed("web_0 approves for all"),
     ),
     "the deputy waits": (walk(me="web_1", resources=BOTH), LEADER, PEERS, 59, TURN),
-    "the deputy asks the others": (walk(me="web_1", resources=BOTH), LEADER, PEERS, 60, Ask(("web_0",))),
+    "the deputy asks the others": (walk(me="web_1", resources=BOTH), LEADER, PEERS, 60, PeersRequired(("web_0",))),
     "the deputy approves": (
         told(walk(me="web_1", resources=BOTH), ready("web_0")),
         LEADER,
         PEERS,
         61,
-        Yes("all VMs that are affected are ready"),
+        ApprovalAllowed("all VMs that are affected are ready"),
     ),
     "the deputy of a dead leader does not": (
         told(walk(me="web_1", resources=BOTH), not_ready("web_0")),
         LEADER,
         PEERS,
         61,
-        Ask(("web_0",)),
+        PeersRequired(("web_0",)),
     ),
     "a user's event at once": (walk(resources=BOTH, source=Source.USER), LEADER, frozenset(), 0, AT_ONCE),
     "a user's event waits for its own VM": (
@@ -157,14 +183,14 @@ VERDICTS: dict[str, tuple[Walk, Policy, frozenset[str], float, Verdict]] = {
         LEADER,
         PEERS,
         0,
-        No("this VM is not ready"),
+        ApprovalNotAllowed("this VM is not ready"),
     ),
     "a user's event, if it is to wait": (
         walk(resources=BOTH, source=Source.USER),
-        Policy(user_events_at_once=False),
+        ApprovalPolicy(user_events_at_once=False),
         PEERS,
         0,
-        Ask(("web_1",)),
+        PeersRequired(("web_1",)),
     ),
     "a user's event and the deputy": (walk(me="web_1", resources=BOTH, source=Source.USER), LEADER, PEERS, 0, TURN),
     "a short Freeze at once": (
@@ -179,30 +205,36 @@ VERDICTS: dict[str, tuple[Walk, Policy, frozenset[str], float, Verdict]] = {
         LEADER,
         PEERS,
         0,
-        Ask(("web_1",)),
+        PeersRequired(("web_1",)),
     ),
-    "a Freeze of unknown length": (walk(resources=BOTH, type=EventType.FREEZE), LEADER, PEERS, 0, Ask(("web_1",))),
-    "a short Freeze, if all are to wait": (
-        walk(resources=BOTH, type=EventType.FREEZE, duration=seconds(0)),
-        Policy(short_freeze=seconds(0)),
+    "a Freeze of unknown length": (
+        walk(resources=BOTH, type=EventType.FREEZE),
+        LEADER,
         PEERS,
         0,
-        Ask(("web_1",)),
+        PeersRequired(("web_1",)),
+    ),
+    "a short Freeze, if all are to wait": (
+        walk(resources=BOTH, type=EventType.FREEZE, duration=seconds(0)),
+        ApprovalPolicy(short_freeze=seconds(0)),
+        PEERS,
+        0,
+        PeersRequired(("web_1",)),
     ),
     "a short Reboot": (
         walk(resources=BOTH, type=EventType.REBOOT, duration=seconds(1)),
         LEADER,
         PEERS,
         0,
-        Ask(("web_1",)),
+        PeersRequired(("web_1",)),
     ),
 }
 
 
 @pytest.mark.parametrize("case", VERDICTS.values(), ids=VERDICTS.keys())
-def test_verdicts(case: tuple[Walk, Policy, frozenset[str], float, Verdict]) -> None:
+def test_verdicts(case: tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, ApprovalDecision]) -> None:
     judged, policy, peers, at, verdict = case
-    assert judge(judged, policy=policy, peers=peers, now=NOON + seconds(at)) == verdict
+    assert decide_approval(judged, policy=policy, peers=peers, now=NOON + seconds(at)) == verdict
 
 
 @pytest.mark.parametrize(
@@ -210,4 +242,4 @@ def test_verdicts(case: tuple[Walk, Policy, frozenset[str], float, Verdict]) -> 
 )
 def test_a_policy_that_makes_no_sense_is_none(wrong: dict[str, timedelta]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        Policy(**wrong)  # type: ignore[arg-type]  # each is one of them
+        ApprovalPolicy(**wrong)  # type: ignore[arg-type]  # each is one of them

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.agent.choosing import Choice, choose, matches
+from forewarn.agent.rules import RuleMatch, choose_handlers, matches
 from forewarn.agent.settings import AgentSettings, ExecSettings, LogHandlerSettings, NotifySettings, Rule
 from forewarn.client.document import Event, Status
 from forewarn.core.event import EventType, Source
@@ -64,15 +64,15 @@ def test_first_match_wins() -> None:
     first = Rule(types=(EventType.FREEZE,), handlers=("log",))
     second = Rule(types=(EventType.REBOOT,), handlers=("own", "log"))
     third = Rule(handlers=("people",))
-    assert choose(settings(first, second, third), EVENT) == Choice(handlers=("own", "log"), rule=1)
-    assert choose(settings(third, second), EVENT) == Choice(handlers=("people",), rule=0)
+    assert choose_handlers(settings(first, second, third), EVENT) == RuleMatch(handlers=("own", "log"), rule=1)
+    assert choose_handlers(settings(third, second), EVENT) == RuleMatch(handlers=("people",), rule=0)
 
 
 def test_rule_may_choose_nothing() -> None:
-    assert choose(settings(Rule(handlers=()), rule()), EVENT) == Choice(handlers=(), rule=0)
+    assert choose_handlers(settings(Rule(handlers=()), rule()), EVENT) == RuleMatch(handlers=(), rule=0)
 
 
 def test_without_a_match_everybody_is_told_and_nothing_is_done() -> None:
-    only_told = Choice(handlers=("log", "people"), rule=None)
-    assert choose(settings(), EVENT) == only_told
-    assert choose(settings(rule(types=(EventType.FREEZE,))), EVENT) == only_told
+    only_told = RuleMatch(handlers=("log", "people"), rule=None)
+    assert choose_handlers(settings(), EVENT) == only_told
+    assert choose_handlers(settings(rule(types=(EventType.FREEZE,))), EVENT) == only_told

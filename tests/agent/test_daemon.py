@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 from forewarn.agent import daemon
-from forewarn.agent.approving import Policy
-from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed, Half, Phase
-from forewarn.agent.ownership import StateInUse
-from forewarn.agent.settings import By
-from forewarn.agent.walk import Asked, HalfEnded, Next, State, Walk, Went
-from forewarn.agent.walking import World, advance
+from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerCall, HandlerContext, Phase, Retry
+from forewarn.agent.lock import StateDirectoryInUse
+from forewarn.agent.settings import ApprovalMode
+from forewarn.agent.workflow.approval import ApprovalPolicy
+from forewarn.agent.workflow.planner import WorkflowContext, advance
+from forewarn.agent.workflow.state import (
+    ApprovalState,
+    CallEnded,
+    CallState,
+    EventRemoved,
+    EventWorkflow,
+    WorkflowChange,
+)
 from forewarn.client import Document, Ending, Unreachable
 from tests.agent.stage import ID, NOON, OTHER_ID, Recorded, Service, Stage, event, seconds, started, until
 
@@ -37,12 +44,12 @@ async def test_an_event_is_prepared_for_approved_and_recovered(tmp_path: Path, d
         await stage.show(event())
         assert diary == ["drain prepare 1", "drain prepare ends", "stop prepare 1", "stop prepare ends"]
         assert stage.service.approvals == [ID]
-        assert agent.walks[ID].phase is Phase.APPROVE
+        assert agent.workflows[ID].phase is Phase.APPROVE
         await stage.show(started(event()))
-        assert agent.walks[ID].phase is Phase.IMPACT
+        assert agent.workflows[ID].phase is Phase.IMPACT
         await stage.show()
         assert diary[4:] == ["stop recover 1", "stop recover ends", "drain recover 1", "drain recover ends"]
-        assert not agent.walks
+        assert not agent.workflows
     assert [errand.phase for errand in drain.told] == list(Phase)
     assert not list((tmp_path / "journal").iterdir())
 
@@ -51,7 +58,7 @@ async def test_an_event_of_other_vms_is_nothing_to_this_one(tmp_path: Path, diar
     stage = Stage(tmp_path, Service(), [Recorded("drain", diary)])
     async with stage.agent_running() as agent:
         await stage.show(event(resources=("web_1",)))
-        assert not agent.walks
+        assert not agent.workflows
         assert not diary
         assert not stage.service.approvals
 
@@ -66,7 +73,7 @@ async def test_a_withdrawn_event_is_recovered(tmp_path: Path, diary: list[str]) 
         drain.gate.set()
         await stage.settled()
         assert diary == ["drain prepare 1", "drain prepare cut", "drain recover 1", "drain recover ends"]
-        assert not agent.walks
+        assert not agent.workflows
 
 
 async def test_who_is_told_of_recovery_knows_whether_his_half_follows(tmp_path: Path, diary: list[str]) -> None:
@@ -76,12 +83,12 @@ async def test_who_is_told_of_recovery_knows_whether_his_half_follows(tmp_path: 
     async with stage.agent_running():
         await stage.show(event())
         await stage.show()
-        assert [(errand.phase, errand.half) for errand in drain.told] == [
+        assert [(errand.phase, errand.call) for errand in drain.told] == [
             ("notice", None),
             ("prepare", None),
-            ("recover", Half.RECOVER),
+            ("recover", HandlerCall.RECOVER),
         ]
-        assert [(errand.phase, errand.half) for errand in never.told] == [
+        assert [(errand.phase, errand.call) for errand in never.told] == [
             ("notice", None),
             ("prepare", None),
             ("recover", None),
@@ -92,7 +99,7 @@ async def test_one_that_hangs_or_raises_when_it_is_told_holds_nothing_up(
     tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     class Deaf(Recorded):
-        async def tell(self, errand: Errand) -> Ended:
+        async def notify(self, errand: HandlerContext) -> CallResult:
             self.told.append(errand)
             if errand.phase is Phase.NOTICE:
                 await asyncio.Event().wait()
@@ -104,7 +111,7 @@ async def test_one_that_hangs_or_raises_when_it_is_told_holds_nothing_up(
     stage = Stage(tmp_path, Service(), [deaf])
     async with stage.agent_running() as agent:
         await stage.show(event())
-        assert agent.walks[ID].phase is Phase.APPROVE
+        assert agent.workflows[ID].phase is Phase.APPROVE
         assert [errand.phase for errand in deaf.told] == ["notice"]
         await stage.pass_time(seconds(5))
         assert [errand.phase for errand in deaf.told] == ["notice", "prepare", "ready", "approve"]
@@ -118,13 +125,13 @@ async def test_one_that_is_cut_short_before_its_first_turn_has_ended_too(tmp_pat
     stage = Stage(tmp_path, Service(), [drain, late])
     async with stage.agent_running() as agent:
         await stage.show(event())
-        agent._happened(ID, HalfEnded("drain", Half.PREPARE, 1, Done()))
-        agent._happened(ID, Went(Ending.WITHDRAWN))
+        agent._on_input(ID, CallEnded("drain", HandlerCall.PREPARE, 1, Done()))
+        agent._on_input(ID, EventRemoved(Ending.WITHDRAWN))
         drain.gate.set()
         await stage.settled()
-        assert late.halves(Half.PREPARE) == []
-        assert late.halves(Half.RECOVER) == [1]
-        assert not agent.walks
+        assert late.halves(HandlerCall.PREPARE) == []
+        assert late.halves(HandlerCall.RECOVER) == [1]
+        assert not agent.workflows
 
 
 async def test_approval_happens_once_however_often_the_event_changes(tmp_path: Path, diary: list[str]) -> None:
@@ -141,10 +148,10 @@ async def test_an_approval_that_failed_is_sent_again(tmp_path: Path) -> None:
     stage.service.fails_with = [Unreachable("http://169.254.169.254", "refused"), RuntimeError("a bug")]
     async with stage.agent_running() as agent:
         await stage.show(event())
-        assert agent.walks[ID].approval.asked is Asked.FAILED
+        assert agent.workflows[ID].approval.state is ApprovalState.FAILED
         await stage.pass_time(seconds(30))
         assert stage.service.approvals == [ID] * 3
-        assert agent.walks[ID].approval.asked is Asked.GIVEN
+        assert agent.workflows[ID].approval.state is ApprovalState.GIVEN
 
 
 async def test_a_half_that_takes_too_long_is_cut_and_tried_again(tmp_path: Path, diary: list[str]) -> None:
@@ -155,16 +162,16 @@ async def test_a_half_that_takes_too_long_is_cut_and_tried_again(tmp_path: Path,
         await stage.show(event())
         await stage.pass_time(seconds(60))
         assert diary == ["slow prepare 1", "slow prepare cut", "slow prepare 2", "slow prepare cut"]
-        step = agent.walks[ID].steps[0]
-        assert (step.prepare.state, step.prepare.why) == (State.FAILED, "its time was over after 20 s")
-        assert not agent.walks[ID].is_ready
+        step = agent.workflows[ID].steps[0]
+        assert (step.prepare.state, step.prepare.reason) == (CallState.FAILED, "its time was over after 20 s")
+        assert not agent.workflows[ID].is_ready
         assert not stage.service.approvals
-        assert "slow failed" in agent.walks[ID].approval.why
+        assert "slow failed" in agent.workflows[ID].approval.reason
 
 
 async def test_one_that_does_not_stop_is_left_to_itself(tmp_path: Path, diary: list[str]) -> None:
     class Stubborn(Recorded):
-        async def prepare(self, errand: Errand) -> None:  # type: ignore[override]  # it never ends
+        async def prepare(self, errand: HandlerContext) -> None:  # type: ignore[override]  # it never ends
             diary.append("begun")
             while not self.gate.is_set():
                 try:
@@ -179,10 +186,10 @@ async def test_one_that_does_not_stop_is_left_to_itself(tmp_path: Path, diary: l
         await stage.show(event())
         await stage.pass_time(seconds(20))
         assert diary == ["begun", "ignored", "other prepare 1", "other prepare ends"]
-        assert agent.walks[ID].steps[0].prepare.why == "its time was over after 5 s; and it does not stop"
+        assert agent.workflows[ID].steps[0].prepare.reason == "its time was over after 5 s; and it does not stop"
         stubborn.gate.set()
         await stage.settled()
-        assert agent.walks[ID].steps[0].prepare.state is State.FAILED
+        assert agent.workflows[ID].steps[0].prepare.state is CallState.FAILED
 
 
 async def test_a_handler_that_raises_is_a_handler_that_failed(tmp_path: Path, diary: list[str]) -> None:
@@ -192,22 +199,22 @@ async def test_a_handler_that_raises_is_a_handler_that_failed(tmp_path: Path, di
     stage = Stage(tmp_path, Service(), [bad, good])
     async with stage.agent_running() as agent:
         await stage.show(event())
-        assert agent.walks[ID].steps[0].prepare.why == "RuntimeError: oops"
-        assert good.halves(Half.PREPARE) == [1]
+        assert agent.workflows[ID].steps[0].prepare.reason == "RuntimeError: oops"
+        assert good.halves(HandlerCall.PREPARE) == [1]
         await stage.show()
-        assert not agent.walks
-        assert bad.halves(Half.RECOVER) == [1]
+        assert not agent.workflows
+        assert bad.halves(HandlerCall.RECOVER) == [1]
 
 
 async def test_a_reason_that_is_no_text_is_kept_as_text(tmp_path: Path, diary: list[str]) -> None:
     bad = Recorded("bad", diary, retries=1)
-    bad.ends = [Again("\udcff" * 2000), Failed("\udcff")]
+    bad.ends = [Retry("\udcff" * 2000), Failed("\udcff")]
     stage = Stage(tmp_path, Service(), [bad])
     async with stage.agent_running() as agent:
         await stage.show(event())
-        assert agent.walks[ID].steps[0].prepare.why == "?" * 1000
+        assert agent.workflows[ID].steps[0].prepare.reason == "?" * 1000
         await stage.pass_time(seconds(1))
-        assert agent.walks[ID].steps[0].prepare.why == "?"
+        assert agent.workflows[ID].steps[0].prepare.reason == "?"
         assert agent.status().troubles == ()
 
 
@@ -216,13 +223,13 @@ async def test_recovery_is_tried_until_it_succeeds(tmp_path: Path, diary: list[s
     stage = Stage(tmp_path, Service(), [bad, good])
     async with stage.agent_running() as agent:
         await stage.show(event())
-        bad.ends = [Failed("no"), Failed("no"), Again("no"), Failed("no")]
+        bad.ends = [Failed("no"), Failed("no"), Retry("no"), Failed("no")]
         await stage.show()
-        assert good.halves(Half.RECOVER) == [1]
-        assert agent.walks[ID].steps[1].recover.state is State.FAILED
+        assert good.halves(HandlerCall.RECOVER) == [1]
+        assert agent.workflows[ID].steps[1].recover.state is CallState.FAILED
         await stage.pass_time(timedelta(hours=1))
-        assert bad.halves(Half.RECOVER) == [1, 2, 3, 4, 5]
-        assert not agent.walks
+        assert bad.halves(HandlerCall.RECOVER) == [1, 2, 3, 4, 5]
+        assert not agent.workflows
 
 
 async def test_it_watches_while_handlers_run_and_walks_several_events_at_a_time(
@@ -235,12 +242,12 @@ async def test_it_watches_while_handlers_run_and_walks_several_events_at_a_time(
     async with stage.agent_running() as agent:
         await stage.show(event())
         await stage.show(event(), event(OTHER_ID, type="Freeze"))
-        assert set(agent.walks) == {ID, OTHER_ID}
+        assert set(agent.workflows) == {ID, OTHER_ID}
         await stage.show(event(), started(event(OTHER_ID, type="Freeze")))
-        assert agent.walks[OTHER_ID].phase is Phase.IMPACT
+        assert agent.workflows[OTHER_ID].phase is Phase.IMPACT
         slow.gate.set()
         await stage.settled()
-        assert agent.walks[ID].phase is Phase.APPROVE
+        assert agent.workflows[ID].phase is Phase.APPROVE
 
 
 async def test_what_another_event_needs_prepared_is_not_recovered_before(tmp_path: Path, diary: list[str]) -> None:
@@ -248,13 +255,13 @@ async def test_what_another_event_needs_prepared_is_not_recovered_before(tmp_pat
     stage = Stage(tmp_path, Service(), [drain])
     async with stage.agent_running() as agent:
         await stage.show(event(), event(OTHER_ID))
-        assert drain.halves(Half.PREPARE) == [1, 1]
+        assert drain.halves(HandlerCall.PREPARE) == [1, 1]
         await stage.show(event(OTHER_ID))
-        assert drain.halves(Half.RECOVER) == []
-        assert agent.walks[ID].phase is Phase.RECOVER
+        assert drain.halves(HandlerCall.RECOVER) == []
+        assert agent.workflows[ID].phase is Phase.RECOVER
         await stage.show()
-        assert drain.halves(Half.RECOVER) == [1, 1]
-        assert not agent.walks
+        assert drain.halves(HandlerCall.RECOVER) == [1, 1]
+        assert not agent.workflows
 
 
 async def test_an_event_that_comes_back_while_it_is_recovered_is_prepared_for_again(
@@ -269,12 +276,12 @@ async def test_an_event_that_comes_back_while_it_is_recovered_is_prepared_for_ag
         await stage.show(event())
         drain.gate.set()
         await stage.settled()
-        assert (drain.halves(Half.PREPARE), drain.halves(Half.RECOVER)) == ([1, 2], [1])
-        assert agent.walks[ID].phase is Phase.APPROVE
+        assert (drain.halves(HandlerCall.PREPARE), drain.halves(HandlerCall.RECOVER)) == ([1, 2], [1])
+        assert agent.workflows[ID].phase is Phase.APPROVE
         assert stage.service.approvals == [ID, ID]
         await stage.show()
-        assert drain.halves(Half.RECOVER) == [1, 2]
-        assert not agent.walks
+        assert drain.halves(HandlerCall.RECOVER) == [1, 2]
+        assert not agent.workflows
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["still announced", "gone"])
@@ -294,7 +301,7 @@ async def test_a_restart_goes_on_where_the_journal_says(tmp_path: Path, diary: l
             f"drain {'prepare 2' if is_there else 'recover 1'}",
             f"drain {'prepare' if is_there else 'recover'} ends",
         ]
-        assert bool(agent.walks) is is_there
+        assert bool(agent.workflows) is is_there
         assert stage.service.approvals == [ID] * is_there
     assert [(errand.phase, errand.attempt) for errand in drain.told][2] == ("prepare", 2)
 
@@ -304,13 +311,13 @@ async def test_stopping_undoes_nothing(tmp_path: Path, diary: list[str]) -> None
     stage = Stage(tmp_path, Service(event()), [drain])
     async with stage.agent_running():
         pass
-    assert drain.halves(Half.RECOVER) == []
+    assert drain.halves(HandlerCall.RECOVER) == []
     stage.service.show(started(event()))
     async with stage.agent_running() as agent:
-        assert agent.walks[ID].phase is Phase.IMPACT
-        assert drain.halves(Half.PREPARE) == [1]
+        assert agent.workflows[ID].phase is Phase.IMPACT
+        assert drain.halves(HandlerCall.PREPARE) == [1]
         await stage.show()
-        assert drain.halves(Half.RECOVER) == [1]
+        assert drain.halves(HandlerCall.RECOVER) == [1]
 
 
 async def test_an_approval_whose_end_nobody_saw_is_sent_again_and_one_that_was_taken_is_not(tmp_path: Path) -> None:
@@ -326,11 +333,11 @@ async def test_an_approval_whose_end_nobody_saw_is_sent_again_and_one_that_was_t
     stage = Stage(tmp_path, service, [])
     for _ in range(2):
         async with stage.agent_running() as agent:
-            assert agent.walks[ID].approval.asked is Asked.UNDER_WAY
+            assert agent.workflows[ID].approval.state is ApprovalState.IN_FLIGHT
     service.hangs = False
     for _ in range(3):
         async with stage.agent_running() as agent:
-            assert agent.walks[ID].approval.asked is Asked.GIVEN
+            assert agent.workflows[ID].approval.state is ApprovalState.GIVEN
     assert service.approvals == [ID] * 3
 
 
@@ -342,10 +349,10 @@ async def test_a_service_that_says_nothing_yet_does_not_mean_that_all_is_gone(tm
     stage.service.say_nothing()
     async with stage.agent_running() as agent:
         await stage.pass_time(seconds(60))
-        assert drain.halves(Half.RECOVER) == []
+        assert drain.halves(HandlerCall.RECOVER) == []
         await stage.show(started(event()))
         await stage.pass_time(seconds(10))
-        assert agent.walks[ID].phase is Phase.IMPACT
+        assert agent.workflows[ID].phase is Phase.IMPACT
 
 
 async def test_a_service_that_never_says_more_is_believed_in_the_end(tmp_path: Path, diary: list[str]) -> None:
@@ -356,8 +363,8 @@ async def test_a_service_that_never_says_more_is_believed_in_the_end(tmp_path: P
     stage.service.say_nothing()
     async with stage.agent_running() as agent:
         await stage.pass_time(timedelta(minutes=5))
-        assert drain.halves(Half.RECOVER) == [1]
-        assert not agent.walks
+        assert drain.halves(HandlerCall.RECOVER) == [1]
+        assert not agent.workflows
 
 
 async def test_recovery_does_not_wait_for_a_service_that_does_not_answer(tmp_path: Path, diary: list[str]) -> None:
@@ -377,9 +384,9 @@ async def test_recovery_does_not_wait_for_a_service_that_does_not_answer(tmp_pat
     drain.gate.set()
     service.is_deaf = True
     async with stage.agent_running() as agent:
-        assert drain.halves(Half.RECOVER) == [1, 2]
+        assert drain.halves(HandlerCall.RECOVER) == [1, 2]
         assert drain.errands[-1].name == "web_0"
-        assert not agent.walks
+        assert not agent.workflows
 
 
 async def test_handlers_are_told_at_once_after_a_restart_even_if_the_service_does_not_answer(
@@ -401,11 +408,11 @@ async def test_handlers_are_told_at_once_after_a_restart_even_if_the_service_doe
     service.is_deaf = True
     async with stage.agent_running() as agent:
         assert (drain.told[-1].phase, drain.told[-1].attempt) == (Phase.PREPARE, 2)
-        assert drain.halves(Half.PREPARE) == [1]
+        assert drain.halves(HandlerCall.PREPARE) == [1]
         service.is_deaf = False
         await stage.pass_time(seconds(5))
-        assert drain.halves(Half.PREPARE) == [1, 2]
-        assert set(agent.walks) == {ID}
+        assert drain.halves(HandlerCall.PREPARE) == [1, 2]
+        assert set(agent.workflows) == {ID}
 
 
 async def test_after_a_restart_too_nothing_is_recovered_that_another_event_needs(
@@ -416,8 +423,8 @@ async def test_after_a_restart_too_nothing_is_recovered_that_another_event_needs
     async with stage.agent_running():
         await stage.show(event(OTHER_ID))
     async with stage.agent_running() as agent:
-        assert agent.walks[ID].phase is Phase.RECOVER
-        assert drain.halves(Half.RECOVER) == []
+        assert agent.workflows[ID].phase is Phase.RECOVER
+        assert drain.halves(HandlerCall.RECOVER) == []
 
 
 async def test_what_started_while_nobody_looked_is_not_prepared_for(tmp_path: Path, diary: list[str]) -> None:
@@ -428,8 +435,8 @@ async def test_what_started_while_nobody_looked_is_not_prepared_for(tmp_path: Pa
         pass
     stage.service.show(started(event()), started(event(OTHER_ID)))
     async with stage.agent_running() as agent:
-        assert {walk.phase for walk in agent.walks.values()} == {Phase.IMPACT}
-        assert drain.halves(Half.PREPARE) == [1]
+        assert {walk.phase for walk in agent.workflows.values()} == {Phase.IMPACT}
+        assert drain.halves(HandlerCall.PREPARE) == [1]
 
 
 async def test_watching_begins_anew_after_any_mistake(tmp_path: Path, diary: list[str]) -> None:
@@ -439,14 +446,14 @@ async def test_watching_begins_anew_after_any_mistake(tmp_path: Path, diary: lis
     async with stage.agent_running() as agent:
         await stage.show(event())
         await stage.pass_time(seconds(60))
-        assert agent.walks[ID].phase is Phase.APPROVE
-        assert drain.halves(Half.PREPARE) == [1]
+        assert agent.workflows[ID].phase is Phase.APPROVE
+        assert drain.halves(HandlerCall.PREPARE) == [1]
 
 
 async def test_a_mistake_about_one_event_does_not_keep_the_agent_from_another(
     tmp_path: Path, diary: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def faulty(walk: Walk, world: World) -> Next:
+    def faulty(walk: EventWorkflow, world: WorkflowContext) -> WorkflowChange:
         if walk.id == ID:
             raise RuntimeError("a bug")
         return advance(walk, world)
@@ -455,18 +462,18 @@ async def test_a_mistake_about_one_event_does_not_keep_the_agent_from_another(
     async with stage.agent_running() as agent:
         monkeypatch.setattr(daemon, "advance", faulty)
         await stage.show(event(description="new"), event(OTHER_ID))
-        assert agent.walks[OTHER_ID].phase is Phase.APPROVE
+        assert agent.workflows[OTHER_ID].phase is Phase.APPROVE
 
 
 async def test_rules_that_raise_choose_nothing(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Service(), [])
     stage.handlers = {}
     async with stage.agent_running() as agent:
-        agent._with = agent._with.__class__(
+        agent._context = agent._context.__class__(
             client=stage.service, handlers={}, choose=_raise, state_directory=tmp_path, clock=stage.clock
         )
         await stage.show(event())
-        assert agent.walks[ID].steps == ()
+        assert agent.workflows[ID].steps == ()
         assert not stage.service.approvals
 
 
@@ -476,7 +483,7 @@ async def test_what_no_rule_matches_is_told_and_not_approved(tmp_path: Path, dia
     async with stage.agent_running() as agent:
         await stage.show(event())
         assert [errand.phase for errand in log.told] == ["notice", "prepare", "ready"]
-        assert agent.walks[ID].approval.why == "no rule matches this event, so it is only told"
+        assert agent.workflows[ID].approval.reason == "no rule matches this event, so it is only told"
         assert not stage.service.approvals
 
 
@@ -496,7 +503,7 @@ async def test_a_preempt_gets_its_most_important_steps_done(
         await stage.pass_time(seconds(29))
         assert diary == ["checkpoint prepare 1", "checkpoint prepare ends", "upload prepare 1", "upload prepare cut"]
         assert upload.errands[0].time_limit == seconds(29)
-        assert [step.prepare.state for step in agent.walks[ID].steps] == ["done", "failed", "skipped"]
+        assert [step.prepare.state for step in agent.workflows[ID].steps] == ["done", "failed", "skipped"]
     assert "Preempt: prepare of tidy is skipped: no time is left before the event" in caplog.messages
 
 
@@ -510,11 +517,11 @@ async def test_a_handler_that_is_configured_no_more_is_said_and_stays_to_be_reco
     stage.handlers = {}
     stage.service.show()
     async with stage.agent_running() as agent:
-        assert agent.walks[ID].steps[0].recover.why == "no handler of this name is configured any more"
+        assert agent.workflows[ID].steps[0].recover.reason == "no handler of this name is configured any more"
     stage.handlers = {"drain": drain}
     async with stage.agent_running() as agent:
-        assert drain.halves(Half.RECOVER) == [2]
-        assert not agent.walks
+        assert drain.halves(HandlerCall.RECOVER) == [2]
+        assert not agent.workflows
 
 
 async def test_a_journal_that_cannot_be_read_is_not_forgotten(tmp_path: Path) -> None:
@@ -522,7 +529,7 @@ async def test_a_journal_that_cannot_be_read_is_not_forgotten(tmp_path: Path) ->
     stage = Stage(tmp_path, Service(event()), [])
     async with stage.agent_running() as agent:
         (tmp_path / "journal").unlink()
-        await stage.pass_time(daemon.PAUSE)
+        await stage.pass_time(daemon.RETRY_INTERVAL)
         assert agent.status().troubles == (
             "the journal cannot be read: File exists; look whether something is left prepared",
         )
@@ -531,7 +538,7 @@ async def test_a_journal_that_cannot_be_read_is_not_forgotten(tmp_path: Path) ->
 async def test_two_agents_do_not_share_a_state_directory(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Service(), [])
     async with stage.agent_running():
-        with pytest.raises(StateInUse, match="another agent works with"):
+        with pytest.raises(StateDirectoryInUse, match="another agent works with"):
             async with stage.agent_running():
                 raise AssertionError("not reached")
 
@@ -542,7 +549,7 @@ async def test_a_dry_run_does_nothing_and_says_everything(
     stage = Stage(tmp_path / "state", Service(), [Recorded("drain", diary)], dry_run=True)
     async with stage.agent_running() as agent:
         await stage.show(event())
-        assert agent.walks[ID].phase is Phase.APPROVE
+        assert agent.workflows[ID].phase is Phase.APPROVE
         await stage.show()
     assert not diary
     assert not stage.service.approvals
@@ -556,18 +563,18 @@ async def test_a_dry_run_does_nothing_and_says_everything(
 async def test_a_clock_that_is_set_back_keeps_nobody_waiting(
     tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(daemon, "LOOK_AT_CLOCK", 0.0)
+    monkeypatch.setattr(daemon, "CLOCK_CHECK_INTERVAL", 0.0)
     drain = Recorded("drain", diary)
     stage = Stage(tmp_path, Service(event()), [drain])
     async with stage.agent_running() as agent:
         drain.ends = [Failed("not yet")]
         await stage.show()
-        assert drain.halves(Half.RECOVER) == [1]
+        assert drain.halves(HandlerCall.RECOVER) == [1]
         stage.clock._now -= timedelta(hours=2)
         await until(lambda: any("was set back by 7200 s" in message for message in caplog.messages))
         await stage.pass_time(seconds(30))
-        assert drain.halves(Half.RECOVER) == [1, 2]
-        assert not agent.walks
+        assert drain.halves(HandlerCall.RECOVER) == [1, 2]
+        assert not agent.workflows
 
 
 async def test_a_clock_that_is_set_back_does_not_keep_the_agent_from_asking_again(
@@ -582,7 +589,7 @@ async def test_a_clock_that_is_set_back_does_not_keep_the_agent_from_asking_agai
                 raise Unreachable(self.endpoint, "refused")
             return await super().name()
 
-    monkeypatch.setattr(daemon, "LOOK_AT_CLOCK", 0.0)
+    monkeypatch.setattr(daemon, "CLOCK_CHECK_INTERVAL", 0.0)
     service = Late()
     stage = Stage(tmp_path, service, [])
     async with stage.agent_running():
@@ -614,20 +621,20 @@ async def test_what_was_prepared_before_a_reboot_is_prepared_anew_while_the_even
     tmp_path: Path, diary: list[str]
 ) -> None:
     drain, late = Recorded("drain", diary, importance=9), Recorded("late", diary)
-    stage = Stage(tmp_path, Service(), [drain, late], boot="first", policy=Policy(by=By.NEVER))
+    stage = Stage(tmp_path, Service(), [drain, late], boot="first", policy=ApprovalPolicy(mode=ApprovalMode.NEVER))
     late.ends = [Failed("no")]
     async with stage.agent_running():
         await stage.show(event())
     async with stage.agent_running() as agent:
-        assert drain.halves(Half.PREPARE) == [1]
-        assert not agent.walks[ID].is_ready
+        assert drain.halves(HandlerCall.PREPARE) == [1]
+        assert not agent.workflows[ID].is_ready
     stage.more["boot"] = "second"
     async with stage.agent_running() as agent:
-        assert (drain.halves(Half.PREPARE), late.halves(Half.PREPARE)) == ([1, 2], [1, 2])
-        assert agent.walks[ID].is_ready
+        assert (drain.halves(HandlerCall.PREPARE), late.halves(HandlerCall.PREPARE)) == ([1, 2], [1, 2])
+        assert agent.workflows[ID].is_ready
         await stage.show()
-        assert (drain.halves(Half.RECOVER), late.halves(Half.RECOVER)) == ([1], [1])
-        assert not agent.walks
+        assert (drain.halves(HandlerCall.RECOVER), late.halves(HandlerCall.RECOVER)) == ([1], [1])
+        assert not agent.workflows
 
 
 @pytest.mark.parametrize("boots", [("first", "second"), ("", "second"), ("first", "")], ids=repr)
@@ -642,8 +649,8 @@ async def test_after_the_reboot_that_was_announced_nothing_is_prepared(
         stage.service.show(started(event()))
     stage.more["boot"] = boots[1]
     async with stage.agent_running() as agent:
-        assert drain.halves(Half.PREPARE) == [1]
-        assert agent.walks[ID].steps[0].prepare.state is State.DONE
+        assert drain.halves(HandlerCall.PREPARE) == [1]
+        assert agent.workflows[ID].steps[0].prepare.state is CallState.DONE
         await stage.show()
-        assert drain.halves(Half.RECOVER) == [1]
-        assert not agent.walks
+        assert drain.halves(HandlerCall.RECOVER) == [1]
+        assert not agent.workflows

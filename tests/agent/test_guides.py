@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.agent.choosing import choose
-from forewarn.agent.handlers.environment import variables
+from forewarn.agent.handlers.base import Done, Retry
+from forewarn.agent.handlers.env import event_variables
 from forewarn.agent.handlers.exec import ExecHandler
-from forewarn.agent.handlers.making import make_handlers
-from forewarn.agent.handlers.port import Again, Done
+from forewarn.agent.handlers.registry import create_handlers
+from forewarn.agent.rules import choose_handlers
 from forewarn.agent.settings import KINDS, ExecSettings, read_settings
 from tests.agent.handlers.errands import EVENT, NOW, PREPARE
 
@@ -33,8 +33,8 @@ def test_settings_of_a_guide_are_good(tmp_path: Path, text: str) -> None:
     file = tmp_path / "agent.toml"
     file.write_text(text)
     settings = read_settings(file, {"FOREWARN_AGENT_STATE": str(tmp_path)})
-    assert set(make_handlers(settings)) == {handler.name for handler in settings.handlers}
-    assert choose(settings, EVENT).rule is not None, "the guide's own rule matches a Reboot"
+    assert set(create_handlers(settings)) == {handler.name for handler in settings.handlers}
+    assert choose_handlers(settings, EVENT).rule is not None, "the guide's own rule matches a Reboot"
 
 
 def test_every_kind_of_handler_has_a_guide_that_uses_it() -> None:
@@ -61,7 +61,7 @@ async def test_script_of_the_guide_works_and_can_be_repeated(tmp_path: Path, che
     assert (await handler.prepare(PREPARE), await handler.prepare(PREPARE)) == (Done(), Done())
     assert [path.name for path in (tmp_path / "points").iterdir()] == [EVENT.id]
     (tmp_path / "points/busy").touch()
-    assert await handler.prepare(PREPARE) == Again("checkpoint ended with 75: a checkpoint is being written")
+    assert await handler.prepare(PREPARE) == Retry("checkpoint ended with 75: a checkpoint is being written")
 
 
 def test_script_of_the_guide_is_one_for_any_shell(checkpoint: Path) -> None:
@@ -73,4 +73,4 @@ def test_reference_names_every_variable() -> None:
     documented = re.findall(
         r"^\| `((?:EVENT|FOREWARN)_\w+)` \|", page.partition("\n## Script interface\n")[2], re.MULTILINE
     )
-    assert documented == list(variables(PREPARE, NOW))
+    assert documented == list(event_variables(PREPARE, NOW))

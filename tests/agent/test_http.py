@@ -11,24 +11,24 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from forewarn.agent import http
-from forewarn.agent.daemon import PAUSE
-from forewarn.agent.http import Answer, Listener, NotHttp, Request, read_request
-from forewarn.agent.status import Status, read_status
+from forewarn.agent import http_server
+from forewarn.agent.daemon import RETRY_INTERVAL
+from forewarn.agent.http_server import HttpServer, InvalidRequest, Request, Response, parse_request
+from forewarn.agent.status import AgentStatus, read_status
 from forewarn.client import Unreachable
 from forewarn.settings import ListenAddress
 from tests.agent.stage import ID, Recorded, Service, Stage, event, until
 
 
-def respond(request: Request) -> Answer:
+def respond(request: Request) -> Response:
     if request.path == "/bug":
         raise RuntimeError("a bug")
-    return Answer(200, f"{request.method} {request.path}".encode())
+    return Response(200, f"{request.method} {request.path}".encode())
 
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    listener = Listener(respond)
+    listener = HttpServer(respond)
     yield await listener.listen("127.0.0.1", 0)
     await listener.aclose()
 
@@ -73,7 +73,7 @@ async def test_answers(port: int, text: bytes, first: bytes, body: bytes | None)
 
 
 async def test_callers_who_leave_or_dawdle_hold_nobody_up(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "PATIENCE", 0.05)
+    monkeypatch.setattr(http_server, "TIMEOUT", 0.05)
     with socket.create_connection(("127.0.0.1", port)) as gone:
         gone.sendall(b"GET /")
     assert await say(port, b"GET / HT") == b""
@@ -81,7 +81,7 @@ async def test_callers_who_leave_or_dawdle_hold_nobody_up(port: int, monkeypatch
 
 
 async def test_more_callers_than_there_is_room_for_are_sent_away(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 2)
     kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     with suppress(ConnectionResetError):
@@ -93,14 +93,14 @@ async def test_more_callers_than_there_is_room_for_are_sent_away(port: int, monk
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_request_or_none(noise: bytes) -> None:
     try:
-        read_request(noise + b"\r\n\r\n")
-    except NotHttp:
+        parse_request(noise + b"\r\n\r\n")
+    except InvalidRequest:
         return
     assert noise
 
 
 def test_a_reason_cannot_smuggle_anything() -> None:
-    assert http.refuse(400, 'a"b\\c\r\n\x1b[31m').body == b'{"error":"a?b?c???[31m"}\n'
+    assert http_server.error_response(400, 'a"b\\c\r\n\x1b[31m').body == b'{"error":"a?b?c???[31m"}\n'
 
 
 async def test_the_agent_answers_for_itself(tmp_path: Path) -> None:
@@ -124,12 +124,12 @@ async def test_the_agent_answers_for_itself(tmp_path: Path) -> None:
 
 
 async def test_who_calls_at_the_last_moment_is_hung_up_on() -> None:
-    listener = Listener(lambda _: Answer(200))
+    listener = HttpServer(lambda _: Response(200))
     accepted: list[asyncio.StreamWriter] = []
 
     def end_before_its_first_turn(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        listener._connected(reader, writer)
-        for talk in listener._talks:
+        listener._accept(reader, writer)
+        for talk in listener._connections:
             talk.cancel()
         accepted.append(writer)
 
@@ -158,7 +158,7 @@ async def test_an_agent_that_cannot_listen_says_so_and_tries_again(tmp_path: Pat
             await stage.show(event())
             assert stage.service.approvals == [ID]
             taken.close()
-            await stage.pass_time(PAUSE)
+            await stage.pass_time(RETRY_INTERVAL)
             await until(lambda: agent.port == port)
             assert agent.status().troubles == ()
 
@@ -177,5 +177,7 @@ async def test_status_comes_from_the_agent_or_from_what_it_left(tmp_path: Path) 
 
 
 def test_status_of_nothing_is_nothing(tmp_path: Path) -> None:
-    assert read_status(tmp_path / "nowhere") == Status(is_running=False)
-    assert msgspec.json.decode(msgspec.json.encode(Status(is_running=False)), type=Status) == Status(is_running=False)
+    assert read_status(tmp_path / "nowhere") == AgentStatus(is_running=False)
+    assert msgspec.json.decode(msgspec.json.encode(AgentStatus(is_running=False)), type=AgentStatus) == AgentStatus(
+        is_running=False
+    )

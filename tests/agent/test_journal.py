@@ -8,39 +8,40 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from forewarn.agent import journal as journal_module
-from forewarn.agent.handlers.port import Half, Phase
-from forewarn.agent.journal import Journal, file_name, read_page, walk_in, write_page
-from forewarn.agent.taking import take
-from forewarn.agent.walk import Seen, Step, Walk, Went
-from forewarn.agent.walking import World, start
+from forewarn.agent.handlers.base import HandlerCall, Phase
+from forewarn.agent.workflow import store as journal_module
+from forewarn.agent.workflow.planner import WorkflowContext, start
+from forewarn.agent.workflow.reducer import apply_input
+from forewarn.agent.workflow.state import EventRemoved, EventSeen, EventWorkflow, HandlerStep
+from forewarn.agent.workflow.store import WorkflowStore, decode_workflow, encode_workflow, file_name, read_workflow
 from forewarn.client import Ending
 from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event, seconds
 from tests.disks import fill, mounted
 
 
-def walk(id_: str = ID, **facts: object) -> Walk:
-    return start(event(id_, **facts), (Step(handler="drain"),), World(now=NOON, me="web_0")).walk  # type: ignore[arg-type]  # facts of an event
+def walk(id_: str = ID, **facts: object) -> EventWorkflow:
+    seen = event(id_, **facts)  # type: ignore[arg-type]  # facts of an event
+    return start(seen, (HandlerStep(handler="drain"),), WorkflowContext(now=NOON, vm_name="web_0")).workflow
 
 
 def test_what_is_saved_is_read_and_what_is_struck_is_not(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal")
-    assert journal.read() == ()
+    journal = WorkflowStore(tmp_path / "journal")
+    assert journal.load() == ()
     journal.save(walk())
     journal.save(walk("B"))
-    assert Journal(tmp_path / "journal").read() == (walk(), walk("B"))
-    journal.strike(ID)
-    assert Journal(tmp_path / "journal").read() == (walk("B"),)
-    journal.strike(ID)
-    assert journal.trouble is None
+    assert WorkflowStore(tmp_path / "journal").load() == (walk(), walk("B"))
+    journal.delete(ID)
+    assert WorkflowStore(tmp_path / "journal").load() == (walk("B"),)
+    journal.delete(ID)
+    assert journal.error is None
 
 
 def test_a_walk_with_a_comeback_and_words_that_nobody_knows_is_read_as_it_was(tmp_path: Path) -> None:
     strange = walk(type="Defrost", status="Thinking", source="Moon", description='\x00"\u2028', duration=seconds(9))
-    gone = take(take(strange, Went(Ending.FINISHED), now=NOON), Seen(event()), now=NOON)
-    journal = Journal(tmp_path)
+    gone = apply_input(apply_input(strange, EventRemoved(Ending.FINISHED), now=NOON), EventSeen(event()), now=NOON)
+    journal = WorkflowStore(tmp_path)
     journal.save(gone)
-    assert journal.read() == (gone,)
+    assert journal.load() == (gone,)
 
 
 def test_everything_is_synced_before_save_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,9 +53,9 @@ def test_everything_is_synced_before_save_returns(tmp_path: Path, monkeypatch: p
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    journal = Journal(tmp_path / "journal")
+    journal = WorkflowStore(tmp_path / "journal")
     journal.save(walk())
-    journal.strike(ID)
+    journal.delete(ID)
     assert done == [f"{ID}.new", "journal", "journal"]
 
 
@@ -73,84 +74,84 @@ def test_no_id_leaves_the_directory(id_: str) -> None:
 GARBAGE = {
     "empty": b"",
     "zeros": bytes(4096),
-    "half a page": write_page(walk())[:200],
+    "half a page": encode_workflow(walk())[:200],
     "no JSON": b"\xff\xfe{",
     "other JSON": b"[1,2,3]",
     "deep": b"[" * 100_000,
-    "another format": write_page(walk()).replace(b'"format":1', b'"format":99'),
-    "a state that does not exist": write_page(walk()).replace(b'"begun"', b'"perhaps"'),
+    "another format": encode_workflow(walk()).replace(b'"format":1', b'"format":99'),
+    "a state that does not exist": encode_workflow(walk()).replace(b'"begun"', b'"perhaps"'),
 }
 
 
 @pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
 def test_garbage_is_put_aside_and_said(tmp_path: Path, garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal(tmp_path)
+    journal = WorkflowStore(tmp_path)
     journal.save(walk("B"))
     (tmp_path / f"{ID}.json").write_bytes(garbage)
-    assert journal.read() == (walk("B"),)
+    assert journal.load() == (walk("B"),)
     assert (tmp_path / f"{ID}.json.unreadable-1").read_bytes() == garbage
     assert f"and is now {ID}.json.unreadable-1; look whether something is left prepared" in caplog.text
-    assert len(journal.unread) == 1
+    assert len(journal.unreadable) == 1
     (tmp_path / f"{ID}.json").write_bytes(garbage)
-    assert journal.read() == (walk("B"),)
+    assert journal.load() == (walk("B"),)
     assert (tmp_path / f"{ID}.json.unreadable-2").exists()
 
 
 def test_what_is_too_long_is_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "LARGEST", 100)
-    (tmp_path / "x").write_bytes(write_page(walk()))
+    (tmp_path / "x").write_bytes(encode_workflow(walk()))
     with pytest.raises(ValueError, match="longer than 100 bytes"):
-        read_page(tmp_path / "x")
+        read_workflow(tmp_path / "x")
 
 
 @given(st.binary(max_size=300), st.integers(0, 2000), st.integers(0, 30))
 def test_any_damage_is_found_or_harmless(noise: bytes, at: int, cut: int) -> None:
-    page = write_page(walk())
+    page = encode_workflow(walk())
     try:
-        found = walk_in(page[:at] + noise + page[at + cut :])
+        found = decode_workflow(page[:at] + noise + page[at + cut :])
     except ValueError:
         return
     assert found == walk()
 
 
 def test_what_was_left_half_written_is_no_page(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
+    journal = WorkflowStore(tmp_path)
     journal.save(walk())
     (tmp_path / f"{ID}.new").write_bytes(b"half")
-    assert journal.read() == (walk(),)
+    assert journal.load() == (walk(),)
 
 
 def test_what_was_left_half_written_is_cleared_away(tmp_path: Path) -> None:
-    Journal(tmp_path).save(walk())
+    WorkflowStore(tmp_path).save(walk())
     (tmp_path / "B.new").write_bytes(b'{"format":')
-    assert Journal(tmp_path).read() == (walk(),)
+    assert WorkflowStore(tmp_path).load() == (walk(),)
     assert [path.name for path in tmp_path.iterdir()] == [f"{ID}.json"]
 
 
 def test_a_directory_that_is_a_file_is_trouble_and_no_end(tmp_path: Path) -> None:
     (tmp_path / "journal").write_text("no directory")
-    journal = Journal(tmp_path / "journal")
-    assert journal.read() == ()
+    journal = WorkflowStore(tmp_path / "journal")
+    assert journal.load() == ()
     journal.save(walk())
-    assert journal.in_trouble.is_set()
-    assert "the journal cannot be written" in str(journal.trouble)
+    assert journal.has_error.is_set()
+    assert "the journal cannot be written" in str(journal.error)
     (tmp_path / "journal").unlink()
-    journal.catch_up()
-    assert not journal.trouble
-    assert journal.read() == (walk(),)
+    journal.flush()
+    assert not journal.error
+    assert journal.load() == (walk(),)
 
 
 def test_without_a_directory_nothing_is_kept() -> None:
-    journal = Journal(None)
+    journal = WorkflowStore(None)
     journal.save(walk())
-    assert journal.read() == ()
-    assert journal.trouble is None
+    assert journal.load() == ()
+    assert journal.error is None
 
 
 def test_read_page_tells_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(GARBAGE["another format"])
     with pytest.raises(ValueError, match="of format 99; this agent knows 1"):
-        read_page(tmp_path / "x")
+        read_workflow(tmp_path / "x")
 
 
 async def test_an_agent_on_a_full_disk_goes_on_says_so_and_catches_up(
@@ -164,16 +165,16 @@ async def test_an_agent_on_a_full_disk_goes_on_says_so_and_catches_up(
         async with stage.agent_running() as agent:
             ballast = fill(tmp_path / "disk")
             await stage.show(event())
-            assert agent.walks[ID].phase is Phase.APPROVE
-            assert drain.halves(Half.PREPARE) == [1]
+            assert agent.workflows[ID].phase is Phase.APPROVE
+            assert drain.halves(HandlerCall.PREPARE) == [1]
             assert any("journal cannot be written: No space left on device" in each for each in agent.status().troubles)
             ballast.unlink()
             await stage.pass_time(seconds(10))
             assert agent.status().troubles == ()
         stage.service.show()
         async with stage.agent_running() as agent:
-            assert drain.halves(Half.RECOVER) == [1]
-            assert not agent.walks
+            assert drain.halves(HandlerCall.RECOVER) == [1]
+            assert not agent.workflows
     assert caplog.messages.count("the journal is on disk again") == 1
 
 
@@ -184,7 +185,7 @@ async def test_an_agent_starts_on_a_full_disk(tmp_path: Path) -> None:
         fill(tmp_path / "disk")
         stage = Stage(tmp_path / "disk" / "state", Service(event()), [drain])
         async with stage.agent_running() as agent:
-            assert agent.walks[ID].phase is Phase.APPROVE
+            assert agent.workflows[ID].phase is Phase.APPROVE
             await stage.show()
-            assert drain.halves(Half.RECOVER) == [1]
-            assert not agent.walks
+            assert drain.halves(HandlerCall.RECOVER) == [1]
+            assert not agent.workflows

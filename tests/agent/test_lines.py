@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.agent.handlers.port import Failed, Half, Phase
-from forewarn.agent.metrics import Figures
-from forewarn.agent.remarks import ApprovalCame, HalfCame, PhaseBegan, remarks
-from forewarn.agent.taking import take
-from forewarn.agent.walk import Asked, HalfEnded, Progress, State, Step, Walk
-from forewarn.agent.walking import World, advance, start
+from forewarn.agent.handlers.base import Failed, HandlerCall, Phase
+from forewarn.agent.log_events import ApprovalChanged, CallChanged, PhaseStarted, log_events
+from forewarn.agent.metrics import AgentMetrics
+from forewarn.agent.workflow.planner import WorkflowContext, advance, start
+from forewarn.agent.workflow.reducer import apply_input
+from forewarn.agent.workflow.state import ApprovalState, CallEnded, CallProgress, CallState, EventWorkflow, HandlerStep
 from forewarn.cli.logs import JsonLines
 from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event
 
@@ -58,41 +58,43 @@ def test_what_is_no_text_is_written_without_secrets_too() -> None:
     assert json.loads(text)["message"] == "\udcff! ***"
 
 
-def walked() -> tuple[Walk, Walk]:
-    world = World(now=NOON, me="web_0")
-    before = start(event(), (Step(handler="drain"),), world).walk
-    return before, take(before, HalfEnded("drain", Half.PREPARE, 1, Failed("no")), now=NOON)
+def walked() -> tuple[EventWorkflow, EventWorkflow]:
+    world = WorkflowContext(now=NOON, vm_name="web_0")
+    before = start(event(), (HandlerStep(handler="drain"),), world).workflow
+    return before, apply_input(before, CallEnded("drain", HandlerCall.PREPARE, 1, Failed("no")), now=NOON)
 
 
 def test_remarks_are_what_became_different() -> None:
-    world = World(now=NOON, me="web_0")
+    world = WorkflowContext(now=NOON, vm_name="web_0")
     before, after = walked()
-    begun = Progress(state=State.BEGUN, attempt=1, tries=1, begun_at=NOON, until=before.steps[0].prepare.until)
-    assert list(remarks(None, start(event(), (Step(handler="drain"),), world))) == [
-        PhaseBegan(Phase.NOTICE, 1),
-        PhaseBegan(Phase.PREPARE, 1),
-        HalfCame("drain", Half.PREPARE, begun),
+    begun = CallProgress(
+        state=CallState.RUNNING, attempt=1, tries=1, started_at=NOON, until=before.steps[0].prepare.until
+    )
+    assert list(log_events(None, start(event(), (HandlerStep(handler="drain"),), world))) == [
+        PhaseStarted(Phase.NOTICE, 1),
+        PhaseStarted(Phase.PREPARE, 1),
+        CallChanged("drain", HandlerCall.PREPARE, begun),
     ]
-    assert list(remarks(before, advance(after, world))) == [
-        HalfCame("drain", Half.PREPARE, after.steps[0].prepare),
-        ApprovalCame(Asked.NOT_YET, "this VM is not ready: drain failed: no"),
+    assert list(log_events(before, advance(after, world))) == [
+        CallChanged("drain", HandlerCall.PREPARE, after.steps[0].prepare),
+        ApprovalChanged(ApprovalState.NOT_YET, "this VM is not ready: drain failed: no"),
     ]
-    assert list(remarks(before, advance(before, world))) == []
+    assert list(log_events(before, advance(before, world))) == []
 
 
 def test_figures_have_closed_labels_and_always_the_same_lines() -> None:
-    figures = Figures(["drain"], NOON)
+    figures = AgentMetrics(["drain"], NOON)
     before, after = walked()
-    empty = figures.show([], {"service": False})
+    empty = figures.render([], {"service": False})
     for handler in ("drain", 'gone "away"\n'):
-        figures.count(after, HalfCame(handler, Half.PREPARE, after.steps[0].prepare))
-    strange = start(event(type="Defrost"), (), World(now=NOON, me="web_0")).walk
+        figures.count(after, CallChanged(handler, HandlerCall.PREPARE, after.steps[0].prepare))
+    strange = start(event(type="Defrost"), (), WorkflowContext(now=NOON, vm_name="web_0")).workflow
     for walk in (before, strange):
-        figures.count(walk, PhaseBegan(Phase.NOTICE, 1))
-        figures.count(walk, PhaseBegan(Phase.NOTICE, 2))
-    figures.count(after, ApprovalCame(Asked.GIVEN, ""))
-    figures.count_journal_trouble()
-    full = figures.show([after], {"service": True}).decode()
+        figures.count(walk, PhaseStarted(Phase.NOTICE, 1))
+        figures.count(walk, PhaseStarted(Phase.NOTICE, 2))
+    figures.count(after, ApprovalChanged(ApprovalState.GIVEN, ""))
+    figures.count_store_error()
+    full = figures.render([after], {"service": True}).decode()
     names = [text.rsplit(" ", 1)[0] for text in full.splitlines() if text[0] != "#"]
     assert names == [text.rsplit(" ", 1)[0] for text in empty.decode().splitlines() if text[0] != "#"]
     assert len(names) == len(set(names))
@@ -112,7 +114,7 @@ def test_figures_have_closed_labels_and_always_the_same_lines() -> None:
 
 def test_the_reference_names_every_figure() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "agent-http.md").read_text()
-    shown = Figures([], NOON).show([], {}).decode().splitlines()
+    shown = AgentMetrics([], NOON).render([], {}).decode().splitlines()
     kinds = [text.split(" ")[2:] for text in shown if text.startswith("# TYPE")]
     rows = [text.split("|")[1:3] for text in page.splitlines() if text.startswith("| `forewarn_agent_")]
     assert [[name.strip(" `"), kind.strip()] for name, kind in rows] == kinds
@@ -120,7 +122,7 @@ def test_the_reference_names_every_figure() -> None:
 
 def test_prometheus_reads_the_figures() -> None:
     parser = pytest.importorskip("prometheus_client.parser")
-    text = Figures(["drain"], NOON).show([walked()[0]], {"service": False, "journal": True}).decode()
+    text = AgentMetrics(["drain"], NOON).render([walked()[0]], {"service": False, "journal": True}).decode()
     families = {family.name: family.type for family in parser.text_string_to_metric_families(text)}
     assert families["forewarn_agent_halves"] == "counter"
     assert families["forewarn_agent_walks"] == "gauge"

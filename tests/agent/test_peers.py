@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from forewarn.agent.daemon import Agent
-from forewarn.agent.handlers.port import Half, Phase
-from forewarn.agent.http import Answer, Listener, Request
-from forewarn.agent.peers import Peers, answer_peer, ask_peers
+from forewarn.agent.handlers.base import HandlerCall, Phase
+from forewarn.agent.http_server import HttpServer, Request, Response
+from forewarn.agent.peers import Peers, check_peers, peer_response
 from forewarn.agent.settings import Address
-from forewarn.agent.walk import PeerWord, Step, Walk
-from forewarn.agent.walking import World, start
+from forewarn.agent.workflow.planner import WorkflowContext, start
+from forewarn.agent.workflow.state import EventWorkflow, HandlerStep, PeerState
 from forewarn.settings import ListenAddress
 from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event, seconds, until
 
@@ -27,52 +27,52 @@ def peers(port: int, *, secret: bytes = SECRET, timeout: float = 30) -> Peers:
 
 
 @asynccontextmanager
-async def answering(respond: Callable[[Request], Answer]) -> AsyncIterator[int]:
-    listener = Listener(respond)
+async def answering(respond: Callable[[Request], Response]) -> AsyncIterator[int]:
+    listener = HttpServer(respond)
     try:
         yield await listener.listen("127.0.0.1", 0)
     finally:
         await listener.aclose()
 
 
-async def word(answer: Answer) -> PeerWord:
+async def word(answer: Response) -> PeerState:
     async with answering(lambda _: answer) as port:
-        (said,) = await ask_peers(peers(port), ["web_1"], ID)
+        (said,) = await check_peers(peers(port), ["web_1"], ID)
         return said
 
 
 @pytest.mark.parametrize(
     ("answer", "is_ready", "why"),
     [
-        (Answer(200, READY), True, "ready"),
-        (Answer(200, READY.replace(b"web_1", b"WEB_1")), True, "ready"),
-        (Answer(200, READY.replace(b'"why":"ready"', b'"new":1')), True, ""),
-        (Answer(200, READY.replace(b"true", b"false")), False, "ready"),
-        (Answer(200, READY.replace(b"true", b"1")), False, "its answer is no word of an agent"),
-        (Answer(200, READY.replace(b"web_1", b"web_9")), False, "at its address answers 'web_9'"),
-        (Answer(200, READY.replace(ID[:4].encode(), b"0000")), False, "it answered about another event"),
-        (Answer(200, b""), False, "its answer is no word of an agent"),
-        (Answer(200, b"<html>"), False, "its answer is no word of an agent"),
-        (Answer(200, b"[" * 50_000), False, "its answer is no word of an agent"),
-        (Answer(200, b" " * 70_000), False, "its answer is too long"),
-        (Answer(404, READY), False, "it knows of no such event"),
-        (Answer(401, READY), False, "it does not take our secret: the files differ"),
-        (Answer(403, READY), False, "it does not take our secret: the files differ"),
-        (Answer(500, READY), False, "it answered with status 500"),
-        (Answer(302, READY), False, "it answered with status 302"),
+        (Response(200, READY), True, "ready"),
+        (Response(200, READY.replace(b"web_1", b"WEB_1")), True, "ready"),
+        (Response(200, READY.replace(b'"why":"ready"', b'"new":1')), True, ""),
+        (Response(200, READY.replace(b"true", b"false")), False, "ready"),
+        (Response(200, READY.replace(b"true", b"1")), False, "its answer is no word of an agent"),
+        (Response(200, READY.replace(b"web_1", b"web_9")), False, "at its address answers 'web_9'"),
+        (Response(200, READY.replace(ID[:4].encode(), b"0000")), False, "it answered about another event"),
+        (Response(200, b""), False, "its answer is no word of an agent"),
+        (Response(200, b"<html>"), False, "its answer is no word of an agent"),
+        (Response(200, b"[" * 50_000), False, "its answer is no word of an agent"),
+        (Response(200, b" " * 70_000), False, "its answer is too long"),
+        (Response(404, READY), False, "it knows of no such event"),
+        (Response(401, READY), False, "it does not take our secret: the files differ"),
+        (Response(403, READY), False, "it does not take our secret: the files differ"),
+        (Response(500, READY), False, "it answered with status 500"),
+        (Response(302, READY), False, "it answered with status 302"),
     ],
-    ids=lambda value: None if isinstance(value, Answer) else str(value),
+    ids=lambda value: None if isinstance(value, Response) else str(value),
 )
-async def test_only_a_clear_word_means_ready(answer: Answer, is_ready: bool, why: str) -> None:
-    assert await word(answer) == PeerWord(name="web_1", is_ready=is_ready, why=why)
+async def test_only_a_clear_word_means_ready(answer: Response, is_ready: bool, why: str) -> None:
+    assert await word(answer) == PeerState(name="web_1", is_ready=is_ready, reason=why)
 
 
 async def test_a_peer_that_never_answers_is_not_ready() -> None:
     hangs: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda _, writer: hangs.append(writer), "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    (said,) = await ask_peers(peers(port, timeout=0.05), ["web_1"], ID)
-    assert said == PeerWord(name="web_1", is_ready=False, why="no answer in time")
+    (said,) = await check_peers(peers(port, timeout=0.05), ["web_1"], ID)
+    assert said == PeerState(name="web_1", is_ready=False, reason="no answer in time")
     server.close()
     for writer in hangs:
         writer.close()
@@ -80,11 +80,11 @@ async def test_a_peer_that_never_answers_is_not_ready() -> None:
 
 
 async def test_a_peer_that_is_not_there_is_not_ready() -> None:
-    async with answering(lambda _: Answer(200, READY)) as port:
+    async with answering(lambda _: Response(200, READY)) as port:
         pass
-    (said,) = await ask_peers(peers(port), ["web_1"], ID)
+    (said,) = await check_peers(peers(port), ["web_1"], ID)
     assert not said.is_ready
-    assert said.why.startswith("cannot be reached: ")
+    assert said.reason.startswith("cannot be reached: ")
 
 
 @pytest.mark.parametrize("text", [b"", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1\r\n\r\n"], ids=repr)
@@ -95,33 +95,33 @@ async def test_a_peer_that_speaks_otherwise_is_not_ready(text: bytes) -> None:
         writer.close()
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
-    (said,) = await ask_peers(peers(server.sockets[0].getsockname()[1]), ["web_1"], ID)
-    assert said == PeerWord(name="web_1", is_ready=False, why="its answer is not HTTP")
+    (said,) = await check_peers(peers(server.sockets[0].getsockname()[1]), ["web_1"], ID)
+    assert said == PeerState(name="web_1", is_ready=False, reason="its answer is not HTTP")
     server.close()
     await server.wait_closed()
 
 
 async def test_an_id_that_is_no_part_of_a_path_is_asked_of_nobody() -> None:
-    (said,) = await ask_peers(peers(1), ["web_1"], "x HTTP/1.1\r\nEvil: 1")
-    assert said == PeerWord(name="web_1", is_ready=False, why="the id of the event cannot be asked for")
+    (said,) = await check_peers(peers(1), ["web_1"], "x HTTP/1.1\r\nEvil: 1")
+    assert said == PeerState(name="web_1", is_ready=False, reason="the id of the event cannot be asked for")
 
 
 async def test_many_peers_are_asked_at_once_and_each_has_a_word() -> None:
     names = [f"vm_{number}" for number in range(200)]
 
-    async with answering(lambda _: Answer(200, READY)) as port:
+    async with answering(lambda _: Response(200, READY)) as port:
         asked = Peers(
             addresses=dict.fromkeys(names[:150], Address("127.0.0.1", port)), secret=SECRET, timeout=seconds(60)
         )
-        words = await ask_peers(asked, names, ID)
+        words = await check_peers(asked, names, ID)
     assert [said.name for said in words] == names
-    assert {said.why for said in words[:150]} == {"at its address answers 'web_1'"}
-    assert {said.why for said in words[150:]} == {"no address of it is configured"}
+    assert {said.reason for said in words[:150]} == {"at its address answers 'web_1'"}
+    assert {said.reason for said in words[150:]} == {"no address of it is configured"}
 
 
-def prepared(*, is_ready: bool) -> dict[str, Walk]:
-    steps = () if is_ready else (Step(handler="drain"),)
-    return {ID: start(event(), steps, World(now=NOON, me="web_0")).walk}
+def prepared(*, is_ready: bool) -> dict[str, EventWorkflow]:
+    steps = () if is_ready else (HandlerStep(handler="drain"),)
+    return {ID: start(event(), steps, WorkflowContext(now=NOON, vm_name="web_0")).workflow}
 
 
 @pytest.mark.parametrize(
@@ -137,16 +137,16 @@ def prepared(*, is_ready: bool) -> dict[str, Walk]:
     ],
     ids=["no secret", "another scheme", "wrong secret", "empty secret", "ready", "not ready", "unknown event"],
 )
-def test_answers(walks: dict[str, Walk], headers: dict[str, str], status: int, body: str) -> None:
-    answer = answer_peer(Request("GET", f"/v1/ready/{ID.lower()}", headers), walks, me="web_0", secret=SECRET)
+def test_answers(walks: dict[str, EventWorkflow], headers: dict[str, str], status: int, body: str) -> None:
+    answer = peer_response(Request("GET", f"/v1/ready/{ID.lower()}", headers), walks, vm_name="web_0", secret=SECRET)
     assert answer.status == status
     assert body in answer.body.decode()
 
 
 def test_who_has_no_secret_answers_nobody() -> None:
     request = Request("GET", f"/v1/ready/{ID}", {"authorization": "Bearer "})
-    assert answer_peer(request, {}, me="web_0", secret=None).status == 403
-    assert answer_peer(request, {}, me=None, secret=SECRET).status == 403
+    assert peer_response(request, {}, vm_name="web_0", secret=None).status == 403
+    assert peer_response(request, {}, vm_name=None, secret=SECRET).status == 403
 
 
 @pytest.mark.parametrize("secret", [b"", b"two words", b"line\r\nbreak", b"\xff\xfe"], ids=repr)
@@ -157,20 +157,20 @@ def test_a_secret_that_is_no_header_is_refused_without_being_said(secret: bytes)
 
 
 async def test_a_peer_may_have_an_address_of_ipv6() -> None:
-    listener = Listener(lambda _: Answer(200, READY))
+    listener = HttpServer(lambda _: Response(200, READY))
     try:
         address = Address("::1", await listener.listen("::1", 0))
     except OSError:
         pytest.skip("nothing can listen at ::1: switch IPv6 on for the loopback interface")
-    (said,) = await ask_peers(Peers(addresses={"web_1": address}, secret=SECRET, timeout=seconds(30)), ["web_1"], ID)
+    (said,) = await check_peers(Peers(addresses={"web_1": address}, secret=SECRET, timeout=seconds(30)), ["web_1"], ID)
     await listener.aclose()
     assert said.is_ready
 
 
 async def test_a_peer_whose_name_is_none_is_not_ready() -> None:
     nowhere = Peers(addresses={"web_1": Address("." * 64, 1)}, secret=SECRET, timeout=seconds(30))
-    (said,) = await ask_peers(nowhere, ["web_1"], ID)
-    assert said == PeerWord(name="web_1", is_ready=False, why="its address is none")
+    (said,) = await check_peers(nowhere, ["web_1"], ID)
+    assert said == PeerState(name="web_1", is_ready=False, reason="its address is none")
 
 
 def test_a_secret_is_in_no_representation() -> None:
@@ -220,19 +220,19 @@ async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: 
     pair.handlers[1].gate.clear()
     async with pair.running() as (leader, _):
         pair.show()
-        await until(lambda: ID in leader.walks and bool(leader.walks[ID].peers))
-        assert leader.walks[ID].phase is Phase.READY
-        assert leader.walks[ID].approval.why in {
+        await until(lambda: ID in leader.workflows and bool(leader.workflows[ID].peers))
+        assert leader.workflows[ID].phase is Phase.READY
+        assert leader.workflows[ID].approval.reason in {
             "not ready: web_1 (not prepared yet: drain)",
             "not ready: web_1 (it knows of no such event)",
         }
         assert pair.approvals() == [[], []]
         pair.handlers[1].gate.set()
-        await until(lambda: pair.handlers[1].halves(Half.PREPARE) == [1])
+        await until(lambda: pair.handlers[1].halves(HandlerCall.PREPARE) == [1])
         await pair.stages[1].settled()
         pair.stages[0].clock.set(NOON + seconds(5))
         await until(lambda: pair.approvals() == [[ID], []])
-        assert leader.walks[ID].phase is Phase.APPROVE
+        assert leader.workflows[ID].phase is Phase.APPROVE
 
 
 async def test_the_deputy_approves_if_the_leader_cannot(tmp_path: Path) -> None:
@@ -240,8 +240,8 @@ async def test_the_deputy_approves_if_the_leader_cannot(tmp_path: Path) -> None:
     async with pair.running() as (leader, deputy):
         pair.stages[0].service.fails_with = [RuntimeError("no way out")] * 100
         pair.show()
-        await until(lambda: ID in leader.walks and ID in deputy.walks and leader.walks[ID].is_ready)
-        await until(lambda: deputy.walks[ID].is_ready)
+        await until(lambda: ID in leader.workflows and ID in deputy.workflows and leader.workflows[ID].is_ready)
+        await until(lambda: deputy.workflows[ID].is_ready)
         pair.stages[1].clock.set(NOON + seconds(60))
         await until(lambda: pair.approvals()[1] == [ID])
 
@@ -250,8 +250,8 @@ async def test_two_secrets_mean_no_approval_and_it_is_said(tmp_path: Path) -> No
     pair = Pair(tmp_path, other_secret=b"wrong-horse")
     async with pair.running() as (leader, _):
         pair.show()
-        await until(lambda: ID in leader.walks and bool(leader.walks[ID].peers))
-        assert "it does not take our secret" in leader.walks[ID].approval.why
+        await until(lambda: ID in leader.workflows and bool(leader.workflows[ID].peers))
+        assert "it does not take our secret" in leader.workflows[ID].approval.reason
         pair.stages[0].clock.set(NOON + timedelta(minutes=15))
-        await until(lambda: "not all VMs were ready before NotBefore" in leader.walks[ID].approval.why)
+        await until(lambda: "not all VMs were ready before NotBefore" in leader.workflows[ID].approval.reason)
         assert pair.approvals() == [[], []]

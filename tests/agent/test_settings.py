@@ -11,11 +11,11 @@ import pytest
 from forewarn.agent.phases import Phase
 from forewarn.agent.settings import (
     KINDS,
-    SAYABLE,
+    TEMPLATE_FIELDS,
     Address,
     AgentSettings,
+    ApprovalMode,
     ApprovalSettings,
-    By,
     ExecSettings,
     HandlerSettings,
     HaproxySettings,
@@ -27,8 +27,8 @@ from forewarn.agent.settings import (
     Rule,
     SystemdSettings,
     WebhookSettings,
+    load,
     read_settings,
-    reading,
     settings_file,
     variable,
 )
@@ -145,7 +145,7 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
         interval=timedelta(seconds=0.5),
         http=HttpSettings(listen=ListenAddress("10.0.0.4", 8160)),
         approval=ApprovalSettings(
-            policy=By.EACH, deputy_after=timedelta(seconds=20), user_events_at_once=False, short_freeze=None
+            policy=ApprovalMode.EACH, deputy_after=timedelta(seconds=20), user_events_at_once=False, short_freeze=None
         ),
         peers=PeersSettings(
             secret_file=tmp_path / "peers.secret",
@@ -208,10 +208,10 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
 
 def keys(section: type[msgspec.Struct]) -> Iterator[str]:
     """Give every key of a section and of the sections in it."""
-    for field, hint in reading._hints(section).items():
+    for field, hint in load._hints(section).items():
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             yield from keys(hint)
-        elif reading._takes(hint):
+        elif load._takes(hint):
             yield field
 
 
@@ -244,7 +244,7 @@ def test_variables_say_it_over_the_file(tmp_path: Path) -> None:
         FOREWARN_AGENT_LOG_LEVEL="warning",
     )
     assert (said.endpoint, said.name, said.state) == ("http://10.0.0.1", "web_7", Path("/s"))
-    assert (said.http.listen, said.interval, said.approval.policy) == (None, timedelta(seconds=0.5), By.NEVER)
+    assert (said.http.listen, said.interval, said.approval.policy) == (None, timedelta(seconds=0.5), ApprovalMode.NEVER)
     assert (said.peers.secret_file, said.peers.agents, said.log.level) == (None, (), LogLevel.WARNING)
 
 
@@ -439,7 +439,7 @@ def test_reference_has_every_key_of_a_rule() -> None:
 
 
 def test_reference_has_everything_that_a_template_can_say() -> None:
-    assert [key.removeprefix("$") for key in rows("## Templates")] == list(SAYABLE)
+    assert [key.removeprefix("$") for key in rows("## Templates")] == list(TEMPLATE_FIELDS)
 
 
 def test_the_agent_listens_where_no_vm_of_the_emulator_does() -> None:

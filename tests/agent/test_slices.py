@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from forewarn.agent.slices import LEAST, MARGIN, Slice, end_of_slice, foresee
-from forewarn.agent.walk import Step
+from forewarn.agent.workflow.deadlines import MARGIN, MINIMUM_SLICE, TimeSlice, call_deadline, plan_time_slices
+from forewarn.agent.workflow.state import HandlerStep
 from tests.agent.stage import NOON, event, seconds, started
 
 
@@ -25,32 +25,32 @@ from tests.agent.stage import NOON, event, seconds, started
     ],
 )
 def test_a_slice_is_the_limit_or_what_is_left(notice: float | None, limit: float, time: float | None) -> None:
-    until = end_of_slice(None if notice is None else NOON + seconds(notice), seconds(limit), now=NOON)
+    until = call_deadline(None if notice is None else NOON + seconds(notice), seconds(limit), now=NOON)
     assert until == (None if time is None else NOON + seconds(time))
 
 
 def test_a_preempt_is_foreseen_by_importance() -> None:
     steps = [
-        Step(handler="tidy", importance=1, time_limit=seconds(5)),
-        Step(handler="upload", importance=5, time_limit=seconds(60)),
-        Step(handler="checkpoint", importance=9, time_limit=seconds(20)),
-        Step(handler="drain", importance=9, time_limit=seconds(10)),
+        HandlerStep(handler="tidy", importance=1, time_limit=seconds(5)),
+        HandlerStep(handler="upload", importance=5, time_limit=seconds(60)),
+        HandlerStep(handler="checkpoint", importance=9, time_limit=seconds(20)),
+        HandlerStep(handler="drain", importance=9, time_limit=seconds(10)),
     ]
-    assert foresee(event(at=NOON + seconds(30)), steps, now=NOON) == (
-        Slice("checkpoint", seconds(20)),
-        Slice("drain", seconds(10)),
-        Slice("upload", seconds(9)),
-        Slice("tidy", None),
+    assert plan_time_slices(event(at=NOON + seconds(30)), steps, now=NOON) == (
+        TimeSlice("checkpoint", seconds(20)),
+        TimeSlice("drain", seconds(10)),
+        TimeSlice("upload", seconds(9)),
+        TimeSlice("tidy", None),
     )
 
 
 def test_nothing_fits_before_what_has_started() -> None:
-    assert foresee(started(event()), [Step(handler="a")], now=NOON) == (Slice("a", None),)
+    assert plan_time_slices(started(event()), [HandlerStep(handler="a")], now=NOON) == (TimeSlice("a", None),)
 
 
 @pytest.mark.parametrize("at", [None, NOON, NOON - timedelta(hours=2)], ids=str)
 def test_time_that_nobody_knows_or_that_had_passed_takes_nothing_away(at: datetime | None) -> None:
-    assert foresee(event(at=at), [Step(handler="a")], now=NOON) == (Slice("a", seconds(30)),)
+    assert plan_time_slices(event(at=at), [HandlerStep(handler="a")], now=NOON) == (TimeSlice("a", seconds(30)),)
 
 
 @given(
@@ -61,11 +61,11 @@ def test_slices_never_reach_the_event_and_only_the_less_important_get_nothing(
     notice: int, limits: list[tuple[int, int]]
 ) -> None:
     steps = [
-        Step(handler=str(number), importance=importance, time_limit=seconds(limit))
+        HandlerStep(handler=str(number), importance=importance, time_limit=seconds(limit))
         for number, (importance, limit) in enumerate(limits)
     ]
     importances = {step.handler: step.importance for step in steps}
-    found = foresee(event(at=NOON + seconds(notice)), steps, now=NOON)
+    found = plan_time_slices(event(at=NOON + seconds(notice)), steps, now=NOON)
     assert [importances[each.handler] for each in found] == sorted(importances.values(), reverse=True)
     longest: dict[int, timedelta] = {}
     for each in found:
@@ -73,6 +73,6 @@ def test_slices_never_reach_the_event_and_only_the_less_important_get_nothing(
             longest.get(importances[each.handler], seconds(0)), each.time or seconds(0)
         )
     assert sum(longest.values(), seconds(0)) <= max(seconds(notice) - MARGIN, seconds(0))
-    assert all(each.time is None or each.time >= LEAST for each in found)
+    assert all(each.time is None or each.time >= MINIMUM_SLICE for each in found)
     without = [importances[each.handler] for each in found if each.time is None]
     assert all(importances[each.handler] >= max(without, default=0) for each in found if each.time is not None)

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from forewarn.client.changes import Change
-from forewarn.client.conversation import Conversation, Settings
-from forewarn.client.talk import Answer, Command, Failure, Flow, Give, Reply, Send, Sleep, T
+from forewarn.client.effects import Command, Failure, Flow, Reply, Response, Send, Sleep, T, Yield
+from forewarn.client.flow import ClientFlows, Settings
 
 ENDPOINT = "http://service"
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
@@ -35,20 +35,20 @@ def document(*events: dict[str, Any], incarnation: int = 1) -> bytes:
     return msgspec.json.encode({"DocumentIncarnation": incarnation, "Events": events})
 
 
-def ok(body: bytes = document(), /, **headers: str) -> Answer:
+def ok(body: bytes = document(), /, **headers: str) -> Response:
     return answer(200, body, **headers)
 
 
-def answer(status: int, body: bytes = b"", /, **headers: str) -> Answer:
+def answer(status: int, body: bytes = b"", /, **headers: str) -> Response:
     """Make an answer; `_` stands for `-` in the names of headers."""
-    return Answer(status, {name.replace("_", "-").lower(): value for name, value in headers.items()}, body)
+    return Response(status, {name.replace("_", "-").lower(): value for name, value in headers.items()}, body)
 
 
 class After(msgspec.Struct, frozen=True):
     """A reply that takes its time."""
 
     seconds: float
-    reply: Answer | Failure
+    reply: Response | Failure
 
 
 class Time:
@@ -66,7 +66,7 @@ class Talk:
 
     def __init__(self, *, name: str | None = None, chance: float = 1.0, **settings: Any) -> None:
         self.time = Time()
-        self.with_ = Conversation(ENDPOINT, Settings(**settings), name=name, monotonic=self.time, chance=lambda: chance)
+        self.with_ = ClientFlows(ENDPOINT, Settings(**settings), name=name, monotonic=self.time, chance=lambda: chance)
         self.sent: list[Send] = []
         self.pauses: list[float] = []
         self.changes: list[Change] = []
@@ -80,7 +80,7 @@ class Talk:
     def timeouts(self) -> list[float]:
         return [send.timeout for send in self.sent]
 
-    def run(self, flow: Flow[T], *replies: Answer | Failure | After) -> T:
+    def run(self, flow: Flow[T], *replies: Response | Failure | After) -> T:
         """Carry a flow out to its end."""
         left = iter(replies)
         try:
@@ -92,11 +92,11 @@ class Talk:
             value: T = end.value
             return value
 
-    def watch(self, *replies: Answer | Failure | After, mine: bool = False, **more: Any) -> list[Change]:
+    def watch(self, *replies: Response | Failure | After, mine: bool = False, **more: Any) -> list[Change]:
         """Watch until there is no reply any more; return the changes."""
         return self.follow(self.with_.watch(mine=mine, since=None, **more), replies)
 
-    def follow(self, flow: Flow[None], replies: Iterable[Answer | Failure | After]) -> list[Change]:
+    def follow(self, flow: Flow[None], replies: Iterable[Response | Failure | After]) -> list[Change]:
         left, began = iter(replies), len(self.changes)
         reply: Reply = None
         try:
@@ -117,12 +117,12 @@ class Talk:
             case Sleep(seconds):
                 self.pauses.append(seconds)
                 self.time.now += seconds
-            case Give(changes):
+            case Yield(changes):
                 assert changes, "nothing is given"
                 self.changes.extend(changes)
         return None
 
-    def _reply(self, reply: Answer | Failure | After) -> Answer | Failure:
+    def _reply(self, reply: Response | Failure | After) -> Response | Failure:
         if isinstance(reply, After):
             self.time.now += reply.seconds
             return reply.reply

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.client import Appeared, Change, Changed, Ending, Event, Gone, Started
-from forewarn.client.changes import compare
+from forewarn.client.changes import compare_events
 
 
 def make(id_: str = "E1", status: str = "Scheduled", *, type_: str = "Reboot", **more: Any) -> Event:
@@ -41,11 +41,11 @@ E1_MOVED = make(resources=("a", "b"))
     ],
 )
 def test_change_is_told(before: tuple[Event, ...], after: tuple[Event, ...], changes: tuple[Change, ...]) -> None:
-    assert compare(before, after) == changes
+    assert compare_events(before, after) == changes
 
 
 def test_changes_can_be_matched_by_place() -> None:
-    match compare((E1_STARTED,), ())[0]:
+    match compare_events((E1_STARTED,), ())[0]:
         case Gone(event, Ending.FINISHED):
             assert event == E1_STARTED
         case _:
@@ -87,7 +87,7 @@ def fold(changes: list[Change]) -> dict[str, Event]:
 @given(st.lists(DOCUMENTS, max_size=8))
 @settings(max_examples=200)
 def test_folded_changes_are_the_last_document(documents: list[tuple[Event, ...]]) -> None:
-    changes = [change for before, after in pairwise([(), *documents]) for change in compare(before, after)]
+    changes = [change for before, after in pairwise([(), *documents]) for change in compare_events(before, after)]
     last = documents[-1] if documents else ()
     assert fold(changes) == {event.id.upper(): event for event in last}
 
@@ -96,6 +96,6 @@ def test_folded_changes_are_the_last_document(documents: list[tuple[Event, ...]]
 @settings(max_examples=200)
 def test_every_difference_is_told_once_and_nothing_else(before: tuple[Event, ...], after: tuple[Event, ...]) -> None:
     old, new = ({event.id.upper(): event for event in events} for events in (before, after))
-    told = [(change.event.id.upper(), type(change)) for change in compare(before, after)]
+    told = [(change.event.id.upper(), type(change)) for change in compare_events(before, after)]
     assert len(told) == len(set(told))
     assert {id_ for id_, _ in told} == {id_ for id_ in old | new if old.get(id_) != new.get(id_)}

@@ -12,8 +12,8 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from forewarn.client import AsyncScheduledEvents, Change, Closed, ScheduledEvents
-from forewarn.client.endpoint import read_endpoint
-from forewarn.client.talk import Answer, Failure, Request
+from forewarn.client.effects import Failure, Request, Response
+from forewarn.client.endpoint import parse_endpoint
 from forewarn.client.transport import Exchange
 from tests.client.misbehaving import GUARD, MisbehavingServer, answered, gives, holds, holds_after, server
 from tests.client.talking import ID, document, event
@@ -123,7 +123,7 @@ def test_block_that_ends_leaves_nobody_waiting() -> None:
             running.wait_for_requests()
         running.wait_for_hang_up()
         assert (stop.is_set(), threads_of_the_client()) == (False, [])
-        assert se._line._under_way == set()
+        assert se._driver._in_flight == set()
 
 
 def test_closing_the_client_ends_its_interruptible_blocks() -> None:
@@ -307,15 +307,15 @@ def test_held_answer_does_not_keep_a_program_from_ending(program: str) -> None:
         assert process.returncode == 7, complaints.decode()
 
 
-def hung_up(running: MisbehavingServer) -> Answer | Failure:
+def hung_up(running: MisbehavingServer) -> Response | Failure:
     """What comes of an exchange that is ended as soon as the server has its request."""
-    exchange = Exchange(read_endpoint(running.url), Request("GET", "/"), GUARD * 3)
+    exchange = Exchange(parse_endpoint(running.url), Request("GET", "/"), GUARD * 3)
     caller = calling(exchange.run)
     running.wait_for_requests()
-    exchange.hang_up()
-    exchange.hang_up()
+    exchange.cancel()
+    exchange.cancel()
     outcome = caller.ended()
-    assert isinstance(outcome, Answer | Failure)
+    assert isinstance(outcome, Response | Failure)
     return outcome
 
 
@@ -331,8 +331,8 @@ def test_exchange_ends_wherever_it_is_when_somebody_hangs_up(beginning: bytes) -
 
 def test_exchange_that_is_hung_up_before_it_begins_does_not_begin() -> None:
     with server() as running:
-        exchange = Exchange(read_endpoint(running.url), Request("GET", "/"), GUARD)
-        exchange.hang_up()
+        exchange = Exchange(parse_endpoint(running.url), Request("GET", "/"), GUARD)
+        exchange.cancel()
         assert isinstance(exchange.run(), Failure)
         assert running.seen == []
 
@@ -347,11 +347,11 @@ def test_exchange_ends_while_nobody_takes_the_call() -> None:
             caller.setblocking(False)
             with suppress(BlockingIOError):
                 caller.connect(listener.getsockname())
-        exchange = Exchange(read_endpoint(f"127.0.0.1:{listener.getsockname()[1]}"), Request("GET", "/"), GUARD)
+        exchange = Exchange(parse_endpoint(f"127.0.0.1:{listener.getsockname()[1]}"), Request("GET", "/"), GUARD)
         waiting = calling(exchange.run)
         waiting.join(0.2)
         assert waiting.is_alive()
-        exchange.hang_up()
+        exchange.cancel()
         assert isinstance(waiting.ended(), Failure)
 
 
@@ -360,7 +360,7 @@ def test_interrupt_while_nobody_takes_the_call_leaves_no_connection(monkeypatch:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(socket.socket, "connect", interrupt)
-    exchange = Exchange(read_endpoint("127.0.0.1:9"), Request("GET", "/"), GUARD)
+    exchange = Exchange(parse_endpoint("127.0.0.1:9"), Request("GET", "/"), GUARD)
     with pytest.raises(KeyboardInterrupt):
         exchange.run()
     assert exchange._socket is not None

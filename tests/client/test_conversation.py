@@ -29,7 +29,7 @@ from forewarn.client import (
     Unreachable,
 )
 from forewarn.client.document import read_document
-from forewarn.client.talk import Answer, Failure
+from forewarn.client.effects import Failure, Response
 from tests.client.talking import ENDPOINT, ID, OTHER_ID, After, Talk, answer, document, event, ok
 from tests.client.test_changes import fold
 
@@ -43,7 +43,7 @@ WAITING = {"ETag": '"a.1"', "Forewarn_Wait": "60"}
 NOT_MODIFIED = answer(304, **WAITING)
 
 
-def no_such_version(*named: str, status: int = 404) -> Answer:
+def no_such_version(*named: str, status: int = 404) -> Response:
     return answer(status, msgspec.json.encode({"error": "Bad request.", "newest-versions": named}))
 
 
@@ -53,7 +53,7 @@ def one(*resources: str, **more: Any) -> Event:
     return found.events[0]
 
 
-def instance(name: object = "web_0") -> Answer:
+def instance(name: object = "web_0") -> Response:
     return ok(msgspec.json.encode({"compute": {"name": name}}))
 
 
@@ -86,7 +86,7 @@ def test_get_takes_an_empty_body_for_a_service_that_has_not_begun() -> None:
         pytest.param(answer(503), id="503"),
     ],
 )
-def test_get_tries_again_after_what_may_pass(trouble: Answer | Failure) -> None:
+def test_get_tries_again_after_what_may_pass(trouble: Response | Failure) -> None:
     talk = Talk()
     found = talk.run(talk.with_.document(None), trouble, trouble, ok())
     assert (found, talk.pauses, talk.targets) == (Document(incarnation=1), [1.0, 2.0], [EVENTS] * 3)
@@ -103,7 +103,7 @@ def test_get_tries_again_after_what_may_pass(trouble: Answer | Failure) -> None:
         ),
     ],
 )
-def test_get_does_not_repeat_what_is_refused(reply: Answer, error: Refused) -> None:
+def test_get_does_not_repeat_what_is_refused(reply: Response, error: Refused) -> None:
     talk = Talk()
     with pytest.raises(type(error)) as caught:
         talk.run(talk.with_.document(None), reply)
@@ -119,7 +119,7 @@ def test_get_does_not_repeat_what_is_refused(reply: Answer, error: Refused) -> N
         pytest.param(DOWN, 0.0, 0.0, id="once"),
     ],
 )
-def test_get_gives_up_when_its_time_is_over(trouble: Answer | Failure, retry_for: float | None, most: float) -> None:
+def test_get_gives_up_when_its_time_is_over(trouble: Response | Failure, retry_for: float | None, most: float) -> None:
     talk = Talk(chance=0.0)
     began_at = talk.time.now
     with pytest.raises(ClientError):
@@ -380,7 +380,7 @@ def test_name_is_asked_in_a_version_that_the_service_knows() -> None:
         pytest.param(answer(404), id="404"),
     ],
 )
-def test_service_that_does_not_say_the_name_is_a_clear_error(reply: Answer) -> None:
+def test_service_that_does_not_say_the_name_is_a_clear_error(reply: Response) -> None:
     talk = Talk()
     with pytest.raises(NoName, match=r"give the VM's resource name with name="):
         talk.run(talk.with_.name(None), reply)
@@ -473,7 +473,7 @@ def test_news_that_were_waited_for_are_followed_by_the_next_request_almost_at_on
 
 
 @pytest.mark.parametrize("reply", [NOT_MODIFIED, ok(**WAITING)], ids=["304", "the-same-again"])
-def test_answer_that_is_not_held_after_all_makes_no_haste(reply: Answer) -> None:
+def test_answer_that_is_not_held_after_all_makes_no_haste(reply: Response) -> None:
     talk = Talk()
     talk.watch(ok(**WAITING), reply, reply, reply)
     assert talk.pauses == [0.25, 1.0, 1.0, 1.0]
@@ -525,11 +525,11 @@ DOCUMENTS = st.builds(
 )
 
 
-def last_document(replies: Iterable[Answer | Failure]) -> Document:
+def last_document(replies: Iterable[Response | Failure]) -> Document:
     """The last document among the replies, whatever came after it."""
     found = Document()
     for reply in replies:
-        if isinstance(reply, Answer) and reply.status == 200 and b'"Events"' in reply.body:
+        if isinstance(reply, Response) and reply.status == 200 and b'"Events"' in reply.body:
             found = read_document(reply.body) or found
     return found
 
@@ -537,7 +537,7 @@ def last_document(replies: Iterable[Answer | Failure]) -> Document:
 @given(st.lists(DOCUMENTS | TROUBLES, max_size=12), st.sampled_from([None, "a"]))
 @settings(max_examples=300)
 def test_folded_changes_are_the_last_document_whatever_happens(
-    replies: list[Answer | Failure], name: str | None
+    replies: list[Response | Failure], name: str | None
 ) -> None:
     talk = Talk(name=name)
     changes = talk.watch(*replies, mine=name is not None)
@@ -549,7 +549,7 @@ def test_folded_changes_are_the_last_document_whatever_happens(
 
 @given(st.lists(DOCUMENTS | TROUBLES, max_size=12))
 @settings(max_examples=100)
-def test_watch_never_asks_more_than_five_times_a_second(replies: list[Answer | Failure]) -> None:
+def test_watch_never_asks_more_than_five_times_a_second(replies: list[Response | Failure]) -> None:
     """Versions are tried in a row, once; everything else has its pause."""
     talk = Talk(chance=0.0)
     began_at = talk.time.now

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from forewarn.client import NotAnEndpoint, ScheduledEvents, Unreachable
-from forewarn.client.endpoint import Endpoint, endpoint_of, read_endpoint
+from forewarn.client.endpoint import Endpoint, parse_endpoint, resolve_endpoint
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from forewarn.client.endpoint import Endpoint, endpoint_of, read_endpoint
     ],
 )
 def test_endpoint_is_a_host_and_a_port(text: str, endpoint: Endpoint, shown: str) -> None:
-    assert (read_endpoint(text), str(read_endpoint(text))) == (endpoint, shown)
+    assert (parse_endpoint(text), str(parse_endpoint(text))) == (endpoint, shown)
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_anything_else_is_refused_when_the_client_is_made(text: str) -> None:
 
 def test_argument_comes_before_the_environment_and_that_before_the_usual_address() -> None:
     environ = {"FOREWARN_ENDPOINT": "http://127.0.0.1:1"}
-    found = [endpoint_of("host", environ), endpoint_of(None, environ), endpoint_of(None, {})]
+    found = [resolve_endpoint("host", environ), resolve_endpoint(None, environ), resolve_endpoint(None, {})]
     assert [str(endpoint) for endpoint in found] == ["http://host", "http://127.0.0.1:1", "http://169.254.169.254"]
-    assert endpoint_of(None, {"FOREWARN_ENDPOINT": ""}) == Endpoint("169.254.169.254", 80)
+    assert resolve_endpoint(None, {"FOREWARN_ENDPOINT": ""}) == Endpoint("169.254.169.254", 80)
 
 
 @pytest.mark.parametrize("host", ["x" * 64 + ".invalid", "a..b"])

@@ -27,7 +27,7 @@ from forewarn.client import (
     Unreachable,
     errors,
 )
-from forewarn.client.talk import Failure
+from forewarn.client.effects import Failure
 from forewarn.client.transport import failure_of
 
 T = TypeVar("T", bound=Exception)
@@ -101,7 +101,7 @@ FOREIGN: dict[str, tuple[Exception, type[ClientError]]] = {
 def test_foreign_error_becomes_ours(error: Exception, kind: type[ClientError]) -> None:
     failure = failure_of(error)
     assert isinstance(failure, Failure)
-    assert (failure.kind, bool(failure.why)) == (kind, True)
+    assert (failure.kind, bool(failure.reason)) == (kind, True)
 
 
 def arguments(error: type[Exception]) -> tuple[object, ...]:

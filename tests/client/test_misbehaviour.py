@@ -24,7 +24,7 @@ from forewarn.client import (
     transport,
 )
 from forewarn.client.document import read_document
-from forewarn.client.talk import Answer
+from forewarn.client.effects import Response
 from forewarn.client.transport import Exchange
 from tests.client.misbehaving import (
     Act,
@@ -224,7 +224,7 @@ def test_answers_may_take_for_ever_if_so_wished(user: User) -> None:
 
 
 def test_mistake_of_this_library_comes_out(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: Exchange) -> Answer:
+    def fail(_: Exchange) -> Response:
         raise LookupError("a mistake")
 
     monkeypatch.setattr(Exchange, "run", fail)

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from forewarn.client import ScheduledEvents, Unreachable
-from forewarn.client.trouble import TroubleLog
+from forewarn.client.retry import RetryLog
 from tests.client.misbehaving import gives, server
 from tests.client.talking import Time
 
@@ -23,7 +23,7 @@ def test_same_trouble_is_a_warning_every_ten_minutes_and_another_one_at_once(
 ) -> None:
     caplog.set_level(logging.DEBUG, "forewarn.client")
     time = Time()
-    log = TroubleLog(time)
+    log = RetryLog(time)
     for why, later in [("a", 0.0), ("a", 599.0), ("b", 0.0), ("b", 0.0), ("a", 0.0), ("a", 600.0)]:
         time.now += later
         log(Unreachable("http://x", why), 1.0)

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from forewarn import __version__
-from forewarn.agent.phases import Half, Phase
+from forewarn.agent.phases import HandlerCall, Phase
 from forewarn.agent.settings import read_settings
-from forewarn.agent.settings.values import By
-from forewarn.agent.walk import Asked
-from forewarn.agent.walk import State as HalfState
+from forewarn.agent.settings.types import ApprovalMode
+from forewarn.agent.workflow.state import ApprovalState
+from forewarn.agent.workflow.state import CallState as HalfState
 from forewarn.api.campaign_file import parse_campaign, read_campaign
 from forewarn.cli.exits import INTERRUPTED, Exit
 from forewarn.client.changes import Ending
@@ -60,7 +60,7 @@ ENUMS = (
         Os,
     ),
     *(CampaignState, WaveState, WaveKind, Weekday, Role, FaultKind, AnnouncePolicy, PlatformName, LogFormat, LogLevel),
-    *(Phase, Half, HalfState, Asked, Ending, By, Exit),
+    *(Phase, HandlerCall, HalfState, ApprovalState, Ending, ApprovalMode, Exit),
 )
 
 SECRET = "a-secret-of-peers"

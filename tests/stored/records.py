@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from forewarn.agent.handlers.remembered import Found
-from forewarn.agent.journal import walk_in, write_page
+from forewarn.agent.handlers.saved_state import SavedState
+from forewarn.agent.workflow.store import decode_workflow, encode_workflow
 from forewarn.api.local import Service
 from forewarn.core.campaign import record
 from forewarn.fleet import fleet_state, service, tokens
@@ -63,10 +63,10 @@ def read_all(stored: Path) -> Iterator[Stored]:
     for path in sorted(stored.rglob("*.note")):
         yield _struct(stored, path, ProcessNote)
     for path in sorted(stored.glob("agents/*/state/handlers/*.json")):
-        yield _struct(stored, path, Found)
+        yield _struct(stored, path, SavedState)
     for path in sorted(stored.glob("agents/*/state/journal/*.json")):
-        walk = walk_in(path.read_bytes())
-        yield Stored(str(path.relative_to(stored)), path.read_bytes(), walk, write_page(walk))
+        walk = decode_workflow(path.read_bytes())
+        yield Stored(str(path.relative_to(stored)), path.read_bytes(), walk, encode_workflow(walk))
     content = (stored / "service.json").read_bytes()
     running = msgspec.json.decode(content, type=Service)
     encoded = msgspec.json.format(msgspec.json.encode(running)) + b"\n"

@@ -1,25 +1,25 @@
-"""The agent's figures in the text format of Prometheus. Every set of labels is closed: it cannot grow without end."""
+"""The agent's metrics in the Prometheus text format. Every set of labels is closed, so cardinality is bounded."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from forewarn import __version__
-from forewarn.agent.phases import Half, Phase
-from forewarn.agent.remarks import ApprovalCame, HalfCame, PhaseBegan, Remark
-from forewarn.agent.walk import Asked, State, Walk
+from forewarn.agent.log_events import ApprovalChanged, CallChanged, LogEvent, PhaseStarted
+from forewarn.agent.phases import HandlerCall, Phase
+from forewarn.agent.workflow.state import ApprovalState, CallState, EventWorkflow
 from forewarn.core.event import EventType
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 OTHER = "other"
-COUNTED_STATES = (State.BEGUN, State.PAUSING, State.DONE, State.FAILED, State.SKIPPED)
+COUNTED_STATES = (CallState.RUNNING, CallState.PAUSING, CallState.DONE, CallState.FAILED, CallState.SKIPPED)
 TYPES = (*(type_.value for type_ in EventType), OTHER)
 
 Labels = tuple[tuple[str, str], ...]
 
 
-class Figures:
+class AgentMetrics:
     """Counts what happens. Handlers that are not configured any more are counted together."""
 
     def __init__(self, handlers: Iterable[str], started_at: datetime) -> None:
@@ -27,41 +27,41 @@ class Figures:
         self._started_at = started_at
         self._events: Counter[str] = Counter()
         self._phases: Counter[Phase] = Counter()
-        self._halves: Counter[tuple[str, Half, State]] = Counter()
-        self._approvals: Counter[Asked] = Counter()
-        self._journal_troubles = 0
+        self._calls: Counter[tuple[str, HandlerCall, CallState]] = Counter()
+        self._approvals: Counter[ApprovalState] = Counter()
+        self._store_errors = 0
 
-    def count(self, walk: Walk, remark: Remark) -> None:
+    def count(self, workflow: EventWorkflow, log_event: LogEvent) -> None:
         """Count a remark about a walk."""
-        match remark:
-            case PhaseBegan(phase, attempt):
+        match log_event:
+            case PhaseStarted(phase, attempt):
                 if attempt > 1:
                     return
                 self._phases[phase] += 1
                 if phase is Phase.NOTICE:
-                    self._events[walk.event.type if walk.event.type in TYPES else OTHER] += 1
-            case HalfCame(handler, half, progress):
+                    self._events[workflow.event.type if workflow.event.type in TYPES else OTHER] += 1
+            case CallChanged(handler, half, progress):
                 known = handler if handler in self._handlers else OTHER
-                self._halves[known, half, progress.state] += 1
-            case ApprovalCame(asked):
+                self._calls[known, half, progress.state] += 1
+            case ApprovalChanged(asked):
                 self._approvals[asked] += 1
 
-    def count_journal_trouble(self) -> None:
+    def count_store_error(self) -> None:
         """Count that something could not be written, or read."""
-        self._journal_troubles += 1
+        self._store_errors += 1
 
-    def show(self, walks: Iterable[Walk], troubles: Mapping[str, bool]) -> bytes:
+    def render(self, workflows: Iterable[EventWorkflow], troubles: Mapping[str, bool]) -> bytes:
         """Write everything as Prometheus reads it."""
-        return "".join(line + "\n" for line in self._lines(tuple(walks), troubles)).encode()
+        return "".join(line + "\n" for line in self._lines(tuple(workflows), troubles)).encode()
 
-    def _lines(self, walks: tuple[Walk, ...], troubles: Mapping[str, bool]) -> Iterator[str]:
+    def _lines(self, workflows: tuple[EventWorkflow, ...], troubles: Mapping[str, bool]) -> Iterator[str]:
         started = self._started_at.timestamp()
         yield from _family("info", "gauge", "Which agent this is.", [((("version", __version__),), 1)])
         yield from _family("start_time_seconds", "gauge", "When the agent started.", [((), started)])
         yield from _family(
             "trouble", "gauge", "Whether something is wrong.", [((("with", k),), int(v)) for k, v in troubles.items()]
         )
-        phases = Counter(walk.phase for walk in walks)
+        phases = Counter(walk.phase for walk in workflows)
         yield from _family(
             "walks", "gauge", "Events that are being dealt with.", [((("phase", p),), phases[p]) for p in Phase]
         )
@@ -69,7 +69,7 @@ class Figures:
             "unrecovered_steps",
             "gauge",
             "Steps whose recovery failed, and is tried again.",
-            [((), _unrecovered(walks))],
+            [((), _unrecovered(workflows))],
         )
         yield from _family(
             "events_total", "counter", "Events that were noticed.", [((("type", t),), self._events[t]) for t in TYPES]
@@ -77,8 +77,8 @@ class Figures:
         yield from _family(
             "phases_total", "counter", "Phases that began.", [((("phase", p),), self._phases[p]) for p in Phase]
         )
-        yield from _family("halves_total", "counter", "What became of what handlers did.", self._half_samples())
-        asked = (Asked.UNDER_WAY, Asked.GIVEN, Asked.FAILED)
+        yield from _family("halves_total", "counter", "What became of what handlers did.", self._call_samples())
+        asked = (ApprovalState.IN_FLIGHT, ApprovalState.GIVEN, ApprovalState.FAILED)
         yield from _family(
             "approvals_total",
             "counter",
@@ -86,20 +86,20 @@ class Figures:
             [((("state", a),), self._approvals[a]) for a in asked],
         )
         yield from _family(
-            "journal_troubles_total", "counter", "What the disk did not take, or give.", [((), self._journal_troubles)]
+            "journal_troubles_total", "counter", "What the disk did not take, or give.", [((), self._store_errors)]
         )
 
-    def _half_samples(self) -> list[tuple[Labels, float]]:
+    def _call_samples(self) -> list[tuple[Labels, float]]:
         return [
-            ((("handler", handler), ("half", half), ("state", state)), self._halves[handler, half, state])
+            ((("handler", handler), ("half", half), ("state", state)), self._calls[handler, half, state])
             for handler in self._handlers
-            for half in Half
+            for half in HandlerCall
             for state in COUNTED_STATES
         ]
 
 
-def _unrecovered(walks: tuple[Walk, ...]) -> int:
-    return sum(step.recover.state is State.FAILED for walk in walks for step in walk.steps)
+def _unrecovered(workflows: tuple[EventWorkflow, ...]) -> int:
+    return sum(step.recover.state is CallState.FAILED for walk in workflows for step in walk.steps)
 
 
 def _family(name: str, kind: str, what: str, samples: list[tuple[Labels, float]]) -> Iterator[str]:

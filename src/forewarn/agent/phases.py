@@ -1,4 +1,4 @@
-"""The steps of an event's walk, and the two of them in which something is done."""
+"""Phases of an event's workflow, and the two handler calls: prepare and recover."""
 
 from enum import StrEnum
 
@@ -14,7 +14,7 @@ class Phase(StrEnum):
     RECOVER = "recover"
 
 
-class Half(StrEnum):
+class HandlerCall(StrEnum):
     """What a handler does, and what it does to undo it."""
 
     PREPARE = "prepare"

@@ -1,4 +1,6 @@
-"""What an agent says of itself, and where to read it: from the agent while it runs, else from its journal."""
+"""Status of the agent: from the running agent over its Unix socket, else from the workflow files in its state
+directory.
+"""
 
 import socket
 import sys
@@ -9,14 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.agent.journal import read_page
 from forewarn.agent.phases import Phase
-from forewarn.agent.walk import Asked, State, Walk
+from forewarn.agent.workflow.state import ApprovalState, CallState, EventWorkflow
+from forewarn.agent.workflow.store import read_workflow
 
 SOCKET = "agent.sock"
 JOURNAL = "journal"
 PATH = "/v1/status"
-PATIENCE = 5.0
+TIMEOUT = 5.0
 LARGEST = 4 * 1024 * 1024
 
 
@@ -25,15 +27,15 @@ class StepStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     handler: str
     importance: int
-    prepare: State
+    prepare: CallState
     prepare_attempt: int
     prepare_why: str
-    recover: State
+    recover: CallState
     recover_attempt: int
     recover_why: str
 
 
-class WalkStatus(msgspec.Struct, frozen=True, kw_only=True):
+class WorkflowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How far the agent is with one event."""
 
     event: str
@@ -43,13 +45,13 @@ class WalkStatus(msgspec.Struct, frozen=True, kw_only=True):
     not_before: datetime | None
     phase: Phase
     is_ready: bool
-    approval: Asked
+    approval: ApprovalState
     approval_why: str
     restarts: int
     steps: tuple[StepStatus, ...]
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about an agent that a person may want to know."""
 
     is_running: bool
@@ -58,81 +60,81 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None = None
     troubles: tuple[str, ...] = ()
     """What is wrong now, a sentence each."""
-    walks: tuple[WalkStatus, ...] = ()
+    walks: tuple[WorkflowStatus, ...] = ()
 
 
-def show_walks(walks: Iterable[Walk]) -> tuple[WalkStatus, ...]:
+def workflow_statuses(workflows: Iterable[EventWorkflow]) -> tuple[WorkflowStatus, ...]:
     """Show the walks, the oldest first."""
-    return tuple(_show(walk) for walk in sorted(walks, key=lambda walk: walk.noticed_at))
+    return tuple(_workflow_status(walk) for walk in sorted(workflows, key=lambda walk: walk.noticed_at))
 
 
-def read_status(state_directory: Path) -> Status:
+def read_status(state_directory: Path) -> AgentStatus:
     """Ask the agent of a state directory; where none answers, tell what it left in its journal.
 
     Raises PermissionError if the directory may not be read.
     """
     with suppress(OSError, ValueError):
-        return _ask(state_directory / SOCKET)
-    walks: list[Walk] = []
+        return _query_agent(state_directory / SOCKET)
+    workflows: list[EventWorkflow] = []
     troubles: list[str] = []
-    for path in _pages(state_directory / JOURNAL):
+    for path in _workflow_files(state_directory / JOURNAL):
         try:
-            walks.append(read_page(path))
+            workflows.append(read_workflow(path))
         except (OSError, ValueError) as error:
             troubles.append(f"{path.name} in the journal is unreadable: {error}")
-    return Status(is_running=False, troubles=tuple(troubles), walks=show_walks(walks))
+    return AgentStatus(is_running=False, troubles=tuple(troubles), walks=workflow_statuses(workflows))
 
 
-def _pages(journal: Path) -> list[Path]:
+def _workflow_files(journal: Path) -> list[Path]:
     try:
         return sorted(path for path in journal.iterdir() if path.suffix == ".json")
     except FileNotFoundError:
         return []
 
 
-def _ask(path: Path) -> Status:
+def _query_agent(path: Path) -> AgentStatus:
     if sys.platform == "win32":
         raise OSError("this system has no such sockets")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-        line.settimeout(PATIENCE)
-        line.connect(str(path))
-        line.sendall(f"GET {PATH} HTTP/1.1\r\nHost: agent\r\n\r\n".encode())
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(TIMEOUT)
+        sock.connect(str(path))
+        sock.sendall(f"GET {PATH} HTTP/1.1\r\nHost: agent\r\n\r\n".encode())
         text = b""
-        while chunk := line.recv(65536):
+        while chunk := sock.recv(65536):
             text += chunk
             if len(text) > LARGEST:
                 raise ValueError("the answer is too long")
     head, _, body = text.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200 "):
         raise ValueError("no agent answers here")
-    return msgspec.json.decode(body, type=Status)
+    return msgspec.json.decode(body, type=AgentStatus)
 
 
-def _show(walk: Walk) -> WalkStatus:
-    event = walk.event
+def _workflow_status(workflow: EventWorkflow) -> WorkflowStatus:
+    event = workflow.event
     steps = tuple(
         StepStatus(
             handler=step.handler,
             importance=step.importance,
             prepare=step.prepare.state,
             prepare_attempt=step.prepare.attempt,
-            prepare_why=step.prepare.why,
+            prepare_why=step.prepare.reason,
             recover=step.recover.state,
             recover_attempt=step.recover.attempt,
-            recover_why=step.recover.why,
+            recover_why=step.recover.reason,
         )
-        for step in walk.steps
+        for step in workflow.steps
     )
-    return WalkStatus(
+    return WorkflowStatus(
         event=event.id,
         type=str(event.type),
-        status=str(event.status) if walk.gone is None else walk.gone.value,
+        status=str(event.status) if workflow.ending is None else workflow.ending.value,
         resources=event.resources,
         not_before=event.not_before,
-        phase=walk.phase,
-        is_ready=walk.is_ready,
-        approval=walk.approval.asked,
-        approval_why=walk.approval.why,
-        restarts=walk.restarts,
+        phase=workflow.phase,
+        is_ready=workflow.is_ready,
+        approval=workflow.approval.state,
+        approval_why=workflow.approval.reason,
+        restarts=workflow.restarts,
         steps=steps,
     )

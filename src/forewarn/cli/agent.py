@@ -19,7 +19,7 @@ from forewarn.clock import SystemClock
 from forewarn.core.duration import format_duration
 
 if TYPE_CHECKING:
-    from forewarn.agent.handlers.port import Handler
+    from forewarn.agent.handlers.base import Handler
 
 app = typer.Typer(no_args_is_help=True, help="Prepare for events, approve and recover, as agent.toml says.")
 
@@ -152,13 +152,13 @@ def _environ(endpoint: str | None, state: str | None) -> dict[str, str]:
 
 
 async def _test(settings: AgentSettings) -> list[Finding]:
-    from forewarn.agent.equipping import problems_of
-    from forewarn.agent.handlers.making import make_handlers
+    from forewarn.agent.compose import check_agent
+    from forewarn.agent.handlers.registry import create_handlers
 
-    handlers = make_handlers(settings)
+    handlers = create_handlers(settings)
     kinds = {each.name: each.kind for each in settings.handlers}
     return [
-        Finding(handler=AGENT, kind="state and peers", problems=problems_of(settings)),
+        Finding(handler=AGENT, kind="state and peers", problems=check_agent(settings)),
         *[
             Finding(handler=name, kind=kinds[name], problems=await _problems(handler))
             for name, handler in handlers.items()

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import typer
 
+from forewarn.agent.compose import AgentStartFailed, open_context
 from forewarn.agent.daemon import Agent
-from forewarn.agent.equipping import CannotRun, equipped
-from forewarn.agent.ownership import UnusableState
+from forewarn.agent.lock import StateDirectoryError
 from forewarn.agent.settings import AgentSettings, read_settings
 from forewarn.cli.exits import Exit
 from forewarn.cli.logs import TextLines, set_up
@@ -61,7 +61,7 @@ def run_until_told(settings: AgentSettings, *, dry_run: bool) -> None:
     lines = set_up(settings.log)
     try:
         asyncio.run(_run(settings, lines, dry_run=dry_run))
-    except (CannotRun, ClientError, UnusableState) as error:
+    except (AgentStartFailed, ClientError, StateDirectoryError) as error:
         log.critical("cannot start: %s", error)
         raise typer.Exit(Exit.USAGE) from error
 
@@ -70,7 +70,7 @@ async def _run(settings: AgentSettings, lines: TextLines, *, dry_run: bool) -> N
     stop = asyncio.Event()
     _listen_to_signals(stop)
     supervisor = Supervisor(os.environ)
-    async with equipped(settings, hide=lines.hide, dry_run=dry_run) as equipment, Agent(equipment).running():
+    async with open_context(settings, hide=lines.hide, dry_run=dry_run) as equipment, Agent(equipment).running():
         watchdog = asyncio.create_task(supervisor.watch(lambda: True), name="watchdog")
         supervisor.tell("READY=1", f"STATUS=Watches {equipment.client.endpoint}.")
         await stop.wait()

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.agent.approving import is_at_once
-from forewarn.agent.choosing import choose
-from forewarn.agent.equipping import policy_of
-from forewarn.agent.settings import AgentSettings, By
-from forewarn.agent.slices import foresee
-from forewarn.agent.status import Status, StepStatus, WalkStatus
-from forewarn.agent.walk import State, Step
+from forewarn.agent.compose import approval_policy
+from forewarn.agent.rules import choose_handlers
+from forewarn.agent.settings import AgentSettings, ApprovalMode
+from forewarn.agent.status import AgentStatus, StepStatus, WorkflowStatus
+from forewarn.agent.workflow.approval import is_immediate
+from forewarn.agent.workflow.deadlines import plan_time_slices
+from forewarn.agent.workflow.state import CallState, HandlerStep
 from forewarn.cli.exits import Exit, Stop
 from forewarn.cli.output import moment_text, say
 from forewarn.cli.tables import Column, write_details, write_table
@@ -87,12 +87,12 @@ def given_event(file: Path) -> Event:
 
 def foreseen(settings: AgentSettings, event: Event, now: datetime) -> Plan:
     """Say what would be done about an event if it came now and every step took its whole time."""
-    choice = choose(settings, event)
+    choice = choose_handlers(settings, event)
     chosen = [settings.handler(name) for name in choice.handlers]
     steps = [
-        Step(handler=each.name, importance=each.importance, time_limit=each.time_limit)
+        HandlerStep(handler=each.name, importance=each.importance, time_limit=each.time_limit)
         for each in chosen
-        if not each.only_tells
+        if not each.is_notify_only
     ]
     left = event.time_left(now)
     return Plan(
@@ -100,10 +100,10 @@ def foreseen(settings: AgentSettings, event: Event, now: datetime) -> Plan:
         source=None if event.source is None else str(event.source),
         notice=None if left is None else _rounded(left),
         rule=choice.rule,
-        tells=[each.name for each in chosen if each.only_tells],
+        tells=[each.name for each in chosen if each.is_notify_only],
         steps=[
             PlannedStep(handler=slice_.handler, time=None if slice_.time is None else _rounded(slice_.time))
-            for slice_ in foresee(event, steps, now=now)
+            for slice_ in plan_time_slices(event, steps, now=now)
         ],
         approves=_approves(settings, event),
     )
@@ -122,7 +122,7 @@ def write_plans(plans: list[Plan]) -> None:
     write_table(columns, (_row(plan) for plan in plans))
 
 
-def write_status(status: Status, directory: Path) -> None:
+def write_status(status: AgentStatus, directory: Path) -> None:
     """Show to people what an agent does, or did."""
     write_details(
         (
@@ -154,15 +154,15 @@ def _row(plan: Plan) -> tuple[str, ...]:
 
 
 def _approves(settings: AgentSettings, event: Event) -> str:
-    policy = policy_of(settings.approval, settings.peers)
-    if event.is_started or policy.by is By.NEVER or choose(settings, event).rule is None:
+    policy = approval_policy(settings.approval, settings.peers)
+    if event.is_started or policy.mode is ApprovalMode.NEVER or choose_handlers(settings, event).rule is None:
         return "never"
-    if policy.by is By.EACH:
+    if policy.mode is ApprovalMode.EACH:
         return "when ready"
-    return f"by the leader, when {'it is' if is_at_once(event, policy) else 'all are'} ready"
+    return f"by the leader, when {'it is' if is_immediate(event, policy) else 'all are'} ready"
 
 
-def _walk_row(walk: WalkStatus) -> tuple[str, ...]:
+def _walk_row(walk: WorkflowStatus) -> tuple[str, ...]:
     due = "" if walk.not_before is None else moment_text(walk.not_before)
     approval = f"{walk.approval}: {walk.approval_why}" if walk.approval_why else str(walk.approval)
     return (walk.event, walk.type, due, walk.phase.value, approval, ", ".join(map(_step_text, walk.steps)))
@@ -170,7 +170,7 @@ def _walk_row(walk: WalkStatus) -> tuple[str, ...]:
 
 def _step_text(step: StepStatus) -> str:
     state, why = f"prepare {step.prepare}", step.prepare_why
-    if step.recover is not State.WAITING:
+    if step.recover is not CallState.WAITING:
         state, why = f"recover {step.recover}", step.recover_why
     return f"{step.handler}: {state}" + (f" ({why})" if why else "")
 

@@ -15,7 +15,7 @@ from forewarn.cli.output import Output, say, write_json
 from forewarn.cli.progress import Bar
 from forewarn.cli.tables import Column, write_table
 from forewarn.client import ClientError, Unreachable
-from forewarn.client.endpoint import endpoint_of
+from forewarn.client.endpoint import resolve_endpoint
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.text import is_guid
@@ -112,7 +112,7 @@ def _examined(url: str | None, approve: str | None, *, burst: bool, pace: Pace, 
                 bar.show(done, len(ROWS))
 
             return examine(
-                endpoint_of(url), approve_event=approve, burst=burst, pace=pace, timeout=timeout, on_finding=show
+                resolve_endpoint(url), approve_event=approve, burst=burst, pace=pace, timeout=timeout, on_finding=show
             )
     except Unreachable as error:
         raise Stop(exit_after(error), f"{error.what}; {error.advice if url is None else NAMED}") from error

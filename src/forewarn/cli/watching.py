@@ -14,7 +14,7 @@ from forewarn.cli.output import Output, write
 from forewarn.cli.sight import change_line, prospect, seen_change
 from forewarn.cli.tables import GAP
 from forewarn.client import Appeared, Change, Changed, Event, Gone, Started
-from forewarn.client.document import key
+from forewarn.client.document import event_key
 
 COLOURS: dict[type[Change], str] = {Appeared: "yellow", Changed: "cyan", Started: "red", Gone: "green"}
 
@@ -62,6 +62,6 @@ class _Countdown:
 
     def _take(self, change: Change) -> None:
         # The display is drawn by another thread, so it gets a new dictionary and never a changing one.
-        id_ = key(change.event)
+        id_ = event_key(change.event)
         others = {other: event for other, event in self._events.items() if other != id_}
         self._events = others if isinstance(change, Gone) else {**others, id_: change.event}

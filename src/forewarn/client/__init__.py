@@ -9,7 +9,6 @@ with ScheduledEvents() as se:
 
 from typing import TYPE_CHECKING
 
-from forewarn.client.blocking import ScheduledEvents
 from forewarn.client.changes import Appeared, Change, Changed, Ending, Gone, Started
 from forewarn.client.document import Document, Event, Status
 from forewarn.client.errors import (
@@ -28,7 +27,8 @@ from forewarn.client.errors import (
     Unreachable,
 )
 from forewarn.client.interruption import Interruption
-from forewarn.client.leading import deputy, is_deputy, is_leader, leader
+from forewarn.client.leader_election import deputy, is_deputy, is_leader, leader
+from forewarn.client.sync import ScheduledEvents
 from forewarn.core.event import EventType, Source
 
 __all__ = [
@@ -70,12 +70,12 @@ __all__ = [
 
 # What needs asyncio, or is needed by few, is imported when it is asked for.
 if TYPE_CHECKING:
-    from forewarn.client.awaiting import AsyncInterruption, AsyncScheduledEvents
+    from forewarn.client.aio import AsyncInterruption, AsyncScheduledEvents
     from forewarn.client.discovery import NotDiscovered, discover_endpoint
 else:
     _LATER = {
-        "AsyncInterruption": "forewarn.client.awaiting",
-        "AsyncScheduledEvents": "forewarn.client.awaiting",
+        "AsyncInterruption": "forewarn.client.aio",
+        "AsyncScheduledEvents": "forewarn.client.aio",
         "NotDiscovered": "forewarn.client.discovery",
         "discover_endpoint": "forewarn.client.discovery",
     }

@@ -1,7 +1,7 @@
-"""What became different from one document to the next, as values.
+"""Changes between two documents, as values.
 
-The life of an event, as `watch` tells it: Appeared, any number of Changed, Started, Gone. Who keeps `event` of each
-Appeared, Changed and Started by its id, and drops it at Gone, has the last document's events.
+`watch` reports the life of an event as Appeared, any number of Changed, Started, Gone. A caller that stores `event` of
+each Appeared, Changed and Started by its id, and drops it at Gone, has the events of the last document.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from forewarn.client.document import Event, Status, key
+from forewarn.client.document import Event, Status, event_key
 
 
 class Ending(StrEnum):
@@ -55,18 +55,18 @@ class Gone(msgspec.Struct, frozen=True):
 Change: TypeAlias = Appeared | Changed | Started | Gone
 
 
-def compare(before: Iterable[Event], after: Iterable[Event]) -> tuple[Change, ...]:
+def compare_events(before: Iterable[Event], after: Iterable[Event]) -> tuple[Change, ...]:
     """Tell what changed: first what is there, in its order, then what is gone.
 
     In this order nobody who counts open events comes to zero while one event takes another's place.
     """
-    old, new = ({key(event): event for event in events} for events in (before, after))
-    there = (change for id_, event in new.items() for change in _of_one(old.get(id_), event))
+    old, new = ({event_key(event): event for event in events} for events in (before, after))
+    there = (change for id_, event in new.items() for change in _event_changes(old.get(id_), event))
     gone = (Gone(event, _ending(event)) for id_, event in old.items() if id_ not in new)
     return (*there, *gone)
 
 
-def _of_one(before: Event | None, event: Event) -> Iterator[Change]:
+def _event_changes(before: Event | None, event: Event) -> Iterator[Change]:
     if before is None:
         yield Appeared(event)
         if event.is_started:

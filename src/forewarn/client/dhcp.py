@@ -1,4 +1,4 @@
-"""DHCP as far as it tells where the endpoint is: asking with a DHCPDISCOVER, reading option 245 of the offer. Pure."""
+"""DHCP packets: build a DHCPDISCOVER and parse option 245 (the endpoint's address) of the offer. Pure."""
 
 from collections.abc import Iterator
 
@@ -18,24 +18,24 @@ _SERVER_NAME = slice(44, 108)
 _FILE_NAME = slice(108, 236)
 _COOKIE = slice(236, 240)
 _OPTIONS = slice(240, None)
-_LEAST_LENGTH = 300
+_MINIMUM_LENGTH = 300
 """Old relays drop packets that are shorter."""
 
 _PAD, _END = 0, 255
-_OVERLOAD, _MESSAGE_TYPE, _SERVER_ID, _WANTED, _ENDPOINT = 52, 53, 54, 55, 245
+_OVERLOAD, _MESSAGE_TYPE, _SERVER_ID, _PARAMETER_REQUEST_LIST, _ENDPOINT = 52, 53, 54, 55, 245
 _DISCOVER, _OFFER = 1, 2
 _OVERLOADED = {1: (_FILE_NAME,), 2: (_SERVER_NAME,), 3: (_FILE_NAME, _SERVER_NAME)}
 """Where a packet that is short of room goes on with its options."""
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class DhcpResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A DHCP server's answer to us. `endpoint` is None where it has no option 245, or none that is an IPv4 address."""
 
     server: str | None
     endpoint: str | None
 
 
-def make_discover(transaction: bytes, mac: bytes) -> bytes:
+def build_discover(transaction: bytes, mac: bytes) -> bytes:
     """Make the packet that asks for an offer with option 245. It reserves no address, and changes none."""
     if len(transaction) != _TRANSACTION.stop - _TRANSACTION.start or len(mac) != _MAC_LENGTH:
         raise ValueError("a transaction id has 4 bytes, and a MAC address 6")
@@ -44,11 +44,11 @@ def make_discover(transaction: bytes, mac: bytes) -> bytes:
     flags = b"\0\0" + _ANSWER_BY_BROADCAST.to_bytes(2, "big")
     addresses = bytes(16)
     fixed = head + flags + addresses + mac.ljust(_COOKIE.start - _HARDWARE_ADDRESS.start, b"\0") + _MAGIC_COOKIE
-    options = bytes((_MESSAGE_TYPE, 1, _DISCOVER, _WANTED, 1, _ENDPOINT, _END))
-    return (fixed + options).ljust(_LEAST_LENGTH, b"\0")
+    options = bytes((_MESSAGE_TYPE, 1, _DISCOVER, _PARAMETER_REQUEST_LIST, 1, _ENDPOINT, _END))
+    return (fixed + options).ljust(_MINIMUM_LENGTH, b"\0")
 
 
-def read_offer(packet: bytes, transaction: bytes, mac: bytes) -> Offer | None:
+def parse_offer(packet: bytes, transaction: bytes, mac: bytes) -> DhcpResponse | None:
     """Read an offer to this transaction and this MAC address; None for anything else, however broken."""
     is_reply = packet[:3] == bytes((_REPLY, _ETHERNET, _MAC_LENGTH))
     is_ours = packet[_TRANSACTION] == transaction and packet[_HARDWARE_ADDRESS] == mac
@@ -57,7 +57,7 @@ def read_offer(packet: bytes, transaction: bytes, mac: bytes) -> Offer | None:
     options = _options(packet)
     if options.get(_MESSAGE_TYPE) != bytes((_OFFER,)):
         return None
-    return Offer(server=_address(options.get(_SERVER_ID)), endpoint=_address(options.get(_ENDPOINT)))
+    return DhcpResponse(server=_address(options.get(_SERVER_ID)), endpoint=_address(options.get(_ENDPOINT)))
 
 
 def _options(packet: bytes) -> dict[int, bytes]:

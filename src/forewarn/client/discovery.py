@@ -1,11 +1,11 @@
-"""Finding the endpoint: at the usual address, else where DHCP says that it is. For VMs outside a virtual network.
+"""Endpoint discovery: the link-local address, else the address in DHCP option 245. For VMs outside a virtual network.
 
 NotDiscovered
-├── NothingToAskBy      no network interface is up, or not the one that was named
-├── MayNotAsk           the system does not let this program ask as a DHCP client
-├── NoOffer             no DHCP server has answered
-├── NoEndpointOffered   DHCP servers have answered, but none says where the endpoint is
-└── WrongEndpoint       DHCP says where the endpoint is, but nothing there tells of events
+├── InterfaceNotFound     no network interface is up, or not the named one
+├── DhcpNotAllowed        the system does not let this program act as a DHCP client
+├── DhcpTimeout           no DHCP server has answered
+├── EndpointNotFound      DHCP servers have answered, but none names an endpoint
+└── EndpointUnavailable   DHCP names an endpoint, but it serves no Scheduled Events
 """
 
 import errno
@@ -13,13 +13,13 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from forewarn.client.blocking import ScheduledEvents
-from forewarn.client.broadcast import CLIENT_PORT, Broadcast, Interface, interfaces_that_are_up
-from forewarn.client.dhcp import Offer
+from forewarn.client.dhcp import DhcpResponse
+from forewarn.client.dhcp_socket import CLIENT_PORT, DhcpSocket, Interface, active_interfaces
 from forewarn.client.document import Document
-from forewarn.client.endpoint import LINK_LOCAL, Endpoint, read_endpoint
+from forewarn.client.endpoint import LINK_LOCAL, Endpoint, parse_endpoint
 from forewarn.client.errors import ClientError
-from forewarn.client.transport import CONNECT_WITHIN
+from forewarn.client.sync import ScheduledEvents
+from forewarn.client.transport import CONNECT_TIMEOUT
 
 USUAL_ENDPOINT = f"http://{LINK_LOCAL}"
 
@@ -27,7 +27,7 @@ PAUSES = (0.0, 10.0, 30.0, 60.0, 60.0)
 """How many seconds pass before each time that DHCP is asked."""
 RECEIVE_LIMIT = 10.0
 """For how many seconds offers are awaited each time."""
-LOOKS, BETWEEN_LOOKS = 24, 5.0
+POLLS, POLL_INTERVAL = 24, 5.0
 """How often, and with how many seconds between, a service is asked that is there but not ready: for two minutes."""
 NOT_READY = Document()
 
@@ -38,7 +38,7 @@ class NotDiscovered(ClientError):
     advice = "if you know where it is, set FOREWARN_ENDPOINT to its URL"
 
 
-class NothingToAskBy(NotDiscovered):
+class InterfaceNotFound(NotDiscovered):
     """No network interface is up, or not the one that was named."""
 
     advice = "see with `ip link` which ones this machine has, and name one that is up"
@@ -49,7 +49,7 @@ class NothingToAskBy(NotDiscovered):
         super().__init__(f"there is no network interface{named} that is up, so DHCP cannot be asked")
 
 
-class MayNotAsk(NotDiscovered):
+class DhcpNotAllowed(NotDiscovered):
     """The system does not let this program ask as a DHCP client."""
 
     advice = (
@@ -61,7 +61,7 @@ class MayNotAsk(NotDiscovered):
         super().__init__(f"cannot ask DHCP from port {CLIENT_PORT}: {why}")
 
 
-class NoOffer(NotDiscovered):
+class DhcpTimeout(NotDiscovered):
     """No DHCP server has answered."""
 
     def __init__(self, interfaces: Sequence[str]) -> None:
@@ -69,7 +69,7 @@ class NoOffer(NotDiscovered):
         super().__init__(f"nobody answers at {USUAL_ENDPOINT}, and no DHCP server on {', '.join(interfaces)}")
 
 
-class NoEndpointOffered(NotDiscovered):
+class EndpointNotFound(NotDiscovered):
     """DHCP servers have answered, but none says where the endpoint is."""
 
     advice = "this network has no Scheduled Events; or, if you know better, set FOREWARN_ENDPOINT to the endpoint's URL"
@@ -80,7 +80,7 @@ class NoEndpointOffered(NotDiscovered):
         super().__init__(f"nobody answers at {USUAL_ENDPOINT}, and the DHCP server {which} has no option 245 for us")
 
 
-class WrongEndpoint(NotDiscovered):
+class EndpointUnavailable(NotDiscovered):
     """DHCP says where the endpoint is, but nothing there tells of events."""
 
     advice = "check that the service runs, and that this VM is one that it serves"
@@ -106,22 +106,22 @@ def discover_endpoint(*interfaces: str) -> str:
     if has_events(USUAL_ENDPOINT):
         return USUAL_ENDPOINT
     chosen = _chosen(interfaces)
-    with _broadcast(chosen) as broadcast:
-        return search(broadcast.ask, chosen, is_right=has_events, pause=time.sleep)
+    with _open_socket(chosen) as dhcp:
+        return find_endpoint(dhcp.discover, chosen, is_right=has_events, pause=time.sleep)
 
 
 def _chosen(names: Sequence[str]) -> tuple[Interface, ...]:
-    chosen = tuple(each for each in interfaces_that_are_up() if not names or each.name in names)
+    chosen = tuple(each for each in active_interfaces() if not names or each.name in names)
     if not chosen:
-        raise NothingToAskBy(names)
+        raise InterfaceNotFound(names)
     return chosen
 
 
-def _broadcast(interfaces: Iterable[Interface]) -> Broadcast:
+def _open_socket(interfaces: Iterable[Interface]) -> DhcpSocket:
     try:
-        return Broadcast(interfaces)
+        return DhcpSocket(interfaces)
     except OSError as error:
-        raise MayNotAsk(_reason(error)) from error
+        raise DhcpNotAllowed(_reason(error)) from error
 
 
 def _reason(error: OSError) -> str:
@@ -134,8 +134,8 @@ def _reason(error: OSError) -> str:
             return error.strerror or str(error)
 
 
-def search(
-    ask: Callable[[float], Iterable[Offer]],
+def find_endpoint(
+    discover: Callable[[float], Iterable[DhcpResponse]],
     interfaces: Sequence[Interface],
     *,
     is_right: Callable[[str], bool],
@@ -144,20 +144,20 @@ def search(
     """Ask for offers again and again, until one has the endpoint or it is clear that none will."""
     for seconds in PAUSES:
         pause(seconds)
-        offers: list[Offer] = []
-        for offer in ask(RECEIVE_LIMIT):
+        offers: list[DhcpResponse] = []
+        for offer in discover(RECEIVE_LIMIT):
             if offer.endpoint is not None and is_right(_url(offer.endpoint)):
                 return _url(offer.endpoint)
             offers.append(offer)
         if offers:
             raise _without_endpoint(offers)
-    raise NoOffer([str(interface) for interface in interfaces])
+    raise DhcpTimeout([str(interface) for interface in interfaces])
 
 
-def _without_endpoint(offers: Sequence[Offer]) -> NotDiscovered:
+def _without_endpoint(offers: Sequence[DhcpResponse]) -> NotDiscovered:
     if wrong := sorted({_url(offer.endpoint) for offer in offers if offer.endpoint is not None}):
-        return WrongEndpoint(wrong)
-    return NoEndpointOffered(sorted({offer.server for offer in offers if offer.server is not None}))
+        return EndpointUnavailable(wrong)
+    return EndpointNotFound(sorted({offer.server for offer in offers if offer.server is not None}))
 
 
 def _url(address: str) -> str:
@@ -169,22 +169,30 @@ def has_events(url: str, pause: Callable[[float], None] = time.sleep) -> bool:
 
     An address that can be reached is asked as patiently as `ScheduledEvents.get` asks.
     """
-    if not _is_reached(read_endpoint(url)):
+    if not _is_reachable(parse_endpoint(url)):
         return False
     try:
         with ScheduledEvents(url) as service:
-            for _ in range(LOOKS):
+            for _ in range(POLLS):
                 if service.get() != NOT_READY:
                     return True
-                pause(BETWEEN_LOOKS)
+                pause(POLL_INTERVAL)
     except ClientError:
         return False
     return False
 
 
-def _is_reached(endpoint: Endpoint) -> bool:
+def _is_reachable(endpoint: Endpoint) -> bool:
     try:
-        socket.create_connection(endpoint, CONNECT_WITHIN).close()
+        socket.create_connection(endpoint, CONNECT_TIMEOUT).close()
     except OSError:
         return False
     return True
+
+
+# Names of earlier versions: the errors are public.
+NothingToAskBy = InterfaceNotFound
+MayNotAsk = DhcpNotAllowed
+NoOffer = DhcpTimeout
+NoEndpointOffered = EndpointNotFound
+WrongEndpoint = EndpointUnavailable

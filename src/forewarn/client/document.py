@@ -1,7 +1,7 @@
-"""What a VM is told: the document and its events, typed and frozen.
+"""The document and its events as a VM reads them: typed and frozen.
 
-Types, states and sources are open: what this library knows is a member of its enum, what it does not know is kept as
-the text that the service wrote. Either compares equal to its text: `event.type == "Reboot"`.
+Types, states and sources are open enums: a known value is a member of its enum, an unknown one is kept as the text that
+the service sent. Both compare equal to their text: `event.type == "Reboot"`.
 """
 
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ import msgspec
 from forewarn.core.event import EventType, Source
 from forewarn.wire import document_parser
 
-NOTHING = timedelta(0)
+ZERO = timedelta(0)
 
 UNSET_YEAR = 1
 """The year in which moments lie that a service in .NET has not set."""
@@ -57,7 +57,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def interrupts(self) -> bool:
         """Whether the VMs are interrupted at all; true where the duration is not known."""
-        return self.duration != NOTHING
+        return self.duration != ZERO
 
     @property
     def deadline(self) -> datetime | None:
@@ -67,8 +67,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     def time_left(self, now: datetime) -> timedelta | None:
         """Return how much time there is to prepare: none once it has started; None if nobody knows. `now` is aware."""
         if self.is_started:
-            return NOTHING
-        return None if self.not_before is None else max(NOTHING, self.not_before - now)
+            return ZERO
+        return None if self.not_before is None else max(ZERO, self.not_before - now)
 
     def affects(self, name: str) -> bool:
         """Tell whether the VM of this resource name is among those affected.
@@ -93,17 +93,17 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, events=tuple(event for event in self.events if event.affects(name)))
 
 
-def plain(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return a resource name in the form in which names are compared."""
     return name.removeprefix("_").casefold()
 
 
 def is_named(name: str, names: tuple[str, ...]) -> bool:
     """Tell whether one of the names is this VM's."""
-    return plain(name) in (plain(other) for other in names)
+    return normalize_name(name) in (normalize_name(other) for other in names)
 
 
-def key(event: Event) -> str:
+def event_key(event: Event) -> str:
     """Return what tells events apart: ids are the same in any case."""
     return event.id.upper()
 
@@ -116,7 +116,7 @@ def read_document(body: bytes) -> Document | None:
     document = document_parser.parse_document(body)
     if document is None:
         return None
-    events = {key(event): event for event in map(_event, document.events)}
+    events = {event_key(event): event for event in map(_event, document.events)}
     return Document(incarnation=document.incarnation, events=tuple(events.values()))
 
 

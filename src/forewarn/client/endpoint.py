@@ -1,4 +1,4 @@
-"""Where the metadata service is."""
+"""The metadata endpoint: parse its URL; find it by argument, FOREWARN_ENDPOINT or the link-local address."""
 
 import os
 import re
@@ -30,12 +30,12 @@ class Endpoint(NamedTuple):
         return f"http://{host}" if self.port == 80 else f"http://{host}:{self.port}"
 
 
-def endpoint_of(given: str | None, environ: Mapping[str, str] = os.environ) -> Endpoint:
+def resolve_endpoint(given: str | None, environ: Mapping[str, str] = os.environ) -> Endpoint:
     """Take the endpoint that was given, or that of FOREWARN_ENDPOINT, or the link-local one."""
-    return read_endpoint(given if given is not None else environ.get(VARIABLE) or LINK_LOCAL)
+    return parse_endpoint(given if given is not None else environ.get(VARIABLE) or LINK_LOCAL)
 
 
-def read_endpoint(text: str) -> Endpoint:
+def parse_endpoint(text: str) -> Endpoint:
     """Read `host`, `host:port` or an http URL without a path; raise NotAnEndpoint for anything else."""
     found = _ENDPOINT.fullmatch(text.strip())
     port = int(found["port"] or 80) if found is not None else 0

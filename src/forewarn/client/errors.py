@@ -96,7 +96,7 @@ class Unavailable(ClientError):
 
     def __init__(self, endpoint: str, status: int, message: str, retry_after: float | None) -> None:
         self.endpoint, self.status, self.message, self.retry_after = endpoint, status, message, retry_after
-        super().__init__(_said(endpoint, status, message))
+        super().__init__(_response_text(endpoint, status, message))
 
 
 class NotUnderstood(ClientError):
@@ -128,7 +128,7 @@ class Refused(ClientError):
 
     def __init__(self, endpoint: str, status: int, message: str) -> None:
         self.endpoint, self.status, self.message = endpoint, status, message
-        super().__init__(_said(endpoint, status, message))
+        super().__init__(_response_text(endpoint, status, message))
 
 
 class NotAllowed(Refused):
@@ -149,5 +149,5 @@ class NoVersion(Refused):
     advice = "check the endpoint, or upgrade this library"
 
 
-def _said(endpoint: str, status: int, message: str) -> str:
+def _response_text(endpoint: str, status: int, message: str) -> str:
     return f"{endpoint} answered {status}" + (f": {message}" if message else "")

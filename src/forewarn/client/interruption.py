@@ -1,16 +1,16 @@
-"""The sign that this VM is going to be interrupted, as simple programs want it."""
+"""Interruption: a flag, like threading.Event, that is set when an event is going to interrupt this VM."""
 
 import threading
 from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from forewarn.client.changes import Change, Gone
-from forewarn.client.document import Event, key
+from forewarn.client.document import Event, event_key
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-class Outlook:
+class InterruptionState:
     """The events that are going to interrupt this VM, the most urgent first."""
 
     def __init__(self, types: Collection[str], now: Callable[[], datetime]) -> None:
@@ -27,19 +27,19 @@ class Outlook:
         """Return how much time there is to prepare; None if nothing is announced, or if nobody knows."""
         return None if self._event is None else self._event.time_left(self._now())
 
-    def _take(self, change: Change) -> None:
+    def _apply(self, change: Change) -> None:
         event = change.event
-        if isinstance(change, Gone) or not self._counts(event):
-            self._open.pop(key(event), None)
+        if isinstance(change, Gone) or not self._is_relevant(event):
+            self._open.pop(event_key(event), None)
         else:
-            self._open[key(event)] = event
+            self._open[event_key(event)] = event
         self._event = min(self._open.values(), key=_urgency, default=self._event)
 
-    def _counts(self, event: Event) -> bool:
+    def _is_relevant(self, event: Event) -> bool:
         return event.interrupts and (not self._types or event.type in self._types)
 
 
-class Interruption(Outlook):
+class Interruption(InterruptionState):
     """Like a `threading.Event` that the service sets. It stays set, even if the event is withdrawn."""
 
     def __init__(self, types: Collection[str], now: Callable[[], datetime]) -> None:
@@ -57,7 +57,7 @@ class Interruption(Outlook):
     def follow(self, changes: Iterable[Change]) -> None:
         """Take what the service says until there is no more."""
         for change in changes:
-            self._take(change)
+            self._apply(change)
             if self.event is not None:
                 self._announced.set()
 

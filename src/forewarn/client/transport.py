@@ -1,7 +1,7 @@
-"""One request over one connection, with http.client, which knows no proxies. It can be ended from any thread.
+"""HTTP transport: one request over one connection with http.client, without proxies. Any thread can cancel it.
 
-A connection is not kept: a VM that was frozen, moved or restored finds nothing stale, and at a request a second it
-costs nothing that anybody would notice.
+Connections are not kept alive: a VM that was frozen, moved or restored never has a stale one, and at one request per
+second the cost does not matter.
 """
 
 import errno
@@ -14,24 +14,24 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from forewarn import __version__
+from forewarn.client.effects import Failure, Request, Response
 from forewarn.client.endpoint import Endpoint
 from forewarn.client.errors import NotUnderstood, TooSlow, Unreachable
-from forewarn.client.talk import Answer, Failure, Request
 from forewarn.core.text import truncate_text
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-CONNECT_WITHIN = 5.0
+CONNECT_TIMEOUT = 5.0
 """How many seconds a connection may take, however long the answer may: the service is next door."""
 
-LARGEST_ANSWER = 16 * 1024 * 1024
-LONGEST_WHY = 300
+LARGEST_RESPONSE = 16 * 1024 * 1024
+LONGEST_REASON = 300
 
-LONGEST_WAIT_OF_SYSTEM = 3600.0
+LONGEST_SOCKET_TIMEOUT = 3600.0
 """For how many seconds the system can surely be told to wait, where a user wants to wait for ever."""
 
-LONGEST_BLOCK = 0.5 if sys.platform == "win32" else LONGEST_WAIT_OF_SYSTEM
+LONGEST_BLOCK = 0.5 if sys.platform == "win32" else LONGEST_SOCKET_TIMEOUT
 """For how many seconds at a time it is told to wait for an answer: on Windows Ctrl-C is not noticed meanwhile."""
 
 KEEP_ALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
@@ -48,7 +48,7 @@ HEADERS = {
 HEAD_ENDS = (b"\r\n\r\n", b"\n\n", b"\n\r\n")
 
 
-class HungUp(OSError):
+class RequestCancelled(OSError):
     """Somebody has ended the exchange."""
 
 
@@ -59,51 +59,51 @@ class Exchange:
         self._endpoint, self._request, self._timeout = endpoint, request, timeout
         self._lock = threading.Lock()
         self._socket: _TimedSocket | None = None
-        self._is_hung_up = False
+        self._is_cancelled = False
 
-    def run(self) -> Answer | Failure:
+    def run(self) -> Response | Failure:
         """Send the request and read the whole answer. What goes wrong is returned, not raised."""
         try:
-            with self._connected() as line:
-                return _converse(line, self._endpoint, self._request)
+            with self._connect() as sock:
+                return _exchange(sock, self._endpoint, self._request)
         except Exception as error:
             if (failure := failure_of(error)) is None:
                 raise
             return failure
 
-    def hang_up(self) -> None:
+    def cancel(self) -> None:
         """Make `run` return; may be called at any time, by any thread, and more than once."""
         with self._lock:
-            self._is_hung_up = True
+            self._is_cancelled = True
             if self._socket is not None:
-                _cut(self._socket)
+                _shut_down(self._socket)
 
-    def _connected(self) -> "_TimedSocket":
-        give_up_at = time.monotonic() + self._timeout
+    def _connect(self) -> "_TimedSocket":
+        deadline = time.monotonic() + self._timeout
         failure: OSError = OSError(errno.EHOSTUNREACH, "the name has no address")
         for family, address in _addresses(self._endpoint):
-            line = self._taken(_TimedSocket(family, socket.SOCK_STREAM))
+            sock = self._track(_TimedSocket(family, socket.SOCK_STREAM))
             try:
-                line.reach(address, min(give_up_at, time.monotonic() + CONNECT_WITHIN))
+                sock.connect_before(address, min(deadline, time.monotonic() + CONNECT_TIMEOUT))
             except OSError as error:
-                line.close()
+                sock.close()
                 failure = error
             except BaseException:
                 # Ctrl-C, say.
-                line.close()
+                sock.close()
                 raise
             else:
-                line.give_up_at = give_up_at
-                return line
+                sock.deadline = deadline
+                return sock
         raise failure
 
-    def _taken(self, line: "_TimedSocket") -> "_TimedSocket":
+    def _track(self, sock: "_TimedSocket") -> "_TimedSocket":
         with self._lock:
-            if self._is_hung_up:
-                line.close()
-                raise HungUp("hung up")
-            self._socket = line
-        return line
+            if self._is_cancelled:
+                sock.close()
+                raise RequestCancelled("hung up")
+            self._socket = sock
+        return sock
 
 
 def failure_of(error: Exception) -> Failure | None:
@@ -119,7 +119,7 @@ def failure_of(error: Exception) -> Failure | None:
         case HTTPException() | ValueError():
             # The words of http.client quote what the other side has sent, which may be anything.
             return Failure(
-                NotUnderstood, " ".join(truncate_text(f"{type(error).__name__}: {error}", LONGEST_WHY).split())
+                NotUnderstood, " ".join(truncate_text(f"{type(error).__name__}: {error}", LONGEST_REASON).split())
             )
         case _:
             return None
@@ -132,13 +132,13 @@ class _TimedSocket(socket.socket):
     one without a body, and that has a meaning here.
     """
 
-    give_up_at = 0.0
+    deadline = 0.0
     has_head = False
     _tail = b""
 
-    def reach(self, address: tuple[str, int], give_up_at: float) -> None:
-        self.give_up_at = give_up_at
-        self.settimeout(self._left())
+    def connect_before(self, address: tuple[str, int], deadline: float) -> None:
+        self.deadline = deadline
+        self.settimeout(self._time_left())
         try:
             self.connect(address)
         except TimeoutError as error:
@@ -152,24 +152,24 @@ class _TimedSocket(socket.socket):
 
     def recv_into(self, buffer: "WriteableBuffer", nbytes: int = 0, flags: int = 0) -> int:
         while True:
-            self.settimeout(min(self._left(), LONGEST_BLOCK))
+            self.settimeout(min(self._time_left(), LONGEST_BLOCK))
             with suppress(TimeoutError):
                 size = super().recv_into(buffer, nbytes, flags)
-                self._note(bytes(memoryview(buffer)[:size]))
+                self._detect_head(bytes(memoryview(buffer)[:size]))
                 return size
 
     def sendall(self, data: "ReadableBuffer", flags: int = 0) -> None:
-        self.settimeout(min(self._left(), LONGEST_WAIT_OF_SYSTEM))
+        self.settimeout(min(self._time_left(), LONGEST_SOCKET_TIMEOUT))
         super().sendall(data, flags)
 
-    def _note(self, received: bytes) -> None:
+    def _detect_head(self, received: bytes) -> None:
         if not self.has_head:
             self._tail += received
             self.has_head = any(end in self._tail for end in HEAD_ENDS)
             self._tail = self._tail[-3:]
 
-    def _left(self) -> float:
-        left = self.give_up_at - time.monotonic()
+    def _time_left(self) -> float:
+        left = self.deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
         return left
@@ -184,29 +184,29 @@ def _addresses(endpoint: Endpoint) -> Iterator[tuple[socket.AddressFamily, tuple
         yield family, address  # type: ignore[misc]  # IPv6 addresses have two more parts, which connect() takes as well
 
 
-def _converse(line: _TimedSocket, endpoint: Endpoint, request: Request) -> Answer | Failure:
+def _exchange(sock: _TimedSocket, endpoint: Endpoint, request: Request) -> Response | Failure:
     from http.client import HTTPConnection
 
     # Which of its interfaces leads to the service is this machine's own business.
     connection = HTTPConnection(endpoint.host.partition("%")[0], endpoint.port)
-    connection.sock = line
+    connection.sock = sock
     connection.request(request.method, request.target, request.body, HEADERS | dict(request.headers))
     with connection.getresponse() as response:
-        body = response.read(LARGEST_ANSWER + 1)
-        if len(body) > LARGEST_ANSWER:
-            return Failure(NotUnderstood, f"the answer is longer than {LARGEST_ANSWER} bytes")
-        if not line.has_head:
+        body = response.read(LARGEST_RESPONSE + 1)
+        if len(body) > LARGEST_RESPONSE:
+            return Failure(NotUnderstood, f"the answer is longer than {LARGEST_RESPONSE} bytes")
+        if not sock.has_head:
             return Failure(NotUnderstood, "the answer ends within its head")
         if response.length:
             return Failure(NotUnderstood, f"the answer ends {response.length} bytes too early")
         headers = {name.lower(): value for name, value in reversed(response.getheaders())}
-        return Answer(response.status, headers, body)
+        return Response(response.status, headers, body)
 
 
-def _cut(line: socket.socket) -> None:
+def _shut_down(sock: socket.socket) -> None:
     """End what another thread waits for on a socket. That thread closes it, so that its number is not given away."""
     try:
-        line.shutdown(socket.SHUT_RDWR)
+        sock.shutdown(socket.SHUT_RDWR)
     except OSError:
         # It is not connected yet; where that cannot be shut down, closing it ends the wait.
-        line.close()
+        sock.close()

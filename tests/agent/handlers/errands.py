@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.agent.handlers.port import Errand, Half, Phase
+from forewarn.agent.handlers.base import HandlerCall, HandlerContext, Phase
 from forewarn.client.document import Event, Status
 from forewarn.core.event import EventType, Source
 
@@ -22,14 +22,14 @@ EVENT = Event(
 )
 
 
-def errand(phase: Phase = Phase.PREPARE, **more: Any) -> Errand:
+def errand(phase: Phase = Phase.PREPARE, **more: Any) -> HandlerContext:
     """Make an errand of a phase; one with a half, if the phase has one."""
-    half = Half(phase.value) if phase in (Phase.PREPARE, Phase.RECOVER) else None
-    known = Errand(
+    half = HandlerCall(phase.value) if phase in (Phase.PREPARE, Phase.RECOVER) else None
+    known = HandlerContext(
         event=EVENT,
         name="web_0",
         phase=phase,
-        half=half,
+        call=half,
         attempt=1,
         deadline=EVENT.deadline,
         time_limit=timedelta(seconds=30),

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from forewarn.agent.handlers import programs
+from forewarn.agent.handlers import process
+from forewarn.agent.handlers.base import CallResult, Done, Failed, Phase, Retry
 from forewarn.agent.handlers.exec import ExecHandler, hooks_of
-from forewarn.agent.handlers.port import Again, Done, Ended, Failed, Phase
 from forewarn.agent.settings import ExecSettings
 from forewarn.client.document import Status
 from forewarn.clock import ManualClock
@@ -126,9 +126,9 @@ async def test_what_is_meant_for_the_agent_alone_is_not_passed_on(make: Make, tm
     assert told["LANG"] == "C.UTF-8"
 
 
-ENDS: dict[str, tuple[str, Ended]] = {
+ENDS: dict[str, tuple[str, CallResult]] = {
     "0 is done": ("exit 0", Done()),
-    "75 is not now": ("echo busy; exit 75", Again("prepare ended with 75: busy")),
+    "75 is not now": ("echo busy; exit 75", Retry("prepare ended with 75: busy")),
     "1 is failed": ("echo first; echo 'no disk' >&2; exit 1", Failed("prepare ended with 1: no disk")),
     "any other is failed": ("exit 200", Failed("prepare ended with 200")),
     "a signal is failed": ("kill -9 $$", Failed("prepare was ended by SIGKILL")),
@@ -144,20 +144,20 @@ ENDS: dict[str, tuple[str, Ended]] = {
 
 
 @pytest.mark.parametrize(("text", "ended"), ENDS.values(), ids=ENDS)
-async def test_how_a_program_ends(make: Make, text: str, ended: Ended) -> None:
+async def test_how_a_program_ends(make: Make, text: str, ended: CallResult) -> None:
     assert await make(text).prepare(PREPARE) == ended
 
 
 async def test_half_without_a_program_has_nothing_to_do(make: Make) -> None:
     handler = make("exit 1")
-    assert (await handler.recover(RECOVER), await handler.tell(errand(Phase.NOTICE))) == (Done(), Done())
+    assert (await handler.recover(RECOVER), await handler.notify(errand(Phase.NOTICE))) == (Done(), Done())
 
 
 async def test_program_that_is_not_there_fails(tmp_path: Path) -> None:
     handler = ExecHandler(ExecSettings(name="own", prepare=(str(tmp_path / "nothing"),)))
     ended = await handler.prepare(PREPARE)
     assert isinstance(ended, Failed)
-    assert f"{tmp_path / 'nothing'} cannot be started" in ended.why
+    assert f"{tmp_path / 'nothing'} cannot be started" in ended.reason
 
 
 async def test_file_that_is_no_program_fails(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ async def test_program_is_ended_with_its_children_when_its_time_is_over(make: Ma
 
 
 async def test_program_that_will_not_end_is_killed(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "GRACE", 0.05)
+    monkeypatch.setattr(process, "GRACE", 0.05)
     handler = make('trap "" TERM; echo $$ > "$HERE/new"; mv "$HERE/new" "$HERE/pid"; while :; do sleep 1000; done')
     running = asyncio.create_task(handler.prepare(PREPARE))
     await until((tmp_path / "pid").exists)
@@ -199,7 +199,7 @@ async def test_program_that_will_not_end_is_killed(make: Make, tmp_path: Path, m
 async def test_program_that_will_not_end_is_killed_even_if_nobody_waits_for_that(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "GRACE", 0.5)
+    monkeypatch.setattr(process, "GRACE", 0.5)
     handler = make('trap "" TERM; echo $$ > "$HERE/new"; mv "$HERE/new" "$HERE/pid"; while :; do sleep 1000; done')
     running = asyncio.create_task(handler.prepare(PREPARE))
     await until((tmp_path / "pid").exists)
@@ -215,7 +215,7 @@ async def test_program_that_will_not_end_is_killed_even_if_nobody_waits_for_that
 async def test_program_that_hangs_in_the_kernel_holds_up_nobody_else(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "GRACE", 0.01)
+    monkeypatch.setattr(process, "GRACE", 0.01)
     is_released = False
     poll = subprocess.Popen.poll
     monkeypatch.setattr(subprocess.Popen, "poll", lambda program: poll(program) if is_released else None)
@@ -264,15 +264,15 @@ async def test_much_output_does_no_harm(make: Make) -> None:
 
 
 def test_of_endless_output_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "LARGEST_OUTPUT", 4096)
-    monkeypatch.setattr(programs, "KEPT_OUTPUT", 10)
-    with programs._unnamed_file() as output:
+    monkeypatch.setattr(process, "LARGEST_OUTPUT", 4096)
+    monkeypatch.setattr(process, "KEPT_OUTPUT", 10)
+    with process._unnamed_file() as output:
         os.write(output.fileno(), b"x" * 5000 + b"0123456789")
-        assert programs._shorten(output)
+        assert process._truncate(output)
         assert os.fstat(output.fileno()).st_size == 10
-        assert not programs._shorten(output)
+        assert not process._truncate(output)
         os.write(output.fileno(), b"abc")
-        assert programs._last_part(output) == b"3456789abc"
+        assert process._read_tail(output) == b"3456789abc"
 
 
 def test_who_prints_without_end_is_looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ def test_who_prints_without_end_is_looked_at_often(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(asyncio, "sleep", pause)
     with subprocess.Popen(["/bin/sleep", "600"]) as program:
-        asyncio.run(programs._end_of(program, is_flooding))
+        asyncio.run(process._wait_for_exit(program, is_flooding))
     assert pauses[:9] == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.005, 0.01]
 
 
@@ -316,7 +316,7 @@ async def test_each_phase_has_its_hooks_once(hooks: ExecHandler, tmp_path: Path)
     for phase in Phase:
         script(tmp_path / "hooks.d" / phase.value / "10-note", 'echo "$FOREWARN_PHASE" >> "$HERE/ran"')
     for phase in Phase:
-        assert await hooks.tell(errand(phase)) == Done()
+        assert await hooks.notify(errand(phase)) == Done()
         if phase is Phase.PREPARE:
             assert await hooks.prepare(PREPARE) == Done()
         if phase is Phase.RECOVER:
@@ -328,7 +328,7 @@ async def test_first_hook_that_is_not_done_ends_the_phase(hooks: ExecHandler, tm
     script(tmp_path / "hooks.d/prepare/10-done", 'touch "$HERE/done"')
     script(tmp_path / "hooks.d/prepare/20-busy", "exit 75")
     script(tmp_path / "hooks.d/prepare/30-never", 'touch "$HERE/never"')
-    assert await hooks.prepare(PREPARE) == Again("20-busy ended with 75")
+    assert await hooks.prepare(PREPARE) == Retry("20-busy ended with 75")
     assert ((tmp_path / "done").exists(), (tmp_path / "never").exists()) == (True, False)
 
 

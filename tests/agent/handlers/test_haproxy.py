@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from forewarn.agent.handlers.base import Done, Failed, Retry
 from forewarn.agent.handlers.haproxy import HaproxyHandler
-from forewarn.agent.handlers.port import Again, Done, Failed
 from forewarn.agent.settings import Address, HaproxySettings
 from tests.agent.handlers.errands import PREPARE, RECOVER
 from tests.agent.lab import balancer as lab
@@ -168,15 +168,15 @@ async def test_haproxy_that_is_not_there_may_come(make: Make, tmp_path: Path) ->
     nowhere = tmp_path / "nowhere.sock"
     why = f"HAProxy cannot be reached at {nowhere}: No such file or directory"
     handler = make("web/web_0", place=nowhere)
-    assert (await handler.recover(RECOVER), await handler.prepare(PREPARE)) == (Again(why), Again(why))
+    assert (await handler.recover(RECOVER), await handler.prepare(PREPARE)) == (Retry(why), Retry(why))
     assert await handler.check() == [why]
     ended = await make("web/web_0", place=Address("127.0.0.1", port)).prepare(PREPARE)
-    assert isinstance(ended, Again)
-    assert f"127.0.0.1:{port}" in ended.why
+    assert isinstance(ended, Retry)
+    assert f"127.0.0.1:{port}" in ended.reason
 
 
 async def test_what_could_not_be_drained_is_not_made_ready(make: Make, balancer: Balancer, tmp_path: Path) -> None:
-    assert isinstance(await make("web/web_0", place=tmp_path / "nowhere.sock").prepare(PREPARE), Again)
+    assert isinstance(await make("web/web_0", place=tmp_path / "nowhere.sock").prepare(PREPARE), Retry)
     balancer.ask("set server web/web_0 state maint")
     assert await make("web/web_0").recover(RECOVER) == Done()
     assert balancer.statuses("web_0") == ("MAINT",)

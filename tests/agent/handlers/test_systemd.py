@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.agent.handlers.port import Again, Done
+from forewarn.agent.handlers.base import Done, Retry
 from forewarn.agent.handlers.systemd import SystemdHandler
 from forewarn.agent.settings import SystemdSettings
 from tests.agent.handlers.errands import PREPARE, RECOVER
@@ -155,8 +155,8 @@ async def test_refusal_is_told_and_can_be_tried_again(machine: Machine) -> None:
     (machine.home / "broken").touch()
     handler = machine.handler("web")
     why = "ended with 4: Failed to {}: Access denied"
-    assert await handler.prepare(PREPARE) == Again(f"systemctl stop web.service {why.format('stop')}")
-    assert await handler.recover(RECOVER) == Again(f"systemctl start web.service {why.format('start')}")
+    assert await handler.prepare(PREPARE) == Retry(f"systemctl stop web.service {why.format('stop')}")
+    assert await handler.recover(RECOVER) == Retry(f"systemctl start web.service {why.format('start')}")
     (machine.home / "broken").unlink()
     assert (await handler.prepare(PREPARE), await handler.recover(RECOVER)) == (Done(), Done())
     assert machine.states == {"web": "active"}
@@ -173,14 +173,14 @@ async def test_machine_without_systemd(tmp_path: Path) -> None:
     handler = SystemdHandler(SystemdSettings(name="stop", units=("a.service",)), tmp_path, environ={"PATH": ""})
     why = "there is no program systemctl on the PATH"
     assert await handler.check() == [why]
-    assert (await handler.recover(RECOVER), await handler.prepare(PREPARE)) == (Again(why), Again(why))
+    assert (await handler.recover(RECOVER), await handler.prepare(PREPARE)) == (Retry(why), Retry(why))
 
 
 async def test_unit_is_not_taken_for_stopped_where_systemd_says_nothing(machine: Machine) -> None:
     machine.set(web="active")
     (machine.home / "silent").touch()
     why = "systemctl show --property=ActiveState web.service ended with 1: Failed to connect to bus"
-    assert await machine.handler("web").prepare(PREPARE) == Again(why)
+    assert await machine.handler("web").prepare(PREPARE) == Retry(why)
     (machine.home / "silent").unlink()
     machine.set(web="inactive")
     assert await machine.handler("web").recover(RECOVER) == Done()

@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from forewarn.agent.handlers.base import Done, Failed, HandlerCall, Phase, Retry
 from forewarn.agent.handlers.log import LogHandler
 from forewarn.agent.handlers.notify import MISSING, NotifyHandler
-from forewarn.agent.handlers.port import Again, Done, Failed, Half, Phase
 from forewarn.agent.handlers.readiness import ReadinessHandler
-from forewarn.agent.http import Request
+from forewarn.agent.http_server import Request
 from forewarn.agent.settings import LogHandlerSettings, NotifySettings, ReadinessSettings
 from forewarn.cli.logs import JsonLines
 from forewarn.clock import ManualClock
@@ -37,7 +37,7 @@ async def test_every_phase_is_one_line_with_all_facts(caplog: pytest.LogCaptureF
     caplog.set_level(logging.INFO, logger="forewarn.agent")
     handler = LogHandler(LogHandlerSettings(name="log"), clock=ManualClock(NOW))
     for phase in Phase:
-        assert await handler.tell(errand(phase)) == Done()
+        assert await handler.notify(errand(phase)) == Done()
     lines = [json.loads(JsonLines().format(record)) for record in caplog.records]
     assert [line["event_phase"] for line in lines] == [phase.value for phase in Phase]
     first = {name: value for name, value in lines[0].items() if name != "time"}
@@ -88,7 +88,7 @@ def notify(path: Path, **settings: Any) -> NotifyHandler:
 
 async def test_everybody_is_told_by_apprise(web: Web, tmp_path: Path) -> None:
     path = urls(tmp_path / "urls", f"json://127.0.0.1:{web.port}/one", f"json://127.0.0.1:{web.port}/two")
-    assert await notify(path, body="$description").tell(errand(Phase.NOTICE)) == Done()
+    assert await notify(path, body="$description").notify(errand(Phase.NOTICE)) == Done()
     assert sorted(received.first.split()[1].rstrip("/") for received in web.received) == ["/one", "/two"]
     sent = json.loads(web.received[0].body)
     assert sent["title"] == "Reboot of web_0: notice"
@@ -98,7 +98,7 @@ async def test_everybody_is_told_by_apprise(web: Web, tmp_path: Path) -> None:
 async def test_people_are_told_at_notice_and_recovery_alone(web: Web, tmp_path: Path) -> None:
     handler = notify(urls(tmp_path / "urls", f"json://127.0.0.1:{web.port}/"))
     for phase in Phase:
-        assert await handler.tell(errand(phase)) == Done()
+        assert await handler.notify(errand(phase)) == Done()
     told = [json.loads(received.body)["title"] for received in web.received]
     assert told == ["Reboot of web_0: notice", "Reboot of web_0: recover"]
 
@@ -107,13 +107,13 @@ async def test_who_cannot_be_told_now_is_told_later(tmp_path: Path) -> None:
     (nobody,) = free_ports(1)
     path = urls(tmp_path / "urls", f"json://127.0.0.1:{nobody}/")
     handler = notify(path, retries=1, pause=timedelta(0))
-    assert await handler.tell(errand(Phase.NOTICE)) == Again(f"not everybody in {path} could be told")
+    assert await handler.notify(errand(Phase.NOTICE)) == Retry(f"not everybody in {path} could be told")
 
 
 async def test_wrong_url_is_named_by_its_number_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = urls(tmp_path / "urls", "json://127.0.0.1:1/", "nothing://user:s3cret@host/")
     why = f"{path}: Apprise does not know what URL 2 is for"
-    assert await notify(path).tell(errand(Phase.NOTICE)) == Failed(why)
+    assert await notify(path).notify(errand(Phase.NOTICE)) == Failed(why)
     assert await notify(path).check() == [why]
     out, err = capfd.readouterr()
     assert "s3cret" not in out + err
@@ -141,8 +141,8 @@ async def test_urls_stand_in_no_argument_and_no_variable(tmp_path: Path) -> None
     async with server:
         port = server.sockets[0].getsockname()[1]
         path = urls(tmp_path / "urls", f"json://user:s3cret-in-a-url@127.0.0.1:{port}/")
-        assert await notify(path).tell(errand(Phase.NOTICE)) == Done()
-    assert any("forewarn.agent.handlers.telling" in text for text in seen)
+        assert await notify(path).notify(errand(Phase.NOTICE)) == Done()
+    assert any("forewarn.agent.handlers.apprise_main" in text for text in seen)
     assert not any("s3cret-in-a-url" in text for text in seen)
 
 
@@ -151,7 +151,7 @@ async def test_missing_apprise_is_told_with_what_to_do(tmp_path: Path) -> None:
     path = urls(tmp_path / "urls", "json://127.0.0.1:1/")
     environ = {**os.environ, "PYTHONPATH": str(tmp_path)}
     handler = NotifyHandler(NotifySettings(name="people", urls_file=path), environ=environ)
-    assert await handler.tell(errand(Phase.NOTICE)) == Failed(MISSING)
+    assert await handler.notify(errand(Phase.NOTICE)) == Failed(MISSING)
     assert await handler.check() == [MISSING]
     assert "pip install 'forewarn[notify]'" in MISSING
 
@@ -177,7 +177,7 @@ async def test_probe_is_refused_from_notice_to_recovery() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe", wait=timedelta(0)), clock=ManualClock(NOW))
     statuses = [probe(handler)]
     for phase in Phase:
-        await handler.tell(errand(phase))
+        await handler.notify(errand(phase))
         if phase is Phase.PREPARE:
             assert await handler.prepare(PREPARE) == Done()
         statuses.append(probe(handler))
@@ -187,8 +187,8 @@ async def test_probe_is_refused_from_notice_to_recovery() -> None:
 
 async def test_probe_stays_refused_until_the_last_event_is_recovered() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
-    await handler.tell(errand(Phase.NOTICE))
-    await handler.tell(errand(Phase.NOTICE, event=OTHER))
+    await handler.notify(errand(Phase.NOTICE))
+    await handler.notify(errand(Phase.NOTICE, event=OTHER))
     await handler.recover(RECOVER)
     assert probe(handler) == 503
     await handler.recover(errand(Phase.RECOVER, event=OTHER))
@@ -197,42 +197,42 @@ async def test_probe_stays_refused_until_the_last_event_is_recovered() -> None:
 
 async def test_where_nothing_was_prepared_being_told_of_recovery_ends_it() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
-    await handler.tell(errand(Phase.NOTICE))
-    await handler.tell(errand(Phase.RECOVER, half=Half.RECOVER))
+    await handler.notify(errand(Phase.NOTICE))
+    await handler.notify(errand(Phase.RECOVER, half=HandlerCall.RECOVER))
     assert probe(handler) == 503, "its half is still to come"
-    await handler.tell(errand(Phase.RECOVER, half=None))
+    await handler.notify(errand(Phase.RECOVER, half=None))
     assert probe(handler) == 200
 
 
 async def test_half_may_be_quicker_than_the_telling() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
-    await handler.tell(errand(Phase.NOTICE))
+    await handler.notify(errand(Phase.NOTICE))
     await handler.recover(RECOVER)
-    await handler.tell(errand(Phase.RECOVER, half=Half.RECOVER))
+    await handler.notify(errand(Phase.RECOVER, half=HandlerCall.RECOVER))
     assert probe(handler) == 200
-    await handler.tell(errand(Phase.NOTICE))
+    await handler.notify(errand(Phase.NOTICE))
     assert probe(handler) == 503, "the same event may be announced again"
 
 
 async def test_what_was_to_be_told_before_the_recovery_does_not_undo_it() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
-    await handler.tell(errand(Phase.NOTICE))
+    await handler.notify(errand(Phase.NOTICE))
     await handler.recover(RECOVER)
-    await handler.tell(errand(Phase.IMPACT))
-    await handler.tell(errand(Phase.RECOVER, half=Half.RECOVER))
+    await handler.notify(errand(Phase.IMPACT))
+    await handler.notify(errand(Phase.RECOVER, half=HandlerCall.RECOVER))
     assert probe(handler) == 200
 
 
 async def test_event_whose_id_is_written_otherwise_is_the_same() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
-    await handler.tell(errand(Phase.NOTICE))
+    await handler.notify(errand(Phase.NOTICE))
     await handler.recover(errand(Phase.RECOVER, event=msgspec.structs.replace(EVENT, id=EVENT.id.lower())))
     assert probe(handler) == 200
 
 
 async def test_agent_that_starts_in_the_middle_of_recovery_stays_away_until_its_end() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
-    await handler.tell(errand(Phase.RECOVER, half=Half.RECOVER, attempt=2))
+    await handler.notify(errand(Phase.RECOVER, half=HandlerCall.RECOVER, attempt=2))
     assert probe(handler) == 503
     await handler.recover(RECOVER)
     assert probe(handler) == 200
@@ -241,7 +241,7 @@ async def test_agent_that_starts_in_the_middle_of_recovery_stays_away_until_its_
 async def test_load_balancers_have_time_to_notice() -> None:
     clock = ManualClock(NOW)
     handler = ReadinessHandler(ReadinessSettings(name="probe", wait=timedelta(seconds=15)), clock=clock)
-    await handler.tell(errand(Phase.NOTICE))
+    await handler.notify(errand(Phase.NOTICE))
     clock.set(NOW + timedelta(seconds=5))
     preparing = asyncio.create_task(handler.prepare(PREPARE))
     while not clock.timer_count:  # noqa: ASYNC110  # a clock tells nobody that somebody waits
@@ -270,11 +270,11 @@ async def ask_patiently(place: ListenAddress, path: str) -> bytes:
 async def test_probes_are_answered_over_http() -> None:
     settings = ReadinessSettings(name="probe", listen=ListenAddress("127.0.0.1", 0), path="/up")
     handler = ReadinessHandler(settings)
-    async with asyncio.timeout(60), handler.serving():
+    async with asyncio.timeout(60), handler.serve():
         await until(lambda: handler.port > 0)
         place = ListenAddress("127.0.0.1", handler.port)
         assert await ask(place, "/up") == b"HTTP/1.1 200 OK"
-        await handler.tell(errand(Phase.NOTICE))
+        await handler.notify(errand(Phase.NOTICE))
         assert await ask(place, "/up") == b"HTTP/1.1 503 Service Unavailable"
         assert await ask(place, "/serving") == b"HTTP/1.1 404 Not Found"
     assert probe(handler, "/up", "POST") == 405
@@ -287,7 +287,7 @@ async def test_port_of_the_probe_that_is_taken_for_a_while_is_listened_at_later(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = ListenAddress("127.0.0.1", taken.getsockname()[1])
         handler = ReadinessHandler(ReadinessSettings(name="probe", listen=place), clock=clock)
-        async with handler.serving():
+        async with handler.serve():
             await until(lambda: clock.timer_count > 0)
             taken.close()
             clock.set(NOW + timedelta(seconds=5))

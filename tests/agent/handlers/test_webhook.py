@@ -13,7 +13,7 @@ import msgspec
 import pytest
 import trustme
 
-from forewarn.agent.handlers.port import Again, Done, Failed, Phase
+from forewarn.agent.handlers.base import Done, Failed, Phase, Retry
 from forewarn.agent.handlers.webhook import WebhookHandler
 from forewarn.agent.settings import WebhookSettings
 from forewarn.clock import ManualClock
@@ -112,7 +112,7 @@ async def test_url_may_be_secret_itself(web: Web, tmp_path: Path) -> None:
     assert await handler.prepare(PREPARE) == Done()
     assert web.received[0].first == "POST /hook/T00/B00/xyzzy?key=plugh HTTP/1.1"
     web.answer = b"HTTP/1.1 500 Oh\r\n\r\n"
-    assert await handler.prepare(PREPARE) == Again(f"http://127.0.0.1:{web.port} answers 500")
+    assert await handler.prepare(PREPARE) == Retry(f"http://127.0.0.1:{web.port} answers 500")
 
 
 async def test_user_and_password_of_a_url_are_sent_as_browsers_do(web: Web, tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ async def test_nothing_secret_is_said_whatever_goes_wrong(web: Web, tmp_path: Pa
             WebhookSettings(name="hook", url_file=url, secret_file=secret_file(tmp_path / "secret")), hide=told.append
         )
         ended = await handler.prepare(PREPARE)
-        assert isinstance(ended, Again | Failed)
-        assert not any(word in ended.why for word in (SECRET, "xyzzy", "plugh")), ended.why
+        assert isinstance(ended, Retry | Failed)
+        assert not any(word in ended.reason for word in (SECRET, "xyzzy", "plugh")), ended.reason
         assert not any(SECRET in problem for problem in await handler.check())
     assert SECRET in told, "whoever writes the log is told what must not be in it"
 
@@ -149,43 +149,43 @@ ANSWERS = {
         Failed("{} answers 301: redirects are not followed, so name the place to which it leads"),
     ),
     "refused": (b"HTTP/1.1 403 Forbidden\r\n\r\n", Failed("{} answers 403")),
-    "too much": (b"HTTP/1.1 429 Slow down\r\n\r\n", Again("{} answers 429")),
-    "broken": (b"HTTP/1.1 503 Later\r\n\r\n", Again("{} answers 503")),
+    "too much": (b"HTTP/1.1 429 Slow down\r\n\r\n", Retry("{} answers 429")),
+    "broken": (b"HTTP/1.1 503 Later\r\n\r\n", Retry("{} answers 503")),
     "something else": (
         b"220 mail.example ESMTP\r\n",
-        Again("{} does not answer: its answer does not begin as those of HTTP do"),
+        Retry("{} does not answer: its answer does not begin as those of HTTP do"),
     ),
-    "a line without end": (b"x" * 100_000, Again("{} does not answer: a line has no end")),
+    "a line without end": (b"x" * 100_000, Retry("{} does not answer: a line has no end")),
 }
 
 
 @pytest.mark.parametrize(("answer", "ended"), ANSWERS.values(), ids=ANSWERS)
-async def test_how_an_answer_is_read(web: Web, answer: bytes, ended: Done | Again | Failed) -> None:
+async def test_how_an_answer_is_read(web: Web, answer: bytes, ended: Done | Retry | Failed) -> None:
     web.answer = answer
-    expected = ended if isinstance(ended, Done) else type(ended)(ended.why.format(f"http://127.0.0.1:{web.port}"))
+    expected = ended if isinstance(ended, Done) else type(ended)(ended.reason.format(f"http://127.0.0.1:{web.port}"))
     assert await hook(url=web.url).prepare(PREPARE) == expected
 
 
 async def test_server_that_hangs_up_may_answer_later(web: Web) -> None:
     web.answer = b""
-    assert isinstance(await hook(url=web.url).prepare(PREPARE), Again)
+    assert isinstance(await hook(url=web.url).prepare(PREPARE), Retry)
 
 
 async def test_telling_is_tried_again_as_often_as_is_set(web: Web) -> None:
     web.answer = b"HTTP/1.1 503 Later\r\n\r\n"
     handler = hook(url=web.url, phases=(Phase.NOTICE, Phase.PREPARE), retries=2, pause=timedelta(0))
-    assert isinstance(await handler.tell(errand(Phase.NOTICE)), Again)
+    assert isinstance(await handler.notify(errand(Phase.NOTICE)), Retry)
     assert len(web.received) == 3
-    assert isinstance(await handler.prepare(PREPARE), Again)
+    assert isinstance(await handler.prepare(PREPARE), Retry)
     assert len(web.received) == 4, "halves are repeated by the daemon"
     web.answer = b"HTTP/1.1 400 No\r\n\r\n"
-    assert isinstance(await handler.tell(errand(Phase.NOTICE)), Failed)
+    assert isinstance(await handler.notify(errand(Phase.NOTICE)), Failed)
     assert len(web.received) == 5, "what cannot succeed is not repeated"
 
 
 async def test_server_that_is_not_there_may_come() -> None:
     (nobody,) = free_ports(1)
-    assert isinstance(await hook(url=f"http://127.0.0.1:{nobody}/").prepare(PREPARE), Again)
+    assert isinstance(await hook(url=f"http://127.0.0.1:{nobody}/").prepare(PREPARE), Retry)
 
 
 async def test_request_ends_when_its_time_is_over() -> None:
@@ -223,7 +223,7 @@ async def test_only_wanted_phases_are_told_and_each_once(web: Web) -> None:
     async def walk(handler: WebhookHandler) -> list[str]:
         web.received.clear()
         for phase in Phase:
-            assert await handler.tell(errand(phase)) == Done()
+            assert await handler.notify(errand(phase)) == Done()
             if phase is Phase.PREPARE:
                 assert await handler.prepare(PREPARE) == Done()
             if phase is Phase.RECOVER:
@@ -253,7 +253,7 @@ async def test_certificate_is_verified(tmp_path: Path) -> None:
         assert await hook(url=url, ca=tmp_path / "ca.pem").prepare(PREPARE) == Done()
         ended = await hook(url=url).prepare(PREPARE)
     assert isinstance(ended, Failed)
-    assert ended.why.startswith(f"https://127.0.0.1:{web.port} is not trusted: ")
+    assert ended.reason.startswith(f"https://127.0.0.1:{web.port} is not trusted: ")
     assert len(web.received) == 1
 
 

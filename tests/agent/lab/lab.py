@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import RLock
 
-from forewarn.agent.status import WalkStatus, read_status
+from forewarn.agent.status import WorkflowStatus, read_status
 from forewarn.api.client import ApiClient
 from forewarn.api.v1 import CancelEvent, ScheduleEvents
 from forewarn.core.event import EventType
@@ -91,7 +91,7 @@ class Vm:
         return status.is_running and status.walks == ()
 
     @property
-    def walks(self) -> tuple[WalkStatus, ...]:
+    def walks(self) -> tuple[WorkflowStatus, ...]:
         """What its agent is doing about events, and has not finished."""
         return read_status(self._state).walks
 

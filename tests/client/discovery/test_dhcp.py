@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from forewarn.client.dhcp import Offer, make_discover, read_offer
+from forewarn.client.dhcp import DhcpResponse, build_discover, parse_offer
 
 TRANSACTION = bytes.fromhex("12345678")
 MAC = bytes.fromhex("020304050607")
@@ -46,7 +46,7 @@ OFFER = reply(IS_OFFER, NAMES_SERVER, HAS_ENDPOINT, END)
 
 
 def test_question_is_a_discover_that_wants_option_245_by_broadcast() -> None:
-    assert make_discover(TRANSACTION, MAC) == bytes.fromhex(
+    assert build_discover(TRANSACTION, MAC) == bytes.fromhex(
         "01 01 06 00"  # a request, Ethernet, six bytes of address, no relay
         "12 34 56 78"
         "0000 8000"  # no seconds yet; answer by broadcast
@@ -63,38 +63,38 @@ def test_question_is_a_discover_that_wants_option_245_by_broadcast() -> None:
 @pytest.mark.parametrize(("transaction", "mac"), [(b"123", MAC), (TRANSACTION, b"12345")], ids=["transaction", "MAC"])
 def test_question_is_made_of_right_parts_only(transaction: bytes, mac: bytes) -> None:
     with pytest.raises(ValueError, match="4 bytes, and a MAC address 6"):
-        make_discover(transaction, mac)
+        build_discover(transaction, mac)
 
 
 @pytest.mark.parametrize(
     ("packet", "offer"),
     [
-        (OFFER, Offer(server=SERVER, endpoint=ENDPOINT)),
-        (reply(IS_OFFER, HAS_ENDPOINT, END), Offer(server=None, endpoint=ENDPOINT)),
-        (reply(IS_OFFER, NAMES_SERVER, END), Offer(server=SERVER, endpoint=None)),
-        (reply(IS_OFFER, option(245, b"\x0a\0\0"), END), Offer(server=None, endpoint=None)),
-        (reply(IS_OFFER, HAS_ENDPOINT), Offer(server=None, endpoint=ENDPOINT)),
-        (reply(b"\0\0", IS_OFFER, b"\0", HAS_ENDPOINT, END), Offer(server=None, endpoint=ENDPOINT)),
-        (reply(IS_OFFER, END, HAS_ENDPOINT), Offer(server=None, endpoint=None)),
+        (OFFER, DhcpResponse(server=SERVER, endpoint=ENDPOINT)),
+        (reply(IS_OFFER, HAS_ENDPOINT, END), DhcpResponse(server=None, endpoint=ENDPOINT)),
+        (reply(IS_OFFER, NAMES_SERVER, END), DhcpResponse(server=SERVER, endpoint=None)),
+        (reply(IS_OFFER, option(245, b"\x0a\0\0"), END), DhcpResponse(server=None, endpoint=None)),
+        (reply(IS_OFFER, HAS_ENDPOINT), DhcpResponse(server=None, endpoint=ENDPOINT)),
+        (reply(b"\0\0", IS_OFFER, b"\0", HAS_ENDPOINT, END), DhcpResponse(server=None, endpoint=ENDPOINT)),
+        (reply(IS_OFFER, END, HAS_ENDPOINT), DhcpResponse(server=None, endpoint=None)),
         (
             reply(IS_OFFER, HAS_ENDPOINT, option(245, address(SERVER)), END),
-            Offer(server=None, endpoint=ENDPOINT),
+            DhcpResponse(server=None, endpoint=ENDPOINT),
         ),
         (
             reply(IS_OFFER, option(52, b"\x01"), END, file_name=HAS_ENDPOINT + END),
-            Offer(server=None, endpoint=ENDPOINT),
+            DhcpResponse(server=None, endpoint=ENDPOINT),
         ),
         (
             reply(IS_OFFER, option(52, b"\x02"), END, server_name=HAS_ENDPOINT + END, file_name=NAMES_SERVER),
-            Offer(server=None, endpoint=ENDPOINT),
+            DhcpResponse(server=None, endpoint=ENDPOINT),
         ),
         (
             reply(IS_OFFER, option(52, b"\x03"), END, server_name=HAS_ENDPOINT, file_name=NAMES_SERVER),
-            Offer(server=SERVER, endpoint=ENDPOINT),
+            DhcpResponse(server=SERVER, endpoint=ENDPOINT),
         ),
-        (reply(IS_OFFER, END, file_name=HAS_ENDPOINT), Offer(server=None, endpoint=None)),
-        (reply(IS_OFFER, option(52, b"\x09"), END, file_name=HAS_ENDPOINT), Offer(server=None, endpoint=None)),
-        (OFFER[:-4], Offer(server=SERVER, endpoint=None)),
+        (reply(IS_OFFER, END, file_name=HAS_ENDPOINT), DhcpResponse(server=None, endpoint=None)),
+        (reply(IS_OFFER, option(52, b"\x09"), END, file_name=HAS_ENDPOINT), DhcpResponse(server=None, endpoint=None)),
+        (OFFER[:-4], DhcpResponse(server=SERVER, endpoint=None)),
     ],
     ids=[
         "whole",
@@ -113,8 +113,8 @@ def test_question_is_made_of_right_parts_only(transaction: bytes, mac: bytes) ->
         "cut off in the option",
     ],
 )
-def test_offer_is_read(packet: bytes, offer: Offer) -> None:
-    assert read_offer(packet, TRANSACTION, MAC) == offer
+def test_offer_is_read(packet: bytes, offer: DhcpResponse) -> None:
+    assert parse_offer(packet, TRANSACTION, MAC) == offer
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_offer_is_read(packet: bytes, offer: Offer) -> None:
         reply(option(53, b"\x05"), HAS_ENDPOINT, END),
         reply(option(53, b"\x02\x02"), HAS_ENDPOINT, END),
         reply(b"\x35"),
-        make_discover(TRANSACTION, MAC),
+        build_discover(TRANSACTION, MAC),
     ],
     ids=[
         "nothing",
@@ -149,25 +149,25 @@ def test_offer_is_read(packet: bytes, offer: Offer) -> None:
     ],
 )
 def test_anything_else_is_no_offer(packet: bytes) -> None:
-    assert read_offer(packet, TRANSACTION, MAC) is None
+    assert parse_offer(packet, TRANSACTION, MAC) is None
 
 
 @given(st.binary(max_size=600))
 @example(b"")
 def test_garbage_is_no_offer_and_no_crash(packet: bytes) -> None:
-    assert read_offer(packet, TRANSACTION, MAC) is None
+    assert parse_offer(packet, TRANSACTION, MAC) is None
 
 
 @given(st.binary(max_size=400), st.binary(max_size=64), st.binary(max_size=128))
 def test_garbage_in_an_offer_never_crashes(options: bytes, server_name: bytes, file_name: bytes) -> None:
     packet = reply(IS_OFFER, options, server_name=server_name, file_name=file_name)
-    assert isinstance(read_offer(packet, TRANSACTION, MAC), Offer)
+    assert isinstance(parse_offer(packet, TRANSACTION, MAC), DhcpResponse)
 
 
 @given(st.integers(0, len(OFFER)))
 def test_offer_that_is_cut_off_is_never_read_wrongly(length: int) -> None:
-    whole = read_offer(OFFER, TRANSACTION, MAC)
-    read = read_offer(OFFER[:length], TRANSACTION, MAC)
+    whole = parse_offer(OFFER, TRANSACTION, MAC)
+    read = parse_offer(OFFER[:length], TRANSACTION, MAC)
     assert whole is not None
     if read is not None:
         assert read.endpoint in (None, whole.endpoint)
@@ -177,4 +177,4 @@ def test_offer_that_is_cut_off_is_never_read_wrongly(length: int) -> None:
 @given(st.ip_addresses(v=4), st.binary(min_size=4, max_size=4), st.binary(min_size=6, max_size=6))
 def test_whatever_is_offered_is_what_is_read(endpoint: IPv4Address, transaction: bytes, mac: bytes) -> None:
     packet = reply(IS_OFFER, option(245, endpoint.packed), END, transaction=transaction, mac=mac)
-    assert read_offer(packet, transaction, mac) == Offer(server=None, endpoint=str(endpoint))
+    assert parse_offer(packet, transaction, mac) == DhcpResponse(server=None, endpoint=str(endpoint))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from forewarn.client import broadcast
-from forewarn.client.broadcast import Interface, interfaces_that_are_up
+from forewarn.client import dhcp_socket
+from forewarn.client.dhcp_socket import Interface, active_interfaces
 
 A_REAL_ADDRESS = 0x020304050607
 MADE_UP = A_REAL_ADDRESS | 1 << 40
@@ -18,9 +18,9 @@ def test_address_of_the_machine_stands_for_its_interface(
     monkeypatch: pytest.MonkeyPatch, node: int, interfaces: tuple[Interface, ...]
 ) -> None:
     """Python makes an address up where it finds none; no server could answer to that."""
-    monkeypatch.setattr(broadcast, "BY_INTERFACE", None)
+    monkeypatch.setattr(dhcp_socket, "BIND_TO_DEVICE", None)
     monkeypatch.setattr("uuid.getnode", lambda: node)
-    assert interfaces_that_are_up() == interfaces
+    assert active_interfaces() == interfaces
 
 
 def test_interface_without_a_name_is_spoken_of_in_words() -> None:

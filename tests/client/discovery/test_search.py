@@ -4,25 +4,25 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from forewarn.client.broadcast import Interface
-from forewarn.client.dhcp import Offer
-from forewarn.client.discovery import NoEndpointOffered, NoOffer, WrongEndpoint, search
+from forewarn.client.dhcp import DhcpResponse
+from forewarn.client.dhcp_socket import Interface
+from forewarn.client.discovery import DhcpTimeout, EndpointNotFound, EndpointUnavailable, find_endpoint
 
 INTERFACES = (Interface("eth0", bytes(6)), Interface("eth1", bytes(6)))
-SILENT = Offer(server="10.0.0.1", endpoint=None)
-NAMELESS = Offer(server=None, endpoint=None)
-RIGHT = Offer(server="10.0.0.1", endpoint="10.0.0.4")
-WRONG = Offer(server="10.0.0.2", endpoint="10.0.0.5")
+SILENT = DhcpResponse(server="10.0.0.1", endpoint=None)
+NAMELESS = DhcpResponse(server=None, endpoint=None)
+RIGHT = DhcpResponse(server="10.0.0.1", endpoint="10.0.0.4")
+WRONG = DhcpResponse(server="10.0.0.2", endpoint="10.0.0.5")
 
 
 class Stage:
     """A network that makes its offers time by time, and a clock that only counts."""
 
-    def __init__(self, *offers: Iterable[Offer]) -> None:
+    def __init__(self, *offers: Iterable[DhcpResponse]) -> None:
         self._offers = iter(offers)
         self.happened: list[str] = []
 
-    def ask(self, limit: float) -> Iterator[Offer]:
+    def ask(self, limit: float) -> Iterator[DhcpResponse]:
         self.happened.append(f"ask for {limit:.0f} s")
         yield from next(self._offers, ())
 
@@ -34,7 +34,7 @@ class Stage:
         return url == "http://10.0.0.4"
 
     def search(self) -> str:
-        return search(self.ask, INTERFACES, is_right=self.is_right, pause=self.pause)
+        return find_endpoint(self.ask, INTERFACES, is_right=self.is_right, pause=self.pause)
 
 
 def test_right_address_is_the_endpoint() -> None:
@@ -55,7 +55,7 @@ def test_silence_is_asked_into_again() -> None:
 
 def test_silence_ends_after_five_times() -> None:
     stage = Stage()
-    with pytest.raises(NoOffer, match=r"no DHCP server on eth0, eth1; .* set FOREWARN_ENDPOINT") as raised:
+    with pytest.raises(DhcpTimeout, match=r"no DHCP server on eth0, eth1; .* set FOREWARN_ENDPOINT") as raised:
         stage.search()
     assert raised.value.interfaces == ("eth0", "eth1")
     assert stage.happened[::2] == [f"pause {seconds} s" for seconds in (0, 10, 30, 60, 60)]
@@ -64,7 +64,7 @@ def test_silence_ends_after_five_times() -> None:
 
 def test_servers_that_do_not_know_are_asked_once() -> None:
     stage = Stage([SILENT, NAMELESS, SILENT], [RIGHT])
-    with pytest.raises(NoEndpointOffered, match=r"the DHCP server 10\.0\.0\.1 has no option 245") as raised:
+    with pytest.raises(EndpointNotFound, match=r"the DHCP server 10\.0\.0\.1 has no option 245") as raised:
         stage.search()
     assert raised.value.servers == ("10.0.0.1",)
     assert stage.happened == ["pause 0 s", "ask for 10 s"]
@@ -72,6 +72,6 @@ def test_servers_that_do_not_know_are_asked_once() -> None:
 
 def test_address_without_events_is_named() -> None:
     stage = Stage([SILENT, WRONG], [RIGHT])
-    with pytest.raises(WrongEndpoint, match=r"the endpoint is http://10\.0\.0\.5, but nothing there") as raised:
+    with pytest.raises(EndpointUnavailable, match=r"the endpoint is http://10\.0\.0\.5, but nothing there") as raised:
         stage.search()
     assert raised.value.urls == ("http://10.0.0.5",)

@@ -116,20 +116,20 @@ def test_usual_address_comes_first(site: Site, tmp_path: Path) -> None:
 def test_server_that_does_not_know_is_named(site: Site) -> None:
     with dnsmasq(site.host, "guests", ADDRESSES):
         told = site.discover()
-    assert told["error"] == "NoEndpointOffered"
+    assert told["error"] == "EndpointNotFound"
     assert "the DHCP server 10.99.0.1 has no option 245 for us" in told["says"]
 
 
 def test_address_where_nothing_serves_is_named(site: Site) -> None:
     with dnsmasq(site.host, "guests", ADDRESSES, OF_THE_ENDPOINT):
         told = site.discover()
-    assert told["error"] == "WrongEndpoint"
+    assert told["error"] == "EndpointUnavailable"
     assert "the endpoint is http://10.99.0.1, but nothing there tells of events" in told["says"]
 
 
 def test_network_without_a_server_makes_no_offer(site: Site) -> None:
     program = (
-        "from forewarn.client.broadcast import Broadcast, interfaces_that_are_up as up\n"
+        "from forewarn.client.dhcp_socket import Broadcast, interfaces_that_are_up as up\n"
         "with Broadcast(up()) as broadcast: print([each.name for each in up()], list(broadcast.ask(0.2)))"
     )
     assert site.vm.run(sys.executable, "-c", program) == "['eth0', 'eth1'] []\n"
@@ -137,20 +137,20 @@ def test_network_without_a_server_makes_no_offer(site: Site) -> None:
 
 def test_interface_that_is_not_there_is_named(site: Site) -> None:
     told = site.discover("eth7")
-    assert (told["error"], "no network interface eth7 that is up" in told["says"]) == ("NothingToAskBy", True)
+    assert (told["error"], "no network interface eth7 that is up" in told["says"]) == ("InterfaceNotFound", True)
 
 
 def test_interface_that_is_down_is_not_asked_by(site: Site) -> None:
     site.vm.ip("link set eth1 down")
     try:
-        assert site.discover("eth1")["error"] == "NothingToAskBy"
+        assert site.discover("eth1")["error"] == "InterfaceNotFound"
     finally:
         site.vm.ip("link set eth1 up")
 
 
 def test_lack_of_rights_is_said(site: Site) -> None:
     told = site.discover(before=("setpriv", "--bounding-set=-net_bind_service"))
-    assert told["error"] == "MayNotAsk"
+    assert told["error"] == "DhcpNotAllowed"
     assert "port 68: the system does not allow it; run this once as root, or with the capability" in told["says"]
 
 
@@ -168,4 +168,4 @@ def test_port_of_another_dhcp_client_is_shared_if_it_lets_us(site: Site, tmp_pat
     if is_shared:
         assert told == {"endpoint": "http://10.99.0.1"}
     else:
-        assert (told["error"], "another program has the port for itself" in told["says"]) == ("MayNotAsk", True)
+        assert (told["error"], "another program has the port for itself" in told["says"]) == ("DhcpNotAllowed", True)

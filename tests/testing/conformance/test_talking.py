@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from forewarn.client import Unreachable
-from forewarn.client.endpoint import Endpoint, read_endpoint
+from forewarn.client.endpoint import Endpoint, parse_endpoint
 from forewarn.testing.conformance import Pace, examine
 from forewarn.testing.conformance.talking import Answer, Line, Request, Unanswered, excerpt
 from tests.testing.conformance.looking import GUARD, hasty
@@ -98,7 +98,7 @@ def test_nobody_and_no_http_are_unreachable() -> None:
 
 def test_request_is_sent_as_it_is_written() -> None:
     request = Request(method="POST", target="/a?b", headers=(("Metadata", ""), ("X", "y")), body=b"{}", http="1.0")
-    assert request.head(str(read_endpoint("127.0.0.1:8180")).removeprefix("http://")) == (
+    assert request.head(str(parse_endpoint("127.0.0.1:8180")).removeprefix("http://")) == (
         b"POST /a?b HTTP/1.0\r\nHost: 127.0.0.1:8180\r\nMetadata: \r\nX: y\r\nConnection: close\r\n"
         b"Content-Length: 2\r\n\r\n"
     )

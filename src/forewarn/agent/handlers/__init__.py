@@ -1,1 +1,1 @@
-"""What the agent can do about an event: the port, and one module for each kind of handler."""
+"""Handlers: what the agent does about an event. The interface is in `base`; each kind of handler has a module."""

@@ -1,9 +1,10 @@
-"""Programs of the user: one for each half, or a directory of hooks for each phase, which run in the order of names.
+"""Exec handler: runs the user's programs, one per handler call, or a directory of hooks per phase, in the order of
+their names.
 
 | exit code | meaning                                   |
 |-----------|-------------------------------------------|
 | 0         | done                                      |
-| 75        | not now: try again while there is time    |
+| 75        | not now: retry while there is time        |
 | other     | failed                                    |
 """
 
@@ -13,53 +14,52 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from forewarn.agent.handlers.configured import Configured
-from forewarn.agent.handlers.environment import event_json, inherited, variables
-from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed, Phase
-from forewarn.agent.handlers.programs import is_runnable, run
+from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, HandlerContext, Phase, Retry
+from forewarn.agent.handlers.env import event_json, event_variables, inherited_variables
+from forewarn.agent.handlers.process import check_program, run_process
 from forewarn.agent.settings import ExecSettings
 from forewarn.clock import Clock
 
-NOT_NOW = 75
+EX_TEMPFAIL = 75
 """EX_TEMPFAIL of sysexits."""
 
 HOOK = re.compile(r"[0-9]{2}-[A-Za-z0-9_-]+(\.[A-Za-z0-9]{1,4})?")
 """What a hook is called. Anything else beside them (README, 10-drain.sh~, .swp) is left alone."""
 
-LEFT_BEHIND = (".bak", ".new", ".old", ".orig", ".rej", ".tmp")
+BACKUP_SUFFIXES = (".bak", ".new", ".old", ".orig", ".rej", ".tmp")
 
-HALVES = (Phase.PREPARE, Phase.RECOVER)
+CALL_PHASES = (Phase.PREPARE, Phase.RECOVER)
 
 
-class ExecHandler(Configured[ExecSettings]):
+class ExecHandler(HandlerBase[ExecSettings]):
     """Runs the user's programs."""
 
     def __init__(
         self, settings: ExecSettings, *, environ: Mapping[str, str] = os.environ, clock: Clock | None = None
     ) -> None:
         super().__init__(settings, clock)
-        self._environ = inherited(environ)
+        self._environ = inherited_variables(environ)
 
-    async def prepare(self, errand: Errand) -> Ended:
+    async def prepare(self, context: HandlerContext) -> CallResult:
         """Run the program for it, or the hooks."""
-        return await self._run_all(self._programs(Phase.PREPARE), errand)
+        return await self._run_all(self._programs(Phase.PREPARE), context)
 
-    async def recover(self, errand: Errand) -> Ended:
+    async def recover(self, context: HandlerContext) -> CallResult:
         """Run the program for it, or the hooks."""
-        return await self._run_all(self._programs(Phase.RECOVER), errand)
+        return await self._run_all(self._programs(Phase.RECOVER), context)
 
-    async def tell(self, errand: Errand) -> Ended:
+    async def notify(self, context: HandlerContext) -> CallResult:
         """Run the hooks of a phase that has no half."""
-        return Done() if errand.phase in HALVES else await self._tried_again(self._tell_once, errand)
+        return Done() if context.phase in CALL_PHASES else await self._retry(self._notify_once, context)
 
     async def check(self) -> list[str]:
         """Look at every program, without running any."""
-        problems = [] if self.settings.hooks is None else _problems_of_directory(self.settings.hooks)
+        problems = [] if self.settings.hooks is None else _check_directory(self.settings.hooks)
         programs = {argv[0] for phase in Phase for argv in self._programs(phase)}
-        return problems + [problem for path in sorted(programs) for problem in _problems_of(Path(path))]
+        return problems + [problem for path in sorted(programs) for problem in _check_program(Path(path))]
 
-    async def _tell_once(self, errand: Errand) -> Ended:
-        return await self._run_all(self._programs(errand.phase), errand)
+    async def _notify_once(self, context: HandlerContext) -> CallResult:
+        return await self._run_all(self._programs(context.phase), context)
 
     def _programs(self, phase: Phase) -> list[Sequence[str]]:
         if self.settings.hooks is not None:
@@ -67,24 +67,24 @@ class ExecHandler(Configured[ExecSettings]):
         own = {Phase.PREPARE: self.settings.prepare, Phase.RECOVER: self.settings.recover}.get(phase)
         return [own] if own else []
 
-    async def _run_all(self, programs: list[Sequence[str]], errand: Errand) -> Ended:
+    async def _run_all(self, programs: list[Sequence[str]], context: HandlerContext) -> CallResult:
         """Run one after the other; the first that is not done ends it, and another try begins anew."""
         for argv in programs:
-            ended = await self._run(argv, errand)
-            if not isinstance(ended, Done):
-                return ended
+            result = await self._run(argv, context)
+            if not isinstance(result, Done):
+                return result
         return Done()
 
-    async def _run(self, argv: Sequence[str], errand: Errand) -> Ended:
-        environ = self._environ | variables(errand, self._clock.now())
+    async def _run(self, argv: Sequence[str], context: HandlerContext) -> CallResult:
+        environ = self._environ | event_variables(context, self._clock.now())
         try:
-            ran = await run(argv, environ, event_json(errand.event))
+            ran = await run_process(argv, environ, event_json(context.event))
         except (OSError, ValueError) as error:
             return Failed(f"{argv[0]} cannot be started: {error}")
         if ran.code == 0:
             return Done()
-        why = f"{Path(argv[0]).name} {ran.how}"
-        return Again(why) if ran.code == NOT_NOW else Failed(why)
+        reason = f"{Path(argv[0]).name} {ran.summary}"
+        return Retry(reason) if ran.code == EX_TEMPFAIL else Failed(reason)
 
 
 def hooks_of(directory: Path, phase: Phase) -> list[Path]:
@@ -97,10 +97,10 @@ def hooks_of(directory: Path, phase: Phase) -> list[Path]:
 
 
 def _is_hook(name: str) -> bool:
-    return HOOK.fullmatch(name) is not None and not name.endswith(LEFT_BEHIND)
+    return HOOK.fullmatch(name) is not None and not name.endswith(BACKUP_SUFFIXES)
 
 
-def _problems_of_directory(directory: Path) -> list[str]:
+def _check_directory(directory: Path) -> list[str]:
     try:
         found = sorted(path.name for path in directory.iterdir() if path.is_dir())
     except OSError as error:
@@ -111,8 +111,8 @@ def _problems_of_directory(directory: Path) -> list[str]:
     ]
 
 
-def _problems_of(program: Path) -> list[str]:
-    if problem := is_runnable(program):
+def _check_program(program: Path) -> list[str]:
+    if problem := check_program(program):
         return [problem]
     if program.stat().st_mode & stat.S_IWOTH:
         return [f"{program} can be changed by everybody on this machine: chmod o-w {program}"]

@@ -1,4 +1,4 @@
-"""Servers of HAProxy: drained before the event, made ready after it, over the runtime socket."""
+"""HAProxy handler: drains servers before the event and sets them ready after it, over the runtime socket."""
 
 import asyncio
 import csv
@@ -8,65 +8,64 @@ from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
-from forewarn.agent.handlers.configured import Configured
-from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed
-from forewarn.agent.handlers.remembered import Remembered
+from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, HandlerContext, Retry
+from forewarn.agent.handlers.saved_state import SavedStateFile
 from forewarn.agent.settings import HaproxySettings
 from forewarn.core.duration import format_duration
 
 log = logging.getLogger("forewarn.agent")
 
-LARGEST_ANSWER = 4 * 1024 * 1024
-LOOK_EVERY = 0.25
+LARGEST_RESPONSE = 4 * 1024 * 1024
+POLL_INTERVAL = 0.25
 """How often, in seconds, HAProxy is asked whether all sessions have ended."""
 
 MAINTENANCE, DRAIN = 0x01, 0x08
 """Bits of a server's administrative state, as `show servers state` gives it: forced by somebody."""
 
-NO_STATE = "unchanged"
+INVALID_STATE = "unchanged"
 """No state of a server: whoever may change one is told so, whoever may not is told that instead."""
 
 DENIED = "Permission denied"
 
 
-class HaproxyRefused(Exception):
+class HaproxyError(Exception):
     """HAProxy took the command and will not do it; the message is its own."""
 
 
-class HaproxyHandler(Configured[HaproxySettings]):
+class HaproxyHandler(HandlerBase[HaproxySettings]):
     """Takes servers out of the rotation, and puts back those that were in it."""
 
     def __init__(self, settings: HaproxySettings, directory: Path) -> None:
         super().__init__(settings)
-        self._remembered = Remembered(directory, settings.name)
+        self._saved_state = SavedStateFile(directory, settings.name)
 
-    async def prepare(self, errand: Errand) -> Ended:
+    async def prepare(self, context: HandlerContext) -> CallResult:
         """Drain those that take part, and wait until their sessions have ended, but no longer than is set."""
-        del errand
-        self._remembered.begin()
+        del context
+        self._saved_state.begin()
         try:
             states = {server: await self._administrative_state(server) for server in self.settings.servers}
             serving = tuple(server for server in states if not states[server] & (MAINTENANCE | DRAIN))
-            for server in self._remembered.found(serving):
-                await self._set(server, "drain")
-            await self._sessions_ended()
+            for server in self._saved_state.save_running(serving):
+                await self._set_state(server, "drain")
+            await self._wait_for_sessions()
         except OSError as error:
-            return Again(self._not_there(error))
-        except HaproxyRefused as error:
+            return Retry(self._unreachable_text(error))
+        except HaproxyError as error:
             return Failed(str(error))
         return Done()
 
-    async def recover(self, errand: Errand) -> Ended:
+    async def recover(self, context: HandlerContext) -> CallResult:
         """Put those back that were drained."""
-        del errand
+        del context
         try:
-            for server in self._remembered.to_restore(self.settings.servers):
-                await self._set(server, "ready")
+            for server in self._saved_state.to_restore(self.settings.servers):
+                await self._set_state(server, "ready")
         except OSError as error:
-            return Again(self._not_there(error))
-        except HaproxyRefused as error:
+            return Retry(self._unreachable_text(error))
+        except HaproxyError as error:
             return Failed(str(error))
-        self._remembered.restored()
+        self._saved_state.mark_restored()
         return Done()
 
     async def check(self) -> list[str]:
@@ -74,25 +73,25 @@ class HaproxyHandler(Configured[HaproxySettings]):
         try:
             for server in self.settings.servers:
                 await self._administrative_state(server)
-                if (await self._command(f"set server {server} state {NO_STATE}")).startswith(DENIED):
+                if (await self._command(f"set server {server} state {INVALID_STATE}")).startswith(DENIED):
                     return [f"HAProxy lets nobody change servers at {self.settings.socket}: it needs `level admin`"]
         except OSError as error:
-            return [self._not_there(error)]
-        except HaproxyRefused as error:
+            return [self._unreachable_text(error)]
+        except HaproxyError as error:
             return [str(error)]
         return []
 
-    async def _sessions_ended(self) -> None:
+    async def _wait_for_sessions(self) -> None:
         """Wait for the last session. Some never end: after the time for it, the event is not kept waiting for them."""
         try:
             async with asyncio.timeout(self.settings.wait / timedelta(seconds=1)):
-                while await self._sessions():  # noqa: ASYNC110  # HAProxy tells nobody of its own accord
-                    await asyncio.sleep(LOOK_EVERY)
+                while await self._count_sessions():  # noqa: ASYNC110  # HAProxy tells nobody of its own accord
+                    await asyncio.sleep(POLL_INTERVAL)
         except TimeoutError:
             took = format_duration(self.settings.wait)
             log.warning("%s: there are still sessions after %s: %s", self.name, took, ", ".join(self.settings.servers))
 
-    async def _sessions(self) -> int:
+    async def _count_sessions(self) -> int:
         """Return how many requests are under way or waiting on all servers."""
         answer = await self._command("show stat -1 4 -1")
         rows = csv.DictReader(answer.removeprefix("# ").splitlines())
@@ -104,38 +103,38 @@ class HaproxyHandler(Configured[HaproxySettings]):
         for row in _states(await self._command(f"show servers state {backend}")):
             if row.get("srv_name") == name:
                 return int(row["srv_admin_state"])
-        raise HaproxyRefused(f"HAProxy has no server {server}")
+        raise HaproxyError(f"HAProxy has no server {server}")
 
-    async def _set(self, server: str, state: str) -> None:
+    async def _set_state(self, server: str, state: str) -> None:
         """Change the state of a server. HAProxy says nothing if it does that, and why if not."""
         command = f"set server {server} state {state}"
         if answer := (await self._command(command)).strip():
-            raise HaproxyRefused(f"HAProxy refuses `{command}`: {answer.splitlines()[0]}")
+            raise HaproxyError(f"HAProxy refuses `{command}`: {answer.splitlines()[0]}")
 
     async def _command(self, command: str) -> str:
-        place = self.settings.socket
-        reader, writer = await (_to_socket(place) if isinstance(place, Path) else asyncio.open_connection(*place))
+        address = self.settings.socket
+        reader, writer = await (_open_unix(address) if isinstance(address, Path) else asyncio.open_connection(*address))
         try:
             writer.write(f"{command}\n".encode())
             await writer.drain()
-            return (await _whole(reader)).decode(errors="replace")
+            return (await _read_all(reader)).decode(errors="replace")
         finally:
             writer.close()
 
-    def _not_there(self, error: OSError) -> str:
+    def _unreachable_text(self, error: OSError) -> str:
         return f"HAProxy cannot be reached at {self.settings.socket}: {error.strerror or error}"
 
 
-async def _to_socket(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _open_unix(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if sys.platform == "win32":
         raise OSError("this system has no such sockets")
     return await asyncio.open_unix_connection(str(path))
 
 
-async def _whole(reader: asyncio.StreamReader) -> bytes:
+async def _read_all(reader: asyncio.StreamReader) -> bytes:
     """Read until HAProxy hangs up, which it does after one command."""
     answer = b""
-    while len(answer) < LARGEST_ANSWER and (more := await reader.read(LARGEST_ANSWER)):
+    while len(answer) < LARGEST_RESPONSE and (more := await reader.read(LARGEST_RESPONSE)):
         answer += more
     return answer
 

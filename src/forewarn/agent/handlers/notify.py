@@ -1,4 +1,4 @@
-"""People are told, by whatever Apprise knows: mail, chat, SMS. Needs the extra `[notify]`."""
+"""Notify handler: sends messages with Apprise (mail, chat, SMS). Needs the extra `[notify]`."""
 
 import os
 import sys
@@ -6,69 +6,72 @@ from collections.abc import Mapping
 
 import msgspec
 
-from forewarn.agent.handlers.configured import Configured
-from forewarn.agent.handlers.environment import inherited
-from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed
-from forewarn.agent.handlers.programs import run
-from forewarn.agent.handlers.saying import facts, filled
-from forewarn.agent.handlers.secret_files import Hide, UnusableSecret, problems_of, read_secrets, unhidden
-from forewarn.agent.handlers.telling import NOT_KNOWN, NOT_THERE, NOT_TOLD, Message
+from forewarn.agent.handlers.apprise_main import APPRISE_MISSING, INVALID_URL, SEND_FAILED, Message
+from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, HandlerContext, Retry
+from forewarn.agent.handlers.env import inherited_variables
+from forewarn.agent.handlers.process import run_process
+from forewarn.agent.handlers.secret_files import Hide, InvalidSecret, check_secret_file, hide_nothing, read_secrets
+from forewarn.agent.handlers.templates import facts, fill_template
 from forewarn.agent.settings import NotifySettings
 from forewarn.clock import Clock
 
-PROGRAM = (sys.executable, "-P", "-m", "forewarn.agent.handlers.telling")
+PROGRAM = (sys.executable, "-P", "-m", "forewarn.agent.handlers.apprise_main")
 MISSING = "notify needs Apprise: pip install 'forewarn[notify]'"
 
 
-class NotifyHandler(Configured[NotifySettings]):
+class NotifyHandler(HandlerBase[NotifySettings]):
     """Sends a message to every URL of a file."""
 
     def __init__(
         self,
         settings: NotifySettings,
         *,
-        hide: Hide = unhidden,
+        hide: Hide = hide_nothing,
         environ: Mapping[str, str] = os.environ,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(settings, clock)
         self._hide = hide
-        self._environ = inherited(environ)
+        self._environ = inherited_variables(environ)
 
-    async def tell(self, errand: Errand) -> Ended:
+    async def notify(self, context: HandlerContext) -> CallResult:
         """Send the message, if it is wanted in this phase."""
-        return await self._tried_again(self._tell_once, errand) if errand.phase in self.settings.phases else Done()
+        return await self._retry(self._notify_once, context) if context.phase in self.settings.phases else Done()
 
-    async def _tell_once(self, errand: Errand) -> Ended:
-        said = facts(errand, self._clock.now())
-        return await self._run(title=filled(self.settings.title, said), body=filled(self.settings.body, said))
+    async def _notify_once(self, context: HandlerContext) -> CallResult:
+        values = facts(context, self._clock.now())
+        return await self._send(
+            title=fill_template(self.settings.title, values), body=fill_template(self.settings.body, values)
+        )
 
     async def check(self) -> list[str]:
         """Look whether Apprise is there and knows every URL. Nobody is told anything."""
         path = self.settings.urls_file
-        if problems := [] if path is None else problems_of(path):
+        if problems := [] if path is None else check_secret_file(path):
             return problems
-        ended = await self._run(body=None)
-        return [] if isinstance(ended, Done) else [ended.why]
+        result = await self._send(body=None)
+        return [] if isinstance(result, Done) else [result.reason]
 
-    async def _run(self, *, title: str = "", body: str | None) -> Ended:
+    async def _send(self, *, title: str = "", body: str | None) -> CallResult:
         """Have the message sent. What goes wrong with a URL is told by its number: what stands in it is secret."""
         path = self.settings.urls_file
         try:
             urls = [] if path is None else read_secrets(path, self._hide)
-            ran = await run(PROGRAM, self._environ, msgspec.json.encode(Message(urls=urls, title=title, body=body)))
-        except UnusableSecret as error:
+            ran = await run_process(
+                PROGRAM, self._environ, msgspec.json.encode(Message(urls=urls, title=title, body=body))
+            )
+        except InvalidSecret as error:
             return Failed(str(error))
         except OSError as error:
-            return Again(f"{sys.executable} cannot be started: {error.strerror}")
+            return Retry(f"{sys.executable} cannot be started: {error.strerror}")
         match ran.code:
             case 0:
                 return Done()
-            case code if code == NOT_THERE:
+            case code if code == APPRISE_MISSING:
                 return Failed(MISSING)
-            case code if code == NOT_KNOWN:
-                return Failed(f"{path}: Apprise does not know what URL {ran.printed.strip()} is for")
-            case code if code == NOT_TOLD:
-                return Again(f"not everybody in {path} could be told")
+            case code if code == INVALID_URL:
+                return Failed(f"{path}: Apprise does not know what URL {ran.output.strip()} is for")
+            case code if code == SEND_FAILED:
+                return Retry(f"not everybody in {path} could be told")
             case code:
                 return Failed(f"telling people ended with {code}")

@@ -1,38 +1,37 @@
-"""An answer for the probes of load balancers: 503 from the notice of an event on, until everything is recovered."""
+"""Readiness handler: answers load-balancer probes with 503 from an event's notice until recovery is complete."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
-from forewarn.agent.handlers.configured import Configured
-from forewarn.agent.handlers.port import Done, Ended, Errand, Phase
-from forewarn.agent.http import TEXT, Answer, Listener, Request, refuse
+from forewarn.agent.handlers.base import CallResult, Done, HandlerBase, HandlerContext, Phase
+from forewarn.agent.http_server import TEXT, HttpServer, Request, Response, error_response
 from forewarn.agent.settings import ReadinessSettings
-from forewarn.client.document import key
+from forewarn.client.document import event_key
 from forewarn.clock import Clock, wait_until
 
-PAUSE = timedelta(seconds=5)
+RETRY_INTERVAL = timedelta(seconds=5)
 """How long to wait before listening is tried again."""
 
-REMEMBERED = 1_000
+MOST_RECOVERED = 1_000
 """How many events are remembered that are recovered."""
 
 
-class ReadinessHandler(Configured[ReadinessSettings]):
+class ReadinessHandler(HandlerBase[ReadinessSettings]):
     """Answers probes. Events that are told again after a restart are known again."""
 
     def __init__(self, settings: ReadinessSettings, *, clock: Clock | None = None) -> None:
         super().__init__(settings, clock)
-        self._away_since: dict[str, datetime] = {}
-        self._back_since: dict[str, datetime] = {}
+        self._unready_since: dict[str, datetime] = {}
+        self._ready_since: dict[str, datetime] = {}
         self.port = settings.listen.port
         """Where it listens; another one than was set, if any free one was asked for."""
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[None]:
+    async def serve(self) -> AsyncIterator[None]:
         """Answer probes within this context, from the moment on at which that is possible."""
-        listener = Listener(self.respond)
+        listener = HttpServer(self.respond)
         listening = asyncio.create_task(self._listen(listener), name=f"forewarn-{self.name}")
         try:
             yield
@@ -41,47 +40,47 @@ class ReadinessHandler(Configured[ReadinessSettings]):
             await asyncio.wait({listening})
             await listener.aclose()
 
-    def respond(self, request: Request) -> Answer:
+    def respond(self, request: Request) -> Response:
         """Answer a probe."""
         if request.path != self.settings.path:
-            return refuse(404, f"ask for {self.settings.path}")
+            return error_response(404, f"ask for {self.settings.path}")
         if request.method not in ("GET", "HEAD"):
-            return refuse(405, "only GET and HEAD are answered", ("Allow", "GET, HEAD"))
-        if self._away_since:
-            return Answer(503, f"going away: {', '.join(sorted(self._away_since))}\n".encode(), TEXT)
-        return Answer(200, b"serving\n", TEXT)
+            return error_response(405, "only GET and HEAD are answered", ("Allow", "GET, HEAD"))
+        if self._unready_since:
+            return Response(503, f"going away: {', '.join(sorted(self._unready_since))}\n".encode(), TEXT)
+        return Response(200, b"serving\n", TEXT)
 
-    async def prepare(self, errand: Errand) -> Ended:
+    async def prepare(self, context: HandlerContext) -> CallResult:
         """Wait until load balancers have had the time to notice."""
-        self._leave(errand)
-        await wait_until(self._clock, self._away_since[key(errand.event)] + self.settings.wait)
+        self._mark_unready(context)
+        await wait_until(self._clock, self._unready_since[event_key(context.event)] + self.settings.wait)
         return Done()
 
-    async def recover(self, errand: Errand) -> Ended:
+    async def recover(self, context: HandlerContext) -> CallResult:
         """Be there again."""
-        self._away_since.pop(key(errand.event), None)
-        self._back_since[key(errand.event)] = self._clock.now()
-        while len(self._back_since) > REMEMBERED:
-            del self._back_since[next(iter(self._back_since))]
+        self._unready_since.pop(event_key(context.event), None)
+        self._ready_since[event_key(context.event)] = self._clock.now()
+        while len(self._ready_since) > MOST_RECOVERED:
+            del self._ready_since[next(iter(self._ready_since))]
         return Done()
 
-    async def tell(self, errand: Errand) -> Ended:
+    async def notify(self, context: HandlerContext) -> CallResult:
         """Say no to probes from the notice on; where nothing was prepared, recovery has no half that would end it.
 
         The half runs beside the telling, and may have been quicker.
         """
-        if errand.phase is Phase.RECOVER and errand.half is None:
-            await self.recover(errand)
-        elif errand.phase is Phase.NOTICE or key(errand.event) not in self._back_since:
-            self._leave(errand)
+        if context.phase is Phase.RECOVER and context.call is None:
+            await self.recover(context)
+        elif context.phase is Phase.NOTICE or event_key(context.event) not in self._ready_since:
+            self._mark_unready(context)
         return Done()
 
-    async def _listen(self, listener: Listener) -> None:
-        self.port = await listener.insist(self.settings.listen, self._rest, lambda _: None)
+    async def _listen(self, listener: HttpServer) -> None:
+        self.port = await listener.listen_with_retry(self.settings.listen, self._wait_to_retry, lambda _: None)
 
-    async def _rest(self) -> None:
-        await wait_until(self._clock, self._clock.now() + PAUSE)
+    async def _wait_to_retry(self) -> None:
+        await wait_until(self._clock, self._clock.now() + RETRY_INTERVAL)
 
-    def _leave(self, errand: Errand) -> None:
-        self._back_since.pop(key(errand.event), None)
-        self._away_since.setdefault(key(errand.event), self._clock.now())
+    def _mark_unready(self, context: HandlerContext) -> None:
+        self._ready_since.pop(event_key(context.event), None)
+        self._unready_since.setdefault(event_key(context.event), self._clock.now())

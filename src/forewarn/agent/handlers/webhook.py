@@ -1,4 +1,4 @@
-"""A request to some web service when a phase begins, or as a half that has to succeed."""
+"""Webhook handler: sends an HTTP request when a phase begins, or as a prepare or recover call that has to succeed."""
 
 import asyncio
 import ssl
@@ -8,80 +8,79 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from forewarn import __version__
-from forewarn.agent.handlers.configured import Configured
-from forewarn.agent.handlers.port import Again, Done, Ended, Errand, Failed, Phase
-from forewarn.agent.handlers.saying import facts, filled, written_for
-from forewarn.agent.handlers.secret_files import Hide, UnusableSecret, problems_of, read_secret, unhidden
-from forewarn.agent.handlers.sending import PORTS, NotHttp, Request, send
+from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, HandlerContext, Phase, Retry
+from forewarn.agent.handlers.http_client import PORTS, InvalidResponse, Request, send
+from forewarn.agent.handlers.secret_files import Hide, InvalidSecret, check_secret_file, hide_nothing, read_secret
+from forewarn.agent.handlers.templates import escape_for, facts, fill_template
 from forewarn.agent.settings import WebhookSettings
 from forewarn.clock import Clock
 
-PASSING = frozenset({408, 425, 429})
+RETRYABLE_STATUSES = frozenset({408, 425, 429})
 """Refusals that another try may get around; all from 500 on may."""
 
 WITHOUT_BODY = frozenset({"GET", "DELETE"})
 
 
-class WebhookHandler(Configured[WebhookSettings]):
+class WebhookHandler(HandlerBase[WebhookSettings]):
     """Sends a request, with a secret if there is one."""
 
-    def __init__(self, settings: WebhookSettings, *, hide: Hide = unhidden, clock: Clock | None = None) -> None:
+    def __init__(self, settings: WebhookSettings, *, hide: Hide = hide_nothing, clock: Clock | None = None) -> None:
         super().__init__(settings, clock)
         self._hide = hide
 
-    async def prepare(self, errand: Errand) -> Ended:
+    async def prepare(self, context: HandlerContext) -> CallResult:
         """Send the request, if it is wanted in this phase."""
-        return await self._send_if(Phase.PREPARE, errand)
+        return await self._send_if(Phase.PREPARE, context)
 
-    async def recover(self, errand: Errand) -> Ended:
+    async def recover(self, context: HandlerContext) -> CallResult:
         """Send the request, if it is wanted in this phase."""
-        return await self._send_if(Phase.RECOVER, errand)
+        return await self._send_if(Phase.RECOVER, context)
 
-    async def tell(self, errand: Errand) -> Ended:
+    async def notify(self, context: HandlerContext) -> CallResult:
         """Send the request, if it is wanted in a phase that has no half."""
-        is_half = errand.phase in (Phase.PREPARE, Phase.RECOVER)
-        is_wanted = errand.phase in self.settings.phases and not is_half
-        return await self._tried_again(self._send, errand) if is_wanted else Done()
+        is_half = context.phase in (Phase.PREPARE, Phase.RECOVER)
+        is_wanted = context.phase in self.settings.phases and not is_half
+        return await self._retry(self._send, context) if is_wanted else Done()
 
     async def check(self) -> list[str]:
         """Look at the files, and whether the server's name is known. Nothing is sent."""
         files = (self.settings.secret_file, self.settings.url_file)
-        problems = [problem for path in files if path is not None for problem in problems_of(path)]
+        problems = [problem for path in files if path is not None for problem in check_secret_file(path)]
         try:
             url = self._url()
             self._tls()
-        except (UnusableSecret, OSError) as error:
+        except (InvalidSecret, OSError) as error:
             return problems or [str(error)]
-        return problems + await _unknown_server(url)
+        return problems + await _check_dns(url)
 
-    async def _send_if(self, phase: Phase, errand: Errand) -> Ended:
-        return await self._send(errand) if phase in self.settings.phases else Done()
+    async def _send_if(self, phase: Phase, context: HandlerContext) -> CallResult:
+        return await self._send(context) if phase in self.settings.phases else Done()
 
-    async def _send(self, errand: Errand) -> Ended:
+    async def _send(self, context: HandlerContext) -> CallResult:
         try:
-            request, tls = self._request(errand), self._tls()
-        except (UnusableSecret, OSError) as error:
+            request, tls = self._request(context), self._tls()
+        except (InvalidSecret, OSError) as error:
             return Failed(str(error))
         try:
             status = await send(request, tls)
         except ssl.SSLCertVerificationError as error:
-            return Failed(f"{request.place} is not trusted: {error.verify_message}")
-        except (OSError, EOFError, NotHttp, UnicodeError) as error:
-            return Again(f"{request.place} does not answer: {error}")
-        return _ended(request.place, status)
+            return Failed(f"{request.origin} is not trusted: {error.verify_message}")
+        except (OSError, EOFError, InvalidResponse, UnicodeError) as error:
+            return Retry(f"{request.origin} does not answer: {error}")
+        return _call_result(request.origin, status)
 
-    def _request(self, errand: Errand) -> Request:
-        settings, said = self.settings, facts(errand, self._clock.now())
+    def _request(self, context: HandlerContext) -> Request:
+        settings, values = self.settings, facts(context, self._clock.now())
         headers = {"User-Agent": f"forewarn-agent/{__version__}"}
         body = b""
         if settings.body is not None:
-            body = filled(settings.body, said, written_for(settings.content_type)).encode()
+            body = fill_template(settings.body, values, escape_for(settings.content_type)).encode()
         elif settings.method not in WITHOUT_BODY:
-            body = msgspec.json.encode(said)
+            body = msgspec.json.encode(values)
         if body:
             headers["Content-Type"] = settings.content_type
         url = self._url()
-        headers |= _basic(url)
+        headers |= _basic_auth(url)
         if settings.secret_file is not None:
             headers[settings.header] = settings.prefix + read_secret(settings.secret_file, self._hide)
         return Request(settings.method, url, headers, body)
@@ -92,7 +91,7 @@ class WebhookHandler(Configured[WebhookSettings]):
         path = self.settings.url_file
         url = "" if path is None else read_secret(path, self._hide)
         if urlsplit(url).scheme not in PORTS or not urlsplit(url).hostname:
-            raise UnusableSecret(f"{path} has no http or https URL")
+            raise InvalidSecret(f"{path} has no http or https URL")
         return url
 
     def _tls(self) -> ssl.SSLContext | None:
@@ -101,7 +100,7 @@ class WebhookHandler(Configured[WebhookSettings]):
         return ssl.create_default_context(cafile=self.settings.ca)
 
 
-def _basic(url: str) -> dict[str, str]:
+def _basic_auth(url: str) -> dict[str, str]:
     """Return the header for a user and password that stand in the URL, as browsers send it."""
     parts = urlsplit(url)
     if parts.username is None:
@@ -110,16 +109,16 @@ def _basic(url: str) -> dict[str, str]:
     return {"Authorization": f"Basic {b64encode(said.encode()).decode()}"}
 
 
-def _ended(place: str, status: int) -> Ended:
+def _call_result(origin: str, status: int) -> CallResult:
     if 200 <= status < 300:
         return Done()
     if 300 <= status < 400:
-        return Failed(f"{place} answers {status}: redirects are not followed, so name the place to which it leads")
-    why = f"{place} answers {status}"
-    return Again(why) if status in PASSING or status >= 500 else Failed(why)
+        return Failed(f"{origin} answers {status}: redirects are not followed, so name the place to which it leads")
+    reason = f"{origin} answers {status}"
+    return Retry(reason) if status in RETRYABLE_STATUSES or status >= 500 else Failed(reason)
 
 
-async def _unknown_server(url: str) -> list[str]:
+async def _check_dns(url: str) -> list[str]:
     parts = urlsplit(url)
     try:
         await asyncio.get_running_loop().getaddrinfo(parts.hostname, parts.port or PORTS[parts.scheme])

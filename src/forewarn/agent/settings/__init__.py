@@ -1,12 +1,5 @@
-"""What can be set for the agent: `agent.toml`, with a variable for everything that is there only once."""
+"""Settings of the agent: `agent.toml`, and an environment variable for each key that exists once."""
 
-from forewarn.agent.settings.agent import (
-    AgentSettings,
-    ApprovalSettings,
-    HttpSettings,
-    PeersSettings,
-    Rule,
-)
 from forewarn.agent.settings.handlers import (
     KINDS,
     ExecSettings,
@@ -18,16 +11,23 @@ from forewarn.agent.settings.handlers import (
     SystemdSettings,
     WebhookSettings,
 )
-from forewarn.agent.settings.reading import read_settings, settings_file, variable
-from forewarn.agent.settings.values import SAYABLE, Address, By
+from forewarn.agent.settings.load import read_settings, settings_file, variable
+from forewarn.agent.settings.schema import (
+    AgentSettings,
+    ApprovalSettings,
+    HttpSettings,
+    PeersSettings,
+    Rule,
+)
+from forewarn.agent.settings.types import TEMPLATE_FIELDS, Address, ApprovalMode
 
 __all__ = [
     "KINDS",
-    "SAYABLE",
+    "TEMPLATE_FIELDS",
     "Address",
     "AgentSettings",
+    "ApprovalMode",
     "ApprovalSettings",
-    "By",
     "ExecSettings",
     "HandlerSettings",
     "HaproxySettings",

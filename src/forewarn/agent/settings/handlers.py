@@ -1,4 +1,4 @@
-"""What can be set for each kind of handler."""
+"""Schema of the settings of each kind of handler."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -7,14 +7,14 @@ from typing import ClassVar
 import msgspec
 
 from forewarn.agent.phases import Phase
-from forewarn.agent.settings.values import (
+from forewarn.agent.settings.types import (
     HeaderName,
     Importance,
     Method,
     Phases,
     Prefix,
     Servers,
-    SocketPlace,
+    SocketAddress,
     TemplateOrNone,
     TemplateText,
     Tries,
@@ -25,14 +25,14 @@ from forewarn.agent.settings.values import (
 )
 from forewarn.settings.types import DurationWithinDay, Flag, Listen, ListenAddress, PathOrNone, Program
 
-TELLING = (Phase.NOTICE, Phase.RECOVER)
+NOTIFY_PHASES = (Phase.NOTICE, Phase.RECOVER)
 
 
 class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What every handler has."""
 
     kind: ClassVar[str]
-    only_tells: ClassVar[bool] = False
+    is_notify_only: ClassVar[bool] = False
     """Whether it just passes on what happens: such handlers are chosen where no rule says otherwise."""
 
     name: str
@@ -83,7 +83,7 @@ class HaproxySettings(HandlerSettings, frozen=True, kw_only=True):
 
     kind = "haproxy"
 
-    socket: SocketPlace = Path("/run/haproxy/admin.sock")
+    socket: SocketAddress = Path("/run/haproxy/admin.sock")
     servers: Servers = ()
     wait: UpToDay = timedelta(seconds=20)
 
@@ -102,10 +102,10 @@ class NotifySettings(HandlerSettings, frozen=True, kw_only=True):
     """People who are told, by Apprise."""
 
     kind = "notify"
-    only_tells = True
+    is_notify_only = True
 
     urls_file: PathOrNone = None
-    phases: Phases = TELLING
+    phases: Phases = NOTIFY_PHASES
     title: TemplateText = "$type of $name: $phase"
     body: TemplateText = "$description\nEvent $id by $source, not before $not_before, takes $duration s.\n$resources"
 
@@ -114,7 +114,7 @@ class LogHandlerSettings(HandlerSettings, frozen=True, kw_only=True):
     """One line in the log for each phase."""
 
     kind = "log"
-    only_tells = True
+    is_notify_only = True
 
 
 KINDS: dict[str, type[HandlerSettings]] = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from forewarn.client.endpoint import Endpoint, read_endpoint
+from forewarn.client.endpoint import Endpoint, parse_endpoint
 from forewarn.client.errors import Unreachable
 from forewarn.testing.conformance.approving import approve
 from forewarn.testing.conformance.document import NotChecked, Otherwise
@@ -60,7 +60,7 @@ def examine(
     With it, the event of that id is approved: what it announces will happen. `burst` sends more than 5 requests in a
     second, once. Raises `client.Unreachable` if nobody answers in HTTP, and `client.NotAnEndpoint`.
     """
-    where = read_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
+    where = parse_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
     seen = Seen(where, pace=pace or Pace(USUAL), timeout=timeout, burst=burst)
     began_at = seen.pace.now()
     try:

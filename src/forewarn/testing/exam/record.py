@@ -5,7 +5,7 @@ from functools import cached_property
 
 import msgspec
 
-from forewarn.client.document import Event, key, read_document
+from forewarn.client.document import Event, event_key, read_document
 from forewarn.guest.observer import Observed
 from forewarn.testing.witness import EVENTS_PATH, asks_for_events
 from forewarn.wire.document_parser import InvalidDocument
@@ -96,7 +96,7 @@ class Record:
                 except InvalidDocument:
                     continue
                 if document is not None:
-                    found.append(Told(question.answered_at, {key(event): event for event in document.events}))
+                    found.append(Told(question.answered_at, {event_key(event): event for event in document.events}))
         return tuple(sorted(found, key=lambda told: told.at))
 
     @cached_property

@@ -1,0 +1,101 @@
+"""Composition root of the agent: builds its context from the settings, and checks that it can start."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from forewarn.agent.context import AgentContext
+from forewarn.agent.handlers.readiness import ReadinessHandler
+from forewarn.agent.handlers.registry import create_handlers
+from forewarn.agent.handlers.secret_files import Hide, InvalidSecret, hide_nothing, read_secret
+from forewarn.agent.handlers.secret_files import check_secret_file as secret_problems
+from forewarn.agent.peers import Peers
+from forewarn.agent.rules import choose_handlers
+from forewarn.agent.settings import AgentSettings, ApprovalSettings, PeersSettings
+from forewarn.agent.workflow.approval import ApprovalPolicy
+from forewarn.client.aio import AsyncScheduledEvents
+
+NO_SHORT_FREEZE = timedelta(0)
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class AgentStartFailed(Exception):
+    """The settings are good, but this machine does not allow what they say; the message says what to do."""
+
+
+@asynccontextmanager
+async def open_context(
+    settings: AgentSettings, *, hide: Hide, environ: Mapping[str, str] = os.environ, dry_run: bool = False
+) -> AsyncIterator[AgentContext]:
+    """Make everything that an agent works with; listeners for load balancers answer within this context."""
+    handlers = create_handlers(settings, hide=hide, environ=environ)
+    async with AsyncExitStack() as stack:
+        for handler in handlers.values():
+            if isinstance(handler, ReadinessHandler):
+                await stack.enter_async_context(handler.serve())
+        client = await stack.enter_async_context(
+            AsyncScheduledEvents(settings.endpoint, name=settings.name, interval=settings.interval.total_seconds())
+        )
+        yield AgentContext(
+            client=client,
+            handlers=handlers,
+            choose=lambda event: choose_handlers(settings, event).handlers,
+            may_approve=lambda event: choose_handlers(settings, event).rule is not None,
+            state_directory=settings.state,
+            policy=approval_policy(settings.approval, settings.peers),
+            peers=load_peers(settings.peers, hide),
+            listen=settings.http.listen,
+            boot=boot_id(),
+            dry_run=dry_run,
+        )
+
+
+def approval_policy(approval: ApprovalSettings, peers: PeersSettings) -> ApprovalPolicy:
+    """Say it in the words of the rules."""
+    return ApprovalPolicy(
+        mode=approval.policy,
+        user_events_at_once=approval.user_events_at_once,
+        short_freeze=NO_SHORT_FREEZE if approval.short_freeze is None else approval.short_freeze,
+        deputy_after=approval.deputy_after,
+        ask_every=peers.ask_every,
+    )
+
+
+def load_peers(settings: PeersSettings, hide: Hide) -> Peers | None:
+    """Return who can be asked; an agent that asks nobody still answers those who know the secret."""
+    if settings.secret_file is None:
+        return None
+    try:
+        return Peers(
+            addresses=dict(settings.agents),
+            secret=read_secret(settings.secret_file, hide).encode(),
+            timeout=settings.time_limit,
+        )
+    except (InvalidSecret, ValueError) as error:
+        raise AgentStartFailed(
+            f"{settings.secret_file}: {error}" if isinstance(error, ValueError) else str(error)
+        ) from None
+
+
+def boot_id(file: Path = BOOT_ID) -> str:
+    """Return what Linux calls this boot of the machine; nothing where it does not say."""
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def check_agent(settings: AgentSettings) -> list[str]:
+    """Return what would keep the agent itself from running as it is set up. Changes nothing."""
+    problems = [] if settings.peers.secret_file is None else secret_problems(settings.peers.secret_file)
+    if not problems:
+        try:
+            load_peers(settings.peers, hide_nothing)
+        except AgentStartFailed as error:
+            problems.append(str(error))
+    there = next(path for path in (settings.state, *settings.state.absolute().parents) if os.path.exists(path))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        problems.append(f"state: {settings.state} cannot be made or written to by this user")
+    return problems

@@ -1,0 +1,59 @@
+"""Handler registry: creates the configured handlers from their settings. The only module that imports all kinds."""
+
+import os
+from collections.abc import Mapping
+
+from forewarn.agent.handlers.base import Handler
+from forewarn.agent.handlers.exec import ExecHandler
+from forewarn.agent.handlers.haproxy import HaproxyHandler
+from forewarn.agent.handlers.log import LogHandler
+from forewarn.agent.handlers.notify import NotifyHandler
+from forewarn.agent.handlers.readiness import ReadinessHandler
+from forewarn.agent.handlers.secret_files import Hide, hide_nothing
+from forewarn.agent.handlers.systemd import SystemdHandler
+from forewarn.agent.handlers.webhook import WebhookHandler
+from forewarn.agent.settings import (
+    AgentSettings,
+    ExecSettings,
+    HandlerSettings,
+    HaproxySettings,
+    LogHandlerSettings,
+    NotifySettings,
+    ReadinessSettings,
+    SystemdSettings,
+    WebhookSettings,
+)
+from forewarn.clock import Clock, SystemClock
+
+
+def create_handlers(
+    settings: AgentSettings,
+    *,
+    hide: Hide = hide_nothing,
+    environ: Mapping[str, str] = os.environ,
+    clock: Clock | None = None,
+) -> dict[str, Handler]:
+    """Make every handler that is set up, by its name. None of them does anything yet."""
+    clock = clock or SystemClock()
+    directory = settings.state / "handlers"
+
+    def create(each: HandlerSettings) -> Handler:
+        match each:
+            case ExecSettings():
+                return ExecHandler(each, environ=environ, clock=clock)
+            case SystemdSettings():
+                return SystemdHandler(each, directory, environ=environ)
+            case WebhookSettings():
+                return WebhookHandler(each, hide=hide, clock=clock)
+            case HaproxySettings():
+                return HaproxyHandler(each, directory)
+            case ReadinessSettings():
+                return ReadinessHandler(each, clock=clock)
+            case NotifySettings():
+                return NotifyHandler(each, hide=hide, environ=environ, clock=clock)
+            case LogHandlerSettings():
+                return LogHandler(each, clock=clock)
+            case _:
+                raise AssertionError(f"no handler is made for {each.kind}")
+
+    return {each.name: create(each) for each in settings.handlers}

@@ -1,0 +1,185 @@
+"""Minimal HTTP server for peers, load balancers, Prometheus and `agent status`: one request per connection, with size
+limit, connection limit and timeout.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from forewarn.settings import ListenAddress
+
+LARGEST_HEAD = 8 * 1024
+MOST_CONNECTIONS = 64
+TIMEOUT = 10.0
+"""How many seconds a caller has for asking, and for taking the answer."""
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+
+LOG = logging.getLogger("forewarn.agent.http_server")
+
+
+class Request(NamedTuple):
+    """What was asked. Header names are in lower case; of repeated ones the last counts."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+class Response(NamedTuple):
+    """What is answered."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Respond: TypeAlias = Callable[[Request], Response]
+"""Answers at once: it computes nothing and waits for nobody."""
+
+
+class InvalidRequest(ValueError):
+    """What came is no request; the message says why."""
+
+
+class HttpServer:
+    """Listens at any number of addresses until it is closed."""
+
+    def __init__(self, respond: Respond) -> None:
+        self._respond = respond
+        self._servers: list[asyncio.Server] = []
+        self._connections: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    async def listen(self, host: str, port: int) -> int:
+        """Listen there from now on, and return the port: 0 asks for any. Raises OSError."""
+        server = await asyncio.start_server(self._accept, host, port, limit=LARGEST_HEAD)
+        self._servers.append(server)
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    async def listen_with_retry(
+        self, address: ListenAddress, pause: Callable[[], Awaitable[object]], on_error: Callable[[str | None], None]
+    ) -> int:
+        """Listen there as soon as that works, and return the port; `say` hears why it does not, then None.
+
+        An address may come up later than this agent, and a port be taken for a moment.
+        """
+        last_error: str | None = None
+        while True:
+            try:
+                port = await self.listen(address.host, address.port)
+            except OSError as error:
+                reason = f"cannot listen at {address}: {error.strerror or error}"
+                if reason != last_error:
+                    LOG.error("%s", reason)  # noqa: TRY400  # it says all
+                last_error = reason
+                on_error(reason)
+                await pause()
+            else:
+                on_error(None)
+                return port
+
+    async def listen_unix(self, path: Path) -> None:
+        """Listen on a socket in the file system; its directory says who may use it. Raises OSError."""
+        if sys.platform == "win32":
+            raise OSError("this system has no such sockets")
+        _remove(path)
+        self._servers.append(await asyncio.start_unix_server(self._accept, path, limit=LARGEST_HEAD))
+
+    async def aclose(self) -> None:
+        """Listen no more, and hang up, on those too who are just being connected."""
+        self._is_closed = True
+        for server in self._servers:
+            server.close()
+        for talk in tuple(self._connections):
+            talk.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
+        for server in self._servers:
+            await server.wait_closed()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_closed or len(self._connections) >= MOST_CONNECTIONS:
+            writer.transport.abort()
+            return
+        connection = asyncio.get_running_loop().create_task(self._serve(reader, writer), name="forewarn-agent-http")
+        self._connections.add(connection)
+        connection.add_done_callback(self._connections.discard)
+        # Also for one that is cancelled before its first turn.
+        connection.add_done_callback(lambda _: writer.transport.abort())
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Callers come and go as they like: that is no trouble of this agent.
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(TIMEOUT):
+                await self._handle(reader, writer)
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            request = parse_request(await reader.readuntil(b"\r\n\r\n"))
+        except asyncio.LimitOverrunError:
+            await _send(writer, error_response(431, "the head of the request is too long"), "GET")
+            return
+        except InvalidRequest as error:
+            await _send(writer, error_response(400, str(error)), "GET")
+            return
+        await _send(writer, self._response(request), request.method)
+
+    def _response(self, request: Request) -> Response:
+        try:
+            return self._respond(request)
+        except Exception:
+            LOG.exception("%s could not be answered", request.path)
+            return error_response(500, "this agent made a mistake; its log has more")
+
+
+def error_response(status: int, reason: str, *headers: tuple[str, str]) -> Response:
+    """Return an answer that says why there is no other."""
+    # Whatever a caller sent that found its way into the reason is made harmless for terminals.
+    text = "".join(letter if letter.isprintable() and letter not in '"\\' else "?" for letter in reason)
+    return Response(status, f'{{"error":"{text}"}}\n'.encode(), headers=headers)
+
+
+def parse_request(head: bytes) -> Request:
+    """Read the head of a request; raises NotHttp."""
+    first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    match first.split(" "):
+        case [method, target, "HTTP/1.1" | "HTTP/1.0"] if method.isalpha() and target.startswith("/"):
+            headers = dict(_header(line) for line in lines)
+            return Request(method, target.partition("?")[0], headers)
+        case _:
+            raise InvalidRequest("the first line is no request of HTTP/1.0 or HTTP/1.1")
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon or not name or name != name.strip():
+        raise InvalidRequest("a header is malformed")
+    return name.lower(), value.strip()
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+async def _send(writer: asyncio.StreamWriter, response: Response, method: str) -> None:
+    lines = [
+        f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}",
+        f"Content-Type: {response.content_type}",
+        f"Content-Length: {len(response.body)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+        *(f"{name}: {value}" for name, value in response.headers),
+    ]
+    writer.write("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + (b"" if method == "HEAD" else response.body))
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()

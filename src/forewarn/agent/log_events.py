@@ -1,0 +1,117 @@
+"""Log events: what changed between two states of a workflow, for the log and the metrics, and how each is written to
+the log.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from forewarn.agent.phases import HandlerCall, Phase
+from forewarn.agent.workflow.state import (
+    Approval,
+    ApprovalState,
+    CallProgress,
+    CallState,
+    EventWorkflow,
+    HandlerStep,
+    NotifyHandlers,
+    WorkflowChange,
+)
+
+
+class PhaseStarted(msgspec.Struct, frozen=True):
+    """The walk has come to a phase, or goes on in it after a restart."""
+
+    phase: Phase
+    attempt: int
+
+
+class CallChanged(msgspec.Struct, frozen=True):
+    """A half has come to a state that is worth a word."""
+
+    handler: str
+    call: HandlerCall
+    progress: CallProgress
+
+
+class ApprovalChanged(msgspec.Struct, frozen=True):
+    """The approval was given, or failed, or there is another reason why there is none."""
+
+    state: ApprovalState
+    reason: str
+
+
+LogEvent = PhaseStarted | CallChanged | ApprovalChanged
+
+ENDED = frozenset({CallState.PAUSING, CallState.DONE, CallState.FAILED})
+LOGGED = ENDED | {CallState.RUNNING, CallState.SKIPPED}
+
+
+def log_events(before: EventWorkflow | None, change: WorkflowChange) -> Iterator[LogEvent]:
+    """Give what became different, in the order in which it happened: what ended, what phases came, what begins."""
+    calls = [remark for step in change.workflow.steps for remark in _call_changes(_previous_step(before, step), step)]
+    yield from (remark for remark in calls if remark.progress.state in ENDED)
+    yield from (PhaseStarted(do.phase, do.attempt) for do in change.actions if isinstance(do, NotifyHandlers))
+    yield from (remark for remark in calls if remark.progress.state not in ENDED)
+    old, new = before.approval if before else Approval(), change.workflow.approval
+    if (new.state, new.reason) != (old.state, old.reason):
+        yield ApprovalChanged(new.state, new.reason)
+
+
+def _previous_step(workflow: EventWorkflow | None, step: HandlerStep) -> HandlerStep | None:
+    return None if workflow is None else workflow.step(step.handler)
+
+
+def _call_changes(before: HandlerStep | None, after: HandlerStep) -> Iterator[CallChanged]:
+    for call in HandlerCall:
+        old, new = before.progress(call) if before else None, after.progress(call)
+        if new.state in LOGGED and (old is None or (old.state, old.attempt) != (new.state, new.attempt)):
+            yield CallChanged(after.handler, call, new)
+
+
+LOG = logging.getLogger("forewarn.agent.workflow.state")
+
+CALL_TEXTS: dict[CallState, tuple[int, str]] = {
+    CallState.RUNNING: (logging.INFO, "begins"),
+    CallState.PAUSING: (logging.WARNING, "is tried again soon"),
+    CallState.DONE: (logging.INFO, "is done"),
+    CallState.FAILED: (logging.ERROR, "failed"),
+    CallState.SKIPPED: (logging.WARNING, "is skipped"),
+}
+
+APPROVAL_TEXTS: dict[ApprovalState, tuple[int, str]] = {
+    ApprovalState.NOT_YET: (logging.WARNING, "not approved"),
+    ApprovalState.IN_FLIGHT: (logging.INFO, "approving"),
+    ApprovalState.GIVEN: (logging.INFO, "approved"),
+    ApprovalState.FAILED: (logging.ERROR, "the approval failed"),
+}
+
+
+def write_log(workflow: EventWorkflow, log_event: LogEvent, *, dry_run: bool = False) -> None:
+    """Say it in the log; in a dry run not without saying that it is none of what really happens."""
+    about = f"dry run: {workflow.event.type}" if dry_run else str(workflow.event.type)
+    match log_event:
+        case PhaseStarted(phase, attempt):
+            again = "" if attempt == 1 else ", again after a restart"
+            _log(logging.INFO, f"{about}: {phase}{again}", workflow, phase=phase, attempt=attempt)
+        case CallChanged(handler, half, progress):
+            _write_call(about, workflow, handler, half, progress)
+        case ApprovalChanged(asked, why):
+            level, words = APPROVAL_TEXTS[asked]
+            _log(level, f"{about}: {words}{_reason_suffix(why)}", workflow, approval=asked, why=why)
+
+
+def _write_call(about: str, workflow: EventWorkflow, handler: str, call: HandlerCall, progress: CallProgress) -> None:
+    level, words = CALL_TEXTS[progress.state]
+    message = f"{about}: {call} of {handler} {words}{_reason_suffix(progress.reason)}"
+    _log(level, message, workflow, handler=handler, half=call, attempt=progress.attempt, state=progress.state)
+
+
+def _reason_suffix(reason: str) -> str:
+    return f": {reason}" if reason else ""
+
+
+def _log(level: int, message: str, workflow: EventWorkflow, **facts: Any) -> None:
+    LOG.log(level, "%s", message, extra={"event": workflow.event.id, "phase": workflow.phase} | facts)

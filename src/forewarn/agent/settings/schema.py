@@ -1,0 +1,83 @@
+"""Schema of the agent's settings: the agent itself, HTTP, approval, peers, and the rules that choose handlers."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+
+from forewarn.agent.settings.handlers import HandlerSettings
+from forewarn.agent.settings.types import (
+    Agents,
+    ApprovalMode,
+    Approvers,
+    Directory,
+    EndpointOrNone,
+    HandlerNames,
+    Interval,
+    Sources,
+    TextOrNone,
+    Types,
+    UpToDay,
+    UpToDayOrNone,
+)
+from forewarn.settings import ListenAddress, LogSettings
+from forewarn.settings.types import DurationWithinDay, Flag, ListenOrNone, PathOrNone
+
+SYSTEM_STATE_DIRECTORY = Path("/var/lib/forewarn-agent")
+
+
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the agent answers: peers, load balancers, Prometheus."""
+
+    listen: ListenOrNone = ListenAddress("127.0.0.1", 8160)
+
+
+class ApprovalSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who approves, and when."""
+
+    policy: Approvers = ApprovalMode.LEADER
+    deputy_after: UpToDay = timedelta(seconds=60)
+    user_events_at_once: Flag = True
+    short_freeze: UpToDayOrNone = timedelta(seconds=10)
+
+
+class PeersSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the agents of other VMs are asked whether they are ready."""
+
+    secret_file: PathOrNone = None
+    agents: Agents = ()
+    time_limit: DurationWithinDay = timedelta(seconds=3)
+    ask_every: DurationWithinDay = timedelta(seconds=5)
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """Which handlers an event gets if all that is said of it here holds; what is not said does not matter."""
+
+    types: Types = ()
+    sources: Sources = ()
+    at_least: UpToDayOrNone = None
+    at_most: UpToDayOrNone = None
+    description: TextOrNone = None
+    handlers: HandlerNames = ()
+
+
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be set. Rules are in the order in which they are tried."""
+
+    endpoint: EndpointOrNone = None
+    name: TextOrNone = None
+    state: Directory = SYSTEM_STATE_DIRECTORY
+    interval: Interval = timedelta(seconds=1)
+    http: HttpSettings = HttpSettings()
+    approval: ApprovalSettings = ApprovalSettings()
+    peers: PeersSettings = PeersSettings()
+    log: LogSettings = LogSettings()
+    handlers: tuple[HandlerSettings, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+    def handler(self, name: str) -> HandlerSettings:
+        """Return the settings of a handler; KeyError if there is none of that name."""
+        for each in self.handlers:
+            if each.name == name:
+                return each
+        raise KeyError(name)

@@ -1,0 +1,155 @@
+"""Approval decision: whether this VM approves an event now, must check its peers first, waits, or does not approve.
+
+Pure.
+"""
+
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+import msgspec
+
+from forewarn.agent.settings import ApprovalMode
+from forewarn.agent.workflow.state import EventWorkflow
+from forewarn.client.document import ZERO, Event, normalize_name
+from forewarn.client.leader_election import is_deputy, is_leader
+from forewarn.core.event import EventType, Source
+
+
+class ApprovalPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When events are approved."""
+
+    mode: ApprovalMode = ApprovalMode.LEADER
+    user_events_at_once: bool = True
+    """What the owner of the VMs asked for does not wait for the other VMs."""
+    short_freeze: timedelta = timedelta(seconds=10)
+    """A Freeze that is known to take no longer does not wait for the other VMs either; zero: all wait."""
+    deputy_after: timedelta = timedelta(seconds=60)
+    """How long the deputy waits for the leader, from the moment at which it is ready itself."""
+    ask_every: timedelta = timedelta(seconds=5)
+    """How often peers that are not ready are asked again."""
+
+    def __post_init__(self) -> None:
+        if self.short_freeze < ZERO or self.deputy_after < ZERO:
+            raise ValueError("short_freeze and deputy_after are not negative")
+        if self.ask_every <= ZERO:
+            raise ValueError("ask_every is more than zero")
+
+
+class ApprovalAllowed(msgspec.Struct, frozen=True):
+    """Approve now."""
+
+    reason: str
+
+
+class PeersRequired(msgspec.Struct, frozen=True):
+    """Ask these peers first."""
+
+    names: tuple[str, ...]
+
+
+class ApprovalDelayed(msgspec.Struct, frozen=True):
+    """Not now; look again then, or when something happens."""
+
+    reason: str
+    until: datetime | None = None
+
+
+class ApprovalNotAllowed(msgspec.Struct, frozen=True):
+    """Not as things are: time alone does not change it."""
+
+    reason: str
+
+
+ApprovalDecision: TypeAlias = ApprovalAllowed | PeersRequired | ApprovalDelayed | ApprovalNotAllowed
+
+
+def decide_approval(
+    workflow: EventWorkflow, *, policy: ApprovalPolicy, peers: frozenset[str], now: datetime
+) -> ApprovalDecision:
+    """Tell whether to approve the event of a walk, knowing the addresses of these peers."""
+    if not workflow.is_scheduled:
+        return ApprovalNotAllowed("the event is not waiting for anybody")
+    if policy.mode is ApprovalMode.NEVER:
+        return ApprovalNotAllowed("this agent never approves; the event starts at its time")
+    if workflow.is_notify_only:
+        return ApprovalNotAllowed("no rule matches this event, so it is only told")
+    if workflow.ready_at is None:
+        return ApprovalNotAllowed("this VM is not ready")
+    if (deadline := workflow.event.deadline) is not None and now >= deadline:
+        return ApprovalNotAllowed(_too_late(workflow))
+    if policy.mode is ApprovalMode.EACH:
+        return ApprovalAllowed("this VM is ready; every VM approves for itself")
+    return _as_leader_or_deputy(workflow, workflow.ready_at, policy, peers, now)
+
+
+def is_immediate(event: Event, policy: ApprovalPolicy) -> bool:
+    """Tell whether an event does not wait for the other VMs."""
+    if event.source == Source.USER:
+        return policy.user_events_at_once
+    return (
+        event.type == EventType.FREEZE and event.duration is not None and event.duration <= policy.short_freeze != ZERO
+    )
+
+
+def other_vms(event: Event, vm_name: str) -> tuple[str, ...]:
+    """Return the other VMs that are affected."""
+    return tuple(name for name in event.resources if normalize_name(name) != normalize_name(vm_name))
+
+
+def _as_leader_or_deputy(
+    workflow: EventWorkflow, ready_at: datetime, policy: ApprovalPolicy, peers: frozenset[str], now: datetime
+) -> ApprovalDecision:
+    if is_leader(workflow.event, workflow.vm_name):
+        return _as_approver(workflow, policy, peers, now)
+    if not is_deputy(workflow.event, workflow.vm_name):
+        return ApprovalNotAllowed(f"{workflow.event.resources[0]} approves for all")
+    if now < (takeover_at := ready_at + policy.deputy_after):
+        return ApprovalDelayed(
+            f"{workflow.event.resources[0]} approves for all; this VM does if that has not happened", takeover_at
+        )
+    return _as_approver(workflow, policy, peers, now)
+
+
+def _as_approver(
+    workflow: EventWorkflow, policy: ApprovalPolicy, peers: frozenset[str], now: datetime
+) -> ApprovalDecision:
+    names = other_vms(workflow.event, workflow.vm_name)
+    if not names:
+        return ApprovalAllowed("this VM is ready, and no other is affected")
+    if is_immediate(workflow.event, policy):
+        return ApprovalAllowed("this VM is ready, and such events do not wait for the others")
+    if not peers:
+        return ApprovalNotAllowed(
+            f"other VMs are affected ({', '.join(names)}), and no peers are configured to ask whether they are ready"
+        )
+    if unknown := [name for name in names if normalize_name(name) not in peers]:
+        return ApprovalNotAllowed(f"other VMs are affected whose agents have no address here: {', '.join(unknown)}")
+    return _if_peers_ready(workflow, names, policy, now)
+
+
+def _if_peers_ready(
+    workflow: EventWorkflow, names: tuple[str, ...], policy: ApprovalPolicy, now: datetime
+) -> ApprovalDecision:
+    if workflow.is_asking_peers:
+        return ApprovalDelayed("the other VMs are being asked")
+    if workflow.peers_asked_at is None:
+        return PeersRequired(names)
+    if not (waiting := _not_ready(workflow, names)):
+        return ApprovalAllowed("all VMs that are affected are ready")
+    if now >= (retry_at := workflow.peers_asked_at + policy.ask_every):
+        return PeersRequired(names)
+    return ApprovalDelayed(f"not ready: {waiting}", retry_at)
+
+
+def _not_ready(workflow: EventWorkflow, names: tuple[str, ...]) -> str:
+    states = {normalize_name(word.name): word for word in workflow.peers}
+    missing = ((name, states.get(normalize_name(name))) for name in names)
+    return "; ".join(
+        f"{name} ({word.reason if word else 'not asked'})" for name, word in missing if not (word and word.is_ready)
+    )
+
+
+def _too_late(workflow: EventWorkflow) -> str:
+    if waiting := "; ".join(f"{word.name} ({word.reason})" for word in workflow.peers if not word.is_ready):
+        return f"not all VMs were ready before NotBefore: {waiting}"
+    return "NotBefore has passed: the event starts without an approval"

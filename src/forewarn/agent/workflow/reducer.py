@@ -1,0 +1,250 @@
+"""Reducer: applies one input to a workflow and returns the new workflow; also the transitions of a single handler call.
+Pure; the planner decides what follows.
+"""
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from forewarn.agent.handlers.base import CallResult, Done, Failed, Retry
+from forewarn.agent.phases import HandlerCall, Phase
+from forewarn.agent.workflow.deadlines import MARGIN, prepare_deadline
+from forewarn.agent.workflow.state import (
+    BEFORE_IMPACT,
+    NOT_STARTED,
+    Approval,
+    ApprovalFailed,
+    ApprovalState,
+    Approved,
+    CallEnded,
+    CallProgress,
+    CallState,
+    ClockChanged,
+    EventRemoved,
+    EventSeen,
+    EventWorkflow,
+    HandlerStep,
+    Input,
+    PeersChecked,
+    Restarted,
+)
+from forewarn.client.changes import Ending
+from forewarn.client.document import Event
+
+
+def mark_started(progress: CallProgress, now: datetime, until: datetime) -> CallProgress:
+    """Return it with its next attempt under way until then."""
+    return CallProgress(
+        state=CallState.RUNNING, attempt=progress.attempt + 1, tries=progress.tries + 1, started_at=now, until=until
+    )
+
+
+def is_due(progress: CallProgress, now: datetime) -> bool:
+    """Tell whether its next try may begin: a first one, one after a pause, and one after a failure that has an end."""
+    if progress.state is CallState.WAITING:
+        return True
+    return (
+        progress.state in {CallState.PAUSING, CallState.FAILED} and progress.until is not None and progress.until <= now
+    )
+
+
+def abandon_prepare(workflow: EventWorkflow, reason: str) -> EventWorkflow:
+    """Prepare nothing more. What runs may run to its end."""
+    waits = {CallState.WAITING, CallState.PAUSING}
+    steps = (
+        replace(step, prepare=mark_abandoned(step.prepare, reason)) if step.prepare.state in waits else step
+        for step in workflow.steps
+    )
+    return replace(workflow, steps=tuple(steps))
+
+
+def mark_abandoned(progress: CallProgress, reason: str) -> CallProgress:
+    """Return it without any try to come: skipped if there was none, else failed."""
+    if not progress.attempt:
+        return CallProgress(state=CallState.SKIPPED, reason=reason)
+    return replace(
+        progress,
+        state=CallState.FAILED,
+        until=None,
+        reason=f"{progress.reason}; {reason}" if progress.reason else reason,
+    )
+
+
+def reset_call(progress: CallProgress) -> CallProgress:
+    """Return it with all tries before it; the number of the attempt goes on."""
+    return CallProgress(attempt=progress.attempt)
+
+
+FIRST_RECOVERY_RETRY, LONGEST_RECOVERY_RETRY = timedelta(seconds=30), timedelta(minutes=10)
+"""Recovery that failed is tried again after pauses that double from the first to the longest, for ever."""
+FIRST_APPROVAL_RETRY, LONGEST_APPROVAL_RETRY = timedelta(seconds=5), timedelta(minutes=1)
+"""The same for an approval that the service did not take, until the event starts."""
+
+
+def apply_input(workflow: EventWorkflow, input_: Input, *, now: datetime) -> EventWorkflow:
+    """Write down what happened. What does not concern the walk any more changes nothing."""
+    match input_:
+        case EventSeen(event):
+            return _event_seen(workflow, event)
+        case EventRemoved(how):
+            return replace(workflow, reannounced=None) if workflow.ending else replace(workflow, ending=how)
+        case CallEnded():
+            return _call_ended(workflow, input_, now)
+        case PeersChecked(words):
+            if not workflow.is_asking_peers:
+                return workflow
+            return replace(workflow, peers=words, peers_asked_at=now, is_asking_peers=False)
+        case Approved():
+            return _approval_ended(workflow, replace(workflow.approval, state=ApprovalState.GIVEN, retry_at=None))
+        case ApprovalFailed(why):
+            retry_at = now + _backoff(FIRST_APPROVAL_RETRY, workflow.approval.tries, LONGEST_APPROVAL_RETRY)
+            return _approval_ended(
+                workflow, replace(workflow.approval, state=ApprovalState.FAILED, retry_at=retry_at, reason=why)
+            )
+        case Restarted():
+            return _restarted(workflow)
+        case ClockChanged(by):
+            return _shift_clock(workflow, by)
+
+
+def infer_ending(workflow: EventWorkflow, *, now: datetime) -> Ending:
+    """Judge how an event went that nobody saw go: what was due, approved or begun has most likely happened."""
+    deadline = workflow.event.deadline
+    is_due = deadline is not None and now >= deadline
+    has_happened = workflow.event.is_started or workflow.approval.state is ApprovalState.GIVEN or is_due
+    return Ending.FINISHED if has_happened else Ending.WITHDRAWN
+
+
+def _event_seen(workflow: EventWorkflow, event: Event) -> EventWorkflow:
+    if workflow.ending is not None:
+        return replace(workflow, reannounced=event)
+    if event == workflow.event:
+        return workflow
+    is_postponed = _is_postponed(workflow.event, event)
+    by = prepare_deadline(event, workflow.noticed_at)
+    steps = tuple(_reschedule(step, by, is_postponed=is_postponed) for step in workflow.steps)
+    # What peers said was said of the event as it was.
+    workflow = replace(workflow, event=event, steps=steps, peers=(), peers_asked_at=None)
+    has_more_to_do = any(step.prepare.state is CallState.WAITING for step in steps)
+    return (
+        replace(workflow, phase=Phase.PREPARE, ready_at=None)
+        if has_more_to_do and _may_prepare_again(workflow)
+        else workflow
+    )
+
+
+def _may_prepare_again(workflow: EventWorkflow) -> bool:
+    """Tell whether there is still something to prepare for: an approval that may have arrived is not taken back."""
+    is_refused = workflow.phase is Phase.APPROVE and workflow.approval.state is ApprovalState.FAILED
+    return workflow.phase is Phase.READY or is_refused
+
+
+def _is_postponed(before: Event, event: Event) -> bool:
+    if before.deadline is None or event.is_started:
+        return False
+    return event.deadline is None or event.deadline > before.deadline
+
+
+def _reschedule(step: HandlerStep, deadline: datetime | None, *, is_postponed: bool) -> HandlerStep:
+    """Fit a step into the time there is now: what runs ends earlier or later, what was skipped may have its turn."""
+    prepare = step.prepare
+    if prepare.state is CallState.SKIPPED and is_postponed:
+        return replace(step, prepare=NOT_STARTED)
+    if prepare.state is CallState.RUNNING and prepare.started_at is not None and deadline is not None:
+        until = min(prepare.started_at + step.time_limit, deadline - MARGIN)
+        return replace(step, prepare=replace(prepare, until=until))
+    return step
+
+
+def _call_ended(workflow: EventWorkflow, ended: CallEnded, now: datetime) -> EventWorkflow:
+    step = workflow.step(ended.handler)
+    if step is None:
+        return workflow
+    progress = step.progress(ended.call)
+    if progress.state is not CallState.RUNNING or progress.attempt != ended.attempt:
+        return workflow
+    if ended.call is HandlerCall.PREPARE:
+        may_try_again = workflow.ending is None and workflow.phase is Phase.PREPARE
+        changed = replace(step, prepare=_next_progress(step, progress, ended.result, now, may_try_again=may_try_again))
+    else:
+        changed = replace(
+            step, recover=_retry_recovery(_next_progress(step, progress, ended.result, now, may_try_again=True), now)
+        )
+    return replace(workflow, steps=tuple(changed if step.handler == ended.handler else step for step in workflow.steps))
+
+
+def _next_progress(
+    step: HandlerStep, progress: CallProgress, result: CallResult, now: datetime, *, may_try_again: bool
+) -> CallProgress:
+    match result:
+        case Done():
+            return replace(progress, state=CallState.DONE, until=None)
+        case Retry(why) if may_try_again and progress.tries <= step.retries:
+            return replace(progress, state=CallState.PAUSING, until=now + step.pause, reason=why)
+        case Retry(why) | Failed(why):
+            return replace(progress, state=CallState.FAILED, until=None, reason=why)
+
+
+def _retry_recovery(recover: CallProgress, now: datetime) -> CallProgress:
+    """Never give recovery up."""
+    if recover.state is not CallState.FAILED:
+        return recover
+    return replace(
+        recover, tries=0, until=now + _backoff(FIRST_RECOVERY_RETRY, recover.attempt, LONGEST_RECOVERY_RETRY)
+    )
+
+
+def _backoff(first: timedelta, times: int, longest: timedelta) -> timedelta:
+    return min(first * 2.0 ** min(max(times - 1, 0), 16), longest)
+
+
+def _approval_ended(workflow: EventWorkflow, approval: Approval) -> EventWorkflow:
+    return replace(workflow, approval=approval) if workflow.approval.state is ApprovalState.IN_FLIGHT else workflow
+
+
+def _restarted(workflow: EventWorkflow) -> EventWorkflow:
+    approval = workflow.approval
+    if approval.state is not ApprovalState.GIVEN:
+        state = ApprovalState.NOT_YET if approval.state is ApprovalState.NOT_YET else ApprovalState.FAILED
+        approval = replace(approval, state=state, retry_at=None)
+    resumed = replace(
+        workflow,
+        restarts=workflow.restarts + 1,
+        steps=tuple(_resume_step(step) for step in workflow.steps),
+        approval=approval,
+        peers=(),
+        peers_asked_at=None,
+        is_asking_peers=False,
+    )
+    return resumed if workflow.phase in BEFORE_IMPACT else abandon_prepare(resumed, "the agent ended meanwhile")
+
+
+def _resume_step(step: HandlerStep) -> HandlerStep:
+    under_way = {CallState.RUNNING, CallState.PAUSING}
+    prepare = reset_call(step.prepare) if step.prepare.state in under_way else step.prepare
+    recover = reset_call(step.recover) if step.recover.state in under_way | {CallState.FAILED} else step.recover
+    return replace(step, prepare=prepare, recover=recover)
+
+
+def _shift_clock(workflow: EventWorkflow, by: timedelta) -> EventWorkflow:
+    """Move every moment that was reckoned from the clock as it was; those of the event are the service's own."""
+    steps = tuple(
+        replace(step, prepare=_shift_progress(step.prepare, by), recover=_shift_progress(step.recover, by))
+        for step in workflow.steps
+    )
+    return replace(
+        workflow,
+        noticed_at=workflow.noticed_at - by,
+        steps=steps,
+        approval=replace(workflow.approval, retry_at=_shift(workflow.approval.retry_at, by)),
+        ready_at=_shift(workflow.ready_at, by),
+        peers_asked_at=_shift(workflow.peers_asked_at, by),
+    )
+
+
+def _shift_progress(progress: CallProgress, by: timedelta) -> CallProgress:
+    return replace(progress, started_at=_shift(progress.started_at, by), until=_shift(progress.until, by))
+
+
+def _shift(moment: datetime | None, by: timedelta) -> datetime | None:
+    return None if moment is None else moment - by

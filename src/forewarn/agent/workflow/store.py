@@ -1,0 +1,233 @@
+"""Workflow store on disk: one checksummed file per event, written atomically before any action.
+
+A full disk or another I/O error ends nothing: the agent continues in memory, reports the error, and flushes what is
+missing as soon as that works.
+"""
+
+import asyncio
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from forewarn.agent import files
+from forewarn.agent.workflow.state import EventWorkflow, WorkflowState
+from forewarn.client.document import STATUSES, Event
+from forewarn.wire.document_parser import SOURCES, TYPES
+
+FORMAT = 1
+LARGEST = 64 * 1024 * 1024
+"""No walk is longer, whatever the service writes into an event: what is, is none."""
+
+PLAIN_ID = re.compile(r"[0-9A-Z][0-9A-Z-]{0,63}")
+"""Such ids are file names by themselves; the service may send others."""
+
+LOG = logging.getLogger("forewarn.agent.workflow.store")
+
+
+class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """An event in the words in which the service told it: types, states and sources are open."""
+
+    id: str
+    status: str
+    type: str
+    resources: tuple[str, ...]
+    not_before: datetime | None
+    description: str | None
+    source: str | None
+    duration: timedelta | None
+    resource_type: str
+
+
+class WorkflowFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in a file, together with a sum over it: what was damaged is not to be taken for what was done."""
+
+    format: int
+    sum: int
+    workflow: msgspec.Raw = msgspec.field(name="walk")
+
+
+class StoredWorkflow(msgspec.Struct, frozen=True, kw_only=True):
+    """A walk as it is in a page."""
+
+    event: StoredEvent
+    reannounced: StoredEvent | None = msgspec.field(name="comeback")
+    state: WorkflowState = msgspec.field(name="course")
+
+
+class WorkflowStore:
+    """Keeps walks in a directory, or nowhere. Nothing here raises because of the disk."""
+
+    def __init__(self, directory: Path | None, *, on_error: Callable[[str], None] | None = None) -> None:
+        self._directory = directory
+        self._on_error = on_error or (lambda _: None)
+        self._unsaved: dict[str, EventWorkflow | None] = {}
+        self.has_error = asyncio.Event()
+        """Is set while something is not on disk that should be."""
+        self.unreadable: list[str] = []
+        """What was in the directory and could not be read, a sentence each."""
+        self.error: str | None = None
+        """Why the disk does not have everything; None if it has."""
+
+    def load(self) -> tuple[EventWorkflow, ...]:
+        """Return all walks. A file that is none is put aside under another name, for people to look at."""
+        if self._directory is None:
+            return ()
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            paths = sorted(self._directory.iterdir())
+        except OSError as error:
+            self._report_unreadable(
+                f"the journal cannot be read: {_error_text(error)}; look whether something is left prepared"
+            )
+            return ()
+        for path in paths:
+            if path.suffix == files.TEMPORARY_SUFFIX:
+                with suppress(OSError):
+                    path.unlink()
+        workflows = (self._read(path) for path in paths if path.suffix == ".json")
+        return tuple(walk for walk in workflows if walk is not None)
+
+    def save(self, workflow: EventWorkflow) -> None:
+        """Have the walk on disk, if at all possible; in any case remember that it should be."""
+        self._unsaved[workflow.id] = workflow
+        self.flush()
+
+    def delete(self, id_: str) -> None:
+        """Have the walk on disk no more."""
+        self._unsaved[id_] = None
+        self.flush()
+
+    def flush(self) -> None:
+        """Write whatever is not on disk yet."""
+        reason: str | None = None
+        for id_, workflow in list(self._unsaved.items()):
+            try:
+                self._write(id_, workflow)
+                del self._unsaved[id_]
+            except (OSError, ValueError) as error:
+                reason = _error_text(error)
+        if reason is not None:
+            self._report_error(
+                f"the journal cannot be written: {reason}; what is done is only known until the agent ends"
+            )
+        elif self.error is not None:
+            self.error = None
+            self.has_error.clear()
+            LOG.warning("the journal is on disk again")
+
+    def _write(self, id_: str, workflow: EventWorkflow | None) -> None:
+        if self._directory is None:
+            return
+        path = self._directory / f"{file_name(id_)}.json"
+        if workflow is None:
+            files.remove(path)
+        else:
+            files.write_atomically(path, encode_workflow(workflow))
+
+    def _read(self, path: Path) -> EventWorkflow | None:
+        try:
+            return read_workflow(path)
+        except (OSError, ValueError) as error:
+            # It may have been the only trace of something that is prepared.
+            where = self._move_aside(path)
+            self._report_unreadable(
+                f"{path.name} in the journal is unreadable ({error}){where}; look whether something is left prepared"
+            )
+            return None
+
+    def _move_aside(self, path: Path) -> str:
+        for name in _unreadable_names(path):
+            if not name.exists():
+                with suppress(OSError):
+                    path.rename(name)
+                    return f" and is now {name.name}"
+                break
+        return ""
+
+    def _report_unreadable(self, message: str) -> None:
+        self.unreadable.append(message)
+        LOG.error("%s", message)
+        self._on_error(message)
+
+    def _report_error(self, message: str) -> None:
+        if message != self.error:
+            LOG.error("%s", message)
+        self.error = message
+        self.has_error.set()
+        self._on_error(message)
+
+
+def read_workflow(path: Path) -> EventWorkflow:
+    """Read one file of a journal; raises OSError or ValueError."""
+    with path.open("rb") as file:
+        text = file.read(LARGEST + 1)
+    if len(text) > LARGEST:
+        raise ValueError(f"longer than {LARGEST} bytes")
+    return decode_workflow(text)
+
+
+def decode_workflow(text: bytes) -> EventWorkflow:
+    """Read the content of a walk's file; raises ValueError."""
+    try:
+        file = msgspec.json.decode(text, type=WorkflowFile)
+        if file.format != FORMAT:
+            raise ValueError(f"of format {file.format}; this agent knows {FORMAT}")
+        if crc32(file.workflow) != file.sum:
+            raise ValueError("damaged: its sum is wrong")
+        stored = msgspec.json.decode(file.workflow, type=StoredWorkflow)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+    reannounced = None if stored.reannounced is None else _event(stored.reannounced)
+    return EventWorkflow(event=_event(stored.event), reannounced=reannounced, **_fields(stored.state, WorkflowState))
+
+
+def encode_workflow(workflow: EventWorkflow) -> bytes:
+    """Return the content of a walk's file."""
+    reannounced = None if workflow.reannounced is None else _stored_event(workflow.reannounced)
+    state = WorkflowState(**_fields(workflow, WorkflowState))
+    stored = msgspec.json.encode(
+        StoredWorkflow(event=_stored_event(workflow.event), reannounced=reannounced, state=state)
+    )
+    return msgspec.json.encode(WorkflowFile(format=FORMAT, sum=crc32(stored), workflow=msgspec.Raw(stored)))
+
+
+def _stored_event(event: Event) -> StoredEvent:
+    return StoredEvent(**_fields(event, StoredEvent))
+
+
+def _event(stored: StoredEvent) -> Event:
+    return Event(
+        **_fields(stored, StoredEvent)
+        | {
+            "status": STATUSES.get(stored.status, stored.status),
+            "type": TYPES.get(stored.type, stored.type),
+            "source": None if stored.source is None else SOURCES.get(stored.source, stored.source),
+        }
+    )
+
+
+def _fields(value: msgspec.Struct, type_: type[msgspec.Struct]) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in type_.__struct_fields__}
+
+
+def file_name(id_: str) -> str:
+    """Return the name under which a walk is kept, whatever the service calls its event."""
+    if PLAIN_ID.fullmatch(id_):
+        return id_
+    return "sha256-" + hashlib.sha256(id_.encode(errors="surrogatepass")).hexdigest()
+
+
+def _unreadable_names(path: Path) -> Iterator[Path]:
+    return (path.with_name(f"{path.name}.unreadable-{number}") for number in range(1, 1000))
+
+
+def _error_text(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"

@@ -1,0 +1,278 @@
+"""Client flows without I/O (sans-I/O): which requests to send, when to poll, retry and back off, and what the responses
+mean.
+
+Each public method returns a flow: a generator that yields effects and is sent their results (`effects`). Both clients
+run the same flows. From the outside in:
+
+    watch                              polls for ever and yields changes
+    document, approve, name            send one request, with retries
+      _retry                           retries for a while after a transient error
+        _poll, _post, _fetch_name      send one request and read the response
+          _send_with_version_fallback  falls back to an api-version that the service knows
+            _send                      applies the timeout and raises transport errors"""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from forewarn.client.changes import Change, compare_events
+from forewarn.client.document import Document, Event, read_document
+from forewarn.client.effects import Flow, Request, Response, Send, Sleep, T, Yield
+from forewarn.client.errors import ClientError, NoName, NotAnEvent, NotUnderstood, NoVersion
+from forewarn.client.responses import (
+    EVENTS_NEWEST_FIRST,
+    INSTANCE_VERSION,
+    etag_of,
+    offered_wait,
+    refuses_version,
+    response_error,
+    versions_to_try,
+    vm_name_in,
+)
+from forewarn.client.retry import backoff, retry_window
+from forewarn.wire.approval import encode_approval
+from forewarn.wire.document_parser import InvalidDocument
+from forewarn.wire.protocol import MAX_WAIT
+
+EVENTS = "/metadata/scheduledevents"
+INSTANCE_DOCUMENT = "/metadata/instance"
+
+DISABLED_AFTER = 24 * 3600.0
+"""After so many seconds without a request the service is off, and its next answer is a first one again."""
+
+OLD_VERSION_LIFETIME = 3600.0
+"""For how many seconds an older api-version than the newest is spoken before that is tried again: in older ones whole
+types of events are hidden, and the service may know better by now."""
+
+LONG_POLL_SPACING = 0.25
+"""How many seconds lie at least between two held requests that each bring something new: a VM has five requests a
+second, and other programs on it ask as well."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How a client behaves; all are seconds. `wait` is how long an answer may be held, where the service offers it."""
+
+    timeout: float = 10.0
+    first_timeout: float = 130.0
+    interval: float = 1.0
+    wait: int = MAX_WAIT
+    retry_for: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.timeout > 0 and self.first_timeout > 0):
+            raise ValueError("timeout and first_timeout are more than 0 seconds")
+        if not (0 < self.interval < math.inf):
+            raise ValueError("interval is more than 0 seconds, and not for ever")
+        if self.retry_for is not None and not self.retry_for >= 0:
+            raise ValueError("retry_for is 0 seconds or more")
+        if not (0 <= self.wait <= MAX_WAIT):
+            raise ValueError(f"wait is 0 to {MAX_WAIT} seconds")
+
+
+class PollResult(NamedTuple):
+    """What a look brought: a document, if the service sent one, and how to ask the next time."""
+
+    document: Document | None
+    etag: str | None
+    wait: int
+
+
+FIRST_POLL = PollResult(None, None, 0)
+
+
+class ClientFlows:
+    """What is known of one service. Its flows may be carried out at the same time, by any threads."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        settings: Settings,
+        *,
+        name: str | None,
+        monotonic: Callable[[], float],
+        chance: Callable[[], float],
+    ) -> None:
+        self.endpoint = endpoint
+        self.trouble: ClientError | None = None
+        self._settings = settings
+        self._name = name
+        self._monotonic = monotonic
+        self._chance = chance
+        self._version: str | None = None
+        self._version_found_at = 0.0
+        self._answered_at: float | None = None
+
+    def watch(self, *, mine: bool, since: Document | None) -> Flow[None]:
+        """Give every change since then, for ever, whatever the service does."""
+        seen, result, failures = since or Document(), FIRST_POLL, 0
+        while True:
+            began_at = self._monotonic()
+            try:
+                name = (yield from self._own_name()) if mine else None
+                result = yield from self._poll(result)
+            except ClientError as error:
+                # It may be another service that answers next: what this one has said is no part of the question.
+                result, failures = FIRST_POLL, failures + 1
+                self.trouble = error
+                yield Sleep(backoff(error, failures, self._chance()), error)
+                continue
+            self.trouble, failures = None, 0
+            before, seen = seen, result.document or seen
+            if changes := _changes(before, seen, name):
+                yield Yield(changes)
+            # Only what is held can be asked for again soon, and only if that brings something new.
+            spacing = LONG_POLL_SPACING if _long_poll_wait(result) and seen != before else self._settings.interval
+            if (pause := began_at + spacing - self._monotonic()) > 0:
+                yield Sleep(pause)
+
+    def document(self, retry_for: float | None) -> Flow[Document]:
+        """Read the document once."""
+        result = yield from self._retry(lambda: self._poll(FIRST_POLL), retry_for)
+        return result.document or Document()
+
+    def approve(self, events: Iterable[Event | str], retry_for: float | None) -> Flow[None]:
+        """Approve events, all or none. Approving twice is approving once, so it may be asked again."""
+        body = _approval_body(events)
+        yield from self._retry(lambda: self._post(body), retry_for)
+
+    def name(self, retry_for: float | None) -> Flow[str]:
+        """Learn what this VM is called."""
+        return (yield from self._retry(self._own_name, retry_for))
+
+    def _retry(self, request: Callable[[], Flow[T]], retry_for: float | None) -> Flow[T]:
+        began_at, failures = self._monotonic(), 0
+        limit = self._settings.retry_for if retry_for is None else retry_for
+        while True:
+            try:
+                found = yield from request()
+            except ClientError as error:
+                failures += 1
+                self.trouble = error
+                pause = backoff(error, failures, self._chance())
+                if self._monotonic() + pause > began_at + retry_window(error, limit):
+                    raise
+                yield Sleep(pause, error)
+            else:
+                self.trouble = None
+                return found
+
+    def _poll(self, previous: PollResult) -> Flow[PollResult]:
+        if self._monotonic() - self._version_found_at > OLD_VERSION_LIFETIME:
+            self._version = None
+        first = () if self._version is None else (self._version,)
+        versions = tuple(dict.fromkeys((*first, *EVENTS_NEWEST_FIRST)))
+        response = yield from self._request_events(
+            lambda version: _poll_request(version, previous), versions, wait=_long_poll_wait(previous)
+        )
+        wait = offered_wait(response, self._settings.wait)
+        if response.status == 304:
+            return PollResult(None, previous.etag, wait)
+        try:
+            document = read_document(response.body)
+        except InvalidDocument as error:
+            raise NotUnderstood(self.endpoint, str(error)) from error
+        return PollResult(document, None if document is None else etag_of(response), wait)
+
+    def _post(self, body: bytes) -> Flow[None]:
+        # Who has answered in a version knows it: what it does not find is the event, which no other version has either.
+        known = self._version
+        versions = EVENTS_NEWEST_FIRST if known is None else (known,)
+        yield from self._request_events(lambda version: _approval_request(version, body), versions)
+
+    def _own_name(self) -> Flow[str]:
+        """Ask for the name if it is not known yet. It stays what it is for as long as the VM runs."""
+        if self._name is None:
+            self._name = yield from self._fetch_name()
+        return self._name
+
+    def _fetch_name(self) -> Flow[str]:
+        try:
+            _, response = yield from self._send_with_version_fallback(
+                _instance_request, (INSTANCE_VERSION,), self._settings.timeout
+            )
+        except NoVersion as error:
+            raise NoName(self.endpoint, f"status {error.status}") from error
+        return vm_name_in(self.endpoint, response)
+
+    def _request_events(
+        self, build_request: Callable[[str], Request], versions: tuple[str, ...], *, wait: int = 0
+    ) -> Flow[Response]:
+        try:
+            version, response = yield from self._send_with_version_fallback(
+                build_request, versions, self._socket_timeout() + wait
+            )
+        except ClientError as error:
+            # Who says no is still the same; after anything else it may be another service that answers next.
+            if error.is_passing or isinstance(error, NoVersion):
+                self._version = None
+            raise
+        self._answered_at = self._monotonic()
+        if version != self._version:
+            self._version, self._version_found_at = version, self._answered_at
+        return response
+
+    def _socket_timeout(self) -> float:
+        """Return how long an answer may take: the first one of a service that was off takes up to two minutes."""
+        is_first = self._answered_at is None or self._monotonic() - self._answered_at > DISABLED_AFTER
+        return self._settings.first_timeout if is_first else self._settings.timeout
+
+    def _send_with_version_fallback(
+        self, build_request: Callable[[str], Request], known: tuple[str, ...], timeout: float
+    ) -> Flow[tuple[str, Response]]:
+        """Ask in the first of the known versions, or else in one that the service knows; return it and the answer."""
+        version = known[0]
+        response = yield from self._send(build_request(version), timeout)
+        others = iter(versions_to_try(known, version, response) if refuses_version(response) else ())
+        while refuses_version(response) and (other := next(others, None)) is not None:
+            version = other
+            response = yield from self._send(build_request(version), timeout)
+        if (error := response_error(self.endpoint, build_request(version), response)) is not None:
+            raise error
+        return version, response
+
+    def _send(self, request: Request, timeout: float) -> Flow[Response]:
+        reply = yield Send(request, timeout)
+        if isinstance(reply, Response):
+            return reply
+        if reply is None:
+            raise TypeError("a request is replied to with its answer or failure")
+        raise reply.kind(self.endpoint, reply.reason)
+
+
+def _changes(before: Document, after: Document, name: str | None) -> tuple[Change, ...]:
+    if name is not None:
+        before, after = before.affecting(name), after.affecting(name)
+    return compare_events(before.events, after.events)
+
+
+def _long_poll_wait(previous: PollResult) -> int:
+    """Return for how many seconds the next answer is to be held: only what is named by an ETag can be waited for."""
+    return 0 if previous.etag is None else previous.wait
+
+
+def _poll_request(version: str, previous: PollResult) -> Request:
+    wait = _long_poll_wait(previous)
+    target = f"{EVENTS}?api-version={version}" + (f"&wait={wait}" if wait else "")
+    return Request("GET", target, () if previous.etag is None else (("If-None-Match", previous.etag),))
+
+
+def _approval_request(version: str, body: bytes) -> Request:
+    return Request("POST", f"{EVENTS}?api-version={version}", (("Content-Type", "application/json"),), body)
+
+
+def _instance_request(version: str) -> Request:
+    return Request("GET", f"{INSTANCE_DOCUMENT}?api-version={version}&format=json")
+
+
+def _approval_body(events: Iterable[Event | str]) -> bytes:
+    return encode_approval([_id(event) for event in events])
+
+
+def _id(event: object) -> str:
+    id_ = event.id if isinstance(event, Event) else event
+    # Ids are ASCII; anything else could not even be written as JSON.
+    if not isinstance(id_, str) or not id_ or not id_.isascii():
+        raise NotAnEvent(event)
+    return id_
