@@ -19,7 +19,7 @@ import uvloop
 from bench.fleets import NETWORK
 from bench.guest import HOST
 from bench.process import allow_open_files, say
-from forewarn.api.local import TOKEN_FILE
+from forewarn.api.local_service import TOKEN_FILE
 from forewarn.compose import RunningService, run_service
 from forewarn.core.event import EventType
 from forewarn.core.schedule import ScheduleRequest

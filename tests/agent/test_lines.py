@@ -13,20 +13,20 @@ from forewarn.agent.metrics import AgentMetrics
 from forewarn.agent.workflow.planner import WorkflowContext, advance, start
 from forewarn.agent.workflow.reducer import apply_input
 from forewarn.agent.workflow.state import ApprovalState, CallEnded, CallProgress, CallState, EventWorkflow, HandlerStep
-from forewarn.cli.logs import JsonLines
+from forewarn.cli.process.logs import JsonFormatter
 from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event
 
 SECRET = 'hunter"2 über'
 
 
-def line(formatter: JsonLines, message: str, **facts: object) -> str:
+def line(formatter: JsonFormatter, message: str, **facts: object) -> str:
     record = logging.LogRecord("forewarn.agent", logging.WARNING, __file__, 1, message, (), None)
     record.__dict__.update(facts)
     return formatter.format(record)
 
 
 def test_a_record_is_one_line_with_its_facts() -> None:
-    text = line(JsonLines(), "two\nlines", event=ID, phase=Phase.READY, path=Path("/x"))
+    text = line(JsonFormatter(), "two\nlines", event=ID, phase=Phase.READY, path=Path("/x"))
     assert "\n" not in text
     read = json.loads(text)
     assert list(read) == ["time", "level", "logger", "message", "event", "phase", "path"]
@@ -34,11 +34,11 @@ def test_a_record_is_one_line_with_its_facts() -> None:
 
 
 def test_no_secret_is_in_a_line_wherever_it_comes_from() -> None:
-    formatter = JsonLines()
-    formatter.hide(SECRET)
-    formatter.hide(SECRET + "-longer")
-    formatter.hide("")
-    formatter.hide("abc")
+    formatter = JsonFormatter()
+    formatter.add_secret(SECRET)
+    formatter.add_secret(SECRET + "-longer")
+    formatter.add_secret("")
+    formatter.add_secret("abc")
     record = logging.LogRecord("x", logging.ERROR, __file__, 1, "abc %s", (SECRET,), None)
     try:
         float(SECRET)
@@ -52,8 +52,8 @@ def test_no_secret_is_in_a_line_wherever_it_comes_from() -> None:
 
 
 def test_what_is_no_text_is_written_without_secrets_too() -> None:
-    formatter = JsonLines()
-    formatter.hide(SECRET)
+    formatter = JsonFormatter()
+    formatter.add_secret(SECRET)
     text = line(formatter, f"\udcff! {SECRET}", path=Path("\udcff"))
     assert json.loads(text)["message"] == "\udcff! ***"
 

@@ -9,9 +9,9 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.api.campaign_file import parse_campaign, read_campaign
-from forewarn.api.campaign_spec import shown_spec, spec_of
-from forewarn.api.campaign_writing import parse_blackout, parse_window
-from forewarn.api.written import FleetFileError
+from forewarn.api.campaign_spec import spec_from_request, spec_view
+from forewarn.api.campaign_windows import parse_blackout, parse_window
+from forewarn.api.file_reader import FileError
 from forewarn.core.campaign.spec import (
     Blackout,
     CampaignPolicy,
@@ -124,24 +124,24 @@ def test_what_is_left_out_has_its_default() -> None:
 
 @pytest.mark.parametrize("spec", [READ, read(SMALL)], ids=["all keys", "none"])
 def test_api_carries_all_of_it_there_and_back(spec: CampaignSpec) -> None:
-    sent = msgspec.json.encode(shown_spec(spec))
-    assert spec_of(msgspec.json.decode(sent, type=v1.StartCampaign)) == spec
+    sent = msgspec.json.encode(spec_view(spec))
+    assert spec_from_request(msgspec.json.decode(sent, type=v1.StartCampaign)) == spec
     assert msgspec.json.encode(msgspec.json.decode(sent, type=v1.CampaignSpec)) == sent
 
 
 def test_request_has_the_defaults_of_the_rules() -> None:
     asked = v1.StartCampaign(name="k", type=v1.CampaignType.REBOOT, selection=v1.CampaignSelection(all=True))
-    assert spec_of(asked).policy == CampaignPolicy()
+    assert spec_from_request(asked).policy == CampaignPolicy()
     asked_gate = msgspec.structs.replace(asked, policy=v1.CampaignPolicy(gate=v1.HttpGate(url="http://h/")))
-    assert spec_of(asked_gate).policy.gate == HttpCheck(url="http://h/")
+    assert spec_from_request(asked_gate).policy.gate == HttpCheck(url="http://h/")
 
 
 def test_client_of_today_reads_a_policy_of_tomorrow() -> None:
-    sent = msgspec.json.decode(msgspec.json.encode(shown_spec(READ)))
+    sent = msgspec.json.decode(msgspec.json.encode(spec_view(READ)))
     sent["policy"]["blast_radius"] = "small"
-    assert spec_of(msgspec.convert(sent, v1.CampaignSpec)) == READ
+    assert spec_from_request(msgspec.convert(sent, v1.CampaignSpec)) == READ
     with pytest.raises(msgspec.ValidationError, match="blast_radius"):
-        msgspec.convert(sent, v1.AskedCampaign)
+        msgspec.convert(sent, v1.CampaignRequest)
 
 
 WRONG = {
@@ -193,7 +193,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("text", "complaint"), WRONG.values(), ids=WRONG)
 def test_wrong_file_is_refused_by_key(text: str, complaint: str) -> None:
-    with pytest.raises(FleetFileError) as refused:
+    with pytest.raises(FileError) as refused:
         read(text)
     assert str(refused.value).startswith(f"kernel.toml: {complaint}")
 

@@ -11,7 +11,16 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import ApiError, CannotReach, LostAnswer, NotForewarn, NotFound, NotTrusted, NoUrl, Refusal
+from forewarn.api.errors import (
+    ApiError,
+    CertificateError,
+    ConnectionClosed,
+    InvalidResponse,
+    InvalidUrl,
+    NotFound,
+    RequestRefused,
+    ServiceUnreachable,
+)
 
 
 @contextmanager
@@ -50,18 +59,18 @@ def http(status: int, body: bytes) -> bytes:
 
 REFUSED = b'{"error": {"code": "busy", "message": "not now", "details": {"vm": "x"}, "later": 1}}'
 ANSWERS: dict[str, tuple[bytes, type[ApiError], str]] = {
-    "refusal": (http(409, REFUSED), Refusal, "not now"),
+    "refusal": (http(409, REFUSED), RequestRefused, "not now"),
     "not found": (http(404, REFUSED), NotFound, "not now"),
     "another program": (
         http(200, b"<html>"),
-        NotForewarn,
+        InvalidResponse,
         "does not answer as Forewarn's operator API: JSON is malformed",
     ),
-    "other JSON": (http(200, b"[]"), NotForewarn, "Expected `object`, got `array`"),
-    "error of another program": (http(502, b"Bad Gateway"), NotForewarn, "status 502"),
-    "no HTTP": (b"SSH-2.0\r\n", NotForewarn, "BadStatusLine"),
-    "half an answer": (http(200, b"{}")[:-1], LostAnswer, "the connection ended before the answer had come"),
-    "nothing": (b"", LostAnswer, "the connection ended before the answer had come; does it speak https?"),
+    "other JSON": (http(200, b"[]"), InvalidResponse, "Expected `object`, got `array`"),
+    "error of another program": (http(502, b"Bad Gateway"), InvalidResponse, "status 502"),
+    "no HTTP": (b"SSH-2.0\r\n", InvalidResponse, "BadStatusLine"),
+    "half an answer": (http(200, b"{}")[:-1], ConnectionClosed, "the connection ended before the answer had come"),
+    "nothing": (b"", ConnectionClosed, "the connection ended before the answer had come; does it speak https?"),
 }
 
 
@@ -74,7 +83,7 @@ def test_answer_that_is_no_answer_is_an_error(answer: str) -> None:
 
 
 def test_refusal_carries_its_facts() -> None:
-    with server(http(409, REFUSED)) as url, pytest.raises(Refusal) as raised:
+    with server(http(409, REFUSED)) as url, pytest.raises(RequestRefused) as raised:
         ApiClient(url, "token").clock()
     refusal = raised.value
     assert (refusal.status, refusal.code, refusal.details) == (409, "busy", {"vm": "x"})
@@ -90,13 +99,13 @@ def test_nobody_at_the_url() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        with pytest.raises(CannotReach, match=f"cannot reach {url}: Connection refused"):
+        with pytest.raises(ServiceUnreachable, match=f"cannot reach {url}: Connection refused"):
             ApiClient(url, "token").clock()
 
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:8170", "ftp://x", "http://", "http://x:99999", "http://x:y"])
 def test_url_that_is_none_is_said_at_once(url: str) -> None:
-    with pytest.raises(NoUrl, match="is no URL of a service"):
+    with pytest.raises(InvalidUrl, match="is no URL of a service"):
         ApiClient(url, "token")
 
 
@@ -106,7 +115,7 @@ HOLDS = http(200, b'{"fleet": null, "scopes": []}')
 def test_change_whose_answer_is_lost_is_sent_once_more_with_the_same_key() -> None:
     seen: list[bytes] = []
     with server(b"", HOLDS, seen=seen) as url:
-        assert ApiClient(url, "token").hold(v1.MakeHold(reason="disk swap")) == v1.Holds(fleet=None, scopes=[])
+        assert ApiClient(url, "token").hold(v1.CreateHold(reason="disk swap")) == v1.Holds(fleet=None, scopes=[])
     first, second = seen
     assert first == second
     assert b"idempotency-key: " in first.lower()
@@ -116,19 +125,19 @@ def test_two_changes_have_two_keys() -> None:
     seen: list[bytes] = []
     with server(HOLDS, HOLDS, seen=seen) as url:
         client = ApiClient(url, "token")
-        client.hold(v1.MakeHold(reason="disk swap"))
-        client.hold(v1.MakeHold(reason="disk swap"))
+        client.hold(v1.CreateHold(reason="disk swap"))
+        client.hold(v1.CreateHold(reason="disk swap"))
     assert seen[0] != seen[1]
 
 
 def test_change_whose_answer_is_lost_twice_says_so() -> None:
-    with server(b"", b"") as url, pytest.raises(LostAnswer, match="look whether it was done"):
-        ApiClient(url, "token").hold(v1.MakeHold(reason="disk swap"))
+    with server(b"", b"") as url, pytest.raises(ConnectionClosed, match="look whether it was done"):
+        ApiClient(url, "token").hold(v1.CreateHold(reason="disk swap"))
 
 
 def test_advance_of_the_clock_is_never_sent_twice() -> None:
     seen: list[bytes] = []
-    with server(b"", seen=seen) as url, pytest.raises(LostAnswer):
+    with server(b"", seen=seen) as url, pytest.raises(ConnectionClosed):
         ApiClient(url, "token").advance("15m")
     assert len(seen) == 1
 
@@ -145,12 +154,12 @@ def test_watch_gives_lines_and_signs_of_life_and_tells_when_the_service_is_gone(
         line = next(lines)
         assert line is not None
         assert line.position == 7
-        with pytest.raises(LostAnswer):
+        with pytest.raises(ConnectionClosed):
             next(lines)
 
 
 def test_file_of_authorities_that_is_none(tmp_path: Path) -> None:
     nothing = tmp_path / "ca.pem"
     nothing.write_text("nothing")
-    with pytest.raises(NotTrusted, match="has no usable certificates"):
+    with pytest.raises(CertificateError, match="has no usable certificates"):
         ApiClient("https://127.0.0.1:1", "token", ca=nothing)

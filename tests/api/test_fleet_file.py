@@ -7,24 +7,24 @@ from uuid import UUID
 
 import pytest
 
-from forewarn.api.fleet_file import Birth, demonstration_fleet, read_fleet_file
-from forewarn.api.written import FleetFileError
+from forewarn.api.file_reader import FileError
+from forewarn.api.fleet_file import CreationContext, demonstration_fleet, read_fleet_file
 from forewarn.core.event import EventType
 from forewarn.core.schedule import group_vms
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
 
 TEN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
-BIRTH = Birth(TEN, lambda: "e1")
+BIRTH = CreationContext(TEN, lambda: "e1")
 GUID = "0a1b2c3d-0000-4000-8000-000000000001"
 
 
 def read(text: str) -> tuple[Scope, ...]:
-    return read_fleet_file(text, file="fleet.toml", birth=BIRTH)
+    return read_fleet_file(text, file="fleet.toml", context=BIRTH)
 
 
 def complaint(text: str) -> str:
-    with pytest.raises(FleetFileError) as refused:
+    with pytest.raises(FileError) as refused:
         read(text)
     return str(refused.value)
 

@@ -12,17 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.api.fleet_file import Birth, demonstration_fleet, read_fleet_file, read_fleet_json, usual_vm_id
-from forewarn.api.fleet_parsing import FleetFormat, parse_fleet
-from forewarn.api.fleet_writing import VMS_AT_ONCE, toml, write_fleet_json, write_fleet_toml
-from forewarn.api.written import FleetFileError
+from forewarn.api.file_reader import FileError
+from forewarn.api.fleet_export import VMS_PER_CHUNK, toml_value, write_fleet_json, write_fleet_toml
+from forewarn.api.fleet_file import (
+    CreationContext,
+    FleetFormat,
+    default_vm_id,
+    demonstration_fleet,
+    parse_fleet,
+    read_fleet_file,
+    read_fleet_json,
+)
 from forewarn.core.event import EventType
 from forewarn.core.limits import MAX_DOMAIN
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
 
 NOW = datetime(2030, 1, 7, 10, tzinfo=UTC)
-BIRTH = Birth(at=NOW, new_epoch=lambda: "e1")
+BIRTH = CreationContext(at=NOW, new_epoch=lambda: "e1")
 
 T = TypeVar("T")
 Write = Callable[[Iterable[Scope]], Iterator[str]]
@@ -89,7 +96,7 @@ def _scope(draw: st.DrawFn, name: str, addresses: Iterator[str]) -> Scope:
 def _vm(draw: st.DrawFn, scope: str, name: str, addresses: Iterator[str]) -> Vm:
     return Vm(
         name=name,
-        vm_id=draw(IDS | st.just(usual_vm_id(scope, name))),
+        vm_id=draw(IDS | st.just(default_vm_id(scope, name))),
         role_instance=draw(st.booleans()),
         update_domain=draw(DOMAINS),
         fault_domain=draw(DOMAINS),
@@ -126,7 +133,7 @@ def test_both_formats_say_the_same() -> None:
 def test_file_is_readable_by_people_and_says_only_what_is_not_usual() -> None:
     vm = Vm(
         name="web-0",
-        vm_id=usual_vm_id("web", "web-0"),
+        vm_id=default_vm_id("web", "web-0"),
         update_domain=1,
         host="hv-0",
         addresses=(Address(ip="10.0.0.4"), Address(ip="10.0.0.4", network="blue")),
@@ -159,17 +166,17 @@ def test_file_is_readable_by_people_and_says_only_what_is_not_usual() -> None:
 
 def test_text_comes_in_pieces_of_few_vms() -> None:
     """Whoever sends a large fleet can serve others in between."""
-    vms = (Vm(name=f"v{n}", vm_id=usual_vm_id("big", f"v{n}")) for n in range(3 * VMS_AT_ONCE + 1))
+    vms = (Vm(name=f"v{n}", vm_id=default_vm_id("big", f"v{n}")) for n in range(3 * VMS_PER_CHUNK + 1))
     scope = Scope(id="big", kind=ScopeKind.CLOUD_SERVICE, epoch="e1", changed_at=NOW, roster=Roster(tuple(vms)))
     for write in (write_fleet_toml, write_fleet_json):
-        assert max(piece.count("name") for piece in write([scope])) == VMS_AT_ONCE
+        assert max(piece.count("name") for piece in write([scope])) == VMS_PER_CHUNK
         assert len(list(write([scope]))) >= 4
 
 
 @settings(deadline=None, max_examples=200)
 @given(TEXTS)
 def test_every_text_is_a_toml_string_and_key(text: str) -> None:
-    assert tomllib.loads(f"a = {toml({text: text})}") == {"a": {text: text}}
+    assert tomllib.loads(f"a = {toml_value({text: text})}") == {"a": {text: text}}
 
 
 @pytest.mark.parametrize(
@@ -196,7 +203,7 @@ def test_fleet_can_be_parsed_in_another_process(format_: FleetFormat, write: Wri
     ids=["bytes", "toml", "json", "not a table", "null", "wrong kind"],
 )
 def test_what_is_wrong_with_a_file_is_told_across_processes(content: bytes, format_: FleetFormat, problem: str) -> None:
-    with pytest.raises(FleetFileError, match=problem) as raised:
+    with pytest.raises(FileError, match=problem) as raised:
         parse_fleet(content, file="fleet.toml", format_=format_, at=NOW)
     again = pickle.loads(pickle.dumps(raised.value))
     assert (str(again), vars(again)) == (str(raised.value), vars(raised.value))

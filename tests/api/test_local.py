@@ -12,16 +12,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from forewarn.api.errors import NoService, NotAllowed, SeveralServices, UnusableToken
-from forewarn.api.local import (
+from forewarn.api.errors import AmbiguousService, DirectoryNotAllowed, InvalidToken, ServiceNotFound
+from forewarn.api.local_service import (
     SERVICE_FILE,
     TOKEN_FILE,
-    Service,
-    announced,
+    LocalService,
+    create_ephemeral_directory,
     ensure_token,
     ephemeral_root,
     find_service,
-    make_ephemeral,
+    publish_service,
     read_service,
     read_token,
 )
@@ -29,8 +29,8 @@ from forewarn.api.local import (
 TEN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
 
 
-def service(pid: int) -> Service:
-    return Service(pid=pid, started_at=TEN, version="1", operator_url="http://127.0.0.1:8170")
+def service(pid: int) -> LocalService:
+    return LocalService(pid=pid, started_at=TEN, version="1", operator_url="http://127.0.0.1:8170")
 
 
 Announce = Callable[[Path], None]
@@ -40,7 +40,7 @@ Announce = Callable[[Path], None]
 def announce() -> Iterator[Announce]:
     """Have a service run on a directory until the test ends."""
     with ExitStack() as running:
-        yield lambda directory: running.enter_context(announced(directory, service(os.getpid())))
+        yield lambda directory: running.enter_context(publish_service(directory, service(os.getpid())))
 
 
 def leave_behind(directory: Path) -> None:
@@ -56,7 +56,9 @@ def test_directory_of_another_user_is_not_taken_for_an_empty_one(tmp_path: Path,
     try:
         if me == 0:  # whom no mode keeps out
             os.seteuid(nobody)
-        with pytest.raises(NotAllowed, match=r"service\.json \(Permission denied\): are you the user who started"):
+        with pytest.raises(
+            DirectoryNotAllowed, match=r"service\.json \(Permission denied\): are you the user who started"
+        ):
             find_service(tmp_path, root=None)
     finally:
         os.seteuid(me)
@@ -64,10 +66,10 @@ def test_directory_of_another_user_is_not_taken_for_an_empty_one(tmp_path: Path,
 
 
 def test_running_service_is_found_until_it_ends(tmp_path: Path) -> None:
-    with announced(tmp_path, service(os.getpid())):
+    with publish_service(tmp_path, service(os.getpid())):
         assert find_service(tmp_path, root=None) == (tmp_path, service(os.getpid()))
         assert stat.S_IMODE((tmp_path / SERVICE_FILE).stat().st_mode) == 0o600
-    with pytest.raises(NoService):
+    with pytest.raises(ServiceNotFound):
         find_service(tmp_path, root=None)
     assert list(tmp_path.iterdir()) == []
 
@@ -82,7 +84,7 @@ SERVE = """
 import sys
 from pathlib import Path
 import msgspec
-from forewarn.api.local import Service, announced
+from forewarn.api.local_service import Service, announced
 with announced(Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Service)):
     print("up", flush=True)
     sys.stdin.read()
@@ -124,7 +126,7 @@ def test_each_data_directory_has_its_own_token(tmp_path: Path) -> None:
 
 def test_token_that_could_be_guessed_is_refused(tmp_path: Path) -> None:
     (tmp_path / TOKEN_FILE).write_text("abcdefgh\n")
-    with pytest.raises(UnusableToken, match="too short"):
+    with pytest.raises(InvalidToken, match="too short"):
         ensure_token(tmp_path)
 
 
@@ -138,18 +140,18 @@ def test_what_a_crash_left_half_written_is_no_token(tmp_path: Path) -> None:
 def test_file_without_a_token_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / TOKEN_FILE
     path.write_bytes(content)
-    with pytest.raises(UnusableToken, match=f"no token in {path}"):
+    with pytest.raises(InvalidToken, match=f"no token in {path}"):
         ensure_token(tmp_path)
     assert path.read_bytes() == content
 
 
 def test_one_service_that_keeps_nothing_is_found_by_itself(tmp_path: Path, announce: Announce) -> None:
-    first, second = make_ephemeral(tmp_path / "root"), make_ephemeral(tmp_path / "root")
+    first, second = create_ephemeral_directory(tmp_path / "root"), create_ephemeral_directory(tmp_path / "root")
     announce(first)
     leave_behind(second)
     assert find_service(tmp_path, root=tmp_path / "root") == (first, service(os.getpid()))
     announce(second)
-    with pytest.raises(SeveralServices) as refused:
+    with pytest.raises(AmbiguousService) as refused:
         find_service(tmp_path, root=tmp_path / "root")
     told = f"http://127.0.0.1:8170, process {os.getpid()}, since 2026-03-02 10:00:00Z"
     assert refused.value.services == {str(first): told, str(second): told}
@@ -159,26 +161,26 @@ def test_one_service_that_keeps_nothing_is_found_by_itself(tmp_path: Path, annou
 
 
 def test_service_of_the_data_directory_comes_first(tmp_path: Path, announce: Announce) -> None:
-    announce(make_ephemeral(tmp_path / "root"))
+    announce(create_ephemeral_directory(tmp_path / "root"))
     announce(tmp_path)
     assert find_service(tmp_path, root=tmp_path / "root") == (tmp_path, service(os.getpid()))
 
 
 def test_what_killed_services_left_is_taken_away_by_the_next(tmp_path: Path, announce: Announce) -> None:
-    left, alive, starting = (make_ephemeral(tmp_path / "root") for _ in range(3))
+    left, alive, starting = (create_ephemeral_directory(tmp_path / "root") for _ in range(3))
     leave_behind(left)
     announce(alive)
-    new = make_ephemeral(tmp_path / "root")
+    new = create_ephemeral_directory(tmp_path / "root")
     assert set((tmp_path / "root").iterdir()) == {alive, starting, new}
 
 
 def test_directory_that_others_can_write_is_neither_used_nor_believed(tmp_path: Path, announce: Announce) -> None:
     root = tmp_path / "root"
-    announce(make_ephemeral(root))
+    announce(create_ephemeral_directory(root))
     root.chmod(0o777)
     with pytest.raises(PermissionError):
-        make_ephemeral(root)
-    with pytest.raises(NoService):
+        create_ephemeral_directory(root)
+    with pytest.raises(ServiceNotFound):
         find_service(tmp_path, root=root)
 
 

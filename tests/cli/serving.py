@@ -12,7 +12,7 @@ from queue import Queue
 from typing import Any, Self
 
 from forewarn.api.client import ApiClient
-from forewarn.api.local import read_token
+from forewarn.api.local_service import read_token
 from tests.cli.stage import GUARD, LOOPBACK, PROGRAM
 
 FLEET = """

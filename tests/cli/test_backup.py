@@ -49,7 +49,7 @@ def test_back_up_is_whole_while_the_service_writes(tmp_path: Path) -> None:
     data, backup = tmp_path / "data", tmp_path / "backup/forewarn.db"
     with serving(tmp_path) as service:
         for number in range(5):
-            service.api.hold(v1.MakeHold(reason=f"round {number}"))
+            service.api.hold(v1.CreateHold(reason=f"round {number}"))
             backup.unlink(missing_ok=True)
             back_up(data, backup)
             service.api.release(v1.ReleaseHold())

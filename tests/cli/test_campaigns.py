@@ -18,13 +18,13 @@ import typer
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import CannotReach, NotFound
-from forewarn.cli import campaign_following
-from forewarn.cli.campaign_following import follow
-from forewarn.cli.campaign_options import OPTIONS
-from forewarn.cli.campaign_showing import BAR, progress_lines
+from forewarn.api.errors import NotFound, ServiceUnreachable
+from forewarn.cli.live import campaign_follow
+from forewarn.cli.live.campaign_follow import follow
+from forewarn.cli.options.campaign import OPTIONS
+from forewarn.cli.options.service import ServiceConnection
 from forewarn.cli.output import Output
-from forewarn.cli.reaching import Asked
+from forewarn.cli.views.campaign import BAR_WIDTH, progress_lines
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
 from forewarn.platform.webhooks import sign
@@ -237,8 +237,8 @@ def test_options_switch_off_what_the_file_says(shop: Shop) -> None:
     plain = v1.CampaignSpec(
         name="k",
         type=v1.CampaignType.REBOOT,
-        selection=v1.ShownSelection(all=True),
-        policy=v1.ShownPolicy(halt_after=None),
+        selection=v1.SelectionView(all=True),
+        policy=v1.PolicyView(halt_after=None),
     )
     assert spec == json.loads(msgspec.json.encode(plain))
 
@@ -296,8 +296,8 @@ def test_campaign_is_started_shown_listed_and_remembered(shop: Shop) -> None:
     assert "`forewarn campaign watch kernel` follows it." in started.stderr
     told(shop, "clock", "advance", "20m")
     shown = run(shop, "campaign", "show", "kernel")
-    assert f"wave 1  {'█' * BAR}  2/2 scopes, 3 VMs: 2 done" in shown.stdout
-    assert f"wave 3  {'░' * BAR}  0/1 scopes, 2 VMs: 1 planned" in shown.stdout
+    assert f"wave 1  {'█' * BAR_WIDTH}  2/2 scopes, 3 VMs: 2 done" in shown.stdout
+    assert f"wave 3  {'░' * BAR_WIDTH}  0/1 scopes, 2 VMs: 1 planned" in shown.stdout
     assert "until the gap after a wave is over" in shown.stdout
     known = details(shop, "campaign", "show", "kernel")
     assert (known["state"], known["selected"]) == ("Running", "8 VMs on 5 hosts in 2 scopes")
@@ -352,7 +352,7 @@ def test_campaign_is_paused_resumed_and_aborted(shop: Shop) -> None:
     told(shop, "clock", "advance", "1h")
     assert told(shop, "campaign", "show", "kernel")["state"] == "Aborted"
     assert told(shop, "event", "list") == []
-    assert f"wave 1  {'·' * BAR}  0/2 scopes, 3 VMs: 2 left" in run(shop, "campaign", "show", "kernel").stdout
+    assert f"wave 1  {'·' * BAR_WIDTH}  0/2 scopes, 3 VMs: 2 left" in run(shop, "campaign", "show", "kernel").stdout
     assert [row[:4] for row in rows(shop, "campaign", "list", "--all")[1:]] == [["kernel", "Aborted", "Reboot", "0/5"]]
     assert "kernel Aborted, 0/5 waves, 5 left" in run(shop, "campaign", "watch", "kernel").stdout
     over = run(shop, "campaign", "resume", "kernel")
@@ -395,7 +395,7 @@ def test_campaign_is_watched_live_with_bars(shop: Shop) -> None:
         told(shop, "clock", "advance", "6h")
         terminal.wait_for("5/5 waves")
         assert terminal.end() == 0
-    assert "█" * BAR in terminal.seen
+    assert "█" * BAR_WIDTH in terminal.seen
 
 
 MAINTAIN = """#!/bin/sh
@@ -437,7 +437,7 @@ def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done
     shown = run(works, "campaign", "show", "kernel")
     assert "wave 1 of web has failed" in shown.stdout
     assert "host does not answer" in shown.stdout
-    assert f"wave 1  {'▚' * BAR}  0/2 scopes, 3 VMs: 2 failed" in shown.stdout
+    assert f"wave 1  {'▚' * BAR_WIDTH}  0/2 scopes, 3 VMs: 2 failed" in shown.stdout
     (works.home / "broken").unlink()
     told(works, "campaign", "retry", "kernel", "web", "--why", "the host is back")
     told(works, "campaign", "skip", "kernel", "db", "--why", "rebooted by hand")
@@ -639,7 +639,7 @@ def campaign_of(*progress: v1.WaveProgress) -> v1.Campaign:
         id="X", name="k", type=v1.CampaignType.REBOOT, state=CampaignState.RUNNING, by="a",
         started_at=BEGIN, ended_at=None, planned_end=None, expected_end=None, said_by="a", said_at=BEGIN, why="",
         scopes=1_000, hosts=1, vms=1, waves=1, waves_over=0, vms_over=0, failures=(), gate=None, explain=(),
-        spec=v1.CampaignSpec(name="k", type=v1.CampaignType.REBOOT, selection=v1.ShownSelection(all=True)),
+        spec=v1.CampaignSpec(name="k", type=v1.CampaignType.REBOOT, selection=v1.SelectionView(all=True)),
         progress=progress,
     )  # fmt: skip
 
@@ -651,16 +651,19 @@ def test_bars_show_everything_that_there_is() -> None:
     )
     first, second = progress_lines(campaign)
     assert (
-        first == f"wave 1  {'█' * (BAR - 3)}▒▚░   997/1000 scopes, 5000 VMs: 997 done, 1 announced, 1 failed, 1 planned"
+        first
+        == f"wave 1  {'█' * (BAR_WIDTH - 3)}▒▚░   997/1000 scopes, 5000 VMs: 997 done, 1 announced, 1 failed, 1 planned"
     )
-    assert second == f"wave 2  {'░' * BAR}     0/1    scopes, 1 VM: 1 planned"
+    assert second == f"wave 2  {'░' * BAR_WIDTH}     0/1    scopes, 1 VM: 1 planned"
 
 
 def test_campaign_is_asked_for_again_after_a_single_question_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
     """The feed goes on meanwhile, so nobody says that the service is back."""
     running = campaign_of(v1.WaveProgress(n=1, waves=1, vms=1, planned=1))
     ended = msgspec.structs.replace(running, state=CampaignState.COMPLETED, ended_at=BEGIN)
-    follow(Asked(Fickle([running, CannotReach("http://x", "too busy"), ended]), Output.TABLE), running)
+    follow(
+        ServiceConnection(Fickle([running, ServiceUnreachable("http://x", "too busy"), ended]), Output.TABLE), running
+    )
     seen = capsys.readouterr()
     assert "k Completed" in seen.out
     assert "too busy" in seen.err
@@ -668,18 +671,18 @@ def test_campaign_is_asked_for_again_after_a_single_question_has_failed(capsys: 
 
 def test_campaign_is_asked_for_now_and_then_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
     """That a wave has no room when its time has come is in no journal."""
-    monkeypatch.setattr(campaign_following, "ASK_AGAIN", 0.0)
+    monkeypatch.setattr(campaign_follow, "POLL_INTERVAL", 0.0)
     running = campaign_of(v1.WaveProgress(n=1, waves=2, vms=2, announced=1, failed=1))
     stuck = msgspec.structs.replace(running, stuck=True)
     with pytest.raises(typer.Exit) as ended:
-        follow(Asked(Fickle([running, running, running, stuck]), Output.TABLE), running)
+        follow(ServiceConnection(Fickle([running, running, running, stuck]), Output.TABLE), running)
     assert ended.value.exit_code == 1
 
 
 class Fickle(ApiClient):
     """A service that fails to answer one question."""
 
-    def __init__(self, answers: list[v1.Campaign | CannotReach]) -> None:
+    def __init__(self, answers: list[v1.Campaign | ServiceUnreachable]) -> None:
         self._answers = iter(answers)
 
     def watch(self, **_: Any) -> Iterator[v1.JournalEntry | None]:
@@ -690,7 +693,7 @@ class Fickle(ApiClient):
     def campaign(self, _: str) -> v1.Campaign:
         """Give the next answer."""
         answer = next(self._answers)
-        if isinstance(answer, CannotReach):
+        if isinstance(answer, ServiceUnreachable):
             raise answer
         return answer
 

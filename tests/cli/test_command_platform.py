@@ -10,7 +10,7 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.cli.output import moment_text
-from forewarn.cli.showing import waits_for
+from forewarn.cli.views.event import blockers_text
 from forewarn.core.event import EventType
 from forewarn.core.impact import ImpactState
 from forewarn.core.journal import EntryKind
@@ -43,7 +43,7 @@ def until(fact: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def ended(service: Serving, event: str) -> v1.EventStory:
+def ended(service: Serving, event: str) -> v1.EventDetail:
     until(lambda: service.api.event(event).outcome is not None)
     return service.api.event(event)
 
@@ -59,7 +59,7 @@ def stuck(service: Serving, event: str, state: ImpactState) -> v1.Impact:
     return found
 
 
-def facts(story: v1.EventStory, did: EntryKind) -> list[dict[str, str]]:
+def facts(story: v1.EventDetail, did: EntryKind) -> list[dict[str, str]]:
     return [entry.facts for entry in story.timeline if entry.did is did]
 
 
@@ -93,7 +93,7 @@ def test_work_that_is_put_off_says_until_when_and_why(tmp_path: Path) -> None:
         (shown,) = service.api.events()
     assert put_off.retry_at is not None
     moment = moment_text(put_off.retry_at)
-    assert waits_for(shown) == f"the work on db, put off until {moment}: maintain ended with 75; unannounced"
+    assert blockers_text(shown) == f"the work on db, put off until {moment}: maintain ended with 75; unannounced"
 
 
 def test_failure_is_seen_retried_and_resolved_by_a_person(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.cli.asking import exit_after
+from forewarn.cli.options.endpoint import exit_code_for
 from forewarn.client import ClientError
 from forewarn.client.discovery import NotDiscovered
 from tests.cli.stage import GUARD, PROGRAM, Machine, Up
@@ -369,7 +369,7 @@ def all_errors(root: type[ClientError]) -> Iterator[type[ClientError]]:
 
 
 def test_every_error_of_the_client_has_its_exit_code() -> None:
-    codes = {error.__name__: exit_after(error.__new__(error)).value for error in all_errors(ClientError)}
+    codes = {error.__name__: exit_code_for(error.__new__(error)).value for error in all_errors(ClientError)}
     undiscovered: list[type[ClientError]] = [NotDiscovered, *all_errors(NotDiscovered)]
     assert {codes.pop(error.__name__) for error in undiscovered} == {5}
     assert codes == {

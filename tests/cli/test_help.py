@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.main import get_group
 
-from forewarn.cli.offers import CHAPTERS
+from forewarn.cli.app import COMMAND_SECTIONS
 from tests.cli.inside import run
 from tests.cli.stage import Machine
 
@@ -20,9 +20,9 @@ PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
 
 
 def _commands() -> Iterator[tuple[str, Any]]:
-    for offer in (offer for offers in CHAPTERS.values() for offer in offers):
-        module, _, attribute = offer.made_in.partition(":")
-        found = getattr(import_module(f"forewarn.cli.{module}"), attribute)
+    for offer in (offer for offers in COMMAND_SECTIONS.values() for offer in offers):
+        module, _, attribute = offer.target.partition(":")
+        found = getattr(import_module(f"forewarn.cli.commands.{module}"), attribute)
         if isinstance(found, typer.Typer):
             for name, command in get_group(found).commands.items():
                 yield f"{offer.name} {name}", command
@@ -99,9 +99,9 @@ def test_help_speaks_to_people(machine: Machine, command: str) -> None:
 
 def test_commands_are_listed_by_chapter(machine: Machine) -> None:
     page = run(machine, "--help").stdout
-    assert [line[:-1] for line in page.splitlines() if re.fullmatch(r"\S.*:", line)] == ["Options", *CHAPTERS]
+    assert [line[:-1] for line in page.splitlines() if re.fullmatch(r"\S.*:", line)] == ["Options", *COMMAND_SECTIONS]
     listed = re.findall(r"^  ([a-z]+) ", page.partition("--help")[2], re.MULTILINE)
-    assert listed == [offer.name for offers in CHAPTERS.values() for offer in offers]
+    assert listed == [offer.name for offers in COMMAND_SECTIONS.values() for offer in offers]
 
 
 def test_program_without_a_command_explains_itself(machine: Machine) -> None:
@@ -117,8 +117,11 @@ def test_help_imports_no_command_and_no_client() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     modules = set(ended.stderr.split())
-    assert "forewarn.cli.offers" in modules
-    assert modules & {"forewarn.cli.vm", "forewarn.api.client", "rich.console", "ssl", "litestar", "uvloop"} == set()
+    assert "forewarn.cli.app" in modules
+    assert (
+        modules & {"forewarn.cli.commands.vm", "forewarn.api.client", "rich.console", "ssl", "litestar", "uvloop"}
+        == set()
+    )
 
 
 @pytest.mark.parametrize(

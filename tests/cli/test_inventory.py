@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from forewarn.api import v1
-from forewarn.cli.doctor import seen_from_here
+from forewarn.cli.commands.doctor import endpoint_checks
 from tests.cli.inside import details, rows, run, told
 from tests.cli.shop import open_shop
 from tests.cli.stage import Machine
@@ -250,7 +250,7 @@ def test_doctor_tries_the_endpoint_itself(shop: Machine, port: str) -> None:
         unused.bind(("127.0.0.1", 0))
         if port == "closed":
             url = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        (check,) = seen_from_here(v1.Diagnosis(vm="web/web-0", guest_url=url, checks=()), "http://127.0.0.1:1")
+        (check,) = endpoint_checks(v1.Diagnosis(vm="web/web-0", guest_url=url, checks=()), "http://127.0.0.1:1")
     found = f"Not from here: {url}: Connection refused." if port == "closed" else "answers with status 200: web-1"
     assert (check.ok, found in check.finding, bool(check.advice)) == (False, True, True)
 
@@ -258,7 +258,7 @@ def test_doctor_tries_the_endpoint_itself(shop: Machine, port: str) -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://169.254.169.254"])
 def test_doctor_does_not_try_what_only_the_machine_of_the_service_can_reach(url: str) -> None:
     diagnosis = v1.Diagnosis(vm="web/web-0", guest_url=url, checks=())
-    assert list(seen_from_here(diagnosis, "https://forewarn.example:8170")) == []
+    assert list(endpoint_checks(diagnosis, "https://forewarn.example:8170")) == []
 
 
 def test_doctor_enables_nothing(shop: Machine) -> None:

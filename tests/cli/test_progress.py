@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from forewarn.cli.progress import WORTH_A_BAR, Bar
+from forewarn.cli.views.progress import MIN_TOTAL, ProgressBar
 
 SHOW_CURSOR = "\x1b[?25h"
 
@@ -29,8 +29,8 @@ def screen() -> Iterator[Screen]:
 
 
 def fill_in_vain() -> None:
-    with Bar("Filling the fleet") as bar:
-        bar.show(1, WORTH_A_BAR)
+    with ProgressBar("Filling the fleet") as bar:
+        bar.show(1, MIN_TOTAL)
         raise RuntimeError("the disk is full")
 
 
@@ -43,27 +43,27 @@ def test_bar_is_taken_away_when_the_work_fails() -> None:
 
 
 def test_bar_that_has_come_to_its_end_is_taken_away() -> None:
-    with screen() as seen, Bar("Filling the fleet") as bar:
-        bar.show(WORTH_A_BAR, WORTH_A_BAR)
-        assert f"{WORTH_A_BAR}/{WORTH_A_BAR}" in seen.getvalue()
+    with screen() as seen, ProgressBar("Filling the fleet") as bar:
+        bar.show(MIN_TOTAL, MIN_TOTAL)
+        assert f"{MIN_TOTAL}/{MIN_TOTAL}" in seen.getvalue()
         assert seen.getvalue().endswith(SHOW_CURSOR)
 
 
 def test_short_work_has_no_bar() -> None:
-    with screen() as seen, Bar("Filling the fleet") as bar:
-        bar.show(1, WORTH_A_BAR - 1)
+    with screen() as seen, ProgressBar("Filling the fleet") as bar:
+        bar.show(1, MIN_TOTAL - 1)
     assert seen.getvalue() == ""
 
 
 def test_where_nobody_looks_work_that_says_its_end_itself_has_no_line() -> None:
-    with patch.object(sys, "stderr", io.StringIO()) as seen, Bar("Checking", says_its_end=False) as bar:
-        bar.show(WORTH_A_BAR, WORTH_A_BAR)
+    with patch.object(sys, "stderr", io.StringIO()) as seen, ProgressBar("Checking", writes_end=False) as bar:
+        bar.show(MIN_TOTAL, MIN_TOTAL)
     assert seen.getvalue() == ""
 
 
 def test_where_nobody_looks_one_line_says_how_far_it_came() -> None:
-    with patch.object(sys, "stderr", io.StringIO()) as seen, Bar("Filling the fleet") as bar:
-        bar.show(1, WORTH_A_BAR)
-        bar.show(WORTH_A_BAR, WORTH_A_BAR)
-    assert f"{WORTH_A_BAR}/{WORTH_A_BAR}" in seen.getvalue()
+    with patch.object(sys, "stderr", io.StringIO()) as seen, ProgressBar("Filling the fleet") as bar:
+        bar.show(1, MIN_TOTAL)
+        bar.show(MIN_TOTAL, MIN_TOTAL)
+    assert f"{MIN_TOTAL}/{MIN_TOTAL}" in seen.getvalue()
     assert seen.getvalue().count("Filling the fleet") == 1

@@ -18,8 +18,8 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import Refusal
-from forewarn.api.local import read_token
+from forewarn.api.errors import RequestRefused
+from forewarn.api.local_service import read_token
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
 from tests.cli.serving import SETTINGS, Serving, plain, serving
@@ -96,7 +96,7 @@ def test_every_line_of_the_log_is_json_and_no_token_is_in_it(tmp_path: Path) -> 
     with serving(tmp_path, SETTINGS + '[log]\nlevel = "debug"') as service:
         token = read_token(tmp_path / "data/token")
         service.api.schedule(v1.ScheduleEvents(type=EventType.REBOOT, vms=("db",)))
-        with pytest.raises(Refusal):
+        with pytest.raises(RequestRefused):
             ApiClient(service.operator_url, "fw_wrong-token").me()
         made = service.api.create_token(v1.CreateToken(name="eve", role=Role.VIEWER))
         ApiClient(service.operator_url, made.secret).me()
@@ -199,7 +199,7 @@ def test_reload_takes_over_what_can_be_and_names_the_rest(tmp_path: Path) -> Non
     short = v1.ScheduleEvents(type=EventType.REBOOT, vms=("db",), notice="1m")
     with serving(tmp_path) as service:
         get(guest_url(service, "db"), EVENTS)
-        with pytest.raises(Refusal) as too_short:
+        with pytest.raises(RequestRefused) as too_short:
             service.api.schedule(short)
         assert too_short.value.code == "notice-too-short"
         changed = SETTINGS.replace(f'"{LOOPBACK}:0"', f'"{LOOPBACK}:1"')

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.cli.hiding import _tokens
-from forewarn.cli.output import harmless
+from forewarn.cli.argv import _tokens
+from forewarn.cli.output import sanitize
 from tests.cli.shop import Shop, open_shop
 
 FULL = Path("/dev/full")
@@ -66,9 +66,7 @@ def test_tokens_are_found_however_they_are_said() -> None:
 @linux_only
 def test_token_on_the_command_line_is_not_in_the_process_list() -> None:
     """The program reads stdin while we look at how the system shows it."""
-    program = (
-        "import sys; from forewarn.cli.hiding import hide_tokens; hide_tokens(sys.argv); print(flush=True); input()"
-    )
+    program = "import sys; from forewarn.cli.argv import hide_tokens; hide_tokens(sys.argv); print(flush=True); input()"
     arguments = [sys.executable, "-c", program, "--token", "fw_secret", "--token=fw_other", "vm"]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ) as process:
         assert process.stdout is not None
@@ -95,4 +93,4 @@ def test_what_others_have_written_does_not_command_the_terminal(shop: Shop) -> N
 
 
 def test_our_own_colours_are_shown() -> None:
-    assert harmless("\x1b[31mbad\x1b[0m\n") == "\x1b[31mbad\x1b[0m\n"
+    assert sanitize("\x1b[31mbad\x1b[0m\n") == "\x1b[31mbad\x1b[0m\n"

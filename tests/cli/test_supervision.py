@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.cli.logs import JsonLines, TextLines
-from forewarn.cli.supervisor import Supervisor
+from forewarn.cli.process.logs import JsonFormatter, TextFormatter
+from forewarn.cli.process.systemd_notify import SystemdNotifier
 
 
 @pytest.fixture
@@ -33,13 +33,13 @@ async def heard(manager: socket.socket) -> bytes:
 async def test_watchdog_hears_nothing_while_the_service_is_not_well(manager: socket.socket) -> None:
     asked: list[bool] = []
     with manager:
-        supervisor = Supervisor(environ(manager, WATCHDOG_USEC="3000"))
+        supervisor = SystemdNotifier(environ(manager, WATCHDOG_USEC="3000"))
 
         def is_well() -> bool:
             asked.append(len(asked) >= 5)
             return asked[-1]
 
-        watching = asyncio.create_task(supervisor.watch(is_well))
+        watching = asyncio.create_task(supervisor.run_watchdog(is_well))
         assert await heard(manager) == b"WATCHDOG=1"
         watching.cancel()
         assert asked[:6] == [False] * 5 + [True]
@@ -53,21 +53,21 @@ async def test_watchdog_hears_nothing_while_the_service_is_not_well(manager: soc
 async def test_without_a_watchdog_there_is_nothing_to_do(manager: socket.socket, more: dict[str, str]) -> None:
     with manager:
         async with asyncio.timeout(60):
-            await Supervisor(environ(manager, **more)).watch(lambda: True)
+            await SystemdNotifier(environ(manager, **more)).run_watchdog(lambda: True)
         with pytest.raises(BlockingIOError):
             manager.recv(1)
 
 
 def test_manager_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
-    Supervisor({}).tell("READY=1")
-    Supervisor({"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_PID": str(os.getpid())}).tell("READY=1")
+    SystemdNotifier({}).notify("READY=1")
+    SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_PID": str(os.getpid())}).notify("READY=1")
 
 
 def test_record_is_one_line_of_json_with_its_facts() -> None:
     record = logging.LogRecord("forewarn.x", logging.WARNING, "x.py", 1, "two\nlines of %s", ("text",), None)
     record.created = 0.5
     record.vms, record.place = 3, Path("/data")
-    line = JsonLines().format(record)
+    line = JsonFormatter().format(record)
     assert "\n" not in line
     assert json.loads(line) == {
         "time": "1970-01-01T00:00:00.500000Z",
@@ -82,7 +82,7 @@ def test_record_is_one_line_of_json_with_its_facts() -> None:
 def test_record_of_an_error_has_its_trace() -> None:
     bug = RuntimeError("a bug")
     record = logging.LogRecord("forewarn.x", logging.ERROR, "x.py", 1, "it broke", (), (RuntimeError, bug, None))
-    line = JsonLines().format(record)
+    line = JsonFormatter().format(record)
     assert "\n" not in line
     assert json.loads(line)["trace"].endswith("RuntimeError: a bug")
 
@@ -90,12 +90,12 @@ def test_record_of_an_error_has_its_trace() -> None:
 def test_record_that_names_what_is_no_unicode_is_a_line_too() -> None:
     record = logging.LogRecord("forewarn.x", logging.ERROR, "x.py", 1, "cannot read %s", ("Z\udcfcrich",), None)
     record.place = Path("/data")
-    assert json.loads(JsonLines().format(record).encode("ascii"))["message"] == "cannot read Z\udcfcrich"
+    assert json.loads(JsonFormatter().format(record).encode("ascii"))["message"] == "cannot read Z\udcfcrich"
 
 
 def test_record_as_text_has_its_facts_too() -> None:
     record = logging.LogRecord("forewarn.x", logging.INFO, "x.py", 1, "taken over", (), None)
     record.created = 0.5
     record.changed, record.vms = ["log.level", "gates"], 3
-    line = TextLines().format(record)
+    line = TextFormatter().format(record)
     assert line == "1970-01-01 00:00:00Z INFO forewarn.x: taken over (changed=log.level,gates, vms=3)"

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from forewarn.cli.exits import Stop
-from forewarn.cli.times import read_coming, read_past, span_text
+from forewarn.cli.errors import CliError
+from forewarn.cli.options.times import read_future, read_past, span_text
 
 NOW = datetime(2026, 3, 10, 12, 30, tzinfo=UTC)
 
@@ -36,7 +36,7 @@ def test_time_that_has_passed_is_read(typed: str, meant: datetime) -> None:
 
 @pytest.mark.parametrize("typed", ["", "soon", "25:00", "2026-13-01", "3 hours"])
 def test_what_is_no_time_is_refused_with_examples(typed: str) -> None:
-    with pytest.raises(Stop, match="write how long ago, like 2h"):
+    with pytest.raises(CliError, match="write how long ago, like 2h"):
         read_past(typed, "--since", now=NOW)
 
 
@@ -50,7 +50,7 @@ def test_what_is_no_time_is_refused_with_examples(typed: str) -> None:
     ],
 )
 def test_time_to_come_is_read(typed: str, meant: datetime) -> None:
-    assert read_coming(typed, "--at", now=NOW) == meant
+    assert read_future(typed, "--at", now=NOW) == meant
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_time_to_come_is_read(typed: str, meant: datetime) -> None:
     [("soon", "write it like 2026-01-31T10:15Z, or 03:12"), ("2026-03-11T10:15", "has no zone: add Z for UTC")],
 )
 def test_what_is_no_time_to_come_is_refused(typed: str, said: str) -> None:
-    with pytest.raises(Stop, match=said):
-        read_coming(typed, "--at", now=NOW)
+    with pytest.raises(CliError, match=said):
+        read_future(typed, "--at", now=NOW)
 
 
 @pytest.mark.parametrize(

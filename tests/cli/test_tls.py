@@ -11,8 +11,8 @@ import pytest
 import trustme
 
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import ApiError, CannotReach, NotTrusted
-from forewarn.api.local import read_token
+from forewarn.api.errors import ApiError, CertificateError, ServiceUnreachable
+from forewarn.api.local_service import read_token
 from tests.cli.serving import SETTINGS, Serving, plain, serving
 from tests.cli.stage import GUARD, PROGRAM
 
@@ -65,13 +65,13 @@ def test_operators_are_served_to_those_who_trust_the_authority(tmp_path: Path, a
     with serving(tmp_path, TLS) as service:
         assert service.operator_url.startswith("https://127.0.0.1:")
         assert len(list(client(service, ca=authority.file).vms())) == 3
-        with pytest.raises(NotTrusted):
+        with pytest.raises(CertificateError):
             client(service).me()
 
 
 def test_certificate_of_another_name_is_not_trusted(tmp_path: Path, authority: Authority) -> None:
     authority.certify("elsewhere.example")
-    with serving(tmp_path, TLS) as service, pytest.raises(NotTrusted):
+    with serving(tmp_path, TLS) as service, pytest.raises(CertificateError):
         client(service, ca=authority.file).me()
 
 
@@ -169,5 +169,5 @@ def test_certificate_that_cannot_be_used_is_named_at_the_start(tmp_path: Path, a
 def test_unreachable_service_is_unreachable_with_tls_too(tmp_path: Path, authority: Authority) -> None:
     with serving(tmp_path, TLS) as service:
         pass
-    with pytest.raises(CannotReach):
+    with pytest.raises(ServiceUnreachable):
         client(service, ca=authority.file).me()

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from forewarn.api.client import ApiClient
-from forewarn.api.local import read_token
+from forewarn.api.local_service import read_token
 from forewarn.api.v1 import ScheduleEvents
 from forewarn.core.event import EventType
 from forewarn.core.scope import ScopeKind

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from forewarn.api.fleet_file import Birth, demonstration_fleet
+from forewarn.api.fleet_file import CreationContext, demonstration_fleet
 from forewarn.clock import Clock, wait_until
 from forewarn.core.campaign.plan import Plan, plan
 from forewarn.core.campaign.plan_input import plan_scopes
@@ -33,7 +33,7 @@ MINUTE = timedelta(minutes=1)
 
 def demonstration(at: datetime = TEN) -> tuple[Scope, ...]:
     """Return the demonstration fleet."""
-    return demonstration_fleet(Birth(at, lambda: "e1"))
+    return demonstration_fleet(CreationContext(at, lambda: "e1"))
 
 
 def campaign_spec(

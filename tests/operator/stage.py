@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from forewarn.api.client import ApiClient
-from forewarn.api.fleet_file import Birth, demonstration_fleet, read_fleet_file
+from forewarn.api.fleet_file import CreationContext, demonstration_fleet, read_fleet_file
 from forewarn.clock import Clock, ManualClock
 from forewarn.core.access import Role
 from forewarn.core.policy import EMULATOR, Policy
@@ -143,8 +143,8 @@ async def stage(
     """Serve the operator API as long as the context lasts."""
     clock = clock or ManualClock(TEN)
     platform = SimulatedPlatform(clock)
-    birth = Birth(clock.now(), lambda: "e1")
-    scopes = demonstration_fleet(birth) if fleet_file is None else read_fleet_file(fleet_file, file="", birth=birth)
+    birth = CreationContext(clock.now(), lambda: "e1")
+    scopes = demonstration_fleet(birth) if fleet_file is None else read_fleet_file(fleet_file, file="", context=birth)
     store = store or MemoryStore()
     async with Fleet.run(store=store, platform=platform, clock=clock, policy=policy) as fleet:
         await fill_fleet(fleet, scopes, by="test", on_saved=lambda _: None)

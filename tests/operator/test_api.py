@@ -53,7 +53,7 @@ async def test_event_is_shown_from_its_announcement_to_its_end() -> None:
     async with stage() as service:
         scheduled = await service.client(lambda api: api.schedule(ask))
         (event,) = scheduled.events
-        assert scheduled.made == [v1.Made(id=event.id, scope="web")]
+        assert scheduled.made == [v1.CreatedEvent(id=event.id, scope="web")]
         assert event == v1.Event(
             id=event.id,
             scope="web",

@@ -16,7 +16,7 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import NotFound, Refusal
+from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.clock import SystemClock
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import CampaignState
@@ -43,7 +43,7 @@ def asked(name: str = "kernel", *scopes: str, **policy: Any) -> v1.StartCampaign
     )
 
 
-def planned(api: ApiClient, ask: v1.AskedCampaign) -> v1.CampaignPlan:
+def planned(api: ApiClient, ask: v1.CampaignRequest) -> v1.CampaignPlan:
     *_, last = api.plan_campaign(ask)
     assert last.result is not None
     return last.result
@@ -91,7 +91,7 @@ async def test_plan_tells_every_wave_and_changes_nothing() -> None:
 async def test_plan_says_what_has_no_place_and_by_how_much_and_is_not_started() -> None:
     async with stage() as service:
         plan = await service.client(lambda api: planned(api, asked("k", "web", vms_at_once=1)))
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(RequestRefused) as refused:
             await start(service, asked("k", "web", vms_at_once=1))
         assert await service.client(lambda api: list(api.campaigns())) == []
     assert plan.waves == []
@@ -305,9 +305,9 @@ async def test_start_is_done_once_however_often_it_is_asked() -> None:
     async with stage() as service:
         first = await start(service, asked(), key="once")
         again = await start(service, asked(), key="once")
-        with pytest.raises(Refusal) as reused:
+        with pytest.raises(RequestRefused) as reused:
             await start(service, asked("another"), key="once")
-        with pytest.raises(Refusal) as twice:
+        with pytest.raises(RequestRefused) as twice:
             await start(service, asked())
         assert await service.client(lambda api: len(list(api.campaigns()))) == 1
     assert first.id == again.id
@@ -327,7 +327,7 @@ async def test_campaign_is_paused_resumed_and_aborted() -> None:
         await service.fleet.advance(HOUR)
         aborted = await shown(service)
         left = await service.client(lambda api: list(api.waves(resumed.id, state=v1.WaveState.LEFT)))
-        with pytest.raises(Refusal) as over:
+        with pytest.raises(RequestRefused) as over:
             await service.client(lambda api: api.pause_campaign(resumed.id, v1.PauseCampaign()))
         events = await service.client(lambda api: list(api.events()))
     assert paused.state is again.state is still.state is CampaignState.PAUSED
@@ -348,7 +348,7 @@ async def test_failure_halts_and_is_told_with_its_scope_and_can_be_retried_or_sk
         halted = await shown(service)
         await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="web", why="the host is back")))
         await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", why="by hand")))
-        with pytest.raises(Refusal):
+        with pytest.raises(RequestRefused):
             await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="no-such")))
         await service.client(lambda api: api.resume_campaign("kernel", v1.ResumeCampaign()))
         await service.fleet.advance(6 * HOUR)

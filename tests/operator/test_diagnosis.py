@@ -57,7 +57,7 @@ async def test_unknown_name_is_a_finding_with_what_may_be_meant() -> None:
         diagnosis = await service.client(lambda api: api.diagnosis("web_0"))
         far = await service.client(lambda api: api.diagnosis("nowhere/at-all"))
     assert diagnosis.checks == [
-        v1.CheckUp(
+        v1.DiagnosisCheck(
             question="Is it known?",
             ok=False,
             finding="No: there is no VM web_0.",

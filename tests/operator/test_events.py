@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from forewarn.api import v1
-from forewarn.api.errors import NotFound, Refusal
+from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.core.access import Role
 from forewarn.core.event import EventType, Source
 from forewarn.core.impact import Failed, ImpactState
@@ -26,7 +26,7 @@ async def schedule(service: Stage, type_: str, *vms: str, **more: object) -> str
     return id_
 
 
-async def story(service: Stage, event: str) -> v1.EventStory:
+async def story(service: Stage, event: str) -> v1.EventDetail:
     return await service.client(lambda api: api.event(event))
 
 
@@ -86,8 +86,8 @@ async def test_pages_go_on_within_what_is_asked(
 async def test_every_listing_shows_the_holds() -> None:
     async with stage() as service:
         event = await schedule(service, "Freeze", "web-0")
-        await service.client(lambda api: api.hold(v1.MakeHold(reason="audit")))
-        await service.client(lambda api: api.hold(v1.MakeHold(reason="closing", scope="web")))
+        await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
+        await service.client(lambda api: api.hold(v1.CreateHold(reason="closing", scope="web")))
         page = (await service.ask("GET", "/v1/events")).json
         shown = (await story(service, event)).event
     assert (page["held"]["reason"], page["events"][0]["held"]["reason"]) == ("audit", "closing")
@@ -106,7 +106,7 @@ async def test_story_of_an_open_event_has_the_event_and_its_timeline() -> None:
         (listed,) = await service.client(lambda api: list(api.events()))
         shown = await story(service, id_.lower())
     (entry,) = shown.timeline
-    assert shown == v1.EventStory(
+    assert shown == v1.EventDetail(
         id=id_,
         scope="web",
         type=EventType.REBOOT,
@@ -189,7 +189,7 @@ async def test_scheduled_event_is_cancelled_and_a_started_one_is_not() -> None:
         with pytest.raises(NotFound, match="there is no open event"):
             await service.client(lambda api: api.cancel(id_, v1.CancelEvent()))
         started = await schedule(service, "Reboot", "web-0", failure=True)
-        with pytest.raises(Refusal, match="is Started: it cannot be canceled") as refused:
+        with pytest.raises(RequestRefused, match="is Started: it cannot be canceled") as refused:
             await service.client(lambda api: api.cancel(started, v1.CancelEvent()))
         assert (refused.value.status, refused.value.code) == (409, "illegal-move")
 
@@ -222,7 +222,7 @@ async def test_failed_impact_is_retried_then_resolved() -> None:
         again = await service.client(lambda api: api.retry(id_, v1.RetryImpact(why="power is back"), key="r1"))
         assert sum(entry.did is EntryKind.IMPACT_RETRIED for entry in again.timeline) == 1
         await service.fleet.advance(timedelta(hours=1))
-        with pytest.raises(Refusal, match="reason") as refused:
+        with pytest.raises(RequestRefused, match="reason") as refused:
             await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=False, why=" ")))
         assert refused.value.status == 422
         given_up = await service.client(
@@ -359,5 +359,5 @@ async def test_client_asks_for_events_by_everything_that_the_service_knows() -> 
 async def test_client_says_empty_names_as_they_are() -> None:
     """A variable that is not set must not list everything."""
     async with stage() as service:
-        with pytest.raises(Refusal, match="scope: this is empty; say which, or leave it out"):
+        with pytest.raises(RequestRefused, match="scope: this is empty; say which, or leave it out"):
             await service.client(lambda api: list(api.events(scope="")))

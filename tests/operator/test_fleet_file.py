@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from forewarn.api import v1
-from forewarn.api.errors import Refusal
-from forewarn.api.fleet_file import Birth, read_fleet_file, read_fleet_json
+from forewarn.api.errors import RequestRefused
+from forewarn.api.fleet_file import CreationContext, read_fleet_file, read_fleet_json
 from forewarn.core.event import EventType
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import SaveFailed
@@ -36,12 +36,12 @@ def bare(scope: Scope) -> Scope:
 
 @pytest.mark.parametrize("format_", ["toml", "json"])
 async def test_export_is_read_back_as_it_was(format_: str) -> None:
-    birth = Birth(TEN, lambda: "e1")
+    birth = CreationContext(TEN, lambda: "e1")
     async with stage() as service:
         reply = await service.ask("GET", f"/v1/fleet?format={format_}")
         before = exported(service)
     read = read_fleet_json if format_ == "json" else read_fleet_file
-    scopes = read(reply.body.decode(), file="", birth=birth)
+    scopes = read(reply.body.decode(), file="", context=birth)
     assert (reply.status, reply.headers["content-type"].split(";")[0]) == (200, f"application/{format_}")
     assert tuple(bare(scope) for scope in scopes) == before
 
@@ -72,7 +72,7 @@ async def test_import_shows_what_differs_and_makes_it() -> None:
     assert left == ["new"]
 
 
-async def imported(service: Stage, text: str, *, dry_run: bool = False, prune: bool = False) -> v1.Imported:
+async def imported(service: Stage, text: str, *, dry_run: bool = False, prune: bool = False) -> v1.ImportResult:
     lines = await service.client(
         lambda api: list(api.import_fleet(text.encode(), "toml", dry_run=dry_run, prune=prune))
     )
@@ -82,7 +82,7 @@ async def imported(service: Stage, text: str, *, dry_run: bool = False, prune: b
     return result
 
 
-def shown(result: v1.Imported) -> list[tuple[str, str, str | None]]:
+def shown(result: v1.ImportResult) -> list[tuple[str, str, str | None]]:
     return [(one.what, one.scope, one.vm) for one in result.differences]
 
 
@@ -172,7 +172,7 @@ async def test_second_import_is_refused_while_one_runs(monkeypatch: pytest.Monke
     async with stage() as service, asyncio.timeout(60):
         first: asyncio.Task[Reply] = asyncio.create_task(service.ask("POST", "/v1/fleet/import", ONE_MORE.encode()))
         await gate.reached.wait()
-        with pytest.raises(Refusal, match="an import of admin runs, 0 of 1 scopes are done"):
+        with pytest.raises(RequestRefused, match="an import of admin runs, 0 of 1 scopes are done"):
             await service.client(lambda api: list(api.import_fleet(b"")))
         gate.open.set()
         assert (await first).status == 200

@@ -16,11 +16,11 @@ from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind,
 from tests.operator.stage import TEN, Stage, stage
 
 
-async def ask(service: Stage, query: str, token: str | None = None) -> v1.HistoryPage:
+async def ask(service: Stage, query: str, token: str | None = None) -> v1.JournalPage:
     more = {} if token is None else {"token": token}
     reply = await service.ask("GET", f"/v1/history?{query}", **more)
     assert reply.status == 200, reply.json
-    return msgspec.json.decode(reply.body, type=v1.HistoryPage)
+    return msgspec.json.decode(reply.body, type=v1.JournalPage)
 
 
 async def live(service: Stage) -> str:
@@ -28,12 +28,12 @@ async def live(service: Stage) -> str:
     made = await service.client(
         lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0"], why="ticket 7"))
     )
-    await service.client(lambda api: api.hold(v1.MakeHold(scope="shop", reason="closing")))
+    await service.client(lambda api: api.hold(v1.CreateHold(scope="shop", reason="closing")))
     await service.fleet.advance(timedelta(hours=1))
     return made.made[0].id
 
 
-def dids(page: v1.HistoryPage) -> list[str]:
+def dids(page: v1.JournalPage) -> list[str]:
     return [entry.did.value for entry in page.entries]
 
 
@@ -134,7 +134,7 @@ async def test_scope_that_is_gone_has_its_history() -> None:
 async def test_token_of_some_scopes_reads_of_these_alone() -> None:
     async with stage() as service:
         event = await live(service)
-        await service.client(lambda api: api.hold(v1.MakeHold(reason="audit")))
+        await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
         shop = await service.token("shop-only", Role.VIEWER, "sh*")
         for order in ("", "&newest_first=true"):
             page = await ask(service, f"limit=1000{order}", token=shop)
@@ -154,7 +154,7 @@ async def test_search_for_few_lines_among_many_ends_and_says_where_to_go_on() ->
     async with stage() as service:
         shop = await service.token("shop-only", Role.VIEWER, "shop")
         await service.store.save(RecordKey(RecordKind.LEASE, "other"), b"{}", lines, expected=None)
-        await service.client(lambda api: api.hold(v1.MakeHold(scope="shop", reason="closing")))
+        await service.client(lambda api: api.hold(v1.CreateHold(scope="shop", reason="closing")))
         pages = [await ask(service, "did=vm-changed&did=held", token=shop)]
         while pages[-1].next is not None:
             pages.append(await ask(service, f"did=vm-changed&did=held&after={pages[-1].next}", token=shop))

@@ -13,7 +13,7 @@ FREEZE = v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0", "db-0"])
 
 async def test_nothing_planned_starts_while_all_is_held() -> None:
     async with stage() as service:
-        held = await service.client(lambda api: api.hold(v1.MakeHold(reason="audit")))
+        held = await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
         assert held == v1.Holds(fleet=v1.Hold(scope=None, by="admin", at=TEN, reason="audit"), scopes=[])
         await service.client(lambda api: api.schedule(FREEZE))
         await service.client(lambda api: api.fail(v1.Fail(vms=["web-1"])))
@@ -36,8 +36,8 @@ async def test_nothing_planned_starts_while_all_is_held() -> None:
 async def test_scope_is_held_by_itself_and_stays_so_when_the_fleet_is_released() -> None:
     async with stage() as service:
         await service.client(lambda api: api.schedule(FREEZE))
-        await service.client(lambda api: api.hold(v1.MakeHold(reason="audit")))
-        held = await service.client(lambda api: api.hold(v1.MakeHold(reason="closing", scope="web")))
+        await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
+        held = await service.client(lambda api: api.hold(v1.CreateHold(reason="closing", scope="web")))
         assert [hold.scope for hold in held.scopes] == ["web"]
         await service.client(lambda api: api.release(v1.ReleaseHold()))
         await service.fleet.advance(timedelta(minutes=16))
@@ -53,8 +53,8 @@ async def test_scope_is_held_by_itself_and_stays_so_when_the_fleet_is_released()
 
 async def test_hold_that_is_there_gets_the_new_reason() -> None:
     async with stage() as service:
-        await service.client(lambda api: api.hold(v1.MakeHold(reason="audit")))
-        held = await service.client(lambda api: api.hold(v1.MakeHold(reason="audit, until Friday")))
+        await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
+        held = await service.client(lambda api: api.hold(v1.CreateHold(reason="audit, until Friday")))
     assert held.fleet is not None
     assert held.fleet.reason == "audit, until Friday"
 
@@ -102,7 +102,7 @@ async def test_impossible_holds_are_refused_and_change_nothing() -> None:
 async def test_token_of_one_scope_holds_that_scope_alone() -> None:
     async with stage() as service:
         web = await service.token("web-only", Role.OPERATOR, "web")
-        await service.client(lambda api: api.hold(v1.MakeHold(reason="audit", scope="db-0")))
+        await service.client(lambda api: api.hold(v1.CreateHold(reason="audit", scope="db-0")))
         for path, body in [("", {"reason": "x"}), ("/release", {})]:
             reply = await service.ask("POST", f"/v1/holds{path}", body, token=web)
             assert (reply.status, reply.code) == (403, "forbidden")

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from forewarn.api import v1
-from forewarn.api.errors import Refusal
+from forewarn.api.errors import RequestRefused
 from forewarn.core.event import Cause, EventType, Source
 from tests.operator.stage import TEN, stage
 
@@ -38,14 +38,14 @@ async def test_deletion_is_announced_under_a_terminate_profile_and_else_done_at_
     assert [shape(event) for event in announced.events] == [
         (EventType.TERMINATE, Source.USER, Cause.DELETION, "Scheduled", "admin")
     ]
-    assert at_once == again == v1.Scheduled(made=[], events=[])
+    assert at_once == again == v1.ScheduleResponse(made=[], events=[])
     assert "web-0" not in names
 
 
 async def test_low_priority_vm_is_evicted_and_a_regular_one_is_not() -> None:
     async with stage() as service:
         evicted = await service.client(lambda api: api.evict(v1.Evict(vm="batch_1", notice="45s")))
-        with pytest.raises(Refusal, match="only low-priority") as refused:
+        with pytest.raises(RequestRefused, match="only low-priority") as refused:
             await service.client(lambda api: api.evict(v1.Evict(vm="web-0")))
     (event,) = evicted.events
     assert shape(event) == (EventType.PREEMPT, Source.PLATFORM, Cause.EVICTION, "Scheduled", "admin")

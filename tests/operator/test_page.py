@@ -136,7 +136,7 @@ async def test_every_operation_is_described_in_full() -> None:
             assert "Idempotency-Key" in {parameter["name"] for parameter in said["parameters"]}, (path, method)
         for status, answer in said["responses"].items():
             if int(status) >= 400:
-                assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Error"}
+                assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/ErrorResponse"}
     assert document["security"] == [{"token": []}, {"password": []}]
 
 

@@ -17,7 +17,7 @@ async def test_clock_is_shown_and_moved() -> None:
         assert await service.client(lambda api: api.clock()) == v1.Clock(now=TEN, manual=True, next_at=None)
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
         due = TEN + timedelta(minutes=15)
-        assert await service.client(lambda api: api.advance("1m")) == v1.Advanced(
+        assert await service.client(lambda api: api.advance("1m")) == v1.AdvanceResult(
             now=TEN + timedelta(minutes=1), manual=True, next_at=due, changes=[]
         )
         moved = await service.client(lambda api: api.advance())
@@ -40,7 +40,7 @@ async def test_changes_on_the_way_are_told_in_order() -> None:
 
 async def test_clock_stays_where_time_alone_changes_no_event() -> None:
     async with stage() as service:
-        assert await service.client(lambda api: api.advance()) == v1.Advanced(
+        assert await service.client(lambda api: api.advance()) == v1.AdvanceResult(
             now=TEN, manual=True, next_at=None, changes=[]
         )
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from forewarn.api import v1
-from forewarn.api.errors import NotFound, Refusal
+from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.core.access import Role
 from forewarn.core.journal import EntryKind
 from forewarn.store.port import JournalQuery
@@ -82,7 +82,7 @@ async def test_own_token_can_be_revoked_and_is_not_adopted_again() -> None:
         (admin,) = (await service.client(lambda api: api.tokens())).tokens
         await service.client(lambda api: api.revoke_token(admin.id))
         await service.fleet.tokens.adopt(TOKEN, by="next start")
-        with pytest.raises(Refusal):
+        with pytest.raises(RequestRefused):
             await service.client(lambda api: api.me())
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import LostAnswer
+from forewarn.api.errors import ConnectionClosed
 from forewarn.core.access import Role
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.operator.routes import event_stream
@@ -254,7 +254,7 @@ async def test_client_follows_and_is_told_when_the_connection_ends() -> None:
                     loop.call_soon_threadsafe(service.fleet.feeds.close)
 
         seen: list[str | None] = []
-        with pytest.raises(LostAnswer):
+        with pytest.raises(ConnectionClosed):
             await asyncio.to_thread(follow, seen)
     assert seen == [None, "now"]
 

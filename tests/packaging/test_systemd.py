@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.cli.exits import Exit
+from forewarn.cli.errors import ExitCode
 from forewarn.settings import PRODUCTION, load_settings
 
 UNITS = Path(__file__).parents[2] / "packaging/systemd"
@@ -89,7 +89,7 @@ def test_programs_of_operators_outlive_the_service(service: configparser.Section
 
 def test_only_wrong_settings_keep_the_service_from_being_started_again(service: configparser.SectionProxy) -> None:
     """A bridge that is not there yet, or a port that is busy for a while, ends it too, and passes."""
-    assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", str(int(Exit.USAGE)))
+    assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", str(int(ExitCode.USAGE)))
 
 
 def test_service_has_the_right_to_its_port_and_no_other(service: configparser.SectionProxy) -> None:

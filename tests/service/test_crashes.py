@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.api import v1
-from forewarn.api.errors import NotFound, Refusal
+from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.core.event import EventType
 from forewarn.core.impact import ImpactState
 from forewarn.core.journal import EntryKind
@@ -40,7 +40,7 @@ def test_it_goes_on_from_every_state(tmp_path: Path) -> None:
     with town(tmp_path) as place:
         ended = schedule(place, EventType.FREEZE, "FrontEnd_IN_1", notice="0s", duration="1s")
         place.api.advance()
-        place.api.hold(v1.MakeHold(reason="closing", scope="db-0"))
+        place.api.hold(v1.CreateHold(reason="closing", scope="db-0"))
         held = schedule(place, EventType.REBOOT, "db-0")
         place.approve("db-0/db-0", held)
         scheduled = schedule(place, EventType.FREEZE, "BackEnd_IN_0", notice="20m")
@@ -73,7 +73,7 @@ def test_it_goes_on_from_every_state(tmp_path: Path) -> None:
 
 def test_hold_on_all_and_what_waits_for_it_survive(tmp_path: Path) -> None:
     with town(tmp_path) as place:
-        place.api.hold(v1.MakeHold(reason="audit"))
+        place.api.hold(v1.CreateHold(reason="audit"))
         event = schedule(place, EventType.FREEZE, "db-0")
         place.api.advance("1h")
         holds, now = place.api.holds(), place.api.clock().now
@@ -162,9 +162,9 @@ def test_requests_said_again_after_a_crash_do_nothing_twice(tmp_path: Path) -> N
             restarted = api.restart(v1.Operate(vm="web-1"), key="restart").made[0].id
             api.cancel(restarted, v1.CancelEvent(why="after all not"), key="cancel")
             api.approve(scheduled, v1.ApproveEvent(vm="web-5"), key="approve")
-            api.hold(v1.MakeHold(reason="audit"), key="hold-all")
+            api.hold(v1.CreateHold(reason="audit"), key="hold-all")
             api.release(v1.ReleaseHold(), key="release-all")
-            api.hold(v1.MakeHold(reason="closing", scope="shop"), key="hold")
+            api.hold(v1.CreateHold(reason="closing", scope="shop"), key="hold")
             api.release(v1.ReleaseHold(scope="shop"), key="release")
             api.delete(v1.Operate(vm="db-0"), key="delete")
             assert made in (None, scheduled)
@@ -181,5 +181,5 @@ def test_requests_said_again_after_a_crash_do_nothing_twice(tmp_path: Path) -> N
         assert place.told(first).count("completed") == 1
         with pytest.raises(NotFound):
             place.api.vm("db-0")
-        with pytest.raises(Refusal, match="was used for another request"):
+        with pytest.raises(RequestRefused, match="was used for another request"):
             place.api.restart(v1.Operate(vm="web-2"), key="restart")

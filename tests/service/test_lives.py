@@ -11,7 +11,7 @@ import pytest
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import NotFound
-from forewarn.api.local import read_token
+from forewarn.api.local_service import read_token
 from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import EventOutcome
@@ -29,7 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
 class Life(NamedTuple):
     """How an event is made, and what is to be seen of it."""
 
-    make: Callable[[ApiClient], v1.Scheduled]
+    make: Callable[[ApiClient], v1.ScheduleResponse]
     vm: str
     neighbour: str
     type: EventType
@@ -40,7 +40,7 @@ class Life(NamedTuple):
     leaves: bool = False
 
 
-def schedule(type_: EventType, vm: str, **more: str) -> Callable[[ApiClient], v1.Scheduled]:
+def schedule(type_: EventType, vm: str, **more: str) -> Callable[[ApiClient], v1.ScheduleResponse]:
     return lambda api: api.schedule(v1.ScheduleEvents(type=type_, vms=(vm,), **more))  # type: ignore[arg-type]  # texts
 
 
@@ -154,8 +154,8 @@ def test_vm_without_a_terminate_profile_is_deleted_at_once(place: Town) -> None:
 
 
 def test_hold_keeps_what_is_planned_and_release_lets_it_start(place: Town) -> None:
-    place.api.hold(v1.MakeHold(reason="audit"))
-    place.api.hold(v1.MakeHold(reason="closing", scope="db-0"))
+    place.api.hold(v1.CreateHold(reason="audit"))
+    place.api.hold(v1.CreateHold(reason="closing", scope="db-0"))
     (made,) = place.api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=("db-0",))).made
     place.approve("db-0/db-0", made.id)
     place.api.advance("1h")

@@ -28,7 +28,7 @@ def loaded_by(program: str) -> set[str]:
 
 def test_guests_can_be_served_without_what_serves_operators() -> None:
     """It takes longer to load than all the rest: a VM's first answer must not wait for it."""
-    loaded = loaded_by("import forewarn.cli.starting")
+    loaded = loaded_by("import forewarn.cli.process.up_main")
     assert "httptools" in loaded
     assert loaded & {"litestar", "uvicorn", "jinja2", "yaml"} == set()
 

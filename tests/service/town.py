@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.local import read_token
+from forewarn.api.local_service import read_token
 from forewarn.core.journal import EntryKind
 from tests.cli.stage import FREE_PORTS, GUARD, Machine, Up
 

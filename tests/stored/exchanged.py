@@ -22,7 +22,7 @@ from forewarn.agent.settings.types import ApprovalMode
 from forewarn.agent.workflow.state import ApprovalState
 from forewarn.agent.workflow.state import CallState as HalfState
 from forewarn.api.campaign_file import parse_campaign, read_campaign
-from forewarn.cli.exits import INTERRUPTED, Exit
+from forewarn.cli.errors import EXIT_INTERRUPTED, ExitCode
 from forewarn.client.changes import Ending
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import CampaignState, WaveState
@@ -60,7 +60,7 @@ ENUMS = (
         Os,
     ),
     *(CampaignState, WaveState, WaveKind, Weekday, Role, FaultKind, AnnouncePolicy, PlatformName, LogFormat, LogLevel),
-    *(Phase, HandlerCall, HalfState, ApprovalState, Ending, ApprovalMode, Exit),
+    *(Phase, HandlerCall, HalfState, ApprovalState, Ending, ApprovalMode, ExitCode),
 )
 
 SECRET = "a-secret-of-peers"
@@ -79,7 +79,7 @@ AGENT_VARIABLES = (
 
 def enum_values() -> list[list[str | int]]:
     """Return the values of every enum that is stored or exchanged; at the end how a program ends on Ctrl-C."""
-    return [*([member.value for member in enum] for enum in ENUMS), [INTERRUPTED]]
+    return [*([member.value for member in enum] for enum in ENUMS), [EXIT_INTERRUPTED]]
 
 
 def digest() -> str:

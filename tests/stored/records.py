@@ -11,7 +11,7 @@ import msgspec
 
 from forewarn.agent.handlers.saved_state import SavedState
 from forewarn.agent.workflow.store import decode_workflow, encode_workflow
-from forewarn.api.local import Service
+from forewarn.api.local_service import LocalService
 from forewarn.core.campaign import record
 from forewarn.fleet import fleet_state, service, tokens
 from forewarn.platform.processes import ProcessNote
@@ -68,7 +68,7 @@ def read_all(stored: Path) -> Iterator[Stored]:
         walk = decode_workflow(path.read_bytes())
         yield Stored(str(path.relative_to(stored)), path.read_bytes(), walk, encode_workflow(walk))
     content = (stored / "service.json").read_bytes()
-    running = msgspec.json.decode(content, type=Service)
+    running = msgspec.json.decode(content, type=LocalService)
     encoded = msgspec.json.format(msgspec.json.encode(running)) + b"\n"
     yield Stored("service.json", content, running, encoded)
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from forewarn.api.client import ApiClient
-from forewarn.api.local import read_service, read_token
+from forewarn.api.local_service import read_service, read_token
 from tests.cli.stage import GUARD, LOOPBACK, PROGRAM
 
 CLOSED = f"http://{LOOPBACK}:9/"

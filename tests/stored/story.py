@@ -307,7 +307,7 @@ class Story:
         api.resolve(broken, v1.ResolveImpact(done=False, why="scrapped"), key="resolve-1")
         service.behave("broken", "succeed")
         self.known["failed"] = broken
-        api.hold(v1.MakeHold(reason="audit", scope="db"))
+        api.hold(v1.CreateHold(reason="audit", scope="db"))
         api.release(v1.ReleaseHold(scope="db", why="audit is over"), key="release-1")
         api.restart(v1.Operate(vm="role-1", why="memory leak"), key="restart-1")
         api.fail(v1.Fail(vms=("role-2",), why="smoke"))
@@ -392,7 +392,7 @@ class Story:
         service.behave("kernel-retried-0", "fail")
         self.known["campaign kernel"] = api.start_campaign(ask, key="campaign-kernel").id
         wait_for(lambda: sum(event.campaign == self.known["campaign kernel"] for event in api.events()) == 6)
-        api.hold(v1.MakeHold(reason="a demonstration", scope="kernel-held"), key="hold-1")
+        api.hold(v1.CreateHold(reason="a demonstration", scope="kernel-held"), key="hold-1")
         api.add_vm(v1.AddVm(name="late", scope="kernel-done", update_domain=1, host="hv-7"))
         api.skip_wave("kernel", v1.SkipWave(scope="kernel-skipped", why="not these"), key="skip-1")
         api.advance("21m")
@@ -423,7 +423,7 @@ class Story:
         api.remove_vm("new-0", force=True)
         self.service.behave("soon", "later")
         self._start_now(EventType.REBOOT, "soon")
-        api.hold(v1.MakeHold(reason="the owner is on leave", scope="frozen"))
+        api.hold(v1.CreateHold(reason="the owner is on leave", scope="frozen"))
         self.known["frozen"] = self._schedule(EventType.REBOOT, "frozen", notice="15m")
         api.advance("16m")
         self.known["due"] = self._schedule(EventType.REBOOT, "due", notice="15m30s")
@@ -480,7 +480,7 @@ class Story:
         wait_for(lambda: len(list((service.data / "work").glob("*.carry-out.note"))) == 2)
 
     def _holds(self) -> None:
-        self.api.hold(v1.MakeHold(reason="change freeze"), key="hold-2")
+        self.api.hold(v1.CreateHold(reason="change freeze"), key="hold-2")
 
     def _ask(self, *vms: str, but: str = "") -> None:
         """Let VMs ask for events."""

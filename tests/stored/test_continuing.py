@@ -9,7 +9,7 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import Refusal
+from forewarn.api.errors import RequestRefused
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType
 from forewarn.core.impact import ImpactState
@@ -108,14 +108,14 @@ def test_tokens_open_what_they_did(service: Service) -> None:
         scoped = service.api(KNOWN["scoped"])
         assert [scope.id for scope in scoped.scopes()] == ["batch", "web"]
         assert {event.scope for event in scoped.events()} == {"batch", "web"}
-        with pytest.raises(Refusal):
-            scoped.hold(v1.MakeHold(reason="not mine", scope="due"))
+        with pytest.raises(RequestRefused):
+            scoped.hold(v1.CreateHold(reason="not mine", scope="due"))
         unlimited = service.api(KNOWN["unlimited"])
         assert [scope.id for scope in unlimited.scopes()] == [scope.id for scope in api.scopes()]
-        with pytest.raises(Refusal) as no_operator:
-            unlimited.hold(v1.MakeHold(reason="only a viewer", scope="web"))
+        with pytest.raises(RequestRefused) as no_operator:
+            unlimited.hold(v1.CreateHold(reason="only a viewer", scope="web"))
         assert no_operator.value.code == "forbidden"
-        with pytest.raises(Refusal) as revoked:
+        with pytest.raises(RequestRefused) as revoked:
             list(service.api(KNOWN["revoked"]).scopes())
         assert revoked.value.code == "wrong-token"
 
@@ -125,16 +125,16 @@ def test_requests_with_a_known_key_are_not_done_again(service: Service) -> None:
         events, entries = len(list(api.events())), len(list(api.history()))
         ask = v1.ScheduleEvents(type=EventType.FREEZE, vms=("keyed",), notice="40d")
         assert [made.id for made in api.schedule(ask, key="event-1").made] == [KNOWN["keyed"]]
-        holds = api.hold(v1.MakeHold(reason="change freeze"), key="hold-2")
+        holds = api.hold(v1.CreateHold(reason="change freeze"), key="hold-2")
         assert holds == api.holds()
-        api.hold(v1.MakeHold(reason="a demonstration", scope="kernel-held"), key="hold-1")
+        api.hold(v1.CreateHold(reason="a demonstration", scope="kernel-held"), key="hold-1")
         api.abort_campaign("aborted", v1.AbortCampaign(why="wrong kernel"), key="abort-1")
         api.remove_scope("old", why="too many", key="scope-3")
         api.skip_wave("kernel", v1.SkipWave(scope="kernel-skipped", why="not these"), key="skip-1")
-        with pytest.raises(Refusal) as reused:
+        with pytest.raises(RequestRefused) as reused:
             api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=("keyed",), notice="41d"), key="event-1")
         assert reused.value.code == "key-reused"
-        with pytest.raises(Refusal) as shown:
+        with pytest.raises(RequestRefused) as shown:
             api.create_token(v1.CreateToken(name="web-team", role=api.me().role, scopes=("web", "ba*")), key="token-1")
         assert shown.value.code in ("key-reused", "secret-shown")
         assert (len(list(api.events())), len(list(api.history()))) == (events, entries)

@@ -1,4 +1,4 @@
-"""The client of the operator API: one method per path, typed answers."""
+"""HTTP client of the operator API: one method per path, typed responses, pagination and idempotency keys."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from forewarn.api import v1
-from forewarn.api.errors import LostAnswer, NotForewarn, NotFound
+from forewarn.api.errors import ConnectionClosed, InvalidResponse, NotFound
 from forewarn.api.transport import Transport
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType, Source
@@ -19,10 +19,10 @@ from forewarn.core.journal import EntryKind
 T = TypeVar("T")
 
 TIMEOUT = 60.0
-LARGEST_WAIT = 3600.0
+LONG_TIMEOUT = 3600.0
 """How long, in seconds, an import may be silent."""
 
-Said = str | Sequence[str] | None
+QueryValue = str | Sequence[str] | None
 """A parameter, one that is said repeatedly, or one that is left out."""
 
 FileFormat = Literal["toml", "json"]
@@ -51,7 +51,7 @@ class ApiClient:
         self, url: str, token: str, *, timeout: float = TIMEOUT, ca: Path | None = None, pinned: Path | None = None
     ) -> None:
         self._transport = Transport(url, token, timeout=timeout, ca=ca, pinned=pinned)
-        self._patient = Transport(url, token, timeout=LARGEST_WAIT, ca=ca, pinned=pinned)
+        self._long_transport = Transport(url, token, timeout=LONG_TIMEOUT, ca=ca, pinned=pinned)
 
     @property
     def url(self) -> str:
@@ -64,22 +64,22 @@ class ApiClient:
         """Ask whether the service is there."""
         return self._get("/healthz", v1.Health)
 
-    def me(self) -> v1.Me:
+    def me(self) -> v1.Principal:
         """Ask who we are for the service."""
-        return self._get("/v1/me", v1.Me)
+        return self._get("/v1/me", v1.Principal)
 
     def clock(self) -> v1.Clock:
         """Ask what time it is for the service."""
         return self._get("/v1/clock", v1.Clock)
 
-    def advance(self, by: str | None = None) -> v1.Advanced:
+    def advance(self, by: str | None = None) -> v1.AdvanceResult:
         """Move a manual clock by a duration, else to the next change of an event.
 
         This one is never sent twice: it has no key.
         """
         body = msgspec.json.encode(v1.AdvanceClock(by=by, to_next=by is None))
         headers = {"Content-Type": "application/json"}
-        return self._read(self._patient.ask("POST", "/v1/clock/advance", body, headers), v1.Advanced)
+        return self._decode(self._long_transport.request("POST", "/v1/clock/advance", body, headers), v1.AdvanceResult)
 
     # The inventory.
 
@@ -87,24 +87,24 @@ class ApiClient:
         self, *, kind: str | None = None, held: bool | None = None, name: str | None = None
     ) -> Iterator[v1.Scope]:
         """Give every scope, by id. `name`: or a pattern like `web-*`."""
-        for page in self._pages("/v1/scopes", v1.ScopePage, kind=kind, held=_flag(held), name=name):
+        for page in self._pages("/v1/scopes", v1.ScopePage, kind=kind, held=_flag_text(held), name=name):
             yield from page.scopes
 
     def scope(self, id_: str) -> v1.Scope:
         """Return one scope."""
         return self._get(_path("scopes", id_), v1.Scope)
 
-    def add_scope(self, ask: v1.AddScope, *, key: str | None = None) -> v1.Scope:
+    def add_scope(self, request: v1.AddScope, *, key: str | None = None) -> v1.Scope:
         """Add a scope."""
-        return self._change("POST", "/v1/scopes", ask, v1.Scope, key)
+        return self._change("POST", "/v1/scopes", request, v1.Scope, key)
 
-    def change_scope(self, id_: str, ask: v1.ChangeScope, *, key: str | None = None) -> v1.Scope:
+    def change_scope(self, id_: str, request: v1.ChangeScope, *, key: str | None = None) -> v1.Scope:
         """Change a scope."""
-        return self._change("PATCH", _path("scopes", id_), ask, v1.Scope, key)
+        return self._change("PATCH", _path("scopes", id_), request, v1.Scope, key)
 
     def remove_scope(self, id_: str, *, force: bool = False, why: str = "", key: str | None = None) -> None:
         """Remove a scope with its VMs."""
-        self._remove(_path("scopes", id_), key, force=_flag(force), why=why)
+        self._remove(_path("scopes", id_), key, force=_flag_text(force), why=why)
 
     def vms(
         self,
@@ -122,22 +122,22 @@ class ApiClient:
         """Return one VM, named as `scope/name` or by its bare name where that is unambiguous."""
         return self._get(_path("vms", name), v1.Vm)
 
-    def add_vm(self, ask: v1.AddVm, *, key: str | None = None) -> v1.Vm:
+    def add_vm(self, request: v1.AddVm, *, key: str | None = None) -> v1.Vm:
         """Add a VM."""
-        return self._change("POST", "/v1/vms", ask, v1.Vm, key)
+        return self._change("POST", "/v1/vms", request, v1.Vm, key)
 
-    def change_vm(self, name: str, ask: v1.ChangeVm, *, key: str | None = None) -> v1.Vm:
+    def change_vm(self, name: str, request: v1.ChangeVm, *, key: str | None = None) -> v1.Vm:
         """Change a VM."""
-        return self._change("PATCH", _path("vms", name), ask, v1.Vm, key)
+        return self._change("PATCH", _path("vms", name), request, v1.Vm, key)
 
     def remove_vm(self, name: str, *, force: bool = False, why: str = "", key: str | None = None) -> None:
         """Take a VM out of the inventory, without an event."""
-        self._remove(_path("vms", name), key, force=_flag(force), why=why)
+        self._remove(_path("vms", name), key, force=_flag_text(force), why=why)
 
     def open_socket(self, vm: str) -> v1.Socket:
         """Ask where a VM is listened for on the service's machine, for programs that are taken for it there."""
         body, headers = msgspec.json.encode(v1.OpenSocket(vm=vm)), {"Content-Type": "application/json"}
-        return self._read(self._transport.ask("POST", "/v1/sockets", body, headers), v1.Socket)
+        return self._decode(self._transport.request("POST", "/v1/sockets", body, headers), v1.Socket)
 
     def diagnosis(self, name: str) -> v1.Diagnosis:
         """Ask why a VM sees nothing."""
@@ -154,16 +154,16 @@ class ApiClient:
 
     def export_fleet(self, format_: FileFormat = "toml") -> Iterator[bytes]:
         """Give the fleet file, piece by piece."""
-        return self._patient.chunks("GET", "/v1/fleet" + _query(format=format_), {})
+        return self._long_transport.chunks("GET", "/v1/fleet" + _query(format=format_), {})
 
     def import_fleet(
         self, text: bytes, format_: FileFormat = "toml", *, dry_run: bool = False, prune: bool = False
     ) -> Iterator[v1.ImportProgress]:
         """Bring the fleet to what a fleet file says; give how far it is, and last the result."""
-        query = _query(format=format_, dry_run=_flag(dry_run), prune=_flag(prune))
+        query = _query(format=format_, dry_run=_flag_text(dry_run), prune=_flag_text(prune))
         headers = {"Content-Type": f"application/{format_}", "Accept": "application/x-ndjson"}
-        for line in self._patient.lines("POST", f"/v1/fleet/import{query}", text, headers):
-            yield self._read(line, v1.ImportProgress)
+        for line in self._long_transport.lines("POST", f"/v1/fleet/import{query}", text, headers):
+            yield self._decode(line, v1.ImportProgress)
 
     # Events.
 
@@ -178,70 +178,70 @@ class ApiClient:
         source: Source | None = None,
     ) -> Iterator[v1.Event]:
         """Give every open event that fits everything that is said."""
-        asked = {"scope": scope, "vm": vm, "host": host, "status": status}
+        params = {"scope": scope, "vm": vm, "host": host, "status": status}
         kinds = {"type": type_ and type_.value, "source": source and source.value}
-        for page in self._pages("/v1/events", v1.EventPage, **asked, **kinds):
+        for page in self._pages("/v1/events", v1.EventPage, **params, **kinds):
             yield from page.events
 
-    def event(self, id_: str) -> v1.EventStory:
+    def event(self, id_: str) -> v1.EventDetail:
         """Return one event, open or ended, with its timeline."""
-        return self._get(_path("events", id_), v1.EventStory)
+        return self._get(_path("events", id_), v1.EventDetail)
 
-    def schedule(self, ask: v1.ScheduleEvents, *, key: str | None = None) -> v1.Scheduled:
+    def schedule(self, request: v1.ScheduleEvents, *, key: str | None = None) -> v1.ScheduleResponse:
         """Make events."""
-        return self._change("POST", "/v1/events", ask, v1.Scheduled, key)
+        return self._change("POST", "/v1/events", request, v1.ScheduleResponse, key)
 
-    def restart(self, ask: v1.Operate, *, key: str | None = None) -> v1.Scheduled:
+    def restart(self, request: v1.Operate, *, key: str | None = None) -> v1.ScheduleResponse:
         """Restart a VM."""
-        return self._change("POST", "/v1/operations/restart", ask, v1.Scheduled, key)
+        return self._change("POST", "/v1/operations/restart", request, v1.ScheduleResponse, key)
 
-    def redeploy(self, ask: v1.Operate, *, key: str | None = None) -> v1.Scheduled:
+    def redeploy(self, request: v1.Operate, *, key: str | None = None) -> v1.ScheduleResponse:
         """Move a VM to another host."""
-        return self._change("POST", "/v1/operations/redeploy", ask, v1.Scheduled, key)
+        return self._change("POST", "/v1/operations/redeploy", request, v1.ScheduleResponse, key)
 
-    def delete(self, ask: v1.Operate, *, key: str | None = None) -> v1.Scheduled:
+    def delete(self, request: v1.Operate, *, key: str | None = None) -> v1.ScheduleResponse:
         """Delete a VM: with an event under a terminate profile, else at once."""
-        return self._change("POST", "/v1/operations/delete", ask, v1.Scheduled, key)
+        return self._change("POST", "/v1/operations/delete", request, v1.ScheduleResponse, key)
 
-    def evict(self, ask: v1.Evict, *, key: str | None = None) -> v1.Scheduled:
+    def evict(self, request: v1.Evict, *, key: str | None = None) -> v1.ScheduleResponse:
         """Take a low-priority VM away."""
-        return self._change("POST", "/v1/operations/evict", ask, v1.Scheduled, key)
+        return self._change("POST", "/v1/operations/evict", request, v1.ScheduleResponse, key)
 
-    def fail(self, ask: v1.Fail, *, key: str | None = None) -> v1.Scheduled:
+    def fail(self, request: v1.Fail, *, key: str | None = None) -> v1.ScheduleResponse:
         """Let hardware fail now."""
-        return self._change("POST", "/v1/operations/fail", ask, v1.Scheduled, key)
+        return self._change("POST", "/v1/operations/fail", request, v1.ScheduleResponse, key)
 
-    def predict_failure(self, ask: v1.PredictFailure, *, key: str | None = None) -> v1.Scheduled:
+    def predict_failure(self, request: v1.PredictFailure, *, key: str | None = None) -> v1.ScheduleResponse:
         """Announce a failure of hardware, days ahead."""
-        return self._change("POST", "/v1/operations/predict-failure", ask, v1.Scheduled, key)
+        return self._change("POST", "/v1/operations/predict-failure", request, v1.ScheduleResponse, key)
 
-    def cancel(self, id_: str, ask: v1.CancelEvent, *, key: str | None = None) -> v1.EventStory:
+    def cancel(self, id_: str, request: v1.CancelEvent, *, key: str | None = None) -> v1.EventDetail:
         """Take a Scheduled event back."""
-        return self._change("POST", _path("events", id_) + "/cancel", ask, v1.EventStory, key)
+        return self._change("POST", _path("events", id_) + "/cancel", request, v1.EventDetail, key)
 
-    def approve(self, id_: str, ask: v1.ApproveEvent, *, key: str | None = None) -> v1.EventStory:
+    def approve(self, id_: str, request: v1.ApproveEvent, *, key: str | None = None) -> v1.EventDetail:
         """Approve an event on behalf of a VM."""
-        return self._change("POST", _path("events", id_) + "/approve", ask, v1.EventStory, key)
+        return self._change("POST", _path("events", id_) + "/approve", request, v1.EventDetail, key)
 
-    def retry(self, id_: str, ask: v1.RetryImpact, *, key: str | None = None) -> v1.EventStory:
+    def retry(self, id_: str, request: v1.RetryImpact, *, key: str | None = None) -> v1.EventDetail:
         """Have failed or unknown work done once more."""
-        return self._change("POST", _path("events", id_) + "/retry", ask, v1.EventStory, key)
+        return self._change("POST", _path("events", id_) + "/retry", request, v1.EventDetail, key)
 
-    def resolve(self, id_: str, ask: v1.ResolveImpact, *, key: str | None = None) -> v1.EventStory:
+    def resolve(self, id_: str, request: v1.ResolveImpact, *, key: str | None = None) -> v1.EventDetail:
         """End failed or unknown work."""
-        return self._change("POST", _path("events", id_) + "/resolve", ask, v1.EventStory, key)
+        return self._change("POST", _path("events", id_) + "/resolve", request, v1.EventDetail, key)
 
     def holds(self) -> v1.Holds:
         """Return what is held."""
         return self._get("/v1/holds", v1.Holds)
 
-    def hold(self, ask: v1.MakeHold, *, key: str | None = None) -> v1.Holds:
+    def hold(self, request: v1.CreateHold, *, key: str | None = None) -> v1.Holds:
         """Let nothing planned start."""
-        return self._change("POST", "/v1/holds", ask, v1.Holds, key)
+        return self._change("POST", "/v1/holds", request, v1.Holds, key)
 
-    def release(self, ask: v1.ReleaseHold, *, key: str | None = None) -> v1.Holds:
+    def release(self, request: v1.ReleaseHold, *, key: str | None = None) -> v1.Holds:
         """End a hold."""
-        return self._change("POST", "/v1/holds/release", ask, v1.Holds, key)
+        return self._change("POST", "/v1/holds/release", request, v1.Holds, key)
 
     # Faults.
 
@@ -249,9 +249,9 @@ class ApiClient:
         """Return the faults that are set."""
         return self._get("/v1/faults", v1.Faults)
 
-    def set_fault(self, ask: v1.SetFault, *, key: str | None = None) -> v1.Fault:
+    def set_fault(self, request: v1.SetFault, *, key: str | None = None) -> v1.Fault:
         """Have the emulator answer wrongly."""
-        return self._change("POST", "/v1/faults", ask, v1.Fault, key)
+        return self._change("POST", "/v1/faults", request, v1.Fault, key)
 
     def clear_fault(self, id_: str, *, why: str = "", key: str | None = None) -> None:
         """End a fault."""
@@ -260,58 +260,58 @@ class ApiClient:
     def clear_faults(self, *, why: str = "", key: str | None = None) -> v1.Faults:
         """End all faults, and return them."""
         path = "/v1/faults" + _query(why=why)
-        return self._read(self._send_surely("DELETE", path, None, {"Accept": "application/json"}, key), v1.Faults)
+        return self._decode(self._send_with_retry("DELETE", path, None, {"Accept": "application/json"}, key), v1.Faults)
 
     # Campaigns.
 
     def campaigns(self, *, state: CampaignState | None = None, only_open: bool = False) -> Iterator[v1.Campaign]:
         """Give every campaign, the newest first."""
-        asked = {"state": state and state.value, "open": _flag(only_open)}
-        for page in self._pages("/v1/campaigns", v1.CampaignPage, **asked):
+        params = {"state": state and state.value, "open": _flag_text(only_open)}
+        for page in self._pages("/v1/campaigns", v1.CampaignPage, **params):
             yield from page.campaigns
 
-    def campaign(self, said: str) -> v1.Campaign:
+    def campaign(self, name_or_id: str) -> v1.Campaign:
         """Return one campaign, named by its id, or by its name while it is not over."""
-        return self._get(_path("campaigns", said), v1.Campaign)
+        return self._get(_path("campaigns", name_or_id), v1.Campaign)
 
     def waves(
-        self, said: str, *, scope: str | None = None, state: v1.WaveState | None = None
+        self, name_or_id: str, *, scope: str | None = None, state: v1.WaveState | None = None
     ) -> Iterator[v1.CampaignWave]:
         """Give the waves of a campaign, by scope."""
-        path = _path("campaigns", said) + "/waves"
+        path = _path("campaigns", name_or_id) + "/waves"
         for page in self._pages(path, v1.WavePage, scope=scope, state=state and state.value):
             yield from page.waves
 
-    def plan_campaign(self, ask: v1.AskedCampaign) -> Iterator[v1.PlanProgress]:
+    def plan_campaign(self, request: v1.CampaignRequest) -> Iterator[v1.PlanProgress]:
         """Plan a campaign; give how far that is, and last the plan. Nothing is announced."""
         headers = {"Content-Type": "application/json", "Accept": "application/x-ndjson"}
-        body = msgspec.json.encode(ask)
-        for line in self._patient.lines("POST", "/v1/campaigns/plan", body, headers):
-            yield self._read(line, v1.PlanProgress)
+        body = msgspec.json.encode(request)
+        for line in self._long_transport.lines("POST", "/v1/campaigns/plan", body, headers):
+            yield self._decode(line, v1.PlanProgress)
 
-    def start_campaign(self, ask: v1.StartCampaign, *, key: str | None = None) -> v1.Campaign:
+    def start_campaign(self, request: v1.StartCampaign, *, key: str | None = None) -> v1.Campaign:
         """Start a campaign. It is planned first, which takes a while for a large fleet."""
-        return self._change("POST", "/v1/campaigns", ask, v1.Campaign, key, self._patient)
+        return self._change("POST", "/v1/campaigns", request, v1.Campaign, key, self._long_transport)
 
-    def pause_campaign(self, said: str, ask: v1.PauseCampaign, *, key: str | None = None) -> v1.Campaign:
+    def pause_campaign(self, name_or_id: str, request: v1.PauseCampaign, *, key: str | None = None) -> v1.Campaign:
         """Let no further wave start."""
-        return self._change("POST", _path("campaigns", said) + "/pause", ask, v1.Campaign, key)
+        return self._change("POST", _path("campaigns", name_or_id) + "/pause", request, v1.Campaign, key)
 
-    def resume_campaign(self, said: str, ask: v1.ResumeCampaign, *, key: str | None = None) -> v1.Campaign:
+    def resume_campaign(self, name_or_id: str, request: v1.ResumeCampaign, *, key: str | None = None) -> v1.Campaign:
         """Go on after a pause or a halt."""
-        return self._change("POST", _path("campaigns", said) + "/resume", ask, v1.Campaign, key)
+        return self._change("POST", _path("campaigns", name_or_id) + "/resume", request, v1.Campaign, key)
 
-    def abort_campaign(self, said: str, ask: v1.AbortCampaign, *, key: str | None = None) -> v1.Campaign:
+    def abort_campaign(self, name_or_id: str, request: v1.AbortCampaign, *, key: str | None = None) -> v1.Campaign:
         """End a campaign: what is Scheduled is canceled, what is Started ends."""
-        return self._change("POST", _path("campaigns", said) + "/abort", ask, v1.Campaign, key)
+        return self._change("POST", _path("campaigns", name_or_id) + "/abort", request, v1.Campaign, key)
 
-    def retry_wave(self, said: str, ask: v1.RetryWave, *, key: str | None = None) -> v1.Campaign:
+    def retry_wave(self, name_or_id: str, request: v1.RetryWave, *, key: str | None = None) -> v1.Campaign:
         """Have the failed wave of a scope made once more."""
-        return self._change("POST", _path("campaigns", said) + "/retry", ask, v1.Campaign, key)
+        return self._change("POST", _path("campaigns", name_or_id) + "/retry", request, v1.Campaign, key)
 
-    def skip_wave(self, said: str, ask: v1.SkipWave, *, key: str | None = None) -> v1.Campaign:
+    def skip_wave(self, name_or_id: str, request: v1.SkipWave, *, key: str | None = None) -> v1.Campaign:
         """Go on in a scope without the wave that failed, or that waits."""
-        return self._change("POST", _path("campaigns", said) + "/skip", ask, v1.Campaign, key)
+        return self._change("POST", _path("campaigns", name_or_id) + "/skip", request, v1.Campaign, key)
 
     # The journal.
 
@@ -334,10 +334,14 @@ class ApiClient:
         `after`: from the line at this position on, in the order that is asked for, without that line.
         """
         named = {"scope": scope, "vm": vm, "event": event, "campaign": campaign, "by": by}
-        times = {"since": _moment(since), "until": _moment(until), "after": None if after is None else str(after)}
+        times = {
+            "since": _moment_text(since),
+            "until": _moment_text(until),
+            "after": None if after is None else str(after),
+        }
         kinds = [kind.value for kind in did] or None
-        asked = {**named, **times, "newest_first": _flag(newest_first)}
-        for page in self._pages("/v1/history", v1.HistoryPage, did=kinds, **asked):
+        params = {**named, **times, "newest_first": _flag_text(newest_first)}
+        for page in self._pages("/v1/history", v1.JournalPage, did=kinds, **params):
             yield from page.entries
 
     def watch(
@@ -350,10 +354,10 @@ class ApiClient:
         headers = {"Accept": "text/event-stream"} | ({} if after is None else {"Last-Event-ID": str(after)})
         for line in self._transport.lines("GET", "/v1/watch" + _query(scope=scope, campaign=campaign), None, headers):
             if line.startswith(b"data:"):
-                yield self._read(line.removeprefix(b"data:").strip(), v1.JournalEntry)
+                yield self._decode(line.removeprefix(b"data:").strip(), v1.JournalEntry)
             elif line.startswith(b":"):
                 yield None
-        raise LostAnswer(self.url)
+        raise ConnectionClosed(self.url)
 
     # Tokens.
 
@@ -361,9 +365,9 @@ class ApiClient:
         """Return all tokens."""
         return self._get("/v1/tokens", v1.TokenPage)
 
-    def create_token(self, ask: v1.CreateToken, *, key: str | None = None) -> v1.NewToken:
+    def create_token(self, request: v1.CreateToken, *, key: str | None = None) -> v1.NewToken:
         """Make a token."""
-        return self._change("POST", "/v1/tokens", ask, v1.NewToken, key)
+        return self._change("POST", "/v1/tokens", request, v1.NewToken, key)
 
     def revoke_token(self, id_: str, *, why: str = "", key: str | None = None) -> None:
         """Revoke a token."""
@@ -371,33 +375,33 @@ class ApiClient:
 
     # Asking.
 
-    def _get(self, path: str, answer: type[T]) -> T:
-        return self._read(self._transport.ask("GET", path, None, {"Accept": "application/json"}), answer)
+    def _get(self, path: str, response_type: type[T]) -> T:
+        return self._decode(self._transport.request("GET", path, None, {"Accept": "application/json"}), response_type)
 
-    def _pages(self, path: str, answer: type[P], **asked: Said) -> Iterator[P]:
-        page = self._get(path + _query(**asked), answer)
+    def _pages(self, path: str, response_type: type[P], **params: QueryValue) -> Iterator[P]:
+        page = self._get(path + _query(**params), response_type)
         yield page
         while page.next is not None:
-            page = self._get(path + _query(**{**asked, "after": page.next}), answer)
+            page = self._get(path + _query(**{**params, "after": page.next}), response_type)
             yield page
 
     def _change(
         self,
         method: str,
         path: str,
-        ask: msgspec.Struct,
-        answer: type[T],
+        request: msgspec.Struct,
+        response_type: type[T],
         key: str | None,
         transport: Transport | None = None,
     ) -> T:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
-        body = msgspec.json.encode(ask)
-        return self._read(self._send_surely(method, path, body, headers, key, transport), answer)
+        body = msgspec.json.encode(request)
+        return self._decode(self._send_with_retry(method, path, body, headers, key, transport), response_type)
 
-    def _remove(self, path: str, key: str | None, **asked: str | None) -> None:
-        self._send_surely("DELETE", path + _query(**asked), None, {}, key)
+    def _remove(self, path: str, key: str | None, **params: str | None) -> None:
+        self._send_with_retry("DELETE", path + _query(**params), None, {}, key)
 
-    def _send_surely(
+    def _send_with_retry(
         self,
         method: str,
         path: str,
@@ -409,15 +413,15 @@ class ApiClient:
         transport = transport or self._transport
         headers = {**headers, "Idempotency-Key": key or str(uuid.uuid4())}
         try:
-            return transport.ask(method, path, body, headers)
-        except LostAnswer:
-            return transport.ask(method, path, body, headers)
+            return transport.request(method, path, body, headers)
+        except ConnectionClosed:
+            return transport.request(method, path, body, headers)
 
-    def _read(self, content: bytes, answer: type[T]) -> T:
+    def _decode(self, content: bytes, response_type: type[T]) -> T:
         try:
-            return msgspec.json.decode(content, type=answer)
+            return msgspec.json.decode(content, type=response_type)
         except msgspec.MsgspecError as wrong:
-            raise NotForewarn(self.url, str(wrong)) from wrong
+            raise InvalidResponse(self.url, str(wrong)) from wrong
 
 
 def _path(kind: str, name: str) -> str:
@@ -428,14 +432,14 @@ def _path(kind: str, name: str) -> str:
     return f"/v1/{kind}/{quote(name, safe='/' if kind == 'vms' else '')}"
 
 
-def _query(**asked: Said) -> str:
-    said = {name: value for name, value in asked.items() if value is not None}
-    return f"?{urlencode(said, doseq=True)}" if said else ""
+def _query(**params: QueryValue) -> str:
+    given = {name: value for name, value in params.items() if value is not None}
+    return f"?{urlencode(given, doseq=True)}" if given else ""
 
 
-def _flag(value: bool | None) -> str | None:
+def _flag_text(value: bool | None) -> str | None:
     return None if value is None else str(value).lower()
 
 
-def _moment(moment: datetime | None) -> str | None:
+def _moment_text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()

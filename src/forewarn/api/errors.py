@@ -1,17 +1,17 @@
-"""Why a request to the service brought no answer, or a refusal.
+"""Errors of the API client, and hints for codes of the kind "not found".
 
 ApiError
-├── NoUrl           what was given as URL is none
-├── CannotReach     nobody answers at the URL
-│   └── LostAnswer  the connection ended before the answer had come
-├── NotTrusted      the service's certificate is not one to trust
-├── NotForewarn     somebody answers, but not as this API does
-├── NoService       no URL was given, and no running service was found on this machine
-├── NotAllowed      no URL was given, and the data directory belongs to another user
-├── SeveralServices no URL was given, and more than one service runs on this machine
-├── UnusableToken   the token file is there, but it has no token, or may not be read
-└── Refusal         the service said no
-    └── NotFound    what was named does not exist
+├── InvalidUrl             the given URL is not a URL of a service
+├── ServiceUnreachable     no response from the URL
+│   └── ConnectionLost     the connection ended before the response was complete
+├── CertificateNotTrusted  the service's TLS certificate could not be verified
+├── InvalidResponse        the response is not one of this API
+├── ServiceNotFound        no URL given, and no service runs on this machine
+├── DirectoryNotAllowed    no URL given, and the data directory belongs to another user
+├── AmbiguousService       no URL given, and several services run on this machine
+├── InvalidToken           the token file has no valid token, or cannot be read
+└── Refusal                the service refused the request
+    └── NotFound           the named object does not exist
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class ApiError(Exception):
     """The request was not done."""
 
 
-class NoUrl(ApiError):
+class InvalidUrl(ApiError):
     """What was given as URL is none."""
 
     def __init__(self, url: str) -> None:
@@ -30,7 +30,7 @@ class NoUrl(ApiError):
         super().__init__(f"{url} is no URL of a service: write it like http://127.0.0.1:8170")
 
 
-class CannotReach(ApiError):
+class ServiceUnreachable(ApiError):
     """Nobody answers at the URL."""
 
     def __init__(self, url: str, why: str) -> None:
@@ -38,14 +38,14 @@ class CannotReach(ApiError):
         super().__init__(f"cannot reach {url}: {why}")
 
 
-class LostAnswer(CannotReach):
+class ConnectionClosed(ServiceUnreachable):
     """The connection ended before the answer had come: what was asked may or may not have been done."""
 
     def __init__(self, url: str, advice: str = "look whether it was done") -> None:
         super().__init__(url, f"the connection ended before the answer had come; {advice}")
 
 
-class NotTrusted(ApiError):
+class CertificateError(ApiError):
     """The service's certificate is not one to trust."""
 
     def __init__(self, url: str, why: str) -> None:
@@ -55,7 +55,7 @@ class NotTrusted(ApiError):
         )
 
 
-class NotForewarn(ApiError):
+class InvalidResponse(ApiError):
     """Somebody answers at the URL, but not as this API does."""
 
     def __init__(self, url: str, why: str) -> None:
@@ -66,7 +66,7 @@ class NotForewarn(ApiError):
         )
 
 
-class NoService(ApiError):
+class ServiceNotFound(ApiError):
     """No service was found on this machine."""
 
     def __init__(self, why: str) -> None:
@@ -77,7 +77,7 @@ class NoService(ApiError):
         )
 
 
-class NotAllowed(ApiError):
+class DirectoryNotAllowed(ApiError):
     """The data directory belongs to another user."""
 
     def __init__(self, path: Path, why: str) -> None:
@@ -87,7 +87,7 @@ class NotAllowed(ApiError):
         )
 
 
-class SeveralServices(ApiError):
+class AmbiguousService(ApiError):
     """More than one service was found on this machine. `services` tells of each, by its data directory."""
 
     def __init__(self, services: Mapping[str, str]) -> None:
@@ -96,7 +96,7 @@ class SeveralServices(ApiError):
         super().__init__(f"several services run here, say which:{each}")
 
 
-class UnusableToken(ApiError):
+class InvalidToken(ApiError):
     """The token file is there, but it has no token, or may not be read."""
 
     def __init__(self, path: Path, why: str) -> None:
@@ -104,7 +104,7 @@ class UnusableToken(ApiError):
         super().__init__(f"no token in {path}: {why}")
 
 
-class Refusal(ApiError):
+class RequestRefused(ApiError):
     """The service said no. `code` is stable; the message is the service's own sentence."""
 
     def __init__(self, status: int, code: str, message: str, details: Mapping[str, object]) -> None:
@@ -112,5 +112,16 @@ class Refusal(ApiError):
         super().__init__(message)
 
 
-class NotFound(Refusal):
+class NotFound(RequestRefused):
     """What was named does not exist."""
+
+
+NOT_FOUND_HINTS = {
+    "unknown-campaign": "; `forewarn campaign list --all` shows them",
+    "unknown-event": "; `forewarn event list` shows those that are open, `forewarn history` all",
+    "unknown-host": "; `forewarn host list` shows them",
+    "unknown-scope": "; `forewarn scope list` shows them",
+    "unknown-token": "; `forewarn token list` shows them",
+    "unknown-vm": "; `forewarn vm list` shows them",
+}
+"""What is added to the sentence of a refusal, by its code."""

@@ -1,8 +1,10 @@
-"""The fleet file: a fleet as a person writes it down in TOML, read into the scopes of the rules.
+"""The fleet file: parse and validate a fleet in TOML or JSON.
 
-docs/reference/fleet-file.md describes every key.
+docs/reference/fleet-file.md describes every key. `parse_fleet` runs in a worker process, because a hundred thousand VMs
+take many seconds; its results and errors can be pickled.
 """
 
+import secrets
 import tomllib
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -15,7 +17,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from forewarn.api.written import FleetFileError, Table, Written
+from forewarn.api.file_reader import FileError, FileTable, FileValue
 from forewarn.core.event import EventType
 from forewarn.core.inventory import create_scope
 from forewarn.core.limits import MAX_DOMAIN, MAX_VMS_PER_SCOPE
@@ -38,28 +40,28 @@ class AutoApproved(StrEnum):
     REDEPLOY = EventType.REDEPLOY.value
 
 
-class Birth(NamedTuple):
+class CreationContext(NamedTuple):
     """What a new scope needs besides the file: the time, and chance."""
 
     at: datetime
     new_epoch: Callable[[], str]
 
 
-class Claims:
+class NameClaims:
     """Names, ids and addresses that stand for one thing each."""
 
     def __init__(self) -> None:
         self._owners: dict[str, str] = {}
 
-    def claim(self, what: str, written: Written) -> None:
+    def add(self, what: str, raw: FileValue) -> None:
         """Refuse what was claimed before. Case makes no difference."""
         claim = what.casefold()
         if claim in self._owners:
-            raise written.wrong(f"{what} is there already, at {self._owners[claim]}")
-        self._owners[claim] = written.key
+            raise raw.error(f"{what} is there already, at {self._owners[claim]}")
+        self._owners[claim] = raw.key
 
 
-class Home(NamedTuple):
+class ScopeTemplate(NamedTuple):
     """What the VMs of a scope need to know of it, and over what they are spread by their position in it."""
 
     scope: str
@@ -71,7 +73,7 @@ class Home(NamedTuple):
     traits: Traits
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class VmTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of `vms`: it stands for `count` VMs, numbered from 0."""
 
     name: str
@@ -86,73 +88,75 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     traits: Traits
 
 
-def read_fleet_file(text: str, *, file: str, birth: Birth) -> tuple[Scope, ...]:
+def read_fleet_file(text: str, *, file: str, context: CreationContext) -> tuple[Scope, ...]:
     """Read the scopes of a fleet file. What is wrong with it is raised as FleetFileError."""
     try:
         content = tomllib.loads(text)
     except ValueError as error:
-        raise FleetFileError(file, "", f"this is not TOML: {error}") from error
-    return read_fleet(content, file=file, birth=birth)
+        raise FileError(file, "", f"this is not TOML: {error}") from error
+    return read_fleet(content, file=file, context=context)
 
 
-def read_fleet(content: Mapping[str, object], *, file: str, birth: Birth) -> tuple[Scope, ...]:
+def read_fleet(content: Mapping[str, object], *, file: str, context: CreationContext) -> tuple[Scope, ...]:
     """Read the scopes of a fleet that is parsed already."""
-    top = Written(file, "", content).table(TOP_KEYS)
+    top = FileValue(file, "", content).table(TOP_KEYS)
     defaults = top.get("defaults", _defaults, Traits())
-    written = top.need("scopes", Written.items, "[[scopes]], each with a name and a kind")
-    claims = Claims()
-    return tuple(_scope(item, defaults, birth, claims) for item in written)
+    scopes = top.require("scopes", FileValue.items, "[[scopes]], each with a name and a kind")
+    unique_names = NameClaims()
+    return tuple(_scope(item, defaults, context, unique_names) for item in scopes)
 
 
-def read_fleet_json(text: str | bytes, *, file: str, birth: Birth) -> tuple[Scope, ...]:
+def read_fleet_json(text: str | bytes, *, file: str, context: CreationContext) -> tuple[Scope, ...]:
     """Read the scopes of a fleet file that is JSON of the same shape."""
     try:
         content = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise FleetFileError(file, "", f"this is not JSON: {error}") from error
-    return read_fleet(content, file=file, birth=birth)
+        raise FileError(file, "", f"this is not JSON: {error}") from error
+    return read_fleet(content, file=file, context=context)
 
 
-def demonstration_fleet(birth: Birth) -> tuple[Scope, ...]:
+def demonstration_fleet(context: CreationContext) -> tuple[Scope, ...]:
     """Return the fleet that comes with Forewarn: a scope of each kind."""
     text = files("forewarn.api").joinpath("demonstration.toml").read_text(encoding="utf-8")
-    return read_fleet_file(text, file=DEMONSTRATION, birth=birth)
+    return read_fleet_file(text, file=DEMONSTRATION, context=context)
 
 
-def _scope(written: Written, defaults: Traits, birth: Birth, claims: Claims) -> Scope:
-    table = written.table(SCOPE_KEYS)
-    home = _home(table, defaults)
-    claims.claim(f"scope {home.scope}", table.at("name"))
-    placement_group = table.get("placement_group", _placement_group, usual_placement_group(home.kind, home.scope))
+def _scope(raw: FileValue, defaults: Traits, context: CreationContext, unique_names: NameClaims) -> Scope:
+    table = raw.table(SCOPE_KEYS)
+    scope_template = _scope_template(table, defaults)
+    unique_names.add(f"scope {scope_template.scope}", table.at("name"))
+    placement_group = table.get(
+        "placement_group", _placement_group, default_placement_group(scope_template.kind, scope_template.scope)
+    )
     approval = table.get("approval", lambda rule: rule.choice(ApprovalRule), ApprovalRule.ANY)
     auto_approve = table.get("auto_approve", _auto_approve, ())
-    vms = _vms(table, home, claims)
-    with written.checked():
+    vms = _vms(table, scope_template, unique_names)
+    with raw.wrap_errors():
         scope = Scope(
-            id=home.scope,
-            kind=home.kind,
-            epoch=birth.new_epoch(),
-            changed_at=birth.at,
+            id=scope_template.scope,
+            kind=scope_template.kind,
+            epoch=context.new_epoch(),
+            changed_at=context.at,
             roster=Roster(vms),
-            traits=home.traits,
-            scale_set=home.scale_set,
+            traits=scope_template.traits,
+            scale_set=scope_template.scale_set,
             placement_group=placement_group,
             approval=approval,
             auto_approve=auto_approve,
         )
-        create_scope(scope, by=written.file, now=birth.at)  # for what it refuses: only here are file and key known
+        create_scope(scope, by=raw.file, now=context.at)  # for what it refuses: only here are file and key known
     return scope
 
 
-def _home(table: Table, defaults: Traits) -> Home:
-    return Home(
-        scope=table.need("name", Written.name, "a name that no other scope has"),
-        kind=table.need("kind", lambda kind: kind.choice(ScopeKind), _kinds()),
-        scale_set=table.get("scale_set", Written.name, None),
+def _scope_template(table: FileTable, defaults: Traits) -> ScopeTemplate:
+    return ScopeTemplate(
+        scope=table.require("name", FileValue.name, "a name that no other scope has"),
+        kind=table.require("kind", lambda kind: kind.choice(ScopeKind), _kinds()),
+        scale_set=table.get("scale_set", FileValue.name, None),
         update_domains=table.get("update_domains", lambda number: number.number(1, DOMAINS), 1),
         fault_domains=table.get("fault_domains", lambda number: number.number(1, DOMAINS), 1),
         hosts=table.get("hosts", lambda hosts: tuple(host.name() for host in hosts.items()), ()),
-        traits=_joined(table, _traits(table), defaults),
+        traits=_merge_traits(table, _traits(table), defaults),
     )
 
 
@@ -160,12 +164,12 @@ def _kinds() -> str:
     return ", ".join(f'"{kind.value}"' for kind in ScopeKind)
 
 
-def usual_placement_group(kind: ScopeKind, scope: str) -> str | None:
+def default_placement_group(kind: ScopeKind, scope: str) -> str | None:
     """Return the placement group of a scope whose file does not say it."""
     return derived_id("placement-group", scope) if kind is ScopeKind.PLACEMENT_GROUP else None
 
 
-def usual_vm_id(scope: str, vm: str) -> str:
+def default_vm_id(scope: str, vm: str) -> str:
     """Return the id of a VM whose file does not say it."""
     return derived_id("vm", scope, vm)
 
@@ -175,22 +179,22 @@ def is_role_instance(kind: ScopeKind) -> bool:
     return kind is ScopeKind.CLOUD_SERVICE
 
 
-def _placement_group(written: Written) -> str | None:
+def _placement_group(raw: FileValue) -> str | None:
     """Read a placement group; an empty text says that there is none."""
-    return _guid(written) if written.value != "" else None
+    return _guid(raw) if raw.value != "" else None
 
 
-def _auto_approve(written: Written) -> tuple[EventType, ...]:
-    return tuple(EventType(item.choice(AutoApproved).value) for item in written.items())
+def _auto_approve(raw: FileValue) -> tuple[EventType, ...]:
+    return tuple(EventType(item.choice(AutoApproved).value) for item in raw.items())
 
 
-TRAITS: dict[str, Callable[[Written], Any]] = {
+TRAITS: dict[str, Callable[[FileValue], Any]] = {
     "priority": lambda written: written.choice(Priority),
-    "terminate_notice": Written.duration,
-    "location": Written.text,
-    "zone": Written.text,
-    "resource_group": Written.text,
-    "subscription": Written.text,
+    "terminate_notice": FileValue.duration,
+    "location": FileValue.text,
+    "zone": FileValue.text,
+    "resource_group": FileValue.text,
+    "subscription": FileValue.text,
     "os": lambda written: written.choice(Os),
     "tags": lambda written: {key: tag.text() for key, tag in written.entries().items()},
 }
@@ -198,177 +202,206 @@ TRAITS: dict[str, Callable[[Written], Any]] = {
 
 
 TOP_KEYS = frozenset({"defaults", "scopes"})
-SCOPE_KEYS = frozenset({*Home._fields, "name", "approval", "auto_approve", "placement_group", "vms", *TRAITS}) - {
+SCOPE_KEYS = frozenset(
+    {*ScopeTemplate._fields, "name", "approval", "auto_approve", "placement_group", "vms", *TRAITS}
+) - {
     "scope",
     "traits",
 }
-VM_KEYS = (frozenset(Entry.__struct_fields__) | frozenset(TRAITS)) - {"traits"}
+VM_KEYS = (frozenset(VmTemplate.__struct_fields__) | frozenset(TRAITS)) - {"traits"}
 ADDRESS_KEYS = frozenset({"ip", "mac", "network"})
 
 
-def _defaults(written: Written) -> Traits:
-    return _traits(written.table(TRAITS))
+def _defaults(raw: FileValue) -> Traits:
+    return _traits(raw.table(TRAITS))
 
 
-def _traits(table: Table) -> Traits:
+def _traits(table: FileTable) -> Traits:
     return Traits(**{trait: table.get(trait, partial(_trait, trait), None) for trait in TRAITS})
 
 
-def _joined(table: Table, traits: Traits, base: Traits) -> Traits:
+def _merge_traits(table: FileTable, traits: Traits, base: Traits) -> Traits:
     """Lay traits over those that they complete. Of all of them only tags can be too many together."""
-    with table.at("tags").checked():
+    with table.at("tags").wrap_errors():
         return traits.with_defaults(base)
 
 
-def _trait(trait: str, written: Written) -> Any:
-    value = TRAITS[trait](written)
-    with written.checked():
-        Traits(**{trait: value})
-    return value
+def _trait(trait: str, raw: FileValue) -> Any:
+    parsed = TRAITS[trait](raw)
+    with raw.wrap_errors():
+        Traits(**{trait: parsed})
+    return parsed
 
 
-def _vms(table: Table, home: Home, claims: Claims) -> tuple[Vm, ...]:
-    written = table.at("vms")
-    if home.kind is ScopeKind.STANDALONE and not table.has("vms"):
-        written = Written(written.file, written.key, [{}])
+def _vms(table: FileTable, scope_template: ScopeTemplate, unique_names: NameClaims) -> tuple[Vm, ...]:
+    raw = table.at("vms")
+    if scope_template.kind is ScopeKind.STANDALONE and not table.has("vms"):
+        raw = FileValue(raw.file, raw.key, [{}])
     elif not table.has("vms"):
-        raise written.wrong("this is missing: list the VMs, each with a name, or some with { count = … }")
+        raise raw.error("this is missing: list the VMs, each with a name, or some with { count = … }")
     vms: list[Vm] = []
-    for item in written.items():
-        vms += _numbered(item, home, claims, first=len(vms))
+    for item in raw.items():
+        vms += _expand_vms(item, scope_template, unique_names, first=len(vms))
     return tuple(vms)
 
 
-def _numbered(written: Written, home: Home, claims: Claims, *, first: int) -> list[Vm]:
-    table = written.table(VM_KEYS)
-    entry = _entry(table, home)
-    _joined(table, entry.traits, home.traits)
-    with written.checked():
-        vms = [_vm(entry, home, n, position=first + n) for n in range(entry.count)]
+def _expand_vms(raw: FileValue, scope_template: ScopeTemplate, unique_names: NameClaims, *, first: int) -> list[Vm]:
+    table = raw.table(VM_KEYS)
+    vm_template = _vm_template(table, scope_template)
+    _merge_traits(table, vm_template.traits, scope_template.traits)
+    with raw.wrap_errors():
+        vms = [_vm(vm_template, scope_template, n, position=first + n) for n in range(vm_template.count)]
     name, vm_id = table.at("name"), table.at("vm_id")
-    addresses = table.at("first_address" if entry.first_address else "addresses")
+    addresses = table.at("first_address" if vm_template.first_address else "addresses")
     for vm in vms:
-        claims.claim(f"VM {home.scope}/{vm.name}", name)
-        claims.claim(f"vm_id {vm.vm_id}", vm_id)
+        unique_names.add(f"VM {scope_template.scope}/{vm.name}", name)
+        unique_names.add(f"vm_id {vm.vm_id}", vm_id)
         for address in vm.addresses:
-            claims.claim(f"address {address.ip} in network {address.network}", addresses)
+            unique_names.add(f"address {address.ip} in network {address.network}", addresses)
     return vms
 
 
-def _entry(table: Table, home: Home) -> Entry:
+def _vm_template(table: FileTable, scope_template: ScopeTemplate) -> VmTemplate:
     is_template = table.has("count")
     if is_template:
         for key in ("vm_id", "addresses"):
-            table.refuse(key, "an entry with count stands for several VMs: use first_address, or list them one by one")
+            table.forbid(key, "an entry with count stands for several VMs: use first_address, or list them one by one")
     else:
-        table.refuse("first_address", "this goes with count: use addresses")
+        table.forbid("first_address", "this goes with count: use addresses")
     count = table.get("count", lambda count: count.number(1, MAX_VMS_PER_SCOPE), 1)
-    return Entry(
+    return VmTemplate(
         count=count,
-        name=_template(table, home) if is_template else _single_name(table, home),
+        name=_name_template(table, scope_template) if is_template else _single_name(table, scope_template),
         vm_id=table.get("vm_id", _guid, None),
-        role_instance=table.get("role_instance", Written.flag, is_role_instance(home.kind)),
+        role_instance=table.get("role_instance", FileValue.flag, is_role_instance(scope_template.kind)),
         update_domain=table.get("update_domain", lambda number: number.number(0, MAX_DOMAIN), None),
         fault_domain=table.get("fault_domain", lambda number: number.number(0, MAX_DOMAIN), None),
-        host=table.get("host", Written.name, None),
+        host=table.get("host", FileValue.name, None),
         addresses=table.get("addresses", _addresses, ()),
         first_address=table.get("first_address", partial(_first_address, count), None),
         traits=_traits(table),
     )
 
 
-def _single_name(table: Table, home: Home) -> str:
-    if home.kind is ScopeKind.STANDALONE:
-        return table.get("name", Written.name, home.scope)
-    return table.need("name", Written.name, "a name that no other VM of the scope has")
+def _single_name(table: FileTable, scope_template: ScopeTemplate) -> str:
+    if scope_template.kind is ScopeKind.STANDALONE:
+        return table.get("name", FileValue.name, scope_template.scope)
+    return table.require("name", FileValue.name, "a name that no other VM of the scope has")
 
 
-def _template(table: Table, home: Home) -> str:
+def _name_template(table: FileTable, scope_template: ScopeTemplate) -> str:
     """Read a name with places for the VM's number, its scale set and its scope."""
-    usual = "{set}_{n}" if home.scale_set is not None else None
-    if usual is not None and not table.has("name"):
-        return table.get("name", Written.text, usual)
-    return table.need("name", partial(_checked_template, home), 'a name with a place for the number, such as "web-{n}"')
+    default = "{set}_{n}" if scope_template.scale_set is not None else None
+    if default is not None and not table.has("name"):
+        return table.get("name", FileValue.text, default)
+    return table.require(
+        "name", partial(_check_name_template, scope_template), 'a name with a place for the number, such as "web-{n}"'
+    )
 
 
-def _checked_template(home: Home, written: Written) -> str:
-    template = written.text()
+def _check_name_template(scope_template: ScopeTemplate, raw: FileValue) -> str:
+    template = raw.text()
     if "{n}" not in template:
-        raise written.wrong(f'"{template}" has no place for the number: use a name such as "web-{{n}}"')
-    if "{set}" in template and home.scale_set is None:
-        raise written.wrong("{set} stands for scale_set, which this scope does not have")
-    with written.checked():
-        check_name(_filled(template, home, 0), "VM name")
+        raise raw.error(f'"{template}" has no place for the number: use a name such as "web-{{n}}"')
+    if "{set}" in template and scope_template.scale_set is None:
+        raise raw.error("{set} stands for scale_set, which this scope does not have")
+    with raw.wrap_errors():
+        check_name(_expand_name(template, scope_template, 0), "VM name")
     return template
 
 
-def _filled(template: str, home: Home, n: int) -> str:
-    places = {"{n}": str(n), "{set}": home.scale_set or "", "{scope}": home.scope}
-    for place, value in places.items():
-        template = template.replace(place, value)
+def _expand_name(template: str, scope_template: ScopeTemplate, n: int) -> str:
+    placeholders = {"{n}": str(n), "{set}": scope_template.scale_set or "", "{scope}": scope_template.scope}
+    for placeholder, value in placeholders.items():
+        template = template.replace(placeholder, value)
     return template
 
 
-def _vm(entry: Entry, home: Home, n: int, *, position: int) -> Vm:
-    name = _filled(entry.name, home, n)
-    host = entry.host or (home.hosts[position % len(home.hosts)] if home.hosts else None)
-    addresses = (_later(entry.first_address, n),) if entry.first_address else entry.addresses
+def _vm(vm_template: VmTemplate, scope_template: ScopeTemplate, n: int, *, position: int) -> Vm:
+    name = _expand_name(vm_template.name, scope_template, n)
+    host = vm_template.host or (
+        scope_template.hosts[position % len(scope_template.hosts)] if scope_template.hosts else None
+    )
+    addresses = (_nth_address(vm_template.first_address, n),) if vm_template.first_address else vm_template.addresses
     return Vm(
         name=name,
-        vm_id=entry.vm_id or usual_vm_id(home.scope, name),
-        role_instance=entry.role_instance,
-        update_domain=position % home.update_domains if entry.update_domain is None else entry.update_domain,
-        fault_domain=position % home.fault_domains if entry.fault_domain is None else entry.fault_domain,
+        vm_id=vm_template.vm_id or default_vm_id(scope_template.scope, name),
+        role_instance=vm_template.role_instance,
+        update_domain=position % scope_template.update_domains
+        if vm_template.update_domain is None
+        else vm_template.update_domain,
+        fault_domain=position % scope_template.fault_domains
+        if vm_template.fault_domain is None
+        else vm_template.fault_domain,
         host=host,
         addresses=addresses,
-        traits=entry.traits,
+        traits=vm_template.traits,
     )
 
 
-def _addresses(written: Written) -> tuple[Address, ...]:
-    return tuple(_address(item) for item in written.items())
+def _addresses(raw: FileValue) -> tuple[Address, ...]:
+    return tuple(_address(item) for item in raw.items())
 
 
-def _address(written: Written) -> Address:
+def _address(raw: FileValue) -> Address:
     """Read an address: the IP alone, or a table that also says its network and MAC."""
-    if isinstance(written.value, str):
-        return _checked_address(written, ip=written.value)
-    table = written.table(
-        ADDRESS_KEYS, 'an address in quotes, or a table such as { ip = "10.0.0.4", network = "blue" }'
-    )
-    ip = table.need("ip", lambda ip: _checked_address(ip, ip=ip.text()).ip, "an IPv4 or IPv6 address")
-    network = table.get("network", Written.name, "default")
-    mac = table.get("mac", Written.text, "")
-    return _checked_address(written, ip=ip, network=network, mac=mac)
+    if isinstance(raw.value, str):
+        return _checked_address(raw, ip=raw.value)
+    table = raw.table(ADDRESS_KEYS, 'an address in quotes, or a table such as { ip = "10.0.0.4", network = "blue" }')
+    ip = table.require("ip", lambda ip: _checked_address(ip, ip=ip.text()).ip, "an IPv4 or IPv6 address")
+    network = table.get("network", FileValue.name, "default")
+    mac = table.get("mac", FileValue.text, "")
+    return _checked_address(raw, ip=ip, network=network, mac=mac)
 
 
-def _checked_address(written: Written, **fields: str) -> Address:
-    with written.checked():
+def _checked_address(raw: FileValue, **fields: str) -> Address:
+    with raw.wrap_errors():
         return Address(**fields)
 
 
-def _first_address(count: int, written: Written) -> Address:
-    first = _address(written)
+def _first_address(count: int, raw: FileValue) -> Address:
+    first = _address(raw)
     if first.mac:
-        raise written.wrong("several VMs cannot have one MAC address: leave it out, or list the VMs one by one")
+        raise raw.error("several VMs cannot have one MAC address: leave it out, or list the VMs one by one")
     try:
-        _later(first, count - 1)
+        _nth_address(first, count - 1)
     except ValueError:
-        raise written.wrong(f"there are no {count} addresses from {first.ip} on") from None
+        raise raw.error(f"there are no {count} addresses from {first.ip} on") from None
     return first
 
 
-def _later(first: Address, n: int) -> Address:
+def _nth_address(first: Address, n: int) -> Address:
     return Address(ip=str(ip_address(first.ip) + n), network=first.network)
 
 
-def _guid(written: Written) -> str:
-    text = written.text()
+def _guid(raw: FileValue) -> str:
+    text = raw.text()
     if not is_guid(text):
-        raise written.wrong(f'"{text}" is not allowed: use a GUID such as "{derived_id("example")}"')
+        raise raw.error(f'"{text}" is not allowed: use a GUID such as "{derived_id("example")}"')
     return text
 
 
 def derived_id(*names: str) -> str:
     """Return the id of what bears these names, for where none was given."""
     return str(uuid5(IDS, "/".join(names)))
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+class FleetFormat(StrEnum):
+    """How a fleet file is written."""
+
+    TOML = "toml"
+    JSON = "json"
+
+
+def parse_fleet(content: bytes, *, file: str, format_: FleetFormat, at: datetime) -> list[bytes]:
+    """Read a fleet file; return its scopes, each encoded as JSON. Raises FleetFileError where it is wrong."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileError(file, "", f"this is not UTF-8: {error}") from error
+    context = CreationContext(at=at, new_epoch=lambda: secrets.token_hex(6))
+    read = read_fleet_json if format_ is FleetFormat.JSON else read_fleet_file
+    return [_encode(scope) for scope in read(text, file=file, context=context)]

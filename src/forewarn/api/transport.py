@@ -1,4 +1,4 @@
-"""How requests get to the service and answers back: plain HTTP from the standard library. Foreign errors end here."""
+"""HTTP transport of the API client: http.client, TLS verification, and foreign errors wrapped as ApiError."""
 
 import http.client
 import ssl
@@ -9,11 +9,19 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from forewarn.api.errors import CannotReach, LostAnswer, NotForewarn, NotFound, NotTrusted, NoUrl, Refusal
-from forewarn.api.v1 import Error
+from forewarn.api.errors import (
+    CertificateError,
+    ConnectionClosed,
+    InvalidResponse,
+    InvalidUrl,
+    NotFound,
+    RequestRefused,
+    ServiceUnreachable,
+)
+from forewarn.api.v1 import ErrorResponse
 
-LARGEST_ANSWER = 64 * 1024 * 1024
-CHUNK = 64 * 1024
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+CHUNK_BYTES = 64 * 1024
 
 
 class Transport:
@@ -23,39 +31,39 @@ class Transport:
         self, url: str, token: str, *, timeout: float, ca: Path | None = None, pinned: Path | None = None
     ) -> None:
         self.url = url.rstrip("/")
-        self._parts = _parts_of(url)
+        self._parts = _parse_url(url)
         self._token = token
         self._timeout = timeout
-        self._trust = _trust(ca, pinned) if self._parts.scheme == "https" else None
+        self._ssl_context = _create_ssl_context(ca, pinned) if self._parts.scheme == "https" else None
 
-    def ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
+    def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
         """Send a request and return the body of its answer; a refusal is raised."""
-        with self._answered(method, path, body, headers) as response:
-            content = response.read(LARGEST_ANSWER)
+        with self._response(method, path, body, headers) as response:
+            content = response.read(MAX_RESPONSE_BYTES)
             if response.length:
-                raise self._lost(method)
+                raise self._connection_lost(method)
             if response.status >= 300:
                 raise self.refusal(response.status, content)
             return content
 
     def lines(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Iterator[bytes]:
         """Send a request and give its answer line by line, as the lines come."""
-        with self._answered(method, path, body, headers) as response:
+        with self._response(method, path, body, headers) as response:
             if response.status >= 300:
-                raise self.refusal(response.status, response.read(LARGEST_ANSWER))
+                raise self.refusal(response.status, response.read(MAX_RESPONSE_BYTES))
             while line := response.readline():
                 yield line.rstrip(b"\r\n")
 
     def chunks(self, method: str, path: str, headers: Mapping[str, str]) -> Iterator[bytes]:
         """Send a request and give its answer piece by piece."""
-        with self._answered(method, path, None, headers) as response:
+        with self._response(method, path, None, headers) as response:
             if response.status >= 300:
-                raise self.refusal(response.status, response.read(LARGEST_ANSWER))
-            while chunk := response.read1(CHUNK):
+                raise self.refusal(response.status, response.read(MAX_RESPONSE_BYTES))
+            while chunk := response.read1(CHUNK_BYTES):
                 yield chunk
 
     @contextmanager
-    def _answered(
+    def _response(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Iterator[http.client.HTTPResponse]:
         connection = self._connection()
@@ -67,50 +75,50 @@ class Transport:
             with connection.getresponse() as response:
                 yield response
         except ConnectionRefusedError as error:
-            raise CannotReach(self.url, f"{error.strerror}; is it running?") from error
+            raise ServiceUnreachable(self.url, f"{error.strerror}; is it running?") from error
         except ssl.SSLCertVerificationError as error:
-            raise NotTrusted(self.url, error.verify_message) from error
+            raise CertificateError(self.url, error.verify_message) from error
         except (ConnectionResetError, BrokenPipeError, http.client.IncompleteRead) as error:
             if is_sent:
-                raise self._lost(method) from error
-            raise CannotReach(self.url, str(error)) from error
+                raise self._connection_lost(method) from error
+            raise ServiceUnreachable(self.url, str(error)) from error
         except OSError as error:
-            raise CannotReach(self.url, error.strerror or str(error) or type(error).__name__) from error
+            raise ServiceUnreachable(self.url, error.strerror or str(error) or type(error).__name__) from error
         except http.client.HTTPException as error:
-            raise NotForewarn(self.url, f"{type(error).__name__} {error}".strip()) from error
+            raise InvalidResponse(self.url, f"{type(error).__name__} {error}".strip()) from error
         finally:
             connection.close()
 
-    def _lost(self, method: str) -> LostAnswer:
+    def _connection_lost(self, method: str) -> ConnectionClosed:
         """Return the error that says so, with what to do about it: of what only reads nothing can have been done."""
         if method != "GET":
-            return LostAnswer(self.url)
-        return LostAnswer(self.url, "say it again" if self._trust is not None else "does it speak https?")
+            return ConnectionClosed(self.url)
+        return ConnectionClosed(self.url, "say it again" if self._ssl_context is not None else "does it speak https?")
 
     def _connection(self) -> http.client.HTTPConnection:
         host, port = self._parts.hostname or "", self._parts.port
-        if self._trust is not None:
-            return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._trust)
+        if self._ssl_context is not None:
+            return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=self._ssl_context)
         return http.client.HTTPConnection(host, port, timeout=self._timeout)
 
-    def refusal(self, status: int, content: bytes) -> Refusal:
+    def refusal(self, status: int, content: bytes) -> RequestRefused:
         """Return what the service said instead of doing it."""
         try:
-            error = msgspec.json.decode(content, type=Error).error
+            error = msgspec.json.decode(content, type=ErrorResponse).error
         except msgspec.MsgspecError as wrong:
-            raise NotForewarn(self.url, f"status {status}, {wrong}") from wrong
-        kind = NotFound if status == 404 else Refusal
+            raise InvalidResponse(self.url, f"status {status}, {wrong}") from wrong
+        kind = NotFound if status == 404 else RequestRefused
         return kind(status, error.code, error.message, error.details)
 
 
-def _trust(ca: Path | None, pinned: Path | None) -> ssl.SSLContext:
+def _create_ssl_context(ca: Path | None, pinned: Path | None) -> ssl.SSLContext:
     """Trust whom the system trusts, or who `ca` has signed; or only who has the certificate `pinned` itself."""
     try:
         if ca is not None or pinned is None:
             return ssl.create_default_context(cafile=ca)
         context = ssl.create_default_context(cadata=_first_certificate(pinned))
     except OSError as error:
-        raise NotTrusted(
+        raise CertificateError(
             str(ca or pinned), f"the file has no usable certificates ({error.strerror or error})"
         ) from error
     # Whoever has the key of this very certificate is the service, whatever name it was made for.
@@ -125,9 +133,9 @@ def _first_certificate(file: Path) -> str:
     return text + end
 
 
-def _parts_of(url: str) -> SplitResult:
+def _parse_url(url: str) -> SplitResult:
     with suppress(ValueError):
         parts = urlsplit(url)
         if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
             return parts
-    raise NoUrl(url)
+    raise InvalidUrl(url)

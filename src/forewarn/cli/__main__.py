@@ -1,4 +1,4 @@
-"""`python -m forewarn.cli` is `forewarn`."""
+"""Run `forewarn` with `python -m forewarn.cli`."""
 
 from forewarn.cli.app import main
 

@@ -1,4 +1,4 @@
-"""Colours, where a person looks: on a terminal that can, and unless NO_COLOR asks for none."""
+"""Terminal colours (ANSI): used on a terminal unless NO_COLOR is set."""
 
 import os
 import sys
@@ -10,8 +10,8 @@ class Colour(StrEnum):
 
     BAD = "31"
     GOOD = "32"
-    CAREFUL = "33"
-    FAINT = "2"
+    WARNING = "33"
+    DIM = "2"
 
 
 def is_coloured() -> bool:
@@ -19,6 +19,6 @@ def is_coloured() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def painted(text: str, colour: Colour | None) -> str:
+def coloured(text: str, colour: Colour | None) -> str:
     """Return the text in a colour, where results are shown in colours."""
     return f"\x1b[{colour.value}m{text}\x1b[0m" if colour is not None and is_coloured() else text

@@ -1,18 +1,18 @@
-"""Parts of the program that a plain install has not."""
+"""Optional dependencies (extras): require the packages of `forewarn[server]`, with an installation hint."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TypeVar
 
-from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.errors import CliError, ExitCode
 
 T = TypeVar("T")
 
-SERVER = frozenset({"httptools", "litestar", "prometheus_client", "uvicorn", "uvloop"})
+SERVER_PACKAGES = frozenset({"httptools", "litestar", "prometheus_client", "uvicorn", "uvloop"})
 """What the extra `[server]` brings."""
 
 
-def needing_server(load: Callable[[], T]) -> T:
+def require_server(load: Callable[[], T]) -> T:
     """Import what needs the extra `[server]`; where it is missing, say how to get it.
 
     Some of it is imported only after the service has begun to answer, which is too late to find out.
@@ -20,14 +20,14 @@ def needing_server(load: Callable[[], T]) -> T:
     try:
         loaded = load()
     except ModuleNotFoundError as error:
-        if error.name in SERVER:
-            raise _missing(error.name) from None
+        if error.name in SERVER_PACKAGES:
+            raise _missing_package(error.name) from None
         raise
-    for name in sorted(SERVER):
+    for name in sorted(SERVER_PACKAGES):
         if find_spec(name) is None:
-            raise _missing(name)
+            raise _missing_package(name)
     return loaded
 
 
-def _missing(name: str) -> Stop:
-    return Stop(Exit.USAGE, f"the service needs {name}: pip install 'forewarn[server]'")
+def _missing_package(name: str) -> CliError:
+    return CliError(ExitCode.USAGE, f"the service needs {name}: pip install 'forewarn[server]'")

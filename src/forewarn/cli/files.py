@@ -1,4 +1,4 @@
-"""Files that a command writes: there in full, or not at all."""
+"""Atomic file write: the file is replaced completely or not at all."""
 
 import os
 import tempfile
@@ -7,32 +7,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.errors import CliError, ExitCode
 
 
 @contextmanager
-def written_anew(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
+def atomic_write(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
     """Give a file to write to; when the context ends well, it takes the place of what was there."""
-    draft: Path | None = None
+    temporary: Path | None = None
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        draft = Path(name)
+        temporary = Path(name)
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         if not private:
-            draft.chmod(_usual_mode(path))
-        draft.replace(path)
-        draft = None
+            temporary.chmod(_file_mode(path))
+        temporary.replace(path)
+        temporary = None
     except OSError as error:
-        raise Stop(Exit.FAILED, f"cannot write {path}: {error.strerror or error}") from error
+        raise CliError(ExitCode.FAILED, f"cannot write {path}: {error.strerror or error}") from error
     finally:
-        if draft is not None:
-            draft.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
-def _usual_mode(path: Path) -> int:
+def _file_mode(path: Path) -> int:
     """Return the mode of the file that is replaced, else the one that the user's new files have."""
     if path.exists():
         return path.stat().st_mode & 0o777

@@ -1,4 +1,4 @@
-"""Results go to stdout, as a table for people or as JSON for programs; everything else that is said goes to stderr."""
+"""Output streams: results to stdout as table or JSON, messages to stderr, control sequences sanitized."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from forewarn.cli.colours import Colour
-from forewarn.cli.exits import Exit, Stop
+from forewarn.cli.errors import CliError, ExitCode
 
 
 class Output(StrEnum):
@@ -21,27 +21,27 @@ class Output(StrEnum):
     JSON = "json"
 
 
-OWN_COLOURS = "|".join(("0", *(colour.value for colour in Colour)))
-COMMANDS = re.compile(
-    rf"(\x1b\[(?:{OWN_COLOURS})m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+OWN_COLOUR_CODES = "|".join(("0", *(colour.value for colour in Colour)))
+CONTROL_SEQUENCES = re.compile(
+    rf"(\x1b\[(?:{OWN_COLOUR_CODES})m)|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
 """What a terminal takes for a command instead of showing it, and, as a group, the commands that are ours."""
 
 
-def harmless(text: str) -> str:
+def sanitize(text: str) -> str:
     """Return a text in which nothing but our own colours commands a terminal: others have written what is in it."""
-    return COMMANDS.sub(lambda found: found[1] or "\N{REPLACEMENT CHARACTER}", text)
+    return CONTROL_SEQUENCES.sub(lambda found: found[1] or "\N{REPLACEMENT CHARACTER}", text)
 
 
-def say(sentence: str) -> None:
+def write_message(text: str) -> None:
     """Tell the user something that is no result."""
-    sys.stderr.write(f"{harmless(sentence)}\n")
+    sys.stderr.write(f"{sanitize(text)}\n")
     sys.stderr.flush()
 
 
 def write(text: str) -> None:
     """Write a line of the result for people."""
-    _write_line(harmless(text))
+    _write_line(sanitize(text))
 
 
 def _write_line(text: str) -> None:
@@ -56,18 +56,18 @@ def write_bytes(piece: bytes) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        forget_stdout()
-        raise Stop(Exit.FAILED, f"cannot write the result: {error.strerror or error}") from error
+        discard_stdout()
+        raise CliError(ExitCode.FAILED, f"cannot write the result: {error.strerror or error}") from error
 
 
-def have_streams() -> None:
+def ensure_streams() -> None:
     """Write to nowhere what would go to a stream that was closed before we began."""
     nowhere = Path(os.devnull)
     sys.stdout = sys.stdout or nowhere.open("w")
     sys.stderr = sys.stderr or nowhere.open("w")
 
 
-def forget_stdout() -> None:
+def discard_stdout() -> None:
     """Let the interpreter not complain at its end about what nobody takes."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

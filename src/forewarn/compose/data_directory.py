@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from forewarn.api import local
+from forewarn.api import local_service
 from forewarn.compose.initial_fleet import StartupReporter
 from forewarn.settings import EMULATOR, PRODUCTION, Preset, Settings, user_data_directory
 from forewarn.store.memory import MemoryStore
@@ -49,7 +49,7 @@ def claim_directory(directory: Path, preset: Preset, reporter: StartupReporter) 
 class DataDirectoryInUse(Exception):
     """Another service runs on the same data."""
 
-    def __init__(self, directory: Path, service: local.Service | None, pid: int | None) -> None:
+    def __init__(self, directory: Path, service: local_service.LocalService | None, pid: int | None) -> None:
         self.directory, self.service, self.pid = directory, service, pid
         where = f" at {service.operator_url}" if service is not None else ""
         super().__init__(
@@ -70,8 +70,8 @@ class InvalidDataDirectory(Exception):
 async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[tuple[Path, Store]]:
     """Give the data directory and the store. A service that keeps nothing has a directory too, for who looks for it."""
     if settings.ephemeral:
-        root = local.ephemeral_root(environ)
-        directory = local.make_ephemeral(root)
+        root = local_service.ephemeral_root(environ)
+        directory = local_service.create_ephemeral_directory(root)
         try:
             yield directory, MemoryStore()
         finally:
@@ -83,7 +83,7 @@ async def open_store(settings: Settings, environ: Mapping[str, str]) -> AsyncIte
     try:
         store = await SqliteStore.open(directory)
     except StoreInUse as error:
-        raise DataDirectoryInUse(directory, local.read_service(directory), error.pid) from error
+        raise DataDirectoryInUse(directory, local_service.read_service(directory), error.pid) from error
     try:
         yield directory, store
     finally:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from forewarn.api.fleet_file import DEMONSTRATION, Birth, demonstration_fleet, read_fleet_file
-from forewarn.api.written import FleetFileError
+from forewarn.api.file_reader import FileError
+from forewarn.api.fleet_file import DEMONSTRATION, CreationContext, demonstration_fleet, read_fleet_file
 from forewarn.core.scope import Scope
 from forewarn.fleet.importer import fill_fleet
 from forewarn.fleet.service import Fleet
@@ -14,7 +14,7 @@ from forewarn.settings import Settings
 
 MAX_FLEET_FILE_BYTES = 64 * 1024 * 1024
 
-FleetLoader = Callable[[Birth], tuple[Scope, ...]]
+FleetLoader = Callable[[CreationContext], tuple[Scope, ...]]
 """How whoever starts the service gives it a fleet that is in no file."""
 
 GIVEN_FLEET = "the fleet that was given"
@@ -48,23 +48,23 @@ async def fill_if_empty(
         if isinstance(source, Path):
             reporter.fleet_file_ignored(source)
         return
-    birth = Birth(fleet.clock.now(), fleet.new_epoch)
+    birth = CreationContext(fleet.clock.now(), fleet.new_epoch)
     scopes = loader(birth) if loader is not None else await asyncio.to_thread(_read_fleet, source, birth)
     by = GIVEN_FLEET if loader is not None else str(source if isinstance(source, Path) else DEMONSTRATION)
     await fill_fleet(fleet, scopes, by=by, on_saved=lambda done: reporter.fill_progress(done, len(scopes)))
 
 
-def _read_fleet(source: Path | str | None, birth: Birth) -> tuple[Scope, ...]:
+def _read_fleet(source: Path | str | None, birth: CreationContext) -> tuple[Scope, ...]:
     if source is None:
         return ()
     if not isinstance(source, Path):
         return demonstration_fleet(birth)
     try:
         if source.stat().st_size > MAX_FLEET_FILE_BYTES:
-            raise FleetFileError(str(source), "", f"a fleet file has at most {MAX_FLEET_FILE_BYTES >> 20} MiB")
+            raise FileError(str(source), "", f"a fleet file has at most {MAX_FLEET_FILE_BYTES >> 20} MiB")
         text = source.read_text(encoding="utf-8")
     except OSError as error:
-        raise FleetFileError(str(source), "", f"cannot be read: {error.strerror}") from error
+        raise FileError(str(source), "", f"cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise FleetFileError(str(source), "", "this is not TOML: it is not even UTF-8") from error
-    return read_fleet_file(text, file=str(source), birth=birth)
+        raise FileError(str(source), "", "this is not TOML: it is not even UTF-8") from error
+    return read_fleet_file(text, file=str(source), context=birth)

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from forewarn.api import local
+from forewarn.api import local_service
 from forewarn.compose.guests import GuestListeners
 from forewarn.compose.operators import create_tls_context, load_certificate
 from forewarn.compose.platforms import PlatformAdapters, create_policy
@@ -52,4 +52,4 @@ class SettingsReloader:
 
 async def adopt_token(fleet: Fleet, directory: Path, *, by: str) -> None:
     """Let the token in the data directory be an admin's, and make one where there is none."""
-    await fleet.tokens.adopt(local.ensure_token(directory), by=by)
+    await fleet.tokens.adopt(local_service.ensure_token(directory), by=by)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from forewarn import __version__
-from forewarn.api import local
+from forewarn.api import local_service
 from forewarn.clock import Clock, ManualClock, SystemClock
 from forewarn.compose import operators
 from forewarn.compose.data_directory import claim_directory, open_store
@@ -64,9 +64,9 @@ async def run_service(
         tls = operators.create_tls_context(settings.tls)
         directory, store = await stack.enter_async_context(open_store(settings, environ))
         claim_directory(directory, preset, reporter)
-        local.ensure_token(directory)
-        if local.is_readable_by_others(directory / local.TOKEN_FILE):
-            reporter.report(f"Others can read {directory / local.TOKEN_FILE}: close it with chmod 600.")
+        local_service.ensure_token(directory)
+        if local_service.is_readable_by_others(directory / local_service.TOKEN_FILE):
+            reporter.report(f"Others can read {directory / local_service.TOKEN_FILE}: close it with chmod 600.")
         listener = stack.enter_context(operators.bind_listener(settings.operator))
         clock = clock or await _create_clock(settings, store, reporter)
         hosts = HostSet()
@@ -146,7 +146,7 @@ async def _run_fleet(
 @contextmanager
 def _publish(running: RunningService, *, certificate: Path | None) -> Iterator[None]:
     """Let programs on this machine find the service while it runs."""
-    service = local.Service(
+    service = local_service.LocalService(
         pid=os.getpid(),
         started_at=SystemClock().now(),
         version=__version__,
@@ -154,5 +154,5 @@ def _publish(running: RunningService, *, certificate: Path | None) -> Iterator[N
         link_local_url=running.link_local_url,
         certificate=str(certificate.absolute()) if certificate is not None else None,
     )
-    with local.announced(running.directory, service):
+    with local_service.publish_service(running.directory, service):
         yield

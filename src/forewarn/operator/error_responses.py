@@ -8,7 +8,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException, ValidationException
 
 from forewarn.api import v1
-from forewarn.api.advice import LISTED_BY
+from forewarn.api.errors import NOT_FOUND_HINTS
 from forewarn.core import errors as core
 from forewarn.core.duration import format_duration
 from forewarn.fleet import errors as fleet
@@ -99,39 +99,39 @@ MALFORMED = {
 }
 
 
-def error_body(code: str, message: str, **details: str | list[str]) -> v1.Error:
+def error_body(code: str, message: str, **details: str | list[str]) -> v1.ErrorResponse:
     """Make the body that every refusal has."""
-    return v1.Error(error=v1.ErrorBody(code=code, message=message, details=details))
+    return v1.ErrorResponse(error=v1.ErrorBody(code=code, message=message, details=details))
 
 
-def domain_error_body(error: DomainError) -> v1.Error:
+def domain_error_body(error: DomainError) -> v1.ErrorResponse:
     """Make the body of a refusal by the rules, the fleet or the operator side."""
     details = {name: _detail(value) for name, value in vars(error).items()}
     # The rules know nothing of lists, and are told word for word the same wherever they are asked.
-    advice = "" if isinstance(error, core.CoreError) else LISTED_BY.get(error.code, "")
+    advice = "" if isinstance(error, core.CoreError) else NOT_FOUND_HINTS.get(error.code, "")
     return error_body(error.code, str(error) + advice, **details)
 
 
-def domain_error_response(request: AnyRequest, error: DomainError) -> Response[v1.Error]:
+def domain_error_response(request: AnyRequest, error: DomainError) -> Response[v1.ErrorResponse]:
     """The rules, the fleet or the operator side said no."""
     if isinstance(error, fleet.AddressInUse) and not request.user.can_see(error.vm.rpartition("/")[0]):
         error = fleet.AddressInUse(error.ip, error.network, HIDDEN_VM)
     return Response(domain_error_body(error), status_code=STATUS_BY_ERROR[type(error)])
 
 
-def store_error_response(request: AnyRequest, error: StoreError) -> Response[v1.Error]:
+def store_error_response(request: AnyRequest, error: StoreError) -> Response[v1.ErrorResponse]:
     """What is kept could not be read."""
     log.error("%s %s failed: %s", request.method, request.scope["path"], error)
     return Response(error_body("not-readable", f"this cannot be read now: {error}; try again later"), status_code=503)
 
 
-def http_error_response(request: AnyRequest, error: HTTPException) -> Response[v1.Error]:
+def http_error_response(request: AnyRequest, error: HTTPException) -> Response[v1.ErrorResponse]:
     """The request did not get as far as the fleet."""
     code = MALFORMED[error.status_code].code if error.status_code in MALFORMED else "malformed"
     return Response(error_body(code, _message(request, error)), status_code=error.status_code, headers=error.headers)
 
 
-def internal_error_response(request: AnyRequest, error: Exception) -> Response[v1.Error]:
+def internal_error_response(request: AnyRequest, error: Exception) -> Response[v1.ErrorResponse]:
     """Something is wrong with the service itself."""
     log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
     body = error_body("internal", "the service has failed to answer this; its log says more")

@@ -46,7 +46,7 @@ class EventCreation:
         host: str | None = None,
         scope: str | None = None,
         update_domain: int | None = None,
-    ) -> v1.Scheduled:
+    ) -> v1.ScheduleResponse:
         """Make events for the VMs that are meant. A request that was answered before gets the same answer.
 
         That is so although its VMs may have gone since, which it may itself have brought about.
@@ -59,7 +59,7 @@ class EventCreation:
             raise
         return self._show(await self._schedule(build_request(names)))
 
-    async def delete_vm(self, vm: str, why: str) -> v1.Scheduled:
+    async def delete_vm(self, vm: str, why: str) -> v1.ScheduleResponse:
         """Delete a VM, at once or with an event."""
         try:
             name = self._full_name(vm)
@@ -138,10 +138,10 @@ class EventCreation:
             return ()
         return self._fleet.replica.views_with_key(self._idempotency_key.key, now=self._fleet.clock.now())
 
-    def _show(self, created: CreatedEvents) -> v1.Scheduled:
+    def _show(self, created: CreatedEvents) -> v1.ScheduleResponse:
         """Show what was made, and what of it is still open: what takes no time has gone again."""
-        return v1.Scheduled(
-            made=tuple(v1.Made(id=event, scope=scope) for scope, event in created),
+        return v1.ScheduleResponse(
+            made=tuple(v1.CreatedEvent(id=event, scope=scope) for scope, event in created),
             events=tuple(self._open_events(created)),
         )
 

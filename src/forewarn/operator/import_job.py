@@ -9,8 +9,8 @@ from functools import partial
 import msgspec
 
 from forewarn.api import v1
-from forewarn.api.fleet_parsing import FleetFormat, parse_fleet
-from forewarn.api.written import FleetFileError
+from forewarn.api.file_reader import FileError
+from forewarn.api.fleet_file import FleetFormat, parse_fleet
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import FleetError, SaveFailed
 from forewarn.fleet.event_loop import clear_gradually, refreeze_gc, yielding
@@ -193,7 +193,7 @@ async def _parse(request: ImportRequest, at: datetime) -> list[bytes]:
             if len(request.content) <= SMALL_FILE_BYTES
             else run_in_process(partial(_parse_in_process, parse))
         )
-    except FleetFileError as error:
+    except FileError as error:
         raise InvalidFleetFile(error.key, error.problem) from error
     except EOFError as error:
         raise InvalidFleetFile("", "the process that read it has ended: perhaps there is too little memory") from error

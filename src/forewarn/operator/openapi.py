@@ -59,7 +59,7 @@ _REQUESTS: tuple[v1.Request, ...] = (
     v1.AbortCampaign(why="the kernel was withdrawn"),
     v1.RetryWave(scope="web", why="the host is back"),
     v1.SkipWave(scope="web", why="rebooted by hand"),
-    v1.MakeHold(scope="web", reason="quarter-end closing"),
+    v1.CreateHold(scope="web", reason="quarter-end closing"),
     v1.ReleaseHold(scope="web", why="closing is done"),
     v1.SetFault(kind=FaultKind.STATUS_410, vm="web/web-0", times=3, why="does it ask again?"),
     v1.OpenSocket(vm="web-0"),
@@ -222,7 +222,7 @@ def _types() -> Iterator[type[msgspec.Struct]]:
     """Give every type of the API."""
     for name in v1.__all__:
         type_ = getattr(v1, name)
-        if isinstance(type_, type) and issubclass(type_, v1.Answer | v1.Request):
+        if isinstance(type_, type) and issubclass(type_, v1.Response | v1.Request):
             yield type_
 
 

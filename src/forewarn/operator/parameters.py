@@ -51,7 +51,7 @@ def error_specs(**meanings: str) -> Mapping[int, ResponseSpec]:
         "_403": "The token does not go that far.",
     } | meanings
     return {
-        int(status[1:]): ResponseSpec(data_container=v1.Error, description=text, generate_examples=False)
+        int(status[1:]): ResponseSpec(data_container=v1.ErrorResponse, description=text, generate_examples=False)
         for status, text in meanings_by_status.items()
     }
 

@@ -22,7 +22,7 @@ class Event:
         return story.outcome.value if story.outcome is not None else "unknown"
 
     @property
-    def story(self) -> v1.EventStory:
+    def story(self) -> v1.EventDetail:
         """All that the operator API tells of it, with its timeline."""
         return self._api.event(self.id)
 

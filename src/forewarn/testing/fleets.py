@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from forewarn.api.fleet_file import Birth, demonstration_fleet, read_fleet, read_fleet_file
-from forewarn.api.written import FleetFileError
+from forewarn.api.file_reader import FileError
+from forewarn.api.fleet_file import CreationContext, demonstration_fleet, read_fleet, read_fleet_file
 from forewarn.compose import FleetLoader
 from forewarn.core.scope import Scope, ScopeKind
 
@@ -31,21 +31,21 @@ def reader_of(fleet: FleetLike) -> FleetLoader:
             return partial(_read, _of_names(fleet))
 
 
-def _read_text(text: str, file: str, birth: Birth) -> tuple[Scope, ...]:
-    return read_fleet_file(text, file=file, birth=birth)
+def _read_text(text: str, file: str, birth: CreationContext) -> tuple[Scope, ...]:
+    return read_fleet_file(text, file=file, context=birth)
 
 
-def _read(content: Mapping[str, object], birth: Birth) -> tuple[Scope, ...]:
-    return read_fleet(content, file=GIVEN, birth=birth)
+def _read(content: Mapping[str, object], birth: CreationContext) -> tuple[Scope, ...]:
+    return read_fleet(content, file=GIVEN, context=birth)
 
 
 def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise FleetFileError(str(path), "", f"cannot be read: {error.strerror}") from error
+        raise FileError(str(path), "", f"cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise FleetFileError(str(path), "", "this is not TOML: it is not even UTF-8") from error
+        raise FileError(str(path), "", "this is not TOML: it is not even UTF-8") from error
 
 
 def _of_names(names: Sequence[str]) -> dict[str, object]:

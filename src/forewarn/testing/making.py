@@ -96,7 +96,7 @@ class MakesEvents(ABC):
         """All open events, by scope and in the order in which they were made."""
         return [Event(self.api, event.id, event.scope) for event in self.api.events()]
 
-    def _events(self, made: v1.Scheduled) -> list[Event]:
+    def _events(self, made: v1.ScheduleResponse) -> list[Event]:
         return [Event(self.api, one.id, one.scope) for one in made.made]
 
     def _only(self, events: list[Event]) -> Event:

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from forewarn.api import local, v1
+from forewarn.api import local_service, v1
 from forewarn.api.client import ApiClient
-from forewarn.api.fleet_file import Birth
-from forewarn.api.written import FleetFileError
+from forewarn.api.file_reader import FileError
+from forewarn.api.fleet_file import CreationContext
 from forewarn.clock import ManualClock
 from forewarn.compose import FleetLoader, RunningService, run_service
 from forewarn.core.scope import Scope
@@ -35,7 +35,7 @@ ANYWHERE = "127.0.0.1:0"
 PORT_WITHIN = 10.0
 """Within how many seconds a VM that was just added has its port, on a busy machine."""
 
-CANNOT_START = (FleetFileError, SettingsError, BadStart, ListenFailed, PortUnavailable, TooManyListeners)
+CANNOT_START = (FileError, SettingsError, BadStart, ListenFailed, PortUnavailable, TooManyListeners)
 """What can be wrong with the fleet, the settings or the machine when a service is made and started."""
 
 
@@ -121,7 +121,7 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
     @property
     def token(self) -> str:
         """An admin's token for the operator API."""
-        return local.read_token(self.directory / local.TOKEN_FILE)
+        return local_service.read_token(self.directory / local_service.TOKEN_FILE)
 
     @property
     def directory(self) -> Path:
@@ -209,7 +209,7 @@ class _Remembered:
         self._read = read
         self.names: list[str] = []
 
-    def __call__(self, birth: Birth) -> tuple[Scope, ...]:
+    def __call__(self, birth: CreationContext) -> tuple[Scope, ...]:
         scopes = self._read(birth)
         self.names = [f"{scope.id}/{vm.name}" for scope in scopes for vm in scope.roster]
         return scopes

@@ -22,7 +22,7 @@ from forewarn.agent.handlers.notify import MISSING, NotifyHandler
 from forewarn.agent.handlers.readiness import ReadinessHandler
 from forewarn.agent.http_server import Request
 from forewarn.agent.settings import LogHandlerSettings, NotifySettings, ReadinessSettings
-from forewarn.cli.logs import JsonLines
+from forewarn.cli.process.logs import JsonFormatter
 from forewarn.clock import ManualClock
 from forewarn.settings import ListenAddress
 from tests.agent.handlers.errands import EVENT, NOW, PREPARE, RECOVER, errand
@@ -38,7 +38,7 @@ async def test_every_phase_is_one_line_with_all_facts(caplog: pytest.LogCaptureF
     handler = LogHandler(LogHandlerSettings(name="log"), clock=ManualClock(NOW))
     for phase in Phase:
         assert await handler.notify(errand(phase)) == Done()
-    lines = [json.loads(JsonLines().format(record)) for record in caplog.records]
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
     assert [line["event_phase"] for line in lines] == [phase.value for phase in Phase]
     first = {name: value for name, value in lines[0].items() if name != "time"}
     assert first == {

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import CannotReach, Refusal
+from forewarn.api.errors import RequestRefused, ServiceUnreachable
 from forewarn.testing.scenario.bell import Bell, Cancelled
 
 GUARD = 60.0
@@ -42,14 +42,14 @@ def test_rings_once_for_what_has_happened() -> None:
 
 
 def test_service_that_is_gone_is_asked_again() -> None:
-    journal = Journal(CannotReach("http://127.0.0.1:1", "nobody is there"))
+    journal = Journal(ServiceUnreachable("http://127.0.0.1:1", "nobody is there"))
     journal.grows.release()
     assert bell_of(journal).wait(FOR_EVER)
 
 
 def test_refusal_is_told_to_who_waits() -> None:
-    with pytest.raises(Refusal, match="not yours"):
-        bell_of(Journal(Refusal(403, "forbidden", "not yours", {}))).wait(FOR_EVER)
+    with pytest.raises(RequestRefused, match="not yours"):
+        bell_of(Journal(RequestRefused(403, "forbidden", "not yours", {}))).wait(FOR_EVER)
 
 
 def test_moment_that_is_over_is_not_waited_for() -> None:

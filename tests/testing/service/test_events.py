@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from forewarn.api.errors import NotFound, Refusal
+from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.testing import Forewarn, NoSuchType
 
 
@@ -91,7 +91,7 @@ def test_refusals_of_the_service_are_raised(service: Forewarn) -> None:
         service.schedule("Reboot", "nowhere")
     with pytest.raises(NoSuchType, match="'reboot': it is Freeze, Reboot, Redeploy, Preempt or Terminate"):
         service.schedule("reboot", "web-0")
-    with pytest.raises(Refusal, match="low"):
+    with pytest.raises(RequestRefused, match="low"):
         service.evict("web-0")
 
 

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from forewarn.api import v1
-from forewarn.api.errors import NotFound, Refusal
-from forewarn.api.local import ephemeral_root, ephemeral_services
-from forewarn.api.written import FleetFileError
+from forewarn.api.errors import NotFound, RequestRefused
+from forewarn.api.file_reader import FileError
+from forewarn.api.local_service import ephemeral_root, ephemeral_services
 from forewarn.settings import InvalidSetting, SettingNotFound
 from forewarn.testing import AlreadyStarted, BadStart, Forewarn, NoEndpoint, NotRunning
 from forewarn.testing.vm import EVENTS_PATH, Vm
@@ -63,7 +63,7 @@ class TestStarting:
             assert (one.events, other.events) == ([event], [])
             with pytest.raises(NotFound):
                 other.api.event(event.id)
-            with pytest.raises(Refusal, match="token"):
+            with pytest.raises(RequestRefused, match="token"):
                 type(one.api)(other.url, one.token).me()
             one.advance("1d")
             assert one.now - other.now >= timedelta(hours=23)
@@ -238,13 +238,13 @@ class TestFleets:
     )
     def test_what_is_wrong_with_a_fleet_is_raised_where_it_is_started(self, fleet: object, complaint: str) -> None:
         threads = threading.active_count()
-        with pytest.raises(FleetFileError, match=complaint):
+        with pytest.raises(FileError, match=complaint):
             Forewarn(fleet).start()  # type: ignore[arg-type]  # the table has all kinds
         assert threading.active_count() == threads
 
     def test_stopping_what_could_not_start_does_nothing(self) -> None:
         forewarn = Forewarn("[[scopes]")
-        with pytest.raises(FleetFileError):
+        with pytest.raises(FileError):
             forewarn.start()
         forewarn.stop()
 
@@ -283,7 +283,7 @@ class TestTime:
 
     def test_real_time_cannot_be_moved_but_hurried(self) -> None:
         with Forewarn(["a-0"], manual_time=False, speed=1000) as forewarn:
-            with pytest.raises(Refusal, match="real"):
+            with pytest.raises(RequestRefused, match="real"):
                 forewarn.advance("1m")
             event = forewarn.schedule("Reboot", "a-0", notice="15m")
             forewarn.wait_for_state(event, "completed")

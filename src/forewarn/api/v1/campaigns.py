@@ -1,4 +1,4 @@
-"""Campaigns: what is to be rolled over the fleet, the plan for it, and how far it is."""
+"""Campaign types: spec, policy, plan, waves and progress."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from forewarn.api.v1.common import Answer, Duration, Error, Moment, Reason, Request, Text
+from forewarn.api.v1.common import Duration, ErrorResponse, Moment, Reason, Request, Response, Text
 from forewarn.api.v1.inventory import Name
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import (
@@ -23,11 +23,45 @@ from forewarn.core.campaign.spec import (
 from forewarn.core.duration import format_duration
 from forewarn.core.event import EventType
 
+__all__ = [
+    "AbortCampaign",
+    "BlackoutView",
+    "Campaign",
+    "CampaignBlackout",
+    "CampaignFailure",
+    "CampaignPage",
+    "CampaignPlan",
+    "CampaignPolicy",
+    "CampaignRequest",
+    "CampaignSelection",
+    "CampaignSpec",
+    "CampaignType",
+    "CampaignWave",
+    "CampaignWindow",
+    "ClosedGate",
+    "GateView",
+    "HttpGate",
+    "PauseCampaign",
+    "PlanProgress",
+    "PlannedWave",
+    "PolicyView",
+    "ResumeCampaign",
+    "RetryWave",
+    "SelectionView",
+    "SkipWave",
+    "StartCampaign",
+    "UnplacedVms",
+    "WavePage",
+    "WaveProgress",
+    "WaveState",
+    "WindowView",
+]
+
 Pattern = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._/*?\[\]!-]{1,260}$")]
 """A name, or a pattern such as `web-*`."""
 
 Patterns = Annotated[Sequence[Pattern], msgspec.Meta(max_length=MAX_NAMES)]
-AtMost = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
+PositiveCount = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 Percent = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3})? ?%$")]
 Retries = Annotated[int, msgspec.Meta(ge=0, le=MAX_RETRIES)]
 Status = Annotated[int, msgspec.Meta(ge=100, le=599)]
@@ -36,7 +70,7 @@ End = Annotated[str, msgspec.Meta(pattern=r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:0
 Zone = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+/-]{0,63}$")]
 Url = Annotated[str, msgspec.Meta(pattern=r"^https?://[!-~]+$", max_length=MAX_URL_LENGTH)]
 
-_USUAL = HttpCheck(url="http://localhost")
+_DEFAULTS = HttpCheck(url="http://localhost")
 
 
 class CampaignType(StrEnum):
@@ -107,10 +141,10 @@ class HttpGate(Request, frozen=True):
     """
 
     url: Url
-    expect_status: Status = _USUAL.expect_status
-    timeout: Duration = format_duration(_USUAL.timeout)
-    retries: Retries = _USUAL.retries
-    pause: Duration = format_duration(_USUAL.pause)
+    expect_status: Status = _DEFAULTS.expect_status
+    timeout: Duration = format_duration(_DEFAULTS.timeout)
+    retries: Retries = _DEFAULTS.retries
+    pause: Duration = format_duration(_DEFAULTS.pause)
 
 
 class CampaignPolicy(Request, frozen=True):
@@ -123,9 +157,9 @@ class CampaignPolicy(Request, frozen=True):
     gap: Duration = "30m"
     notice: Duration | None = None
     expected: Duration | None = None
-    scopes_at_once: AtMost | Percent | None = None
-    hosts_at_once: AtMost | Percent | None = None
-    vms_at_once: AtMost | Percent | None = None
+    scopes_at_once: PositiveCount | Percent | None = None
+    hosts_at_once: PositiveCount | Percent | None = None
+    vms_at_once: PositiveCount | Percent | None = None
     windows: Annotated[Sequence[CampaignWindow], msgspec.Meta(max_length=MAX_WINDOWS)] = ()
     blackouts: Annotated[Sequence[CampaignBlackout], msgspec.Meta(max_length=MAX_BLACKOUTS)] = ()
     zone: Zone = "UTC"
@@ -136,7 +170,7 @@ class CampaignPolicy(Request, frozen=True):
     advance: bool = True
 
 
-class AskedCampaign(Request, frozen=True):
+class CampaignRequest(Request, frozen=True):
     """Maintenance over a selection of VMs, wave by wave, as it is asked for."""
 
     name: Name
@@ -148,44 +182,44 @@ class AskedCampaign(Request, frozen=True):
     start_at: Moment | None = None
 
 
-class StartCampaign(AskedCampaign, frozen=True, kw_only=True):
+class StartCampaign(CampaignRequest, frozen=True, kw_only=True):
     """Roll maintenance over a selection of VMs, wave by wave. To plan it, the same is asked."""
 
     why: Text = ""
 
 
-class ShownSelection(CampaignSelection, frozen=True, forbid_unknown_fields=False):
+class SelectionView(CampaignSelection, frozen=True, forbid_unknown_fields=False):
     """The selection, as it was asked for."""
 
 
-class ShownWindow(CampaignWindow, frozen=True, forbid_unknown_fields=False):
+class WindowView(CampaignWindow, frozen=True, forbid_unknown_fields=False):
     """A window, as it was asked for."""
 
 
-class ShownBlackout(CampaignBlackout, frozen=True, forbid_unknown_fields=False):
+class BlackoutView(CampaignBlackout, frozen=True, forbid_unknown_fields=False):
     """A black-out, as it was asked for."""
 
 
-class ShownGate(HttpGate, frozen=True, forbid_unknown_fields=False):
+class GateView(HttpGate, frozen=True, forbid_unknown_fields=False):
     """A gate, as it was asked for."""
 
 
-class ShownPolicy(CampaignPolicy, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class PolicyView(CampaignPolicy, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """The policy, as it was asked for."""
 
-    windows: Sequence[ShownWindow] = ()
-    blackouts: Sequence[ShownBlackout] = ()
-    gate: str | ShownGate | None = None
+    windows: Sequence[WindowView] = ()
+    blackouts: Sequence[BlackoutView] = ()
+    gate: str | GateView | None = None
 
 
-class CampaignSpec(AskedCampaign, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class CampaignSpec(CampaignRequest, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """A campaign, as it was asked for. Asking for the same again is a campaign of its own."""
 
-    selection: ShownSelection
-    policy: ShownPolicy = ShownPolicy()
+    selection: SelectionView
+    policy: PolicyView = PolicyView()
 
 
-class PlannedWave(Answer, frozen=True):
+class PlannedWave(Response, frozen=True):
     """A wave of a plan: an update domain of a scope. `n`: it is the scope's n-th, from 1."""
 
     scope: str
@@ -198,7 +232,7 @@ class PlannedWave(Answer, frozen=True):
     vms: Sequence[str]
 
 
-class Unplaced(Answer, frozen=True):
+class UnplacedVms(Response, frozen=True):
     """VMs that the policy leaves no place for: by which of its keys, and by how much."""
 
     scope: str
@@ -209,14 +243,14 @@ class Unplaced(Answer, frozen=True):
     why: str
 
 
-class CampaignPlan(Answer, frozen=True):
+class CampaignPlan(Response, frozen=True):
     """Every wave before anything is announced, in the order of their starts. Each selected VM is in one, or unplaced.
 
     `scopes`, `hosts` and `vms` count all that are selected: what percentages are of.
     """
 
     waves: Sequence[PlannedWave]
-    unplaced: Sequence[Unplaced]
+    unplaced: Sequence[UnplacedVms]
     ends_at: datetime | None
     scopes: int
     hosts: int
@@ -224,16 +258,16 @@ class CampaignPlan(Answer, frozen=True):
     remarks: Sequence[str] = ()
 
 
-class PlanProgress(Answer, frozen=True):
+class PlanProgress(Response, frozen=True):
     """A line of the stream while a plan is made; the last one has the plan, or why there is none."""
 
     done: int
     total: int
     result: CampaignPlan | None = None
-    error: Error | None = None
+    error: ErrorResponse | None = None
 
 
-class WaveProgress(Answer, frozen=True):
+class WaveProgress(Response, frozen=True):
     """How far the n-th waves of all scopes are: how many there are, their VMs, and how many of them stand how."""
 
     n: int
@@ -249,7 +283,7 @@ class WaveProgress(Answer, frozen=True):
     left: int = 0
 
 
-class CampaignWave(Answer, frozen=True):
+class CampaignWave(Response, frozen=True):
     """A wave of a scope. `at`: when it came to stand as it does, for an announced one its not_before."""
 
     scope: str
@@ -261,14 +295,14 @@ class CampaignWave(Answer, frozen=True):
     vms: int
 
 
-class WavePage(Answer, frozen=True):
+class WavePage(Response, frozen=True):
     """Some waves of a campaign, by scope; `next` asks for those after them."""
 
     waves: Sequence[CampaignWave]
     next: str | None
 
 
-class CampaignFailure(Answer, frozen=True):
+class CampaignFailure(Response, frozen=True):
     """A scope that cannot go on: a person has its wave retried, or skipped."""
 
     scope: str
@@ -278,7 +312,7 @@ class CampaignFailure(Answer, frozen=True):
     why: str
 
 
-class ShutGate(Answer, frozen=True):
+class ClosedGate(Response, frozen=True):
     """The gate is shut: since when, why, when it is asked again, and what it is called."""
 
     since: datetime
@@ -287,7 +321,7 @@ class ShutGate(Answer, frozen=True):
     name: str = ""
 
 
-class Campaign(Answer, frozen=True):
+class Campaign(Response, frozen=True):
     """A campaign. `explain` says, in sentences, what it waits for; `expected_end` moves with what happens.
 
     `said_by`, `said_at` and `why` tell who brought it into its state, when and why, and `start_why` why it was started.
@@ -316,14 +350,14 @@ class Campaign(Answer, frozen=True):
     vms_over: int
     progress: Sequence[WaveProgress]
     failures: Sequence[CampaignFailure]
-    gate: ShutGate | None
+    gate: ClosedGate | None
     explain: Sequence[str]
     spec: CampaignSpec
     start_why: str = ""
     stuck: bool = False
 
 
-class CampaignPage(Answer, frozen=True):
+class CampaignPage(Response, frozen=True):
     """Some campaigns, the newest first; `next` asks for those after them."""
 
     campaigns: Sequence[Campaign]

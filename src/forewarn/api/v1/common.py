@@ -1,4 +1,4 @@
-"""What all parts of the API share: how times, durations and texts are written, and how it refuses."""
+"""Types shared by all parts of the API: base structs, durations, times, texts, errors and holds."""
 
 from datetime import datetime
 from typing import Annotated
@@ -7,6 +7,8 @@ import msgspec
 
 from forewarn.core.duration import DURATION_PATTERN
 from forewarn.core.limits import MAX_TEXT_LENGTH
+
+__all__ = ["LARGEST_PAGE", "PAGE", "ErrorBody", "ErrorResponse", "Hold", "Request", "Response"]
 
 PAGE = 500
 LARGEST_PAGE = 1_000
@@ -19,7 +21,7 @@ VmName = Annotated[str, msgspec.Meta(min_length=1, max_length=257)]
 """`scope/name`, or the bare name where that is unambiguous."""
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Response(msgspec.Struct, frozen=True, kw_only=True):
     """What the service says. Readers must expect fields to be added."""
 
 
@@ -27,7 +29,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """What is asked of the service. A field that it does not know is refused."""
 
 
-class ErrorBody(Answer, frozen=True):
+class ErrorBody(Response, frozen=True):
     """Why it was refused: a stable code for programs, a sentence for people, and the facts."""
 
     code: str
@@ -35,13 +37,13 @@ class ErrorBody(Answer, frozen=True):
     details: dict[str, str | list[str]] = {}
 
 
-class Error(Answer, frozen=True):
+class ErrorResponse(Response, frozen=True):
     """The body of every answer with a status of 400 or more."""
 
     error: ErrorBody
 
 
-class Hold(Answer, frozen=True):
+class Hold(Response, frozen=True):
     """An operator's hold on planned maintenance. `scope` None: on the whole fleet."""
 
     scope: str | None

@@ -1,4 +1,4 @@
-"""Events, the operations that make them, holds, and the journal."""
+"""Event types: events, the operations that create them, holds and the journal."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,26 +6,51 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from forewarn.api.v1.common import Answer, Duration, Hold, Moment, Reason, Request, Text, VmName
+from forewarn.api.v1.common import Duration, Hold, Moment, Reason, Request, Response, Text, VmName
 from forewarn.api.v1.inventory import Domain, Name
 from forewarn.core.event import Cause, EventType, Source
 from forewarn.core.impact import ImpactState
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import EventOutcome
 
+__all__ = [
+    "VMS_PER_REQUEST",
+    "Approval",
+    "ApproveEvent",
+    "CancelEvent",
+    "CreateHold",
+    "CreatedEvent",
+    "Event",
+    "EventDetail",
+    "EventPage",
+    "Evict",
+    "Fail",
+    "Holds",
+    "Impact",
+    "JournalEntry",
+    "JournalPage",
+    "Operate",
+    "PredictFailure",
+    "ReleaseHold",
+    "ResolveImpact",
+    "RetryImpact",
+    "ScheduleEvents",
+    "ScheduleResponse",
+]
+
 VMS_PER_REQUEST = 1_000
 
 Vms = Annotated[Sequence[VmName], msgspec.Meta(max_length=VMS_PER_REQUEST)]
 
 
-class Approval(Answer, frozen=True):
+class Approval(Response, frozen=True):
     """A VM's word that the event may start."""
 
     vm: str
     at: datetime
 
 
-class Impact(Answer, frozen=True):
+class Impact(Response, frozen=True):
     """How far the work on one VM is."""
 
     vm: str
@@ -36,7 +61,7 @@ class Impact(Answer, frozen=True):
     why: str
 
 
-class Event(Answer, frozen=True):
+class Event(Response, frozen=True):
     """An open event. `explain` says, in sentences, what it waits for; `held`: its scope's hold.
 
     `campaign` is the id of the campaign that has made it, if one has; such an event starts only when that clears it.
@@ -66,7 +91,7 @@ class Event(Answer, frozen=True):
     campaign: str | None = None
 
 
-class EventPage(Answer, frozen=True):
+class EventPage(Response, frozen=True):
     """Some open events, by scope and in the order in which they were made; `next` asks for those after them.
 
     `held`: the hold on the whole fleet.
@@ -77,7 +102,7 @@ class EventPage(Answer, frozen=True):
     held: Hold | None = None
 
 
-class JournalEntry(Answer, frozen=True):
+class JournalEntry(Response, frozen=True):
     """A line of the journal. `position` orders all of them; `kind` and `record` say to which record it belongs."""
 
     position: int
@@ -93,14 +118,14 @@ class JournalEntry(Answer, frozen=True):
     facts: dict[str, str]
 
 
-class HistoryPage(Answer, frozen=True):
+class JournalPage(Response, frozen=True):
     """Some lines of the journal; `next` asks for those after them, in the order that was asked for."""
 
     entries: Sequence[JournalEntry]
     next: str | None
 
 
-class EventStory(Answer, frozen=True):
+class EventDetail(Response, frozen=True):
     """An event from its beginning: `event` while it is open, `outcome` and `ended_at` once it is over.
 
     The timeline is the journal's; of a very long one the newest lines.
@@ -170,17 +195,17 @@ class PredictFailure(Request, frozen=True):
     why: Text = ""
 
 
-class Made(Answer, frozen=True):
+class CreatedEvent(Response, frozen=True):
     """An event that a request made, now or when it was first sent."""
 
     id: str
     scope: str
 
 
-class Scheduled(Answer, frozen=True):
+class ScheduleResponse(Response, frozen=True):
     """The events of a request, and those of them that are still open."""
 
-    made: Sequence[Made]
+    made: Sequence[CreatedEvent]
     events: Sequence[Event]
 
 
@@ -212,14 +237,14 @@ class ResolveImpact(Request, frozen=True):
     vm: VmName | None = None
 
 
-class Holds(Answer, frozen=True):
+class Holds(Response, frozen=True):
     """What is held: the whole fleet, and scopes."""
 
     fleet: Hold | None
     scopes: Sequence[Hold]
 
 
-class MakeHold(Request, frozen=True):
+class CreateHold(Request, frozen=True):
     """Let nothing planned start, in one scope or anywhere. The reason is shown to whoever finds it."""
 
     reason: Reason

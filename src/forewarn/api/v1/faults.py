@@ -1,4 +1,4 @@
-"""Faults of the emulator: what the endpoint does wrong on purpose."""
+"""Fault types: fault injection in the emulator."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,16 +6,18 @@ from typing import Annotated
 
 import msgspec
 
-from forewarn.api.v1.common import Answer, Duration, Request, Text, VmName
+from forewarn.api.v1.common import Duration, Request, Response, Text, VmName
 from forewarn.core.duration import DURATION_PATTERN
 from forewarn.core.fault import MAX_TIMES, FaultKind
+
+__all__ = ["Fault", "Faults", "SetFault"]
 
 SignedDuration = Annotated[
     str, msgspec.Meta(pattern=f"^-?{DURATION_PATTERN.removeprefix('^')}", min_length=2, max_length=36)
 ]
 
 
-class Fault(Answer, frozen=True):
+class Fault(Response, frozen=True):
     """A fault that is set. `vm` null: for all VMs; `until` and `times` null: until it is cleared."""
 
     id: str
@@ -29,7 +31,7 @@ class Fault(Answer, frozen=True):
     set_at: datetime
 
 
-class Faults(Answer, frozen=True):
+class Faults(Response, frozen=True):
     """The faults that are set, in the order in which they were, or those that were cleared."""
 
     faults: Sequence[Fault]

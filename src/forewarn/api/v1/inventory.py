@@ -1,4 +1,4 @@
-"""Scopes, VMs, hosts, and the fleet file as a whole."""
+"""Inventory types: scopes, VMs, hosts, imports and diagnosis."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,17 +6,39 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from forewarn.api.v1.common import Answer, Duration, Error, Hold, Request, Text, VmName
+from forewarn.api.v1.common import Duration, ErrorResponse, Hold, Request, Response, Text, VmName
 from forewarn.core.event import EventType
 from forewarn.core.limits import MAX_NAME_LENGTH
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Os, Priority
 
+__all__ = [
+    "AddScope",
+    "AddVm",
+    "Address",
+    "ChangeScope",
+    "ChangeVm",
+    "Diagnosis",
+    "DiagnosisCheck",
+    "Difference",
+    "Host",
+    "HostPage",
+    "ImportProgress",
+    "ImportResult",
+    "NewAddress",
+    "OpenSocket",
+    "Scope",
+    "ScopePage",
+    "Socket",
+    "Vm",
+    "VmPage",
+]
+
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_NAME_LENGTH)]
 Domain = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 
 
-class Address(Answer, frozen=True):
+class Address(Response, frozen=True):
     """An address by which the endpoint knows the VM."""
 
     ip: str
@@ -24,7 +46,7 @@ class Address(Answer, frozen=True):
     mac: str
 
 
-class Vm(Answer, frozen=True):
+class Vm(Response, frozen=True):
     """A VM, its place, and everything it has of its own or takes from its scope. `held`: its scope's hold."""
 
     name: str
@@ -51,7 +73,7 @@ class Vm(Answer, frozen=True):
     open_events: Sequence[str] = ()
 
 
-class VmPage(Answer, frozen=True):
+class VmPage(Response, frozen=True):
     """Some VMs, by scope and name; `next` asks for those after them. `held`: the hold on the whole fleet."""
 
     vms: Sequence[Vm]
@@ -59,7 +81,7 @@ class VmPage(Answer, frozen=True):
     held: Hold | None = None
 
 
-class Scope(Answer, frozen=True):
+class Scope(Response, frozen=True):
     """A scope: what it gives to its VMs, how it approves, and how it stands with its guests."""
 
     id: str
@@ -86,7 +108,7 @@ class Scope(Answer, frozen=True):
     held: Hold | None
 
 
-class ScopePage(Answer, frozen=True):
+class ScopePage(Response, frozen=True):
     """Some scopes, by id; `next` asks for those after them. `held`: the hold on the whole fleet."""
 
     scopes: Sequence[Scope]
@@ -100,7 +122,7 @@ class OpenSocket(Request, frozen=True):
     vm: VmName
 
 
-class Socket(Answer, frozen=True):
+class Socket(Response, frozen=True):
     """A unix socket on the machine of the service: whoever connects to it is taken for the VM."""
 
     scope: str
@@ -108,7 +130,7 @@ class Socket(Answer, frozen=True):
     path: str
 
 
-class Host(Answer, frozen=True):
+class Host(Response, frozen=True):
     """A host, as seen from the VMs on it."""
 
     name: str
@@ -117,7 +139,7 @@ class Host(Answer, frozen=True):
     open_events: Sequence[str]
 
 
-class HostPage(Answer, frozen=True):
+class HostPage(Response, frozen=True):
     """Some hosts, by name; `next` asks for those after them. `held`: the hold on the whole fleet."""
 
     hosts: Sequence[Host]
@@ -199,7 +221,7 @@ class ChangeScope(ChangedTraits, frozen=True, kw_only=True):
     auto_approve: Annotated[Sequence[EventType], msgspec.Meta(max_length=2)] | msgspec.UnsetType = msgspec.UNSET
 
 
-class Difference(Answer, frozen=True):
+class Difference(Response, frozen=True):
     """What an import does to one scope or VM. `fields` says for each that changes what it is and what it becomes."""
 
     what: Literal["added", "changed", "removed"]
@@ -209,7 +231,7 @@ class Difference(Answer, frozen=True):
     refused: str = ""
 
 
-class Imported(Answer, frozen=True):
+class ImportResult(Response, frozen=True):
     """What an import did, or would do. Each difference that was refused says why; the others were made."""
 
     dry_run: bool
@@ -218,16 +240,16 @@ class Imported(Answer, frozen=True):
     refused: int
 
 
-class ImportProgress(Answer, frozen=True):
+class ImportProgress(Response, frozen=True):
     """A line of the stream while an import runs; the last one has the result, or why there is none."""
 
     done: int
     total: int
-    result: Imported | None = None
-    error: Error | None = None
+    result: ImportResult | None = None
+    error: ErrorResponse | None = None
 
 
-class CheckUp(Answer, frozen=True):
+class DiagnosisCheck(Response, frozen=True):
     """One question that was asked about a VM, and its answer."""
 
     question: str
@@ -236,9 +258,9 @@ class CheckUp(Answer, frozen=True):
     advice: str = ""
 
 
-class Diagnosis(Answer, frozen=True):
+class Diagnosis(Response, frozen=True):
     """Why a VM sees nothing, or that nothing is wrong with it as far as the service can tell."""
 
     vm: str
     guest_url: str | None
-    checks: Sequence[CheckUp]
+    checks: Sequence[DiagnosisCheck]

@@ -1,4 +1,4 @@
-"""The service itself: its health, its clock, and who may ask it."""
+"""Service types: health, clock and tokens."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,13 +6,26 @@ from typing import Annotated
 
 import msgspec
 
-from forewarn.api.v1.common import Answer, Duration, Moment, Request
+from forewarn.api.v1.common import Duration, Moment, Request, Response
 from forewarn.api.v1.events import JournalEntry
 from forewarn.api.v1.inventory import Name
 from forewarn.core.access import Role
 
+__all__ = [
+    "AdvanceClock",
+    "AdvanceResult",
+    "Clock",
+    "CreateToken",
+    "Health",
+    "NewToken",
+    "Principal",
+    "Readiness",
+    "Token",
+    "TokenPage",
+]
 
-class Clock(Answer, frozen=True):
+
+class Clock(Response, frozen=True):
     """The service's time. `manual`: it moves only when told to; then before `next_at` nothing happens by itself.
 
     `speed`: notices and durations are divided by this when an event is made.
@@ -24,7 +37,7 @@ class Clock(Answer, frozen=True):
     speed: float = 1.0
 
 
-class Advanced(Clock, frozen=True, kw_only=True):
+class AdvanceResult(Clock, frozen=True, kw_only=True):
     """The service's time after a manual clock was moved, and how events and campaigns have changed on the way.
 
     They are in order. Of many changes it has the first ones; the journal has all.
@@ -40,21 +53,21 @@ class AdvanceClock(Request, frozen=True):
     to_next: bool = False
 
 
-class Health(Answer, frozen=True):
+class Health(Response, frozen=True):
     """The service is there."""
 
     status: str
     version: str
 
 
-class Readiness(Answer, frozen=True):
+class Readiness(Response, frozen=True):
     """Whether the service can do its work; if not, why."""
 
     ready: bool
     problems: Sequence[str]
 
 
-class Token(Answer, frozen=True):
+class Token(Response, frozen=True):
     """Somebody who may ask: what for, in which scopes (none are all), and until when."""
 
     id: str
@@ -67,13 +80,13 @@ class Token(Answer, frozen=True):
     revoked_at: datetime | None
 
 
-class TokenPage(Answer, frozen=True):
+class TokenPage(Response, frozen=True):
     """All tokens, the oldest first."""
 
     tokens: Sequence[Token]
 
 
-class NewToken(Answer, frozen=True):
+class NewToken(Response, frozen=True):
     """A token that was just made. `secret` is shown this once, and kept nowhere."""
 
     token: Token
@@ -89,7 +102,7 @@ class CreateToken(Request, frozen=True):
     expires_at: Moment | None = None
 
 
-class Me(Answer, frozen=True):
+class Principal(Response, frozen=True):
     """Who is asking."""
 
     name: str

@@ -14,7 +14,7 @@ from litestar.params import HeaderParameter, JSONBody, PathParameter, QueryParam
 from litestar.response import Stream
 
 from forewarn.api import v1
-from forewarn.api.campaign_spec import spec_of
+from forewarn.api.campaign_spec import spec_from_request
 from forewarn.core.access import Role
 from forewarn.core.campaign.record import Campaign, CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, HttpCheck, Selection
@@ -289,9 +289,9 @@ class CampaignController(Controller):
         )
 
 
-def checked_spec(caller: Caller, request: v1.AskedCampaign) -> CampaignSpec:
+def checked_spec(caller: Caller, request: v1.CampaignRequest) -> CampaignSpec:
     """Return what the rules are asked, if the caller may, and nothing is wrong with it that shows at once."""
-    spec = spec_of(request)
+    spec = spec_from_request(request)
     if spec.name == PLAN_PATH:
         raise Invalid(
             f"a campaign cannot be called {PLAN_PATH}: that is where campaigns are planned; give it another name"

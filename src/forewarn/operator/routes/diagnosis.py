@@ -56,15 +56,15 @@ async def diagnose(state: AppState, caller: CallerDep, only_vm: WhichVm) -> v1.D
     )
 
 
-async def _check_unknown(fleet: Fleet, caller: Caller, name: str, error: Exception) -> v1.CheckUp:
+async def _check_unknown(fleet: Fleet, caller: Caller, name: str, error: Exception) -> v1.DiagnosisCheck:
     question = "Is it known?"
     if isinstance(error, AmbiguousVm):
         finding = f"No: there are {len(error.candidates)} VMs of this name."
         advice = f"Say which: {' or '.join(error.candidates)}."
-        return v1.CheckUp(question=question, ok=False, finding=finding, advice=advice)
+        return v1.DiagnosisCheck(question=question, ok=False, finding=finding, advice=advice)
     near = await _similar_names(fleet, caller, name.rpartition("/")[2].casefold())
     advice = f"Perhaps {' or '.join(near)} is meant." if near else "Add it with `forewarn vm add`."
-    return v1.CheckUp(question=question, ok=False, finding=f"No: {error}.", advice=advice)
+    return v1.DiagnosisCheck(question=question, ok=False, finding=f"No: {error}.", advice=advice)
 
 
 async def _similar_names(fleet: Fleet, caller: Caller, name: str) -> list[str]:
@@ -79,11 +79,11 @@ async def _similar_names(fleet: Fleet, caller: Caller, name: str) -> list[str]:
     return [similar[match] for match in get_close_matches(name, list(similar)[:MAX_SIMILAR], n=3)]
 
 
-def _checks(state: AppState, caller: Caller, view: ScopeView, vm: Vm) -> Iterator[v1.CheckUp]:
+def _checks(state: AppState, caller: Caller, view: ScopeView, vm: Vm) -> Iterator[v1.DiagnosisCheck]:
     fleet, guests = state.fleet, state.guests
     scope = fleet.replica.scope(view.id)
     known = f"Yes: {scope.id}/{vm.name}, in a scope of kind {scope.kind.value} with {_vms(scope)}."
-    yield v1.CheckUp(question="Is it known?", ok=True, finding=known)
+    yield v1.DiagnosisCheck(question="Is it known?", ok=True, finding=known)
     yield _check_listener(guests, scope, vm)
     if guests.ports is None and guests.networks:
         yield _check_address(guests, vm)
@@ -93,38 +93,40 @@ def _checks(state: AppState, caller: Caller, view: ScopeView, vm: Vm) -> Iterato
     yield _check_hold(fleet, scope)
 
 
-def _check_listener(guests: GuestEndpoints, scope: Scope, vm: Vm) -> v1.CheckUp:
+def _check_listener(guests: GuestEndpoints, scope: Scope, vm: Vm) -> v1.DiagnosisCheck:
     question = "Does the endpoint listen for it?"
     if guests.ports is not None:
         url = guests.url(scope.id, vm)
         if url is not None:
-            return v1.CheckUp(question=question, ok=True, finding=f"Yes, at its own port: {url}.")
+            return v1.DiagnosisCheck(question=question, ok=True, finding=f"Yes, at its own port: {url}.")
         advice = "Ports for new VMs are opened at once or tried again within a minute: the service's log says why not."
-        return v1.CheckUp(question=question, ok=False, finding="No: it has no port yet.", advice=advice)
+        return v1.DiagnosisCheck(question=question, ok=False, finding="No: it has no port yet.", advice=advice)
     if guests.networks:
         where = ", ".join(f"{network} (interface {interface})" for network, interface in guests.networks.items())
-        return v1.CheckUp(question=question, ok=True, finding=f"Yes, at {ENDPOINT}, for VMs of network {where}.")
+        return v1.DiagnosisCheck(question=question, ok=True, finding=f"Yes, at {ENDPOINT}, for VMs of network {where}.")
     advice = "Set listen_link_local to the VMs' interface, or listen to HOST:PORT, and start the service again."
-    return v1.CheckUp(question=question, ok=False, finding="No: the service listens for no guests.", advice=advice)
+    return v1.DiagnosisCheck(
+        question=question, ok=False, finding="No: the service listens for no guests.", advice=advice
+    )
 
 
-def _check_address(guests: GuestEndpoints, vm: Vm) -> v1.CheckUp:
+def _check_address(guests: GuestEndpoints, vm: Vm) -> v1.DiagnosisCheck:
     """Look whether a VM that is known by its address has one where it is looked for."""
     question = "Is its address known?"
     networks = " or ".join(guests.networks)
     if not vm.addresses:
         advice = f"Give it one: `forewarn vm` and the fleet file take addresses; the network is {networks}."
-        return v1.CheckUp(question=question, ok=False, finding="No: it has no address.", advice=advice)
+        return v1.DiagnosisCheck(question=question, ok=False, finding="No: it has no address.", advice=advice)
     served = [address for address in vm.addresses if address.network in guests.networks]
     text = ", ".join(f"{address.ip} in network {address.network}" for address in served or vm.addresses)
     if not served:
         advice = f"The endpoint listens in network {networks}: correct the VM's network, or serve that one, too."
-        return v1.CheckUp(question=question, ok=False, finding=f"Not here: it has {text}.", advice=advice)
+        return v1.DiagnosisCheck(question=question, ok=False, finding=f"Not here: it has {text}.", advice=advice)
     advice = "The VM must call from exactly this address: no NAT and no proxy in between."
-    return v1.CheckUp(question=question, ok=True, finding=f"Yes: {text}.", advice=advice)
+    return v1.DiagnosisCheck(question=question, ok=True, finding=f"Yes: {text}.", advice=advice)
 
 
-def _check_address_unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) -> v1.CheckUp:
+def _check_address_unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) -> v1.DiagnosisCheck:
     question = "Is its address its own?"
     me = f"{scope.id}/{vm.name}"
     for address in vm.addresses:
@@ -134,24 +136,24 @@ def _check_address_unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) ->
             claimed = ", ".join(sorted(others))
             finding = f"No: {address.ip} in network {address.network} is also claimed by {claimed}."
             advice = "None of them is served: take it from all but one."
-            return v1.CheckUp(question=question, ok=False, finding=finding, advice=advice)
+            return v1.DiagnosisCheck(question=question, ok=False, finding=finding, advice=advice)
     known = ", ".join(f"{address.ip} in network {address.network}" for address in vm.addresses)
-    return v1.CheckUp(question=question, ok=True, finding=f"Yes: {known}." if known else "It has none.")
+    return v1.DiagnosisCheck(question=question, ok=True, finding=f"Yes: {known}." if known else "It has none.")
 
 
-def _check_enabled(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.CheckUp:
+def _check_enabled(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.DiagnosisCheck:
     question = "Is its scope enabled?"
     policy = fleet.rule_context.policy
     last_request = _last_request_text(scope, fleet.last_seen(view), fleet.clock.now())
     if scope.enabled:
-        return v1.CheckUp(question=question, ok=True, finding=f"Yes: {last_request}.")
+        return v1.DiagnosisCheck(question=question, ok=True, finding=f"Yes: {last_request}.")
     if policy.announce is AnnouncePolicy.ALWAYS:
-        return v1.CheckUp(
+        return v1.DiagnosisCheck(
             question=question, ok=True, finding=f"It need not be: {last_request}, and events are always announced."
         )
     silence = "" if policy.idle_after is None else f"; {format_duration(policy.idle_after)} of silence switch it off"
     advice = "Any request for scheduled events from one of its VMs enables it: events made before are announced then."
-    return v1.CheckUp(question=question, ok=False, finding=f"No: {last_request}{silence}.", advice=advice)
+    return v1.DiagnosisCheck(question=question, ok=False, finding=f"No: {last_request}{silence}.", advice=advice)
 
 
 def _vms(scope: Scope) -> str:
@@ -168,31 +170,33 @@ def _last_request_text(scope: Scope, seen_at: datetime | None, now: datetime) ->
     return f"{who} last asked at {seen_at:%Y-%m-%d %H:%M:%SZ}, {format_duration(ago)} ago"
 
 
-def _check_visible_events(scope: Scope) -> v1.CheckUp:
+def _check_visible_events(scope: Scope) -> v1.DiagnosisCheck:
     question = "Is there something to see?"
     if not scope.events:
-        return v1.CheckUp(question=question, ok=True, finding="No open events in its scope: an empty list is right.")
+        return v1.DiagnosisCheck(
+            question=question, ok=True, finding="No open events in its scope: an empty list is right."
+        )
     hidden = [event for event in scope.events if not event.announced]
     if len(hidden) == len(scope.events):
         finding = (
             f"No: none of the {len(hidden)} open events is announced, because the scope was off when they were made."
         )
         advice = "They are announced as soon as a VM of the scope asks."
-        return v1.CheckUp(question=question, ok=False, finding=finding, advice=advice)
+        return v1.DiagnosisCheck(question=question, ok=False, finding=finding, advice=advice)
     seen = [event for event in scope.events if event.announced]
     late = {event.type: TYPE_SINCE[event.type] for event in seen if TYPE_SINCE[event.type] != PREVIEW_VERSION}
     finding = f"Yes: {len(seen)} open event{'' if len(seen) == 1 else 's'}, seen by every VM of the scope."
     if late:
         since = "; ".join(f"{type_.value} only with api-version {version} or later" for type_, version in late.items())
         finding = f"{finding.removesuffix('.')}; {since}."
-    return v1.CheckUp(question=question, ok=True, finding=finding)
+    return v1.DiagnosisCheck(question=question, ok=True, finding=finding)
 
 
-def _check_hold(fleet: Fleet, scope: Scope) -> v1.CheckUp:
+def _check_hold(fleet: Fleet, scope: Scope) -> v1.DiagnosisCheck:
     question = "Does its maintenance go on?"
     hold = scope.hold or fleet.current_hold
     if hold is None:
-        return v1.CheckUp(question=question, ok=True, finding="Yes: nothing is held.")
+        return v1.DiagnosisCheck(question=question, ok=True, finding="Yes: nothing is held.")
     what = "its scope" if scope.hold is not None else "the whole fleet"
     finding = f"Nothing planned starts: {hold.by} holds {what}: {hold.reason}"
-    return v1.CheckUp(question=question, ok=True, finding=finding)
+    return v1.DiagnosisCheck(question=question, ok=True, finding=finding)

@@ -75,7 +75,7 @@ class EventController(Controller):
         )
 
     @post(operation_id="scheduleEvents", summary="Make events", opt=requires(Role.OPERATOR), responses=CREATION_ERRORS)
-    async def schedule(self, making: EventCreationDep, data: JSONBody[v1.ScheduleEvents]) -> v1.Scheduled:
+    async def schedule(self, making: EventCreationDep, data: JSONBody[v1.ScheduleEvents]) -> v1.ScheduleResponse:
         """Make events for VMs, or for all VMs of a host, of a scope, or of an update domain of a scope.
 
         There is one per scope, update domain and host. All scopes are asked before any is changed.
@@ -97,7 +97,7 @@ class EventController(Controller):
             _404="There never was such an event, or it is forgotten.", _503="The journal cannot be read now."
         ),
     )
-    async def show(self, state: AppState, caller: CallerDep, event: EventId) -> v1.EventStory:
+    async def show(self, state: AppState, caller: CallerDep, event: EventId) -> v1.EventDetail:
         """Show an event, open or ended: its approvals, the impact on each VM, why it waits, and its timeline."""
         await check_event(state.fleet, caller, event)
         return await show_event_detail(state.fleet, event)
@@ -117,7 +117,7 @@ class EventController(Controller):
         once: IdempotencyKeyDep,
         event: EventId,
         data: JSONBody[v1.CancelEvent],
-    ) -> v1.EventStory:
+    ) -> v1.EventDetail:
         """Take a Scheduled event back. What has started cannot be canceled."""
         await check_event(state.fleet, caller, event)
         await state.fleet.events.cancel(event, by=caller.name, why=data.why, idempotency_key=once)
@@ -138,7 +138,7 @@ class EventController(Controller):
         once: IdempotencyKeyDep,
         event: EventId,
         data: JSONBody[v1.ApproveEvent],
-    ) -> v1.EventStory:
+    ) -> v1.EventDetail:
         """Approve an event on behalf of a VM of its scope, which then need not; the journal says who did it."""
         await check_event(state.fleet, caller, event)
         await state.fleet.events.approve_for(event, data.vm, by=caller.name, why=data.why, idempotency_key=once)
@@ -159,7 +159,7 @@ class EventController(Controller):
         once: IdempotencyKeyDep,
         event: EventId,
         data: JSONBody[v1.RetryImpact],
-    ) -> v1.EventStory:
+    ) -> v1.EventDetail:
         """Have failed or unknown work done once more: on one VM, or wherever it is failed or unknown."""
         await check_event(state.fleet, caller, event)
         await state.fleet.events.retry(event, vm=data.vm, by=caller.name, why=data.why, idempotency_key=once)
@@ -180,7 +180,7 @@ class EventController(Controller):
         once: IdempotencyKeyDep,
         event: EventId,
         data: JSONBody[v1.ResolveImpact],
-    ) -> v1.EventStory:
+    ) -> v1.EventDetail:
         """End failed or unknown work: as done after all, or given up. On one VM, or wherever there is such."""
         await check_event(state.fleet, caller, event)
         await state.fleet.events.resolve(

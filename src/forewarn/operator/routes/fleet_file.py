@@ -10,8 +10,8 @@ from litestar.params import HeaderParameter, QueryParameter, RawBody
 from litestar.response import Stream
 
 from forewarn.api import v1
-from forewarn.api.fleet_parsing import FleetFormat
-from forewarn.api.fleet_writing import write_fleet_json, write_fleet_toml
+from forewarn.api.fleet_export import write_fleet_json, write_fleet_toml
+from forewarn.api.fleet_file import FleetFormat
 from forewarn.core.access import Role
 from forewarn.core.scope import Scope
 from forewarn.fleet.event_loop import yielding
@@ -72,7 +72,7 @@ class FleetFileController(Controller):
         opt=requires(Role.OPERATOR, all_scopes=True),
         responses={
             200: ResponseSpec(
-                data_container=v1.Imported, description="What was done, or would be.", generate_examples=False
+                data_container=v1.ImportResult, description="What was done, or would be.", generate_examples=False
             ),
             **error_specs(
                 _409="Another import runs.",

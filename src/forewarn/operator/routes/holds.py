@@ -36,7 +36,7 @@ class HoldController(Controller):
         responses=CHANGE_ERRORS,
     )
     async def hold(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.MakeHold]
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.CreateHold]
     ) -> v1.Holds:
         """Let nothing planned start, in one scope or anywhere. A hold that is there already gets the new reason."""
         _check_scope(caller, data.scope)

@@ -90,7 +90,7 @@ class JournalController(Controller):
         newest_first: NewestFirst = False,
         after: AfterPosition = "",
         limit: Limit = v1.PAGE,
-    ) -> v1.HistoryPage:
+    ) -> v1.JournalPage:
         """Give the lines of the journal that fit everything that is said, the oldest first unless said otherwise.
 
         Scopes, VMs and events that no longer exist have theirs, too. With a token that is limited to scopes a page may
@@ -147,7 +147,7 @@ def _parse_time(text: str | None, name: str) -> datetime | None:
     return to_utc(moment, name)
 
 
-async def _page(fleet: Fleet, query: JournalQuery, caller: Caller, limit: int) -> v1.HistoryPage:
+async def _page(fleet: Fleet, query: JournalQuery, caller: Caller, limit: int) -> v1.JournalPage:
     """Fill a page with lines that the caller may read; to find them, no more than a bounded number is looked at."""
     batch = v1.LARGEST_PAGE if caller.scopes else limit + 1
     found: list[JournalRow] = []
@@ -163,8 +163,8 @@ async def _page(fleet: Fleet, query: JournalQuery, caller: Caller, limit: int) -
     return _show_page(found, next_=query.before if query.newest_first else query.after)
 
 
-def _show_page(rows: Sequence[JournalRow], *, next_: int | None) -> v1.HistoryPage:
-    return v1.HistoryPage(entries=tuple(map(show_row, rows)), next=None if next_ is None else str(next_))
+def _show_page(rows: Sequence[JournalRow], *, next_: int | None) -> v1.JournalPage:
+    return v1.JournalPage(entries=tuple(map(show_row, rows)), next=None if next_ is None else str(next_))
 
 
 def _query_after(query: JournalQuery, position: int) -> JournalQuery:

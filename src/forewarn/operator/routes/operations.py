@@ -25,7 +25,7 @@ class OperationController(Controller):
     opt = requires(Role.OPERATOR)
 
     @post("/restart", operation_id="restartVm", summary="Restart a VM", responses=CREATION_ERRORS)
-    async def restart(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.Scheduled:
+    async def restart(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
         """Restart a VM because its owner asks for it: a Reboot of source User."""
         return await making.create_events(
             lambda vms: operations.restart(vms[0], request=making.request_id, by=making.by, why=data.why),
@@ -33,7 +33,7 @@ class OperationController(Controller):
         )
 
     @post("/redeploy", operation_id="redeployVm", summary="Move a VM to another host", responses=CREATION_ERRORS)
-    async def redeploy(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.Scheduled:
+    async def redeploy(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
         """Move a VM to another host because its owner asks for it: a Redeploy of source User."""
         return await making.create_events(
             lambda vms: operations.redeploy(vms[0], request=making.request_id, by=making.by, why=data.why),
@@ -41,12 +41,12 @@ class OperationController(Controller):
         )
 
     @post("/delete", operation_id="deleteVm", summary="Delete a VM", status_code=200, responses=CREATION_ERRORS)
-    async def delete(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.Scheduled:
+    async def delete(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
         """Delete a VM. Under a terminate profile this makes a Terminate of source User; else it is gone at once."""
         return await making.delete_vm(data.vm, data.why)
 
     @post("/evict", operation_id="evictVm", summary="Take a low-priority VM away", responses=CREATION_ERRORS)
-    async def evict(self, making: EventCreationDep, data: JSONBody[v1.Evict]) -> v1.Scheduled:
+    async def evict(self, making: EventCreationDep, data: JSONBody[v1.Evict]) -> v1.ScheduleResponse:
         """Take a low-priority VM away, as the platform does when it needs the capacity: a Preempt."""
         notice = None if data.notice is None else parse_duration(data.notice)
         return await making.create_events(
@@ -55,7 +55,7 @@ class OperationController(Controller):
         )
 
     @post("/fail", operation_id="failHardware", summary="Let hardware fail now", responses=CREATION_ERRORS)
-    async def fail(self, making: EventCreationDep, data: JSONBody[v1.Fail]) -> v1.Scheduled:
+    async def fail(self, making: EventCreationDep, data: JSONBody[v1.Fail]) -> v1.ScheduleResponse:
         """Tell that the hardware under VMs, or of a host, has failed: the events appear as Started."""
         return await making.create_events(
             lambda vms: operations.fail(vms, request=making.request_id, by=making.by, kind=data.type, why=data.why),
@@ -69,7 +69,7 @@ class OperationController(Controller):
         summary="Announce a failure of hardware",
         responses=CREATION_ERRORS,
     )
-    async def predict_failure(self, making: EventCreationDep, data: JSONBody[v1.PredictFailure]) -> v1.Scheduled:
+    async def predict_failure(self, making: EventCreationDep, data: JSONBody[v1.PredictFailure]) -> v1.ScheduleResponse:
         """Tell that the hardware under VMs, or of a host, is expected to fail: a Redeploy, days ahead."""
         ahead = parse_duration(data.ahead)
         return await making.create_events(

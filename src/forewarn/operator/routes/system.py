@@ -46,7 +46,7 @@ class ClockController(Controller):
             _422="Neither or both of by and to_next are given.",
         ),
     )
-    async def advance(self, state: AppState, caller: CallerDep, data: JSONBody[v1.AdvanceClock]) -> v1.Advanced:
+    async def advance(self, state: AppState, caller: CallerDep, data: JSONBody[v1.AdvanceClock]) -> v1.AdvanceResult:
         """Move a manual clock by a duration, or until an event changes.
 
         Everything that is due on the way has happened, in order, when the answer comes. Where time alone changes no
@@ -62,7 +62,7 @@ class ClockController(Controller):
             await state.fleet.advance(by, who=caller.name)
         clock = _show_clock(state.fleet)
         changes = await state.fleet.read_changes(before, v1.PAGE)
-        return v1.Advanced(**msgspec.structs.asdict(clock), changes=tuple(map(show_row, changes)))
+        return v1.AdvanceResult(**msgspec.structs.asdict(clock), changes=tuple(map(show_row, changes)))
 
 
 def _check_range(now: datetime, by: timedelta) -> timedelta:
@@ -128,6 +128,6 @@ async def metrics(state: AppState) -> bytes:
     opt=requires(Role.VIEWER),
     responses=error_specs(),
 )
-async def me(caller: CallerDep) -> v1.Me:
+async def me(caller: CallerDep) -> v1.Principal:
     """Tell whose token it is, and how far it goes."""
-    return v1.Me(name=caller.name, role=caller.role, scopes=caller.scopes)
+    return v1.Principal(name=caller.name, role=caller.role, scopes=caller.scopes)

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from forewarn.api import v1
-from forewarn.api.campaign_spec import shown_spec
+from forewarn.api.campaign_spec import spec_view
 from forewarn.core.campaign.plan import Plan
 from forewarn.core.campaign.record import (
     Campaign,
@@ -48,7 +48,7 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         failures=tuple(_failures(campaign, counts.failed)),
         gate=_gate(campaign),
         explain=prospects.explain,
-        spec=shown_spec(campaign.spec),
+        spec=spec_view(campaign.spec),
         start_why=campaign.why,
         stuck=prospects.needs_operator,
     )
@@ -98,12 +98,12 @@ def _failures(campaign: Campaign, failed: Mapping[str, ScopeProgress]) -> Iterat
         )
 
 
-def _gate(campaign: Campaign) -> v1.ShutGate | None:
+def _gate(campaign: Campaign) -> v1.ClosedGate | None:
     gate = campaign.gate
     if gate is None:
         return None
     name = gate_name(campaign.spec.policy.gate)
-    return v1.ShutGate(since=gate.since, why=gate.why, again_at=gate.retry_at, name=name)
+    return v1.ClosedGate(since=gate.since, why=gate.why, again_at=gate.retry_at, name=name)
 
 
 def show_waves(
@@ -156,7 +156,7 @@ def show_plan_summary(plan: Plan) -> v1.CampaignPlan:
     return v1.CampaignPlan(
         waves=(),
         unplaced=tuple(
-            v1.Unplaced(
+            v1.UnplacedVms(
                 scope=each.scope,
                 update_domain=each.update_domain,
                 vms=each.vms,

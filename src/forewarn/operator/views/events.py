@@ -152,7 +152,7 @@ FIRST_ENTRIES = (EntryKind.SCHEDULED, EntryKind.STARTED)
 """The first line of an event is one of these, and tells its type."""
 
 
-async def show_event_detail(fleet: Fleet, id_: str) -> v1.EventStory:
+async def show_event_detail(fleet: Fleet, id_: str) -> v1.EventDetail:
     """Tell the story of an event."""
     found = fleet.replica.find_event(id_)
     rows = await _timeline(fleet, id_.upper(), None if found is None else found[0].id)
@@ -160,7 +160,7 @@ async def show_event_detail(fleet: Fleet, id_: str) -> v1.EventStory:
         view, event = found
         scope = fleet.replica.scope(view.id)
         shown = show_event(fleet, scope, event, now=fleet.clock.now())
-        return v1.EventStory(
+        return v1.EventDetail(
             id=event.id,
             scope=view.id,
             type=event.type,
@@ -175,12 +175,12 @@ async def show_event_detail(fleet: Fleet, id_: str) -> v1.EventStory:
     return await _show_ended_event(fleet, id_.upper(), rows)
 
 
-async def _show_ended_event(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) -> v1.EventStory:
+async def _show_ended_event(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) -> v1.EventDetail:
     """Tell of an ended event what the journal knows."""
     first = await _first_row(fleet, id_, rows)
     ending = next((row.entry for row in reversed(rows) if row.entry.kind in OUTCOMES), None)
     type_ = first.entry.facts.get("type")
-    return v1.EventStory(
+    return v1.EventDetail(
         id=id_,
         scope=first.key.id,
         type=None if type_ is None else EventType(type_),

@@ -4,7 +4,7 @@ import threading
 import time
 
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import ApiError, CannotReach
+from forewarn.api.errors import ApiError, ServiceUnreachable
 
 PAUSE = 1.0
 """How many seconds pass before a service that is gone is asked again."""
@@ -74,7 +74,7 @@ class Bell:
                     if self._ended.is_set():
                         return
                     self._rung.set()
-            except CannotReach:
+            except ServiceUnreachable:
                 self._ended.wait(PAUSE)
             except ApiError as error:
                 self._error = error

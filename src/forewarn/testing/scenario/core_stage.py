@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from forewarn.api.fleet_file import Birth, demonstration_fleet
+from forewarn.api.fleet_file import CreationContext, demonstration_fleet
 from forewarn.core import impact_lifecycle, inventory, operations
 from forewarn.core.approval import approve
 from forewarn.core.change import Change
@@ -126,7 +126,7 @@ def _(command: say.SetPolicy, world: World) -> None:
 @act.register
 def _(_: say.UseFleet, world: World) -> None:
     """There is one fleet with a name: the one that comes with Forewarn."""
-    for scope in demonstration_fleet(Birth(at=world.now, new_epoch=world.new_epoch)):
+    for scope in demonstration_fleet(CreationContext(at=world.now, new_epoch=world.new_epoch)):
         if scope.id in world.scopes:
             raise ResourceExists(f"scope {scope.id}")
         world.keep(scope.id, Change(scope, (), None))

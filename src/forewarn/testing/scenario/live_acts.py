@@ -255,7 +255,7 @@ def _(command: say.Predict, world: LiveWorld) -> list[str]:
     return _known(world, world.api.predict_failure(ask, key=command.request))
 
 
-def _known(world: LiveWorld, scheduled: v1.Scheduled) -> list[str]:
+def _known(world: LiveWorld, scheduled: v1.ScheduleResponse) -> list[str]:
     """Tell of events that were there before: the journal has nothing more to say of them."""
     known = [made.id for made in scheduled.made if world.names.knows(made.id)]
     return [f"{world.names.label(id_)} is known" for id_ in known]
@@ -270,7 +270,7 @@ def _(command: say.Cancel, world: LiveWorld) -> list[str]:
 @act.register
 def _(command: say.Hold, world: LiveWorld) -> list[str]:
     of_all = command.what == say.EVERYTHING
-    world.api.hold(v1.MakeHold(reason=command.reason, scope=None if of_all else world.scope(command.what)))
+    world.api.hold(v1.CreateHold(reason=command.reason, scope=None if of_all else world.scope(command.what)))
     world.holders[command.reason] = command.by
     world.holds_all |= of_all
     return [f"everything held by {command.by} ({command.reason})"] if of_all else []

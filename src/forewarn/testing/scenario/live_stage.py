@@ -11,7 +11,7 @@ from typing import Self
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import Refusal
+from forewarn.api.errors import RequestRefused
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import CoreError
 from forewarn.core.journal import EntryKind
@@ -140,7 +140,7 @@ class LiveStage:
         try:
             named = [self.world.find(vm).name for vm in _named(command)]
             own = self._act(command)
-        except (CoreError, Refusal) as refusal:
+        except (CoreError, RequestRefused) as refusal:
             facts = self.world.tell(untold=(EntryKind.ENABLED,))
             return [*facts, f"{REFUSED}{refusal.code}: {self.world.plain(str(refusal))}"]
         self._time.settle()
@@ -203,7 +203,7 @@ def _check_emulator(api: ApiClient) -> None:
     """Only emulators have faults."""
     try:
         api.faults()
-    except Refusal as refusal:
+    except RequestRefused as refusal:
         if refusal.code == IN_PRODUCTION:
             raise NotAnEmulator(api.url) from None
         raise

@@ -8,7 +8,7 @@ import msgspec
 
 from forewarn.api import v1
 from forewarn.api.client import ApiClient
-from forewarn.api.errors import NotFound, Refusal
+from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.core.errors import ResourceExists, ScopeVmNotFound
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.testing.scenario import commands as say
@@ -61,7 +61,7 @@ class LiveWorld:
         for id_ in (ask.id, *(f"{ask.id}-{n}" for n in OTHER_NAMES)):
             try:
                 self.api.add_scope(msgspec.structs.replace(ask, id=id_))
-            except Refusal as refusal:
+            except RequestRefused as refusal:
                 if refusal.code != TAKEN:
                     raise
             else:

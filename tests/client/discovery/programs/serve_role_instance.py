@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from forewarn.cli.output import Output
-from forewarn.cli.starting import run
+from forewarn.cli.process.up_main import run
 from forewarn.settings import EMULATOR, ListenAddress, Settings
 
 

@@ -1,0 +1,188 @@
+"""Read values of a TOML or JSON file with validation: every error names the file, the key and what is allowed."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import TypeVar
+
+from forewarn.core.duration import parse_duration
+from forewarn.core.errors import CoreError
+from forewarn.core.text import check_name
+
+T = TypeVar("T")
+D = TypeVar("D")
+E = TypeVar("E", bound=StrEnum)
+
+
+class FileError(Exception):
+    """The file cannot be taken; the message names file, key and what is allowed."""
+
+    def __init__(self, file: str, key: str, problem: str) -> None:
+        self.file, self.key, self.problem = file, key, problem
+        super().__init__(": ".join(part for part in (file, key, problem) if part))
+
+    def __reduce__(self) -> tuple[type["FileError"], tuple[str, str, str]]:
+        """Tell how it is made anew in another process."""
+        return FileError, (self.file, self.key, self.problem)
+
+
+class FileValue:
+    """A value of the file, and where it stands."""
+
+    def __init__(self, file: str, key: str, value: object) -> None:
+        self.file, self.key, self.value = file, key, value
+
+    def error(self, problem: str) -> FileError:
+        """Return the error that says what is wrong with this value."""
+        return FileError(self.file, self.key, problem)
+
+    def read(self, parse: Callable[[object], T], allowed: str) -> T:
+        """Parse the value. `parse` raises Invalid to say itself what is wrong, TypeError or ValueError otherwise."""
+        try:
+            with self.wrap_errors():
+                return parse(self.value)
+        except (TypeError, ValueError):
+            raise self.error(f"{_value_text(self.value)} is not allowed: use {allowed}") from None
+
+    @contextmanager
+    def wrap_errors(self) -> Iterator[None]:
+        """Within this context, what the rules refuse is wrong with this value."""
+        try:
+            yield
+        except CoreError as error:
+            raise self.error(str(error)) from None
+
+    def text(self) -> str:
+        """Read a text."""
+        return self.read(_text, "a text in quotes")
+
+    def name(self) -> str:
+        """Read the name of something."""
+        return self.read(_name, "a name in quotes")
+
+    def flag(self) -> bool:
+        """Read a yes or no."""
+        return self.read(_flag, "true or false")
+
+    def number(self, least: int, most: int) -> int:
+        """Read a whole number within bounds."""
+        return self.read(lambda value: _number(value, least, most), f"a whole number from {least} to {most}")
+
+    def duration(self) -> timedelta:
+        """Read a duration."""
+        return self.read(lambda value: parse_duration(_text(value)), 'a duration such as "5m"')
+
+    def choice(self, choices: type[E]) -> E:
+        """Read one of several words."""
+        words = [f'"{choice.value}"' for choice in choices]
+        return self.read(lambda value: choices(_text(value)), f"{', '.join(words[:-1])} or {words[-1]}")
+
+    def items(self) -> list["FileValue"]:
+        """Read a list."""
+        items = self.read(_list, "a list")
+        return [FileValue(self.file, f"{self.key}[{n}]", item) for n, item in enumerate(items)]
+
+    def table(self, known: Collection[str], allowed: str = "a table") -> "FileTable":
+        """Read a table that has no other keys than these. A wrong key comes before a missing one: it may be both."""
+        content = self.read(_mapping, allowed)
+        table = FileTable(self, content)
+        for key in content:
+            if key not in known:
+                close = get_close_matches(key, sorted(known), n=1, cutoff=0.7)
+                meant = f"do you mean {close[0]}? There" if close else "there"
+                raise table.at(key).error(f"there is no such key here; {meant} are {', '.join(sorted(known))}")
+        return table
+
+    def entries(self) -> dict[str, "FileValue"]:
+        """Read a table with any keys."""
+        content = self.read(_mapping, "a table")
+        return {key: FileTable(self, content).at(key) for key in content}
+
+
+class FileTable:
+    """A table of the file. Each key is asked for by name."""
+
+    def __init__(self, parent: FileValue, content: Mapping[str, object]) -> None:
+        self._parent = parent
+        self._content = content
+
+    def at(self, key: str) -> FileValue:
+        """Return the value of a key, or None in its place where there is none."""
+        path = f"{self._parent.key}.{key}" if self._parent.key else key
+        return FileValue(self._parent.file, path, self._content.get(key))
+
+    def has(self, key: str) -> bool:
+        """Tell whether the key is there."""
+        return key in self._content
+
+    def get(self, key: str, read: Callable[[FileValue], T], default: D) -> T | D:
+        """Read a key that may be left out."""
+        value = self.at(key)
+        return read(value) if self.has(key) else default
+
+    def require(self, key: str, read: Callable[[FileValue], T], allowed: str) -> T:
+        """Read a key that must be there."""
+        value = self.at(key)
+        if not self.has(key):
+            raise value.error(f"this is missing: use {allowed}")
+        return read(value)
+
+    def forbid(self, key: str, why: str) -> None:
+        """Refuse a key that has no meaning in this table, though it has one in others."""
+        value = self.at(key)
+        if self.has(key):
+            raise value.error(why)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _name(value: object) -> str:
+    check_name(_text(value), "name")
+    return _text(value)
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _number(value: object, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError
+    return value
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError
+    return value
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise TypeError
+    return value
+
+
+def _value_text(value: object) -> str:
+    """Show a value as it is written in the file, or at least what kind of value it is."""
+    match value:
+        case str():
+            return f'"{value}"' if len(value) <= 80 else f'"{value[:80]}…"'
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return str(value)
+        case list():
+            return "a list"
+        case Mapping():
+            return "a table"
+        case _:
+            return "this kind of value"

@@ -1,0 +1,197 @@
+"""Discovery of services on this machine by `service.json` and `token` in the data directory.
+
+`token` stays as long as the data; `service.json` exists, locked, only while the service runs. A service without stored
+data (`--ephemeral`) has a directory below `ephemeral_root` that is removed when it ends."""
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from forewarn.api.errors import AmbiguousService, DirectoryNotAllowed, InvalidToken, ServiceNotFound
+
+SERVICE_FILE = "service.json"
+TOKEN_FILE = "token"  # noqa: S105 - the name of the file, not what is in it
+
+MIN_TOKEN_LENGTH = 20
+"""A service lets no shorter one be an admin's: a file that was cut off could hold one that is quickly guessed."""
+
+
+if sys.platform == "win32":
+
+    def _lock(_: int) -> None:
+        """Do nothing: what is locked there cannot be read."""
+
+    def _is_locked(_: int) -> bool:
+        return True
+else:
+    import fcntl
+
+    def _lock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _is_locked(fd: int) -> bool:
+        """Tell whether the writer of a file holds it. Readers share, so that none takes another for the writer."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+class LocalService(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a running service says of itself in `service.json`."""
+
+    pid: int
+    started_at: datetime
+    version: str
+    operator_url: str
+    link_local_url: str | None = None
+    certificate: str | None = None
+
+
+@contextmanager
+def publish_service(directory: Path, service: LocalService) -> Iterator[None]:
+    """Say that the service runs, as long as the context lasts: the file is there in full, or not at all.
+
+    It is locked: a service that was killed cannot take its file away, and its process id may be another's by now, but
+    the system takes the lock back. Whoever trusts the file sends the token to where it points.
+    """
+    path = directory / SERVICE_FILE
+    with _temporary_file(path, msgspec.json.format(msgspec.json.encode(service)) + b"\n") as (descriptor, temporary):
+        _lock(descriptor)
+        temporary.replace(path)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def read_service(directory: Path) -> LocalService | None:
+    """Return the service that runs on this data directory, or None."""
+    path = directory / SERVICE_FILE
+    try:
+        with path.open("rb") as file:
+            service = msgspec.json.decode(file.read(), type=LocalService)
+            return service if _is_locked(file.fileno()) else None
+    except PermissionError as error:
+        raise DirectoryNotAllowed(path, error.strerror or str(error)) from error
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def ensure_token(directory: Path) -> str:
+    """Return the token of this data directory; make it, readable by its owner only, where there is none.
+
+    To be called by the owner of the directory's lock, so that nobody makes another one at the same time.
+    """
+    path = directory / TOKEN_FILE
+    if not path.exists():
+        _atomic_write(path, f"{secrets.token_urlsafe(32)}\n".encode())
+    token = read_token(path)
+    if len(token) < MIN_TOKEN_LENGTH:
+        raise InvalidToken(path, "what is there is too short to be safe: remove the file, and a new one is made")
+    return token
+
+
+def read_token(path: Path) -> str:
+    """Read a token from a file."""
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise InvalidToken(path, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise InvalidToken(path, "this is not a token") from error
+    if not token or not token.isprintable() or " " in token:
+        raise InvalidToken(path, "this is not a token")
+    return token
+
+
+def is_readable_by_others(path: Path) -> bool:
+    """Tell whether other users of the machine can read the file."""
+    return sys.platform != "win32" and bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+def ephemeral_root(environ: Mapping[str, str]) -> Path:
+    """Return the directory below which services that keep nothing have theirs."""
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    if runtime and Path(runtime).is_dir():
+        return Path(runtime) / "forewarn"
+    user = os.getuid() if sys.platform != "win32" else environ.get("USERNAME", "")
+    return Path(tempfile.gettempdir()) / f"forewarn-{user}"
+
+
+def create_ephemeral_directory(root: Path) -> Path:
+    """Make a directory for a service that keeps nothing; take away what killed ones have left behind."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not is_private(root):
+        raise PermissionError(errno.EPERM, "others can write there, so it is not safe to use", str(root))
+    for directory in root.iterdir():
+        if (directory / SERVICE_FILE).exists() and read_service(directory) is None:
+            shutil.rmtree(directory, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix="up-", dir=root))
+
+
+def is_private(root: Path) -> bool:
+    """Tell whether a directory is the user's own. In a place that all share, anybody could have made it first."""
+    if sys.platform == "win32":
+        return root.is_dir()
+    with suppress(OSError):
+        found = root.lstat()
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return False
+
+
+def ephemeral_services(root: Path) -> Iterator[tuple[Path, LocalService]]:
+    """Give the running services that keep nothing, with their directories."""
+    if not is_private(root):
+        return
+    for directory in sorted(root.iterdir()):
+        if (service := read_service(directory)) is not None:
+            yield directory, service
+
+
+def find_service(directory: Path, *, root: Path | None) -> tuple[Path, LocalService]:
+    """Find the running service of a data directory; below `root` too, if one is given and there is exactly one."""
+    if (service := read_service(directory)) is not None:
+        return directory, service
+    found = list(ephemeral_services(root)) if root is not None else []
+    if len(found) > 1:
+        raise AmbiguousService({str(path): _service_text(service) for path, service in found})
+    if not found:
+        raise ServiceNotFound(f"no service runs on {directory}")
+    return found[0]
+
+
+def _service_text(service: LocalService) -> str:
+    since = f"{service.started_at.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+    return f"{service.operator_url}, process {service.pid}, since {since}"
+
+
+def _atomic_write(path: Path, content: bytes) -> None:
+    """Write a file that only its owner can read, so that it is there in full or not at all, even after a crash."""
+    with _temporary_file(path, content) as (_, temporary):
+        pass
+    temporary.replace(path)
+
+
+@contextmanager
+def _temporary_file(path: Path, content: bytes) -> Iterator[tuple[int, Path]]:
+    """Write a file under another name first; give it, still open, and that name."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+        yield descriptor, temporary

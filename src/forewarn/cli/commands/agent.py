@@ -1,0 +1,194 @@
+"""`forewarn agent …`: run the agent, check its settings and handlers, show its status."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from forewarn.agent.settings import AgentSettings, read_settings, settings_file, variable
+from forewarn.cli.colours import Colour, coloured
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.options.common import OutputOption
+from forewarn.cli.options.endpoint import Endpoint
+from forewarn.cli.output import Output, write, write_json, write_message
+from forewarn.clock import SystemClock
+from forewarn.core.duration import format_duration
+
+if TYPE_CHECKING:
+    from forewarn.agent.handlers.base import Handler
+
+app = typer.Typer(no_args_is_help=True, help="Prepare for events, approve and recover, as agent.toml says.")
+
+Config = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        envvar="FOREWARN_AGENT_CONFIG",
+        metavar="FILE",
+        help="The settings file; else agent.toml here, else /etc/forewarn/agent.toml.",
+    ),
+]
+StateDirectory = Annotated[
+    str | None,
+    typer.Option("--state", envvar="FOREWARN_AGENT_STATE", metavar="DIR", help="Where the agent keeps its journal."),
+]
+EventFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--event", metavar="FILE", help="With --dry-run: the event to think of, as JSON of the endpoint; - is stdin."
+    ),
+]
+
+
+AGENT = "the agent itself"
+
+
+class HandlerCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What the self-test of a handler, or of the agent, says; no problems, if it is fine."""
+
+    handler: str
+    kind: str
+    problems: list[str]
+
+
+@app.command("run")
+def run(
+    config: Config = None,
+    endpoint: Endpoint = None,
+    state: StateDirectory = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Watch, and log what would be done. Nothing is done or approved.")
+    ] = False,
+) -> None:
+    """Prepare for events that affect this VM, approve, recover. Until SIGTERM or Ctrl-C.
+
+    Settings are in agent.toml; `forewarn agent check` tries them. Logs go to stderr.
+
+    Example: forewarn agent run --config agent.toml --dry-run
+    """
+    from forewarn.cli.process.agent_main import exec_agent
+
+    file, environ = _file(config), _environ(endpoint, state)
+    read_settings(file, environ)
+    exec_agent(file, environ, dry_run=dry_run)
+
+
+@app.command("check")
+def check(
+    config: Config = None,
+    endpoint: Endpoint = None,
+    state: StateDirectory = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done about events, and how much time each step has.")
+    ] = False,
+    event: EventFile = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Read the settings, and have every handler test itself. Nothing is changed, and nobody is told anything.
+
+    With --dry-run it says what would happen: for every type of event with its usual notice, or for a given one.
+    The exit code is 0 if all is well, 1 if a handler would not work, 2 if the settings are wrong.
+
+    Example: forewarn agent check --dry-run
+    """
+    settings = _settings(config, endpoint, state)
+    if event is not None and not dry_run:
+        raise CliError(ExitCode.USAGE, "--event is for --dry-run")
+    if dry_run:
+        _show_plans(settings, event, output)
+        return
+    checks = asyncio.run(_check_handlers(settings))
+    if output is Output.JSON:
+        write_json(checks)
+    else:
+        _write_checks(checks)
+    failed = [finding.handler for finding in checks if finding.problems]
+    if failed:
+        write_message(f"The settings are good, but this would not work: {', '.join(failed)}.")
+        raise typer.Exit(ExitCode.FAILED)
+    write_message("All is well.")
+
+
+@app.command("status")
+def status(config: Config = None, state: StateDirectory = None, output: OutputOption = Output.TABLE) -> None:
+    """Show what the agent on this machine does about events. Of one that does not run, what it left.
+
+    The exit code is 0 if an agent runs, else 1.
+
+    Example: forewarn agent status -o json
+    """
+    from forewarn.agent.status import read_status
+    from forewarn.cli.views.agent import write_status
+
+    directory = _settings(config, None, state).state
+    try:
+        agent_status = read_status(directory)
+    except PermissionError as error:
+        raise CliError(ExitCode.REFUSED, f"{directory} may not be read by this user: {error.strerror}") from error
+    if output is Output.JSON:
+        write_json(agent_status)
+    else:
+        write_status(agent_status, directory)
+    if not agent_status.is_running:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _settings(config: str | None, endpoint: str | None, state: str | None) -> AgentSettings:
+    return read_settings(_file(config), _environ(endpoint, state))
+
+
+def _file(config: str | None) -> Path | None:
+    return settings_file(config, os.environ, Path.cwd())
+
+
+def _environ(endpoint: str | None, state: str | None) -> dict[str, str]:
+    """Return the variables; what is said on the command line stands in for its variable."""
+    overrides = {variable("endpoint"): endpoint, variable("state"): state}
+    return {**os.environ, **{name: value for name, value in overrides.items() if value}}
+
+
+async def _check_handlers(settings: AgentSettings) -> list[HandlerCheck]:
+    from forewarn.agent.compose import check_agent
+    from forewarn.agent.handlers.registry import create_handlers
+
+    handlers = create_handlers(settings)
+    kinds = {each.name: each.kind for each in settings.handlers}
+    return [
+        HandlerCheck(handler=AGENT, kind="state and peers", problems=check_agent(settings)),
+        *[
+            HandlerCheck(handler=name, kind=kinds[name], problems=await _problems_of(handler))
+            for name, handler in handlers.items()
+        ],
+    ]
+
+
+async def _problems_of(handler: "Handler") -> list[str]:
+    """Return what a self-test says; one that hangs says enough."""
+    try:
+        async with asyncio.timeout(handler.time_limit.total_seconds()):
+            return await handler.check()
+    except TimeoutError:
+        return [f"its self-test came to no end within {format_duration(handler.time_limit)}"]
+
+
+def _write_checks(checks: Sequence[HandlerCheck]) -> None:
+    for finding in checks:
+        mark = coloured("✗", Colour.BAD) if finding.problems else coloured("✓", Colour.GOOD)
+        write(f"{mark} {finding.handler} ({finding.kind})")
+        for problem in finding.problems:
+            write(f"    {problem}")
+
+
+def _show_plans(settings: AgentSettings, event: Path | None, output: Output) -> None:
+    from forewarn.cli.views.agent import plan_event, read_event, sample_events, write_plans
+
+    events = sample_events(settings) if event is None else [read_event(event)]
+    plans = [plan_event(settings, each, SystemClock().now()) for each in events]
+    if output is Output.JSON:
+        write_json(plans)
+    else:
+        write_plans(plans)

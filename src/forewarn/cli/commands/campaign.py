@@ -1,0 +1,379 @@
+"""`forewarn campaign …`: plan, start, follow and control campaigns, and retry or skip their waves."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Protocol
+from uuid import NAMESPACE_OID, uuid5
+
+import typer
+
+from forewarn.api import v1
+from forewarn.api.errors import NotFound, RequestRefused
+from forewarn.cli.errors import CliError, ExitCode, error_message, exit_code
+from forewarn.cli.options.campaign import with_campaign
+from forewarn.cli.options.common import Key, PlainUsage, Why, choice_option
+from forewarn.cli.options.completion import CampaignName, complete_failed_scopes, complete_scopes
+from forewarn.cli.options.lookup import MIN_PREFIX_LENGTH
+from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.output import Output, write_json, write_message
+from forewarn.cli.views.campaign import (
+    count_text,
+    next_steps,
+    plan_summary,
+    write_campaign,
+    write_campaigns,
+    write_plan,
+    write_waves,
+)
+from forewarn.cli.views.event import write_fleet_hold
+from forewarn.cli.views.progress import ProgressBar
+from forewarn.core.campaign.record import CampaignState
+
+ScopeNames = Annotated[list[str] | None, typer.Argument(metavar="SCOPE", autocompletion=complete_scopes, hidden=True)]
+FailedScopes = Annotated[
+    list[str] | None, typer.Argument(metavar="SCOPE", autocompletion=complete_failed_scopes, hidden=True)
+]
+AllFailed = Annotated[bool, typer.Option("--failed", help="In every scope whose wave has failed.")]
+
+
+class WaveAction(Protocol):
+    """Asks the service for one scope."""
+
+    def __call__(self, scope: str, *, key: str | None) -> v1.Campaign:
+        """Return what has become of the campaign."""
+        ...
+
+
+def selected_scopes(
+    connection: ServiceConnection, campaign: v1.Campaign, named: Sequence[str] | None, failed: bool
+) -> list[str]:
+    """Return the scopes that were named, or those with a failed wave, each once."""
+    if bool(named) is failed:
+        raise CliError(
+            ExitCode.USAGE, "say which: SCOPE, or several, or --failed for every scope whose wave has failed"
+        )
+    if named:
+        return list(dict.fromkeys(named))
+    return list(dict.fromkeys(wave.scope for wave in connection.api.waves(campaign.id, state=v1.WaveState.FAILED)))
+
+
+def apply_to_scopes(
+    campaign: v1.Campaign,
+    scopes: Sequence[str],
+    action: WaveAction,
+    *,
+    key: str | None,
+    show: Callable[[v1.Campaign], None],
+) -> None:
+    """Ask for each scope; tell which were refused and why, and go on with the others.
+
+    It ends as the first refusal would alone.
+    """
+    if len(scopes) == 1:
+        show(action(scopes[0], key=key))
+        return
+    refused: list[RequestRefused] = []
+    for scope in scopes:
+        try:
+            campaign = action(scope, key=_key_of(scope, key))
+        except RequestRefused as error:
+            refused.append(error)
+            write_message(f"{scope}: {error_message(error)}")
+    show(campaign)
+    write_message(_summary(len(scopes), len(refused)))
+    if refused:
+        raise typer.Exit(exit_code(refused[0]))
+
+
+def _key_of(scope: str, key: str | None) -> str | None:
+    """Return a key of the scope's own: one key is for one question."""
+    return None if key is None else str(uuid5(NAMESPACE_OID, f"{key}/{scope}"))
+
+
+def _summary(scopes: int, refused: int) -> str:
+    if not scopes:
+        return "No wave has failed: there is nothing to do."
+    return f"Done in {count_text(scopes - refused, 'scope')}" + (f", refused in {refused}." if refused else ".")
+
+
+app = typer.Typer()
+
+Reason = Annotated[str, typer.Option("--why", metavar="TEXT", help="Why, for the journal; it has to be said.")]
+EveryWave = Annotated[bool, typer.Option("--waves", help="Show every wave of every scope instead.")]
+WavesOf = Annotated[
+    str | None,
+    typer.Option("--scope", metavar="NAME", help="Show the waves of this scope.", autocompletion=complete_scopes),
+]
+Follow = Annotated[bool, typer.Option("--wait", help="Follow it to its end. Ctrl-C stops watching, not it.")]
+
+
+@app.command("plan", cls=PlainUsage)
+@with_service
+@with_campaign
+def plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> None:
+    """Show every wave with its times, hosts and VMs. Nothing is announced.
+
+    FILE is TOML, - is stdin; options come before what it says, and can say everything without it; none switches off
+    what it says: --gate none. What has no place is shown with the rule and by how much it is missed; then the exit
+    code is 3.
+
+    Examples: forewarn campaign plan kernel.toml; forewarn campaign plan --name kernel --type Reboot --scope 'web-*'
+    --gap 1h --scopes-at-once 10%
+    """
+    campaign_plan = _plan(connection, spec)
+    if connection.output is Output.JSON:
+        write_json(campaign_plan)
+    else:
+        write_plan(campaign_plan)
+    for remark in campaign_plan.remarks:
+        write_message(remark)
+    write_message(plan_summary(campaign_plan))
+    if campaign_plan.unplaced:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+@app.command("start", cls=PlainUsage)
+@with_service
+@with_campaign
+def start(
+    connection: ServiceConnection, spec: v1.CampaignSpec, why: Why = "", key: Key = None, wait: Follow = False
+) -> None:
+    """Start a campaign. It is planned anew; if not every VM has a place, nothing is started.
+
+    FILE and options are those of `campaign plan`.
+
+    Example: forewarn campaign start kernel.toml --wait
+    """
+    request = v1.StartCampaign(
+        name=spec.name,
+        type=spec.type,
+        selection=spec.selection,
+        duration=spec.duration,
+        description=spec.description,
+        policy=spec.policy,
+        start_at=spec.start_at,
+        why=why,
+    )
+    started = connection.api.start_campaign(request, key=key)
+    if wait:
+        _follow(connection, started)
+        return
+    _show_changed(started, connection.output)
+    if connection.output is Output.TABLE:
+        write_message(f"`forewarn campaign watch {started.name}` follows it.")
+    write_fleet_hold(connection)
+
+
+@app.command("list")
+@with_service
+def list_campaigns(
+    connection: ServiceConnection,
+    state: Annotated[
+        CampaignState | None, choice_option(CampaignState, metavar="STATE", help_="Only those that stand so: Halted.")
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+) -> None:
+    """List the campaigns that are not over, the newest first.
+
+    Example: forewarn campaign list --all
+    """
+    campaigns = list(connection.api.campaigns(state=state, only_open=not all_ and state is None))
+    if connection.output is Output.JSON:
+        write_json(campaigns)
+    elif campaigns:
+        write_campaigns(campaigns)
+    else:
+        write_message(
+            "No campaigns." if all_ or state is not None else "No campaign is under way; --all shows those before."
+        )
+
+
+@app.command("show", cls=PlainUsage)
+@with_service
+def show(
+    connection: ServiceConnection, campaign: CampaignName, waves: EveryWave = False, scope: WavesOf = None
+) -> None:
+    """Show how far a campaign is. Its progress wave by wave, what it waits for, and what has failed.
+
+    CAMPAIGN is its name, its id, or the beginning of that.
+
+    Examples: forewarn campaign show kernel; forewarn campaign show kernel --waves --scope web
+    """
+    found = _find_campaign(connection, campaign)
+    if waves or scope is not None:
+        _show_waves(connection, found, scope)
+        return
+    _show(found, connection.output)
+    write_fleet_hold(connection)
+
+
+@app.command("watch", cls=PlainUsage)
+@with_service
+def watch(connection: ServiceConnection, campaign: CampaignName) -> None:
+    """Follow a campaign to its end, live. Ctrl-C stops watching, not the campaign.
+
+    Where it does not go on unless a person decides, it says what can be done, and ends with exit code 1.
+
+    Example: forewarn campaign watch kernel
+    """
+    _follow(connection, _find_campaign(connection, campaign))
+
+
+@app.command("pause", cls=PlainUsage)
+@with_service
+def pause(connection: ServiceConnection, campaign: CampaignName, why: Why = "", key: Key = None) -> None:
+    """Let no further wave start. What is Started ends.
+
+    Example: forewarn campaign pause kernel --why "let us look at the first wave"
+    """
+    _change(connection, campaign, lambda id_: connection.api.pause_campaign(id_, v1.PauseCampaign(why=why), key=key))
+
+
+@app.command("resume", cls=PlainUsage)
+@with_service
+def resume(connection: ServiceConnection, campaign: CampaignName, why: Why = "", key: Key = None) -> None:
+    """Go on after a pause or a halt. Failures are counted anew.
+
+    Example: forewarn campaign resume kernel
+    """
+    _change(connection, campaign, lambda id_: connection.api.resume_campaign(id_, v1.ResumeCampaign(why=why), key=key))
+
+
+@app.command("abort", cls=PlainUsage)
+@with_service
+def abort(connection: ServiceConnection, campaign: CampaignName, why: Reason = "", key: Key = None) -> None:
+    """End a campaign for good. What is Scheduled is canceled, what is Started ends.
+
+    Example: forewarn campaign abort kernel --why "the kernel was withdrawn"
+    """
+    _check_reason(why)
+    _change(connection, campaign, lambda id_: connection.api.abort_campaign(id_, v1.AbortCampaign(why=why), key=key))
+
+
+@app.command("retry", cls=PlainUsage)
+@with_service
+def retry(
+    connection: ServiceConnection,
+    campaign: CampaignName,
+    scopes: FailedScopes = None,
+    failed: AllFailed = False,
+    why: Why = "",
+    key: Key = None,
+) -> None:
+    """Have failed waves made once more.
+
+    Each scope is asked for by itself: what is refused in one is said, and the others are done.
+
+    Examples: forewarn campaign retry kernel web --why "the host is back"; forewarn campaign retry kernel --failed
+    """
+    found = _find_campaign(connection, campaign)
+
+    def retry_scope(scope: str, *, key: str | None) -> v1.Campaign:
+        return connection.api.retry_wave(found.id, v1.RetryWave(scope=scope, why=why), key=key)
+
+    _decide(connection, found, selected_scopes(connection, found, scopes, failed), retry_scope, key)
+
+
+@app.command("skip", cls=PlainUsage)
+@with_service
+def skip(
+    connection: ServiceConnection,
+    campaign: CampaignName,
+    scopes: ScopeNames = None,
+    failed: AllFailed = False,
+    why: Reason = "",
+    key: Key = None,
+) -> None:
+    """Go on without waves that failed, or wait.
+
+    Each scope is asked for by itself: what is refused in one is said, and the others are done.
+
+    Examples: forewarn campaign skip kernel web --why "rebooted by hand"; forewarn campaign skip kernel --failed
+    --why "the rack is gone"
+    """
+    _check_reason(why)
+    found = _find_campaign(connection, campaign)
+
+    def skip_scope(scope: str, *, key: str | None) -> v1.Campaign:
+        return connection.api.skip_wave(found.id, v1.SkipWave(scope=scope, why=why), key=key)
+
+    _decide(connection, found, selected_scopes(connection, found, scopes, failed), skip_scope, key)
+
+
+def _decide(
+    connection: ServiceConnection, campaign: v1.Campaign, scopes: list[str], decide: WaveAction, key: str | None
+) -> None:
+    apply_to_scopes(campaign, scopes, decide, key=key, show=lambda changed: _show_changed(changed, connection.output))
+
+
+def _check_reason(why: str) -> None:
+    if not why.strip():
+        raise CliError(ExitCode.USAGE, "say why, for the journal: --why TEXT")
+
+
+def _plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> v1.CampaignPlan:
+    """Plan, and show how far that is."""
+    with ProgressBar("Planning") as bar:
+        for progress in connection.api.plan_campaign(spec):
+            bar.show(progress.done, progress.total)
+            if progress.error is not None:
+                error = progress.error.error
+                raise RequestRefused(409, error.code, error.message, error.details)
+            if progress.result is not None:
+                return progress.result
+    raise CliError(ExitCode.FAILED, "the planning ended without a plan: say it again")
+
+
+def _find_campaign(connection: ServiceConnection, name_or_id: str) -> v1.Campaign:
+    """Find a campaign by its name or id, or by as much of its id as tells it from others."""
+    try:
+        return connection.api.campaign(name_or_id)
+    except NotFound:
+        matches = [campaign for campaign in connection.api.campaigns() if campaign.id.startswith(name_or_id.upper())]
+        if not matches:
+            raise
+    if len(name_or_id) < MIN_PREFIX_LENGTH:
+        raise CliError(
+            ExitCode.NOT_FOUND,
+            f"there is no campaign {name_or_id}; a prefix of an id needs at least {MIN_PREFIX_LENGTH} characters",
+        )
+    if len(matches) > 1:
+        ids = " or ".join(sorted(campaign.id for campaign in matches))
+        raise CliError(ExitCode.USAGE, f"{name_or_id} is the beginning of several campaigns: {ids}")
+    return matches[0]
+
+
+def _change(connection: ServiceConnection, name_or_id: str, change: Callable[[str], v1.Campaign]) -> None:
+    _show_changed(change(_find_campaign(connection, name_or_id).id), connection.output)
+
+
+def _show_changed(campaign: v1.Campaign, output: Output) -> None:
+    """Show what has become of a campaign in a line; how far it is, is left to `campaign show`."""
+    if output is Output.JSON:
+        write_json(campaign)
+        return
+    write_campaigns([campaign])
+    for step in next_steps(campaign):
+        write_message(step)
+
+
+def _show(campaign: v1.Campaign, output: Output) -> None:
+    if output is Output.JSON:
+        write_json(campaign)
+    else:
+        write_campaign(campaign)
+
+
+def _show_waves(connection: ServiceConnection, campaign: v1.Campaign, scope: str | None) -> None:
+    waves = list(connection.api.waves(campaign.id, scope=scope))
+    if scope is not None and not waves:
+        raise CliError(ExitCode.NOT_FOUND, f"campaign {campaign.name} has no scope {scope}; --waves alone shows all")
+    if connection.output is Output.JSON:
+        write_json(waves)
+    else:
+        write_waves(waves)
+
+
+def _follow(connection: ServiceConnection, campaign: v1.Campaign) -> None:
+    from forewarn.cli.live.campaign_follow import follow
+
+    follow(connection, campaign)

@@ -1,0 +1,101 @@
+"""`forewarn clock …`: show the service's clock and advance a manual clock."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from forewarn.api import v1
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.output import Output, moment_text, write, write_json, write_message
+from forewarn.cli.views.event import SHORT_ID, entry_location, entry_reason
+from forewarn.core.duration import format_duration, parse_duration
+from forewarn.core.errors import Invalid
+from forewarn.core.explain import CAMPAIGN_PREFIX
+from forewarn.core.journal import CAMPAIGN_CHANGE_KINDS
+
+app = typer.Typer()
+
+MAX_CHANGES = 20
+"""How many changes are told; the journal has all."""
+
+
+@app.command("show")
+@with_service
+def show(connection: ServiceConnection) -> None:
+    """Show what time it is for the service."""
+    _write_clock(connection.api.clock(), connection.output)
+
+
+# A distance back is to be answered as such, and not as an option that does not exist.
+@app.command("advance", context_settings={"ignore_unknown_options": True})
+@with_service
+def advance(
+    connection: ServiceConnection,
+    by: Annotated[str | None, typer.Argument(metavar="DURATION", hidden=True)] = None,
+    to_next: Annotated[bool, typer.Option("--to-next", help="To the next change of an event.")] = False,
+) -> None:
+    """Move a clock that stands still. What is due on the way happens.
+
+    Only the clock of a service that was started with --manual-time can be moved.
+
+    DURATION is how far: 90s, 15m, 1h30m, 2d.
+    """
+    if by is not None and to_next:
+        raise CliError(ExitCode.USAGE, f"{by} and --to-next: say one of them")
+    if by is None and not to_next:
+        raise CliError(ExitCode.USAGE, "say how far, like `forewarn clock advance 15m`, or --to-next")
+    result = connection.api.advance(None if by is None else _parse_distance(by))
+    for change in result.changes[:MAX_CHANGES]:
+        write_message(_change_line(change))
+    if len(result.changes) > MAX_CHANGES:
+        write_message(_more_changes(result.changes))
+    if to_next and not result.changes:
+        write_message("Time alone changes no event any more.")
+    _write_clock(result, connection.output)
+
+
+def _parse_distance(text: str) -> str:
+    if text.startswith("--"):
+        raise CliError(ExitCode.USAGE, f"there is no option {text}: `forewarn clock advance --help` shows them")
+    if text.startswith("-"):
+        raise CliError(ExitCode.USAGE, f"{text}: time never goes back; say how far it goes on, like 15m")
+    try:
+        return format_duration(parse_duration(text))
+    except Invalid as error:
+        raise CliError(ExitCode.USAGE, str(error)) from None
+
+
+def _more_changes(changes: Sequence[v1.JournalEntry]) -> str:
+    """Say how many more changes there are, and how to see them. The service itself tells of so many and no more."""
+    at_least = "at least " if len(changes) >= v1.PAGE else ""
+    since = moment_text(changes[MAX_CHANGES].at).replace(" ", "T")
+    return f"And {at_least}{len(changes) - MAX_CHANGES} more: `forewarn history --since {since}` shows them."
+
+
+def _change_line(entry: v1.JournalEntry) -> str:
+    why = entry_reason(entry)
+    return f"{moment_text(entry.at)} {_subject(entry)}{f' ({why})' if why else ''}"
+
+
+def _subject(entry: v1.JournalEntry) -> str:
+    if entry.did in CAMPAIGN_CHANGE_KINDS:
+        where = entry_location(entry)
+        return f"{_campaign_name(entry)} {entry.did.value}" + (f" {where}" if where != entry.kind else "")
+    return f"{(entry.event or '')[:SHORT_ID]} in {entry.record} {entry.did.value}: {', '.join(entry.vms)}"
+
+
+def _campaign_name(entry: v1.JournalEntry) -> str:
+    """Name the campaign whose line it is; what people do about one, they do under their own names."""
+    named = entry.by.startswith(CAMPAIGN_PREFIX)
+    return f"campaign {entry.by.removeprefix(CAMPAIGN_PREFIX) if named else entry.record[:SHORT_ID]}"
+
+
+def _write_clock(clock: v1.Clock, output: Output) -> None:
+    if output is Output.JSON:
+        write_json(clock)
+        return
+    write(moment_text(clock.now))
+    if clock.next_at is not None:
+        write(f"next: {moment_text(clock.next_at)}")

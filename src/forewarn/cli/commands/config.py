@@ -1,0 +1,81 @@
+"""`forewarn config`: the effective settings and the origin of each."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from forewarn.cli.options.common import Config, OutputOption
+from forewarn.cli.output import Output, write_json
+from forewarn.cli.views.tables import Column, write_table
+from forewarn.settings import (
+    KEYS,
+    PRESETS,
+    SIMULATED_TIME_KEYS,
+    LoadedSettings,
+    Preset,
+    find_settings_file,
+    format_value,
+    iter_values,
+    load_settings,
+    user_data_directory,
+    variable_name,
+)
+
+For = Annotated[str, typer.Option("--for", metavar="|".join(PRESETS), help="The command whose settings are shown.")]
+
+
+class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting, as programs are shown it."""
+
+    key: str
+    value: str | int | float | bool | list[str]
+    origin: str
+    variable: str
+    takes: str
+
+
+def config(for_: For = "up", config: Config = None, output: OutputOption = Output.TABLE) -> None:
+    """Show the settings that hold here, and where each came from."""
+    if for_ not in PRESETS:
+        raise typer.BadParameter(f"{for_} is not among {' and '.join(PRESETS)}.", param_hint="--for")
+    resolved = load_settings(
+        PRESETS[for_], flags={}, environ=os.environ, file=find_settings_file(config, os.environ, Path.cwd())
+    )
+    effective = _effective_settings(_with_directory(resolved), PRESETS[for_])
+    if output is Output.JSON:
+        write_json(effective)
+        return
+    rows = ((each.key, _value_text(each.value), each.origin) for each in effective)
+    write_table((Column("KEY"), Column("VALUE"), Column("FROM")), rows)
+
+
+def _with_directory(resolved: LoadedSettings) -> LoadedSettings:
+    """Say which directory is meant where none is said."""
+    settings = resolved.settings
+    if settings.ephemeral or settings.data is not None:
+        return resolved
+    return LoadedSettings(msgspec.structs.replace(settings, data=user_data_directory(os.environ)), resolved.sources)
+
+
+def _effective_settings(resolved: LoadedSettings, preset: Preset) -> list[EffectiveSetting]:
+    """Return all settings but those that the preset does not allow."""
+    return [
+        EffectiveSetting(
+            key=key,
+            value=format_value(value),
+            origin=str(resolved.sources[key]),
+            variable=variable_name(key),
+            takes=KEYS[key].allowed,
+        )
+        for key, value in iter_values(resolved.settings)
+        if preset.simulated_time or key not in SIMULATED_TIME_KEYS
+    ]
+
+
+def _value_text(value: str | int | float | bool | list[str]) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return " ".join(value) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,181 @@
+"""`forewarn conformance`: check an endpoint against the guest protocol: Forewarn's, another mock, or Azure's."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.cli.colours import Colour
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.files import atomic_write
+from forewarn.cli.options.common import OutputOption
+from forewarn.cli.options.endpoint import exit_code_for
+from forewarn.cli.output import Output, write_json, write_message
+from forewarn.cli.views.progress import ProgressBar
+from forewarn.cli.views.tables import Column, write_table
+from forewarn.client import ClientError, Unreachable
+from forewarn.client.endpoint import resolve_endpoint
+from forewarn.core.duration import parse_duration
+from forewarn.core.errors import Invalid
+from forewarn.core.text import is_guid
+from forewarn.testing.conformance import ROWS, Finding, Pace, Report, Verdict, cases, citation, examine
+from forewarn.testing.conformance.seen import QUERY
+from forewarn.testing.reports import junit
+
+MAX_PACE = 10_000.0
+
+PROBLEMS = (Verdict.WRONG, Verdict.DIFFERS)
+
+UNREACHABLE_HINT = "check the URL, and that its service runs; `forewarn vm list` shows the URLs of the emulator's VMs"
+"""What to do where nobody answers at an endpoint that was named."""
+
+COLUMNS = (
+    Column("ROW"),
+    Column(
+        "FINDING",
+        colours={
+            Verdict.PASSED: Colour.GOOD,
+            Verdict.WRONG: Colour.BAD,
+            Verdict.DIFFERS: Colour.WARNING,
+            Verdict.UNCHECKED: Colour.DIM,
+        },
+    ),
+    Column("WHAT WAS SEEN, AND THE RULE", can_fold=True),
+)
+
+
+def conformance(
+    url: Annotated[str | None, typer.Argument(metavar="URL", envvar="FOREWARN_ENDPOINT", hidden=True)] = None,
+    approve: Annotated[
+        str | None,
+        typer.Option("--approve", metavar="EVENTID", help="Approve this event, and check what takes an approval."),
+    ] = None,
+    problems: Annotated[
+        bool, typer.Option("--problems", help="Show only the rows that are wrong or differ, and count the others.")
+    ] = False,
+    burst: Annotated[
+        bool, typer.Option("--burst", help="Ask 12 times at once, to check the answer to too many requests.")
+    ] = False,
+    pace: Annotated[
+        float,
+        typer.Option(
+            "--pace",
+            envvar="FOREWARN_PACE",
+            metavar="NUMBER",
+            help="Requests in a second. A real endpoint takes 5 from a VM, those of its handlers included.",
+        ),
+    ] = 4,
+    timeout: Annotated[
+        str,
+        typer.Option("--timeout", envvar="FOREWARN_TIMEOUT", metavar="DURATION", help="How long an answer may take."),
+    ] = "10s",
+    report: Annotated[
+        Path | None,
+        typer.Option("--junit", envvar="FOREWARN_JUNIT", metavar="FILE", help="Write the findings as JUnit XML too."),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Check an endpoint against the protocol, row by row. It is the one at 169.254.169.254 unless you name another.
+
+    Unless you name an event to approve, nothing is sent that could change anything. What is Forewarn's own choice is
+    reported as differing, not as wrong. The exit code is 0 if nothing is wrong, else 1.
+
+    Example: forewarn conformance http://127.0.0.1:8180
+    """
+    _check_options(approve, pace)
+    found = _run_checks(url, approve, burst=burst, pace=Pace(pace), timeout=_seconds(timeout))
+    if report is not None:
+        with atomic_write(report) as file:
+            file.write(junit(f"forewarn conformance {found.endpoint}", cases(found), seconds=found.seconds))
+    _show(found, output, only_problems=problems)
+    if approve is not None:
+        _write_approval(found)
+    _write_summary(found)
+
+
+def _check_options(approve: str | None, pace: float) -> None:
+    if approve is not None and not is_guid(approve):
+        raise CliError(
+            ExitCode.USAGE, f"--approve: {approve} is not the id of an event; `forewarn guest list` shows them"
+        )
+    if not 0 < pace <= MAX_PACE:
+        raise CliError(ExitCode.USAGE, f"--pace: {pace:g} is not between 0 and {MAX_PACE:g} requests in a second")
+
+
+def _run_checks(url: str | None, approve: str | None, *, burst: bool, pace: Pace, timeout: float) -> Report:
+    done = 0
+    try:
+        with ProgressBar("Checking", writes_end=False) as bar:
+
+            def show(_: Finding) -> None:
+                nonlocal done
+                done += 1
+                bar.show(done, len(ROWS))
+
+            return examine(
+                resolve_endpoint(url), approve_event=approve, burst=burst, pace=pace, timeout=timeout, on_finding=show
+            )
+    except Unreachable as error:
+        raise CliError(
+            exit_code_for(error), f"{error.what}; {error.advice if url is None else UNREACHABLE_HINT}"
+        ) from error
+    except ClientError as error:
+        raise CliError(exit_code_for(error), str(error)) from error
+
+
+def _show(found: Report, output: Output, *, only_problems: bool) -> None:
+    if output is Output.JSON:
+        counts = {verdict.replace(" ", "_"): found.count(verdict) for verdict in Verdict}
+        write_json(
+            {
+                "endpoint": found.endpoint,
+                "requests": found.requests,
+                "seconds": found.seconds,
+                **counts,
+                "rows": found.findings,
+            }
+        )
+        return
+    shown = [finding for finding in found.findings if not only_problems or finding.verdict in PROBLEMS]
+    if shown:
+        write_table(COLUMNS, ((finding.row, finding.verdict.value, _finding_text(finding)) for finding in shown))
+
+
+def _finding_text(finding: Finding) -> str:
+    if not finding.why:
+        return citation(finding)
+    # The plain query goes without saying; every other request is what an implementer wants to repeat.
+    request = finding.seen[-1].partition(" → ")[0] if finding.seen else ""
+    of_what = f" ({request})" if request and request != str(QUERY) else ""
+    return f"{finding.why}{of_what}. {citation(finding)}"
+
+
+def _write_approval(found: Report) -> None:
+    (approval,) = (finding for finding in found.findings if finding.row == "approve")
+    if approval.verdict is Verdict.UNCHECKED:
+        write_message(f"Nothing was approved: {approval.why}.")
+
+
+def _write_summary(found: Report) -> None:
+    counts = ", ".join(_count_text(found.count(verdict), verdict) for verdict in Verdict)
+    write_message(f"{len(found.findings)} rows at {found.endpoint}: {counts}. {found.requests} requests.")
+    if not found.is_known_here:
+        raise CliError(ExitCode.REFUSED, f"{found.endpoint} does not serve this machine: ask from inside a VM")
+    if wrong := found.of(Verdict.WRONG):
+        write_message(f"Wrong: {', '.join(finding.row for finding in wrong)}.")
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _count_text(count: int, verdict: Verdict) -> str:
+    return f"{count} differ" if verdict is Verdict.DIFFERS and count != 1 else f"{count} {verdict}"
+
+
+def _seconds(duration: str) -> float:
+    try:
+        seconds = parse_duration(duration) / timedelta(seconds=1)
+    except Invalid as error:
+        raise CliError(ExitCode.USAGE, f"--timeout: {error}") from None
+    if seconds <= 0:
+        raise CliError(ExitCode.USAGE, "--timeout: an answer takes longer than nothing")
+    return seconds

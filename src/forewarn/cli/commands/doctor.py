@@ -1,0 +1,111 @@
+"""`forewarn doctor`: diagnose why a VM does not see its events."""
+
+import http.client
+from collections.abc import Iterator
+from ipaddress import ip_address
+from urllib.parse import SplitResult, urlsplit
+
+import typer
+
+from forewarn.api import v1
+from forewarn.cli.colours import Colour, coloured
+from forewarn.cli.errors import ExitCode
+from forewarn.cli.options.completion import VmName
+from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.output import Output, write, write_json, write_message
+from forewarn.wire.protocol import NEWEST_VERSION
+
+TIMEOUT = 10.0
+"""For how many seconds an endpoint may be silent."""
+
+MAX_NAME_BYTES = 1_024
+
+NAME_TARGET = f"/metadata/instance/compute/name?api-version={NEWEST_VERSION}&format=text"
+"""Unlike a request for events this one changes nothing: it does not enable the scope."""
+
+ENDPOINT_QUESTION = "Does its endpoint answer?"
+
+
+@with_service
+def doctor(connection: ServiceConnection, vm: VmName) -> None:
+    """Find out why a VM sees nothing: is it known, enabled, is its address right, does its endpoint answer?
+
+    The exit code is 0 if all is well, else 1.
+
+    Example: forewarn doctor web-0
+    """
+    diagnosis = connection.api.diagnosis(vm)
+    checks = [*diagnosis.checks, *endpoint_checks(diagnosis, connection.api.url)]
+    if connection.output is Output.JSON:
+        write_json(v1.Diagnosis(vm=diagnosis.vm, guest_url=diagnosis.guest_url, checks=checks))
+    else:
+        _write_checks(checks)
+    failed = sum(not check.ok for check in checks)
+    if failed:
+        write_message(f"Not all is well with {diagnosis.vm}: {failed} of {len(checks)} answers are bad.")
+        raise typer.Exit(ExitCode.FAILED)
+    write_message(f"All is well with {diagnosis.vm}.")
+
+
+def _write_checks(checks: list[v1.DiagnosisCheck]) -> None:
+    for check in checks:
+        mark = coloured("✓", Colour.GOOD) if check.ok else coloured("✗", Colour.BAD)
+        write(f"{mark} {check.question} {check.finding}")
+        if check.advice and not check.ok:
+            write(f"    {check.advice}")
+
+
+def endpoint_checks(diagnosis: v1.Diagnosis, service_url: str) -> Iterator[v1.DiagnosisCheck]:
+    """Try the VM's own endpoint, where it has one that this machine can reach."""
+    if diagnosis.guest_url is None:
+        return
+    endpoint = urlsplit(diagnosis.guest_url)
+    if (_is_loopback(endpoint) or _is_link_local(endpoint)) and not _is_loopback(urlsplit(service_url)):
+        return
+    yield _check_endpoint(diagnosis, endpoint)
+
+
+def _is_loopback(url: SplitResult) -> bool:
+    host = url.hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_link_local(url: SplitResult) -> bool:
+    try:
+        return ip_address(url.hostname or "").is_link_local
+    except ValueError:
+        return False
+
+
+def _is_metadata_endpoint(response: http.client.HTTPResponse) -> bool:
+    """Tell whether it is an endpoint like ours that has answered, though perhaps that it knows no such VM."""
+    return response.status in (200, 403) and (response.getheader("Server") or "").startswith("IMDS/")
+
+
+def _check_endpoint(diagnosis: v1.Diagnosis, endpoint: SplitResult) -> v1.DiagnosisCheck:
+    url = diagnosis.guest_url
+    connection = http.client.HTTPConnection(endpoint.hostname or "", endpoint.port, timeout=TIMEOUT)
+    try:
+        connection.request("GET", NAME_TARGET, headers={"Metadata": "true"})
+        response = connection.getresponse()
+        name = response.read(MAX_NAME_BYTES).decode(errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+        advice = "Is something between this machine and the service, a firewall or a container?"
+        return v1.DiagnosisCheck(
+            question=ENDPOINT_QUESTION, ok=False, finding=f"Not from here: {url}: {why}.", advice=advice
+        )
+    finally:
+        connection.close()
+    is_named = response.status == 200 and name.casefold() == diagnosis.vm.rpartition("/")[2].casefold()
+    if not is_named and _is_link_local(endpoint) and _is_metadata_endpoint(response):
+        finding = f"Yes, at {url}: this machine, which is not the VM, is answered with status {response.status}."
+        return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, ok=True, finding=finding)
+    if not is_named:
+        finding = f"Not as this VM's: {url} answers with status {response.status}: {name[:100]}"
+        advice = "Does another program listen on this port? `forewarn vm list` says where each VM's endpoint is."
+        return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, ok=False, finding=finding, advice=advice)
+    return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, ok=True, finding=f"Yes, at {url}.")

@@ -1,0 +1,373 @@
+"""`forewarn event …`: schedule, list, show, approve, cancel, retry, resolve and follow events."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from forewarn.api import v1
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.options.common import Key, PlainUsage, Wait, Why, choice_completer, choice_option, choice_parser
+from forewarn.cli.options.completion import (
+    EventId,
+    EventIds,
+    HostFilter,
+    ScopeFilter,
+    VmFilter,
+    VmNames,
+    complete_hosts,
+    complete_scopes,
+    complete_vms,
+)
+from forewarn.cli.options.lookup import find_event
+from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.times import read_duration, read_future
+from forewarn.cli.output import Output, moment_text, write, write_json, write_message
+from forewarn.cli.views.event import blockers_text, write_events, write_fleet_hold, write_timeline
+from forewarn.cli.views.tables import write_details
+from forewarn.core.event import EventType, Source
+from forewarn.core.journal import EntryKind
+
+
+def show_scheduled(connection: ServiceConnection, scheduled: v1.ScheduleResponse, *, wait: bool) -> None:
+    """Show the events of a request, or follow them to their end; say first of which of them no VM is told."""
+    for event in scheduled.events:
+        if not event.announced:
+            write_message(_unannounced_text(event))
+    if wait and scheduled.made:
+        from forewarn.cli.live.event_follow import follow
+
+        follow(connection, scheduled.made)
+        return
+    if connection.output is Output.JSON:
+        write_json(scheduled)
+    elif scheduled.events:
+        write_events(scheduled.events)
+    still_open = {event.id for event in scheduled.events}
+    for made in scheduled.made:
+        if made.id not in still_open:
+            write_message(f"Event {made.id} in scope {made.scope} has ended already.")
+    write_fleet_hold(connection)
+
+
+def _unannounced_text(event: v1.Event) -> str:
+    when = "has started" if event.status == "Started" else f"starts at {moment_text(event.not_before)}"
+    return (
+        f"Nobody in scope {event.scope} is told of event {event.id}, which {when}: none of its VMs asks for events. "
+        f"`forewarn doctor {event.scope}/{event.vms[0]}` says more."
+    )
+
+
+app = typer.Typer()
+
+CLOCK_TOLERANCE = timedelta(minutes=1)
+"""A time that has passed by no more than this was the present when it was typed; the service takes it, too."""
+
+# Typer would show the type as Python knows it; the command's own words say what it is.
+Type = Annotated[
+    EventType,
+    typer.Argument(
+        metavar="TYPE", parser=choice_parser(EventType), autocompletion=choice_completer(EventType), hidden=True
+    ),
+]
+OneVm = Annotated[str | None, typer.Option("--vm", metavar="VM", help="On this VM.", autocompletion=complete_vms)]
+
+
+@app.command("schedule", cls=PlainUsage)
+@with_service
+def schedule(
+    connection: ServiceConnection,
+    type_: Type,
+    vms: VmNames = None,
+    host: Annotated[
+        str | None, typer.Option(metavar="NAME", help="All VMs of this host.", autocompletion=complete_hosts)
+    ] = None,
+    scope: Annotated[
+        str | None, typer.Option(metavar="NAME", help="All VMs of this scope.", autocompletion=complete_scopes)
+    ] = None,
+    update_domain: Annotated[
+        int | None, typer.Option(metavar="NUMBER", min=0, help="With --scope: those of this update domain.")
+    ] = None,
+    notice: Annotated[str | None, typer.Option("--in", metavar="DURATION", help="Start after this time: 20m.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Start at this time: 2026-01-31T10:15Z, 03:12.")
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="For how long the VMs are interrupted: 9s.")
+    ] = None,
+    description: Annotated[str, typer.Option(metavar="TEXT", help="What the VMs are told.")] = "",
+    source: Annotated[
+        Source,
+        choice_option(Source, metavar="SOURCE", help_="Who wants it: Platform or User."),
+    ] = Source.PLATFORM,
+    user: Annotated[bool, typer.Option("--user", help="The same as --source User.")] = False,
+    failure: Annotated[bool, typer.Option("--failure", help="The hardware has failed: start at once.")] = False,
+    why: Why = "",
+    key: Key = None,
+    wait: Wait = False,
+) -> None:
+    """Announce maintenance of VMs. They get at least the usual notice of its type, unless you say when.
+
+    TYPE is Freeze, Reboot, Redeploy, Preempt or Terminate. A VM is named by its name, or as scope/name where that is
+    ambiguous; several can be named. Or say --host, --scope, or --scope with --update-domain.
+
+    Where announce is when-enabled, as under `serve`, nobody is told in a scope of which no VM asks for events: without
+    --in and --at its maintenance starts at once.
+
+    Example: forewarn event schedule Reboot web-0 web-1 --in 20m --why "new kernel"
+    """
+    if notice is not None and at is not None:
+        raise CliError(ExitCode.USAGE, "--in and --at: say one of them")
+    _check_selection(vms, host, scope, update_domain)
+    scheduled = connection.api.schedule(
+        v1.ScheduleEvents(
+            type=type_,
+            vms=vms or (),
+            host=host,
+            scope=scope,
+            update_domain=update_domain,
+            notice=read_duration(notice, "--in"),
+            not_before=_start_time(connection, at, key),
+            duration=read_duration(duration, "--duration"),
+            description=description,
+            source=Source.USER if user else source,
+            failure=failure,
+            why=why,
+        ),
+        key=key,
+    )
+    show_scheduled(connection, scheduled, wait=wait)
+
+
+def _check_selection(vms: Sequence[str] | None, host: str | None, scope: str | None, update_domain: int | None) -> None:
+    """VMs are said in one way: as names, as those of a host, or as those of a scope."""
+    if update_domain is not None and scope is None:
+        raise CliError(ExitCode.USAGE, "--update-domain says which VMs of a scope: say --scope, too")
+    given_options = [word for word, given in (("VM…", vms), ("--host", host), ("--scope", scope)) if given]
+    if not given_options:
+        raise CliError(ExitCode.USAGE, "say for which VMs: VM…, --host or --scope")
+    if len(given_options) > 1:
+        raise CliError(ExitCode.USAGE, f"{' and '.join(given_options)}: say one of them")
+
+
+def _start_time(connection: ServiceConnection, at: str | None, key: str | None) -> datetime | None:
+    """Read --at. A request that is said again under its key may be about a time that has passed meanwhile."""
+    if at is None:
+        return None
+    now = connection.api.clock().now
+    moment = read_future(at, "--at", now=now)
+    if moment is not None and moment < now - CLOCK_TOLERANCE and key is None:
+        raise CliError(
+            ExitCode.USAGE, f"--at: {at} has passed, the service has {moment_text(now)}: to start at once say --in 0s"
+        )
+    return moment
+
+
+@app.command("list")
+@with_service
+def list_events(
+    connection: ServiceConnection,
+    scope: ScopeFilter = None,
+    vm: VmFilter = None,
+    type_: Annotated[
+        EventType | None,
+        choice_option(EventType, "--type", metavar="TYPE", help_="Only such events."),
+    ] = None,
+    source: Annotated[
+        Source | None, choice_option(Source, metavar="SOURCE", help_="Only what this one asked for.")
+    ] = None,
+    host: HostFilter = None,
+) -> None:
+    """List the open events, and why each of them waits.
+
+    Example: forewarn event list --vm web-0
+    """
+    events = list(connection.api.events(scope=scope, vm=vm, host=host, type_=type_, source=source))
+    if connection.output is Output.JSON:
+        write_json(events)
+    elif events:
+        write_events(events)
+    else:
+        write_message("No open events.")
+    write_fleet_hold(connection)
+
+
+@app.command("show", cls=PlainUsage)
+@with_service
+def show(connection: ServiceConnection, event: EventId) -> None:
+    """Show one event, open or ended. What it waits for, who approved, the work on each VM, and its timeline.
+
+    EVENT is its id, or the beginning of it.
+
+    Example: forewarn event show 3F2A91C0
+    """
+    _show_detail(connection.api.event(find_event(connection.api, event)), connection.output)
+
+
+@app.command("cancel", cls=PlainUsage)
+@with_service
+def cancel(connection: ServiceConnection, event: EventId, why: Why = "", key: Key = None) -> None:
+    """Take a Scheduled event back. One that is Started goes on to its end.
+
+    Example: forewarn event cancel 3F2A91C0 --why "not today"
+    """
+    detail = connection.api.cancel(find_event(connection.api, event), v1.CancelEvent(why=why), key=key)
+    _show_changed(detail, connection.output)
+
+
+@app.command("approve", cls=PlainUsage)
+@with_service
+def approve(connection: ServiceConnection, event: EventId, vm: OneVm = None, why: Why = "", key: Key = None) -> None:
+    """Approve an event on behalf of a VM. It need not wait for its time then.
+
+    Without --vm, on behalf of the only VM that it affects.
+
+    Example: forewarn event approve 3F2A91C0 --vm web-0
+    """
+    id_ = find_event(connection.api, event)
+    detail = connection.api.approve(id_, v1.ApproveEvent(vm=vm or _only_vm(connection, id_), why=why), key=key)
+    _show_changed(detail, connection.output)
+
+
+def _only_vm(connection: ServiceConnection, id_: str) -> str:
+    detail = connection.api.event(id_)
+    if len(detail.vms) != 1:
+        raise CliError(ExitCode.USAGE, f"say on behalf of which VM: --vm {' or '.join(detail.vms)}")
+    return f"{detail.scope}/{detail.vms[0]}"
+
+
+@app.command("retry", cls=PlainUsage)
+@with_service
+def retry(
+    connection: ServiceConnection, event: EventId, vm: OneVm = None, why: Why = "", key: Key = None, wait: Wait = False
+) -> None:
+    """Have failed or unknown work done once more. On one VM, or wherever it is failed or unknown.
+
+    Example: forewarn event retry 3F2A91C0 --vm web-0
+    """
+    id_ = find_event(connection.api, event)
+    detail = connection.api.retry(id_, v1.RetryImpact(vm=vm, why=why), key=key)
+    if wait:
+        _follow(connection, (v1.CreatedEvent(id=detail.id, scope=detail.scope),))
+    else:
+        _show_changed(detail, connection.output)
+
+
+@app.command("resolve", cls=PlainUsage)
+@with_service
+def resolve(
+    connection: ServiceConnection,
+    event: EventId,
+    done: Annotated[bool, typer.Option("--done", help="It was done after all.")] = False,
+    give_up: Annotated[bool, typer.Option("--give-up", help="It was not, and is given up.")] = False,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="What you found out, for the journal.")] = "",
+    vm: OneVm = None,
+    key: Key = None,
+) -> None:
+    """End failed or unknown work, as somebody has found it. On one VM, or wherever it is failed or unknown.
+
+    Example: forewarn event resolve 3F2A91C0 --done --why "uptime says it has rebooted"
+    """
+    if done and give_up:
+        raise CliError(ExitCode.USAGE, "--done and --give-up: say one of them")
+    missing = [] if done or give_up else ["how it ends: --done if it was done after all, --give-up if not"]
+    missing += [] if why.strip() else ["what you found out: --why TEXT"]
+    if missing:
+        raise CliError(ExitCode.USAGE, f"say {'; and '.join(missing)}")
+    id_ = find_event(connection.api, event)
+    _show_changed(connection.api.resolve(id_, v1.ResolveImpact(done=done, why=why, vm=vm), key=key), connection.output)
+
+
+@app.command("watch", cls=PlainUsage)
+@with_service
+def watch(connection: ServiceConnection, events: EventIds) -> None:
+    """Follow events to their end, with a countdown. Ctrl-C stops watching, not the events.
+
+    Example: forewarn event watch 3F2A91C0
+    """
+    details = [connection.api.event(find_event(connection.api, event)) for event in events]
+    _follow(connection, [v1.CreatedEvent(id=story.id, scope=story.scope) for story in details])
+
+
+def _follow(connection: ServiceConnection, created: Sequence[v1.CreatedEvent]) -> None:
+    from forewarn.cli.live.event_follow import follow
+
+    follow(connection, created)
+
+
+def _show_changed(detail: v1.EventDetail, output: Output) -> None:
+    """Show what has become of an event; how that came to be is left to `event show`."""
+    if output is Output.JSON:
+        write_json(detail)
+    elif detail.event is not None:
+        write_events([detail.event])
+    else:
+        write(f"Event {detail.id} in scope {detail.scope} is {_outcome_text(detail)}.")
+
+
+def _show_detail(detail: v1.EventDetail, output: Output) -> None:
+    if output is Output.JSON:
+        write_json(detail)
+        return
+    type_ = "" if detail.type is None else detail.type.value
+    write_details(
+        (
+            ("event", detail.id),
+            ("type", type_),
+            ("scope", detail.scope),
+            ("VMs", ", ".join(detail.vms)),
+            *(_open_details(detail.event) if detail.event is not None else _ended_details(detail)),
+        )
+    )
+    write("")
+    write_timeline(detail.timeline)
+
+
+def _outcome_text(detail: v1.EventDetail) -> str:
+    how = "over" if detail.outcome is None else detail.outcome.value
+    return how if detail.ended_at is None else f"{how} at {moment_text(detail.ended_at)}"
+
+
+def _ended_details(detail: v1.EventDetail) -> tuple[tuple[str, str], ...]:
+    """Return what the journal still tells of an event that is over."""
+    created = next((entry for entry in detail.timeline if "source" in entry.facts), None)
+    started = next((entry for entry in detail.timeline if entry.did is EntryKind.STARTED), None)
+    approvals = (
+        f"{entry.by} at {moment_text(entry.at)}" for entry in detail.timeline if entry.did is EntryKind.APPROVED
+    )
+    return (
+        ("status", _outcome_text(detail)),
+        ("started at", "" if started is None else moment_text(started.at)),
+        ("source", "" if created is None else created.facts["source"]),
+        ("made", "" if created is None else f"{moment_text(created.at)} by {created.by}"),
+        ("why", "" if created is None else created.why),
+        ("approved by", ", ".join(approvals)),
+    )
+
+
+def _open_details(event: v1.Event) -> tuple[tuple[str, str], ...]:
+    approvals = (f"{approval.vm} at {moment_text(approval.at)}" for approval in event.approvals)
+    return (
+        ("status", event.status),
+        ("waits for", blockers_text(event)),
+        ("not before", moment_text(event.not_before)),
+        ("started at", "" if event.started_at is None else moment_text(event.started_at)),
+        ("duration", event.duration or ""),
+        ("description", event.description),
+        ("source", f"{event.source.value}, {event.cause.value}"),
+        ("host", event.host or ""),
+        ("update domain", str(event.update_domain)),
+        ("made", f"{moment_text(event.made_at)} by {event.by}"),
+        ("campaign", event.campaign or ""),
+        ("why", event.why),
+        ("announced", "" if event.announced else "no: the scope is not enabled"),
+        ("approved by", ", ".join(approvals)),
+        *((f"work on {impact.vm}", _impact_text(impact)) for impact in event.impacts),
+    )
+
+
+def _impact_text(impact: v1.Impact) -> str:
+    attempt = f", attempt {impact.attempt}" if impact.attempt > 1 else ""
+    again = "" if impact.retry_at is None else f", again at {moment_text(impact.retry_at)}"
+    return f"{impact.state.value}{attempt}{again}" + (f": {impact.why}" if impact.why else "")

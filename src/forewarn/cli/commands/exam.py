@@ -1,0 +1,351 @@
+"""`forewarn exam`: run a handler in every scenario and report which checks it passes."""
+
+import shlex
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forewarn.cli.colours import Colour
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.extras import require_server
+from forewarn.cli.files import atomic_write
+from forewarn.cli.options.common import OutputOption
+from forewarn.cli.output import Output, write, write_json, write_message
+from forewarn.cli.views.exam_progress import ExamProgress
+from forewarn.cli.views.tables import Column, write_table
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from forewarn.testing.exam import Ask, Report, Result, Sheet
+
+PASSED, FAILED, NOT_FINISHED = "passed", "failed", "not finished"
+KEPT, BROKEN, NOT_JUDGED = "kept", "broken", "not judged"
+
+RESULTS = (
+    Column("SCENARIO"),
+    Column("RESULT", colours={PASSED: Colour.GOOD, FAILED: Colour.BAD, NOT_FINISHED: Colour.WARNING}),
+    Column("KEPT"),
+    Column("BROKEN"),
+    Column("NOT JUDGED"),
+    Column("TOOK", drop_order=1),
+)
+FINDINGS = (
+    Column("SCENARIO"),
+    Column("DEMAND"),
+    Column("FINDING", colours={KEPT: Colour.GOOD, BROKEN: Colour.BAD, NOT_JUDGED: Colour.DIM}),
+    Column("WHAT IT MUST OR MUST NOT, AND WHAT WAS SEEN", can_fold=True),
+)
+TABLES = (Column("SCENARIO"), Column("DEMAND"), Column("WHAT THE HANDLER MUST OR MUST NOT", can_fold=True))
+
+LAST_LINES = 5
+"""How much of its output is shown of a program that failed; JSON and JUnit have more."""
+
+LONGEST_LINE = 200
+
+MAX_REASONS = 3
+"""How many of the reasons why something was not judged are said; --all shows each."""
+
+TIME_FACTOR = 3
+"""How many times longer than before an exam is advised to wait that was not finished."""
+
+
+def _scenario_names() -> list[str]:
+    return [sheet.name for sheet in require_server(_exam_module).sheets()]
+
+
+Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", hidden=True)]
+AsVm = Annotated[str, typer.Option("--vm", metavar="VM", help="The name of the VM that it is taken for.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only", metavar="SCENARIO", help="Only this scenario; can be repeated.", autocompletion=_scenario_names
+    ),
+]
+Skip = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--skip", metavar="SCENARIO", help="Without this scenario; can be repeated.", autocompletion=_scenario_names
+    ),
+]
+Expect = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect",
+        envvar="FOREWARN_EXPECT",
+        metavar="[TYPE=]approve|ignore|either",
+        help="What it is to do about its own events, of all types or of one; approve, unless said. "
+        "TYPE can be `shared` too: events that name other VMs as well; either, unless said.",
+    ),
+]
+ForOthers = Annotated[
+    bool, typer.Option("--for-others", help="It may approve events that name only other VMs, as a leader does.")
+]
+Prepared = Annotated[
+    Path | None,
+    typer.Option(
+        "--prepared",
+        envvar="FOREWARN_PREPARED",
+        metavar="FILE",
+        help="The file that it writes when it has prepared, in the directory FOREWARN_EXAM_DIR.",
+    ),
+]
+Recovered = Annotated[
+    Path | None,
+    typer.Option(
+        "--recovered",
+        envvar="FOREWARN_RECOVERED",
+        metavar="FILE",
+        help="The file that it writes when it has recovered, in the same directory.",
+    ),
+]
+UrlVariable = Annotated[
+    str | None,
+    typer.Option(
+        "--url-variable",
+        envvar="FOREWARN_URL_VARIABLE",
+        metavar="NAME",
+        help="Tell it the endpoint's URL in this variable, in place of a sandbox.",
+    ),
+]
+Net = Annotated[
+    bool,
+    typer.Option(
+        "--net",
+        envvar="FOREWARN_NET",
+        help="Let it reach other machines too, by slirp4netns or pasta, from its sandbox.",
+    ),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        envvar="FOREWARN_JOBS",
+        metavar="NUMBER",
+        min=1,
+        help="How many scenarios run at a time: three for each core, unless said.",
+    ),
+]
+Patience = Annotated[
+    float,
+    typer.Option(
+        "--patience",
+        envvar="FOREWARN_PATIENCE",
+        metavar="NUMBER",
+        min=1.0,
+        max=100.0,
+        help="On a slow machine: give it, and every scenario, so many times the usual time.",
+    ),
+]
+Junit = Annotated[
+    Path | None,
+    typer.Option("--junit", envvar="FOREWARN_JUNIT", metavar="FILE", help="Write the findings as JUnit XML too."),
+]
+All = Annotated[bool, typer.Option("--all", help="Show every finding, and not only what was broken.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show what is demanded in each scenario, and run nothing.")]
+
+
+def exam(
+    command: Command = None,
+    vm: AsVm = "web-0",
+    only: Only = None,
+    skip: Skip = None,
+    expect: Expect = None,
+    for_others: ForOthers = False,
+    prepared: Prepared = None,
+    recovered: Recovered = None,
+    url_variable: UrlVariable = None,
+    net: Net = False,
+    jobs: Jobs = None,
+    patience: Patience = 1.0,
+    all_: All = False,
+    explain: Explain = False,
+    report: Junit = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Examine a handler: run it once in every scenario, each with a service of its own and fast time, and grade it.
+
+    It is graded on what can be seen: its requests, its approvals, its end, and the files that you name. It runs as a
+    VM, in a sandbox like that of `forewarn run`, unless it is told a URL. The exit code is 0 if it has kept everything
+    that could be judged, 1 if it has broken something, 6 if the machine was too slow to tell.
+
+    Example: forewarn exam --vm web-0 -- ./my-handler
+    """
+    kit = require_server(_exam_module)
+    scenarios = _chosen(kit, only or (), skip or ())
+    if explain:
+        _explain(scenarios, output)
+        return
+    if not command:
+        raise CliError(
+            ExitCode.USAGE, "say which program, like `forewarn exam -- ./my-handler`; --explain shows the demands"
+        )
+    options = kit.Ask(
+        way=kit.Way(command=tuple(command), url_variable=url_variable, net=net),
+        vm=vm,
+        wishes=_expectations(kit, expect or (), for_others=for_others),
+        markers=kit.Markers(prepared=prepared, recovered=recovered),
+        limit=patience * kit.LIMIT,
+        pace=patience,
+    )
+    _check_program(options)
+    found = _run_exam(kit, options, scenarios, jobs)
+    if report is not None:
+        with atomic_write(report) as file:
+            file.write(kit.junit(f"forewarn exam {' '.join(command)}", kit.cases(found)))
+    _show(found, output, every=all_)
+    _write_unfinished(found, options)
+    if not found.is_passed:
+        raise typer.Exit(ExitCode.FAILED if found.broken else ExitCode.UNFINISHED)
+
+
+def _exam_module() -> "ModuleType":
+    from forewarn.testing import exam as kit
+
+    return kit
+
+
+def _chosen(kit: "ModuleType", only: Sequence[str], skip: Sequence[str]) -> "list[Sheet]":
+    known = {sheet.name: sheet for sheet in kit.sheets()}
+    for name in (*only, *skip):
+        if name not in known:
+            raise CliError(ExitCode.NOT_FOUND, f"the exam has no scenario {name}; `forewarn exam --explain` shows them")
+    return [sheet for name, sheet in known.items() if (not only or name in only) and name not in skip]
+
+
+def _expectations(kit: "ModuleType", texts: Sequence[str], *, for_others: bool) -> object:
+    try:
+        return kit.wishes_of(texts, for_others=for_others)
+    except kit.UnknownWish as error:
+        raise CliError(ExitCode.USAGE, f"--expect: {error}") from None
+
+
+def _check_program(options: "Ask") -> None:
+    """Find out what cannot work before everything begins."""
+    program = options.way.command[0]
+    if shutil.which(program) is None:
+        raise CliError(ExitCode.USAGE, f"there is no program {program} that could be run")
+    if options.way.is_told_url:
+        return
+    from forewarn.testing import sandbox
+
+    if (why := sandbox.why_not()) is not None:
+        raise CliError(
+            ExitCode.USAGE, f"{why}; or tell the program a URL: --url-variable NAME, or {{url}} in the command"
+        )
+
+
+def _run_exam(kit: "ModuleType", options: "Ask", scenarios: "Sequence[Sheet]", jobs: int | None) -> "Report":
+    # Ended by a signal, an exam must not leave programs behind.
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    if options.markers.are_shared and len(scenarios) > 1:
+        write_message(
+            "The markers are the same files in every scenario, so one runs at a time; name files without a directory."
+        )
+    try:
+        with ExamProgress(options.limit) as progress:
+            found: Report = kit.examine(options, scenarios, jobs=jobs, watcher=progress)
+            return found
+    except kit.NotBegun as error:
+        raise CliError(ExitCode.USAGE, str(error)) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+# What is shown.
+
+
+def _explain(scenarios: "Sequence[Sheet]", output: Output) -> None:
+    if output is Output.JSON:
+        write_json(
+            [
+                {
+                    "scenario": sheet.name,
+                    "title": sheet.scenario().title,
+                    "demands": [{"demand": d.key, "mood": d.mood, "words": d.words} for d in sheet.demands],
+                }
+                for sheet in scenarios
+            ]
+        )
+        return
+    write_table(TABLES, [(sheet.name, d.key, f"{d.mood} {d.words}") for sheet in scenarios for d in sheet.demands])
+
+
+def _show(found: "Report", output: Output, *, every: bool) -> None:
+    if output is Output.JSON:
+        write_json(found.as_json)
+        return
+    if every:
+        rows = [(name, f.demand, f.verdict.value, f"{f.expected}. Seen: {f.seen}") for name, f in found.findings]
+        write_table(FINDINGS, rows)
+    write_table(RESULTS, [_row(result) for result in found.results])
+    for result in found.results:
+        for line in _failure_lines(result):
+            write(line)
+    _write_total(found)
+    if not every:
+        _write_not_judged(found)
+
+
+def _row(result: "Result") -> tuple[str, ...]:
+    verdict = PASSED if result.is_passed else FAILED if result.broken else NOT_FINISHED
+    counts = (result.kept, result.broken, result.not_judged)
+    return (result.scenario, verdict, *(str(len(each)) for each in counts), f"{result.seconds:.1f} s")
+
+
+def _failure_lines(result: "Result") -> list[str]:
+    lines = []
+    for finding in result.broken:
+        lines += [f"{result.scenario}, {finding.demand}:", f"    expected:  it {finding.expected}"]
+        lines += [f"    seen:      {finding.seen}"]
+    if lines and result.tries > 1:
+        lines += ["    tried:     twice, the second time alone; if the machine was busy then too, try --patience 3"]
+    if not result.is_finished:
+        lines += [f"{result.scenario}: {result.problem}"]
+    if lines and (printed := result.output.strip().splitlines()[-LAST_LINES:]):
+        lines += ["    printed:", *(f"      | {line[:LONGEST_LINE]}" for line in printed)]
+    return lines
+
+
+def _write_total(found: "Report") -> None:
+    kept, broken, not_judged = (sum(counts) for counts in zip(*map(_counts, found.results), strict=True))
+    number = len(found.results)
+    write_message(
+        f"{number} scenario{'' if number == 1 else 's'}: {kept} kept, {broken} broken, {not_judged} not judged."
+    )
+
+
+def _write_not_judged(found: "Report") -> None:
+    """Say why most of what was not judged was not."""
+    reasons = Counter(finding.seen for result in found.results for finding in result.not_judged)
+    if reasons:
+        most = reasons.most_common(MAX_REASONS if len(reasons) == MAX_REASONS else MAX_REASONS - 1)
+        others = reasons.total() - sum(number for _, number in most)
+        parts = [f"{number} × {reason}" for reason, number in most] + ([f"{others} × other reasons"] if others else [])
+        write_message(f"Not judged: {'; '.join(parts)}. `--all` shows each.")
+
+
+def _write_unfinished(found: "Report", options: "Ask") -> None:
+    """Say of which scenarios nobody knows anything, and what to do about it."""
+    if not found.unfinished:
+        return
+    names = [result.scenario for result in found.unfinished]
+    only = " ".join(f"--only {name}" for name in names)
+    write_message(
+        f"Not finished, in two tries, the second alone: {', '.join(names)}. That says nothing about the program. "
+        f"Run them again while the machine has less to do, or give them more time:\n"
+        f"  forewarn exam {only} --patience {TIME_FACTOR * options.pace:g} … -- {shlex.join(options.way.command)}"
+    )
+
+
+def _counts(result: "Result") -> tuple[int, int, int]:
+    return len(result.kept), len(result.broken), len(result.not_judged)

@@ -1,0 +1,171 @@
+"""`forewarn fleet …`: import and export the fleet file."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient, FileFormat
+from forewarn.api.errors import RequestRefused
+from forewarn.api.file_reader import FileError
+from forewarn.cli.colours import Colour, coloured
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.files import atomic_write
+from forewarn.cli.options.common import PlainUsage
+from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.output import Output, write, write_bytes, write_json, write_message
+from forewarn.cli.views.progress import ProgressBar
+
+app = typer.Typer()
+
+STDIO = Path("-")
+
+MAX_LINES = 200
+"""A person at a terminal reads no more differences than this."""
+
+SIGNS = {"added": ("+", Colour.GOOD), "changed": ("~", Colour.WARNING), "removed": ("-", Colour.BAD)}
+
+File = Annotated[Path, typer.Argument(metavar="FILE", hidden=True)]
+
+
+@app.command("import", cls=PlainUsage)
+@with_service
+def import_(
+    connection: ServiceConnection,
+    file: File,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the differences, and change nothing.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Also remove what the file does not name.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
+) -> None:
+    """Bring the fleet to what a file says. The differences are shown; what is equal is not touched.
+
+    FILE is TOML, or JSON if its name ends so; - is stdin. Without --prune nothing is removed; with it you are shown
+    what would be, and asked. If it is interrupted, say it again.
+
+    Example: forewarn fleet import fleet.toml --dry-run
+    """
+    text, format_ = _read_file(file), _format(file, connection.output if file == STDIO else Output.TABLE)
+    if prune and not (dry_run or yes):
+        _confirm_removal(_import(connection.api, file, text, format_, dry_run=True, prune=True))
+    result = _import(connection.api, file, text, format_, dry_run=dry_run, prune=prune)
+    if connection.output is Output.JSON:
+        write_json(result)
+    else:
+        _write_differences(result.differences)
+    write_message(_summary(result))
+    if result.refused:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+@app.command("export", cls=PlainUsage)
+@with_service
+def export(
+    connection: ServiceConnection, file: Annotated[Path | None, typer.Argument(metavar="FILE", hidden=True)] = None
+) -> None:
+    """Write the whole fleet as a fleet file, to FILE or to stdout (-). `fleet import` reads it.
+
+    It is TOML, or JSON if the name of FILE ends so, or with -o json.
+
+    Example: forewarn fleet export fleet.toml
+    """
+    pieces = connection.api.export_fleet(_format(file, connection.output))
+    if file is None or file == STDIO:
+        for piece in pieces:
+            write_bytes(piece)
+        return
+    with atomic_write(file) as draft:
+        for piece in pieces:
+            draft.write(piece)
+    write_message(f"The fleet is in {file}.")
+
+
+def _format(file: Path | None, output: Output) -> FileFormat:
+    if file is not None and file.suffix.lower() in {".json", ".toml"}:
+        return "json" if file.suffix.lower() == ".json" else "toml"
+    return "json" if output is Output.JSON else "toml"
+
+
+def _read_file(file: Path) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == STDIO else file.read_bytes()
+    except OSError as error:
+        raise CliError(ExitCode.USAGE, f"cannot read {file}: {error.strerror or error}") from error
+
+
+def _import(
+    api: ApiClient, file: Path, text: bytes, format_: FileFormat, *, dry_run: bool, prune: bool
+) -> v1.ImportResult:
+    """Import, and show how far it is."""
+    with ProgressBar("Comparing" if dry_run else "Importing") as bar:
+        for progress in api.import_fleet(text, format_, dry_run=dry_run, prune=prune):
+            bar.show(progress.done, progress.total)
+            if progress.error is not None:
+                raise _import_error(file, progress.error.error)
+            if progress.result is not None:
+                return progress.result
+    raise CliError(ExitCode.FAILED, "the import ended without a result: say it again, it goes on where it was")
+
+
+def _import_error(file: Path, error: v1.ErrorBody) -> Exception:
+    """Return why nothing was imported. What is wrong with the file is said of the file, whose name only we know."""
+    if error.code != "wrong-fleet-file":
+        return RequestRefused(409, error.code, error.message, error.details)
+    key, problem = error.details["key"], error.details["problem"]
+    return FileError("stdin" if file == STDIO else str(file), str(key), str(problem))
+
+
+def _confirm_removal(preview: v1.ImportResult) -> None:
+    """Show what would be removed, and go on only if that is wanted."""
+    named = [difference for difference in preview.differences if difference.what == "removed"]
+    removed = [difference for difference in named if not difference.refused]
+    if not removed:
+        return
+    for line in _all_difference_lines(named):
+        write_message(line)
+    if not sys.stdin.isatty():
+        raise CliError(ExitCode.USAGE, f"{_count_text(removed)} would be removed: say --yes if that is wanted")
+    if not typer.confirm(f"Remove {_count_text(removed)}?", err=True):
+        raise CliError(ExitCode.FAILED, "nothing has changed")
+
+
+def _write_differences(differences: Sequence[v1.Difference]) -> None:
+    lines = _all_difference_lines(differences)
+    shown = lines[:MAX_LINES] if sys.stdout.isatty() else lines
+    for line in shown:
+        write(line)
+    if len(lines) > len(shown):
+        write_message(f"… and {len(lines) - len(shown)} more lines: into a file, or with -o json, all are shown.")
+
+
+def _all_difference_lines(differences: Sequence[v1.Difference]) -> list[str]:
+    return [line for difference in differences for line in _difference_lines(difference)]
+
+
+def _difference_lines(difference: v1.Difference) -> list[str]:
+    sign, colour = SIGNS[difference.what]
+    what = f"scope {difference.scope}" if difference.vm is None else f"{difference.scope}/{difference.vm}"
+    fields = [f"    {name}: {old or 'nothing'} → {new or 'nothing'}" for name, (old, new) in difference.fields.items()]
+    refused = [coloured(f"    refused: {difference.refused}", Colour.BAD)] if difference.refused else []
+    return [coloured(f"{sign} {what}", colour), *(fields if difference.what == "changed" else ()), *refused]
+
+
+def _summary(result: v1.ImportResult) -> str:
+    applied = [difference for difference in result.differences if not difference.refused]
+    counts = ", ".join(f"{_count_text([each for each in applied if each.what == what])} {what}" for what in SIGNS)
+    refused = f", {result.refused} refused" if result.refused else ""
+    would = "Nothing has changed. It would be: " if result.dry_run else ""
+    return f"{would}{counts}{refused}, {_number_text(result.unchanged, 'VM')} unchanged."
+
+
+def _count_text(differences: Sequence[v1.Difference]) -> str:
+    """Count scopes and VMs, each by themselves: a scope is no VM."""
+    vms = sum(difference.vm is not None for difference in differences)
+    counts = ((len(differences) - vms, "scope"), (vms, "VM"))
+    return " and ".join(_number_text(count, what) for count, what in counts if count) or "0"
+
+
+def _number_text(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,114 @@
+"""`forewarn history`: query the journal: what happened, when, by whom and why."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from forewarn.api import v1
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.options.common import choice_option
+from forewarn.cli.options.completion import CampaignFilter, EventFilter, ScopeFilter, VmFilter
+from forewarn.cli.options.lookup import find_event
+from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.times import read_past
+from forewarn.cli.output import Output, moment_text, write_json, write_message
+from forewarn.cli.views.event import SHORT_ID, write_journal
+from forewarn.core.journal import EntryKind
+
+DEFAULT_LINES = 50
+"""How many lines are shown if nobody says how many, or of which time."""
+
+AT_MARGIN = timedelta(minutes=15)
+"""What belongs to a moment."""
+
+MAX_HINTS = 3
+"""Of how many events a person is told how to see more."""
+
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="From then on: 2h (ago), 03:12, 2026-01-31T10:15Z.")]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Until then.")]
+At = Annotated[str | None, typer.Option(metavar="TIME", help="What happened at this time, and 15 minutes around it.")]
+
+
+@with_service
+def history(
+    connection: ServiceConnection,
+    vm: VmFilter = None,
+    scope: ScopeFilter = None,
+    event: EventFilter = None,
+    campaign: CampaignFilter = None,
+    did: Annotated[
+        EntryKind | None,
+        choice_option(EntryKind, metavar="WHAT", help_="Only such lines: started, held, …"),
+    ] = None,
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="Only what this token, VM or part has done.")] = None,
+    since: Since = None,
+    until: Until = None,
+    at: At = None,
+    newest: Annotated[int | None, typer.Option(metavar="NUMBER", min=1, help="Only so many, the newest.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All lines, from the beginning.")] = False,
+) -> None:
+    """Show the journal: what happened, when, by whom and why. Unless you say more, the newest 50 lines.
+
+    Times are UTC unless they have a zone; a time of day is the last time it was that late.
+
+    Example: why did web-0 pause at 03:12? forewarn history --vm web-0 --at 03:12
+    """
+    if at is not None and (since is not None or until is not None):
+        raise CliError(ExitCode.USAGE, "--at stands alone, without --since and --until")
+    begin, end = _period(connection, since, until, at)
+    limit = newest if newest is not None or everything or begin is not None or end is not None else DEFAULT_LINES
+    found = connection.api.history(
+        scope=scope,
+        vm=vm,
+        event=None if event is None else find_event(connection.api, event),
+        campaign=campaign,
+        did=() if did is None else (did,),
+        by=by,
+        since=begin,
+        until=end,
+        newest_first=limit is not None,
+    )
+    entries = list(found) if limit is None else list(islice(found, limit))[::-1]
+    _show(entries, connection.output)
+    if not entries and (begin is not None or end is not None):
+        write_message(_period_text(begin, end, connection.api.clock().now))
+    if newest is None and limit is not None and len(entries) == limit:
+        write_message(f"These are the newest {limit} lines: --since, --newest or --all shows more.")
+
+
+def _period(
+    connection: ServiceConnection, since: str | None, until: str | None, at: str | None
+) -> tuple[datetime | None, datetime | None]:
+    if since is None and until is None and at is None:
+        return None, None
+    now = connection.api.clock().now
+    if (moment := read_past(at, "--at", now=now)) is not None:
+        return moment - AT_MARGIN, moment + AT_MARGIN
+    begin, end = read_past(since, "--since", now=now), read_past(until, "--until", now=now)
+    if begin is not None and end is not None and begin > end:
+        raise CliError(ExitCode.USAGE, f"--since, {moment_text(begin)}, comes after --until, {moment_text(end)}")
+    return begin, end
+
+
+def _period_text(begin: datetime | None, end: datetime | None, now: datetime) -> str:
+    """Say where nothing was found: times are easily taken for those of another zone or day."""
+    since = "" if begin is None else f" from {moment_text(begin)}"
+    until = "" if end is None else f" until {moment_text(end)}"
+    return f"Looked{since}{until}; the service has {moment_text(now)}."
+
+
+def _show(entries: Sequence[v1.JournalEntry], output: Output) -> None:
+    if output is Output.JSON:
+        write_json(entries)
+        return
+    if not entries:
+        write_message("The journal has no such lines.")
+        return
+    write_journal(entries)
+    events = dict.fromkeys(entry.event[:SHORT_ID] for entry in entries if entry.event is not None)
+    if len(events) <= MAX_HINTS:
+        for event in events:
+            write_message(f"`forewarn event show {event}` tells everything about that event.")

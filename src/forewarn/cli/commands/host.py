@@ -1,0 +1,54 @@
+"""`forewarn host …`: list and show the hosts of the fleet's VMs."""
+
+import typer
+
+from forewarn.cli.options.common import PlainUsage
+from forewarn.cli.options.completion import HostName
+from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.output import Output, write_json, write_message
+from forewarn.cli.views.event import write_fleet_hold
+from forewarn.cli.views.tables import Column, write_details, write_table
+
+app = typer.Typer()
+
+
+@app.command("list")
+@with_service
+def list_hosts(connection: ServiceConnection) -> None:
+    """List the hosts, with their VMs and open events.
+
+    Example: forewarn host list
+    """
+    hosts = list(connection.api.hosts())
+    if connection.output is Output.JSON:
+        write_json(hosts)
+    elif hosts:
+        write_table(
+            (Column("HOST"), Column("VMS"), Column("OPEN EVENTS"), Column("SCOPES", can_fold=True)),
+            ((host.name, str(len(host.vms)), str(len(host.open_events)), ", ".join(host.scopes)) for host in hosts),
+        )
+    else:
+        write_message("No VM says on which host it is.")
+    write_fleet_hold(connection)
+
+
+@app.command("show", cls=PlainUsage)
+@with_service
+def show(connection: ServiceConnection, host: HostName) -> None:
+    """Show one host, with its VMs and the open events that affect it.
+
+    Example: forewarn host show hv-0
+    """
+    found = connection.api.host(host)
+    if connection.output is Output.JSON:
+        write_json(found)
+    else:
+        write_details(
+            (
+                ("host", found.name),
+                ("scopes", ", ".join(found.scopes)),
+                ("VMs", ", ".join(found.vms)),
+                ("open events", ", ".join(found.open_events)),
+            )
+        )
+    write_fleet_hold(connection)

@@ -1,0 +1,209 @@
+"""`forewarn scenario …`: list, show, check and run scenarios."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forewarn.cli.colours import Colour
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.options.common import OutputOption, PlainUsage, option, with_options
+from forewarn.cli.options.service import OUTPUT_OPTION, SERVICE_OPTIONS
+from forewarn.cli.output import Output, write, write_bytes, write_json, write_message
+from forewarn.cli.scenario_runner import ScenarioOptions, ScenarioResult, ScenarioVerdict, run_scenarios
+from forewarn.cli.views.tables import Column, write_table
+from forewarn.testing.scenario import (
+    Scenario,
+    ScenarioError,
+    errors_in,
+    from_text,
+    problems_in,
+    shipped,
+    shipped_names,
+    shipped_text,
+)
+
+app = typer.Typer()
+
+SCENARIO_COLUMNS = (Column("SCENARIO"), Column("WHAT IT SHOWS", can_fold=True))
+RESULT_COLUMNS = (
+    Column("SCENARIO"),
+    Column(
+        "RESULT",
+        colours={
+            ScenarioVerdict.PASSED: Colour.GOOD,
+            ScenarioVerdict.FAILED: Colour.BAD,
+            ScenarioVerdict.INVALID: Colour.BAD,
+        },
+    ),
+    Column("STEPS"),
+    Column("TOOK", drop_order=1),
+    Column("ON", drop_order=2),
+)
+
+Name = Annotated[str, typer.Argument(metavar="SCENARIO", autocompletion=lambda: list(shipped_names()), hidden=True)]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="SCENARIO", autocompletion=lambda: list(shipped_names()), hidden=True),
+]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE", hidden=True)]
+
+
+@app.command("list", cls=PlainUsage)
+def list_(output: OutputOption = Output.TABLE) -> None:
+    """List the scenarios that come with Forewarn.
+
+    Example: forewarn scenario list
+    """
+    if output is Output.JSON:
+        write_json([{"name": each.name, "title": each.title, "handler": each.handler} for each in shipped()])
+    else:
+        write_table(SCENARIO_COLUMNS, [(each.name, each.title) for each in shipped()])
+
+
+@app.command("show", cls=PlainUsage)
+def show(scenario: Name, output: OutputOption = Output.TABLE) -> None:
+    """Show a scenario as it is written down.
+
+    To write one of your own, begin with a copy.
+
+    Example: forewarn scenario show user-restart > mine.txt
+    """
+    found = _find_scenario(scenario)
+    if output is Output.JSON:
+        write_json({"name": found.name, "title": found.title, "handler": found.handler, "text": found.text})
+    else:
+        write_bytes(found.text.encode())
+
+
+@app.command("check", cls=PlainUsage)
+def check(files: Files, output: OutputOption = Output.TABLE) -> None:
+    """Find errors in scenarios of your own.
+
+    Each is named with its line and word, and with what is allowed there. The exit code is 0 if all can be understood,
+    else 1.
+
+    Example: forewarn scenario check mine.txt
+    """
+    errors = [(file, error) for file in files for error in problems_in(_read_file(file))]
+    if output is Output.JSON:
+        write_json(
+            [
+                {"file": str(file), "line": e.line, "column": e.column, "word": e.word, "problem": e.problem}
+                for file, e in errors
+            ]
+        )
+    else:
+        for file, error in errors:
+            write(_error_text(str(file), error))
+    if errors:
+        raise typer.Exit(ExitCode.FAILED)
+    write_message("Nothing is wrong." if len(files) == 1 else f"Nothing is wrong with these {len(files)}.")
+
+
+OPTIONS = (
+    option("scenarios", Names),
+    option("all_", Annotated[bool, typer.Option("--all", help="All that come with Forewarn.")], default=False),
+    option(
+        "core",
+        Annotated[bool, typer.Option("--core", help="On the rules alone, without any service: in milliseconds.")],
+        default=False,
+    ),
+    option(
+        "private",
+        Annotated[bool, typer.Option("--private", help="In a service of its own, even if another one runs.")],
+        default=False,
+    ),
+    option(
+        "speed",
+        Annotated[
+            float | None,
+            typer.Option("--speed", metavar="NUMBER", help="In a service of its own, in real time, so much faster."),
+        ],
+    ),
+    *SERVICE_OPTIONS,
+    OUTPUT_OPTION,
+)
+
+
+def _run(
+    scenarios: list[str] | None,
+    all_: bool,
+    core: bool,
+    private: bool,
+    speed: float | None,
+    output: Output,
+    **where: Any,
+) -> None:
+    """Play scenarios, and compare what happens with what they tell.
+
+    SCENARIO is a name of `scenario list`, or a file of your own. They are played in the service that runs; where none
+    does, in one of their own with manual time, which is over in a moment. In a service each brings its own scopes
+    along, and takes them away again.
+
+    The exit code is 0 if everything went as told, else 1.
+
+    Examples: forewarn scenario run user-restart; forewarn scenario run mine.txt --core
+    """
+    if bool(scenarios) is all_:
+        raise CliError(ExitCode.USAGE, "say which, like `forewarn scenario run user-restart`, or --all")
+    if core and (private or speed is not None):
+        raise CliError(ExitCode.USAGE, "--core needs no service: leave --private and --speed out")
+    if speed is not None and not speed > 0:
+        raise CliError(ExitCode.USAGE, "--speed is a number above 0")
+    selected = list(shipped()) if all_ else [_find_scenario(name) for name in scenarios or ()]
+    results = run_scenarios(selected, ScenarioOptions(core=core, private=private, speed=speed, service_options=where))
+    _write_results(results, output)
+    if any(result.verdict is not ScenarioVerdict.PASSED for result in results):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+run = app.command("run", cls=PlainUsage)(with_options(_run, OPTIONS))
+
+
+def _write_results(results: list[ScenarioResult], output: Output) -> None:
+    if output is Output.JSON:
+        write_json(results)
+        return
+    write_table(
+        RESULT_COLUMNS,
+        [(each.name, each.verdict, str(len(each.steps)), f"{each.seconds:.2f} s", each.stage) for each in results],
+    )
+    for result in results:
+        for line in result.failure_lines():
+            write(line)
+
+
+def _find_scenario(name: str) -> Scenario:
+    """Find a scenario: by the name of one that comes with Forewarn, else in a file."""
+    is_shipped = name in shipped_names()
+    text = shipped_text(name) if is_shipped else _read_file(Path(name))
+    try:
+        return from_text(name if is_shipped else Path(name).stem, text)
+    except ScenarioError as error:
+        raise CliError(
+            ExitCode.USAGE, f"{_error_text(name, error)}{_more_errors(name, len(errors_in(text)) - 1)}"
+        ) from None
+
+
+def _more_errors(name: str, number: int) -> str:
+    """Say where further errors are shown."""
+    return f" (`forewarn scenario check {name}` shows {number} more)" if number else ""
+
+
+def _read_file(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except FileNotFoundError:
+        raise CliError(
+            ExitCode.NOT_FOUND, f"there is no scenario {file}, and no such file; `forewarn scenario list` shows them"
+        ) from None
+    except OSError as error:
+        raise CliError(ExitCode.USAGE, f"cannot read {file}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CliError(ExitCode.USAGE, f"cannot read {file}: this is not UTF-8") from None
+
+
+def _error_text(file: str, error: ScenarioError) -> str:
+    at = f" '{error.word}':" if error.word else ""
+    return f"{file}:{error.line}:{error.column}:{at} {error.problem}"

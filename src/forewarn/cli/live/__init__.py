@@ -1,0 +1,1 @@
+"""Live views: journal stream, followed events and campaigns, the watch screen."""

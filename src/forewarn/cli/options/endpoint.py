@@ -1,0 +1,121 @@
+"""Options for commands that talk to a guest endpoint (--endpoint, --name, --retry-for), and their connection."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import wraps
+from inspect import signature
+from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec
+
+import typer
+
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.options.common import option, with_options
+from forewarn.cli.options.service import OUTPUT_OPTION
+from forewarn.cli.output import Output, write_message
+from forewarn.client import (
+    ClientError,
+    NoSuchEvent,
+    NotAnEndpoint,
+    NotAnEvent,
+    NoVersion,
+    Refused,
+    ScheduledEvents,
+    Unreachable,
+)
+from forewarn.core.duration import parse_duration
+from forewarn.core.errors import Invalid
+
+P = ParamSpec("P")
+
+Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint",
+        envvar="FOREWARN_ENDPOINT",
+        metavar="URL",
+        help="Where the metadata endpoint is, if not at 169.254.169.254.",
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--name", envvar="FOREWARN_NAME", metavar="VM", help="This VM's resource name, if the endpoint does not say it."
+    ),
+]
+RetryFor = Annotated[
+    str,
+    typer.Option(
+        "--retry-for", envvar="FOREWARN_RETRY_FOR", metavar="DURATION", help="How long to try if nobody answers: 30s."
+    ),
+]
+
+ENDPOINT_OPTIONS = (option("endpoint", Endpoint), option("name", Name), option("retry_for", RetryFor, "30s"))
+
+
+class EndpointConnection(NamedTuple):
+    """What a command gets for those options: the events of this VM's scope, and how to show them."""
+
+    events: ScheduledEvents
+    name: str | None
+    output: Output
+
+    def name_if_known(self) -> str | None:
+        """Return what this VM is called, unless the endpoint does not say it at once: most commands can do without."""
+        if self.name is not None:
+            return self.name
+        try:
+            with ScheduledEvents(self.events.endpoint, retry_for=0.0, on_trouble=lambda *_: None) as events:
+                return events.name
+        except ClientError:
+            return None
+
+
+def with_endpoint(command: Callable[Concatenate[EndpointConnection, P], None]) -> Callable[..., None]:
+    """Give a command the options that lead to the endpoint, and in their place the endpoint."""
+
+    @wraps(command)
+    def wrapped(output: Output, **given: Any) -> None:
+        endpoint_options = {item.name: given.pop(item.name) for item in ENDPOINT_OPTIONS}
+        try:
+            with connect(**endpoint_options) as events:
+                command(EndpointConnection(events, endpoint_options["name"], output), **given)  # type: ignore[call-arg]  # the rest is the command's own
+        except ClientError as error:
+            raise CliError(exit_code_for(error), f"{error}{_emulator_hint(error)}") from error
+
+    _, *own = signature(command).parameters.values()
+    return with_options(wrapped, (*own, *ENDPOINT_OPTIONS, OUTPUT_OPTION))
+
+
+def connect(endpoint: str | None = None, name: str | None = None, retry_for: str = "30s") -> ScheduledEvents:
+    """Make a client of the endpoint that the options name; it says on stderr when it has to try again."""
+    return ScheduledEvents(endpoint, name=name, retry_for=_seconds(retry_for), on_trouble=_write_retry)
+
+
+def _emulator_hint(error: ClientError) -> str:
+    return (
+        "; of the emulator, name a URL of `forewarn vm list` with --endpoint" if isinstance(error, Unreachable) else ""
+    )
+
+
+def exit_code_for(error: ClientError) -> ExitCode:
+    """Tell how the program ends after an error of the client. What knows no Scheduled Events counts as not there."""
+    match error:
+        case NotAnEndpoint() | NotAnEvent():
+            return ExitCode.USAGE
+        case NoSuchEvent():
+            return ExitCode.NOT_FOUND
+        case Refused() if not isinstance(error, NoVersion):
+            return ExitCode.REFUSED
+        case _:
+            return ExitCode.UNREACHABLE
+
+
+def _write_retry(error: ClientError, pause: float) -> None:
+    write_message(f"{error.what}; trying again in {pause:.0f} s.")
+
+
+def _seconds(duration: str) -> float:
+    try:
+        return parse_duration(duration) / timedelta(seconds=1)
+    except Invalid as error:
+        raise CliError(ExitCode.USAGE, f"--retry-for: {error}") from None

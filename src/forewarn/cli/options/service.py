@@ -1,0 +1,79 @@
+"""Options for commands that talk to the service (--url, --token, --data, …), and the API connection they give."""
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from typing import Any, Concatenate, NamedTuple, ParamSpec
+
+from forewarn.api.client import TIMEOUT, ApiClient
+from forewarn.api.errors import InvalidToken
+from forewarn.api.local_service import TOKEN_FILE, ephemeral_root, find_service, read_token
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.options.common import Ca, Config, Data, OutputOption, Token, TokenFile, Url, option, with_options
+from forewarn.cli.output import Output
+from forewarn.settings import find_data_directory, find_settings_file, user_data_directory
+
+P = ParamSpec("P")
+
+SERVICE_OPTIONS = (
+    option("url", Url),
+    option("token", Token),
+    option("token_file", TokenFile),
+    option("ca", Ca),
+    option("data", Data),
+    option("config", Config),
+)
+OUTPUT_OPTION = option("output", OutputOption, Output.TABLE)
+
+
+class ServiceConnection(NamedTuple):
+    """What a command gets for those options: the service, and how to show what it says."""
+
+    api: ApiClient
+    output: Output
+
+
+def with_service(command: Callable[Concatenate[ServiceConnection, P], None]) -> Callable[..., None]:
+    """Give a command the options that lead to the service, and in their place the service."""
+
+    @wraps(command)
+    def wrapped(output: Output, **given: Any) -> None:
+        service_options = {item.name: given.pop(item.name) for item in SERVICE_OPTIONS}
+        command(ServiceConnection(connect(**service_options), output), **given)  # type: ignore[call-arg]  # the rest is the command's own
+
+    _, *own = signature(command).parameters.values()
+    return with_options(wrapped, (*own, *SERVICE_OPTIONS, OUTPUT_OPTION))
+
+
+def connect(
+    url: str | None = None,
+    token: str | None = None,
+    token_file: Path | None = None,
+    ca: Path | None = None,
+    data: str | None = None,
+    config: str | None = None,
+    *,
+    timeout: float = TIMEOUT,
+) -> ApiClient:
+    """Make a client of the service that the options name, else of the one that runs on this machine."""
+    if token is None and token_file is not None:
+        token = _read_token_file(token_file)
+    if url is not None:
+        if token is None:
+            raise CliError(ExitCode.USAGE, "--url needs a token: set FOREWARN_TOKEN, or say --token-file")
+        return ApiClient(url, token, ca=ca, timeout=timeout)
+    directory = find_data_directory(data, os.environ, find_settings_file(config, os.environ, Path.cwd()))
+    root = ephemeral_root(os.environ) if directory is None else None
+    found, service = find_service(directory or user_data_directory(os.environ), root=root)
+    token = token or read_token(found / TOKEN_FILE)
+    pinned = Path(service.certificate) if service.certificate is not None else None
+    return ApiClient(service.operator_url, token, ca=ca, pinned=pinned, timeout=timeout)
+
+
+def _read_token_file(file: Path) -> str:
+    try:
+        return read_token(file)
+    except InvalidToken as error:
+        raise CliError(ExitCode.USAGE, f"--token-file: {error}") from None

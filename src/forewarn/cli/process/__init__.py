@@ -1,0 +1,1 @@
+"""Main programs of long-running processes: service, emulator and agent."""

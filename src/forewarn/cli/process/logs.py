@@ -1,0 +1,90 @@
+"""Log formatters of service and agent: one line per record on stderr, as text or JSON, with secrets redacted."""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+
+import msgspec
+
+from forewarn.settings import LogFormat, LogSettings
+
+TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""What every record has; the rest are facts of its own."""
+
+REDACTED = "***"
+MIN_SECRET_LENGTH = 4
+"""Shorter ones would black out half of the log, and protect nothing."""
+
+
+class TextFormatter(logging.Formatter):
+    """A record as people read it: when, how bad, who, what, and its facts; below it the trace of an error."""
+
+    def __init__(self) -> None:
+        super().__init__(TEXT)
+        self._secrets: set[str] = set()
+
+    def add_secret(self, secret: str) -> None:
+        """Never write this, nor its JSON, wherever it comes from: an error's message may well have it."""
+        if len(secret) >= MIN_SECRET_LENGTH:
+            self._secrets |= {secret, msgspec.json.encode(secret).decode()[1:-1], json.dumps(secret)[1:-1]}
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write the record."""
+        text = self._format_record(record)
+        # Longer ones first: one secret may be the beginning of another.
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            text = text.replace(secret, REDACTED)
+        return text
+
+    def _format_record(self, record: logging.LogRecord) -> str:
+        return super().format(record)
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - logging's
+        """Write the time as everything else here does, in UTC."""
+        return f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%d %H:%M:%SZ}"
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's
+        """Write the line."""
+        facts = ", ".join(f"{name}={_value_text(value)}" for name, value in _facts(record).items())
+        return super().formatMessage(record) + (f" ({facts})" if facts else "")
+
+
+class JsonFormatter(TextFormatter):
+    """A record as one line of JSON: when, how bad, who, what; then its facts, and the trace of an error."""
+
+    def _format_record(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= _facts(record)
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        try:
+            return msgspec.json.encode(line, enc_hook=str).decode()
+        except ValueError:  # a name of the system's, say, or what a program printed, that is no Unicode
+            return json.dumps(line, default=str)
+
+
+def _facts(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name, value in vars(record).items() if name not in STANDARD_ATTRIBUTES}
+
+
+def _value_text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def configure_logging(settings: LogSettings) -> TextFormatter:
+    """Log as the settings say, in place of what was set up before; return what can be told to hide secrets."""
+    formatter = JsonFormatter() if settings.format is LogFormat.JSON else TextFormatter()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter)
+    logging.basicConfig(handlers=[handler], level=settings.level.number, force=True)
+    logging.captureWarnings(capture=True)
+    # It tells of its own start and end, which are the service's.
+    logging.getLogger("uvicorn").setLevel(max(settings.level.number, logging.WARNING))
+    return formatter

@@ -1,0 +1,162 @@
+"""Main program of `forewarn serve`: logging, signals, reload, sd_notify and watchdog. Needs the extra `[server]`."""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import typer
+import uvloop
+
+from forewarn.api.errors import ApiError
+from forewarn.api.file_reader import FileError
+from forewarn.cli.errors import ExitCode
+from forewarn.cli.process import logs
+from forewarn.cli.process.systemd_notify import SystemdNotifier
+from forewarn.cli.process.up_main import START_ERRORS, raise_file_limit
+from forewarn.compose import InvalidCertificate, RunningService, run_service
+from forewarn.fleet.errors import FleetError
+from forewarn.fleet.event_loop import freeze_gc, shorten_switch_interval, tasks_until_exit
+from forewarn.settings import PRODUCTION, CommandSettings, PlatformName, Settings, SettingsError
+
+log = logging.getLogger("forewarn.service")
+
+MAX_OVERDUE = timedelta(seconds=10)
+"""For how long the clockwork may let something wait that is due before it counts as stuck."""
+
+IMPORT_LOG_STEPS = 10
+"""Into how many parts the news of a large fleet file is divided."""
+
+READY = "READY=1"
+
+RELOAD_ERRORS = (ApiError, FleetError, OSError, SettingsError, InvalidCertificate)
+"""What can be wrong with settings, token or certificate, or keep a token from being saved: no reason to end."""
+
+
+def run(settings: Settings, read_again: Callable[[], Settings]) -> None:
+    """Run the service until it is told to end; SIGHUP has it read its settings again."""
+    logs.configure_logging(settings.log)
+    raise_file_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        try:
+            runner.run(_SupervisedService(settings, read_again).serve())
+        except (*START_ERRORS, FileError) as error:
+            log.critical("cannot start: %s", error)
+            raise typer.Exit(ExitCode.USAGE if isinstance(error, FileError) else ExitCode.REFUSED) from error
+
+
+class _SupervisedService:
+    """A service under supervision."""
+
+    def __init__(self, settings: Settings, read_again: Callable[[], Settings]) -> None:
+        self._settings = settings
+        self._read_again = read_again
+        self._notifier = SystemdNotifier(os.environ)
+        self._signalled = asyncio.Event()
+        self._is_started = self._is_ending = False
+
+    async def serve(self) -> None:
+        """Serve until a signal says that it is enough, even while it starts."""
+        self._install_signal_handlers()
+        shorten_switch_interval()
+        try:
+            async with run_service(self._settings, PRODUCTION, environ=os.environ, reporter=_LogTalk()) as running:
+                self._is_started = True
+                freeze_gc()
+                self._log_ready(running)
+                async with tasks_until_exit() as tasks:
+                    tasks.create_task(
+                        self._notifier.run_watchdog(lambda: running.fleet.overdue < MAX_OVERDUE), name="watchdog"
+                    )
+                    await self._reload_until_end(running)
+                log.info("ending")
+                self._notifier.notify("STOPPING=1")
+        except asyncio.CancelledError:
+            if not self._is_ending:
+                raise
+        log.info("ended")
+
+    def _install_signal_handlers(self) -> None:
+        loop, main = asyncio.get_running_loop(), asyncio.current_task()
+
+        def end() -> None:
+            self._is_ending = True
+            self._signalled.set()
+            if not self._is_started and main is not None:
+                main.cancel()
+
+        loop.add_signal_handler(signal.SIGTERM, end)
+        loop.add_signal_handler(signal.SIGINT, end)
+        loop.add_signal_handler(signal.SIGHUP, self._signalled.set)
+
+    async def _reload_until_end(self, running: RunningService) -> None:
+        while True:
+            await self._signalled.wait()
+            self._signalled.clear()
+            if self._is_ending:
+                return
+            self._notifier.notify_reloading()
+            await self._reload(running)
+            self._notifier.notify(READY)
+
+    def _log_ready(self, running: RunningService) -> None:
+        if self._settings.platform is PlatformName.SIMULATED:
+            log.warning("maintenance is announced and only simulated: nothing happens to any VM")
+        self._check_program(self._settings.command)
+        facts = {
+            "pid": os.getpid(),
+            "operator_url": running.operator_url,
+            "link_local_url": running.link_local_url,
+            "data": str(running.directory),
+            "vms": running.fleet.replica.vms,
+        }
+        log.info("ready", extra=facts)
+        self._notifier.notify(READY, f"STATUS=Serves {running.fleet.replica.vms} VMs.")
+
+    def _check_program(self, command: CommandSettings) -> None:
+        """Point out a program that cannot be run before maintenance fails for it, perhaps in the middle of a night."""
+        if self._settings.platform is PlatformName.COMMAND and shutil.which(command.program[0]) is None:
+            log.warning("%s cannot be run, and all work on VMs fails: look at command.program", command.program[0])
+
+    async def _reload(self, running: RunningService) -> None:
+        """Take over what can be; settings that are wrong change nothing, and the service goes on as it was."""
+        try:
+            read = await asyncio.to_thread(self._read_again)
+            changed = await running.reload(read)
+        except RELOAD_ERRORS as error:
+            log.error("settings are not taken over: %s", error)  # noqa: TRY400 - the sentence says it all
+            return
+        logs.configure_logging(read.log)
+        self._check_program(read.command)
+        if changed.live:
+            log.info("settings are taken over", extra={"changed": changed.live})
+        elif not changed.after_restart:
+            log.info("no setting has changed; the token and the certificate, if there is one, are read again")
+        if changed.after_restart:
+            log.warning("these settings need a restart: %s", ", ".join(changed.after_restart))
+
+
+class _LogTalk:
+    """Logs what is said while the service starts."""
+
+    def __init__(self) -> None:
+        self._step = 0
+
+    def report(self, sentence: str) -> None:
+        """Say something that the user should know."""
+        log.warning(sentence)
+
+    def fleet_file_ignored(self, source: Path) -> None:
+        """Log that the fleet file is not read: with a settings file that names one, that is every start but one."""
+        log.info("there is a fleet already: the fleet file is not read", extra={"fleet": str(source)})
+
+    def fill_progress(self, done: int, total: int) -> None:
+        """Tell now and then how many scopes of the fleet file are saved."""
+        step = done * IMPORT_LOG_STEPS // total
+        if step > self._step:
+            self._step = step
+            log.info("filling the fleet", extra={"done": done, "total": total})

@@ -1,0 +1,273 @@
+"""Scenario runner of `forewarn scenario run`: choose the backend, show progress, collect the results."""
+
+import math
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import ServiceNotFound
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.extras import require_server
+from forewarn.cli.options.service import connect
+from forewarn.cli.output import sanitize, write_message
+from forewarn.core.duration import format_duration
+from forewarn.testing.scenario import (
+    NOTHING,
+    CoreStage,
+    Expect,
+    LiveStage,
+    NotAnEmulator,
+    Played,
+    Scenario,
+    ScenarioError,
+    Stage,
+    Step,
+    Wanted,
+    longest,
+    play,
+    wanted_by,
+)
+
+if TYPE_CHECKING:
+    from forewarn.testing.service import Forewarn
+
+
+SECOND = timedelta(seconds=1)
+
+
+class ScenarioOptions(NamedTuple):
+    """Where scenarios are played: on the core, in a private service, else in the one that is found."""
+
+    core: bool
+    private: bool
+    speed: float | None
+    service_options: Mapping[str, Any]
+
+
+class ScenarioVerdict(StrEnum):
+    """How a scenario ended."""
+
+    PASSED = "as told"
+    FAILED = "differs"
+    INVALID = "cannot be played"
+
+
+class StepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that was played. `expected` null: the story does not say what follows; `awaited`: what it waits for."""
+
+    line: int
+    text: str
+    expected: Sequence[str] | None
+    facts: Sequence[str]
+    as_told: bool
+    awaited: str | None = None
+
+
+class ScenarioResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a scenario. `error` says where it cannot be played."""
+
+    name: str
+    title: str
+    stage: str
+    verdict: ScenarioVerdict
+    seconds: float
+    steps: Sequence[StepResult]
+    error: str | None = None
+
+    def failure_lines(self) -> Iterator[str]:
+        """Say what was different, and where."""
+        if self.error is not None:
+            yield f"{self.name}: {self.error}"
+        for step in self.steps:
+            if not step.as_told:
+                yield f"{self.name}, line {step.line}: {step.text}"
+                yield from (f"    told:      {fact}" for fact in _expected_lines(step))
+                yield from (f"    happened:  {fact}" for fact in step.facts)
+
+
+def _expected_lines(step: StepResult) -> Iterator[str]:
+    """Say what the story tells of a line."""
+    if step.awaited is not None:
+        yield step.awaited
+    yield from step.expected or ()
+    if step.expected == ():
+        yield f"(the arrow says nothing of it: where nothing follows, it says `{NOTHING}`)"
+
+
+def run_scenarios(scenarios: Sequence[Scenario], options: ScenarioOptions) -> list[ScenarioResult]:
+    """Play scenarios one after the other, and show how far they are."""
+    running = (
+        None if options.core or options.private or options.speed is not None else _find_service(options.service_options)
+    )
+    return [_run_scenario(scenario, options, _matching_service(running, scenario)) for scenario in scenarios]
+
+
+def _matching_service(running: ApiClient | None, scenario: Scenario) -> ApiClient | None:
+    """Return the service that was found, unless the story wants one that runs otherwise: that cannot be changed."""
+    if running is None or wanted_by(scenario.story) == Wanted():
+        return running
+    write_message(f"{scenario.name} wants a service with a policy of its own, so it is played in a private one.")
+    return None
+
+
+def _find_service(service_options: Mapping[str, Any]) -> ApiClient | None:
+    """Find the service that runs, if one does."""
+    try:
+        api = connect(**service_options)
+    except ServiceNotFound:
+        return None
+    if not api.clock().manual:
+        write_message(
+            f"The clock of {api.url} is real, so stories wait; --private plays them in a service of their own, at once."
+        )
+    return api
+
+
+def _run_scenario(scenario: Scenario, options: ScenarioOptions, running: ApiClient | None) -> ScenarioResult:
+    title = f"{scenario.name}: {scenario.title}" if scenario.title else scenario.name
+    write_message(f"{title}{_time_limit_text(_max_wait(scenario, options, running))}")
+    lines: list[StepResult] = []
+    error: str | None = None
+    name = "the rules" if options.core else "a private service" if running is None else running.url
+    began = time.monotonic()
+    try:
+        with _backend(scenario, options, running) as stage, _StepProgress() as progress:
+            for played in play(
+                scenario.story, stage, on_step=lambda step: progress.begin(step, _step_wait(stage, step))
+            ):
+                progress.end(played)
+                lines.append(_step_result(played))
+    except ScenarioError as wrong:
+        error = str(wrong)
+    return ScenarioResult(
+        name=scenario.name,
+        title=scenario.title,
+        stage=name,
+        verdict=_verdict(lines, error),
+        seconds=time.monotonic() - began,
+        steps=lines,
+        error=error,
+    )
+
+
+def _verdict(lines: Sequence[StepResult], error: str | None) -> ScenarioVerdict:
+    if error is not None:
+        return ScenarioVerdict.INVALID
+    return ScenarioVerdict.PASSED if all(line.as_told for line in lines) else ScenarioVerdict.FAILED
+
+
+def _step_result(played: Played) -> StepResult:
+    step = played.step
+    return StepResult(
+        line=step.line,
+        text=step.text.strip(),
+        expected=step.expected,
+        facts=played.facts,
+        as_told=played.is_as_told,
+        awaited=_awaited_text(step),
+    )
+
+
+def _awaited_text(step: Step) -> str | None:
+    command = step.command
+    return f"{command.fact} within {format_duration(command.within)}" if isinstance(command, Expect) else None
+
+
+@contextmanager
+def _backend(scenario: Scenario, options: ScenarioOptions, running: ApiClient | None) -> Iterator[Stage]:
+    if options.core:
+        yield CoreStage()
+    elif running is not None:
+        try:
+            backend = LiveStage(running, speed=running.clock().speed)
+        except NotAnEmulator as error:
+            raise CliError(ExitCode.REFUSED, f"{error}; --private plays them in a service of their own") from None
+        with backend:
+            yield backend
+    else:
+        with _private_backend(scenario, options.speed) as private:
+            yield private
+
+
+@contextmanager
+def _private_backend(scenario: Scenario, speed: float | None) -> Iterator[Stage]:
+    forewarn = require_server(_service)
+    wanted = wanted_by(scenario.story)
+    speed_factor = 1.0 if speed is None else speed
+    settings = {**wanted.settings, "speed": wanted.policy.speed * speed_factor}
+    with (
+        forewarn({"scopes": []}, manual_time=speed is None, settings=settings) as service,
+        LiveStage(service.api, wanted=wanted, speed=speed_factor) as backend,
+    ):
+        yield backend
+
+
+def _service() -> "type[Forewarn]":
+    from forewarn.testing.service import Forewarn
+
+    return Forewarn
+
+
+def _max_wait(scenario: Scenario, options: ScenarioOptions, running: ApiClient | None) -> timedelta:
+    """Return for how long a scenario may have everybody wait: no time where time is moved."""
+    if running is None:
+        return timedelta(0) if options.speed is None else longest(scenario.story) / options.speed
+    clock = running.clock()
+    return timedelta(0) if clock.manual else longest(scenario.story) / clock.speed
+
+
+def _step_wait(backend: Stage, step: Step) -> timedelta:
+    return backend.longest_wait(step.command, step.at)
+
+
+def _time_limit_text(wait: timedelta) -> str:
+    """Say how long something takes at most, if it takes any time."""
+    return f"  (up to {format_duration(SECOND * math.ceil(wait / SECOND))})" if wait else ""
+
+
+class _StepProgress:
+    """Shows each step on stderr when it was played; while it is, on a terminal, and wherever it may take a while."""
+
+    def __init__(self) -> None:
+        self._is_live = sys.stderr.isatty()
+
+    def __enter__(self) -> "_StepProgress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_live:
+            self._draw("")
+
+    def begin(self, step: Step, wait: timedelta) -> None:
+        """Show what is played now, and for how long it may have everybody wait."""
+        line, up_to = f"  … {step.text.strip()}", _time_limit_text(wait)
+        if self._is_live:
+            self._draw(line, up_to)
+        elif wait:
+            write_message(line + up_to)
+
+    def end(self, played: Played) -> None:
+        """Show how it went."""
+        mark = "✓" if played.is_as_told else "✗"
+        followed = f"  →  {'; '.join(played.facts)}" if played.step.expected or played.facts != (NOTHING,) else ""
+        line = f"  {mark} {played.step.text.strip()}{followed}"
+        if self._is_live:
+            self._draw(line, "\n")
+        else:
+            write_message(line)
+
+    def _draw(self, line: str, end: str = "") -> None:
+        """Draw a line over the last one; if there is no room for all of it, its end stays."""
+        width = max(shutil.get_terminal_size().columns - 1 - len(end.rstrip("\n")), 1)
+        shown = sanitize(line)
+        cut = shown if len(shown) <= width else f"{shown[: width - 1]}…"
+        sys.stderr.write(f"\r\x1b[K{cut}{end}")
+        sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""Tables, texts and progress for people."""

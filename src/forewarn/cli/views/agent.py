@@ -1,0 +1,186 @@
+"""Agent views: the plan per event (dry run) and the agent's status, as tables and JSON."""
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from forewarn.agent.compose import approval_policy
+from forewarn.agent.rules import choose_handlers
+from forewarn.agent.settings import AgentSettings, ApprovalMode
+from forewarn.agent.status import AgentStatus, StepStatus, WorkflowStatus
+from forewarn.agent.workflow.approval import is_immediate
+from forewarn.agent.workflow.deadlines import plan_time_slices
+from forewarn.agent.workflow.state import CallState, HandlerStep
+from forewarn.cli.errors import CliError, ExitCode
+from forewarn.cli.output import moment_text, write_message
+from forewarn.cli.views.tables import Column, write_details, write_table
+from forewarn.client.document import Event, read_document
+from forewarn.client.document import Status as EventStatus
+from forewarn.clock import SystemClock
+from forewarn.core.duration import format_duration
+from forewarn.core.event import EventType, Source
+from forewarn.core.policy import MINIMUM_NOTICE
+from forewarn.wire.document_parser import InvalidDocument
+
+SAMPLE_EVENT_ID = "00000000-0000-4000-8000-000000000000"
+"""The id of events that are only thought of."""
+
+STDIN = Path("-")
+
+
+class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler that would prepare, and the time that it would have; null: none is left for it."""
+
+    handler: str
+    time: str | None
+
+    def __str__(self) -> str:
+        return f"{self.handler} (no time left)" if self.time is None else f"{self.handler} (up to {self.time})"
+
+
+class EventPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What would happen. `rule` counts from 0; null: none matches."""
+
+    type: str
+    source: str | None
+    notice: str | None
+    rule: int | None
+    tells: list[str]
+    steps: list[PlannedStep]
+    approves: str
+
+
+def sample_events(settings: AgentSettings) -> Iterator[Event]:
+    """Give an event of every type with its shortest notice; from either source, if that makes a difference here."""
+    now = SystemClock().now()
+    sources = tuple(Source) if any(rule.sources for rule in settings.rules) else (Source.PLATFORM,)
+    for type_ in EventType:
+        for source in sources:
+            yield Event(
+                id=SAMPLE_EVENT_ID,
+                status=EventStatus.SCHEDULED,
+                type=type_,
+                source=source,
+                resources=(settings.name or "this-vm",),
+                not_before=now + MINIMUM_NOTICE[type_],
+            )
+
+
+def read_event(file: Path) -> Event:
+    """Read an event as the endpoint shows it, alone or in its document."""
+    try:
+        text = sys.stdin.buffer.read() if file == STDIN else file.read_bytes()
+        content = msgspec.json.decode(text)
+        is_document = isinstance(content, dict) and "Events" in content
+        document = read_document(text if is_document else msgspec.json.encode({"Events": [content]}))
+    except OSError as error:
+        raise CliError(ExitCode.USAGE, f"--event: {file}: {error.strerror}") from error
+    except (msgspec.DecodeError, InvalidDocument) as error:
+        raise CliError(ExitCode.USAGE, f"--event: {file} is no event as the endpoint shows it: {error}") from error
+    if document is None or len(document.events) != 1:
+        raise CliError(ExitCode.USAGE, f"--event: {file} has to have just one event")
+    return document.events[0]
+
+
+def plan_event(settings: AgentSettings, event: Event, now: datetime) -> EventPlan:
+    """Say what would be done about an event if it came now and every step took its whole time."""
+    choice = choose_handlers(settings, event)
+    chosen = [settings.handler(name) for name in choice.handlers]
+    steps = [
+        HandlerStep(handler=each.name, importance=each.importance, time_limit=each.time_limit)
+        for each in chosen
+        if not each.is_notify_only
+    ]
+    left = event.time_left(now)
+    return EventPlan(
+        type=str(event.type),
+        source=None if event.source is None else str(event.source),
+        notice=None if left is None else _rounded(left),
+        rule=choice.rule,
+        tells=[each.name for each in chosen if each.is_notify_only],
+        steps=[
+            PlannedStep(handler=slice_.handler, time=None if slice_.time is None else _rounded(slice_.time))
+            for slice_ in plan_time_slices(event, steps, now=now)
+        ],
+        approves=_approval_text(settings, event),
+    )
+
+
+def write_plans(plans: list[EventPlan]) -> None:
+    """Show them to people."""
+    columns = (
+        Column("TYPE"),
+        Column("SOURCE", drop_order=2),
+        Column("NOTICE", drop_order=1),
+        Column("CHOSEN BY"),
+        Column("APPROVED", drop_order=3),
+        Column("STEPS", can_fold=True),
+    )
+    write_table(columns, (_row(plan) for plan in plans))
+
+
+def write_status(status: AgentStatus, directory: Path) -> None:
+    """Show to people what an agent does, or did."""
+    write_details(
+        (
+            ("agent", "runs" if status.is_running else f"does not run, as far as {directory} tells"),
+            ("VM", status.name or ""),
+            ("endpoint", status.endpoint or ""),
+            ("since", "" if status.started_at is None else moment_text(status.started_at)),
+            *(("trouble", trouble) for trouble in status.troubles),
+        )
+    )
+    if not status.walks:
+        write_message("No events.")
+        return
+    columns = (
+        Column("EVENT"),
+        Column("TYPE"),
+        Column("NOT BEFORE", drop_order=1),
+        Column("PHASE"),
+        Column("APPROVAL", drop_order=2),
+        Column("STEPS", can_fold=True),
+    )
+    write_table(columns, (_workflow_row(walk) for walk in status.walks))
+
+
+def _row(plan: EventPlan) -> tuple[str, ...]:
+    chosen_by = "no rule" if plan.rule is None else f"rules[{plan.rule}]"
+    steps = ", ".join([*plan.tells, *map(str, plan.steps)])
+    return (plan.type, plan.source or "", plan.notice or "", chosen_by, plan.approves, steps or "nothing")
+
+
+def _approval_text(settings: AgentSettings, event: Event) -> str:
+    policy = approval_policy(settings.approval, settings.peers)
+    if event.is_started or policy.mode is ApprovalMode.NEVER or choose_handlers(settings, event).rule is None:
+        return "never"
+    if policy.mode is ApprovalMode.EACH:
+        return "when ready"
+    return f"by the leader, when {'it is' if is_immediate(event, policy) else 'all are'} ready"
+
+
+def _workflow_row(workflow: WorkflowStatus) -> tuple[str, ...]:
+    due = "" if workflow.not_before is None else moment_text(workflow.not_before)
+    approval = f"{workflow.approval}: {workflow.approval_why}" if workflow.approval_why else str(workflow.approval)
+    return (
+        workflow.event,
+        workflow.type,
+        due,
+        workflow.phase.value,
+        approval,
+        ", ".join(map(_step_text, workflow.steps)),
+    )
+
+
+def _step_text(step: StepStatus) -> str:
+    state, why = f"prepare {step.prepare}", step.prepare_why
+    if step.recover is not CallState.WAITING:
+        state, why = f"recover {step.recover}", step.recover_why
+    return f"{step.handler}: {state}" + (f" ({why})" if why else "")
+
+
+def _rounded(time: timedelta) -> str:
+    return format_duration(timedelta(seconds=round(time.total_seconds())))

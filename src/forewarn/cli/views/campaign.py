@@ -1,0 +1,361 @@
+"""Campaign views: tables of plans, waves and campaigns, progress bars, and the next steps for the operator."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import accumulate, pairwise
+
+from forewarn.api import v1
+from forewarn.cli.colours import Colour, coloured
+from forewarn.cli.output import moment_text, write, write_message
+from forewarn.cli.views.tables import Column, Row, write_details, write_table
+from forewarn.core.campaign.record import CampaignState
+
+MAX_ROWS = 200
+"""A person at a terminal reads no more waves than this."""
+
+BAR_WIDTH = 24
+"""How many characters wide a bar is."""
+
+MAX_NAMES = 3
+"""Of more hosts or VMs than this a line says how many there are; `-o json` names all."""
+
+MAX_HINTS = 3
+"""Of how many failures a person is told what can be done."""
+
+SECOND = timedelta(seconds=1)
+UNDER_WAY = "under way"
+"""What people call a wave that may start, or has started."""
+
+STATE_COLOURS = {
+    CampaignState.RUNNING.value: Colour.WARNING,
+    CampaignState.PAUSED.value: Colour.WARNING,
+    CampaignState.HALTED.value: Colour.BAD,
+    CampaignState.COMPLETED.value: Colour.GOOD,
+    CampaignState.ABORTED.value: Colour.DIM,
+}
+
+WAVE_COLOURS = {
+    v1.WaveState.ANNOUNCED.value: Colour.WARNING,
+    UNDER_WAY: Colour.WARNING,
+    v1.WaveState.FAILED.value: Colour.BAD,
+    v1.WaveState.DONE.value: Colour.GOOD,
+    v1.WaveState.SKIPPED.value: Colour.DIM,
+    v1.WaveState.LEFT.value: Colour.DIM,
+}
+
+PLAN_COLUMNS = (
+    Column("ANNOUNCED", drop_order=4),
+    Column("NOT BEFORE"),
+    Column("ENDS", drop_order=2),
+    Column("SCOPE"),
+    Column("WAVE"),
+    Column("UPDATE DOMAIN", drop_order=3),
+    Column("HOSTS", max_width=32, drop_order=1),
+    Column("VMS", can_fold=True),
+)
+UNPLACED_COLUMNS = (
+    Column("NO PLACE FOR"),
+    Column("UPDATE DOMAIN", drop_order=1),
+    Column("VMS", max_width=32, drop_order=2),
+    Column("RULE"),
+    Column("BY HOW MUCH"),
+    Column("WHY", can_fold=True),
+)
+WAVE_COLUMNS = (
+    Column("SCOPE"),
+    Column("WAVE"),
+    Column("STATE", colours=WAVE_COLOURS),
+    Column("NOT BEFORE"),
+    Column("SINCE"),
+    Column("PLANNED FOR", drop_order=1),
+    Column("UPDATE DOMAIN", drop_order=3),
+    Column("VMS", drop_order=2),
+)
+EXPECTED_END, ENDED = "EXPECTED END", "ENDED"
+CAMPAIGN_COLUMNS = (
+    Column("CAMPAIGN"),
+    Column("STATE", colours=STATE_COLOURS),
+    Column("TYPE", drop_order=2),
+    Column("WAVES"),
+    Column("FAILED"),
+    Column("STARTED", drop_order=3),
+    Column(EXPECTED_END, drop_order=1),
+    Column(ENDED, drop_order=1),
+    Column("ID", drop_order=4),
+)
+
+
+def write_plan(plan: v1.CampaignPlan) -> None:
+    """Write every wave, and what has no place."""
+    shown = plan.waves[:MAX_ROWS] if sys.stdout.isatty() else plan.waves
+    if shown:
+        write_table(PLAN_COLUMNS, map(_wave_row, shown))
+    if len(shown) < len(plan.waves):
+        write_message(f"… and {len(plan.waves) - len(shown)} more waves: into a file, or with -o json, all are shown.")
+    if plan.unplaced:
+        if shown:
+            write("")
+        write_table(UNPLACED_COLUMNS, map(_unplaced_row, plan.unplaced))
+
+
+def _wave_row(wave: v1.PlannedWave) -> Row:
+    return (
+        moment_text(wave.announce_at),
+        moment_text(wave.not_before),
+        moment_text(wave.ends_at),
+        wave.scope,
+        str(wave.n),
+        str(wave.update_domain),
+        short_list(wave.hosts),
+        short_list(wave.vms),
+    )
+
+
+def _unplaced_row(unplaced: v1.UnplacedVms) -> Row:
+    return (
+        unplaced.scope,
+        str(unplaced.update_domain),
+        short_list(unplaced.vms),
+        unplaced.rule,
+        unplaced.by_how_much,
+        unplaced.why,
+    )
+
+
+def short_list(names: Sequence[str]) -> str:
+    """Name some, or say how many there are."""
+    if len(names) <= MAX_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[: MAX_NAMES - 1])} and {len(names) - MAX_NAMES + 1} more"
+
+
+def plan_summary(plan: v1.CampaignPlan) -> str:
+    """Say in a sentence what a plan comes to."""
+    without = sum(len(each.vms) for each in plan.unplaced)
+    amounts = ", ".join(count_text(number, what) for number, what in ((plan.vms, "VM"), (plan.hosts, "host")))
+    if not plan.waves:
+        return f"No wave has a place: {amounts} in {count_text(plan.scopes, 'scope')}."
+    first = min(wave.announce_at for wave in plan.waves)
+    last = "" if plan.ends_at is None else f", expected to end at {moment_text(plan.ends_at)}"
+    rest = f"; {count_text(without, 'VM')} without a place" if without else ""
+    return (
+        f"{count_text(len(plan.waves), 'wave')} in {count_text(plan.scopes, 'scope')}: {amounts}; "
+        f"first announced at {moment_text(first)}{last}{rest}."
+    )
+
+
+def count_text(number: int, what: str) -> str:
+    """Count things."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def write_campaigns(campaigns: Iterable[v1.Campaign]) -> None:
+    """Write a table of campaigns."""
+    known = list(campaigns)
+    over = {campaign.state.is_over for campaign in known}
+    needless = {title for title, is_for in ((ENDED, True), (EXPECTED_END, False)) if is_for not in over}
+    shown = [n for n, column in enumerate(CAMPAIGN_COLUMNS) if column.title not in needless]
+    write_table([CAMPAIGN_COLUMNS[n] for n in shown], ([_campaign_row(each)[n] for n in shown] for each in known))
+
+
+def _campaign_row(campaign: v1.Campaign) -> Row:
+    return (
+        campaign.name,
+        campaign.state.value,
+        campaign.type.value,
+        f"{campaign.waves_over}/{campaign.waves}",
+        str(len(campaign.failures)),
+        moment_text(campaign.started_at),
+        _expected_end(campaign),
+        "" if campaign.ended_at is None else moment_text(campaign.ended_at),
+        campaign.id,
+    )
+
+
+def write_waves(waves: Sequence[v1.CampaignWave]) -> None:
+    """Write every wave of a campaign, by scope."""
+    shown = waves[:MAX_ROWS] if sys.stdout.isatty() else waves
+    write_table(WAVE_COLUMNS, map(_campaign_wave_row, shown))
+    if len(shown) < len(waves):
+        write_message(
+            f"… and {len(waves) - len(shown)} more: into a file, with -o json, or with --scope NAME all are shown."
+        )
+
+
+def _campaign_wave_row(wave: v1.CampaignWave) -> Row:
+    at = "" if wave.at is None else moment_text(wave.at)
+    announced = wave.state is v1.WaveState.ANNOUNCED
+    return (
+        wave.scope,
+        str(wave.n),
+        UNDER_WAY if wave.state in (v1.WaveState.CLEARED, v1.WaveState.RETRYING) else wave.state.value,
+        at if announced else "",
+        "" if announced else at,
+        moment_text(wave.planned_at),
+        str(wave.update_domain),
+        str(wave.vms),
+    )
+
+
+def write_campaign(campaign: v1.Campaign) -> None:
+    """Write a campaign: its progress wave by wave, what it waits for, and what a person can do."""
+    write_details(_details(campaign))
+    write("")
+    for line in state_lines(campaign):
+        write(line)
+    for line in next_steps(campaign):
+        write_message(line)
+
+
+def state_lines(campaign: v1.Campaign) -> list[str]:
+    """Draw its progress, and say what it waits for."""
+    waits = ["", "Waits for:", *(f"  {line}" for line in campaign.explain)] if campaign.explain else []
+    return [*progress_lines(campaign), *waits]
+
+
+def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
+    spec = campaign.spec
+    return (
+        ("campaign", campaign.name),
+        ("id", campaign.id),
+        ("state", coloured(campaign.state.value, STATE_COLOURS.get(campaign.state.value))),
+        ("type", campaign.type.value),
+        ("duration", spec.duration or ""),
+        ("description", spec.description),
+        (
+            "selected",
+            (
+                f"{count_text(campaign.vms, 'VM')} on {count_text(campaign.hosts, 'host')} "
+                f"in {count_text(campaign.scopes, 'scope')}"
+            ),
+        ),
+        ("policy", policy_text(spec.policy)),
+        ("started", _attribution(campaign.started_at, campaign.by, _start_reason(campaign))),
+        ("planned end", "" if campaign.planned_end is None else moment_text(campaign.planned_end)),
+        ("expected end", _expected_end(campaign)),
+        ("resumed", _resumed(campaign)),
+        ("ended", _ended(campaign)),
+    )
+
+
+def _start_reason(campaign: v1.Campaign) -> str:
+    return campaign.start_why or (campaign.why if _is_as_started(campaign) else "")
+
+
+def _expected_end(campaign: v1.Campaign) -> str:
+    if campaign.expected_end is None or campaign.ended_at is not None:
+        return ""
+    return moment_text(campaign.expected_end)
+
+
+def _resumed(campaign: v1.Campaign) -> str:
+    """Say who has let it go on, if somebody has. What it waits for in other states says who brought it there."""
+    if campaign.state is not CampaignState.RUNNING or _is_as_started(campaign):
+        return ""
+    return _attribution(campaign.said_at, campaign.said_by, campaign.why)
+
+
+def _is_as_started(campaign: v1.Campaign) -> bool:
+    """Tell whether nobody has changed its course yet. Its beginning is kept to the second."""
+    return campaign.said_at - campaign.started_at < SECOND
+
+
+def _ended(campaign: v1.Campaign) -> str:
+    return "" if campaign.ended_at is None else _attribution(campaign.ended_at, campaign.said_by, campaign.why)
+
+
+def _attribution(at: datetime, by: str, why: str) -> str:
+    return f"{moment_text(at)} by {by}" + (f": {why}" if why else "")
+
+
+def policy_text(policy: v1.CampaignPolicy) -> str:
+    """Write what differs from doing everything at once, in a line."""
+    windows = [
+        f"{','.join(each.days) or 'every day'} {each.start}-{each.end} {each.zone or policy.zone}"
+        for each in policy.windows
+    ]
+    gate = policy.gate if isinstance(policy.gate, str) else policy.gate and policy.gate.url
+    parts = {
+        "gap": policy.gap,
+        "notice": policy.notice,
+        "scopes at once": policy.scopes_at_once,
+        "hosts at once": policy.hosts_at_once,
+        "VMs at once": policy.vms_at_once,
+        "windows": " or ".join(windows),
+        "black-outs": len(policy.blackouts),
+        "gate": gate,
+        "halt after": policy.halt_after,
+    }
+    return "; ".join(f"{name} {value}" for name, value in parts.items() if value)
+
+
+def progress_lines(campaign: v1.Campaign) -> list[str]:
+    """Draw a bar for the first waves of all scopes, one for their second waves, and so on."""
+    number = len(str(len(campaign.progress)))
+    count = max((len(str(each.waves)) for each in campaign.progress), default=1)
+    return [
+        f"wave {each.n:>{number}}  {_bar(each)}  {_waves_over(each):>{count}}/{each.waves:<{count}} scopes, "
+        f"{count_text(each.vms, 'VM')}: {_states(each)}"
+        for each in campaign.progress
+    ]
+
+
+def _waves_over(wave: v1.WaveProgress) -> int:
+    return wave.done + wave.skipped
+
+
+def _bar(wave: v1.WaveProgress) -> str:
+    """Draw what is over, what is under way, what has failed, what is to come, and what never will."""
+    parts = (
+        (_waves_over(wave), "█", Colour.GOOD),
+        (wave.announced + wave.cleared + wave.retrying, "▒", Colour.WARNING),
+        (wave.failed, "▚", Colour.BAD),
+        (wave.planned, "░", Colour.DIM),
+        (wave.left, "·", Colour.DIM),
+    )
+    cells = _cells([number for number, _, _ in parts])
+    return "".join(coloured(sign * share, colour) for share, (_, sign, colour) in zip(cells, parts, strict=True))
+
+
+def _cells(numbers: Sequence[int]) -> list[int]:
+    """Part the cells of a bar; nothing that there is goes unseen, as far as there are cells."""
+    ends = [round(BAR_WIDTH * end / (sum(numbers) or 1)) for end in accumulate(numbers)]
+    cells = [end - start for start, end in pairwise([0, *ends])]
+    for n, number in enumerate(numbers):
+        largest = cells.index(max(cells))
+        if number and not cells[n] and cells[largest] > 1:
+            cells[largest] -= 1
+            cells[n] += 1
+    return cells
+
+
+def _states(wave: v1.WaveProgress) -> str:
+    counts = {
+        "done": wave.done,
+        "skipped": wave.skipped,
+        UNDER_WAY: wave.cleared + wave.retrying,
+        "announced": wave.announced,
+        "failed": wave.failed,
+        "planned": wave.planned,
+        "left": wave.left,
+    }
+    return ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+
+
+def next_steps(campaign: v1.Campaign) -> list[str]:
+    """Say what a person can do where the campaign does not go on by itself."""
+    if campaign.state.is_over:
+        return []
+    name, steps = campaign.name, []
+    for failure in campaign.failures[:MAX_HINTS]:
+        retry = f"`forewarn campaign retry {name} {failure.scope}`"
+        skip = f"`forewarn campaign skip {name} {failure.scope} --why …`"
+        steps.append(f"{retry} has wave {failure.n} of {failure.scope} made once more, {skip} goes on without it.")
+    if len(campaign.failures) > MAX_HINTS:
+        rest = len(campaign.failures) - MAX_HINTS
+        steps.append(f"{rest} more {'has' if rest == 1 else 'have'} failed: --failed in place of a scope means all.")
+    if campaign.state in (CampaignState.PAUSED, CampaignState.HALTED):
+        resume, abort = f"`forewarn campaign resume {name}`", f"`forewarn campaign abort {name} --why …`"
+        steps.append(f"{resume} goes on, {abort} ends it.")
+    return steps

@@ -1,0 +1,83 @@
+"""Progress of an exam on stderr: one updating line on a terminal, otherwise one line per finished scenario."""
+
+import math
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Self
+
+from forewarn.cli.output import sanitize, write_message
+from forewarn.core.duration import format_duration
+
+if TYPE_CHECKING:
+    from forewarn.testing.exam import Result, Sheet
+
+
+class ExamProgress:
+    """Is told from several threads, and shows it on stderr. A scenario takes `limit` seconds at the most."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._is_live = sys.stderr.isatty()
+        self._lock = threading.Lock()
+        self._total = self._done = 0
+        self._time_limit, self._began_at = "", 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_live:
+            self._draw("")
+
+    def planned(self, sheets: "Sequence[Sheet]", *, at_once: int, tries: int) -> None:
+        """Say what is played next, and how long that can take."""
+        with self._lock:
+            self._total, self._done, self._began_at = len(sheets), 0, time.monotonic()
+            rounds = math.ceil(len(sheets) / at_once)
+            self._time_limit = format_duration(timedelta(seconds=math.ceil(rounds * self._limit)))
+            if self._is_live:
+                self._draw("")
+            if tries == 1:
+                how = "" if len(sheets) == 1 else f", {min(at_once, len(sheets))} at a time"
+                write_message(f"{_scenario_count(len(sheets))}{how}: {self._time_limit} at the most.")
+            else:
+                names = ", ".join(sheet.name for sheet in sheets)
+                write_message(
+                    f"Perhaps it was only the machine that was too slow for {names}. "
+                    f"Once more, one by one: {self._time_limit} at the most."
+                )
+
+    def began(self, sheet: "Sheet") -> None:
+        """Show that a scenario begins."""
+        self.stepped(sheet, "")
+
+    def stepped(self, sheet: "Sheet", step: str) -> None:
+        """Show what is played next."""
+        if self._is_live:
+            with self._lock:
+                took = f"{time.monotonic() - self._began_at:.0f} s of {self._time_limit} at the most"
+                self._draw(f"{self._done} of {_scenario_count(self._total)}, {took}. {sheet.name}: {step}")
+
+    def ended(self, result: "Result") -> None:
+        """Show what was found."""
+        with self._lock:
+            self._done += 1
+            if self._is_live:
+                self._draw("")
+            mark = "✓" if result.is_passed else "✗" if result.broken else "?"
+            broken = ", ".join(finding.demand for finding in result.broken) or result.problem or ""
+            again = ", once more and alone" if result.tries > 1 else ""
+            write_message(f"{mark} {result.scenario}{again}{f': {broken}' if broken else ''}")
+
+    def _draw(self, line: str) -> None:
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"\r\x1b[K{sanitize(line)[:width]}")
+        sys.stderr.flush()
+
+
+def _scenario_count(number: int) -> str:
+    return "1 scenario" if number == 1 else f"{number} scenarios"

@@ -1,0 +1,119 @@
+"""Tables fitted to the terminal. Ids and URLs are never cut; a narrow terminal gets fewer columns."""
+
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import NamedTuple
+
+from forewarn.cli.colours import Colour, coloured
+from forewarn.cli.output import write, write_message
+
+GAP = "  "
+MIN_WIDTH = 40
+"""A column that can go below does so rather than be narrower than this."""
+
+
+class Column(NamedTuple):
+    """A column, and what may happen to it where the terminal is narrow. If nothing is said here, nothing happens."""
+
+    title: str
+    drop_order: int = 0
+    """It can be left out; the column with the highest number goes first."""
+    max_width: int | None = None
+    """A longer cell goes on in the next line."""
+    can_fold: bool = False
+    """Its cells fold into the width that is left, or each has indented lines of its own. One column can, the last."""
+    colours: Mapping[str, Colour] = {}
+    """Cells that stand out, by what they say."""
+
+
+Row = Sequence[str]
+
+
+def write_table(columns: Sequence[Column], rows: Iterable[Row]) -> None:
+    """Write the result for people: fitted on a terminal, every row whole in one line where a program may read it."""
+    if sys.stdout.isatty():
+        _write_fitted(columns, list(rows), shutil.get_terminal_size().columns)
+        return
+    lines = [[column.title for column in columns], *(list(map(single_line, row)) for row in rows)]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    for line in lines:
+        write(_join_cells(line, widths))
+
+
+def write_details(rows: Iterable[tuple[str, str]]) -> None:
+    """Write what is known about one thing, a line each; of what is not known nothing is said."""
+    known = [(name, value) for name, value in rows if value]
+    widest = max(len(name) for name, _ in known)
+    room = shutil.get_terminal_size().columns - widest - len(GAP)
+    for name, value in known:
+        lines = (
+            wrap(value, max(room, MIN_WIDTH), break_on_hyphens=False) if sys.stdout.isatty() else [single_line(value)]
+        )
+        for number, line in enumerate(lines):
+            write(_join_cells(("" if number else name, line), (widest, 0)))
+
+
+def single_line(text: str) -> str:
+    """Return a text of several lines, a program's output say, as one."""
+    return " / ".join(line.strip() for line in text.splitlines()) if "\n" in text else text
+
+
+def _write_fitted(columns: Sequence[Column], rows: list[Row], width: int) -> None:
+    shown = list(range(len(columns)))
+    below: int | None = None
+    while _width(columns, rows, shown) > width:
+        if below is None and columns[shown[-1]].can_fold:
+            below = shown.pop()
+        elif any(columns[n].drop_order for n in shown):
+            shown.remove(max(shown, key=lambda n: columns[n].drop_order))
+        else:
+            break
+    for line in _table_lines(columns, rows, shown, below, width):
+        write(line)
+    if missing := [column.title for n, column in enumerate(columns) if n not in shown and n != below]:
+        write_message(f"Too narrow for {', '.join(missing)}: -o json shows everything.")
+
+
+def _table_lines(
+    columns: Sequence[Column], rows: list[Row], shown: list[int], below: int | None, width: int
+) -> Iterator[str]:
+    widths = [_cell_width(columns[n], [row[n] for row in rows]) for n in shown]
+    if columns[shown[-1]].can_fold:
+        longest = max(len(row[shown[-1]]) for row in [*rows, [column.title for column in columns]])
+        widths[-1] = min(longest, width - sum(widths[:-1]) - len(GAP) * len(widths[:-1]))
+    yield _join_cells([columns[n].title for n in shown], widths)
+    yield _join_cells(["─" * each for each in widths], widths)
+    for row in rows:
+        folded = [
+            wrap(row[n], each) if _can_wrap(columns[n]) else [row[n]] for n, each in zip(shown, widths, strict=True)
+        ]
+        colours = [columns[n].colours.get(row[n]) for n in shown]
+        for number in range(max(map(len, folded))):
+            yield _join_cells([cell[number] if number < len(cell) else "" for cell in folded], widths, colours)
+        if below is not None:
+            yield from wrap(row[below], max(width, MIN_WIDTH), initial_indent=GAP, subsequent_indent=GAP)
+
+
+def _width(columns: Sequence[Column], rows: list[Row], shown: list[int]) -> int:
+    """Return the width without which something would be cut, or squeezed."""
+    widths = [_cell_width(columns[n], [row[n] for row in rows]) for n in shown]
+    return sum(widths) + len(GAP) * (len(widths) - 1)
+
+
+def _cell_width(column: Column, cells: list[str]) -> int:
+    natural = max(map(len, [column.title, *cells]))
+    most = MIN_WIDTH if column.can_fold else column.max_width
+    return natural if most is None else min(natural, most)
+
+
+def _can_wrap(column: Column) -> bool:
+    return column.can_fold or column.max_width is not None
+
+
+def _join_cells(cells: Sequence[str], widths: Sequence[int], colours: Sequence[Colour | None] = ()) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=True)]
+    padded[-1] = padded[-1].rstrip()
+    shown = [coloured(cell, colour) for cell, colour in zip(padded, colours, strict=True)] if colours else padded
+    return GAP.join(shown).rstrip()
