@@ -116,13 +116,13 @@ MAC = "00:0d:3a:12:34:56"
 @given(fleets())
 @pytest.mark.parametrize(("write", "read"), FORMATS)
 def test_written_fleet_is_read_back_as_it_was(write: Write, read: Read, fleet: list[Scope]) -> None:
-    assert list(read("".join(write(fleet)), file="f", birth=BIRTH)) == fleet
+    assert list(read("".join(write(fleet)), file="f", context=BIRTH)) == fleet
 
 
 @pytest.mark.parametrize(("write", "read"), FORMATS)
 def test_demonstration_is_read_back_as_it_was(write: Write, read: Read) -> None:
     fleet = demonstration_fleet(BIRTH)
-    assert read("".join(write(fleet)), file="f", birth=BIRTH) == fleet
+    assert read("".join(write(fleet)), file="f", context=BIRTH) == fleet
 
 
 def test_both_formats_say_the_same() -> None:

@@ -84,8 +84,8 @@ SERVE = """
 import sys
 from pathlib import Path
 import msgspec
-from forewarn.api.local_service import Service, announced
-with announced(Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Service)):
+from forewarn.api.local_service import LocalService, publish_service
+with publish_service(Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=LocalService)):
     print("up", flush=True)
     sys.stdin.read()
 """

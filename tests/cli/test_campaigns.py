@@ -307,7 +307,7 @@ def test_campaign_is_started_shown_listed_and_remembered(shop: Shop) -> None:
     assert told(shop, "campaign", "list") == []
     assert [each["state"] for each in told(shop, "campaign", "list", "--all")] == ["Completed"]
     short = run(shop, "campaign", "show", known["id"][:3])
-    assert (short.code, "say at least 4 characters of it" in short.stderr) == (4, True)
+    assert (short.code, "needs at least 4 characters" in short.stderr) == (4, True)
     (last,) = [
         row for row in rows(shop, "history", "--campaign", "kernel") if row[1:3] == ["wave-settled", "web, wave 3"]
     ]

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from forewarn.testing.conformance import ROWS
+from forewarn.testing.conformance import RULES
 from forewarn.testing.service import Forewarn
 from tests.cli.inside import Ended, run
 from tests.cli.stage import Machine
@@ -41,15 +41,15 @@ def test_right_one_ends_with_0(machine: Machine) -> None:
     assert ended.code == 0
     head, *lines = ended.stdout.splitlines()
     assert head.split("  ")[0] == "ROW"
-    assert [line.split()[0] for line in lines] == [row.id for row in ROWS]
-    assert f"{len(ROWS)} rows at http://127.0.0.1:" in ended.stderr
+    assert [line.split()[0] for line in lines] == [row.id for row in RULES]
+    assert f"{len(RULES)} rows at http://127.0.0.1:" in ended.stderr
     assert "0 wrong, 1 differs," in ended.stderr
     assert "Wrong:" not in ended.stderr
 
 
 def test_summary_is_all_that_is_said_where_stderr_is_no_terminal(machine: Machine) -> None:
     (line,) = check(machine, Mock()).stderr.splitlines()
-    assert line.startswith(f"{len(ROWS)} rows at http://127.0.0.1:")
+    assert line.startswith(f"{len(RULES)} rows at http://127.0.0.1:")
 
 
 def test_each_line_cites_its_rule(machine: Machine) -> None:
@@ -78,7 +78,7 @@ def test_problems_alone_are_shown_when_they_are_asked_for(machine: Machine) -> N
         ["versions", "wrong"],
         ["wait-header", "differs"],
     ]
-    assert f"{len(ROWS)} rows at" in ended.stderr
+    assert f"{len(RULES)} rows at" in ended.stderr
 
 
 def test_where_there_is_no_problem_no_table_is_shown(machine: Machine, forewarn: Forewarn) -> None:
@@ -93,7 +93,7 @@ def test_json_tells_all(machine: Machine) -> None:
     told = json.loads(ended.stdout)
     assert list(told) == ["endpoint", "requests", "seconds", "passed", "wrong", "differs", "not_checked", "rows"]
     assert told["wrong"] == 1
-    assert told["passed"] + told["wrong"] + told["differs"] + told["not_checked"] == len(told["rows"]) == len(ROWS)
+    assert told["passed"] + told["wrong"] + told["differs"] + told["not_checked"] == len(told["rows"]) == len(RULES)
     (wrong,) = (row for row in told["rows"] if row["verdict"] == "wrong")
     assert list(wrong) == ["row", "section", "rule", "is_own", "verdict", "why", "seen", "seconds"]
     assert wrong["seen"] == [
@@ -106,7 +106,7 @@ def test_junit_is_written_beside(machine: Machine) -> None:
     assert ended.code == 1
     (suite,) = ElementTree.fromstring((machine.home / "findings.xml").read_bytes())
     cases = {case.get("name"): case for case in suite}
-    assert list(cases) == [row.id for row in ROWS]
+    assert list(cases) == [row.id for row in RULES]
     assert suite.get("failures") == "1"
     failure = cases["versions"].find("failure")
     assert failure is not None

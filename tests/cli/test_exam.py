@@ -15,7 +15,8 @@ from xml.etree import ElementTree
 import pytest
 
 from forewarn.testing import exam, sandbox
-from forewarn.testing.exam import candidate, sheets
+from forewarn.testing.exam import exam_scenarios
+from forewarn.testing.exam import handler as candidate
 from tests.cli.inside import rows, run, told
 from tests.cli.stage import GUARD, PROGRAM, Machine
 
@@ -111,8 +112,8 @@ def test_json_and_junit_tell_all(machine: Machine, tmp_path: Path) -> None:
     found = json.loads(ended.stdout)
     (scenario,) = found.pop("scenarios")
     assert found == {"passed": True, "kept": 10, "broken": 0, "not_judged": 1}
-    sheet = next(sheet for sheet in sheets() if sheet.name == "user-restart")
-    demands = [demand.key for demand in sheet.demands]
+    sheet = next(sheet for sheet in exam_scenarios() if sheet.name == "user-restart")
+    demands = [demand.key for demand in sheet.checks]
     findings = scenario.pop("findings")
     assert [finding["demand"] for finding in findings] == demands
     assert findings[-1] == {
@@ -157,7 +158,7 @@ def test_vm_can_have_another_name_and_the_command_the_url(machine: Machine) -> N
 
 
 def test_program_runs_as_a_vm_without_root(machine: Machine) -> None:
-    if (why := sandbox.why_not()) is not None:
+    if (why := sandbox.unavailable_reason()) is not None:
         pytest.skip(why)
     ended = run(machine, "exam", *ONE, *handler("none"))
     assert ended.code == 0, ended.stdout + ended.stderr
@@ -175,7 +176,7 @@ def test_program_runs_as_a_vm_without_root(machine: Machine) -> None:
 def test_program_that_is_no_handler(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, script: str, broken: set[str]
 ) -> None:
-    monkeypatch.setattr(candidate, "FIRST_QUESTION", 1.0 / SLOW)
+    monkeypatch.setattr(candidate, "FIRST_POLL_TIMEOUT", 1.0 / SLOW)
     ended = run(machine, "exam", *ONE, *TOLD_URL, "-o", "json", "--", "sh", "-c", script)
     assert ended.code == 1
     (scenario,) = json.loads(ended.stdout)["scenarios"]
@@ -188,7 +189,7 @@ def test_demands_are_explained_without_running_anything(machine: Machine) -> Non
     table = rows(machine, "exam", "--explain", *ONE)
     assert ["user-restart", "approves-E1", "must approve E1 while it is Scheduled"] in table
     explained = told(machine, "exam", "--explain")
-    assert [sheet["scenario"] for sheet in explained] == [sheet.name for sheet in sheets()]
+    assert [sheet["scenario"] for sheet in explained] == [sheet.name for sheet in exam_scenarios()]
 
 
 @pytest.mark.parametrize(

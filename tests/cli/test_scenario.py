@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing.scenario import shipped_names, shipped_text
+from forewarn.testing.scenario import library_names, library_text
 from tests.cli.inside import rows, run, told
 from tests.cli.serving import serving
 from tests.cli.stage import GUARD, PROGRAM, Machine
@@ -28,13 +28,13 @@ def stories(machine: Machine) -> Path:
 
 
 def test_shipped_scenarios_are_listed_and_shown(machine: Machine) -> None:
-    assert [row[0] for row in rows(machine, "scenario", "list")] == ["SCENARIO", *shipped_names()]
+    assert [row[0] for row in rows(machine, "scenario", "list")] == ["SCENARIO", *library_names()]
     assert {each["name"]: each["handler"] for each in told(machine, "scenario", "list")} == dict.fromkeys(
-        shipped_names(), "web-0"
+        library_names(), "web-0"
     )
-    assert run(machine, "scenario", "show", "host-update").stdout == shipped_text("host-update")
+    assert run(machine, "scenario", "show", "host-update").stdout == library_text("host-update")
     shown = told(machine, "scenario", "show", "eviction-8s")
-    assert (shown["name"], shown["text"]) == ("eviction-8s", shipped_text("eviction-8s"))
+    assert (shown["name"], shown["text"]) == ("eviction-8s", library_text("eviction-8s"))
 
 
 def test_check_names_line_and_word_and_what_is_allowed(machine: Machine, stories: Path) -> None:

@@ -66,7 +66,9 @@ def test_tokens_are_found_however_they_are_said() -> None:
 @linux_only
 def test_token_on_the_command_line_is_not_in_the_process_list() -> None:
     """The program reads stdin while we look at how the system shows it."""
-    program = "import sys; from forewarn.cli.argv import hide_tokens; hide_tokens(sys.argv); print(flush=True); input()"
+    program = (
+        "import sys; from forewarn.cli.argv import redact_tokens; redact_tokens(sys.argv); print(flush=True); input()"
+    )
     arguments = [sys.executable, "-c", program, "--token", "fw_secret", "--token=fw_other", "vm"]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ) as process:
         assert process.stdout is not None

@@ -13,18 +13,18 @@ from forewarn.core.journal import EntryKind
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
-from forewarn.testing.scenario import CoreStage, ScenarioError, play, read, retold
+from forewarn.testing.scenario import CoreBackend, ScenarioError, parse, render_script, run_script
 from forewarn.testing.scenario import commands as say
-from forewarn.testing.scenario.core_stage import act
-from forewarn.testing.scenario.grammar import FORMS
-from forewarn.testing.scenario.telling import VERBS
-from forewarn.testing.scenario.words import TIME, Word, time_text
+from forewarn.testing.scenario.core_backend import run_command
+from forewarn.testing.scenario.grammar import COMMAND_SYNTAX
+from forewarn.testing.scenario.lexer import TIME, Lexeme, time_text
+from forewarn.testing.scenario.render import VERBS
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 GUID = "01234567-89AB-CDEF-0123-456789ABCDEF"
 
-SPELT: dict[str, say.Said] = {
+SPELT: dict[str, say.BaseCommand] = {
     "policy production announce always notice any speed 60 idle never operations 3": say.SetPolicy(
         preset=say.Preset.PRODUCTION,
         announce=AnnouncePolicy.ALWAYS,
@@ -34,7 +34,7 @@ SPELT: dict[str, say.Said] = {
         operations=3,
     ),
     "policy idle 2d": say.SetPolicy(idle=48 * HOUR),
-    "platform automatic lasting 5s": say.UsePlatform(way=say.Way.AUTOMATIC, lasting=timedelta(seconds=5)),
+    "platform automatic lasting 5s": say.UsePlatform(way=say.PlatformMode.AUTOMATIC, lasting=timedelta(seconds=5)),
     "fleet demonstration": say.UseFleet(fleet=say.FleetName.DEMONSTRATION),
     "handler web/web_0": say.Handler(vm="web/web_0"),
     "scope web availability-set approval all auto-approve Reboot Redeploy priority low": say.AddScope(
@@ -259,23 +259,23 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
 
 def tell(text: str) -> str:
     """Play a story on the core, and write it down as it went."""
-    story = read(text)
-    return retold(story, {played.step.line: played.facts for played in play(story, CoreStage())})
+    story = parse(text)
+    return render_script(story, {played.step.line: played.facts for played in run_script(story, CoreBackend())})
 
 
 @pytest.mark.parametrize(("line", "command"), SPELT.items(), ids=list(SPELT))
-def test_line_says(line: str, command: say.Said) -> None:
-    assert [step.command for step in read(line).steps] == [command]
+def test_line_says(line: str, command: say.BaseCommand) -> None:
+    assert [step.command for step in parse(line).steps] == [command]
 
 
 def test_every_command_is_spelt_in_this_test() -> None:
-    assert {type(command) for command in SPELT.values()} == {form.command for form in FORMS.values()}
+    assert {type(command) for command in SPELT.values()} == {form.command for form in COMMAND_SYNTAX.values()}
 
 
 def test_every_command_is_played_by_the_core() -> None:
-    base = act.dispatch(object)
+    base = run_command.dispatch(object)
     of_time = {say.UsePlatform, say.Wait, say.Expect}
-    assert {form.command for form in FORMS.values() if act.dispatch(form.command) is base} == of_time
+    assert {form.command for form in COMMAND_SYNTAX.values() if run_command.dispatch(form.command) is base} == of_time
 
 
 def test_everything_a_journal_says_can_be_told() -> None:
@@ -294,49 +294,49 @@ def test_error_names_line_column_and_word_and_what_is_allowed(case: str) -> None
 
 @pytest.mark.parametrize("names", ["host1 host2", "a b c", "one-in two-in", '"domian" 0'])
 def test_names_that_are_no_options_are_names(names: str) -> None:
-    (step,) = read(f"vm {names}").steps
+    (step,) = parse(f"vm {names}").steps
     assert step.command == say.AddVms(names=tuple(names.replace('"', "").split()))
 
 
 def test_error_message_is_for_people() -> None:
     with pytest.raises(ScenarioError, match=r"^line 1, column 8, at 'web_0': an event is expected here: E1, E2, …"):
-        read("cancel web_0")
+        parse("cancel web_0")
 
 
 def test_story_that_is_too_long_is_refused() -> None:
     with pytest.raises(ScenarioError, match="line 10001, column 1: a story has at most 10000 lines"):
-        read("tick\n" * 10_001)
+        parse("tick\n" * 10_001)
 
 
 @pytest.mark.parametrize(("text", "line"), [("", 1), ("# Nothing\n\n# follows.\n", 3)])
 def test_story_without_a_command_is_refused(text: str, line: int) -> None:
     """Whoever plays an empty file by mistake is not told that all went well."""
     with pytest.raises(ScenarioError, match="a story needs at least one command") as caught:
-        read(text)
+        parse(text)
     assert caught.value.line == line
 
 
 def test_byte_order_mark_is_no_part_of_a_story() -> None:
-    assert read("\ufeff# A fact.\ntick") == read("# A fact.\ntick")
+    assert parse("\ufeff# A fact.\ntick") == parse("# A fact.\ntick")
 
 
 def test_command_may_say_when_it_is_said() -> None:
-    (step,) = read("query web_0 at +1d  10:30").steps
+    (step,) = parse("query web_0 at +1d  10:30").steps
     assert (step.at, step.command) == (34.5 * HOUR, say.Query(vm="web_0"))
 
 
 def test_facts_are_parted_by_semicolons_or_lines() -> None:
-    one, other = read("tick → a; b ;c\ntick -> a\n   → b\n -> c").steps
+    one, other = parse("tick → a; b ;c\ntick -> a\n   → b\n -> c").steps
     assert one.expected == other.expected == ("a", "b", "c")
 
 
 def test_arrow_in_quotation_marks_is_text() -> None:
-    (step,) = read('hold web "a → b; c" → nothing').steps
+    (step,) = parse('hold web "a → b; c" → nothing').steps
     assert (step.command, step.expected) == (say.Hold(what="web", reason="a → b; c"), ("nothing",))
 
 
 def test_header_comment_is_the_fact() -> None:
-    assert read("# An event\n# starts.\n\n# Not this.\ntick").fact == "An event starts."
+    assert parse("# An event\n# starts.\n\n# Not this.\ntick").title == "An event starts."
 
 
 def test_retelling_changes_nothing_but_what_follows_arrows() -> None:
@@ -378,18 +378,18 @@ def test_long_outcome_is_written_fact_by_fact() -> None:
 
 
 def test_playing_tells_where_a_story_is_wrong() -> None:
-    story = read("scope web availability-set\nvm web_0\nrestart web_0 → E1 Started\ntick → nothing\n")
-    assert [played.step.line for played in play(story, CoreStage()) if not played.is_as_told] == [3]
+    story = parse("scope web availability-set\nvm web_0\nrestart web_0 → E1 Started\ntick → nothing\n")
+    assert [played.step.line for played in run_script(story, CoreBackend()) if not played.is_as_expected] == [3]
 
 
 def test_fact_with_a_semicolon_can_be_expected() -> None:
     text = 'scope web availability-set\nvm web_0\nhold web "wait; then go" → web held (wait; then go)\n'
-    assert all(played.is_as_told for played in play(read(text), CoreStage()))
+    assert all(played.is_as_expected for played in run_script(parse(text), CoreBackend()))
 
 
 @given(st.timedeltas(min_value=timedelta(days=-9999), max_value=timedelta(days=9999)))
 def test_times_are_read_as_they_are_written(time: timedelta) -> None:
     text = time_text(time)
-    assert TIME.read(Word(text, 1, 1 + len(text))) == time
-    step: Any = read(f"tick {text}").steps[0]
+    assert TIME.read(Lexeme(text, 1, 1 + len(text))) == time
+    step: Any = parse(f"tick {text}").steps[0]
     assert step.command == say.Tick(time=time)

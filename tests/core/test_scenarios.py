@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing.scenario import CoreStage, play, read, retold
+from forewarn.testing.scenario import CoreBackend, parse, render_script, run_script
 
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 
@@ -12,8 +12,8 @@ FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_rule(file: Path, rewrite: bool) -> None:
     text = file.read_text()
-    story = read(text)
-    told = retold(story, {played.step.line: played.facts for played in play(story, CoreStage())})
+    story = parse(text)
+    told = render_script(story, {played.step.line: played.facts for played in run_script(story, CoreBackend())})
     if rewrite:
         file.write_text(told)
     else:
@@ -22,6 +22,6 @@ def test_rule(file: Path, rewrite: bool) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_story_says_what_it_shows_and_expects_something(file: Path) -> None:
-    story = read(file.read_text())
-    assert story.fact.endswith(".")
+    story = parse(file.read_text())
+    assert story.title.endswith(".")
     assert any(step.expected for step in story.steps)

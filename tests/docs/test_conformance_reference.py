@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from forewarn.testing.conformance import ROWS, Needs, Pace, Row, words
+from forewarn.testing.conformance import RULES, Pace, Precondition, Rule, plain_text
 from tests.testing.conformance.mock import Mock, listening
 
 PAGE = Path(__file__).parents[2] / "docs/reference/conformance.md"
@@ -14,15 +14,15 @@ BEGIN, END = "<!-- from the code -->\n", "<!-- end of the code -->\n"
 
 
 def tables() -> Iterator[str]:
-    for section, rows in groupby(ROWS, key=lambda row: row.section):
+    for section, rows in groupby(RULES, key=lambda row: row.section):
         yield f"\n## {section}\n\n| row | rule | needs |\n|---|---|---|\n"
         yield from map(line, rows)
     yield "\n"
 
 
-def line(row: Row) -> str:
-    needs = "" if row.needs is Needs.NOTHING else row.needs.value
-    return f"| `{row.id}` | {words(row.rule)} | {needs} |\n"
+def line(row: Rule) -> str:
+    needs = "" if row.precondition is Precondition.NOTHING else row.precondition.value
+    return f"| `{row.id}` | {plain_text(row.text)} | {needs} |\n"
 
 
 def made(page: str) -> str:
@@ -51,7 +51,7 @@ def test_lines_of_tables_stay_whole() -> None:
     page = PAGE.read_text(encoding="utf-8")
     rows = [text for text in page.split(BEGIN)[1].split(END)[0].splitlines() if text.startswith("| `")]
     assert [text for text in rows if text.count("|") != 4] == []
-    assert len(rows) == len(ROWS)
+    assert len(rows) == len(RULES)
 
 
 def test_python_of_the_page_runs() -> None:

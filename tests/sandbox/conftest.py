@@ -14,7 +14,7 @@ from tests.sandbox.sockets import Vm, vm_at
 @pytest.fixture(scope="session")
 def sandboxes() -> None:
     """Skip where no sandbox can be made, and say why."""
-    if (reason := sandbox.why_not()) is not None:
+    if (reason := sandbox.unavailable_reason()) is not None:
         pytest.skip(reason)
 
 

@@ -9,16 +9,24 @@ import sys
 import pytest
 
 from forewarn.testing import sandbox
-from forewarn.testing.sandbox.errors import APPARMOR, DEBIAN, MOST, NamespacesOff
+from forewarn.testing.sandbox.errors import APPARMOR_SYSCTL, DEBIAN_SYSCTL, MAX_NAMESPACES, NamespacesNotAllowed
 from tests.sandbox.sockets import GUARD, Vm
 
 CASES: dict[str, tuple[int, dict[str, int], str]] = {
-    "none allowed": (errno.ENOSPC, {MOST: 0}, "sudo sysctl user.max_user_namespaces=15000"),
-    "too many": (errno.ENOSPC, {MOST: 10}, "end some, or raise them"),
-    "Debian's switch": (errno.EPERM, {MOST: 10, DEBIAN: 0}, "sudo sysctl kernel.unprivileged_userns_clone=1"),
-    "AppArmor": (errno.EPERM, {DEBIAN: 1, APPARMOR: 1}, "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
-    "AppArmor, in the files": (errno.EACCES, {APPARMOR: 1}, "AppArmor keeps them from unprivileged programs"),
-    "container": (errno.EPERM, {MOST: 10, APPARMOR: 0}, "allow them in its seccomp profile"),
+    "none allowed": (errno.ENOSPC, {MAX_NAMESPACES: 0}, "sudo sysctl user.max_user_namespaces=15000"),
+    "too many": (errno.ENOSPC, {MAX_NAMESPACES: 10}, "end some, or raise them"),
+    "Debian's switch": (
+        errno.EPERM,
+        {MAX_NAMESPACES: 10, DEBIAN_SYSCTL: 0},
+        "sudo sysctl kernel.unprivileged_userns_clone=1",
+    ),
+    "AppArmor": (
+        errno.EPERM,
+        {DEBIAN_SYSCTL: 1, APPARMOR_SYSCTL: 1},
+        "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+    "AppArmor, in the files": (errno.EACCES, {APPARMOR_SYSCTL: 1}, "AppArmor keeps them from unprivileged programs"),
+    "container": (errno.EPERM, {MAX_NAMESPACES: 10, APPARMOR_SYSCTL: 0}, "allow them in its seccomp profile"),
     "kernel": (errno.EINVAL, {}, "CONFIG_USER_NS"),
     "anything else": (errno.ENOMEM, {}, "give your program the VM's URL"),
 }
@@ -26,7 +34,7 @@ CASES: dict[str, tuple[int, dict[str, int], str]] = {
 
 @pytest.mark.parametrize(("number", "switches", "advice"), CASES.values(), ids=CASES)
 def test_advice_fits_what_is_switched_off(number: int, switches: dict[str, int], advice: str) -> None:
-    told = str(NamespacesOff(OSError(number, os.strerror(number)), switches.get))
+    told = str(NamespacesNotAllowed(OSError(number, os.strerror(number)), switches.get))
     assert told.startswith("this system lets you make no user namespaces (")
     assert advice in told
 
@@ -36,7 +44,7 @@ def test_system_that_allows_no_user_namespaces_says_so(vm: Vm) -> None:
     if shutil.which("unshare") is None:
         pytest.skip("the program unshare is missing: install util-linux")
     off = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
-    command = sandbox.supervising(["true"], socket=vm.path, hostname="web-0")
+    command = sandbox.supervisor_command(["true"], socket=vm.path, hostname="web-0")
     ended = subprocess.run(
         ["unshare", "--user", "--map-root-user", "sh", "-c", off, "sh", *command],
         capture_output=True,
@@ -53,14 +61,14 @@ def test_system_that_allows_no_user_namespaces_says_so(vm: Vm) -> None:
 
 def test_other_systems_are_told_of_urls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert sandbox.why_not() == (
+    assert sandbox.unavailable_reason() == (
         "programs can be run as a VM on Linux only, and this is darwin: "
         "give your program the VM's URL, which `forewarn vm list` shows"
     )
 
 
 def test_without_a_program_for_it_there_is_no_way_out(vm: Vm) -> None:
-    command = sandbox.supervising(["true"], socket=vm.path, hostname="web-0", net=True)
+    command = sandbox.supervisor_command(["true"], socket=vm.path, hostname="web-0", net=True)
     ended = subprocess.run(
         command, env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=GUARD, check=False
     )

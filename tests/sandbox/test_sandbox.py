@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.testing import sandbox
-from forewarn.testing.sandbox.signals import ABOUT_OURSELVES
+from forewarn.testing.sandbox.signals import NOT_FORWARDED
 from tests.sandbox.sockets import GUARD, Vm, lines, output, said
 
 
@@ -101,7 +101,7 @@ def test_processes_of_the_machine_are_out_of_sight(vm: Vm) -> None:
 
 
 def test_signals_are_the_programs_and_come_once(vm: Vm) -> None:
-    numbers = sorted(signal.valid_signals() - ABOUT_OURSELVES - {signal.SIGTSTP, signal.SIGCONT})
+    numbers = sorted(signal.valid_signals() - NOT_FORWARDED - {signal.SIGTSTP, signal.SIGCONT})
     program = vm.script(
         """
 import os, signal
@@ -128,7 +128,7 @@ for line in sys.stdin:
 
 def test_program_that_signals_its_own_group_is_hit_once_and_ends_nothing_else(vm: Vm) -> None:
     script = "trap 'echo hit' TERM; kill 0; kill 0; exit 3"
-    command = sandbox.supervising(["sh", "-c", script], socket=vm.path, hostname="web-0")
+    command = sandbox.supervisor_command(["sh", "-c", script], socket=vm.path, hostname="web-0")
     # On a terminal its group would be that of the tests, too.
     program = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
@@ -150,7 +150,7 @@ def test_program_stops_and_goes_on(vm: Vm) -> None:
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
 def test_stream_that_is_closed_stays_so_and_harms_nothing(vm: Vm, closed: str) -> None:
     script = "import os; os._exit(sum(1 << n for n in range(3) if os.path.exists(f'/proc/self/fd/{n}')) or 8)"
-    command = sandbox.supervising([sys.executable, "-c", script], socket=vm.path, hostname="web-0")
+    command = sandbox.supervisor_command([sys.executable, "-c", script], socket=vm.path, hostname="web-0")
     ended = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *command], capture_output=True, timeout=GUARD, check=False
     )

@@ -94,7 +94,7 @@ def shell(sandboxes: None) -> Iterator[Shell]:
 
 
 def _typed(vm: Vm, *command: str) -> str:
-    return shlex.join(sandbox.supervising(command, socket=vm.path, hostname="web-0")) + "\n"
+    return shlex.join(sandbox.supervisor_command(command, socket=vm.path, hostname="web-0")) + "\n"
 
 
 def _background(vm: Vm, program: str) -> str:
@@ -222,7 +222,7 @@ while True:
     time.sleep(0.1)  # a pause might begin when the signal has just come
 """
     main, other = pty.openpty()
-    command = sandbox.supervising([sys.executable, "-c", script], socket=vm.path, hostname="web-0")
+    command = sandbox.supervisor_command([sys.executable, "-c", script], socket=vm.path, hostname="web-0")
     with subprocess.Popen(
         [sys.executable, "-c", TAKE_TERMINAL, *command], stdin=other, stdout=other, stderr=other, start_new_session=True
     ) as process:

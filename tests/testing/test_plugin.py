@@ -255,9 +255,9 @@ class TestFailing:
         result = run(pytester)
         result.assert_outcomes(failed=6)
         result.stdout.fnmatch_lines(
-            ["E *.NotSeen: *", "E *.NoSuchType: there is no event type 'reboot': *"], consecutive=False
+            ["E *.WaitTimeout: *", "E *.InvalidEventType: there is no event type 'reboot': *"], consecutive=False
         )
-        result.stdout.no_fnmatch_line("*seeing.py*")
+        result.stdout.no_fnmatch_line("*request_queries.py*")
         result.stdout.no_fnmatch_line("*making.py*")
 
     def test_failed_fixture_tells_it_too(self, pytester: pytest.Pytester) -> None:

@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from forewarn.testing.reports import Case, CaseStatus, junit
+from forewarn.testing.junit import Case, CaseStatus, junit
 
 PASSED = Case(name="asks once a second", classname="exam.freeze", status=CaseStatus.PASSED, seconds=1.25)
 FAILED = Case(

@@ -21,19 +21,19 @@ from forewarn.cli.output import sanitize, write_message
 from forewarn.core.duration import format_duration
 from forewarn.testing.scenario import (
     NOTHING,
-    CoreStage,
+    Backend,
+    CoreBackend,
     Expect,
-    LiveStage,
-    NotAnEmulator,
-    Played,
+    LiveBackend,
     Scenario,
     ScenarioError,
-    Stage,
+    ScenarioNotAllowed,
+    ServiceSetup,
     Step,
-    Wanted,
-    longest,
-    play,
-    wanted_by,
+    StepResult,
+    max_duration,
+    required_setup,
+    run_script,
 )
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ScenarioVerdict(StrEnum):
     INVALID = "cannot be played"
 
 
-class StepResult(msgspec.Struct, frozen=True, kw_only=True):
+class ScenarioStepResult(msgspec.Struct, frozen=True, kw_only=True):
     """A step that was played. `expected` null: the story does not say what follows; `awaited`: what it waits for."""
 
     line: int
@@ -79,7 +79,7 @@ class ScenarioResult(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     verdict: ScenarioVerdict
     seconds: float
-    steps: Sequence[StepResult]
+    steps: Sequence[ScenarioStepResult]
     error: str | None = None
 
     def failure_lines(self) -> Iterator[str]:
@@ -93,7 +93,7 @@ class ScenarioResult(msgspec.Struct, frozen=True, kw_only=True):
                 yield from (f"    happened:  {fact}" for fact in step.facts)
 
 
-def _expected_lines(step: StepResult) -> Iterator[str]:
+def _expected_lines(step: ScenarioStepResult) -> Iterator[str]:
     """Say what the story tells of a line."""
     if step.awaited is not None:
         yield step.awaited
@@ -112,7 +112,7 @@ def run_scenarios(scenarios: Sequence[Scenario], options: ScenarioOptions) -> li
 
 def _matching_service(running: ApiClient | None, scenario: Scenario) -> ApiClient | None:
     """Return the service that was found, unless the story wants one that runs otherwise: that cannot be changed."""
-    if running is None or wanted_by(scenario.story) == Wanted():
+    if running is None or required_setup(scenario.script) == ServiceSetup():
         return running
     write_message(f"{scenario.name} wants a service with a policy of its own, so it is played in a private one.")
     return None
@@ -134,14 +134,14 @@ def _find_service(service_options: Mapping[str, Any]) -> ApiClient | None:
 def _run_scenario(scenario: Scenario, options: ScenarioOptions, running: ApiClient | None) -> ScenarioResult:
     title = f"{scenario.name}: {scenario.title}" if scenario.title else scenario.name
     write_message(f"{title}{_time_limit_text(_max_wait(scenario, options, running))}")
-    lines: list[StepResult] = []
+    lines: list[ScenarioStepResult] = []
     error: str | None = None
     name = "the rules" if options.core else "a private service" if running is None else running.url
     began = time.monotonic()
     try:
         with _backend(scenario, options, running) as stage, _StepProgress() as progress:
-            for played in play(
-                scenario.story, stage, on_step=lambda step: progress.begin(step, _step_wait(stage, step))
+            for played in run_script(
+                scenario.script, stage, on_step=lambda step: progress.begin(step, _step_wait(stage, step))
             ):
                 progress.end(played)
                 lines.append(_step_result(played))
@@ -158,20 +158,20 @@ def _run_scenario(scenario: Scenario, options: ScenarioOptions, running: ApiClie
     )
 
 
-def _verdict(lines: Sequence[StepResult], error: str | None) -> ScenarioVerdict:
+def _verdict(lines: Sequence[ScenarioStepResult], error: str | None) -> ScenarioVerdict:
     if error is not None:
         return ScenarioVerdict.INVALID
     return ScenarioVerdict.PASSED if all(line.as_told for line in lines) else ScenarioVerdict.FAILED
 
 
-def _step_result(played: Played) -> StepResult:
+def _step_result(played: StepResult) -> ScenarioStepResult:
     step = played.step
-    return StepResult(
+    return ScenarioStepResult(
         line=step.line,
         text=step.text.strip(),
         expected=step.expected,
         facts=played.facts,
-        as_told=played.is_as_told,
+        as_told=played.is_as_expected,
         awaited=_awaited_text(step),
     )
 
@@ -182,13 +182,13 @@ def _awaited_text(step: Step) -> str | None:
 
 
 @contextmanager
-def _backend(scenario: Scenario, options: ScenarioOptions, running: ApiClient | None) -> Iterator[Stage]:
+def _backend(scenario: Scenario, options: ScenarioOptions, running: ApiClient | None) -> Iterator[Backend]:
     if options.core:
-        yield CoreStage()
+        yield CoreBackend()
     elif running is not None:
         try:
-            backend = LiveStage(running, speed=running.clock().speed)
-        except NotAnEmulator as error:
+            backend = LiveBackend(running, speed=running.clock().speed)
+        except ScenarioNotAllowed as error:
             raise CliError(ExitCode.REFUSED, f"{error}; --private plays them in a service of their own") from None
         with backend:
             yield backend
@@ -198,14 +198,14 @@ def _backend(scenario: Scenario, options: ScenarioOptions, running: ApiClient | 
 
 
 @contextmanager
-def _private_backend(scenario: Scenario, speed: float | None) -> Iterator[Stage]:
+def _private_backend(scenario: Scenario, speed: float | None) -> Iterator[Backend]:
     forewarn = require_server(_service)
-    wanted = wanted_by(scenario.story)
+    wanted = required_setup(scenario.script)
     speed_factor = 1.0 if speed is None else speed
     settings = {**wanted.settings, "speed": wanted.policy.speed * speed_factor}
     with (
         forewarn({"scopes": []}, manual_time=speed is None, settings=settings) as service,
-        LiveStage(service.api, wanted=wanted, speed=speed_factor) as backend,
+        LiveBackend(service.api, setup=wanted, speed=speed_factor) as backend,
     ):
         yield backend
 
@@ -219,13 +219,13 @@ def _service() -> "type[Forewarn]":
 def _max_wait(scenario: Scenario, options: ScenarioOptions, running: ApiClient | None) -> timedelta:
     """Return for how long a scenario may have everybody wait: no time where time is moved."""
     if running is None:
-        return timedelta(0) if options.speed is None else longest(scenario.story) / options.speed
+        return timedelta(0) if options.speed is None else max_duration(scenario.script) / options.speed
     clock = running.clock()
-    return timedelta(0) if clock.manual else longest(scenario.story) / clock.speed
+    return timedelta(0) if clock.manual else max_duration(scenario.script) / clock.speed
 
 
-def _step_wait(backend: Stage, step: Step) -> timedelta:
-    return backend.longest_wait(step.command, step.at)
+def _step_wait(backend: Backend, step: Step) -> timedelta:
+    return backend.max_wait(step.command, step.at)
 
 
 def _time_limit_text(wait: timedelta) -> str:
@@ -254,9 +254,9 @@ class _StepProgress:
         elif wait:
             write_message(line + up_to)
 
-    def end(self, played: Played) -> None:
+    def end(self, played: StepResult) -> None:
         """Show how it went."""
-        mark = "✓" if played.is_as_told else "✗"
+        mark = "✓" if played.is_as_expected else "✗"
         followed = f"  →  {'; '.join(played.facts)}" if played.step.expected or played.facts != (NOTHING,) else ""
         line = f"  {mark} {played.step.text.strip()}{followed}"
         if self._is_live:

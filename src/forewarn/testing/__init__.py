@@ -1,4 +1,5 @@
-"""What helps people test against Forewarn: shipped, not private.
+"""Test tools for software that handles Scheduled Events: a whole service inside a test, pytest fixtures, scenarios,
+exam and conformance kit.
 
 from forewarn.testing import Forewarn
 
@@ -12,15 +13,20 @@ from typing import TYPE_CHECKING
 __all__ = [
     "AlreadyStarted",
     "BadStart",
+    "EndpointUnavailable",
     "Event",
     "Forewarn",
+    "InvalidEventType",
+    "InvalidStart",
     "NoEndpoint",
     "NoSuchType",
     "NotRunning",
     "NotSeen",
     "Observed",
+    "TooManyRequests",
     "TooMuchSeen",
     "Vm",
+    "WaitTimeout",
 ]
 
 # Parts of this package need nothing of the server, and pytest imports it though no test may ask for a service: what
@@ -30,37 +36,47 @@ if TYPE_CHECKING:
     from forewarn.testing.errors import (
         AlreadyStarted,
         BadStart,
+        EndpointUnavailable,
+        InvalidEventType,
+        InvalidStart,
         NoEndpoint,
         NoSuchType,
         NotRunning,
         NotSeen,
+        TooManyRequests,
         TooMuchSeen,
+        WaitTimeout,
     )
     from forewarn.testing.event import Event
     from forewarn.testing.service import Forewarn
     from forewarn.testing.vm import Vm
 else:
-    _LATER = {
+    _LAZY = {
         "AlreadyStarted": "forewarn.testing.errors",
         "BadStart": "forewarn.testing.errors",
+        "EndpointUnavailable": "forewarn.testing.errors",
         "Event": "forewarn.testing.event",
         "Forewarn": "forewarn.testing.service",
+        "InvalidEventType": "forewarn.testing.errors",
+        "InvalidStart": "forewarn.testing.errors",
         "NoEndpoint": "forewarn.testing.errors",
         "NoSuchType": "forewarn.testing.errors",
         "NotRunning": "forewarn.testing.errors",
         "NotSeen": "forewarn.testing.errors",
         "Observed": "forewarn.guest.observer",
+        "TooManyRequests": "forewarn.testing.errors",
         "TooMuchSeen": "forewarn.testing.errors",
         "Vm": "forewarn.testing.vm",
+        "WaitTimeout": "forewarn.testing.errors",
     }
 
     def __getattr__(name):
-        if name not in _LATER:
+        if name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
         try:
-            return getattr(import_module(_LATER[name]), name)
+            return getattr(import_module(_LAZY[name]), name)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] == "forewarn":
                 raise

@@ -1,4 +1,4 @@
-"""An asynchronous context in a thread of its own, with an event loop of its own, for programs that have none."""
+"""Run an async context manager in a background thread with its own event loop, for synchronous programs."""
 
 import asyncio
 import threading
@@ -10,11 +10,11 @@ import uvloop
 
 T = TypeVar("T")
 
-GUARD = 30.0
+STOP_TIMEOUT = 30.0
 """For how many seconds the end may take before it counts as hanging."""
 
 
-class Hangs(Exception):
+class BackgroundTimeout(Exception):
     """The thread was told to end, and has not."""
 
     def __init__(self, name: str, seconds: float) -> None:
@@ -22,14 +22,14 @@ class Hangs(Exception):
         super().__init__(f"{name} has not come to its end within {seconds:g} s")
 
 
-class Background(Generic[T]):
+class BackgroundContext(Generic[T]):
     """Enters the context that `make` makes in a thread of its own, and leaves it there when told to."""
 
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[T]], *, name: str) -> None:
-        self._make, self._name = make, name
+    def __init__(self, factory: Callable[[], AbstractAsyncContextManager[T]], *, name: str) -> None:
+        self._factory, self._name = factory, name
         self._loop = uvloop.new_event_loop()
         self._started = threading.Event()
-        self._told = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._value: T | None = None
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -43,28 +43,28 @@ class Background(Generic[T]):
             self._thread.start()
             self._started.wait()
         except BaseException:
-            self._tell()
+            self._request_stop()
             if self._thread.is_alive():
-                self._thread.join(GUARD)
+                self._thread.join(STOP_TIMEOUT)
             raise
         if self._value is None:
-            self._end()
+            self._join()
             raise AssertionError(f"{self._name} has neither started nor failed")
         return self._value
 
     def stop(self) -> None:
         """Leave the context; what has gone wrong inside is raised here. A second call does nothing."""
-        self._tell()
-        self._end()
+        self._request_stop()
+        self._join()
 
-    def _tell(self) -> None:
+    def _request_stop(self) -> None:
         with suppress(RuntimeError):  # the loop is closed already: it has ended by itself
-            self._loop.call_soon_threadsafe(self._told.set)
+            self._loop.call_soon_threadsafe(self._stop_requested.set)
 
-    def _end(self) -> None:
-        self._thread.join(GUARD)
+    def _join(self) -> None:
+        self._thread.join(STOP_TIMEOUT)
         if self._thread.is_alive():
-            raise Hangs(self._name, GUARD)
+            raise BackgroundTimeout(self._name, STOP_TIMEOUT)
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -72,14 +72,14 @@ class Background(Generic[T]):
     def _run(self) -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._stay())
+                runner.run(self._hold_open())
         except BaseException as error:  # noqa: BLE001 - it is raised again where somebody can take it
             self._error = error
         finally:
             self._started.set()
 
-    async def _stay(self) -> None:
-        async with self._make() as value:
+    async def _hold_open(self) -> None:
+        async with self._factory() as value:
             self._value = value
             self._started.set()
-            await self._told.wait()
+            await self._stop_requested.wait()

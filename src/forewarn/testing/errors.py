@@ -1,15 +1,15 @@
-"""What can go wrong with a service in a test, besides what the service itself refuses.
+"""Exceptions of the in-test service, besides the errors of the operator API.
 
 RuntimeError
-├── NotRunning     it was used before it was started, or after it was stopped
-├── AlreadyStarted it was started twice
-├── NoEndpoint     a VM cannot be asked for as itself: no port is its own
-└── TooMuchSeen    VMs have made more requests than are remembered
+├── NotRunning          used before start() or after stop()
+├── AlreadyStarted      started twice
+├── EndpointUnavailable the VM has no guest endpoint of its own
+└── TooManyRequests     VMs sent more requests than the request log keeps
 ValueError
-├── BadStart       the time at which it is to begin cannot be
-└── NoSuchType     an event is to be of a type that there is not
+├── InvalidStart        the start time is not usable
+└── InvalidEventType    unknown event type
 AssertionError
-└── NotSeen        what the test waits for has not happened
+└── WaitTimeout         a wait_… helper timed out
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class AlreadyStarted(RuntimeError):
         super().__init__("a service is started once: make another one with Forewarn(…)")
 
 
-class NoEndpoint(RuntimeError):
+class EndpointUnavailable(RuntimeError):
     """A VM has no port of its own; those that come later have theirs a moment after."""
 
     def __init__(self, vm: str) -> None:
@@ -39,7 +39,7 @@ class NoEndpoint(RuntimeError):
         )
 
 
-class TooMuchSeen(RuntimeError):
+class TooManyRequests(RuntimeError):
     """VMs have made more requests than are remembered: what was asked for may be among those that were dropped."""
 
     def __init__(self, dropped: int) -> None:
@@ -51,21 +51,29 @@ class TooMuchSeen(RuntimeError):
         )
 
 
-class BadStart(ValueError):
+class InvalidStart(ValueError):
     """The service cannot begin at this time."""
 
 
-class NoSuchType(ValueError):
+class InvalidEventType(ValueError):
     """An event is to be of a type that there is not."""
 
-    def __init__(self, said: str, types: Sequence[str]) -> None:
-        self.said = said
-        super().__init__(f"there is no event type {said!r}: it is {', '.join(types[:-1])} or {types[-1]}")
+    def __init__(self, value: str, types: Sequence[str]) -> None:
+        self.value = value
+        super().__init__(f"there is no event type {value!r}: it is {', '.join(types[:-1])} or {types[-1]}")
 
 
-class NotSeen(AssertionError):
+class WaitTimeout(AssertionError):
     """What a test waits for has not happened in time: the program under test has not done it."""
 
     def __init__(self, what: str, seconds: float, instead: str) -> None:
         self.what, self.seconds, self.instead = what, seconds, instead
         super().__init__(f"{what} within {seconds:g} s. {instead}")
+
+
+# Earlier public names, kept as aliases.
+NoEndpoint = EndpointUnavailable
+TooMuchSeen = TooManyRequests
+BadStart = InvalidStart
+NoSuchType = InvalidEventType
+NotSeen = WaitTimeout

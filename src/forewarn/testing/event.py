@@ -1,4 +1,4 @@
-"""An event of a service in a test: what it was made as, and how far it is whenever that is asked."""
+"""An event created by a test: its id, and its current state read from the operator API."""
 
 from datetime import datetime
 

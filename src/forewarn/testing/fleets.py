@@ -1,4 +1,4 @@
-"""The fleets that a test can have: the demonstration fleet, a fleet file, or just the names of some VMs."""
+"""Fleets for tests: the demonstration fleet, a fleet file, or a list of VM names."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,23 +12,23 @@ from forewarn.core.scope import Scope, ScopeKind
 FleetLike = str | Path | Mapping[str, object] | Sequence[str] | None
 """None: the demonstration fleet; the text of a fleet file, or its content, or the path to one; or names of VMs."""
 
-GIVEN = "fleet"
+INLINE = "fleet"
 """How messages call a fleet that is in no file."""
 
 
-def reader_of(fleet: FleetLike) -> FleetLoader:
+def fleet_reader(fleet: FleetLike) -> FleetLoader:
     """Return what reads the fleet. A file is read now, so that a missing one is found out by whoever names it."""
     match fleet:
         case None:
             return demonstration_fleet
         case Path():
-            return partial(_read_text, _text_of(fleet), str(fleet))
+            return partial(_read_text, _read_file(fleet), str(fleet))
         case str():
-            return partial(_read_text, fleet, GIVEN)
+            return partial(_read_text, fleet, INLINE)
         case Mapping():
             return partial(_read, fleet)
         case _:
-            return partial(_read, _of_names(fleet))
+            return partial(_read, _fleet_of_names(fleet))
 
 
 def _read_text(text: str, file: str, birth: CreationContext) -> tuple[Scope, ...]:
@@ -36,10 +36,10 @@ def _read_text(text: str, file: str, birth: CreationContext) -> tuple[Scope, ...
 
 
 def _read(content: Mapping[str, object], birth: CreationContext) -> tuple[Scope, ...]:
-    return read_fleet(content, file=GIVEN, context=birth)
+    return read_fleet(content, file=INLINE, context=birth)
 
 
-def _text_of(path: Path) -> str:
+def _read_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -48,7 +48,7 @@ def _text_of(path: Path) -> str:
         raise FileError(str(path), "", "this is not TOML: it is not even UTF-8") from error
 
 
-def _of_names(names: Sequence[str]) -> dict[str, object]:
+def _fleet_of_names(names: Sequence[str]) -> dict[str, object]:
     """Write a fleet of named VMs: `web/web-0` is one of an availability set, `db-0` stands alone.
 
     Each VM of a set has an update domain of its own, so that maintenance comes to one after the other.

@@ -1,6 +1,6 @@
-"""The pytest plug-in: a service for each test that asks for one.
+"""pytest plugin: the fixtures `forewarn` and `forewarn_vm`, and the marker `forewarn`.
 
-pytest imports this in every run, whether or not a test wants a service: the service itself is imported when one does.
+pytest imports this module in every run, so it imports the service only when a test uses a fixture.
 """
 
 from collections.abc import Generator, Iterator
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from forewarn.testing.service import Forewarn
     from forewarn.testing.vm import Vm
 
-MARKER = "forewarn"
+MARKER_NAME = "forewarn"
 OPTIONS = ("fleet", "manual_time", "speed", "start", "settings")
 """What the marker hands on to the service; besides, it takes `vm`, for the fixture `forewarn_vm`."""
 
-NAMED = 10
+MAX_NAMED = 10
 """How many VMs are named to somebody who has named none that there is."""
 
-SERVICE = pytest.StashKey["Forewarn"]()
+SERVICE_KEY = pytest.StashKey["Forewarn"]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     options = ", ".join((*OPTIONS, "vm"))
-    config.addinivalue_line("markers", f"{MARKER}({options}): what the test's service is like; all by name")
+    config.addinivalue_line("markers", f"{MARKER_NAME}({options}): what the test's service is like; all by name")
 
 
 @pytest.fixture
@@ -37,28 +37,28 @@ def forewarn(request: pytest.FixtureRequest) -> Iterator["Forewarn"]:
 
     `@pytest.mark.forewarn(fleet=…)` and its other options say otherwise; a path is relative to the test's file.
     """
-    options = {name: value for name, value in _marked(request).items() if name != "vm"}
+    options = {name: value for name, value in _marker_options(request).items() if name != "vm"}
     if isinstance(options.get("fleet"), Path):
         options["fleet"] = request.path.parent / options["fleet"]
-    service = _started(options)
-    request.node.stash[SERVICE] = service
+    service = _start_service(options)
+    request.node.stash[SERVICE_KEY] = service
     try:
         yield service
     finally:
-        del request.node.stash[SERVICE]  # tests are kept until the end of the run, with all that is in their stash
+        del request.node.stash[SERVICE_KEY]  # tests are kept until the end of the run, with all that is in their stash
         service.stop()
 
 
 @pytest.fixture
 def forewarn_vm(request: pytest.FixtureRequest, forewarn: "Forewarn") -> "Vm":
     """The first VM of the test's fleet, or the one that `@pytest.mark.forewarn(vm=…)` names."""
-    name = _marked(request).get("vm")
-    known = [f"{vm.scope}/{vm.name}" for vm in forewarn.api.vms()]
-    if not known:
+    name = _marker_options(request).get("vm")
+    vm_names = [f"{vm.scope}/{vm.name}" for vm in forewarn.api.vms()]
+    if not vm_names:
         pytest.fail("the fixture forewarn_vm needs a fleet with a VM: this one has none", pytrace=False)
-    if name is not None and sum(name in (vm, vm.rpartition("/")[2]) for vm in known) != 1:
-        some = ", ".join(known[:NAMED]) + (", …" if len(known) > NAMED else "")
-        pytest.fail(f"@pytest.mark.forewarn(vm={name!r}): name one VM of the fleet; it has {some}", pytrace=False)
+    if name is not None and sum(name in (vm, vm.rpartition("/")[2]) for vm in vm_names) != 1:
+        examples = ", ".join(vm_names[:MAX_NAMED]) + (", …" if len(vm_names) > MAX_NAMED else "")
+        pytest.fail(f"@pytest.mark.forewarn(vm={name!r}): name one VM of the fleet; it has {examples}", pytrace=False)
     return forewarn.vm(name)
 
 
@@ -66,17 +66,17 @@ def forewarn_vm(request: pytest.FixtureRequest, forewarn: "Forewarn") -> "Vm":
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, "pluggy.Result[pytest.TestReport]", None]:
     """Tell with a failed test, or one that a fixture has failed, what its service has seen."""
     report = (yield).get_result()
-    service = item.stash.get(SERVICE, None)
+    service = item.stash.get(SERVICE_KEY, None)
     if report.failed and service is not None:
-        from forewarn.testing.telling import sections
+        from forewarn.testing.failure_report import report_sections
 
-        report.sections.extend(sections(service))
+        report.sections.extend(report_sections(service))
 
 
-def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+def _marker_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Return the options of all markers; what is said closer to the test counts."""
     options: dict[str, Any] = {}
-    for mark in reversed(list(request.node.iter_markers(MARKER))):
+    for mark in reversed(list(request.node.iter_markers(MARKER_NAME))):
         unknown = sorted(mark.kwargs.keys() - {*OPTIONS, "vm"})
         if mark.args or unknown:
             wrong = ", ".join(unknown) or "a value without a name"
@@ -87,10 +87,10 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
     return options
 
 
-def _started(options: dict[str, Any]) -> "Forewarn":
+def _start_service(options: dict[str, Any]) -> "Forewarn":
     """Start a service; where that cannot be, say why, and not where in Forewarn it was found out."""
     try:
-        from forewarn.testing.service import CANNOT_START, Forewarn
+        from forewarn.testing.service import START_ERRORS, Forewarn
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if missing.partition(".")[0] == "forewarn":
@@ -98,7 +98,7 @@ def _started(options: dict[str, Any]) -> "Forewarn":
     else:
         try:
             return Forewarn(**options).start()
-        except CANNOT_START as error:
-            why = str(error)
-        pytest.fail(f"the fixture forewarn cannot start: {why}", pytrace=False)
+        except START_ERRORS as error:
+            reason = str(error)
+        pytest.fail(f"the fixture forewarn cannot start: {reason}", pytrace=False)
     pytest.fail(f"the fixture forewarn needs {missing}: pip install 'forewarn[testing]'", pytrace=False)

@@ -1,11 +1,15 @@
-"""The whole service inside a test: real sockets, the real operator API, and a clock that moves when it is told to.
+"""The whole service inside a test: real sockets, the real operator API and a manual clock.
 
-Needs the extra `[server]`; `pip install 'forewarn[testing]'` brings it.
+Needs the extra `[server]`; `pip install 'forewarn[testing]'` installs it.
 """
 
+import atexit
+import os
+import shutil
+import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -20,26 +24,46 @@ from forewarn.compose import FleetLoader, RunningService, run_service
 from forewarn.core.scope import Scope
 from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, TooManyListeners
 from forewarn.settings import EMULATOR, KEYS, SettingNotFound, Settings, SettingsError, load_settings
-from forewarn.testing.background import Background
-from forewarn.testing.directories import own_directory
-from forewarn.testing.errors import AlreadyStarted, BadStart, NoEndpoint, NotRunning
-from forewarn.testing.faulting import MakesFaults
-from forewarn.testing.fleets import FleetLike, reader_of
-from forewarn.testing.making import MakesEvents
-from forewarn.testing.seeing import SeesVms
-from forewarn.testing.spans import Span, text
+from forewarn.testing.background import BackgroundContext
+from forewarn.testing.duration import DurationLike, to_text
+from forewarn.testing.errors import AlreadyStarted, EndpointUnavailable, InvalidStart, NotRunning
+from forewarn.testing.event_actions import EventActions
+from forewarn.testing.fault_actions import FaultActions
+from forewarn.testing.fleets import FleetLike, fleet_reader
+from forewarn.testing.request_queries import RequestQueries
 from forewarn.testing.vm import Vm, VmLike
 
-ANYWHERE = "127.0.0.1:0"
 
-PORT_WITHIN = 10.0
+@contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """Give a directory that goes with the context, or else with the process.
+
+    One that is forked off meanwhile takes nothing away when it ends, as it would with `tempfile.TemporaryDirectory`.
+    """
+    directory, owner = Path(tempfile.mkdtemp(prefix="forewarn-test-")), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    atexit.register(remove)
+    try:
+        yield directory
+    finally:
+        atexit.unregister(remove)
+        remove()
+
+
+ANY_PORT = "127.0.0.1:0"
+
+PORT_TIMEOUT = 10.0
 """Within how many seconds a VM that was just added has its port, on a busy machine."""
 
-CANNOT_START = (FileError, SettingsError, BadStart, ListenFailed, PortUnavailable, TooManyListeners)
+START_ERRORS = (FileError, SettingsError, InvalidStart, ListenFailed, PortUnavailable, TooManyListeners)
 """What can be wrong with the fleet, the settings or the machine when a service is made and started."""
 
 
-class Forewarn(MakesEvents, MakesFaults, SeesVms):
+class Forewarn(EventActions, FaultActions, RequestQueries):
     """A service of its own, in a thread of its own, on free ports of the loopback, that leaves nothing behind.
 
     `fleet` is the demonstration fleet unless said otherwise: the text of a fleet file, a path to one, its content as a
@@ -59,11 +83,11 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
     ) -> None:
         super().__init__()
         if start is not None and not manual_time:
-            raise BadStart("a real clock cannot begin at another time: leave start out, or manual_time=False")
-        self._settings = _settings_of(settings or {}, manual_time=manual_time, speed=speed)
+            raise InvalidStart("a real clock cannot begin at another time: leave start out, or manual_time=False")
+        self._settings = _resolve_settings(settings or {}, manual_time=manual_time, speed=speed)
         self._clock = ManualClock(_utc(start)) if start is not None else None
-        self._fleet = _Remembered(reader_of(fleet))
-        self._background: Background[RunningService] | None = None
+        self._fleet = _RecordingFleetReader(fleet_reader(fleet))
+        self._background: BackgroundContext[RunningService] | None = None
         self._running: RunningService | None = None
         self._api: ApiClient | None = None
 
@@ -73,7 +97,7 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
         """Start it; it is ready when this returns. What is wrong with its fleet or settings is raised here."""
         if self._background is not None:
             raise AlreadyStarted
-        self._background = Background(self._service, name="forewarn")
+        self._background = BackgroundContext(self._service, name="forewarn")
         self._running = self._background.start()
         self._api = ApiClient(self.url, self.token)
         return self
@@ -98,17 +122,17 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
     @asynccontextmanager
     async def _service(self) -> AsyncIterator[RunningService]:
         # A root of its own: commands that look for the user's own services must not find this one.
-        with own_directory() as root:
+        with temporary_directory() as root:
             async with run_service(
                 self._settings,
                 EMULATOR,
                 environ={"XDG_RUNTIME_DIR": str(root)},
-                reporter=_Silence(),
+                reporter=_NullOutput(),
                 clock=self._clock,
                 fleet_loader=self._fleet,
-                observer=self._witness.note,
+                observer=self._request_log.record,
             ) as running:
-                running.fleet.on_change(lambda _: self._witness.stir())
+                running.fleet.on_change(lambda _: self._request_log.notify())
                 yield running
 
     # Where it is.
@@ -116,7 +140,7 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
     @property
     def url(self) -> str:
         """Where the operator API is."""
-        return self._service_now.operator_url
+        return self._current.operator_url
 
     @property
     def token(self) -> str:
@@ -126,7 +150,7 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
     @property
     def directory(self) -> Path:
         """Its data directory, for `forewarn --data`; it goes with the service."""
-        return self._service_now.directory
+        return self._current.directory
 
     @property
     def environment(self) -> dict[str, str]:
@@ -147,8 +171,10 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
         if name is None and not self._fleet.names:
             raise LookupError("this fleet has no VM")
         wanted = self._fleet.names[0] if name is None else str(name)
-        end = time.monotonic() + PORT_WITHIN
-        while (found := self.api.vm(wanted)).guest_url is None and self._settings.listen and time.monotonic() < end:
+        deadline = time.monotonic() + PORT_TIMEOUT
+        while (
+            (found := self.api.vm(wanted)).guest_url is None and self._settings.listen and time.monotonic() < deadline
+        ):
             time.sleep(0.01)
         return self._vm(found)
 
@@ -162,11 +188,11 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
     @property
     def now(self) -> datetime:
         """What time it is for the service."""
-        return self._service_now.fleet.clock.now()
+        return self._current.fleet.clock.now()
 
-    def advance(self, by: Span) -> datetime:
+    def advance(self, by: DurationLike) -> datetime:
         """Let time pass, with all that is due on the way, in order; return the time when everything has settled."""
-        return self.api.advance(text(by)).now
+        return self.api.advance(to_text(by)).now
 
     def advance_to_next(self) -> datetime:
         """Let time pass until something happens next, and return that time."""
@@ -176,20 +202,20 @@ class Forewarn(MakesEvents, MakesFaults, SeesVms):
 
     def _vm(self, found: v1.Vm) -> Vm:
         if found.guest_url is None:
-            raise NoEndpoint(f"{found.scope}/{found.name}")
+            raise EndpointUnavailable(f"{found.scope}/{found.name}")
         return Vm(self.api, found.scope, found.name, found.guest_url)
 
-    def _first_names(self) -> set[str]:
+    def _initial_names(self) -> set[str]:
         return set(self._fleet.names)
 
     @property
-    def _service_now(self) -> RunningService:
+    def _current(self) -> RunningService:
         if self._running is None:
             raise NotRunning
         return self._running
 
 
-class _Silence:
+class _NullOutput:
     """Says nothing: a test's output is the test's."""
 
     def report(self, sentence: str) -> None:
@@ -202,7 +228,7 @@ class _Silence:
         """Say nothing."""
 
 
-class _Remembered:
+class _RecordingFleetReader:
     """Reads a fleet, and remembers the full names of its VMs as they are written down."""
 
     def __init__(self, read: FleetLoader) -> None:
@@ -215,16 +241,16 @@ class _Remembered:
         return scopes
 
 
-def _settings_of(given: Mapping[str, object], *, manual_time: bool, speed: float) -> Settings:
+def _resolve_settings(overrides: Mapping[str, object], *, manual_time: bool, speed: float) -> Settings:
     """Return the settings of the emulator with these over them; what the user has set for a real one plays no part."""
-    for key in given:
+    for key in overrides:
         if key not in KEYS:
             raise SettingNotFound("settings", key, tuple(KEYS))
-    own = {"ephemeral": True, "listen": ANYWHERE, "operator": ANYWHERE, "manual_time": manual_time, "speed": speed}
-    return load_settings(EMULATOR, flags={**own, **given}, environ={}).settings
+    defaults = {"ephemeral": True, "listen": ANY_PORT, "operator": ANY_PORT, "manual_time": manual_time, "speed": speed}
+    return load_settings(EMULATOR, flags={**defaults, **overrides}, environ={}).settings
 
 
 def _utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
-        raise BadStart(f"{moment} has no time zone: write datetime(…, tzinfo=UTC)")
+        raise InvalidStart(f"{moment} has no time zone: write datetime(…, tzinfo=UTC)")
     return moment.astimezone(UTC)

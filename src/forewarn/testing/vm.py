@@ -1,4 +1,4 @@
-"""A VM of a service in a test: where its endpoint is, and what it could do there itself."""
+"""A VM of the in-test service: its guest URL, and queries and approvals sent as that VM."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

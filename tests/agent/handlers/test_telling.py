@@ -165,7 +165,7 @@ async def test_check_of_people_tells_nobody(web: Web, tmp_path: Path) -> None:
 
 
 def test_agent_that_tells_nobody_does_not_load_apprise() -> None:
-    code = "import sys; from forewarn.agent import equipping; sys.exit('apprise' in sys.modules)"
+    code = "import sys; from forewarn.agent import compose; sys.exit('apprise' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0
 
 
@@ -198,9 +198,9 @@ async def test_probe_stays_refused_until_the_last_event_is_recovered() -> None:
 async def test_where_nothing_was_prepared_being_told_of_recovery_ends_it() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
     await handler.notify(errand(Phase.NOTICE))
-    await handler.notify(errand(Phase.RECOVER, half=HandlerCall.RECOVER))
+    await handler.notify(errand(Phase.RECOVER, call=HandlerCall.RECOVER))
     assert probe(handler) == 503, "its half is still to come"
-    await handler.notify(errand(Phase.RECOVER, half=None))
+    await handler.notify(errand(Phase.RECOVER, call=None))
     assert probe(handler) == 200
 
 
@@ -208,7 +208,7 @@ async def test_half_may_be_quicker_than_the_telling() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
     await handler.notify(errand(Phase.NOTICE))
     await handler.recover(RECOVER)
-    await handler.notify(errand(Phase.RECOVER, half=HandlerCall.RECOVER))
+    await handler.notify(errand(Phase.RECOVER, call=HandlerCall.RECOVER))
     assert probe(handler) == 200
     await handler.notify(errand(Phase.NOTICE))
     assert probe(handler) == 503, "the same event may be announced again"
@@ -219,7 +219,7 @@ async def test_what_was_to_be_told_before_the_recovery_does_not_undo_it() -> Non
     await handler.notify(errand(Phase.NOTICE))
     await handler.recover(RECOVER)
     await handler.notify(errand(Phase.IMPACT))
-    await handler.notify(errand(Phase.RECOVER, half=HandlerCall.RECOVER))
+    await handler.notify(errand(Phase.RECOVER, call=HandlerCall.RECOVER))
     assert probe(handler) == 200
 
 
@@ -232,7 +232,7 @@ async def test_event_whose_id_is_written_otherwise_is_the_same() -> None:
 
 async def test_agent_that_starts_in_the_middle_of_recovery_stays_away_until_its_end() -> None:
     handler = ReadinessHandler(ReadinessSettings(name="probe"))
-    await handler.notify(errand(Phase.RECOVER, half=HandlerCall.RECOVER, attempt=2))
+    await handler.notify(errand(Phase.RECOVER, call=HandlerCall.RECOVER, attempt=2))
     assert probe(handler) == 503
     await handler.recover(RECOVER)
     assert probe(handler) == 200

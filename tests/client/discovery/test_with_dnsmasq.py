@@ -129,8 +129,8 @@ def test_address_where_nothing_serves_is_named(site: Site) -> None:
 
 def test_network_without_a_server_makes_no_offer(site: Site) -> None:
     program = (
-        "from forewarn.client.dhcp_socket import Broadcast, interfaces_that_are_up as up\n"
-        "with Broadcast(up()) as broadcast: print([each.name for each in up()], list(broadcast.ask(0.2)))"
+        "from forewarn.client.dhcp_socket import DhcpSocket, active_interfaces as up\n"
+        "with DhcpSocket(up()) as broadcast: print([each.name for each in up()], list(broadcast.discover(0.2)))"
     )
     assert site.vm.run(sys.executable, "-c", program) == "['eth0', 'eth1'] []\n"
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forewarn.testing.conformance import ROWS, Report, examine
+from forewarn.testing.conformance import RULES, Report, examine
 from tests.testing.conformance.looking import GUARD, hasty
 from tests.testing.conformance.mock import VERSIONS, Asked, Mock, Reply, event, listening
 
@@ -55,11 +55,11 @@ def _named(document: Any) -> Any:
 @settings(max_examples=15)
 def test_every_row_has_its_finding(status: int, told: Any, headers: dict[str, str]) -> None:
     report = look(Garbled(status, told, headers))
-    assert [finding.row for finding in report.findings] == [row.id for row in ROWS]
+    assert [finding.row for finding in report.findings] == [row.id for row in RULES]
 
 
 def test_deep_documents_are_no_trap() -> None:
     deep: Any = "x"
     for _ in range(900):
         deep = {"compute": deep, "Events": [deep]} if isinstance(deep, str) else [deep]
-    assert len(look(Garbled(200, deep, {})).findings) == len(ROWS)
+    assert len(look(Garbled(200, deep, {})).findings) == len(RULES)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.testing.conformance import ROWS, Report, Verdict, examine
+from forewarn.testing.conformance import RULES, Report, Verdict, examine
 from tests.testing.conformance import test_others
 from tests.testing.conformance.looking import GUARD, hasty, rows
 from tests.testing.conformance.mock import NO_VERSION, VERSIONS, Asked, Headers, Mock, Refused, Reply, error, listening
@@ -210,4 +210,4 @@ def test_every_row_was_failed_by_somebody() -> None:
     cases = (*test_others.CASES, *CASES, *WAITING)
     failed = set().union(*(case.wrong | case.differs for case in cases))
     elsewhere = {"query", "version-2020-07-01", "unknown-caller", *NO_EXTENSION}
-    assert {row.id for row in ROWS} - failed - elsewhere == CANNOT_FAIL
+    assert {row.id for row in RULES} - failed - elsewhere == CANNOT_FAIL

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Set
 
 import pytest
 
-from forewarn.testing.conformance import ROWS, Verdict, examine
+from forewarn.testing.conformance import RULES, Verdict, examine
 from forewarn.testing.service import Forewarn
 from tests.testing.conformance.looking import GUARD, hasty, rows
 
-DOCUMENT = [row for row in ROWS if row.section == "The document"]
+DOCUMENT = [row for row in RULES if row.section == "The document"]
 
 FOUND: dict[str, Set[str]] = {
     "extra-field": {"document-keys", "event-keys", "event-keys-older", "etag"},
@@ -30,7 +30,7 @@ def forewarn() -> Iterator[Forewarn]:
 def test_fault_is_found(forewarn: Forewarn, fault: str) -> None:
     forewarn.fault(fault, vm="web-0")
     try:
-        report = examine(forewarn.vm("web-0").url, rows=DOCUMENT, pace=hasty(), timeout=GUARD)
+        report = examine(forewarn.vm("web-0").url, rules=DOCUMENT, pace=hasty(), timeout=GUARD)
     finally:
         forewarn.clear_faults()
     assert rows(report, Verdict.WRONG) == FOUND[fault]
@@ -38,5 +38,5 @@ def test_fault_is_found(forewarn: Forewarn, fault: str) -> None:
 
 def test_faults_that_pass_are_waited_for(forewarn: Forewarn) -> None:
     forewarn.fault("410", vm="web-0", times=3)
-    report = examine(forewarn.vm("web-0").url, rows=DOCUMENT, pace=hasty(), timeout=GUARD)
+    report = examine(forewarn.vm("web-0").url, rules=DOCUMENT, pace=hasty(), timeout=GUARD)
     assert rows(report, Verdict.WRONG) == set()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from forewarn.testing.conformance import Pace, Report, Verdict, examine
-from forewarn.testing.conformance.talking import METADATA, Request
+from forewarn.testing.conformance.raw_http import METADATA_HEADER, Request
 from tests.testing.conformance.looking import GUARD, hasty, rows, told
 from tests.testing.conformance.mock import (
     NO_HEADER,
@@ -696,8 +696,8 @@ def test_every_wrong_one_is_looked_at() -> None:
             Request(target="/x", headers=(("Metadata", "true"), ("Metadata", "no"))),
             "GET /x with Metadata: true, Metadata: no",
         ),
-        (Request(target="/x", headers=(METADATA, ("Expect", "wonders"))), "GET /x with Expect: wonders"),
-        (Request(method="POST", target="/x", body=b"{}", http="1.0"), "POST /x in HTTP/1.0 with the body {}"),
+        (Request(target="/x", headers=(METADATA_HEADER, ("Expect", "wonders"))), "GET /x with Expect: wonders"),
+        (Request(method="POST", target="/x", body=b"{}", http_version="1.0"), "POST /x in HTTP/1.0 with the body {}"),
     ],
 )
 def test_request_says_what_is_special_about_it(request_: Request, words: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from forewarn.testing.conformance import ROWS, Needs, Report, Row, Verdict, examine
+from forewarn.testing.conformance import RULES, Precondition, Report, Rule, Verdict, examine
 from forewarn.testing.service import Forewarn
 from tests.guest.house import serving
 from tests.testing.conformance.looking import GUARD, hasty, rows, told
@@ -68,8 +68,8 @@ def held() -> Report:
 def limited() -> Report:
     """A VM may ask five times in a second. Seconds are real here: whoever is sent away comes back after one."""
     with Forewarn(settings=LIMITED) as forewarn:
-        some = [row for row in ROWS if row.id in {"query", "rate", "unknown-path"}]
-        return look(forewarn, "db-0", burst=True, rows=some, pace=None)
+        some = [row for row in RULES if row.id in {"query", "rate", "unknown-path"}]
+        return look(forewarn, "db-0", burst=True, rules=some, pace=None)
 
 
 async def stranger_to_the_endpoint() -> Report:
@@ -99,7 +99,7 @@ def test_ours_is_right_in_every_row(reports: dict[str, Report], arrangement: str
 
 def test_no_row_stays_unchecked(reports: dict[str, Report]) -> None:
     passed = set().union(*(rows(report, Verdict.PASSED) for report in reports.values()))
-    assert {row.id for row in ROWS} - passed == set()
+    assert {row.id for row in RULES} - passed == set()
 
 
 def test_every_unchecked_row_has_its_reason(reports: dict[str, Report]) -> None:
@@ -109,11 +109,19 @@ def test_every_unchecked_row_has_its_reason(reports: dict[str, Report]) -> None:
 
 
 MET = {
-    "quiet": {Needs.NOTHING, Needs.WAIT},
-    "busy": set(Needs) - {Needs.ROLE_INSTANCE, Needs.ENDED, Needs.BURST, Needs.STRANGER},
-    "role_instances": {Needs.NOTHING, Needs.WAIT, Needs.EVENT, Needs.STARTED, Needs.ROLE_INSTANCE, Needs.KNOWN},
-    "ended": {Needs.NOTHING, Needs.WAIT, Needs.ENDED},
-    "stranger": {Needs.STRANGER},
+    "quiet": {Precondition.NOTHING, Precondition.WAIT},
+    "busy": set(Precondition)
+    - {Precondition.ROLE_INSTANCE, Precondition.ENDED, Precondition.BURST, Precondition.UNKNOWN_CALLER},
+    "role_instances": {
+        Precondition.NOTHING,
+        Precondition.WAIT,
+        Precondition.EVENT,
+        Precondition.STARTED,
+        Precondition.ROLE_INSTANCE,
+        Precondition.APPROVE_ANY,
+    },
+    "ended": {Precondition.NOTHING, Precondition.WAIT, Precondition.ENDED},
+    "stranger": {Precondition.UNKNOWN_CALLER},
 }
 """What the arrangements have of all that rows need."""
 
@@ -121,7 +129,7 @@ MET = {
 @pytest.mark.parametrize("arrangement", MET)
 def test_row_is_checked_where_its_needs_are_met(reports: dict[str, Report], arrangement: str) -> None:
     """What the reference says a row needs is what it needs, no more and no less."""
-    expected = {row.id for row in ROWS if row.needs in MET[arrangement]}
+    expected = {row.id for row in RULES if row.precondition in MET[arrangement]}
     assert rows(reports[arrangement], Verdict.PASSED) == expected
 
 
@@ -150,7 +158,7 @@ def forewarn() -> Iterator[Forewarn]:
 
 
 def test_burst_without_a_limit_is_no_finding(forewarn: Forewarn) -> None:
-    report = look(forewarn, "db-0", burst=True, rows=[_row("rate")])
+    report = look(forewarn, "db-0", burst=True, rules=[_row("rate")])
     (finding,) = report.findings
     assert finding.verdict is Verdict.UNCHECKED
     assert finding.why == "12 requests at once were all served: there is no limit, as in an emulator"
@@ -175,5 +183,5 @@ def test_only_the_named_event_is_approved(forewarn: Forewarn) -> None:
     assert neighbour.state == "Scheduled"
 
 
-def _row(id_: str) -> Row:
-    return next(row for row in ROWS if row.id == id_)
+def _row(id_: str) -> Rule:
+    return next(row for row in RULES if row.id == id_)

@@ -10,7 +10,7 @@ import pytest
 from forewarn.client import Unreachable
 from forewarn.client.endpoint import Endpoint, parse_endpoint
 from forewarn.testing.conformance import Pace, examine
-from forewarn.testing.conformance.talking import Answer, Line, Request, Unanswered, excerpt
+from forewarn.testing.conformance.raw_http import RawConnection, Request, RequestFailed, Response, excerpt
 from tests.testing.conformance.looking import GUARD, hasty
 
 
@@ -37,10 +37,10 @@ def answering(answer: bytes) -> Iterator[Endpoint]:
             thread.join()
 
 
-def ask(endpoint: Endpoint) -> Answer:
-    with Line(endpoint, GUARD) as line:
+def ask(endpoint: Endpoint) -> Response:
+    with RawConnection(endpoint, GUARD) as line:
         line.send(Request())
-        return line.answer()
+        return line.read_response()
 
 
 OK = b"HTTP/1.1 200 OK\r\nX: y\r\n"
@@ -58,7 +58,13 @@ ANSWERS = {
 def test_body_is_read_however_it_ends(sent: bytes, body: bytes) -> None:
     with answering(sent) as endpoint:
         answer = ask(endpoint)
-    assert (answer.status, answer.reason, answer.http, answer.header("x"), answer.body) == (200, "OK", "1.1", "y", body)
+    assert (answer.status, answer.reason, answer.http_version, answer.header("x"), answer.body) == (
+        200,
+        "OK",
+        "1.1",
+        "y",
+        body,
+    )
 
 
 BROKEN = {
@@ -76,15 +82,18 @@ BROKEN = {
 
 @pytest.mark.parametrize(("sent", "why"), BROKEN.values(), ids=BROKEN)
 def test_answer_that_is_none_is_said_to_be_so(sent: bytes, why: str) -> None:
-    with answering(sent) as endpoint, pytest.raises(Unanswered, match=why):
+    with answering(sent) as endpoint, pytest.raises(RequestFailed, match=why):
         ask(endpoint)
 
 
 def test_silence_is_not_waited_for_longer_than_asked() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener, Line(Endpoint(*listener.getsockname()), 0.1) as line:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        RawConnection(Endpoint(*listener.getsockname()), 0.1) as line,
+    ):
         line.send(Request())
-        with pytest.raises(Unanswered, match="no whole answer came in time"):
-            line.answer()
+        with pytest.raises(RequestFailed, match="no whole answer came in time"):
+            line.read_response()
 
 
 def test_nobody_and_no_http_are_unreachable() -> None:
@@ -97,7 +106,9 @@ def test_nobody_and_no_http_are_unreachable() -> None:
 
 
 def test_request_is_sent_as_it_is_written() -> None:
-    request = Request(method="POST", target="/a?b", headers=(("Metadata", ""), ("X", "y")), body=b"{}", http="1.0")
+    request = Request(
+        method="POST", target="/a?b", headers=(("Metadata", ""), ("X", "y")), body=b"{}", http_version="1.0"
+    )
     assert request.head(str(parse_endpoint("127.0.0.1:8180")).removeprefix("http://")) == (
         b"POST /a?b HTTP/1.0\r\nHost: 127.0.0.1:8180\r\nMetadata: \r\nX: y\r\nConnection: close\r\n"
         b"Content-Length: 2\r\n\r\n"
@@ -126,7 +137,7 @@ def test_pace_keeps_requests_apart() -> None:
     clock = Clock()
     pace = Pace(4, monotonic=lambda: clock.now, sleep=clock.sleep)
     for work in (0.0, 0.1, 5.0, 0.0):
-        pace.next()
+        pace.wait()
         clock.now += work
     assert clock.slept == pytest.approx([0.25, 0.15])
     assert pace.requests == 4
@@ -136,5 +147,5 @@ def test_usual_pace_is_below_the_limit_of_a_vm() -> None:
     clock = Clock()
     pace = Pace(monotonic=lambda: clock.now, sleep=clock.sleep)
     for _ in range(101):
-        pace.next()
+        pace.wait()
     assert 100 / (clock.now - 100.0) == pytest.approx(4)

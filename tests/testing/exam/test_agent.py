@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from forewarn.testing import sandbox
-from forewarn.testing.exam import LIMIT, Ask, Markers, Way, examine, sheets, wishes_of
+from forewarn.testing.exam import (
+    LIMIT,
+    ExamOptions,
+    LaunchOptions,
+    Markers,
+    exam_scenarios,
+    examine,
+    parse_expectations,
+)
 
 FOREWARN = Path(sys.executable).parent / "forewarn"
 
@@ -31,19 +39,19 @@ exec {FOREWARN} agent run --config "$FOREWARN_EXAM_DIR/agent.toml"
 
 
 def test_agent_gets_full_marks(tmp_path: Path) -> None:
-    if (why := sandbox.why_not()) is not None:
+    if (why := sandbox.unavailable_reason()) is not None:
         pytest.skip(why)
     program = tmp_path / "handler"
     program.write_text(PROGRAM)
     program.chmod(0o755)
-    ask = Ask(
-        way=Way(command=(str(program),)),
+    ask = ExamOptions(
+        way=LaunchOptions(command=(str(program),)),
         markers=Markers(prepared=Path("prepared"), recovered=Path("recovered")),
-        wishes=wishes_of(["approve", "shared=approve"]),
+        wishes=parse_expectations(["approve", "shared=approve"]),
         limit=SLOW * LIMIT,
         pace=SLOW,
     )
-    report = examine(ask, sheets())
+    report = examine(ask, exam_scenarios())
     assert report.broken == frozenset()
     assert [result.scenario for result in report.results if not result.is_passed] == []
     assert [(result.scenario, result.not_judged) for result in report.results if result.not_judged] == []

@@ -2,16 +2,16 @@
 
 import pytest
 
-from forewarn.testing.exam import Finding, Mood, Result, Sheet, Verdict
-from forewarn.testing.exam.doubts import doubtful
+from forewarn.testing.exam import ExamScenario, Finding, Polarity, Result, Verdict
+from forewarn.testing.exam.runner import inconclusive
 
-APPROVES = ("approves-E1", Mood.MUST)
-RUNS = ("keeps-running", Mood.MUST)
-IGNORES = ("approves-E1", Mood.MUST_NOT)
-LEAVES = ("approves-others", Mood.MUST_NOT)
+APPROVES = ("approves-E1", Polarity.MUST)
+RUNS = ("keeps-running", Polarity.MUST)
+IGNORES = ("approves-E1", Polarity.MUST_NOT)
+LEAVES = ("approves-others", Polarity.MUST_NOT)
 
 
-def result(scenario: str, broken: tuple[str, Mood] | None, *, is_finished: bool = True) -> Result:
+def result(scenario: str, broken: tuple[str, Polarity] | None, *, is_finished: bool = True) -> Result:
     demands = (APPROVES, RUNS, LEAVES) if broken is None else (broken,)
     return Result(
         scenario=scenario,
@@ -32,7 +32,9 @@ def result(scenario: str, broken: tuple[str, Mood] | None, *, is_finished: bool 
 
 
 def again(*results: Result) -> list[str]:
-    return [sheet.name for sheet in doubtful([Sheet(name=one.scenario, demands=()) for one in results], results)]
+    return [
+        sheet.name for sheet in inconclusive([ExamScenario(name=one.scenario, checks=()) for one in results], results)
+    ]
 
 
 def test_story_that_was_not_over_is_played_again() -> None:
@@ -48,5 +50,5 @@ def test_program_that_never_approves_is_not_tried_again() -> None:
 
 
 @pytest.mark.parametrize("broken", [RUNS, IGNORES, LEAVES], ids=["ended", "approves the ignored", "approves others'"])
-def test_what_a_program_has_done_is_beyond_doubt(broken: tuple[str, Mood]) -> None:
+def test_what_a_program_has_done_is_beyond_doubt(broken: tuple[str, Polarity]) -> None:
     assert again(result("one", None), result("two", broken), result("three", None)) == []

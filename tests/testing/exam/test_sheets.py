@@ -4,34 +4,34 @@ from collections import Counter
 
 import pytest
 
-from forewarn.testing.exam import LIMIT, Sheet, sheets
-from forewarn.testing.scenario import CoreStage, play, shipped_names
+from forewarn.testing.exam import LIMIT, ExamScenario, exam_scenarios
+from forewarn.testing.scenario import CoreBackend, library_names, run_script
 
 
-def name_of(sheet: Sheet) -> str:
+def name_of(sheet: ExamScenario) -> str:
     return sheet.name
 
 
 def test_every_shipped_scenario_is_in_the_exam_once() -> None:
-    names = [sheet.name for sheet in sheets()]
-    assert set(shipped_names()) <= set(names)
+    names = [sheet.name for sheet in exam_scenarios()]
+    assert set(library_names()) <= set(names)
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("sheet", sheets(), ids=name_of)
-def test_demands_of_a_scenario_have_names_of_their_own(sheet: Sheet) -> None:
-    assert [key for key, times in Counter(demand.key for demand in sheet.demands).items() if times > 1] == []
+@pytest.mark.parametrize("sheet", exam_scenarios(), ids=name_of)
+def test_demands_of_a_scenario_have_names_of_their_own(sheet: ExamScenario) -> None:
+    assert [key for key, times in Counter(demand.key for demand in sheet.checks).items() if times > 1] == []
 
 
-@pytest.mark.parametrize("sheet", sheets(), ids=name_of)
+@pytest.mark.parametrize("sheet", exam_scenarios(), ids=name_of)
 @pytest.mark.parametrize("vm", ["web-0", "web-1", "frontend_3"])
-def test_story_can_be_told_of_a_vm_of_any_name(sheet: Sheet, vm: str) -> None:
+def test_story_can_be_told_of_a_vm_of_any_name(sheet: ExamScenario, vm: str) -> None:
     scenario = sheet.scenario(vm)
     assert scenario.handler == vm
-    for _ in play(scenario.story, CoreStage()):
+    for _ in run_script(scenario.script, CoreBackend()):
         pass
 
 
-@pytest.mark.parametrize("sheet", sheets(), ids=name_of)
-def test_program_may_approve_at_the_last_moment(sheet: Sheet) -> None:
-    assert sheet.lasts.total_seconds() < sheet.patience < LIMIT / 2
+@pytest.mark.parametrize("sheet", exam_scenarios(), ids=name_of)
+def test_program_may_approve_at_the_last_moment(sheet: ExamScenario) -> None:
+    assert sheet.real_notice.total_seconds() < sheet.approval_timeout < LIMIT / 2

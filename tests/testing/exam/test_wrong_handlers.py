@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing.exam import LIMIT, Ask, Markers, Report, Way, examine, sheets, wishes_of
+from forewarn.testing.exam import (
+    LIMIT,
+    ExamOptions,
+    LaunchOptions,
+    Markers,
+    Report,
+    exam_scenarios,
+    examine,
+    parse_expectations,
+)
 
 HANDLER = Path(__file__).with_name("handler.py")
 AT_ONCE = 8
@@ -72,14 +81,14 @@ def reports() -> Iterator[dict[str, Future[Report]]]:
 
 
 def examined(error: str, scenario: str) -> Report:
-    ask = Ask(
-        way=Way(command=(sys.executable, str(HANDLER), error), url_variable="EXAM_URL"),
+    ask = ExamOptions(
+        way=LaunchOptions(command=(sys.executable, str(HANDLER), error), url_variable="EXAM_URL"),
         markers=Markers(prepared=Path("prepared"), recovered=Path("recovered")),
-        wishes=wishes_of([]),
+        wishes=parse_expectations([]),
         limit=SLOW * LIMIT,
         pace=1.0 if error in IN_VAIN else SLOW,
     )
-    return examine(ask, [sheet for sheet in sheets() if sheet.name == scenario], jobs=1)
+    return examine(ask, [sheet for sheet in exam_scenarios() if sheet.name == scenario], jobs=1)
 
 
 @pytest.mark.parametrize("case", WRONG, ids=name_of)

@@ -3,32 +3,42 @@
 import re
 from collections.abc import Sequence
 
-from forewarn.testing.scenario import CoreStage, LiveStage, Played, Stage, Story, play, read, retold, wanted_by
+from forewarn.testing.scenario import (
+    Backend,
+    CoreBackend,
+    LiveBackend,
+    Script,
+    StepResult,
+    parse,
+    render_script,
+    required_setup,
+    run_script,
+)
 from forewarn.testing.service import Forewarn
 
 NO_FLEET: dict[str, object] = {"scopes": []}
 
 
-def told(story: Story, played: Sequence[Played]) -> str:
+def told(story: Script, played: Sequence[StepResult]) -> str:
     """The story as it went."""
-    return retold(story, {each.step.line: each.facts for each in played})
+    return render_script(story, {each.step.line: each.facts for each in played})
 
 
 def told_by_core(text: str) -> str:
     """Play a story on the pure core."""
-    return _told(text, CoreStage())
+    return _told(text, CoreBackend())
 
 
 def told_by_service(text: str) -> str:
     """Play a story in a service of its own, with the policy that the story wants."""
-    wanted = wanted_by(read(text))
-    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveStage(service.api, wanted=wanted) as stage:
+    wanted = required_setup(parse(text))
+    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as stage:
         return _told(text, stage)
 
 
-def _told(text: str, stage: Stage) -> str:
-    story = read(text)
-    return told(story, list(play(story, stage)))
+def _told(text: str, stage: Backend) -> str:
+    story = parse(text)
+    return told(story, list(run_script(story, stage)))
 
 
 def without_reasons(text: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from forewarn.testing.scenario import CoreStage, LiveStage, play, read
+from forewarn.testing.scenario import CoreBackend, LiveBackend, parse, run_script
 from forewarn.testing.service import Forewarn
 from tests.testing.scenario.telling import NO_FLEET, told, without_reasons
 
@@ -61,10 +61,10 @@ def service() -> Iterator[Forewarn]:
 @example(["redeploy web-0", "remove vm web-2 force", "wait 15m"])  # to a host that has become empty
 @example(["approve E2 by web-0", "wait 30s", "evict web-0", "wait 30s"])  # one is due when work on another is done
 def test_core_and_service_tell_the_same(service: Forewarn, commands: list[str]) -> None:
-    story = read(WORLD + "\n".join(f"{command} →" for command in commands))
-    by_core = list(play(story, CoreStage()))
-    with LiveStage(service.api) as stage:
-        by_service = list(play(story, stage))
+    story = parse(WORLD + "\n".join(f"{command} →" for command in commands))
+    by_core = list(run_script(story, CoreBackend()))
+    with LiveBackend(service.api) as stage:
+        by_service = list(run_script(story, stage))
     assert without_reasons(told(story, by_service)) == without_reasons(told(story, by_core))
-    met = [(each.step.text, each.is_as_told) for each in by_core if each.step.text.startswith("expect")]
-    assert [(each.step.text, each.is_as_told) for each in by_service if each.step.text.startswith("expect")] == met
+    met = [(each.step.text, each.is_as_expected) for each in by_core if each.step.text.startswith("expect")]
+    assert [(each.step.text, each.is_as_expected) for each in by_service if each.step.text.startswith("expect")] == met

@@ -8,7 +8,7 @@ import pytest
 
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import RequestRefused, ServiceUnreachable
-from forewarn.testing.scenario.bell import Bell, Cancelled
+from forewarn.testing.scenario.journal_watcher import Cancelled, JournalWatcher
 
 GUARD = 60.0
 FOR_EVER = 3600.0
@@ -29,8 +29,8 @@ class Journal:
             yield None
 
 
-def bell_of(journal: Journal) -> Bell:
-    return Bell(cast("ApiClient", journal))
+def bell_of(journal: Journal) -> JournalWatcher:
+    return JournalWatcher(cast("ApiClient", journal))
 
 
 def test_rings_once_for_what_has_happened() -> None:

@@ -1,12 +1,12 @@
 """Everything that is wrong with a story is found at once, and nothing that only follows from it."""
 
-from forewarn.testing.scenario import problems_in, shipped
+from forewarn.testing.scenario import find_problems, library_scenarios
 
 WEB = "platform automatic\nscope web availability-set\nvm web-0\n"
 
 
 def found(text: str) -> list[tuple[int, int, str]]:
-    return [(error.line, error.column, error.word) for error in problems_in(text)]
+    return [(error.line, error.column, error.word) for error in find_problems(text)]
 
 
 def test_words_names_times_and_arrows_are_all_found() -> None:
@@ -26,7 +26,7 @@ def test_words_names_times_and_arrows_are_all_found() -> None:
 
 
 def test_shipped_stories_are_right() -> None:
-    assert {scenario.name: found(scenario.text) for scenario in shipped() if found(scenario.text)} == {}
+    assert {scenario.name: found(scenario.text) for scenario in library_scenarios() if found(scenario.text)} == {}
 
 
 def test_difference_is_no_error() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from forewarn.testing.scenario import CoreStage, LiveStage, Played, play, read, wanted_by
+from forewarn.testing.scenario import CoreBackend, LiveBackend, StepResult, parse, required_setup, run_script
 from forewarn.testing.service import Forewarn
 from tests.testing.scenario.telling import NO_FLEET, told_by_core, told_by_service
 
@@ -76,11 +76,11 @@ PLAYED = {
 }
 
 
-def played_on_both(text: str) -> list[list[Played]]:
-    story = read(text)
-    wanted = wanted_by(story)
-    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveStage(service.api, wanted=wanted) as stage:
-        return [list(play(story, CoreStage())), list(play(story, stage))]
+def played_on_both(text: str) -> list[list[StepResult]]:
+    story = parse(text)
+    wanted = required_setup(story)
+    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as stage:
+        return [list(run_script(story, CoreBackend())), list(run_script(story, stage))]
 
 
 @pytest.mark.parametrize("case", PLAYED)
@@ -88,6 +88,6 @@ def test_expectation_is_met_or_not(case: str) -> None:
     text, is_met = PLAYED[case]
     policy, rest = text.split("\n", 1) if text.startswith("policy") else ("", text)
     core, service = played_on_both(f"{policy}\n{WEB}{rest}\n")
-    assert [each.is_as_told for each in core] == [*([True] * (len(core) - 1)), is_met]
+    assert [each.is_as_expected for each in core] == [*([True] * (len(core) - 1)), is_met]
     assert [each.facts for each in service] == [each.facts for each in core]
-    assert [each.is_as_told for each in service] == [each.is_as_told for each in core]
+    assert [each.is_as_expected for each in service] == [each.is_as_expected for each in core]

@@ -12,21 +12,21 @@ from forewarn.client import NotAllowed, ScheduledEvents
 from forewarn.core.journal import EntryKind
 from forewarn.testing.scenario import (
     Cancelled,
-    CoreStage,
-    LiveStage,
-    Played,
+    CoreBackend,
+    LiveBackend,
     Scenario,
     ScenarioError,
     Step,
-    longest,
-    play,
-    read,
-    shipped,
-    wanted_by,
+    StepResult,
+    library_scenarios,
+    max_duration,
+    parse,
+    required_setup,
+    run_script,
 )
 from forewarn.testing.scenario import commands as say
-from forewarn.testing.scenario.grammar import FORMS
-from forewarn.testing.scenario.live_acts import act
+from forewarn.testing.scenario.grammar import COMMAND_SYNTAX
+from forewarn.testing.scenario.live_commands import run_command
 from forewarn.testing.service import Forewarn
 from tests.testing.scenario.telling import NO_FLEET, told, told_by_core, told_by_service
 
@@ -39,7 +39,7 @@ NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
 WEB = "platform automatic\nscope web availability-set\nvm web-0 domain 0\nvm web-1 domain 1\n"
 
-RESTART = next(scenario for scenario in shipped() if scenario.name == "user-restart")
+RESTART = next(scenario for scenario in library_scenarios() if scenario.name == "user-restart")
 
 
 class Handler:
@@ -54,12 +54,12 @@ class Handler:
         self.vm: v1.Vm | None = None
         self.approved: list[str] = []
 
-    def begin(self, vm: v1.Vm) -> None:
+    def start(self, vm: v1.Vm) -> None:
         self.vm = vm
         self._thread.start()
-        self.keep_up()
+        self.catch_up()
 
-    def keep_up(self) -> None:
+    def catch_up(self) -> None:
         """Wait for a question that was begun after this, and for what came of it."""
         with self._asked:
             until = self._questions + 2
@@ -98,20 +98,22 @@ def handled(*, approves: bool) -> Iterator[Handler]:
         handler.end()
 
 
-def differing(played: list[Played]) -> list[Played]:
-    return [each for each in played if not each.is_as_told]
+def differing(played: list[StepResult]) -> list[StepResult]:
+    return [each for each in played if not each.is_as_expected]
 
 
 def test_every_command_is_known_in_a_service() -> None:
-    base = act.dispatch(object)
+    base = run_command.dispatch(object)
     of_the_stage = {say.SetPolicy, say.UsePlatform, say.Handler, say.Tick, say.Wait, say.Expect}
-    assert {form.command for form in FORMS.values() if act.dispatch(form.command) is base} == of_the_stage
+    assert {
+        form.command for form in COMMAND_SYNTAX.values() if run_command.dispatch(form.command) is base
+    } == of_the_stage
 
 
 def test_program_plays_the_handler() -> None:
     with Forewarn(NO_FLEET) as service, handled(approves=True) as handler:
-        with LiveStage(service.api, program=handler, patience=GUARD) as stage:
-            played = list(play(RESTART.story, stage))
+        with LiveBackend(service.api, program=handler, timeout=GUARD) as stage:
+            played = list(run_script(RESTART.script, stage))
         entries = list(service.api.history(did=[EntryKind.APPROVED]))
     assert differing(played) == []
     assert handler.vm is not None
@@ -139,12 +141,12 @@ APPROVED = {
 """How many events are the handler's own, and wait for its approval."""
 
 
-@pytest.mark.parametrize("scenario", shipped(), ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", library_scenarios(), ids=lambda scenario: scenario.name)
 def test_every_shipped_scenario_leaves_its_handler_to_a_program(scenario: Scenario) -> None:
-    wanted = wanted_by(scenario.story)
+    wanted = required_setup(scenario.script)
     with Forewarn(NO_FLEET, settings=wanted.settings) as service, handled(approves=True) as handler:
-        with LiveStage(service.api, wanted=wanted, program=handler, patience=GUARD) as stage:
-            played = list(play(scenario.story, stage))
+        with LiveBackend(service.api, setup=wanted, program=handler, timeout=GUARD) as stage:
+            played = list(run_script(scenario.script, stage))
         entries = list(service.api.history(did=[EntryKind.APPROVED], by="vm:web-0"))
     assert differing(played) == []
     assert [entry.event for entry in entries] == handler.approved
@@ -153,8 +155,8 @@ def test_every_shipped_scenario_leaves_its_handler_to_a_program(scenario: Scenar
 
 def test_what_a_program_does_not_do_is_not_done_for_it() -> None:
     with Forewarn(NO_FLEET) as service, handled(approves=False) as handler:
-        with LiveStage(service.api, program=handler, patience=0.01) as stage:
-            played = list(play(RESTART.story, stage))
+        with LiveBackend(service.api, program=handler, timeout=0.01) as stage:
+            played = list(run_script(RESTART.script, stage))
         assert list(service.api.history(did=[EntryKind.APPROVED])) == []
         (started,) = service.api.history(did=[EntryKind.STARTED])
     assert started.why == "due"
@@ -168,18 +170,18 @@ class Spectator:
         self._service = service
         self.moments: list[datetime] = []
 
-    def begin(self, vm: v1.Vm) -> None:
+    def start(self, vm: v1.Vm) -> None:
         assert vm.guest_url is not None
 
-    def keep_up(self) -> None:
+    def catch_up(self) -> None:
         self.moments.append(self._service.now)
 
 
 def test_program_is_waited_for_before_the_clock_is_moved() -> None:
     with Forewarn(NO_FLEET, start=NOON) as service:
         spectator = Spectator(service)
-        with LiveStage(service.api, program=spectator) as stage:
-            list(play(read(f"{WEB}wait 1m\nhandler web-0\nwait 1m\nwait 1m\n"), stage))
+        with LiveBackend(service.api, program=spectator) as stage:
+            list(run_script(parse(f"{WEB}wait 1m\nhandler web-0\nwait 1m\nwait 1m\n"), stage))
         assert service.now == NOON + timedelta(minutes=3)
     assert spectator.moments == [NOON + timedelta(minutes=1), NOON + timedelta(minutes=2)]
 
@@ -187,8 +189,8 @@ def test_program_is_waited_for_before_the_clock_is_moved() -> None:
 def test_story_begins_with_a_whole_second() -> None:
     with Forewarn(NO_FLEET) as service:
         service.advance("0.25s")
-        with LiveStage(service.api) as stage:
-            assert differing(list(play(RESTART.story, stage))) == []
+        with LiveBackend(service.api) as stage:
+            assert differing(list(run_script(RESTART.script, stage))) == []
 
 
 def test_journal_is_read_from_a_position_on() -> None:
@@ -200,46 +202,46 @@ def test_journal_is_read_from_a_position_on() -> None:
 
 
 def test_real_time_is_waited_for_and_not_compared() -> None:
-    story = read(
+    story = parse(
         f"{WEB}schedule Reboot web-0 in 10m  →  E1 Scheduled not_before 10:10, incarnation 2\n"
         "expect E1 Started within 10m\n"
         "expect E1 Completed within 5m\n"
         "schedule Freeze web-0 in 10h → E2 Scheduled not_before 20:17, incarnation 5\n"
         "expect nothing within 1m\n"
     )
-    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveStage(service.api, speed=600) as stage:
-        played = list(play(story, stage))
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as stage:
+        played = list(run_script(story, stage))
     assert differing(played) == []
 
 
 def test_real_time_still_tells_what_did_not_happen() -> None:
-    story = read(f"{WEB}schedule Reboot web-0 in 10h → E1 Scheduled not_before 20:00\nexpect E1 Started within 1s\n")
-    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveStage(service.api, speed=600) as stage:
-        assert [each.step.command for each in differing(list(play(story, stage)))] == [
+    story = parse(f"{WEB}schedule Reboot web-0 in 10h → E1 Scheduled not_before 20:00\nexpect E1 Started within 1s\n")
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as stage:
+        assert [each.step.command for each in differing(list(run_script(story, stage)))] == [
             each.command for each in story.steps[-2:]
         ]
 
 
 def test_story_can_be_cancelled_from_elsewhere_and_leaves_nothing_behind() -> None:
-    story = read(f"{WEB}schedule Reboot web-0 in 1d\nexpect E1 Started within 2d\n")
+    story = parse(f"{WEB}schedule Reboot web-0 in 1d\nexpect E1 Started within 2d\n")
     with Forewarn(NO_FLEET, manual_time=False) as service:
-        with LiveStage(service.api) as stage:
+        with LiveBackend(service.api) as stage:
 
             def cancel_at_the_end(step: Step) -> None:
                 if isinstance(step.command, say.Expect):
                     threading.Thread(target=stage.cancel).start()
 
             with pytest.raises(Cancelled):
-                list(play(story, stage, on_step=cancel_at_the_end))
+                list(run_script(story, stage, on_step=cancel_at_the_end))
             with pytest.raises(Cancelled):
-                list(play(story, stage))
+                list(run_script(story, stage))
         assert list(service.api.scopes()) == []
 
 
 def test_manual_story_can_be_cancelled_too() -> None:
-    story = read(f"{WEB}schedule Reboot web-0 in 1d\nwait 2d\n")
-    with Forewarn(NO_FLEET) as service, LiveStage(service.api) as stage:
-        plays = play(story, stage)
+    story = parse(f"{WEB}schedule Reboot web-0 in 1d\nwait 2d\n")
+    with Forewarn(NO_FLEET) as service, LiveBackend(service.api) as stage:
+        plays = run_script(story, stage)
         next(plays)
         stage.cancel()
         with pytest.raises(Cancelled):
@@ -255,10 +257,10 @@ def test_faults_are_survived_and_told_the_same() -> None:
 
 
 def test_faults_and_holds_end_with_their_story() -> None:
-    story = read(f'{WEB}fault 500\nfault hang web-1 for 1d\nhold all "moving house"\n')
+    story = parse(f'{WEB}fault 500\nfault hang web-1 for 1d\nhold all "moving house"\n')
     with Forewarn(NO_FLEET) as service:
-        with LiveStage(service.api) as stage:
-            assert differing(list(play(story, stage))) == []
+        with LiveBackend(service.api) as stage:
+            assert differing(list(run_script(story, stage))) == []
             assert len(service.api.faults().faults) == 2
         assert list(service.api.faults().faults) == []
         assert service.api.holds().fleet is None
@@ -271,12 +273,12 @@ def test_demonstration_fleet_is_told_the_same_and_stays() -> None:
         "expect E3 Completed within 1h →\n"
         "wait 1h →\ndocument web-5 →\n"
     )
-    story = read(text)
+    story = parse(text)
     with Forewarn() as service:
-        with LiveStage(service.api) as stage:
-            by_service = told(story, list(play(story, stage)))
+        with LiveBackend(service.api) as stage:
+            by_service = told(story, list(run_script(story, stage)))
         assert {scope.id for scope in service.api.scopes()} == {"db-0", "web", "batch", "shop"}
-    assert by_service == told(story, list(play(story, CoreStage())))
+    assert by_service == told(story, list(run_script(story, CoreBackend())))
 
 
 WAITS: dict[str, tuple[say.Command, timedelta | None, timedelta]] = {
@@ -289,36 +291,36 @@ WAITS: dict[str, tuple[say.Command, timedelta | None, timedelta]] = {
 
 
 @pytest.fixture(scope="module")
-def fast_stage() -> Iterator[LiveStage]:
-    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveStage(service.api, speed=600) as stage:
+def fast_stage() -> Iterator[LiveBackend]:
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as stage:
         yield stage
 
 
 @pytest.mark.parametrize("case", WAITS)
-def test_longest_wait_is_told_in_real_time(case: str, fast_stage: LiveStage) -> None:
+def test_longest_wait_is_told_in_real_time(case: str, fast_stage: LiveBackend) -> None:
     command, at, wait = WAITS[case]
-    assert fast_stage.longest_wait(command, at) == wait
+    assert fast_stage.max_wait(command, at) == wait
 
 
-def test_wait_for_a_time_ends_when_it_comes(fast_stage: LiveStage) -> None:
+def test_wait_for_a_time_ends_when_it_comes(fast_stage: LiveBackend) -> None:
     """A day is 144 seconds here, of which some have passed."""
-    wait = fast_stage.longest_wait(say.Tick(time=timedelta(days=1, hours=10)), None)
+    wait = fast_stage.max_wait(say.Tick(time=timedelta(days=1, hours=10)), None)
     assert timedelta(0) < wait <= 144 * SECOND
-    assert fast_stage.longest_wait(say.Query(vm="web-0"), timedelta(days=1, hours=10)) <= wait
+    assert fast_stage.max_wait(say.Query(vm="web-0"), timedelta(days=1, hours=10)) <= wait
 
 
 @pytest.mark.parametrize("case", WAITS)
 def test_clock_that_is_moved_is_not_waited_for(case: str, service: Forewarn) -> None:
     command, at, _ = WAITS[case]
-    with LiveStage(service.api) as stage:
-        assert stage.longest_wait(command, at) == timedelta(0)
-    assert CoreStage().longest_wait(command, at) == timedelta(0)
+    with LiveBackend(service.api) as stage:
+        assert stage.max_wait(command, at) == timedelta(0)
+    assert CoreBackend().max_wait(command, at) == timedelta(0)
 
 
 def test_story_lasts_as_long_as_it_says_at_most() -> None:
-    story = read(f"{WEB}wait 5m\nexpect nothing within 10m at 10:20\ntick 10:25\nquery web-0\ntick\n")
-    assert longest(story) == 30 * MINUTE
-    assert longest(read(f"{WEB}tick 10:25\n")) == 25 * MINUTE
+    story = parse(f"{WEB}wait 5m\nexpect nothing within 10m at 10:20\ntick 10:25\nquery web-0\ntick\n")
+    assert max_duration(story) == 30 * MINUTE
+    assert max_duration(parse(f"{WEB}tick 10:25\n")) == 25 * MINUTE
 
 
 UNPLAYABLE = {
@@ -347,8 +349,8 @@ def service() -> Iterator[Forewarn]:
 @pytest.mark.parametrize("case", UNPLAYABLE)
 def test_what_cannot_be_played_is_named(case: str, service: Forewarn) -> None:
     text, word, problem = UNPLAYABLE[case]
-    with LiveStage(service.api) as stage, pytest.raises(ScenarioError) as caught:
-        list(play(read(text), stage))
+    with LiveBackend(service.api) as stage, pytest.raises(ScenarioError) as caught:
+        list(run_script(parse(text), stage))
     assert caught.value.problem.startswith(problem)
     assert (caught.value.line, caught.value.word) == (len(text.splitlines()), word)
     assert list(service.api.scopes()) == []

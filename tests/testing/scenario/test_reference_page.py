@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing.scenario import CoreStage, errors_in, play, read
-from forewarn.testing.scenario.expecting import HAPPENS_IN_WORK, HAPPENS_TO_EVENTS, HAPPENS_TO_OTHERS
-from forewarn.testing.scenario.grammar import FORMS, Slot
+from forewarn.testing.scenario import CoreBackend, parse, run_script, syntax_errors
+from forewarn.testing.scenario.expect import EVENT_VERBS, IMPACT_VERBS, SCOPE_AND_VM_VERBS
+from forewarn.testing.scenario.grammar import COMMAND_SYNTAX, Slot
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "reference/scenario-language.md").read_text()
@@ -19,23 +19,23 @@ SPELT: list[tuple[str, str]] = re.findall(r"^\| `([a-z][^`]*)` \| (.+) \|$", PAG
 
 def row_of(verb: str) -> tuple[str, str]:
     rows = [row for row in SPELT if row[0] == verb or row[0].startswith(f"{verb} ")]
-    longer = [other for other in FORMS if other.startswith(f"{verb} ")]
+    longer = [other for other in COMMAND_SYNTAX if other.startswith(f"{verb} ")]
     return next(row for row in rows if not any(row[0].startswith(other) for other in longer))
 
 
-@pytest.mark.parametrize("verb", FORMS)
+@pytest.mark.parametrize("verb", COMMAND_SYNTAX)
 def test_command_is_described_with_all_its_options(verb: str) -> None:
     spelt, _ = row_of(verb)
-    form = FORMS[verb]
+    form = COMMAND_SYNTAX[verb]
     missing = [option for option in form.required if f" {option} " not in f"{spelt} "]
     missing += [option for option in form.options if not re.search(rf"\[{option}[ \]]", spelt)]
     assert missing == []
 
 
-@pytest.mark.parametrize("verb", FORMS)
+@pytest.mark.parametrize("verb", COMMAND_SYNTAX)
 def test_only_what_may_be_left_out_is_in_brackets(verb: str) -> None:
     spelt, _ = row_of(verb)
-    form = FORMS[verb]
+    form = COMMAND_SYNTAX[verb]
     needed = [slot for slot in (*form.words, *form.required.values()) if slot.at_least]
     optional = [slot for slot in form.words if not slot.at_least and verb not in {"approve", "expect"}]
     outside = re.sub(r"\[[^\]]*\]", "", spelt.removeprefix(verb)).split()
@@ -43,15 +43,19 @@ def test_only_what_may_be_left_out_is_in_brackets(verb: str) -> None:
     assert len(re.findall(r"\[", spelt)) == len(optional) + len(form.options)
 
 
-@pytest.mark.parametrize("verb", FORMS)
+@pytest.mark.parametrize("verb", COMMAND_SYNTAX)
 def test_choices_are_all_named(verb: str) -> None:
     """Faults have a page of their own."""
     spelt, says = row_of(verb)
-    kinds = [slot.kind for slot in (*FORMS[verb].words, *FORMS[verb].options.values()) if isinstance(slot, Slot)]
+    kinds = [
+        slot.kind
+        for slot in (*COMMAND_SYNTAX[verb].words, *COMMAND_SYNTAX[verb].options.values())
+        if isinstance(slot, Slot)
+    ]
     choices = {
         word
         for kind in kinds
-        if kind.what not in {"a fault", "a fact"} and re.fullmatch(r"[\w-]+(, [\w-]+)*( or [\w-]+)?", kind.allowed)
+        if kind.label not in {"a fault", "a fact"} and re.fullmatch(r"[\w-]+(, [\w-]+)*( or [\w-]+)?", kind.allowed)
         for word in re.split(r", | or ", kind.allowed)
     }
     described = f"{spelt} {says} {row_of('scope')[1]} {row_of('schedule')[1]}"
@@ -61,12 +65,14 @@ def test_choices_are_all_named(verb: str) -> None:
 def test_no_command_is_described_that_there_is_not() -> None:
     facts = PAGE.index("## Facts")
     described = re.findall(r"^\| `([a-z]+(?: [a-z]+)?)", PAGE[:facts], re.MULTILINE)
-    assert {spelt for spelt in described if spelt not in FORMS and spelt.split()[0] not in FORMS} == set()
+    assert {
+        spelt for spelt in described if spelt not in COMMAND_SYNTAX and spelt.split()[0] not in COMMAND_SYNTAX
+    } == set()
 
 
 def test_everything_that_can_be_expected_is_shown() -> None:
     facts = PAGE[PAGE.index("## Facts") :]
-    happens = [*HAPPENS_TO_EVENTS, *HAPPENS_IN_WORK, *HAPPENS_TO_OTHERS]
+    happens = [*EVENT_VERBS, *IMPACT_VERBS, *SCOPE_AND_VM_VERBS]
     assert [verb for verb in happens if verb not in facts] == []
 
 
@@ -82,8 +88,8 @@ def examples(page: str) -> list[str]:
 
 @pytest.mark.parametrize("text", [*examples(PAGE), *examples(GUIDE)])
 def test_example_goes_as_told(text: str) -> None:
-    assert errors_in(text) == ()
-    assert [each for each in play(read(text), CoreStage()) if not each.is_as_told] == []
+    assert syntax_errors(text) == ()
+    assert [each for each in run_script(parse(text), CoreBackend()) if not each.is_as_expected] == []
 
 
 def test_guide_copies_what_was_shown() -> None:
@@ -91,4 +97,4 @@ def test_guide_copies_what_was_shown() -> None:
     (pinned,) = (block for block in blocks(GUIDE) if block not in text and block.startswith("schedule"))
     story = text.replace('schedule Reboot shop-0 shop-1 in 2d why "kernel"\n', pinned)
     assert story != text
-    assert [each for each in play(read(story), CoreStage()) if not each.is_as_told] == []
+    assert [each for each in run_script(parse(story), CoreBackend()) if not each.is_as_expected] == []

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.testing.scenario import commands as say
-from forewarn.testing.scenario import read
+from forewarn.testing.scenario import parse
 from tests.testing.scenario.telling import told_by_core, told_by_service, without_reasons
 
 FILES = sorted((Path(__file__).parents[2] / "core/scenarios").glob("*.txt"))
@@ -30,7 +30,7 @@ NOT_IN_A_SERVICE = {
 
 def playable(text: str) -> str:
     """The story without what a service cannot do; its platform does its work itself."""
-    story = read(text)
+    story = parse(text)
     left_out = {
         number
         for step in story.steps

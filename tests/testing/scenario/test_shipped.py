@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from forewarn.testing import scenarios
-from forewarn.testing.scenario import CoreStage, LiveStage, Scenario, play, shipped, wanted_by
+from forewarn.testing.scenario import CoreBackend, LiveBackend, Scenario, library_scenarios, required_setup, run_script
 from forewarn.testing.service import Forewarn
 from tests.testing.scenario.telling import NO_FLEET, told, told_by_core, told_by_service
 
 HOME = Path(scenarios.__file__).parent
 
-SHIPPED = {scenario.name: scenario for scenario in shipped()}
+SHIPPED = {scenario.name: scenario for scenario in library_scenarios()}
 
 OF_THE_ISSUE = {
     "live-migration",
@@ -41,26 +41,26 @@ def test_all_that_people_need_are_shipped() -> None:
 def test_scenario_says_what_it_shows_and_who_handles_it(scenario: Scenario) -> None:
     assert scenario.title.endswith(".")
     assert scenario.handler == "web-0"
-    assert any(step.expected for step in scenario.story.steps) or "expect" in scenario.text
+    assert any(step.expected for step in scenario.script.steps) or "expect" in scenario.text
 
 
 @each_shipped
 def test_scenario_goes_as_told_on_the_core(scenario: Scenario, rewrite: bool) -> None:
-    played = list(play(scenario.story, CoreStage()))
+    played = list(run_script(scenario.script, CoreBackend()))
     if rewrite:
-        (HOME / f"{scenario.name}.txt").write_text(told(scenario.story, played))
+        (HOME / f"{scenario.name}.txt").write_text(told(scenario.script, played))
         return
-    assert [each for each in played if not each.is_as_told] == []
-    assert told(scenario.story, played) == scenario.text
+    assert [each for each in played if not each.is_as_expected] == []
+    assert told(scenario.script, played) == scenario.text
 
 
 @each_shipped
 def test_scenario_goes_as_told_in_a_service(scenario: Scenario) -> None:
-    wanted = wanted_by(scenario.story)
-    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveStage(service.api, wanted=wanted) as stage:
-        played = list(play(scenario.story, stage))
-    assert [each for each in played if not each.is_as_told] == []
-    assert told(scenario.story, played) == scenario.text
+    wanted = required_setup(scenario.script)
+    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as stage:
+        played = list(run_script(scenario.script, stage))
+    assert [each for each in played if not each.is_as_expected] == []
+    assert told(scenario.script, played) == scenario.text
 
 
 @each_shipped
@@ -78,7 +78,7 @@ def test_scenarios_are_played_beside_a_fleet_and_leave_nothing_behind() -> None:
     with Forewarn() as service:
         before = list(service.api.scopes()), list(service.api.vms())
         for scenario in (SHIPPED["user-restart"], SHIPPED["hardware-failure"], SHIPPED["user-restart"]):
-            with LiveStage(service.api) as stage:
-                assert [each for each in play(scenario.story, stage) if not each.is_as_told] == []
+            with LiveBackend(service.api) as stage:
+                assert [each for each in run_script(scenario.script, stage) if not each.is_as_expected] == []
         assert (list(service.api.scopes()), list(service.api.vms())) == before
         assert list(service.api.events()) == []

@@ -12,7 +12,7 @@ from types import FrameType
 
 import pytest
 
-from forewarn.testing.background import Background
+from forewarn.testing.background import BackgroundContext
 from tests.testing.service.handlers import GUARD
 
 
@@ -37,14 +37,14 @@ class Context:
 class TestBackground:
     def test_context_is_entered_and_left_in_its_thread(self) -> None:
         context = Context()
-        background = Background(context.make, name="behind")
+        background = BackgroundContext(context.make, name="behind")
         assert background.start() == "value"
         assert context.told == ["behind"]
         background.stop()
         assert context.told == ["behind", "left"]
 
     def test_what_goes_wrong_at_the_end_is_raised_once(self) -> None:
-        background = Background(Context(fails=True).make, name="behind")
+        background = BackgroundContext(Context(fails=True).make, name="behind")
         background.start()
         with pytest.raises(ValueError, match="it has gone wrong"):
             background.stop()
@@ -68,7 +68,7 @@ class TestBackground:
         before, threads = signal.signal(signal.SIGINT, interrupt), threading.enumerate()
         try:
             with pytest.raises(KeyboardInterrupt):
-                Background(make, name="behind").start()
+                BackgroundContext(make, name="behind").start()
         finally:
             signal.signal(signal.SIGINT, before)
         assert context.told == ["behind", "left"]
@@ -77,8 +77,8 @@ class TestBackground:
 
 DIRECTORY = """
 import os, sys
-from forewarn.testing.directories import own_directory
-kept = own_directory()
+from forewarn.testing.service import temporary_directory
+kept = temporary_directory()
 directory = kept.__enter__()
 print(directory, flush=True)
 if (child := os.fork()) == 0:

@@ -19,7 +19,7 @@ from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.api.file_reader import FileError
 from forewarn.api.local_service import ephemeral_root, ephemeral_services
 from forewarn.settings import InvalidSetting, SettingNotFound
-from forewarn.testing import AlreadyStarted, BadStart, Forewarn, NoEndpoint, NotRunning
+from forewarn.testing import AlreadyStarted, EndpointUnavailable, Forewarn, InvalidStart, NotRunning
 from forewarn.testing.vm import EVENTS_PATH, Vm
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
@@ -215,7 +215,10 @@ class TestFleets:
             forewarn.vm("b-0")
 
     def test_vm_without_an_endpoint_says_why(self) -> None:
-        with Forewarn(["a-0"], settings={"listen": "none"}) as forewarn, pytest.raises(NoEndpoint, match="a-0/a-0"):
+        with (
+            Forewarn(["a-0"], settings={"listen": "none"}) as forewarn,
+            pytest.raises(EndpointUnavailable, match="a-0/a-0"),
+        ):
             forewarn.vm()
 
     def test_fleet_without_vms(self) -> None:
@@ -276,9 +279,9 @@ class TestTime:
             assert forewarn.now == past + timedelta(minutes=20)
 
     def test_start_needs_a_time_zone_and_manual_time(self) -> None:
-        with pytest.raises(BadStart, match="tzinfo=UTC"):
+        with pytest.raises(InvalidStart, match="tzinfo=UTC"):
             Forewarn(start=datetime(2030, 1, 1))  # noqa: DTZ001 - that is the point
-        with pytest.raises(BadStart, match="real clock"):
+        with pytest.raises(InvalidStart, match="real clock"):
             Forewarn(start=NOON, manual_time=False)
 
     def test_real_time_cannot_be_moved_but_hurried(self) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from forewarn.api.errors import NotFound
 from forewarn.client import NotUnderstood, Refused, ScheduledEvents, Unavailable
-from forewarn.testing import Forewarn, NotSeen, TooMuchSeen, witness
-from forewarn.testing.telling import sections
+from forewarn.testing import Forewarn, TooManyRequests, WaitTimeout, request_log
+from forewarn.testing.failure_report import report_sections
 from tests.testing.service.handlers import GUARD, handling
 
 NO_SUCH_EVENT = "11111111-2222-3333-4444-555555555555"
@@ -37,7 +37,7 @@ def test_handler_is_waited_for_without_sleeping(service: Forewarn) -> None:
 def test_more_than_can_be_remembered_is_never_answered_wrongly(
     service: Forewarn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(witness, "MOST_REQUESTS", 3)
+    monkeypatch.setattr(request_log, "MAX_REQUESTS", 3)
     vm = service.vm("web-0")
     event = service.schedule("Reboot", vm, notice="15m")
     vm.approve(event)
@@ -45,16 +45,16 @@ def test_more_than_can_be_remembered_is_never_answered_wrongly(
         vm.document()
     assert (service.dropped_requests, len(service.newest_requests(vm))) == (1, 3)
     for ask in (service.requests, service.approvals):
-        with pytest.raises(TooMuchSeen, match="the 1 oldest were dropped"):
+        with pytest.raises(TooManyRequests, match="the 1 oldest were dropped"):
             ask(vm)
     assert len(service.wait_until_asked(vm, times=3, timeout=GUARD)) == 3
-    with pytest.raises(TooMuchSeen):
+    with pytest.raises(TooManyRequests):
         service.wait_for_approval(event, timeout=0)
-    (_, asked) = dict(sections(service)).values()
+    (_, asked) = dict(report_sections(service)).values()
     assert asked.splitlines()[0] == "… 1 older requests were not remembered"
     service.forget_requests()
     assert (service.dropped_requests, service.requests()) == (0, [])
-    with pytest.raises(NotSeen):
+    with pytest.raises(WaitTimeout):
         service.wait_for_approval(event, timeout=0)
 
 
@@ -62,7 +62,7 @@ def test_large_answers_are_not_remembered_for_ever(service: Forewarn, monkeypatc
     vm = service.vm("web-0")
     vm.document()
     (one,) = service.requests()
-    monkeypatch.setattr(witness, "MOST_BYTES", 2 * len(one.answer))
+    monkeypatch.setattr(request_log, "MAX_BYTES", 2 * len(one.answer))
     for _ in range(4):
         vm.document()
     assert (service.dropped_requests, len(service.newest_requests())) == (3, 2)
@@ -84,7 +84,7 @@ def test_approval_of_a_neighbour_counts_for_any_vm_only(service: Forewarn) -> No
     event = service.schedule("Reboot", "web-0", notice="15m")
     service.vm("web-1").approve(event)
     assert service.wait_for_approval(event).vm == "web/web-1"
-    with pytest.raises(NotSeen):
+    with pytest.raises(WaitTimeout):
         service.wait_for_approval(event, vm="web-0", timeout=0)
 
 
@@ -129,7 +129,7 @@ def test_other_questions_are_no_questions_for_events(service: Forewarn) -> None:
     with ScheduledEvents(service.vm("web-0").url) as client:
         assert client.name == "web-0"
     assert len(service.requests("web-0")) == 1
-    with pytest.raises(NotSeen):
+    with pytest.raises(WaitTimeout):
         service.wait_until_asked("web-0", timeout=0)
 
 
@@ -167,7 +167,7 @@ def test_anything_can_be_waited_for(service: Forewarn) -> None:
     with handling(service.vm("web-0").url):
         seen = service.wait_until(lambda: service.requests("web-0")[2:], timeout=GUARD)
         assert [request.number for request in seen] == [3]
-    with pytest.raises(NotSeen, match=r"does not hold within 0 s\. web/web-0: It has made \d+ requests"):
+    with pytest.raises(WaitTimeout, match=r"does not hold within 0 s\. web/web-0: It has made \d+ requests"):
         service.wait_until(lambda: service.approvals("web-0"), timeout=0)
 
 
@@ -182,22 +182,24 @@ class TestFailing:
             f"web/web-0 has not approved event {event} within 0.01 s. It has made 2 requests, the last one POST "
             f"/metadata/scheduledevents?api-version=2020-07-01, answered 200. It has approved {other}."
         )
-        with pytest.raises(NotSeen, match=re.escape(told)):
+        with pytest.raises(WaitTimeout, match=re.escape(told)):
             service.wait_for_approval(event, vm=vm, timeout=0.01)
 
     def test_says_when_nobody_asked(self, service: Forewarn) -> None:
         event = service.schedule("Reboot", "web-0")
-        with pytest.raises(NotSeen, match=r"no VM has approved event .* No VM has asked anything\."):
+        with pytest.raises(WaitTimeout, match=r"no VM has approved event .* No VM has asked anything\."):
             service.wait_for_approval(event, timeout=0)
-        with pytest.raises(NotSeen, match=r"asked for its events 3 times within 0 s\. It has not asked for anything\."):
+        with pytest.raises(
+            WaitTimeout, match=r"asked for its events 3 times within 0 s\. It has not asked for anything\."
+        ):
             service.wait_until_asked("web-0", times=3, timeout=0)
-        with pytest.raises(NotSeen, match=r"web/web-0 has not been told of event .* as Started within"):
+        with pytest.raises(WaitTimeout, match=r"web/web-0 has not been told of event .* as Started within"):
             service.wait_until_told(event, vm="web-0", status="Started", timeout=0)
-        with pytest.raises(NotSeen, match="is not Started within"):
+        with pytest.raises(WaitTimeout, match="is not Started within"):
             service.wait_for_state(event, "Started", timeout=0)
 
     def test_is_a_failed_assertion(self) -> None:
-        assert issubclass(NotSeen, AssertionError)
+        assert issubclass(WaitTimeout, AssertionError)
 
 
 class TestFaults:
@@ -237,7 +239,7 @@ class TestFaults:
         service.fault("truncated", times=1)
         with pytest.raises(NotUnderstood):
             service.vm("web-0").document()
-        with pytest.raises(NotSeen):
+        with pytest.raises(WaitTimeout):
             service.wait_until_told(event, timeout=0)
         service.vm("web-0").document()
         service.wait_until_told(event, timeout=0)

@@ -19,9 +19,9 @@ from forewarn.client.endpoint import resolve_endpoint
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.text import is_guid
-from forewarn.testing.conformance import ROWS, Finding, Pace, Report, Verdict, cases, citation, examine
-from forewarn.testing.conformance.seen import QUERY
-from forewarn.testing.reports import junit
+from forewarn.testing.conformance import RULES, Finding, Pace, Report, Verdict, cases, citation, examine
+from forewarn.testing.conformance.probe import EVENTS_QUERY
+from forewarn.testing.junit import junit
 
 MAX_PACE = 10_000.0
 
@@ -111,7 +111,7 @@ def _run_checks(url: str | None, approve: str | None, *, burst: bool, pace: Pace
             def show(_: Finding) -> None:
                 nonlocal done
                 done += 1
-                bar.show(done, len(ROWS))
+                bar.show(done, len(RULES))
 
             return examine(
                 resolve_endpoint(url), approve_event=approve, burst=burst, pace=pace, timeout=timeout, on_finding=show
@@ -147,7 +147,7 @@ def _finding_text(finding: Finding) -> str:
         return citation(finding)
     # The plain query goes without saying; every other request is what an implementer wants to repeat.
     request = finding.seen[-1].partition(" → ")[0] if finding.seen else ""
-    of_what = f" ({request})" if request and request != str(QUERY) else ""
+    of_what = f" ({request})" if request and request != str(EVENTS_QUERY) else ""
     return f"{finding.why}{of_what}. {citation(finding)}"
 
 

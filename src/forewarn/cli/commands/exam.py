@@ -22,7 +22,7 @@ from forewarn.cli.views.tables import Column, write_table
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from forewarn.testing.exam import Ask, Report, Result, Sheet
+    from forewarn.testing.exam import ExamOptions, ExamScenario, Report, Result
 
 PASSED, FAILED, NOT_FINISHED = "passed", "failed", "not finished"
 KEPT, BROKEN, NOT_JUDGED = "kept", "broken", "not judged"
@@ -56,7 +56,7 @@ TIME_FACTOR = 3
 
 
 def _scenario_names() -> list[str]:
-    return [sheet.name for sheet in require_server(_exam_module).sheets()]
+    return [scenario.name for scenario in require_server(_exam_module).exam_scenarios()]
 
 
 Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", hidden=True)]
@@ -185,8 +185,8 @@ def exam(
         raise CliError(
             ExitCode.USAGE, "say which program, like `forewarn exam -- ./my-handler`; --explain shows the demands"
         )
-    options = kit.Ask(
-        way=kit.Way(command=tuple(command), url_variable=url_variable, net=net),
+    options = kit.ExamOptions(
+        way=kit.LaunchOptions(command=tuple(command), url_variable=url_variable, net=net),
         vm=vm,
         wishes=_expectations(kit, expect or (), for_others=for_others),
         markers=kit.Markers(prepared=prepared, recovered=recovered),
@@ -210,8 +210,8 @@ def _exam_module() -> "ModuleType":
     return kit
 
 
-def _chosen(kit: "ModuleType", only: Sequence[str], skip: Sequence[str]) -> "list[Sheet]":
-    known = {sheet.name: sheet for sheet in kit.sheets()}
+def _chosen(kit: "ModuleType", only: Sequence[str], skip: Sequence[str]) -> "list[ExamScenario]":
+    known = {scenario.name: scenario for scenario in kit.exam_scenarios()}
     for name in (*only, *skip):
         if name not in known:
             raise CliError(ExitCode.NOT_FOUND, f"the exam has no scenario {name}; `forewarn exam --explain` shows them")
@@ -220,27 +220,29 @@ def _chosen(kit: "ModuleType", only: Sequence[str], skip: Sequence[str]) -> "lis
 
 def _expectations(kit: "ModuleType", texts: Sequence[str], *, for_others: bool) -> object:
     try:
-        return kit.wishes_of(texts, for_others=for_others)
-    except kit.UnknownWish as error:
+        return kit.parse_expectations(texts, for_others=for_others)
+    except kit.InvalidExpectation as error:
         raise CliError(ExitCode.USAGE, f"--expect: {error}") from None
 
 
-def _check_program(options: "Ask") -> None:
+def _check_program(options: "ExamOptions") -> None:
     """Find out what cannot work before everything begins."""
     program = options.way.command[0]
     if shutil.which(program) is None:
         raise CliError(ExitCode.USAGE, f"there is no program {program} that could be run")
-    if options.way.is_told_url:
+    if options.way.receives_url:
         return
     from forewarn.testing import sandbox
 
-    if (why := sandbox.why_not()) is not None:
+    if (why := sandbox.unavailable_reason()) is not None:
         raise CliError(
             ExitCode.USAGE, f"{why}; or tell the program a URL: --url-variable NAME, or {{url}} in the command"
         )
 
 
-def _run_exam(kit: "ModuleType", options: "Ask", scenarios: "Sequence[Sheet]", jobs: int | None) -> "Report":
+def _run_exam(
+    kit: "ModuleType", options: "ExamOptions", scenarios: "Sequence[ExamScenario]", jobs: int | None
+) -> "Report":
     # Ended by a signal, an exam must not leave programs behind.
     before = signal.signal(signal.SIGTERM, _interrupt)
     if options.markers.are_shared and len(scenarios) > 1:
@@ -251,7 +253,7 @@ def _run_exam(kit: "ModuleType", options: "Ask", scenarios: "Sequence[Sheet]", j
         with ExamProgress(options.limit) as progress:
             found: Report = kit.examine(options, scenarios, jobs=jobs, watcher=progress)
             return found
-    except kit.NotBegun as error:
+    except kit.LaunchFailed as error:
         raise CliError(ExitCode.USAGE, str(error)) from None
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -264,20 +266,22 @@ def _interrupt(*_: object) -> None:
 # What is shown.
 
 
-def _explain(scenarios: "Sequence[Sheet]", output: Output) -> None:
+def _explain(scenarios: "Sequence[ExamScenario]", output: Output) -> None:
     if output is Output.JSON:
         write_json(
             [
                 {
                     "scenario": sheet.name,
                     "title": sheet.scenario().title,
-                    "demands": [{"demand": d.key, "mood": d.mood, "words": d.words} for d in sheet.demands],
+                    "demands": [{"demand": d.key, "mood": d.polarity, "words": d.description} for d in sheet.checks],
                 }
                 for sheet in scenarios
             ]
         )
         return
-    write_table(TABLES, [(sheet.name, d.key, f"{d.mood} {d.words}") for sheet in scenarios for d in sheet.demands])
+    write_table(
+        TABLES, [(sheet.name, d.key, f"{d.polarity} {d.description}") for sheet in scenarios for d in sheet.checks]
+    )
 
 
 def _show(found: "Report", output: Output, *, every: bool) -> None:
@@ -334,7 +338,7 @@ def _write_not_judged(found: "Report") -> None:
         write_message(f"Not judged: {'; '.join(parts)}. `--all` shows each.")
 
 
-def _write_unfinished(found: "Report", options: "Ask") -> None:
+def _write_unfinished(found: "Report", options: "ExamOptions") -> None:
     """Say of which scenarios nobody knows anything, and what to do about it."""
     if not found.unfinished:
         return

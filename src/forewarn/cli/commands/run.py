@@ -15,7 +15,7 @@ from forewarn.cli.options.completion import complete_vms
 from forewarn.cli.options.service import SERVICE_OPTIONS, connect
 from forewarn.cli.output import write_message
 from forewarn.testing import sandbox
-from forewarn.testing.sandbox.errors import NO_SANDBOX, NotLinux
+from forewarn.testing.sandbox.errors import SANDBOX_EXIT_CODE, NamespacesUnavailable
 
 VmOption = Annotated[
     str, typer.Option("--vm", metavar="VM", help="The VM that it is taken for.", autocompletion=complete_vms)
@@ -40,8 +40,8 @@ def run(command: ProgramArgument, vm: VmOption, net: NetworkOption = False, **wh
     Example: forewarn run --vm web-0 -- ./my-handler --verbose
     """
     if sys.platform != "linux":
-        write_message(f"forewarn: {NotLinux(sys.platform)}")
-        raise typer.Exit(NO_SANDBOX)
+        write_message(f"forewarn: {NamespacesUnavailable(sys.platform)}")
+        raise typer.Exit(SANDBOX_EXIT_CODE)
     opened = connect(**where).open_socket(vm)
     _exec_sandbox(command, socket=_local_socket(Path(opened.path)), hostname=opened.vm, net=net)
 
@@ -61,5 +61,5 @@ def _local_socket(path: Path) -> Path:
 
 def _exec_sandbox(command: Sequence[str], *, socket: Path, hostname: str, net: bool) -> None:
     """Go on as the supervisor of the command, in this same process: so whoever started us has the command itself."""
-    program, *arguments = sandbox.supervising(command, socket=socket, hostname=hostname, net=net)
+    program, *arguments = sandbox.supervisor_command(command, socket=socket, hostname=hostname, net=net)
     os.execv(program, [program, *arguments])  # noqa: S606 - this is what it is for

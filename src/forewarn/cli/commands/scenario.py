@@ -15,12 +15,12 @@ from forewarn.cli.views.tables import Column, write_table
 from forewarn.testing.scenario import (
     Scenario,
     ScenarioError,
-    errors_in,
-    from_text,
-    problems_in,
-    shipped,
-    shipped_names,
-    shipped_text,
+    find_problems,
+    library_names,
+    library_scenarios,
+    library_text,
+    parse_scenario,
+    syntax_errors,
 )
 
 app = typer.Typer()
@@ -41,10 +41,10 @@ RESULT_COLUMNS = (
     Column("ON", drop_order=2),
 )
 
-Name = Annotated[str, typer.Argument(metavar="SCENARIO", autocompletion=lambda: list(shipped_names()), hidden=True)]
+Name = Annotated[str, typer.Argument(metavar="SCENARIO", autocompletion=lambda: list(library_names()), hidden=True)]
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="SCENARIO", autocompletion=lambda: list(shipped_names()), hidden=True),
+    typer.Argument(metavar="SCENARIO", autocompletion=lambda: list(library_names()), hidden=True),
 ]
 Files = Annotated[list[Path], typer.Argument(metavar="FILE", hidden=True)]
 
@@ -56,9 +56,9 @@ def list_(output: OutputOption = Output.TABLE) -> None:
     Example: forewarn scenario list
     """
     if output is Output.JSON:
-        write_json([{"name": each.name, "title": each.title, "handler": each.handler} for each in shipped()])
+        write_json([{"name": each.name, "title": each.title, "handler": each.handler} for each in library_scenarios()])
     else:
-        write_table(SCENARIO_COLUMNS, [(each.name, each.title) for each in shipped()])
+        write_table(SCENARIO_COLUMNS, [(each.name, each.title) for each in library_scenarios()])
 
 
 @app.command("show", cls=PlainUsage)
@@ -85,7 +85,7 @@ def check(files: Files, output: OutputOption = Output.TABLE) -> None:
 
     Example: forewarn scenario check mine.txt
     """
-    errors = [(file, error) for file in files for error in problems_in(_read_file(file))]
+    errors = [(file, error) for file in files for error in find_problems(_read_file(file))]
     if output is Output.JSON:
         write_json(
             [
@@ -151,7 +151,7 @@ def _run(
         raise CliError(ExitCode.USAGE, "--core needs no service: leave --private and --speed out")
     if speed is not None and not speed > 0:
         raise CliError(ExitCode.USAGE, "--speed is a number above 0")
-    selected = list(shipped()) if all_ else [_find_scenario(name) for name in scenarios or ()]
+    selected = list(library_scenarios()) if all_ else [_find_scenario(name) for name in scenarios or ()]
     results = run_scenarios(selected, ScenarioOptions(core=core, private=private, speed=speed, service_options=where))
     _write_results(results, output)
     if any(result.verdict is not ScenarioVerdict.PASSED for result in results):
@@ -176,13 +176,13 @@ def _write_results(results: list[ScenarioResult], output: Output) -> None:
 
 def _find_scenario(name: str) -> Scenario:
     """Find a scenario: by the name of one that comes with Forewarn, else in a file."""
-    is_shipped = name in shipped_names()
-    text = shipped_text(name) if is_shipped else _read_file(Path(name))
+    is_shipped = name in library_names()
+    text = library_text(name) if is_shipped else _read_file(Path(name))
     try:
-        return from_text(name if is_shipped else Path(name).stem, text)
+        return parse_scenario(name if is_shipped else Path(name).stem, text)
     except ScenarioError as error:
         raise CliError(
-            ExitCode.USAGE, f"{_error_text(name, error)}{_more_errors(name, len(errors_in(text)) - 1)}"
+            ExitCode.USAGE, f"{_error_text(name, error)}{_more_errors(name, len(syntax_errors(text)) - 1)}"
         ) from None
 
 

@@ -13,7 +13,7 @@ from forewarn.cli.output import sanitize, write_message
 from forewarn.core.duration import format_duration
 
 if TYPE_CHECKING:
-    from forewarn.testing.exam import Result, Sheet
+    from forewarn.testing.exam import ExamScenario, Result
 
 
 class ExamProgress:
@@ -33,7 +33,7 @@ class ExamProgress:
         if self._is_live:
             self._draw("")
 
-    def planned(self, sheets: "Sequence[Sheet]", *, at_once: int, tries: int) -> None:
+    def planned(self, sheets: "Sequence[ExamScenario]", *, at_once: int, tries: int) -> None:
         """Say what is played next, and how long that can take."""
         with self._lock:
             self._total, self._done, self._began_at = len(sheets), 0, time.monotonic()
@@ -51,11 +51,11 @@ class ExamProgress:
                     f"Once more, one by one: {self._time_limit} at the most."
                 )
 
-    def began(self, sheet: "Sheet") -> None:
+    def began(self, sheet: "ExamScenario") -> None:
         """Show that a scenario begins."""
         self.stepped(sheet, "")
 
-    def stepped(self, sheet: "Sheet", step: str) -> None:
+    def stepped(self, sheet: "ExamScenario", step: str) -> None:
         """Show what is played next."""
         if self._is_live:
             with self._lock:

@@ -1,9 +1,30 @@
-"""Does an endpoint speak Scheduled Events? Row by row, each with its rule. Needs nothing of the server."""
+"""Conformance kit: check an endpoint against the guest protocol, rule by rule. Needs nothing of the server."""
 
-from forewarn.testing.conformance.examining import Report, examine
-from forewarn.testing.conformance.pace import Pace
-from forewarn.testing.conformance.reporting import cases, citation, words
-from forewarn.testing.conformance.row import Finding, Needs, Row, Verdict
-from forewarn.testing.conformance.rows import ROWS
+from forewarn.testing.conformance.raw_http import Pace
+from forewarn.testing.conformance.rule import Finding, Precondition, Rule, Verdict
+from forewarn.testing.conformance.rules import RULES
+from forewarn.testing.conformance.runner import Report, cases, citation, examine, plain_text
 
-__all__ = ["ROWS", "Finding", "Needs", "Pace", "Report", "Row", "Verdict", "cases", "citation", "examine", "words"]
+__all__ = [
+    "ROWS",
+    "RULES",
+    "Finding",
+    "Needs",
+    "Pace",
+    "Precondition",
+    "Report",
+    "Row",
+    "Rule",
+    "Verdict",
+    "cases",
+    "citation",
+    "examine",
+    "plain_text",
+    "words",
+]
+
+# Earlier public names, kept as aliases.
+words = plain_text
+Row = Rule
+Needs = Precondition
+ROWS = RULES

@@ -1,26 +1,26 @@
-"""The document as it was found, whatever is wrong with it, and the two ways in which a row is not passed."""
+"""The events document as an endpoint returned it, however malformed, and the exceptions Mismatch and CheckSkipped."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
-from forewarn.testing.conformance.talking import Answer
+from forewarn.testing.conformance.raw_http import Response
 from forewarn.wire.protocol import BYTE_ORDER_MARK
 
-Entry: TypeAlias = Mapping[str, Any]
+EventFields: TypeAlias = Mapping[str, Any]
 
 
-def id_of(event: Entry) -> str:
+def event_id(event: EventFields) -> str:
     """Return what the event is called, whatever that is."""
     return str(event.get("EventId"))
 
 
-class Otherwise(Exception):
+class Mismatch(Exception):
     """The endpoint does not do as the rule says."""
 
 
-class NotChecked(Exception):
+class CheckSkipped(Exception):
     """Nothing can be said about the rule, here and now."""
 
 
@@ -30,11 +30,11 @@ class Document(msgspec.Struct, frozen=True):
     body: bytes
     keys: tuple[str, ...]
     incarnation: object
-    events: tuple[Entry, ...]
+    events: tuple[EventFields, ...]
 
-    def event(self, id_: str) -> Entry | None:
+    def event(self, id_: str) -> EventFields | None:
         """Return the event of an id, in any case."""
-        return next((event for event in self.events if id_of(event).upper() == id_.upper()), None)
+        return next((event for event in self.events if event_id(event).upper() == id_.upper()), None)
 
 
 def read_json(body: bytes) -> object:
@@ -45,15 +45,15 @@ def read_json(body: bytes) -> object:
         return None
 
 
-def read_document(answer: Answer) -> Document:
+def read_document(response: Response) -> Document:
     """Take an answer for a document."""
-    if answer.status != 200:
-        raise NotChecked(f"there is no document: the answer is {answer}")
-    if not answer.body.strip():
-        raise NotChecked("there is no document: the answer is empty, as that of a service that is not enabled yet")
-    whole = read_json(answer.body)
-    if not isinstance(whole, dict) or not isinstance(whole.get("Events"), list):
-        raise NotChecked("there is no document: the answer is no JSON object with a list of Events")
-    if not all(isinstance(event, dict) for event in whole["Events"]):
-        raise NotChecked("there is no document: an entry of Events is no object")
-    return Document(answer.body, tuple(whole), whole.get("DocumentIncarnation"), tuple(whole["Events"]))
+    if response.status != 200:
+        raise CheckSkipped(f"there is no document: the answer is {response}")
+    if not response.body.strip():
+        raise CheckSkipped("there is no document: the answer is empty, as that of a service that is not enabled yet")
+    content = read_json(response.body)
+    if not isinstance(content, dict) or not isinstance(content.get("Events"), list):
+        raise CheckSkipped("there is no document: the answer is no JSON object with a list of Events")
+    if not all(isinstance(event, dict) for event in content["Events"]):
+        raise CheckSkipped("there is no document: an entry of Events is no object")
+    return Document(response.body, tuple(content), content.get("DocumentIncarnation"), tuple(content["Events"]))

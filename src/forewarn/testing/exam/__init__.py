@@ -1,23 +1,34 @@
-"""The examination of a handler: the user's own program in one scenario after the other, graded on what can be seen."""
+"""Exam of a handler: run the user's program in one scenario after another and grade its observable behaviour."""
 
-from forewarn.testing.exam.demands import Demand, Finding, Mood, Verdict
-from forewarn.testing.exam.examining import Report, Watcher, examine
-from forewarn.testing.exam.program import NotBegun, Way
-from forewarn.testing.exam.reporting import cases
-from forewarn.testing.exam.sheets import HANDLER, Sheet, sheets
-from forewarn.testing.exam.sitting import LIMIT, Ask, Markers, Result
-from forewarn.testing.exam.wishes import UnknownWish, Wish, Wishes, wishes_of
-from forewarn.testing.reports import junit
+from forewarn.testing.exam.catalog import HANDLER_VM, ExamScenario, exam_scenarios
+from forewarn.testing.exam.checks import Check, Finding, Polarity, Verdict
+from forewarn.testing.exam.expectations import Expectation, Expectations, InvalidExpectation, parse_expectations
+from forewarn.testing.exam.handler_process import LaunchFailed, LaunchOptions
+from forewarn.testing.exam.report import cases
+from forewarn.testing.exam.runner import ExamObserver, Report, examine
+from forewarn.testing.exam.scenario_run import LIMIT, ExamOptions, Markers, Result
+from forewarn.testing.junit import junit
 
 __all__ = [
     "HANDLER",
+    "HANDLER_VM",
     "LIMIT",
     "Ask",
+    "Check",
     "Demand",
+    "ExamObserver",
+    "ExamOptions",
+    "ExamScenario",
+    "Expectation",
+    "Expectations",
     "Finding",
+    "InvalidExpectation",
+    "LaunchFailed",
+    "LaunchOptions",
     "Markers",
     "Mood",
     "NotBegun",
+    "Polarity",
     "Report",
     "Result",
     "Sheet",
@@ -28,8 +39,25 @@ __all__ = [
     "Wish",
     "Wishes",
     "cases",
+    "exam_scenarios",
     "examine",
     "junit",
+    "parse_expectations",
     "sheets",
     "wishes_of",
 ]
+
+# Earlier public names, kept as aliases.
+Watcher = ExamObserver
+NotBegun = LaunchFailed
+Way = LaunchOptions
+Sheet = ExamScenario
+sheets = exam_scenarios
+HANDLER = HANDLER_VM
+Demand = Check
+Mood = Polarity
+Ask = ExamOptions
+Wish = Expectation
+Wishes = Expectations
+UnknownWish = InvalidExpectation
+wishes_of = parse_expectations

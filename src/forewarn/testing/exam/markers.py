@@ -1,10 +1,10 @@
-"""Files that the user's handler writes when it has prepared, or recovered: when they changed."""
+"""Marker files that a handler writes when it has prepared or recovered: watch them for changes."""
 
 import threading
 import time
 from pathlib import Path
 
-LOOK_EVERY = 0.02
+POLL_INTERVAL = 0.02
 
 
 class Marker:
@@ -12,7 +12,7 @@ class Marker:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._state = _state(path)
+        self._state = _file_state(path)
         self._changes: list[float] = []
 
     @property
@@ -20,21 +20,21 @@ class Marker:
         """When it has changed, by the monotonic clock."""
         return tuple(self._changes)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """See whether it has changed. The file itself knows better when that was."""
-        state = _state(self.path)
+        state = _file_state(self.path)
         if state is not None and state != self._state:
             ago = max(0.0, time.time() - state[0] / 1e9)
             self._changes.append(time.monotonic() - ago)
         self._state = state
 
 
-class Watching:
+class MarkerWatcher:
     """Looks at markers until it is told to end."""
 
     def __init__(self, *markers: Marker | None) -> None:
         self._markers = [marker for marker in markers if marker is not None]
-        self._ended = threading.Event()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="forewarn-exam-markers", daemon=True)
 
     def __enter__(self) -> None:
@@ -42,17 +42,17 @@ class Watching:
             self._thread.start()
 
     def __exit__(self, *_: object) -> None:
-        self._ended.set()
+        self._stopped.set()
         if self._markers:
             self._thread.join()
 
     def _watch(self) -> None:
-        while not self._ended.wait(LOOK_EVERY):
+        while not self._stopped.wait(POLL_INTERVAL):
             for marker in self._markers:
-                marker.look()
+                marker.poll()
 
 
-def _state(path: Path) -> tuple[int, int] | None:
+def _file_state(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
     except OSError:

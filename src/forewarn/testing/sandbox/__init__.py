@@ -1,4 +1,4 @@
-"""Any program as a VM, without root: where it runs, 169.254.169.254:80 is the VM's endpoint and nobody else's."""
+"""Run any program as a VM without root: in its network namespace, 169.254.169.254:80 is that VM's guest endpoint."""
 
 import os
 import socket as socket_module
@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 from typing import IO
 
 import forewarn
-from forewarn.testing.sandbox.errors import NotLinux
+from forewarn.testing.sandbox.errors import NamespacesUnavailable
 
 File = int | IO[bytes] | None
 """Where a stream of a program comes from or goes to, as `subprocess` has it."""
 
-BOOT = """
+BOOTSTRAP = """
 import signal, sys
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -48,7 +48,7 @@ def run(
     connectivity outside, by slirp4netns or pasta, but never to this machine's loopback.
     """
     return subprocess.Popen(  # noqa: S603 - this is what it is for
-        supervising(command, socket=socket, hostname=hostname, net=net),
+        supervisor_command(command, socket=socket, hostname=hostname, net=net),
         env=env,
         cwd=cwd,
         stdin=stdin,
@@ -57,23 +57,28 @@ def run(
     )
 
 
-def why_not() -> str | None:
+def unavailable_reason() -> str | None:
     """Tell why no program can be run as a VM here; None: it can."""
     if sys.platform != "linux":
-        return str(NotLinux(sys.platform))
-    with TemporaryDirectory(prefix="forewarn-") as directory, socket_module.socket(socket_module.AF_UNIX) as anybody:
+        return str(NamespacesUnavailable(sys.platform))
+    with TemporaryDirectory(prefix="forewarn-") as directory, socket_module.socket(socket_module.AF_UNIX) as listener:
         path = Path(directory) / "s"
-        anybody.bind(str(path))
+        listener.bind(str(path))
         with run(["true"], socket=path, hostname="nobody", stderr=subprocess.PIPE) as trial:
-            _, said = trial.communicate()
-    return None if trial.returncode == 0 else said.decode(errors="replace").strip().removeprefix("forewarn: ")
+            _, stderr = trial.communicate()
+    return None if trial.returncode == 0 else stderr.decode(errors="replace").strip().removeprefix("forewarn: ")
 
 
-def supervising(command: Sequence[str], *, socket: Path, hostname: str, net: bool = False) -> list[str]:
+def supervisor_command(command: Sequence[str], *, socket: Path, hostname: str, net: bool = False) -> list[str]:
     """Return the command that runs another one in a sandbox."""
     if not command:
         raise ValueError("there is no command to run")
     # Isolated: the environment is meant for the command, and may have settings for another Python. Nor does the
     # supervisor need anything that is installed, and it is there sooner without.
-    boot = [sys.executable, "-I", "-S", "-c", BOOT, str(Path(forewarn.__file__).parent.parent)]
-    return [*boot, str(socket.absolute()), hostname, "net" if net else "no-net", *map(os.fspath, command)]
+    bootstrap = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, str(Path(forewarn.__file__).parent.parent)]
+    return [*bootstrap, str(socket.absolute()), hostname, "net" if net else "no-net", *map(os.fspath, command)]
+
+
+# Earlier public names, kept as aliases.
+why_not = unavailable_reason
+supervising = supervisor_command

@@ -1,4 +1,4 @@
-"""What the two sides of a sandbox say to each other while it is made and while it lasts."""
+"""Messages between the supervisor and the process inside the namespaces, over a socket pair."""
 
 import json
 import os
@@ -6,10 +6,10 @@ import socket
 from enum import StrEnum
 from typing import NamedTuple
 
-LONGEST = 64 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024
 
 
-class Word(StrEnum):
+class MessageType(StrEnum):
     """What can be said; the side outside says MAPPED and GO, the side inside says everything else."""
 
     UNSHARED = "unshared"
@@ -25,12 +25,12 @@ class Word(StrEnum):
 class Message(NamedTuple):
     """A word, the number that belongs to it (an exit code or an error number), and an open file if one came along."""
 
-    word: Word
+    type: MessageType
     number: int = 0
     file: int | None = None
 
 
-class Silence(Exception):
+class ChannelClosed(Exception):
     """The other side is gone."""
 
 
@@ -50,27 +50,27 @@ class Channel:
         """Return the number of the file, to be waited for."""
         return self._end.fileno()
 
-    def say(self, word: Word, number: int = 0, file: int | None = None) -> None:
+    def send(self, type_: MessageType, number: int = 0, file: int | None = None) -> None:
         """Send a message."""
-        packed = json.dumps([word, number]).encode()
+        packed = json.dumps([type_, number]).encode()
         socket.send_fds(self._end, [packed], [] if file is None else [file])
 
-    def hear(self) -> Message:
+    def receive(self) -> Message:
         """Wait for a message."""
-        packed, files, *_ = socket.recv_fds(self._end, LONGEST, 1)
+        packed, files, *_ = socket.recv_fds(self._end, MAX_MESSAGE_BYTES, 1)
         if not packed:
-            raise Silence
-        word, number = json.loads(packed)
-        return Message(Word(word), number, files[0] if files else None)
+            raise ChannelClosed
+        type_, number = json.loads(packed)
+        return Message(MessageType(type_), number, files[0] if files else None)
 
-    def await_word(self, word: Word) -> Message:
+    def expect(self, type_: MessageType) -> Message:
         """Wait for this word; that something has failed instead is raised."""
-        heard = self.hear()
-        if heard.word is Word.FAILED:
-            raise OSError(heard.number, os.strerror(heard.number))
-        if heard.word is not word:
-            raise Silence
-        return heard
+        message = self.receive()
+        if message.type is MessageType.FAILED:
+            raise OSError(message.number, os.strerror(message.number))
+        if message.type is not type_:
+            raise ChannelClosed
+        return message
 
     def close(self) -> None:
         """Say nothing any more, which the other side hears."""

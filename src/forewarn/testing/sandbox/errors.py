@@ -1,10 +1,10 @@
-"""Why a program cannot be run as a VM.
+"""Errors of the sandbox.
 
 SandboxError
-├── NotLinux       there are no namespaces here
-├── NamespacesOff  the system does not let this user make them
-├── NoWayOut       no program is there, or none works, that connects a namespace with the network
-└── Unusable       the socket, its directory or the host name is none that can be used
+├── NamespacesUnavailable  the system is not Linux
+├── NamespacesNotAllowed   this user may not create namespaces
+├── EgressUnavailable      slirp4netns or pasta is missing or does not work
+└── SandboxFailed          unusable socket, directory or host name, or set-up failed
 """
 
 import os
@@ -13,20 +13,20 @@ from contextlib import suppress
 from errno import EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS
 from pathlib import Path
 
-NO_SANDBOX = 125
+SANDBOX_EXIT_CODE = 125
 """How a command ends that could not be given a sandbox."""
 
-SWITCHES = Path("/proc/sys")
-APPARMOR = "kernel/apparmor_restrict_unprivileged_userns"
-DEBIAN = "kernel/unprivileged_userns_clone"
-MOST = "user/max_user_namespaces"
+SYSCTL_ROOT = Path("/proc/sys")
+APPARMOR_SYSCTL = "kernel/apparmor_restrict_unprivileged_userns"
+DEBIAN_SYSCTL = "kernel/unprivileged_userns_clone"
+MAX_NAMESPACES = "user/max_user_namespaces"
 
 
 class SandboxError(Exception):
     """The sandbox cannot be made; the message says what to do about it."""
 
 
-class NotLinux(SandboxError):
+class NamespacesUnavailable(SandboxError):
     """There are no namespaces here."""
 
     def __init__(self, system: str) -> None:
@@ -37,46 +37,48 @@ class NotLinux(SandboxError):
         )
 
 
-class NamespacesOff(SandboxError):
+class NamespacesNotAllowed(SandboxError):
     """The system does not let this user make namespaces."""
 
-    def __init__(self, error: OSError, read: Callable[[str], int | None]) -> None:
+    def __init__(self, error: OSError, read_switch: Callable[[str], int | None]) -> None:
         self.error = error
-        super().__init__(f"this system lets you make no user namespaces ({error.strerror}): {_advice(error, read)}")
+        super().__init__(
+            f"this system lets you make no user namespaces ({error.strerror}): {_advice(error, read_switch)}"
+        )
 
 
-class NoWayOut(SandboxError):
+class EgressUnavailable(SandboxError):
     """There is no program that connects a namespace with the network, or it does not work here."""
 
 
-class Unusable(SandboxError):
+class SandboxFailed(SandboxError):
     """What was given cannot be used."""
 
 
-def complain(what: str) -> None:
+def print_error(message: str) -> None:
     """Say on stderr what is wrong, if there is anybody to hear it."""
     with suppress(OSError):
-        os.write(2, f"forewarn: {what}\n".encode(errors="replace"))
+        os.write(2, f"forewarn: {message}\n".encode(errors="replace"))
 
 
-def switch(name: str) -> int | None:
+def read_sysctl(name: str) -> int | None:
     """Return the number that a switch of the kernel is at; None: there is no such switch."""
     try:
-        return int((SWITCHES / name).read_text())
+        return int((SYSCTL_ROOT / name).read_text())
     except (OSError, ValueError):
         return None
 
 
-def _advice(error: OSError, read: Callable[[str], int | None]) -> str:
-    if read(MOST) == 0:
+def _advice(error: OSError, read_switch: Callable[[str], int | None]) -> str:
+    if read_switch(MAX_NAMESPACES) == 0:
         return "switch them on with `sudo sysctl user.max_user_namespaces=15000`"
     if error.errno == ENOSPC:
         return (
             "there are as many as user.max_user_namespaces and user.max_net_namespaces allow: end some, or raise them"
         )
-    if read(DEBIAN) == 0:
+    if read_switch(DEBIAN_SYSCTL) == 0:
         return "switch them on with `sudo sysctl kernel.unprivileged_userns_clone=1`"
-    if read(APPARMOR):
+    if read_switch(APPARMOR_SYSCTL):
         return (
             "AppArmor keeps them from unprivileged programs; allow them with "
             "`sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`, or use sudo"

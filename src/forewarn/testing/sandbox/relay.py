@@ -1,4 +1,4 @@
-"""From the address inside to the VM's socket outside: bytes in both directions, and nothing else."""
+"""Relay TCP connections from the address inside the sandbox to the VM's unix socket outside."""
 
 import asyncio
 import os
@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound="asyncio.Future[Any]")
 
-PIECE = 64 * 1024
-PAUSE = 0.1
+CHUNK_SIZE = 64 * 1024
+ACCEPT_RETRY_DELAY = 0.1
 """For how many seconds nobody is let in when the system has no more files to give."""
 
-AT_ONCE_CUT_OFF = struct.pack("ii", 1, 0)
+LINGER_RESET = struct.pack("ii", 1, 0)
 """A socket that lingers for no time is reset when it is closed."""
 
-LONGEST_FAREWELL = 5.0
+DRAIN_TIMEOUT = 5.0
 """For how many seconds what a program said before it ended may still be on its way."""
 
 
@@ -27,11 +27,11 @@ class Relay:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._underway: set[asyncio.Task[None]] = set()
-        self._unsaid: set[asyncio.Future[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._unsent: set[asyncio.Future[None]] = set()
 
     @asynccontextmanager
-    async def serving(self, listener: socket.socket) -> AsyncIterator[None]:
+    async def serve(self, listener: socket.socket) -> AsyncIterator[None]:
         """Relay as long as the context lasts; then let what was said inside before the end come out."""
         listener.setblocking(False)
         accepting = asyncio.create_task(self._accept(listener))
@@ -42,10 +42,10 @@ class Relay:
             await asyncio.wait((accepting,))
             with suppress(OSError):
                 while True:
-                    self._take(listener.accept()[0])
+                    self._start(listener.accept()[0])
             # The programs inside are gone, so that each of their connections is at its end, or will be at once.
-            if self._unsaid:
-                await asyncio.wait(self._unsaid, timeout=LONGEST_FAREWELL)
+            if self._unsent:
+                await asyncio.wait(self._unsent, timeout=DRAIN_TIMEOUT)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -53,30 +53,30 @@ class Relay:
             try:
                 connection, _ = await loop.sock_accept(listener)
             except OSError:  # as many files are open as may
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(ACCEPT_RETRY_DELAY)
             else:
-                self._take(connection)
+                self._start(connection)
 
-    def _take(self, connection: socket.socket) -> None:
+    def _start(self, connection: socket.socket) -> None:
         connection.setblocking(False)
-        said = asyncio.get_running_loop().create_future()
-        _kept(self._unsaid, said)
-        _kept(self._underway, asyncio.create_task(self._carry(connection, said)))
+        sent = asyncio.get_running_loop().create_future()
+        _keep(self._unsent, sent)
+        _keep(self._tasks, asyncio.create_task(self._relay(connection, sent)))
 
-    async def _carry(self, connection: socket.socket, said: "asyncio.Future[None]") -> None:
+    async def _relay(self, connection: socket.socket, sent: "asyncio.Future[None]") -> None:
         try:
-            inside, to_inside = await asyncio.open_connection(sock=connection, limit=PIECE)
+            inside, to_inside = await asyncio.open_connection(sock=connection, limit=CHUNK_SIZE)
             try:
-                outside, to_outside = await _connected(self._path)
+                outside, to_outside = await _connect(self._path)
             except OSError:
                 _reset(to_inside)
             else:
-                await _Crossing(inside, to_inside, outside, to_outside, said).last()
+                await _RelayedConnection(inside, to_inside, outside, to_outside, sent).run()
         finally:
-            _settle(said)
+            _settle(sent)
 
 
-class _Crossing:
+class _RelayedConnection:
     """One connection: what is said on one side is said on the other, to the end of both directions."""
 
     def __init__(
@@ -85,47 +85,47 @@ class _Crossing:
         to_inside: asyncio.StreamWriter,
         outside: asyncio.StreamReader,
         to_outside: asyncio.StreamWriter,
-        said: "asyncio.Future[None]",
+        sent: "asyncio.Future[None]",
     ) -> None:
         self._inside, self._to_inside = inside, to_inside
         self._outside, self._to_outside = outside, to_outside
-        self._said = said
+        self._sent = sent
         self._is_unanswered = False
 
-    async def last(self) -> None:
+    async def run(self) -> None:
         """Carry on until the service has ended the connection, or either side is broken."""
-        asking = asyncio.create_task(self._ask())
+        requests = asyncio.create_task(self._relay_requests())
         try:
-            await self._answer()
+            await self._relay_responses()
         except OSError:
             _reset(self._to_inside)
         else:
-            self._end_inside()
+            self._close_inside()
         finally:
-            asking.cancel()
-            await asyncio.wait((asking,))
+            requests.cancel()
+            await asyncio.wait((requests,))
             self._to_outside.close()
 
-    async def _ask(self) -> None:
+    async def _relay_requests(self) -> None:
         try:
-            while piece := await self._inside.read(PIECE):
+            while chunk := await self._inside.read(CHUNK_SIZE):
                 self._is_unanswered = True
-                self._to_outside.write(piece)
+                self._to_outside.write(chunk)
                 await self._to_outside.drain()
             self._is_unanswered = False  # whoever says that this was all expects no more than an end
             self._to_outside.write_eof()
         except OSError:
             self._to_outside.transport.abort()
         finally:
-            _settle(self._said)
+            _settle(self._sent)
 
-    async def _answer(self) -> None:
-        while piece := await self._outside.read(PIECE):
+    async def _relay_responses(self) -> None:
+        while chunk := await self._outside.read(CHUNK_SIZE):
             self._is_unanswered = False
-            self._to_inside.write(piece)
+            self._to_inside.write(chunk)
             await self._to_inside.drain()
 
-    def _end_inside(self) -> None:
+    def _close_inside(self) -> None:
         """Close as the service did. A unix socket knows no reset: closing on a request without a word was one."""
         if self._is_unanswered and not self._to_inside.transport.get_write_buffer_size():
             _reset(self._to_inside)
@@ -133,25 +133,25 @@ class _Crossing:
             self._to_inside.close()
 
 
-async def _connected(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to a socket, however long its path is: a socket's address has room for 107 bytes."""
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/{path.name}", limit=PIECE)
+        return await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/{path.name}", limit=CHUNK_SIZE)
     finally:
         os.close(directory)
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
     with suppress(OSError):
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, AT_ONCE_CUT_OFF)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_RESET)
     writer.transport.abort()
 
 
-def _kept(among: "set[F]", future: F) -> None:
+def _keep(futures: "set[F]", future: F) -> None:
     """Keep a future until it is done; a loop alone does not."""
-    among.add(future)
-    future.add_done_callback(among.discard)
+    futures.add(future)
+    future.add_done_callback(futures.discard)
 
 
 def _settle(future: "asyncio.Future[None]") -> None:

@@ -1,4 +1,4 @@
-"""Signals and the terminal: what is sent to the supervisor is meant for the command."""
+"""Forward signals from the supervisor to the command, and restore the terminal afterwards."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import socket
 import threading
 from contextlib import suppress
 
-ABOUT_OURSELVES = frozenset(
+NOT_FORWARDED = frozenset(
     {
         signal.SIGBUS,
         signal.SIGCHLD,
@@ -24,12 +24,12 @@ ABOUT_OURSELVES = frozenset(
 )
 """What the system says to a process of its own doing, and what nobody can take."""
 
-SENT_ON = frozenset(signal.valid_signals()) - ABOUT_OURSELVES
-STOPS = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
+FORWARDED = frozenset(signal.valid_signals()) - NOT_FORWARDED
+STOP_SIGNALS = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 """How terminals stop programs."""
 
 BY_KERNEL = 0x80
-PATIENCE = 1.0
+REPLY_TIMEOUT = 1.0
 """For how many seconds a witness is waited for, which may be stopped."""
 
 
@@ -42,11 +42,11 @@ class Terminal:
             self._file = os.open("/dev/tty", os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY)
 
     @property
-    def is_there(self) -> bool:
+    def is_present(self) -> bool:
         """Whether somebody may type keys for us, now or, in the background of a shell, later."""
         return self._file is not None
 
-    def take_back(self) -> None:
+    def restore(self) -> None:
         """Have the terminal again that a shell inside took for itself, and could not give back: it is gone."""
         if self._file is not None:
             with suppress(OSError):
@@ -64,15 +64,15 @@ def _is_gone(group: int) -> bool:
     return False
 
 
-class Witness:
+class GroupSignals:
     """Knows what was sent to the whole process group: another process of it, that no signal is ever meant for."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
-        self._end.settimeout(PATIENCE)
+        self._end.settimeout(REPLY_TIMEOUT)
         self._number = 0
 
-    def has_got(self, signal_number: int) -> bool:
+    def has_received(self, signal_number: int) -> bool:
         """Tell whether it has got this signal, too, since it was last asked."""
         self._number = (self._number + 1) % 256
         with suppress(OSError):
@@ -83,39 +83,39 @@ class Witness:
         return False
 
 
-def bear_witness(end: socket.socket) -> bool:
+def answer_signal_query(end: socket.socket) -> bool:
     """Answer a question of the supervisor's, all signals being blocked; return False if there will be no more."""
-    question = end.recv(2)
-    if question:
-        number, signal_number = question
+    query = end.recv(2)
+    if query:
+        number, signal_number = query
         end.send(bytes([number, signal.sigtimedwait([signal_number], 0) is not None]))
-    return bool(question)
+    return bool(query)
 
 
-def hold_back() -> None:
+def block_signals() -> None:
     """Let no signal hit the supervisor from now on; they wait until there is a command that they are for."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, SENT_ON)
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
 
 
-def send_on(command: int, witness: Witness | None) -> None:
+def forward_signals(command: int, group: GroupSignals | None) -> None:
     """Send signals on to a command, known by its pidfd, those too that were held back.
 
     One that shares the supervisor's process group, of which there is a witness then, has got already what was sent to
     the group: by the terminal, by a shell's `kill %1`, or by itself.
     """
-    threading.Thread(target=_send_on, args=(command, witness), name="signals", daemon=True).start()
+    threading.Thread(target=_forward, args=(command, group), name="signals", daemon=True).start()
 
 
-def _send_on(command: int, witness: Witness | None) -> None:
+def _forward(command: int, group: GroupSignals | None) -> None:
     while True:
-        came = signal.sigwaitinfo(SENT_ON)
-        if witness is None or not _has_come(came, witness):
+        received = signal.sigwaitinfo(FORWARDED)
+        if group is None or not _is_delivered(received, group):
             with suppress(OSError):
-                signal.pidfd_send_signal(command, came.si_signo)
+                signal.pidfd_send_signal(command, received.si_signo)
 
 
-def _has_come(came: signal.struct_siginfo, witness: Witness) -> bool:
+def _is_delivered(received: signal.struct_siginfo, group: GroupSignals) -> bool:
     """Tell whether the command has got it without us."""
-    was_sent_to_all = witness.has_got(came.si_signo)
+    was_sent_to_all = group.has_received(received.si_signo)
     # By the time that the witness is asked, `fg` may have taken back what was to stop it.
-    return was_sent_to_all or (came.si_signo in STOPS and came.si_code == BY_KERNEL)
+    return was_sent_to_all or (received.si_signo in STOP_SIGNALS and received.si_code == BY_KERNEL)

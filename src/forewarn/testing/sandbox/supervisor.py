@@ -1,4 +1,4 @@
-"""The process that a command in a sandbox is known by: it makes the sandbox, relays, and ends as the command does."""
+"""Supervisor process: create the sandbox, relay connections, forward signals, exit with the command's exit code."""
 
 import asyncio
 import os
@@ -12,30 +12,30 @@ from errno import EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS
 from pathlib import Path
 from typing import NamedTuple
 
-from forewarn.testing.sandbox import outside
-from forewarn.testing.sandbox.channel import Channel, Message, Silence, Word
+from forewarn.testing.sandbox import egress
+from forewarn.testing.sandbox.channel import Channel, ChannelClosed, Message, MessageType
 from forewarn.testing.sandbox.errors import (
-    NO_SANDBOX,
-    NamespacesOff,
-    NotLinux,
+    SANDBOX_EXIT_CODE,
+    NamespacesNotAllowed,
+    NamespacesUnavailable,
     SandboxError,
-    Unusable,
-    complain,
-    switch,
+    SandboxFailed,
+    print_error,
+    read_sysctl,
 )
-from forewarn.testing.sandbox.inside import Plan, keep
+from forewarn.testing.sandbox.namespace import NamespaceOptions, run_namespace
 from forewarn.testing.sandbox.relay import Relay
-from forewarn.testing.sandbox.signals import Terminal, Witness, hold_back, send_on
+from forewarn.testing.sandbox.signals import GroupSignals, Terminal, block_signals, forward_signals
 
-REFUSALS = frozenset({EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS})
+REFUSED_ERRNOS = frozenset({EACCES, EINVAL, ENOSPC, ENOSYS, EPERM, EUSERS})
 """How a system says that it does not let one make namespaces, or do in them what they are for."""
 
 STDERR = 2
-LONGEST_HOSTNAME = 64
+MAX_HOSTNAME_BYTES = 64
 WITH_NET, WITHOUT_NET = "net", "no-net"
 
 
-class Wanted(NamedTuple):
+class SandboxOptions(NamedTuple):
     """What is wanted of a sandbox."""
 
     socket: Path
@@ -46,105 +46,107 @@ class Wanted(NamedTuple):
 
 def main() -> None:
     """Run a command: SOCKET HOSTNAME net|no-net COMMAND…"""
-    _have_streams()
+    _reserve_streams()
     path, hostname, net, *command = sys.argv[1:]
     try:
-        code = supervise(Wanted(Path(path).absolute(), hostname, net == WITH_NET, command))
+        code = supervise(SandboxOptions(Path(path).absolute(), hostname, net == WITH_NET, command))
     except SandboxError as error:
-        complain(str(error))
-        code = NO_SANDBOX
+        print_error(str(error))
+        code = SANDBOX_EXIT_CODE
     sys.exit(code)
 
 
-def supervise(wanted: Wanted) -> int:
+def supervise(options: SandboxOptions) -> int:
     """Run a command in a sandbox of its own; return its exit code."""
-    _check(wanted)
-    way_out = outside.choose() if wanted.has_net else None
+    _check(options)
+    network = egress.find_egress() if options.has_net else None
     terminal = Terminal()
-    plan = Plan(
-        command=wanted.command,
-        hostname=wanted.hostname,
-        hidden=wanted.socket.parent,
-        nameserver=way_out.nameserver if way_out is not None else None,
-        has_own_group=not terminal.is_there,
+    namespace = NamespaceOptions(
+        command=options.command,
+        hostname=options.hostname,
+        hidden=options.socket.parent,
+        nameserver=network.nameserver if network is not None else None,
+        has_own_group=not terminal.is_present,
     )
     with ExitStack() as stack:
-        stack.callback(terminal.take_back)  # at last, when everything inside is gone
-        channel, questions, keeper = _begin(plan)
+        stack.callback(terminal.restore)  # at last, when everything inside is gone
+        channel, signal_queries, keeper = _fork_keeper(namespace)
         stack.callback(os.waitpid, keeper, 0)
         stack.callback(channel.close)
         listener = _set_up(channel, keeper)
-        if way_out is not None:
-            stack.enter_context(way_out.connecting(keeper))
-        hold_back()
-        command = _go(channel)
-        send_on(command, None if plan.has_own_group else Witness(questions))
-        _let_go_of_streams()
-        return asyncio.run(_relay(wanted.socket, listener, channel))
+        if network is not None:
+            stack.enter_context(network.connect(keeper))
+        block_signals()
+        command = _start_command(channel)
+        forward_signals(command, None if namespace.has_own_group else GroupSignals(signal_queries))
+        _release_streams()
+        return asyncio.run(_relay(options.socket, listener, channel))
 
 
-def _check(wanted: Wanted) -> None:
+def _check(options: SandboxOptions) -> None:
     if sys.platform != "linux":
-        raise NotLinux(sys.platform)
-    if not 0 < len(wanted.hostname.encode()) <= LONGEST_HOSTNAME:
-        raise Unusable(f"{wanted.hostname} is no host name: on Linux one has at most {LONGEST_HOSTNAME} characters")
+        raise NamespacesUnavailable(sys.platform)
+    if not 0 < len(options.hostname.encode()) <= MAX_HOSTNAME_BYTES:
+        raise SandboxFailed(
+            f"{options.hostname} is no host name: on Linux one has at most {MAX_HOSTNAME_BYTES} characters"
+        )
     try:
-        if not stat.S_ISSOCK(wanted.socket.stat().st_mode):
-            raise Unusable(f"{wanted.socket} is no socket")
-        others = [file.name for file in wanted.socket.parent.iterdir() if not stat.S_ISSOCK(file.lstat().st_mode)]
+        if not stat.S_ISSOCK(options.socket.stat().st_mode):
+            raise SandboxFailed(f"{options.socket} is no socket")
+        others = [file.name for file in options.socket.parent.iterdir() if not stat.S_ISSOCK(file.lstat().st_mode)]
     except OSError as error:
-        raise Unusable(f"cannot use {wanted.socket}: {error.strerror}") from error
+        raise SandboxFailed(f"cannot use {options.socket}: {error.strerror}") from error
     if others:
-        raise Unusable(f"the directory of {wanted.socket} is hidden from the command, but has {others[0]} in it")
+        raise SandboxFailed(f"the directory of {options.socket} is hidden from the command, but has {others[0]} in it")
 
 
-def _begin(plan: Plan) -> tuple[Channel, socket.socket, int]:
-    channel, theirs = Channel.pair()
-    questions, answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+def _fork_keeper(namespace: NamespaceOptions) -> tuple[Channel, socket.socket, int]:
+    channel, keeper_channel = Channel.pair()
+    signal_queries, signal_replies = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     supervisor = os.getpid()
     keeper = os.fork()
     if keeper == 0:
         channel.close()
-        questions.close()
-        keep(plan, theirs, answers, supervisor)
-    theirs.close()
-    answers.close()
-    return channel, questions, keeper
+        signal_queries.close()
+        run_namespace(namespace, keeper_channel, signal_replies, supervisor)
+    keeper_channel.close()
+    signal_replies.close()
+    return channel, signal_queries, keeper
 
 
 def _set_up(channel: Channel, keeper: int) -> socket.socket:
     """See the sandbox being made, and return what listens inside."""
     try:
-        channel.await_word(Word.UNSHARED)
+        channel.expect(MessageType.UNSHARED)
         for kind, own in (("uid", os.geteuid()), ("gid", os.getegid())):
-            _map(Path(f"/proc/{keeper}"), kind, own)
-        channel.say(Word.MAPPED)
-        return socket.socket(fileno=channel.await_word(Word.READY).file)
+            _map_ids(Path(f"/proc/{keeper}"), kind, own)
+        channel.send(MessageType.MAPPED)
+        return socket.socket(fileno=channel.expect(MessageType.READY).file)
     except OSError as error:
-        if error.errno in REFUSALS:
-            raise NamespacesOff(error, switch) from error
-        raise Unusable(f"the sandbox cannot be made: {error.strerror}") from error
-    except Silence:
-        raise Unusable("the sandbox was killed while it was made") from None
+        if error.errno in REFUSED_ERRNOS:
+            raise NamespacesNotAllowed(error, read_sysctl) from error
+        raise SandboxFailed(f"the sandbox cannot be made: {error.strerror}") from error
+    except ChannelClosed:
+        raise SandboxFailed("the sandbox was killed while it was made") from None
 
 
-def _go(channel: Channel) -> int:
+def _start_command(channel: Channel) -> int:
     """Have the command begun, and return its pidfd."""
     try:
-        channel.say(Word.GO)
-        command = channel.await_word(Word.BEGUN).file
-    except (OSError, Silence) as error:
-        raise Unusable("the sandbox was killed before the command was begun") from error
+        channel.send(MessageType.GO)
+        command = channel.expect(MessageType.BEGUN).file
+    except (OSError, ChannelClosed) as error:
+        raise SandboxFailed("the sandbox was killed before the command was begun") from error
     assert command is not None  # noqa: S101 - it comes with the word
     return command
 
 
-def _map(process: Path, kind: str, own: int) -> None:
+def _map_ids(process: Path, kind: str, own: int) -> None:
     """Have ids mean inside what they mean outside: all of them if we may, else our own alone."""
     extents = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text().splitlines()]
-    everybody = "".join(f"{first} {first} {count}\n" for first, _, count in extents)
+    all_ids = "".join(f"{first} {first} {count}\n" for first, _, count in extents)
     try:
-        (process / f"{kind}_map").write_text(everybody)
+        (process / f"{kind}_map").write_text(all_ids)
     except PermissionError:
         if kind == "gid":
             (process / "setgroups").write_text("deny")
@@ -153,39 +155,39 @@ def _map(process: Path, kind: str, own: int) -> None:
 
 async def _relay(path: Path, listener: socket.socket, channel: Channel) -> int:
     """Relay until the command has ended; return its exit code."""
-    _have_many_files()
-    async with Relay(path).serving(listener):
+    _raise_file_limit()
+    async with Relay(path).serve(listener):
         while True:
-            heard = await _heard(channel)
-            if heard is None:
+            message = await _receive(channel)
+            if message is None:
                 return 128 + signal.SIGKILL
-            if heard.word is Word.ENDED:
-                return heard.number
-            if heard.word is Word.STOPPED:
+            if message.type is MessageType.ENDED:
+                return message.number
+            if message.type is MessageType.STOPPED:
                 os.kill(os.getpid(), signal.SIGSTOP)
 
 
-async def _heard(channel: Channel) -> Message | None:
+async def _receive(channel: Channel) -> Message | None:
     loop = asyncio.get_running_loop()
-    can_be_read = loop.create_future()
-    loop.add_reader(channel, can_be_read.set_result, None)
+    readable = loop.create_future()
+    loop.add_reader(channel, readable.set_result, None)
     try:
-        await can_be_read
+        await readable
     finally:
         loop.remove_reader(channel)
-    with suppress(Silence, OSError):
-        return channel.hear()
+    with suppress(ChannelClosed, OSError):
+        return channel.receive()
     return None
 
 
-def _have_streams() -> None:
+def _reserve_streams() -> None:
     """Let no file of ours take the place of a stream that was closed; for the command it stays so."""
     while (file := os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)) <= STDERR:
         pass
     os.close(file)
 
 
-def _let_go_of_streams() -> None:
+def _release_streams() -> None:
     """Leave stdin and stdout to the command alone: if it closes one of them, whoever is at the other end is to know."""
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for stream in (0, 1):
@@ -193,8 +195,8 @@ def _let_go_of_streams() -> None:
     os.close(nothing)
 
 
-def _have_many_files() -> None:
+def _raise_file_limit() -> None:
     """Take as many open files as we may: each connection needs two. The command has its own limit already."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

@@ -1,44 +1,43 @@
-"""Stories of maintenance as text: a small language, and stages on which it is played. See `story` for its form."""
+"""Scenarios: maintenance as text in a small language, and backends that run it. See `parser` for the format."""
 
-from forewarn.testing.scenario.bell import Cancelled
-from forewarn.testing.scenario.casting import Program
-from forewarn.testing.scenario.checking import problems_in
 from forewarn.testing.scenario.commands import NOTHING, Expect
-from forewarn.testing.scenario.core_stage import CoreStage
-from forewarn.testing.scenario.lasting import longest
-from forewarn.testing.scenario.live_stage import LiveStage, NotAnEmulator
-from forewarn.testing.scenario.policies import Wanted, wanted_by
-from forewarn.testing.scenario.shipped import Scenario, from_text, shipped, shipped_names, shipped_text
-from forewarn.testing.scenario.stage import Played, Stage, Told, Unplayable, play
-from forewarn.testing.scenario.story import Step, Story, errors_in, read, retold
-from forewarn.testing.scenario.words import ScenarioError
+from forewarn.testing.scenario.core_backend import CoreBackend
+from forewarn.testing.scenario.handler_role import HandlerProgram
+from forewarn.testing.scenario.journal_watcher import Cancelled
+from forewarn.testing.scenario.lexer import ScenarioError
+from forewarn.testing.scenario.library import Scenario, library_names, library_scenarios, library_text, parse_scenario
+from forewarn.testing.scenario.lint import find_problems
+from forewarn.testing.scenario.live_backend import LiveBackend, ScenarioNotAllowed
+from forewarn.testing.scenario.parser import Script, Step, parse, render_script, syntax_errors
+from forewarn.testing.scenario.runner import Backend, CommandResult, InvalidCommand, StepResult, run_script
+from forewarn.testing.scenario.setup import ServiceSetup, max_duration, required_setup
 
 __all__ = [
     "NOTHING",
+    "Backend",
     "Cancelled",
-    "CoreStage",
+    "CommandResult",
+    "CoreBackend",
     "Expect",
-    "LiveStage",
-    "NotAnEmulator",
-    "Played",
-    "Program",
+    "HandlerProgram",
+    "InvalidCommand",
+    "LiveBackend",
     "Scenario",
     "ScenarioError",
-    "Stage",
+    "ScenarioNotAllowed",
+    "Script",
+    "ServiceSetup",
     "Step",
-    "Story",
-    "Told",
-    "Unplayable",
-    "Wanted",
-    "errors_in",
-    "from_text",
-    "longest",
-    "play",
-    "problems_in",
-    "read",
-    "retold",
-    "shipped",
-    "shipped_names",
-    "shipped_text",
-    "wanted_by",
+    "StepResult",
+    "find_problems",
+    "library_names",
+    "library_scenarios",
+    "library_text",
+    "max_duration",
+    "parse",
+    "parse_scenario",
+    "render_script",
+    "required_setup",
+    "run_script",
+    "syntax_errors",
 ]

@@ -1,6 +1,6 @@
-"""What can be said in a story, as values. How it is spelt stands in `grammar`, what it does in a stage.
+"""Commands of the scenario language as values. `grammar` defines their syntax; backends execute them.
 
-Events are named by their labels (E1, E2, …), VMs by `name` or `scope/name`, times as in `words`.
+Events are named by label (E1, E2, …), VMs by `name` or `scope/name`, times as in `lexer`.
 """
 
 from datetime import timedelta
@@ -18,7 +18,7 @@ OPERATOR = "operator"
 USER = "user"
 """Who asks, where a story does not say it."""
 
-EVERYTHING = "all"
+ALL_SCOPES = "all"
 """What is held or released, where it is not one scope."""
 
 NOTHING = "nothing"
@@ -45,17 +45,17 @@ class FleetName(StrEnum):
     DEMONSTRATION = "demonstration"
 
 
-class Way(StrEnum):
+class PlatformMode(StrEnum):
     """How the platform does its work."""
 
     AUTOMATIC = "automatic"
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class BaseCommand(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a line of a story says."""
 
 
-class SetPolicy(Said, frozen=True):
+class SetPolicy(BaseCommand, frozen=True):
     """Choose how the service is run; what is left out stays."""
 
     preset: Preset | None = None
@@ -66,29 +66,29 @@ class SetPolicy(Said, frozen=True):
     operations: int | None = None
 
 
-class UsePlatform(Said, frozen=True):
+class UsePlatform(BaseCommand, frozen=True):
     """The platform carries events out by itself, and time passes from change to change, as in a service.
 
     `lasting`: each piece of work takes this long; else as long as on the simulated platform.
     """
 
-    way: Way
+    way: PlatformMode
     lasting: timedelta | None = None
 
 
-class UseFleet(Said, frozen=True):
+class UseFleet(BaseCommand, frozen=True):
     """The story is about a fleet that has a name."""
 
     fleet: FleetName
 
 
-class Handler(Said, frozen=True):
+class Handler(BaseCommand, frozen=True):
     """This VM is played by the program under examination, if there is one; else its lines are played like others'."""
 
     vm: str
 
 
-class AddScope(Said, frozen=True):
+class AddScope(BaseCommand, frozen=True):
     """A scope comes into being, without VMs."""
 
     scope: str
@@ -99,7 +99,7 @@ class AddScope(Said, frozen=True):
     terminate_notice: timedelta | None = None
 
 
-class ChangeScope(Said, frozen=True):
+class ChangeScope(BaseCommand, frozen=True):
     """A scope asks something else of its VMs; what is left out stays."""
 
     scope: str
@@ -109,7 +109,7 @@ class ChangeScope(Said, frozen=True):
     terminate_notice: timedelta | None = None
 
 
-class RemoveScope(Said, frozen=True):
+class RemoveScope(BaseCommand, frozen=True):
     """A scope goes."""
 
     scope: str
@@ -118,7 +118,7 @@ class RemoveScope(Said, frozen=True):
     why: str = ""
 
 
-class AddVms(Said, frozen=True):
+class AddVms(BaseCommand, frozen=True):
     """VMs come to a scope: the one named, else the one that came last."""
 
     names: tuple[str, ...]
@@ -129,7 +129,7 @@ class AddVms(Said, frozen=True):
     terminate_notice: timedelta | None = None
 
 
-class ChangeVm(Said, frozen=True):
+class ChangeVm(BaseCommand, frozen=True):
     """A VM changes; what is left out stays."""
 
     vm: str
@@ -140,7 +140,7 @@ class ChangeVm(Said, frozen=True):
     by: str = OPERATOR
 
 
-class RemoveVm(Said, frozen=True):
+class RemoveVm(BaseCommand, frozen=True):
     """A VM goes."""
 
     vm: str
@@ -149,19 +149,19 @@ class RemoveVm(Said, frozen=True):
     why: str = ""
 
 
-class Tick(Said, frozen=True):
+class Tick(BaseCommand, frozen=True):
     """The clock is set to a time, forwards or back, and time may act."""
 
     time: timedelta | None = None
 
 
-class Wait(Said, frozen=True):
+class Wait(BaseCommand, frozen=True):
     """Time passes."""
 
     time: timedelta
 
 
-class Expect(Said, frozen=True):
+class Expect(BaseCommand, frozen=True):
     """Time passes until something happens, or has happened since the last command; or nothing may happen for that long.
 
     `fact` is told as stages tell it, or the beginning of that.
@@ -177,19 +177,19 @@ class Expect(Said, frozen=True):
         return " ".join((self.subject, *self.happening))
 
 
-class Outage(Said, frozen=True):
+class Outage(BaseCommand, frozen=True):
     """The service is down from now on, for that long."""
 
     time: timedelta
 
 
-class Query(Said, frozen=True):
+class Query(BaseCommand, frozen=True):
     """A VM asks for its document."""
 
     vm: str
 
 
-class Approve(Said, frozen=True):
+class Approve(BaseCommand, frozen=True):
     """A VM approves events, none to many in one request."""
 
     events: tuple[str, ...]
@@ -197,7 +197,7 @@ class Approve(Said, frozen=True):
     through: str | None = None
 
 
-class Schedule(Said, frozen=True):
+class Schedule(BaseCommand, frozen=True):
     """Somebody asks for events."""
 
     type: EventType
@@ -212,28 +212,28 @@ class Schedule(Said, frozen=True):
     campaign: str = ""
 
 
-class Restart(Said, frozen=True):
+class Restart(BaseCommand, frozen=True):
     """The owner of a VM restarts it."""
 
     vm: str
     request: str | None = None
 
 
-class Redeploy(Said, frozen=True):
+class Redeploy(BaseCommand, frozen=True):
     """The owner of a VM has it moved to another host."""
 
     vm: str
     request: str | None = None
 
 
-class Delete(Said, frozen=True):
+class Delete(BaseCommand, frozen=True):
     """The owner of a VM deletes it."""
 
     vm: str
     request: str | None = None
 
 
-class Evict(Said, frozen=True):
+class Evict(BaseCommand, frozen=True):
     """The platform takes a low-priority VM away."""
 
     vm: str
@@ -241,7 +241,7 @@ class Evict(Said, frozen=True):
     request: str | None = None
 
 
-class Fail(Said, frozen=True):
+class Fail(BaseCommand, frozen=True):
     """The hardware under some VMs has failed."""
 
     vms: tuple[str, ...]
@@ -249,7 +249,7 @@ class Fail(Said, frozen=True):
     request: str | None = None
 
 
-class Predict(Said, frozen=True):
+class Predict(BaseCommand, frozen=True):
     """The hardware under some VMs is expected to fail."""
 
     vms: tuple[str, ...]
@@ -257,7 +257,7 @@ class Predict(Said, frozen=True):
     request: str | None = None
 
 
-class Cancel(Said, frozen=True):
+class Cancel(BaseCommand, frozen=True):
     """A Scheduled event is taken back."""
 
     event: str
@@ -265,13 +265,13 @@ class Cancel(Said, frozen=True):
     why: str = ""
 
 
-class Clear(Said, frozen=True):
+class Clear(BaseCommand, frozen=True):
     """The campaign that made an event lets it start."""
 
     event: str
 
 
-class Hold(Said, frozen=True):
+class Hold(BaseCommand, frozen=True):
     """Nothing planned starts, in one scope or at all."""
 
     what: str
@@ -279,7 +279,7 @@ class Hold(Said, frozen=True):
     by: str = OPERATOR
 
 
-class Release(Said, frozen=True):
+class Release(BaseCommand, frozen=True):
     """A hold ends."""
 
     what: str
@@ -287,7 +287,7 @@ class Release(Said, frozen=True):
     why: str = ""
 
 
-class Begin(Said, frozen=True):
+class Begin(BaseCommand, frozen=True):
     """The platform begins an event's work: on the VMs named, else on all of the event."""
 
     event: str
@@ -295,7 +295,7 @@ class Begin(Said, frozen=True):
     again: bool = False
 
 
-class Done(Said, frozen=True):
+class Done(BaseCommand, frozen=True):
     """The platform has done an event's work."""
 
     event: str
@@ -303,7 +303,7 @@ class Done(Said, frozen=True):
     host: str | None = None
 
 
-class Failed(Said, frozen=True):
+class Failed(BaseCommand, frozen=True):
     """The platform has failed at an event's work."""
 
     event: str
@@ -311,7 +311,7 @@ class Failed(Said, frozen=True):
     why: str = ""
 
 
-class Later(Said, frozen=True):
+class Later(BaseCommand, frozen=True):
     """The platform cannot do an event's work now, and wants to be asked again."""
 
     event: str
@@ -320,7 +320,7 @@ class Later(Said, frozen=True):
     why: str = ""
 
 
-class Unknown(Said, frozen=True):
+class Unknown(BaseCommand, frozen=True):
     """The platform cannot tell whether an event's work was done."""
 
     event: str
@@ -328,7 +328,7 @@ class Unknown(Said, frozen=True):
     why: str = ""
 
 
-class Retry(Said, frozen=True):
+class Retry(BaseCommand, frozen=True):
     """An operator has work that failed, or whose outcome is unknown, done once more."""
 
     event: str
@@ -337,7 +337,7 @@ class Retry(Said, frozen=True):
     why: str = ""
 
 
-class Resolve(Said, frozen=True):
+class Resolve(BaseCommand, frozen=True):
     """An operator ends what failed or is unknown of an event, or of it on one VM: given up, or done after all."""
 
     event: str
@@ -347,7 +347,7 @@ class Resolve(Said, frozen=True):
     why: str = ""
 
 
-class SetFault(Said, frozen=True):
+class SetFault(BaseCommand, frozen=True):
     """The endpoint misbehaves towards one VM, or towards all: for a time, for some requests, or until it is cleared."""
 
     kind: FaultKind
@@ -357,29 +357,29 @@ class SetFault(Said, frozen=True):
     amount: timedelta | None = None
 
 
-class ClearFaults(Said, frozen=True):
+class ClearFaults(BaseCommand, frozen=True):
     """The endpoint behaves again."""
 
 
-class Explain(Said, frozen=True):
+class Explain(BaseCommand, frozen=True):
     """Why does an event wait?"""
 
     event: str
 
 
-class Document(Said, frozen=True):
+class Document(BaseCommand, frozen=True):
     """What would a VM see, if it asked?"""
 
     vm: str
 
 
-class State(Said, frozen=True):
+class State(BaseCommand, frozen=True):
     """What is kept of a scope?"""
 
     scope: str
 
 
-class Wake(Said, frozen=True):
+class Wake(BaseCommand, frozen=True):
     """When will time itself change something next?"""
 
     scope: str

@@ -1,6 +1,6 @@
-"""How each command of a story is spelt. A line is `verb words… [option value]…`, and the table below says which.
+"""Grammar of the scenario language: a table of the syntax of each command, and the parser of one line.
 
-A word that is an option of the verb ends a list of words before it.
+A line is `verb words… [option value]…`. A word that is an option of the verb ends a list of words before it.
 """
 
 import re
@@ -17,8 +17,8 @@ from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
 from forewarn.testing.scenario import commands as say
-from forewarn.testing.scenario.expecting import FACT_WORD, misspelt
-from forewarn.testing.scenario.words import (
+from forewarn.testing.scenario.expect import FACT_WORD, check_expectation
+from forewarn.testing.scenario.lexer import (
     AMOUNT,
     DURATION,
     DURATION_OR_NEVER,
@@ -32,11 +32,11 @@ from forewarn.testing.scenario.words import (
     TIME,
     VM,
     WHOLE_NUMBER,
-    Kind,
+    Lexeme,
+    LexemeType,
     ScenarioError,
-    Word,
-    likeliest,
-    listed,
+    closest_match,
+    join_choices,
     one_of,
 )
 
@@ -45,7 +45,7 @@ class Slot(NamedTuple):
     """A place for one word, or for as many as come, and the field of the command that takes it."""
 
     field: str
-    kind: Kind
+    kind: LexemeType
     at_least: int = 1
     many: bool = False
 
@@ -56,24 +56,24 @@ class Flag(NamedTuple):
     field: str
 
 
-class Form(msgspec.Struct, frozen=True):
+class CommandSyntax(msgspec.Struct, frozen=True):
     """How one command is spelt: the words after the verb, then options in any order; some of them must be there.
 
     `check` finds the first word that does not go with those before it, and says what may stand there.
     """
 
-    command: type[say.Said]
+    command: type[say.BaseCommand]
     words: tuple[Slot, ...] = ()
     options: dict[str, Slot | Flag] = {}
     required: dict[str, Slot] = {}
-    check: Callable[[Sequence[Word]], tuple[Word | None, str] | None] | None = None
+    check: Callable[[Sequence[Lexeme]], tuple[Lexeme | None, str] | None] | None = None
 
 
-def _optional(field: str, kind: Kind) -> Slot:
+def _optional(field: str, kind: LexemeType) -> Slot:
     return Slot(field, kind, at_least=0)
 
 
-def _many(field: str, kind: Kind, at_least: int = 1) -> Slot:
+def _many(field: str, kind: LexemeType, at_least: int = 1) -> Slot:
     return Slot(field, kind, at_least=at_least, many=True)
 
 
@@ -95,8 +95,8 @@ _SCOPE_OPTIONS: dict[str, Slot | Flag] = {
 }
 _IMPACTS = (Slot("event", EVENT), _many("vms", VM, at_least=0))
 
-FORMS: dict[str, Form] = {
-    "policy": Form(
+COMMAND_SYNTAX: dict[str, CommandSyntax] = {
+    "policy": CommandSyntax(
         say.SetPolicy,
         (_optional("preset", one_of("a preset", say.Preset)),),
         {
@@ -107,41 +107,45 @@ FORMS: dict[str, Form] = {
             "operations": Slot("operations", WHOLE_NUMBER),
         },
     ),
-    "platform": Form(say.UsePlatform, (Slot("way", one_of("a way", say.Way)),), {"lasting": Slot("lasting", DURATION)}),
-    "fleet": Form(say.UseFleet, (Slot("fleet", one_of("a fleet", say.FleetName)),)),
-    "handler": Form(say.Handler, (Slot("vm", VM),)),
-    "scope": Form(say.AddScope, (Slot("scope", NAME), Slot("kind", one_of("a kind", ScopeKind))), _SCOPE_OPTIONS),
-    "change scope": Form(say.ChangeScope, (Slot("scope", NAME),), _SCOPE_OPTIONS),
-    "remove scope": Form(say.RemoveScope, (Slot("scope", NAME),), {"force": Flag("force"), **_BY, **_WHY}),
-    "vm": Form(
+    "platform": CommandSyntax(
+        say.UsePlatform, (Slot("way", one_of("a way", say.PlatformMode)),), {"lasting": Slot("lasting", DURATION)}
+    ),
+    "fleet": CommandSyntax(say.UseFleet, (Slot("fleet", one_of("a fleet", say.FleetName)),)),
+    "handler": CommandSyntax(say.Handler, (Slot("vm", VM),)),
+    "scope": CommandSyntax(
+        say.AddScope, (Slot("scope", NAME), Slot("kind", one_of("a kind", ScopeKind))), _SCOPE_OPTIONS
+    ),
+    "change scope": CommandSyntax(say.ChangeScope, (Slot("scope", NAME),), _SCOPE_OPTIONS),
+    "remove scope": CommandSyntax(say.RemoveScope, (Slot("scope", NAME),), {"force": Flag("force"), **_BY, **_WHY}),
+    "vm": CommandSyntax(
         say.AddVms,
         (_many("names", NAME),),
         {"of": Slot("scope", NAME), "domain": Slot("domain", WHOLE_NUMBER), "host": Slot("host", HOST), **_TRAITS},
     ),
-    "change vm": Form(
+    "change vm": CommandSyntax(
         say.ChangeVm,
         (Slot("vm", VM),),
         {"domain": Slot("domain", WHOLE_NUMBER), "host": Slot("host", HOST), **_TRAITS, **_BY},
     ),
-    "move": Form(say.ChangeVm, (Slot("vm", VM),), _BY, required={"to": Slot("host", HOST)}),
-    "remove vm": Form(say.RemoveVm, (Slot("vm", VM),), {"force": Flag("force"), **_BY, **_WHY}),
-    "tick": Form(say.Tick, (_optional("time", TIME),)),
-    "wait": Form(say.Wait, (Slot("time", DURATION),)),
-    "expect": Form(
+    "move": CommandSyntax(say.ChangeVm, (Slot("vm", VM),), _BY, required={"to": Slot("host", HOST)}),
+    "remove vm": CommandSyntax(say.RemoveVm, (Slot("vm", VM),), {"force": Flag("force"), **_BY, **_WHY}),
+    "tick": CommandSyntax(say.Tick, (_optional("time", TIME),)),
+    "wait": CommandSyntax(say.Wait, (Slot("time", DURATION),)),
+    "expect": CommandSyntax(
         say.Expect,
         (Slot("subject", FACT_WORD), _many("happening", FACT_WORD, at_least=0)),
         required={"within": Slot("within", DURATION)},
-        check=misspelt,
+        check=check_expectation,
     ),
-    "outage": Form(say.Outage, (Slot("time", DURATION),)),
-    "query": Form(say.Query, (Slot("vm", VM),)),
-    "approve": Form(
+    "outage": CommandSyntax(say.Outage, (Slot("time", DURATION),)),
+    "query": CommandSyntax(say.Query, (Slot("vm", VM),)),
+    "approve": CommandSyntax(
         say.Approve,
         (_many("events", EVENT, at_least=0),),
         {"through": Slot("through", NAME)},
         required={"by": Slot("vm", VM)},
     ),
-    "schedule": Form(
+    "schedule": CommandSyntax(
         say.Schedule,
         (Slot("type", EVENT_TYPE), _many("vms", VM)),
         {
@@ -155,117 +159,119 @@ FORMS: dict[str, Form] = {
             **_REQUEST,
         },
     ),
-    "restart": Form(say.Restart, (Slot("vm", VM),), _REQUEST),
-    "redeploy": Form(say.Redeploy, (Slot("vm", VM),), _REQUEST),
-    "delete": Form(say.Delete, (Slot("vm", VM),), _REQUEST),
-    "evict": Form(say.Evict, (Slot("vm", VM),), {"in": Slot("notice", DURATION), **_REQUEST}),
-    "fail": Form(say.Fail, (_many("vms", VM),), {"with": Slot("type", EVENT_TYPE), **_REQUEST}),
-    "predict": Form(say.Predict, (_many("vms", VM),), _REQUEST, required={"in": Slot("ahead", DURATION)}),
-    "cancel": Form(say.Cancel, (Slot("event", EVENT),), {**_BY, **_WHY}),
-    "clear": Form(say.Clear, (Slot("event", EVENT),)),
-    "hold": Form(say.Hold, (Slot("what", NAME), Slot("reason", TEXT)), _BY),
-    "release": Form(say.Release, (Slot("what", NAME),), {**_BY, **_WHY}),
-    "begin": Form(say.Begin, _IMPACTS, {"again": Flag("again")}),
-    "done": Form(say.Done, _IMPACTS, {"on": Slot("host", HOST)}),
-    "failed": Form(say.Failed, _IMPACTS, _WHY),
-    "later": Form(say.Later, _IMPACTS, _WHY, required={"in": Slot("after", DURATION)}),
-    "unknown": Form(say.Unknown, _IMPACTS, _WHY),
-    "retry": Form(say.Retry, _IMPACTS, {**_BY, **_WHY}),
-    "resolve": Form(
+    "restart": CommandSyntax(say.Restart, (Slot("vm", VM),), _REQUEST),
+    "redeploy": CommandSyntax(say.Redeploy, (Slot("vm", VM),), _REQUEST),
+    "delete": CommandSyntax(say.Delete, (Slot("vm", VM),), _REQUEST),
+    "evict": CommandSyntax(say.Evict, (Slot("vm", VM),), {"in": Slot("notice", DURATION), **_REQUEST}),
+    "fail": CommandSyntax(say.Fail, (_many("vms", VM),), {"with": Slot("type", EVENT_TYPE), **_REQUEST}),
+    "predict": CommandSyntax(say.Predict, (_many("vms", VM),), _REQUEST, required={"in": Slot("ahead", DURATION)}),
+    "cancel": CommandSyntax(say.Cancel, (Slot("event", EVENT),), {**_BY, **_WHY}),
+    "clear": CommandSyntax(say.Clear, (Slot("event", EVENT),)),
+    "hold": CommandSyntax(say.Hold, (Slot("what", NAME), Slot("reason", TEXT)), _BY),
+    "release": CommandSyntax(say.Release, (Slot("what", NAME),), {**_BY, **_WHY}),
+    "begin": CommandSyntax(say.Begin, _IMPACTS, {"again": Flag("again")}),
+    "done": CommandSyntax(say.Done, _IMPACTS, {"on": Slot("host", HOST)}),
+    "failed": CommandSyntax(say.Failed, _IMPACTS, _WHY),
+    "later": CommandSyntax(say.Later, _IMPACTS, _WHY, required={"in": Slot("after", DURATION)}),
+    "unknown": CommandSyntax(say.Unknown, _IMPACTS, _WHY),
+    "retry": CommandSyntax(say.Retry, _IMPACTS, {**_BY, **_WHY}),
+    "resolve": CommandSyntax(
         say.Resolve, (Slot("event", EVENT),), {"on": Slot("vm", NAME), "done": Flag("done"), **_BY, **_WHY}
     ),
-    "fault": Form(
+    "fault": CommandSyntax(
         say.SetFault,
         (Slot("kind", FAULT), _optional("vm", VM)),
         {"for": Slot("lasting", DURATION), "times": Slot("times", WHOLE_NUMBER), "of": Slot("amount", AMOUNT)},
     ),
-    "clear faults": Form(say.ClearFaults),
-    "explain": Form(say.Explain, (Slot("event", EVENT),)),
-    "document": Form(say.Document, (Slot("vm", VM),)),
-    "state": Form(say.State, (Slot("scope", NAME),)),
-    "wake": Form(say.Wake, (Slot("scope", NAME),)),
+    "clear faults": CommandSyntax(say.ClearFaults),
+    "explain": CommandSyntax(say.Explain, (Slot("event", EVENT),)),
+    "document": CommandSyntax(say.Document, (Slot("vm", VM),)),
+    "state": CommandSyntax(say.State, (Slot("scope", NAME),)),
+    "wake": CommandSyntax(say.Wake, (Slot("scope", NAME),)),
 }
 
-NAMES = (NAME, VM)
+NAME_TYPES = (NAME, VM)
 """What nearly any word can be read as."""
 
-ALIKE, VERY_ALIKE = 0.65, 0.75
+MIN_SIMILARITY, HIGH_SIMILARITY = 0.65, 0.75
 """How much a name resembles an option that it is taken for: as `fro` does `for`, or, if any word may follow, more."""
 
-_LIKE_AN_OPTION = re.compile(r"[a-z_-]{2,}", re.IGNORECASE)
+_OPTION_PATTERN = re.compile(r"[a-z_-]{2,}", re.IGNORECASE)
 
 PREPOSITIONS = frozenset({"in", "within", "after", "for", "by"})
 """What people write before a duration."""
 
-OPTIONS = frozenset(option for form in FORMS.values() for option in (*form.options, *form.required, "at"))
+OPTIONS = frozenset(option for form in COMMAND_SYNTAX.values() for option in (*form.options, *form.required, "at"))
 """Every word that is an option of some command."""
 
-AT = Slot("at", TIME)
+AT_SLOT = Slot("at", TIME)
 """Every command may say when it is said: `… at 10:00` sets the clock to that time first."""
 
 
-def read_command(words: Sequence[Word], line: int) -> tuple[say.Command, timedelta | None]:
+def parse_command(words: Sequence[Lexeme], line: int) -> tuple[say.Command, timedelta | None]:
     """Read a command and the time at which it is said."""
-    missing = Word("", words[-1].end + 1, words[-1].end + 1)
-    verb, rest = _verb(words, line, missing)
-    return _Reading(verb, rest, line, missing).read()
+    missing = Lexeme("", words[-1].end + 1, words[-1].end + 1)
+    verb, rest = _split_verb(words, line, missing)
+    return _CommandParser(verb, rest, line, missing).parse()
 
 
-def _verb(words: Sequence[Word], line: int, missing: Word) -> tuple[str, Sequence[Word]]:
+def _split_verb(words: Sequence[Lexeme], line: int, missing: Lexeme) -> tuple[str, Sequence[Lexeme]]:
     first, second = words[0], words[1] if len(words) > 1 else missing
-    seconds = [verb.partition(" ")[2] for verb in FORMS if verb.startswith(f"{first.text} ")]
+    seconds = [verb.partition(" ")[2] for verb in COMMAND_SYNTAX if verb.startswith(f"{first.text} ")]
     if second.text in seconds and not second.quoted:
         return f"{first.text} {second.text}", words[2:]
-    if first.text in FORMS and not first.quoted:
+    if first.text in COMMAND_SYNTAX and not first.quoted:
         return first.text, words[1:]
     if not seconds:
-        raise ScenarioError(_no_such_verb(first.text), line=line, column=first.column, word=first.text)
-    raise ScenarioError(f"{first.text} what? {listed(seconds)}", line=line, column=second.column, word=second.text)
+        raise ScenarioError(_unknown_verb_message(first.text), line=line, column=first.column, word=first.text)
+    raise ScenarioError(
+        f"{first.text} what? {join_choices(seconds)}", line=line, column=second.column, word=second.text
+    )
 
 
-def _no_such_verb(text: str) -> str:
+def _unknown_verb_message(text: str) -> str:
     """Say which command may have been meant; if none resembles the word, which there are."""
     type_ = next((type_ for type_ in EventType if type_.casefold() == text.casefold()), None)
     if type_ is not None:
         return f"there is no such command: did you mean `schedule {type_.value}`?"
-    verbs = list(dict.fromkeys(verb.partition(" ")[0] for verb in FORMS))
-    meant = likeliest(text, verbs)
-    if meant is not None:
-        return f"there is no such command: did you mean `{meant}`?"
-    return f"there is no such command; a line begins with {listed(verbs)}"
+    verbs = list(dict.fromkeys(verb.partition(" ")[0] for verb in COMMAND_SYNTAX))
+    suggestion = closest_match(text, verbs)
+    if suggestion is not None:
+        return f"there is no such command: did you mean `{suggestion}`?"
+    return f"there is no such command; a line begins with {join_choices(verbs)}"
 
 
-class _Reading:
+class _CommandParser:
     """One line while it is read from left to right."""
 
-    def __init__(self, verb: str, words: Sequence[Word], line: int, missing: Word) -> None:
+    def __init__(self, verb: str, words: Sequence[Lexeme], line: int, missing: Lexeme) -> None:
         self.verb = verb
-        self.form = FORMS[verb]
-        self.options: dict[str, Slot | Flag] = {**self.form.required, **self.form.options, "at": AT}
+        self.syntax = COMMAND_SYNTAX[verb]
+        self.options: dict[str, Slot | Flag] = {**self.syntax.required, **self.syntax.options, "at": AT_SLOT}
         self.words = words
-        self.left = list(words)
+        self.remaining = list(words)
         self.line, self.missing = line, missing
         self.fields: dict[str, object] = {}
 
-    def read(self) -> tuple[say.Command, timedelta | None]:
-        for slot in self.form.words:
+    def parse(self) -> tuple[say.Command, timedelta | None]:
+        for slot in self.syntax.words:
             self._check_options(slot)
-            self._fill(slot)
-        while self.left:
-            self._option()
-        for option, slot in self.form.required.items():
+            self._parse_slot(slot)
+        while self.remaining:
+            self._parse_option()
+        for option, slot in self.syntax.required.items():
             if slot.field not in self.fields:
-                needed = f"{self.verb} needs `{option}` and {slot.kind.what}: {slot.kind.allowed}"
-                raise self._error(needed, self._in_place_of(slot))
-        if self.form.check is not None and (wrong := self.form.check(self.words)) is not None:
+                needed = f"{self.verb} needs `{option}` and {slot.kind.label}: {slot.kind.allowed}"
+                raise self._error(needed, self._misplaced_word(slot))
+        if self.syntax.check is not None and (wrong := self.syntax.check(self.words)) is not None:
             raise self._error(wrong[1], wrong[0])
         at = cast("timedelta | None", self.fields.pop("at", None))
-        return cast("say.Command", self.form.command(**self.fields)), at
+        return cast("say.Command", self.syntax.command(**self.fields)), at
 
-    def _option(self) -> None:
-        word = self.left.pop(0)
+    def _parse_option(self) -> None:
+        word = self.remaining.pop(0)
         if not self._is_option(word):
-            problem = f"nothing more is expected here but {listed(self.options)}"
+            problem = f"nothing more is expected here but {join_choices(self.options)}"
             raise self._error(problem + _hint(word, self.options), word)
         option = self.options[word.text]
         if option.field in self.fields:
@@ -273,14 +279,16 @@ class _Reading:
         if isinstance(option, Flag):
             self.fields[option.field] = True
         else:
-            self._fill(option)
+            self._parse_slot(option)
 
-    def _fill(self, slot: Slot) -> None:
+    def _parse_slot(self, slot: Slot) -> None:
         values: list[object] = []
-        while self.left and not self._is_option(self.left[0]) and (slot.many or not values):
-            values.append(self._value(slot))
+        while self.remaining and not self._is_option(self.remaining[0]) and (slot.many or not values):
+            values.append(self._parse_value(slot))
         if len(values) < slot.at_least:
-            raise self._error(f"{slot.kind.what} is missing: {slot.kind.allowed}", self.left[0] if self.left else None)
+            raise self._error(
+                f"{slot.kind.label} is missing: {slot.kind.allowed}", self.remaining[0] if self.remaining else None
+            )
         if slot.many:
             self.fields[slot.field] = tuple(values)
         elif values:
@@ -291,59 +299,61 @@ class _Reading:
 
         Whoever means such a name quotes it. There is no digit in any option, so `host1` is a name.
         """
-        if slot.kind not in NAMES:
+        if slot.kind not in NAME_TYPES:
             return
-        followed_by = zip(self.left, [*self.left[1:], None], strict=False)
+        followed_by = zip(self.remaining, [*self.remaining[1:], None], strict=False)
         for word, following in followed_by if slot.many else islice(followed_by, 1):
             if self._is_option(word):
                 return
-            meant = self._resembled(word, following)
+            meant = self._similar_option(word, following)
             if meant is not None:
                 problem = f'did you mean `{meant}`? A name like this stands in quotation marks: "{word.text}"'
                 raise self._error(problem, word)
 
-    def _resembled(self, word: Word, following: Word | None) -> str | None:
+    def _similar_option(self, word: Lexeme, following: Lexeme | None) -> str | None:
         """Return the option that a name resembles, if that option could stand here."""
-        if word.quoted or not _LIKE_AN_OPTION.fullmatch(word.text):
+        if word.quoted or not _OPTION_PATTERN.fullmatch(word.text):
             return None
         possible = [option for option, slot in self.options.items() if _may_follow(slot, following)]
-        telling = [option for option in possible if not _takes_any_word(self.options[option])]
-        return likeliest(word.text, telling, alike=ALIKE) or likeliest(word.text, possible, alike=VERY_ALIKE)
+        specific = [option for option in possible if not _takes_any_word(self.options[option])]
+        return closest_match(word.text, specific, min_similarity=MIN_SIMILARITY) or closest_match(
+            word.text, possible, min_similarity=HIGH_SIMILARITY
+        )
 
-    def _in_place_of(self, slot: Slot) -> Word | None:
+    def _misplaced_word(self, slot: Slot) -> Lexeme | None:
         """Return the word that stands where a missing option should: before the duration at the end."""
-        if slot.kind is not DURATION or not self.words or not DURATION.reads(self.words[-1]):
+        if slot.kind is not DURATION or not self.words or not DURATION.accepts(self.words[-1]):
             return None
         before = self.words[-2:-1]
         return before[0] if before and before[0].text in PREPOSITIONS else self.words[-1]
 
-    def _value(self, slot: Slot) -> object:
-        word = self.left.pop(0)
+    def _parse_value(self, slot: Slot) -> object:
+        word = self.remaining.pop(0)
         try:
             return slot.kind.read(word)
         except CoreError:
-            problem = f"{slot.kind.what} is expected here: {slot.kind.allowed}"
+            problem = f"{slot.kind.label} is expected here: {slot.kind.allowed}"
             raise self._error(problem + _hint(word, slot.kind.choices), word) from None
 
-    def _is_option(self, word: Word) -> bool:
+    def _is_option(self, word: Lexeme) -> bool:
         return word.text in self.options and not word.quoted
 
-    def _error(self, problem: str, word: Word | None = None) -> ScenarioError:
+    def _error(self, problem: str, word: Lexeme | None = None) -> ScenarioError:
         at = word or self.missing
         return ScenarioError(problem, line=self.line, column=at.column, word=at.text)
 
 
-def _hint(word: Word, known: Iterable[str]) -> str:
+def _hint(word: Lexeme, known: Iterable[str]) -> str:
     """Say which of the words that may stand here was meant, if one resembles what does."""
-    meant = likeliest(word.text, known)
-    return "" if meant is None or meant == word.text else f"; did you mean {meant}?"
+    suggestion = closest_match(word.text, known)
+    return "" if suggestion is None or suggestion == word.text else f"; did you mean {suggestion}?"
 
 
 def _takes_any_word(option: Slot | Flag) -> bool:
-    return isinstance(option, Slot) and option.kind in (*NAMES, HOST, TEXT)
+    return isinstance(option, Slot) and option.kind in (*NAME_TYPES, HOST, TEXT)
 
 
-def _may_follow(option: Slot | Flag, word: Word | None) -> bool:
+def _may_follow(option: Slot | Flag, word: Lexeme | None) -> bool:
     if isinstance(option, Flag):
         return word is None
-    return word is not None and option.kind.reads(word)
+    return word is not None and option.kind.accepts(word)

@@ -1,1 +1,1 @@
-"""The scenarios that come with Forewarn, one per file; `forewarn scenario list` shows them."""
+"""The scenarios that ship with Forewarn, as text files."""

@@ -1,0 +1,331 @@
+"""Conformance rules for the fields and headers of the document (section “The document”)."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from forewarn.core.text import is_guid
+from forewarn.testing.conformance.document import CheckSkipped, Document, EventFields, Mismatch, event_id
+from forewarn.testing.conformance.probe import EVENTS_QUERY, Probe, conditional, is_scheduled, is_started
+from forewarn.testing.conformance.raw_http import Response
+from forewarn.testing.conformance.rule import Check, Precondition, Rule
+from forewarn.testing.conformance.rules.assertions import each_event, field_is, is_one_of, quoted
+from forewarn.wire.http_date import format_http_date, parse_date
+from forewarn.wire.protocol import NEWEST_VERSION
+
+SECTION = "The document"
+
+KEYS = (
+    "EventId",
+    "EventStatus",
+    "EventType",
+    "ResourceType",
+    "Resources",
+    "NotBefore",
+    "Description",
+    "EventSource",
+    "DurationInSeconds",
+)
+TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+
+STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+SERVER = re.compile(r"IMDS/\d+\.\d+\.\d+\.\d+", re.ASCII)
+
+DOCUMENT_KEYS = "The keys of the document are `DocumentIncarnation` and `Events`, in this order, and no others."
+EVENT_KEYS = (
+    "The keys of an event are `EventId`, `EventStatus`, `EventType`, `ResourceType`, `Resources`, `NotBefore`, "
+    "`Description`, `EventSource` and `DurationInSeconds`, in this order, and no others; older [versions](#versions) "
+    "leave some out."
+)
+HEADERS = (
+    "A 200 has `Content-Type: application/json; charset=utf-8`, `Content-Length`, `Date`, "
+    "`Server: IMDS/` and four numbers, `x-ms-request-id` and `ETag`."
+)
+UNCHANGED = "a query that sends it back in `If-None-Match` gets 304 without a body as long as nothing has changed."
+LISTS = "A list of ETags, weak ones and `*` are understood (O)."
+INCARNATION = "goes up by one with every change of the events: the same number means the same events."
+EVENT_TYPE = (
+    "| `EventType` | `Freeze`: paused for a moment. `Reboot`: memory is lost. `Redeploy`: another host, ephemeral "
+    "disks are lost. `Preempt`: a low-priority VM is taken away. `Terminate`: the VM is going to be deleted |"
+)
+NOT_BEFORE = 'the earliest start, as an HTTP date; `""` once Started.'
+
+
+def _is_compact(probe: Probe) -> None:
+    body = probe.document().body
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise Mismatch(f"the body is not UTF-8: {error}") from None
+    if re.search(r"\s", STRING.sub('""', text)):
+        raise Mismatch(f"there is white space between the values: {quoted(body)}")
+
+
+def _document_keys(probe: Probe) -> None:
+    keys = probe.document().keys
+    if keys != ("DocumentIncarnation", "Events"):
+        raise Mismatch(f"the keys are {', '.join(keys)}")
+
+
+def _event_keys(probe: Probe) -> None:
+    for event in probe.events():
+        if tuple(event) != KEYS:
+            raise Mismatch(f"the keys of an event are {', '.join(event)}; {_difference(list(event), KEYS)}")
+
+
+def _older_keys(probe: Probe) -> None:
+    """Which version has which field, the rows of the versions say; here, that there is no other, and their order."""
+    older = [
+        event
+        for version, document in probe.documents().items()
+        if version < NEWEST_VERSION
+        for event in document.events
+    ]
+    if not older:
+        raise CheckSkipped("there is no event")
+    for event in older:
+        known = [key for key in KEYS if key in event]
+        if list(event) != known:
+            raise Mismatch(f"the keys of an event are {', '.join(event)}; {_difference(list(event), known)}")
+
+
+def _difference(keys: Sequence[str], right: Sequence[str]) -> str:
+    """Say what to change about the keys of an event."""
+    parts = [f"{word} {', '.join(some)}" for word, some in _surplus_and_missing(keys, right) if some]
+    return " and ".join(parts) or f"their order is to be {', '.join(right)}"
+
+
+def _surplus_and_missing(keys: Sequence[str], right: Sequence[str]) -> tuple[tuple[str, list[str]], ...]:
+    too_many = [key for key in keys if key not in right]
+    too_few = [key for key in right if key not in keys]
+    return ("too many are", too_many), ("missing are", too_few)
+
+
+def _incarnation(probe: Probe) -> None:
+    value = probe.document().incarnation
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise Mismatch(f"DocumentIncarnation is {quoted(value)}, no whole number")
+
+
+def _same_number_same_events(probe: Probe) -> None:
+    probe.documents()
+    for before, after in probe.document_pairs:
+        if (before.incarnation == after.incarnation) != (before.events == after.events):
+            raise Mismatch(
+                f"incarnations {before.incarnation} and {after.incarnation} have "
+                + ("the same events" if before.events == after.events else "different events")
+            )
+
+
+def _incremented_by_one(probe: Probe) -> None:
+    if probe.approval is None:
+        raise CheckSkipped("it takes an event that may be approved: --approve EVENTID")
+    before, after, id_ = probe.approval.before_approval, probe.approval.after_approval, probe.approval.id
+    if before is None or after is None or not is_scheduled(before.event(id_)):
+        raise CheckSkipped(probe.approval.skip_reason())
+    if is_scheduled(after.event(id_)) or _others(before, id_) != _others(after, id_):
+        raise CheckSkipped("not exactly this event has changed")
+    changes = 1 if after.event(id_) is not None else 2
+    if not isinstance(before.incarnation, int) or not isinstance(after.incarnation, int):
+        raise CheckSkipped("the incarnation is no number")
+    if after.incarnation - before.incarnation != changes:
+        raise Mismatch(f"{changes} changes led from incarnation {before.incarnation} to {after.incarnation}")
+
+
+def _others(document: Document, id_: str) -> list[EventFields]:
+    return [event for event in document.events if event_id(event).upper() != id_.upper()]
+
+
+def _same_ids(probe: Probe) -> None:
+    probe.events()
+    ids = set(map(event_id, probe.document().events))
+    for version, document in probe.documents().items():
+        if other := set(map(event_id, document.events)) - ids:
+            raise Mismatch(f"version {version} has events of other ids: {quoted(other)}")
+
+
+def _same_id_when_started(probe: Probe) -> None:
+    if probe.approval is None:
+        raise CheckSkipped("it takes an event that may be approved: --approve EVENTID")
+    first, after = probe.approval.initial, probe.approval.after_approval
+    if first is None or after is None or not is_scheduled(first):
+        raise CheckSkipped(probe.approval.skip_reason())
+    if after.event(probe.approval.id) is not None:
+        return
+    known = set(map(event_id, probe.document().events))
+    for event in after.events:
+        if event_id(event) not in known and _is_similar(event, first):
+            raise Mismatch(f"event {event_id(first)} goes on as {event_id(event)}")
+    raise CheckSkipped("the event was gone at once")
+
+
+def _is_similar(event: EventFields, other: EventFields) -> bool:
+    return all(event.get(key) == other.get(key) for key in ("EventType", "Resources", "Description"))
+
+
+def _is_guid(value: object) -> bool:
+    return isinstance(value, str) and is_guid(value) and value == value.upper()
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(name, str) and name for name in value)
+
+
+def _is_http_date(value: object) -> bool:
+    moment = parse_date(value) if isinstance(value, str) else None
+    return moment is not None and format_http_date(moment) == value
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= -1
+
+
+def _header(name: str, expected: re.Pattern[str] | str, wanted: str) -> Check:
+    def check(probe: Probe) -> None:
+        value = _document_response(probe).header(name.lower())
+        pattern = expected if isinstance(expected, re.Pattern) else re.compile(re.escape(expected))
+        if value is None or not pattern.fullmatch(value):
+            raise Mismatch(f"{name} is absent" if value is None else f"{name} is {quoted(value)}, and not {wanted}")
+
+    return check
+
+
+def _content_length(probe: Probe) -> None:
+    response = _document_response(probe)
+    if response.header("content-length") != str(len(response.body)):
+        raise Mismatch(f"Content-Length is {response.header('content-length') or 'absent'}")
+
+
+def _date(probe: Probe) -> None:
+    value = _document_response(probe).header("date")
+    if not _is_http_date(value):
+        raise Mismatch(f"Date is {'absent' if value is None else quoted(value)}")
+
+
+def _request_id(probe: Probe) -> None:
+    value = _document_response(probe).header("x-ms-request-id")
+    if value is None or not is_guid(value):
+        raise Mismatch(f"x-ms-request-id is {'absent' if value is None else quoted(value)}")
+
+
+def _document_response(probe: Probe) -> Response:
+    response = probe.send_once(EVENTS_QUERY)
+    if response.status != 200:
+        raise CheckSkipped(f"there is no document: the answer is {response}")
+    return response
+
+
+def _unchanged(if_none_match: Callable[[str], str]) -> Check:
+    """Check the answer to a client that has the document already and says so, in its own way."""
+
+    def check(probe: Probe) -> None:
+        response = probe.expect_not_modified(if_none_match)
+        if response.body:
+            raise Mismatch(f"the 304 has a body: {quoted(response.body)}")
+
+    return check
+
+
+def _changed(probe: Probe) -> None:
+    response = probe.send(conditional('"something-else"'))
+    if response.status != 200:
+        raise Mismatch(f"to another ETag the answer is {response.status}")
+
+
+def _rule(id_: str, rule: str, check: Check, needs: Precondition = Precondition.NOTHING) -> Rule:
+    return Rule(id=id_, section=SECTION, text=rule, check=check, precondition=needs)
+
+
+RULES: Sequence[Rule] = (
+    _rule("compact", "Compact JSON in UTF-8.", _is_compact),
+    _rule("document-keys", DOCUMENT_KEYS, _document_keys),
+    _rule("event-keys", EVENT_KEYS, _event_keys, Precondition.EVENT),
+    _rule("event-keys-older", EVENT_KEYS, _older_keys, Precondition.EVENT),
+    _rule("incarnation", "| `DocumentIncarnation` | goes up by one with every change of the events", _incarnation),
+    _rule("incarnation-same", INCARNATION, _same_number_same_events),
+    _rule("incarnation-step", INCARNATION, _incremented_by_one, Precondition.APPROVE),
+    _rule(
+        "event-id",
+        "| `EventId` | an upper-case GUID",
+        each_event(field_is("EventId", _is_guid, "an upper-case GUID")),
+        Precondition.EVENT,
+    ),
+    _rule("event-id-versions", "stays the same through the event's life", _same_ids, Precondition.EVENT),
+    _rule("event-id-started", "stays the same through the event's life", _same_id_when_started, Precondition.APPROVE),
+    _rule(
+        "event-status",
+        "| `EventStatus` | `Scheduled` or `Started`.",
+        each_event(field_is("EventStatus", is_one_of("Scheduled", "Started"), "Scheduled or Started")),
+        Precondition.EVENT,
+    ),
+    _rule(
+        "event-type",
+        EVENT_TYPE,
+        each_event(field_is("EventType", is_one_of(*TYPES), f"one of {', '.join(TYPES)}")),
+        Precondition.EVENT,
+    ),
+    _rule(
+        "resource-type",
+        "| `ResourceType` | always `VirtualMachine` |",
+        each_event(field_is("ResourceType", is_one_of("VirtualMachine"), "VirtualMachine")),
+        Precondition.EVENT,
+    ),
+    _rule(
+        "resources",
+        "| `Resources` | the affected VMs.",
+        each_event(field_is("Resources", _are_names, "a list of names")),
+        Precondition.EVENT,
+    ),
+    _rule(
+        "not-before",
+        NOT_BEFORE,
+        each_event(
+            field_is("NotBefore", _is_http_date, "a date like Mon, 19 Sep 2016 18:29:47 GMT"),
+            is_scheduled,
+            what="Scheduled event",
+        ),
+        Precondition.SCHEDULED,
+    ),
+    _rule(
+        "not-before-started",
+        NOT_BEFORE,
+        each_event(
+            field_is("NotBefore", is_one_of(""), "empty, as it is once the event has started"),
+            is_started,
+            what="Started event",
+        ),
+        Precondition.STARTED,
+    ),
+    _rule(
+        "description",
+        '| `Description` | free text, possibly `""` |',
+        each_event(field_is("Description", lambda value: isinstance(value, str), "a text")),
+        Precondition.EVENT,
+    ),
+    _rule(
+        "event-source",
+        "| `EventSource` | `Platform` or `User` |",
+        each_event(field_is("EventSource", is_one_of("Platform", "User"), "Platform or User")),
+        Precondition.EVENT,
+    ),
+    _rule(
+        "duration",
+        "0 means none, -1 not known",
+        each_event(field_is("DurationInSeconds", _is_duration, "a whole number from -1 on")),
+        Precondition.EVENT,
+    ),
+    _rule(
+        "content-type",
+        HEADERS,
+        _header("Content-Type", "application/json; charset=utf-8", "application/json; charset=utf-8"),
+    ),
+    _rule("content-length", HEADERS, _content_length),
+    _rule("date", HEADERS, _date),
+    _rule("server", HEADERS, _header("Server", SERVER, "IMDS/ and four numbers with dots between them")),
+    _rule("request-id", HEADERS, _request_id),
+    _rule("etag", HEADERS, _header("ETag", re.compile(".+"), "there")),
+    _rule("etag-unchanged", UNCHANGED, _unchanged(str)),
+    _rule("etag-changed", UNCHANGED, _changed),
+    _rule("etag-list", LISTS, _unchanged(lambda tag: f'"something-else", {tag}')),
+    _rule("etag-weak", LISTS, _unchanged(lambda tag: f"W/{tag.removeprefix('W/')}")),
+    _rule("etag-any", LISTS, _unchanged(lambda _: "*")),
+)

@@ -1,0 +1,123 @@
+"""Conformance rules for long polling, Forewarn's own extension (section “Waiting instead of polling”)."""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from selectors import EVENT_READ, DefaultSelector
+
+from forewarn.testing.conformance.document import CheckSkipped, Mismatch
+from forewarn.testing.conformance.probe import EVENTS_QUERY, Probe, conditional, etag
+from forewarn.testing.conformance.raw_http import Request
+from forewarn.testing.conformance.rule import Check, Precondition, Rule
+from forewarn.testing.conformance.rules.assertions import (
+    approval_accepted,
+    events_request,
+    expect_document,
+    expect_status,
+    has_status,
+    response_to_approval,
+)
+from forewarn.testing.conformance.rules.requests import VERSION_QUERY
+from forewarn.wire.protocol import MAX_WAIT
+
+SECTION = "Waiting instead of polling"
+
+MAX_HELD = 4
+"""How many queries of one VM are held."""
+
+MIN_WAIT = 0.9
+"""Clocks of two programs do not agree to the last millisecond."""
+
+HEADER = "Answers to a query with status 200 and 304 carry `Forewarn-Wait: 60`."
+HOLDS_RULE = "is held until the document changes (then 200), or for N seconds (then 304)."
+
+
+def _long_poll_etag(probe: Probe) -> str:
+    """Return the ETag that a query can wait with, if this endpoint holds queries at all."""
+    response = probe.send(EVENTS_QUERY)
+    if response.header("forewarn-wait") is None:
+        raise CheckSkipped("the answers have no Forewarn-Wait: this endpoint holds no queries")
+    return etag(response)
+
+
+def _header(probe: Probe) -> None:
+    response = probe.send_once(EVENTS_QUERY)
+    expect_status(response, 200)
+    if response.header("forewarn-wait") != str(MAX_WAIT):
+        raise Mismatch(f"Forewarn-Wait is {response.header('forewarn-wait') or 'absent'}")
+
+
+def _header_of_304(probe: Probe) -> None:
+    _long_poll_etag(probe)
+    response = probe.expect_not_modified(str)
+    if response.header("forewarn-wait") != str(MAX_WAIT):
+        raise Mismatch(f"Forewarn-Wait of the 304 is {response.header('forewarn-wait') or 'absent'}")
+
+
+def _holds_for_a_second(probe: Probe) -> None:
+    for _ in range(3):
+        request = _long_poll_request(_long_poll_etag(probe), 1)
+        asked_at = time.monotonic()
+        response = probe.send(request, within=probe.timeout + 1)
+        waited = time.monotonic() - asked_at
+        if response.status != 200:
+            break
+    else:
+        raise CheckSkipped("the document changes all the time")
+    expect_status(response, 304)
+    if waited < MIN_WAIT:
+        raise Mismatch(f"the answer came after {waited:.1f} s")
+
+
+def _answers_at_once(request: Request) -> Check:
+    """Check that a query which could be held is not, because it need not."""
+
+    def check(probe: Probe) -> None:
+        _long_poll_etag(probe)
+        expect_document(probe, probe.send(request))
+
+    return check
+
+
+def _exceeds_held_limit(probe: Probe) -> None:
+    """Ask one more than can be held. Which of them is sent away, the order of their arrival decides."""
+    request = _long_poll_request(_long_poll_etag(probe), MAX_WAIT)
+    with ExitStack() as stack, DefaultSelector() as responses:
+        for _ in range(MAX_HELD + 1):
+            connection = stack.enter_context(probe.connect())
+            responses.register(connection, EVENT_READ)
+            connection.send(request)
+        answered = responses.select(probe.timeout)
+        if not answered:
+            raise Mismatch(f"{MAX_HELD + 1} queries are all held")
+        response = answered[0][0].fileobj.read_response(request)  # type: ignore[union-attr]  # a RawConnection was registered
+        probe.note_exchange(f"{request}, {MAX_HELD + 1} at once", response)
+        expect_status(response, 304)
+
+
+def _long_poll_request(tag: str, seconds: int) -> Request:
+    return conditional(tag, f"{EVENTS_QUERY.target}&wait={seconds}")
+
+
+def _rule(id_: str, rule: str, check: Check, needs: Precondition = Precondition.WAIT) -> Rule:
+    return Rule(id=id_, section=SECTION, text=rule, check=check, precondition=needs)
+
+
+RULES: Sequence[Rule] = (
+    _rule("wait-header", HEADER, _header, Precondition.NOTHING),
+    _rule("wait-header-304", HEADER, _header_of_304),
+    _rule("wait-holds", HOLDS_RULE, _holds_for_a_second),
+    _rule("wait-ends-with-change", HOLDS_RULE, response_to_approval("held", has_status(200)), Precondition.APPROVE),
+    _rule(
+        "wait-other-etag",
+        "With another ETag the answer comes at once",
+        _answers_at_once(_long_poll_request('"something-else"', MAX_WAIT)),
+    ),
+    _rule(
+        "wait-without-etag",
+        "without `If-None-Match`, `wait` has no effect",
+        _answers_at_once(events_request(f"{VERSION_QUERY}&wait={MAX_WAIT}")),
+    ),
+    _rule("wait-on-approval", "on an approval it is ignored.", approval_accepted("wait"), Precondition.APPROVE_ANY),
+    _rule("wait-too-many", "At most 4 are held for one VM; a fifth gets its 304 at once.", _exceeds_held_limit),
+)

@@ -1,0 +1,214 @@
+"""Conformance rules for the seven api-versions (section “Versions”)."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from forewarn.testing.conformance.document import CheckSkipped, EventFields, Mismatch, event_id
+from forewarn.testing.conformance.probe import Probe, query
+from forewarn.testing.conformance.rule import Check, Precondition, Rule
+from forewarn.testing.conformance.rules.assertions import (
+    approval_accepted,
+    get_request,
+    has_status,
+    is_refused_without_header,
+    quoted,
+    response_to,
+    response_to_approval,
+    serves_document,
+)
+from forewarn.wire.protocol import (
+    DESCRIPTION_SINCE,
+    DURATION_SINCE,
+    NEWEST_VERSION,
+    PREEMPT_SINCE,
+    PREVIEW_VERSION,
+    SOURCE_SINCE,
+    TERMINATE_SINCE,
+    VERSIONS,
+)
+
+SECTION = "Versions"
+
+ROLE_INSTANCE = re.compile(r".*_IN_\d+")
+"""Role instances of cloud services are called like `FrontEnd_IN_0`; that is how they can be told from other VMs."""
+
+INTRODUCED = {
+    PREVIEW_VERSION: "| `2017-03-01` | the first one.",
+    "2017-08-01": "| `2017-08-01` | no underscore; the header is needed on every request |",
+    PREEMPT_SINCE: "| `2017-11-01` | events of type `Preempt`; below, they are absent |",
+    TERMINATE_SINCE: "| `2019-01-01` | events of type `Terminate`; below, they are absent |",
+    DESCRIPTION_SINCE: "| `2019-04-01` | the field `Description`; below, it is absent |",
+    SOURCE_SINCE: "| `2019-08-01` | the field `EventSource`; below, it is absent |",
+    DURATION_SINCE: "| `2020-07-01` | the field `DurationInSeconds`; below, it is absent |",
+}
+UNDERSCORE = "Names of VMs begin with an underscore (`_web-0`), those of role instances of a cloud service do not."
+
+
+def _field_since(field: str, first: str) -> Check:
+    """Check that a field is there from a version on, and not before."""
+
+    def check(probe: Probe) -> None:
+        for version, event in _events_by_version(probe):
+            if (field in event) != (version >= first):
+                raise Mismatch(f"{field} is {'there' if field in event else 'absent'} in {version}")
+
+    return check
+
+
+def _hidden_below(type_: str, first: str) -> Check:
+    """Check that events of a type are shown from a version on, and not before."""
+
+    def check(probe: Probe) -> None:
+        ids = {event_id(event) for event in probe.document().events if event.get("EventType") == type_}
+        if not ids:
+            raise CheckSkipped(f"there is no {type_} event")
+        for version, document in probe.documents().items():
+            shown = ids & set(map(event_id, document.events))
+            if shown != (ids if version >= first else set()):
+                raise Mismatch(f"{type_} events are {'shown' if shown else 'hidden'} in {version}")
+
+    return check
+
+
+def _events_by_version(probe: Probe) -> Iterator[tuple[str, EventFields]]:
+    found = [(version, event) for version, document in probe.documents().items() for event in document.events]
+    if not found:
+        raise CheckSkipped("there is no event")
+    return iter(found)
+
+
+def _names(probe: Probe, version: str, *, role_instances: bool) -> Iterator[tuple[str, str]]:
+    """Give each affected VM's name in the newest version, and in another one."""
+    other = {event_id(event): event for event in probe.document(version).events}
+    for event in probe.document().events:
+        shown = other.get(event_id(event), {}).get("Resources")
+        named = event.get("Resources")
+        if not isinstance(shown, list) or not isinstance(named, list) or len(shown) != len(named):
+            continue
+        for name, name_shown in zip(named, shown, strict=True):
+            if isinstance(name, str) and bool(ROLE_INSTANCE.fullmatch(name)) is role_instances:
+                yield name, str(name_shown)
+
+
+def _named_in(version: str, prefix: str, *, role_instances: bool) -> Check:
+    def check(probe: Probe) -> None:
+        names = list(_names(probe, version, role_instances=role_instances))
+        if not names:
+            what = "a role instance" if role_instances else "a VM that is no role instance"
+            raise CheckSkipped(f"there is no event of {what}, seen in {version} too")
+        for name, shown in names:
+            if shown != f"{prefix}{name}":
+                raise Mismatch(f"{quoted(name)} is called {quoted(shown)} in {version}")
+
+    return check
+
+
+def _same_incarnation(probe: Probe) -> None:
+    documents = probe.documents()
+    shown = {version: len(document.events) for version, document in documents.items()}
+    if len(set(shown.values())) < 2:
+        raise CheckSkipped("no event is hidden in any version")
+    incarnations = {version: document.incarnation for version, document in documents.items()}
+    if len(set(map(str, incarnations.values()))) != 1:
+        raise Mismatch(
+            f"the incarnation is {incarnations[NEWEST_VERSION]} in {NEWEST_VERSION}, "
+            f"and elsewhere {quoted(incarnations)}"
+        )
+
+
+RULES: Sequence[Rule] = (
+    *(
+        Rule(id=f"version-{version}", section=SECTION, text=INTRODUCED[version], check=serves_document(query(version)))
+        for version in VERSIONS
+    ),
+    Rule(
+        id="preview-names",
+        section=SECTION,
+        text=UNDERSCORE,
+        check=_named_in(PREVIEW_VERSION, "_", role_instances=False),
+        precondition=Precondition.VM,
+    ),
+    Rule(
+        id="preview-role-instances",
+        section=SECTION,
+        text=UNDERSCORE,
+        check=_named_in(PREVIEW_VERSION, "", role_instances=True),
+        precondition=Precondition.ROLE_INSTANCE,
+    ),
+    Rule(
+        id="preview-approval-header",
+        section=SECTION,
+        text="An approval needs no `Metadata` header",
+        check=approval_accepted("preview-without-header"),
+        precondition=Precondition.APPROVE_ANY,
+    ),
+    Rule(
+        id="names",
+        section=SECTION,
+        text=INTRODUCED["2017-08-01"],
+        check=_named_in("2017-08-01", "", role_instances=False),
+        precondition=Precondition.VM,
+    ),
+    Rule(
+        id="approval-header",
+        section=SECTION,
+        text=INTRODUCED["2017-08-01"],
+        check=response_to_approval("no-header", is_refused_without_header),
+        precondition=Precondition.APPROVE,
+    ),
+    Rule(
+        id="preempt-since",
+        section=SECTION,
+        text=INTRODUCED[PREEMPT_SINCE],
+        check=_hidden_below("Preempt", PREEMPT_SINCE),
+        precondition=Precondition.PREEMPT,
+    ),
+    Rule(
+        id="terminate-since",
+        section=SECTION,
+        text=INTRODUCED[TERMINATE_SINCE],
+        check=_hidden_below("Terminate", TERMINATE_SINCE),
+        precondition=Precondition.TERMINATE,
+    ),
+    Rule(
+        id="description-since",
+        section=SECTION,
+        text=INTRODUCED[DESCRIPTION_SINCE],
+        check=_field_since("Description", DESCRIPTION_SINCE),
+        precondition=Precondition.EVENT,
+    ),
+    Rule(
+        id="source-since",
+        section=SECTION,
+        text=INTRODUCED[SOURCE_SINCE],
+        check=_field_since("EventSource", SOURCE_SINCE),
+        precondition=Precondition.EVENT,
+    ),
+    Rule(
+        id="duration-since",
+        section=SECTION,
+        text=INTRODUCED[DURATION_SINCE],
+        check=_field_since("DurationInSeconds", DURATION_SINCE),
+        precondition=Precondition.EVENT,
+    ),
+    Rule(
+        id="version-of-approval",
+        section=SECTION,
+        text="A query and an approval of one client may use different versions.",
+        check=approval_accepted("other-version"),
+        precondition=Precondition.APPROVE_ANY,
+    ),
+    Rule(
+        id="hidden-events",
+        section=SECTION,
+        text="An event that a version hides still moves the incarnation (O).",
+        check=_same_incarnation,
+        precondition=Precondition.PREEMPT_OR_TERMINATE,
+    ),
+    Rule(
+        id="instance-versions",
+        section=SECTION,
+        text="here it takes every day from 2017-03-01 on, and answers the same to all (O).",
+        check=response_to(get_request("/metadata/instance?api-version=2019-02-28"), has_status(200)),
+    ),
+)

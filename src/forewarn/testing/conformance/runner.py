@@ -1,0 +1,156 @@
+"""Run all conformance rules against one endpoint and report a finding for each, also as JUnit cases."""
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from forewarn.client.endpoint import Endpoint, parse_endpoint
+from forewarn.client.errors import Unreachable
+from forewarn.testing.conformance.approval import run_approval
+from forewarn.testing.conformance.document import CheckSkipped, Mismatch
+from forewarn.testing.conformance.probe import Probe
+from forewarn.testing.conformance.raw_http import DEFAULT_RATE, Pace, RequestFailed
+from forewarn.testing.conformance.rule import Finding, Precondition, Rule, Verdict
+from forewarn.testing.conformance.rules import RULES
+from forewarn.testing.junit import Case, CaseStatus
+
+DEFAULT_TIMEOUT = 10.0
+"""How many seconds an answer may take."""
+
+MAX_EXCHANGES = 6
+"""How many exchanges a finding quotes."""
+
+UNKNOWN_CALLER = "the endpoint does not know this machine: it answers with 403"
+
+OnFinding = Callable[[Finding], None]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found, in the order of the rows."""
+
+    endpoint: str
+    requests: int
+    seconds: float = 0.0
+    """How long it took altogether, with the beginning and the approval, which belong to no row."""
+    findings: tuple[Finding, ...]
+    is_known_here: bool = True
+    """Whether the endpoint serves this machine at all."""
+
+    def count(self, verdict: Verdict) -> int:
+        """Tell how many rows came out like this."""
+        return len(self.of(verdict))
+
+    def of(self, verdict: Verdict) -> tuple[Finding, ...]:
+        """Return the findings that came out like this."""
+        return tuple(finding for finding in self.findings if finding.verdict is verdict)
+
+
+def examine(
+    endpoint: str | Endpoint,
+    *,
+    approve_event: str | None = None,
+    burst: bool = False,
+    pace: Pace | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    rules: Sequence[Rule] = RULES,
+    on_finding: OnFinding = lambda _: None,
+) -> Report:
+    """Check an endpoint row by row. Without `approve_event` nothing is sent but GET, HEAD and OPTIONS.
+
+    With it, the event of that id is approved: what it announces will happen. `burst` sends more than 5 requests in a
+    second, once. Raises `client.Unreachable` if nobody answers in HTTP, and `client.NotAnEndpoint`.
+    """
+    target = parse_endpoint(endpoint) if isinstance(endpoint, str) else endpoint
+    probe = Probe(target, pace=pace or Pace(DEFAULT_RATE), timeout=timeout, burst=burst)
+    began_at = probe.pace.now()
+    try:
+        first_response = probe.send_first()
+    except RequestFailed as error:
+        raise Unreachable(str(target), str(error)) from error
+    is_unknown_caller = first_response.status == 403
+    if approve_event is not None and not is_unknown_caller:
+        probe.approval = run_approval(probe, approve_event)
+    findings = []
+    for rule in rules:
+        rule_began_at = probe.pace.now()
+        finding = (
+            _skipped(rule, UNKNOWN_CALLER)
+            if is_unknown_caller and rule.precondition is not Precondition.UNKNOWN_CALLER
+            else check_rule(rule, probe)
+        )
+        finding = msgspec.structs.replace(finding, seconds=probe.pace.now() - rule_began_at)
+        findings.append(finding)
+        on_finding(finding)
+    return Report(
+        endpoint=str(target),
+        requests=probe.pace.requests,
+        seconds=probe.pace.now() - began_at,
+        findings=tuple(findings),
+        is_known_here=not is_unknown_caller,
+    )
+
+
+def check_rule(rule: Rule, probe: Probe) -> Finding:
+    """Check one row."""
+    probe.exchanges.clear()
+    try:
+        rule.check(probe)
+    except CheckSkipped as error:
+        return _skipped(rule, str(error))
+    except (Mismatch, RequestFailed) as error:
+        verdict = Verdict.DIFFERS if rule.is_own else Verdict.WRONG
+        return _finding(rule, verdict, why=str(error), seen=tuple(probe.exchanges[-MAX_EXCHANGES:]))
+    return _finding(rule, Verdict.PASSED)
+
+
+def _skipped(rule: Rule, why: str) -> Finding:
+    return _finding(rule, Verdict.UNCHECKED, why=why)
+
+
+def _finding(rule: Rule, verdict: Verdict, *, why: str = "", seen: tuple[str, ...] = ()) -> Finding:
+    return Finding(
+        row=rule.id, section=rule.section, rule=rule.text, is_own=rule.is_own, verdict=verdict, why=why, seen=seen
+    )
+
+
+PROTOCOL_PAGE = "docs/reference/guest-protocol.md"
+
+CASE_STATUSES = {
+    Verdict.PASSED: CaseStatus.PASSED,
+    Verdict.WRONG: CaseStatus.FAILED,
+    Verdict.DIFFERS: CaseStatus.SKIPPED,
+    Verdict.UNCHECKED: CaseStatus.SKIPPED,
+}
+"""What differs is no failure, and must not look like a pass either."""
+
+LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+
+def citation(finding: Finding) -> str:
+    """Say where the rule is, and what it says."""
+    return f"{finding.section}: {plain_text(finding.rule)}"
+
+
+def plain_text(rule: str) -> str:
+    """Return a rule without the marks of its page's tables and links."""
+    cells = (cell.removeprefix("|").strip() for cell in LINK.sub(r"\1", rule).split(" |"))
+    return " · ".join(cell for cell in cells if cell)
+
+
+def cases(report: Report) -> list[Case]:
+    """Return one case for every row."""
+    return [_case(finding) for finding in report.findings]
+
+
+def _case(finding: Finding) -> Case:
+    suite = finding.section.lower().replace(" ", "-")
+    lines = [f"Rule: {PROTOCOL_PAGE}, {citation(finding)}", finding.why, *finding.seen]
+    return Case(
+        name=finding.row,
+        classname=f"conformance.{suite}",
+        status=CASE_STATUSES[finding.verdict],
+        message=f"{finding.verdict}: {finding.why}" if finding.why else "",
+        details="\n".join(line for line in lines if line),
+        seconds=finding.seconds,
+    )

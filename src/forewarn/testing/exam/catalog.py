@@ -1,0 +1,194 @@
+"""Catalog of the exam: each scenario with its checks and its time scale.
+
+The speed of a scenario is chosen so that dates stay true for the program: a notice of minutes becomes a few seconds of
+real time.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from importlib.resources import files
+
+import msgspec
+
+from forewarn.testing.exam.checks import (
+    ApprovalCheck,
+    Check,
+    EndedApprovalCheck,
+    ExitCheck,
+    OtherVmApprovalCheck,
+    OtherVmPrepareCheck,
+    PollCheck,
+    PollIntervalCheck,
+    PrepareCheck,
+    ProxyCheck,
+    RateLimitCheck,
+    RecoverCheck,
+    RepeatedApprovalCheck,
+    RunningCheck,
+    StartedApprovalCheck,
+    ValidRequestCheck,
+)
+from forewarn.testing.scenario import Scenario, library_names, library_text, parse_scenario
+
+SCENARIO_PACKAGE = "forewarn.testing.exam.scenarios"
+HANDLER_VM = "web-0"
+"""How the stories call the VM of the handler."""
+
+REAL_NOTICE = timedelta(seconds=7)
+"""What is left of an event's notice for the program, by the real clock."""
+
+APPROVAL_GRACE = timedelta(seconds=1)
+"""For how long a story waits for an approval beyond that."""
+
+OTHER_HOST_NAME = "a-host-name"
+
+POLL_CHECKS: tuple[Check, ...] = (PollCheck(), ValidRequestCheck(), PollIntervalCheck(), RateLimitCheck())
+RUNNING_CHECKS: tuple[Check, ...] = (*POLL_CHECKS, RunningCheck())
+COMMON_CHECKS: tuple[Check, ...] = (
+    *RUNNING_CHECKS,
+    RepeatedApprovalCheck(),
+    StartedApprovalCheck(),
+    EndedApprovalCheck(),
+)
+REMOVAL_CHECKS: tuple[Check, ...] = (*POLL_CHECKS, ExitCheck(), RepeatedApprovalCheck(), StartedApprovalCheck())
+
+
+class ExamScenario(msgspec.Struct, frozen=True, kw_only=True):
+    """One scenario of the exam.
+
+    `notice` is the one that the story gives the handler's first event, and `lasts` what is left of it by the real
+    clock: from them follows how fast time runs. `looks`: how often the program asks before the story goes on after a
+    change. `behind`: by how much the service's time is behind at first, where the story lets that much pass.
+    `retold`: changes to the text, where fast time needs them.
+    """
+
+    name: str
+    checks: tuple[Check, ...]
+    notice: timedelta = timedelta(minutes=15)
+    real_notice: timedelta = REAL_NOTICE
+    min_polls: int = 1
+    clock_lag: timedelta = timedelta(0)
+    replacements: Mapping[str, str] = {}
+    has_proxy: bool = False
+    host_name: str | None = None
+
+    @property
+    def speed(self) -> float:
+        """How much faster than the story time runs."""
+        return 1.0 if self.clock_lag else self.notice / self.real_notice
+
+    @property
+    def approval_timeout(self) -> float:
+        """For how many seconds the story waits for an approval: a program may approve at the last moment."""
+        return (self.real_notice + APPROVAL_GRACE).total_seconds()
+
+    def scenario(self, vm: str = HANDLER_VM) -> Scenario:
+        """Return the story, with the handler's VM under this name; who has that name in the story gets the other."""
+        text = library_text(self.name) if self.name in library_names() else _exam_text(self.name)
+        for old, new in self.replacements.items():
+            text = text.replace(old, new)
+        return parse_scenario(self.name, _swap_names(text, HANDLER_VM, vm))
+
+
+def exam_scenarios() -> Sequence[ExamScenario]:
+    """Return the whole paper: the shipped scenarios, then those of the exam alone."""
+    return SCENARIOS
+
+
+def _own_event_checks(event: str = "E1") -> tuple[Check, ...]:
+    """Return what is demanded for an event of one's own that comes and goes."""
+    return (ApprovalCheck(event), PrepareCheck(event), RecoverCheck(event))
+
+
+def _removal_checks() -> tuple[Check, ...]:
+    """Return what is demanded for the event with which the VM is taken away."""
+    return (ApprovalCheck("E1"), PrepareCheck("E1"))
+
+
+SCENARIOS: tuple[ExamScenario, ...] = (
+    ExamScenario(
+        name="cancelled-event",
+        checks=(*RUNNING_CHECKS, RepeatedApprovalCheck(), EndedApprovalCheck(), *_own_event_checks()),
+        notice=timedelta(minutes=30),
+        real_notice=timedelta(seconds=5),
+        min_polls=4,
+    ),
+    ExamScenario(
+        name="event-for-another-vm",
+        checks=(*RUNNING_CHECKS, OtherVmApprovalCheck(), OtherVmPrepareCheck()),
+        min_polls=2,
+    ),
+    ExamScenario(name="eviction-30s", checks=(*REMOVAL_CHECKS, *_removal_checks()), notice=timedelta(seconds=30)),
+    ExamScenario(
+        name="eviction-8s",
+        checks=(*REMOVAL_CHECKS, *_removal_checks()),
+        notice=timedelta(seconds=8),
+        real_notice=timedelta(seconds=8),
+    ),
+    ExamScenario(
+        name="hardware-failure", checks=(*RUNNING_CHECKS, StartedApprovalCheck(), EndedApprovalCheck()), min_polls=2
+    ),
+    ExamScenario(name="host-update", checks=(*COMMON_CHECKS, OtherVmApprovalCheck(), *_own_event_checks())),
+    ExamScenario(name="live-migration", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(name="predicted-failure", checks=(*COMMON_CHECKS, *_own_event_checks()), notice=timedelta(days=3)),
+    ExamScenario(
+        name="service-off-for-a-day",
+        checks=(*COMMON_CHECKS, OtherVmApprovalCheck(), ApprovalCheck("E3"), PrepareCheck("E3"), RecoverCheck("E3")),
+        clock_lag=timedelta(days=1),
+        replacements={"schedule Reboot web-0  ": "schedule Reboot web-0 in 7s  "},
+    ),
+    ExamScenario(name="storm-of-20", checks=(*COMMON_CHECKS, OtherVmApprovalCheck(), *_own_event_checks())),
+    ExamScenario(
+        name="terminate-on-scale-in", checks=(*REMOVAL_CHECKS, *_removal_checks()), notice=timedelta(minutes=5)
+    ),
+    ExamScenario(
+        name="two-events-at-once", checks=(*COMMON_CHECKS, *_own_event_checks("E1"), *_own_event_checks("E2"))
+    ),
+    ExamScenario(name="user-restart", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(
+        name="withdrawn-and-scheduled-again",
+        checks=(
+            *COMMON_CHECKS,
+            ApprovalCheck("E1"),
+            ApprovalCheck("E2", like="E1"),
+            PrepareCheck("E1"),
+            RecoverCheck("E2"),
+        ),
+        notice=timedelta(minutes=30),
+        real_notice=timedelta(seconds=5),
+    ),
+    ExamScenario(name="another-host-name", checks=(*COMMON_CHECKS, *_own_event_checks()), host_name=OTHER_HOST_NAME),
+    ExamScenario(name="answers-410", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(name="answers-429", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(name="answers-500", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(name="connection-reset", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(name="empty-body", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(name="extra-field", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(name="late-first-answer", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(
+        name="proxy-in-the-environment", checks=(*COMMON_CHECKS, ProxyCheck(), *_own_event_checks()), has_proxy=True
+    ),
+    ExamScenario(name="slow-answers", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(name="truncated-answer", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(
+        name="unknown-event-type",
+        checks=(*COMMON_CHECKS, OtherVmApprovalCheck(), ApprovalCheck("E2"), PrepareCheck("E2"), RecoverCheck("E2")),
+        notice=timedelta(minutes=30),
+    ),
+    ExamScenario(name="wrong-content-type", checks=(*COMMON_CHECKS, *_own_event_checks())),
+    ExamScenario(name="wrong-date", checks=(*COMMON_CHECKS, *_own_event_checks())),
+)
+
+
+def _exam_text(name: str) -> str:
+    return files(SCENARIO_PACKAGE).joinpath(f"{name}.txt").read_text("utf-8")
+
+
+def _swap_names(text: str, one: str, other: str) -> str:
+    """Return the text with two names in each other's place, where they stand alone."""
+    if one == other:
+        return text
+    names = {one: other, other: one}
+    either = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    return re.sub(rf"(?<![\w.-])(?:{either})(?![\w.-])", lambda found: names[found[0]], text)

@@ -1,0 +1,187 @@
+"""The user's program in the handler role of a scenario: start it, and wait until it has reacted to changes."""
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from forewarn.api import v1
+from forewarn.api.errors import NotFound
+from forewarn.client.document import is_named
+from forewarn.guest.observer import Observed
+from forewarn.testing.errors import WaitTimeout
+from forewarn.testing.exam.catalog import ExamScenario
+from forewarn.testing.exam.handler_process import HandlerProcess, LaunchContext, LaunchOptions
+from forewarn.testing.exam.trace import HandlerTrace
+from forewarn.testing.service import Forewarn
+
+FIRST_POLL_TIMEOUT = 10.0
+"""How many seconds a program has until it asks for the first time."""
+
+REACTION_TIMEOUT = 8.0
+"""How many seconds it has to notice a change."""
+
+POLL_SLICE = 0.1
+"""How often one looks whether it is still there, in seconds."""
+
+PROXIES = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+NO_PROXIES = ("no_proxy", "NO_PROXY")
+
+ScopeNews = tuple[frozenset[tuple[str, str]], frozenset[str]]
+"""What there is to notice: the VM's own events with their status, and the others'."""
+
+
+class ExamHandler:
+    """Plays the handler. `on_end` is called, from another thread, when the program ends by itself."""
+
+    def __init__(
+        self,
+        launch: LaunchOptions,
+        scenario: ExamScenario,
+        service: Forewarn,
+        *,
+        directory: Path,
+        environment: dict[str, str],
+        pace: float,
+        is_over: threading.Event,
+        on_end: Callable[[], None],
+    ) -> None:
+        self._launch, self._scenario, self._service = launch, scenario, service
+        self._directory, self._environment, self._pace = directory, environment, pace
+        self._is_over, self._on_end = is_over, on_end
+        self._handled: ScopeNews | None = None
+        self._is_unresponsive = False
+        self.vm: v1.Vm | None = None
+        self.process: HandlerProcess | None = None
+        self.vm_removed_at: float | None = None
+
+    # The part.
+
+    def start(self, vm: v1.Vm) -> None:
+        """Begin the program, and return when it has asked, or will not."""
+        self.vm = vm
+        self.process = HandlerProcess(self._launch, self._launch_context(vm), on_end=self._on_end)
+        if not self._wait_for(lambda: bool(self._polls()), FIRST_POLL_TIMEOUT):
+            self._is_unresponsive = True
+            self._on_end()
+
+    def catch_up(self) -> None:
+        """Return when it has been told what there is to tell, and has come back for more; or when it does not come."""
+        if self.vm is None or self._is_unresponsive or not self._has_vm():
+            return
+        before = len(self._polls())
+        if not self._wait_for(self._is_up_to_date, REACTION_TIMEOUT) and len(self._polls()) == before:
+            self._is_unresponsive = True
+
+    def end(self) -> None:
+        """End the program."""
+        if self.process is not None:
+            self.process.stop()
+
+    # Inside.
+
+    def _launch_context(self, vm: v1.Vm) -> LaunchContext:
+        url = vm.guest_url or ""
+        socket = (
+            None if self._launch.receives_url else Path(self._service.api.open_socket(f"{vm.scope}/{vm.name}").path)
+        )
+        return LaunchContext(
+            url=url,
+            host_name=self._scenario.host_name or vm.name,
+            directory=self._directory,
+            environment={**self._environment, **(self._proxies(url, socket) if self._scenario.has_proxy else {})},
+            socket=socket,
+        )
+
+    def _proxies(self, url: str, socket: Path | None) -> dict[str, str]:
+        """Name the endpoint itself as the proxy: what comes there as if to a proxy gives itself away."""
+        proxy = url if socket is None else "http://169.254.169.254:80"
+        return {**dict.fromkeys(PROXIES, proxy), **dict.fromkeys(NO_PROXIES, "")}
+
+    def _has_vm(self) -> bool:
+        """Tell whether the VM is; when it is gone its program cannot notice anything."""
+        if self.vm_removed_at is None and self.vm is not None:
+            try:
+                self._service.api.vm(self._name)
+            except NotFound:
+                self.vm_removed_at = time.monotonic()
+        return self.vm_removed_at is None
+
+    def _current_news(self) -> ScopeNews:
+        events = [] if self.vm is None else list(self._service.api.events(scope=self.vm.scope))
+        own = [event for event in events if is_named(self._vm_name, tuple(event.vms))]
+        others = {event.id.upper() for event in events} - {event.id.upper() for event in own}
+        return frozenset((event.id.upper(), event.status) for event in own), frozenset(others)
+
+    def _is_up_to_date(self) -> bool:
+        """Tell whether it knows all that there is to know now; what it does may change that meanwhile."""
+        news = self._current_news()
+        if news != self._handled and self._has_handled(news):
+            self._handled = news
+        return news == self._handled
+
+    def _has_handled(self, news: ScopeNews) -> bool:
+        """Tell whether it was told just this of its own events, of every other's at some time, and has asked again."""
+        trace = self._trace()
+        own, others = news
+        shown_others = {
+            id_ for told in trace.documents for id_, event in told.events.items() if not self._is_own(event)
+        }
+        if not trace.documents or not others <= shown_others:
+            return False
+        latest = trace.documents[-1]
+        shown = {(id_, str(event.status)) for id_, event in latest.events.items() if self._is_own(event)}
+        if shown != own:
+            return False
+        since = [question for question in trace.polls if question.at > self._shown_since(trace, shown)]
+        return len(since) >= self._scenario.min_polls or any(map(_is_long_poll, since))
+
+    def _shown_since(self, trace: HandlerTrace, own: set[tuple[str, str]]) -> float:
+        """Return since when it has been told just this."""
+        since = trace.documents[-1].at
+        for document in reversed(trace.documents):
+            if {(id_, str(event.status)) for id_, event in document.events.items() if self._is_own(event)} != own:
+                break
+            since = document.at
+        return since
+
+    def _is_own(self, event: object) -> bool:
+        resources = getattr(event, "resources", ())
+        return is_named(self._vm_name, resources)
+
+    def _trace(self) -> HandlerTrace:
+        return HandlerTrace(
+            vm=self._vm_name,
+            requests=self._service.newest_requests(self._name),
+            labels={},
+            began_at=0.0,
+            finished_at=0.0,
+        )
+
+    def _polls(self) -> tuple[Observed, ...]:
+        return self._trace().polls
+
+    @property
+    def _name(self) -> str:
+        return "" if self.vm is None else f"{self.vm.scope}/{self.vm.name}"
+
+    @property
+    def _vm_name(self) -> str:
+        return "" if self.vm is None else self.vm.name
+
+    def _wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait for something to be so, while the program runs and the scenario is not over."""
+        deadline = time.monotonic() + seconds * self._pace
+        while not condition():
+            has_ended = self.process is not None and self.process.exit_status is not None
+            if has_ended or self._is_over.is_set() or time.monotonic() > deadline:
+                return False
+            with suppress(WaitTimeout):
+                self._service.wait_until_asked(self._name, times=len(self._polls()) + 1, timeout=POLL_SLICE)
+        return True
+
+
+def _is_long_poll(poll: Observed) -> bool:
+    """Tell whether a question waits for the next change, so that no other one comes."""
+    return poll.status is None and "wait=" in poll.target.lower()

@@ -1,0 +1,184 @@
+"""Run the exam: scenarios in parallel, each with its own service and process; retry inconclusive ones alone."""
+
+import os
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import msgspec
+
+from forewarn.testing.exam.catalog import ExamScenario
+from forewarn.testing.exam.checks import Finding, Polarity, Verdict
+from forewarn.testing.exam.scenario_run import ExamOptions, Result, ScenarioRun
+
+TIMING_CHECKS = frozenset({"asks", "asks-often", "approves", "prepares", "recovers"})
+"""The demands that are broken by doing nothing for a while, as programs do on a machine that is busy."""
+
+
+def inconclusive(scenarios: Sequence[ExamScenario], results: Sequence[Result]) -> list[ExamScenario]:
+    """Return where the time was over before the story, or the program too late for what it mostly does elsewhere.
+
+    What it has done, and should not have, is never in doubt.
+    """
+    verdicts: dict[str, Counter[Verdict]] = {}
+    for result in results:
+        for finding in result.findings:
+            verdicts.setdefault(_check_kind(finding), Counter())[finding.verdict] += 1
+    usually_kept = {kind for kind, counts in verdicts.items() if counts[Verdict.KEPT] > counts[Verdict.BROKEN]}
+    return [sheet for sheet, result in zip(scenarios, results, strict=True) if _is_inconclusive(result, usually_kept)]
+
+
+def _is_inconclusive(result: Result, usually_kept: AbstractSet[str]) -> bool:
+    if not result.broken:
+        return not result.is_finished
+    return all(
+        finding.mood is Polarity.MUST and _check_kind(finding) in usually_kept & TIMING_CHECKS
+        for finding in result.broken
+    )
+
+
+def _check_kind(finding: Finding) -> str:
+    """Return what is demanded, whatever the event is called."""
+    return re.sub(r"-E\d+$", "", finding.demand)
+
+
+JOBS_PER_CORE = 3
+"""How many scenarios run at a time for each core: a handler waits most of the time."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in all scenarios, in their order."""
+
+    results: tuple[Result, ...]
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether nothing was broken anywhere, and everything was seen."""
+        return all(result.is_passed for result in self.results)
+
+    @property
+    def unfinished(self) -> tuple[Result, ...]:
+        """Where nobody can say what the program would have done: nothing was broken, and the story was not over."""
+        return tuple(result for result in self.results if not result.is_finished and not result.broken)
+
+    @property
+    def findings(self) -> tuple[tuple[str, Finding], ...]:
+        """All findings, each with its scenario."""
+        return tuple((result.scenario, finding) for result in self.results for finding in result.findings)
+
+    @property
+    def broken(self) -> frozenset[tuple[str, str]]:
+        """The scenarios and demands of all that was broken."""
+        return frozenset((result.scenario, finding.demand) for result in self.results for finding in result.broken)
+
+    @property
+    def as_json(self) -> dict[str, object]:
+        """The report for programs."""
+        return {
+            "passed": self.is_passed,
+            **{verdict.replace(" ", "_"): self._count(verdict) for verdict in Verdict},
+            "scenarios": [{"passed": result.is_passed, **msgspec.to_builtins(result)} for result in self.results],
+        }
+
+    def _count(self, verdict: Verdict) -> int:
+        return sum(finding.verdict is verdict for _, finding in self.findings)
+
+
+class ExamObserver(Protocol):
+    """Who is told how far the exam is, from several threads."""
+
+    def planned(self, scenarios: Sequence[ExamScenario], *, at_once: int, tries: int) -> None:
+        """Hear which scenarios are played next: all of them, and later those that deserve a second try."""
+        ...
+
+    def began(self, scenario: ExamScenario) -> None:
+        """Hear that a scenario begins."""
+        ...
+
+    def stepped(self, scenario: ExamScenario, step: str) -> None:
+        """Hear what is played next."""
+        ...
+
+    def ended(self, result: Result) -> None:
+        """Hear what was found."""
+        ...
+
+
+class NullObserver:
+    """Does not want to be told."""
+
+    def planned(self, scenarios: Sequence[ExamScenario], *, at_once: int, tries: int) -> None:
+        """Do nothing."""
+
+    def began(self, scenario: ExamScenario) -> None:
+        """Do nothing."""
+
+    def stepped(self, scenario: ExamScenario, step: str) -> None:
+        """Do nothing."""
+
+    def ended(self, result: Result) -> None:
+        """Do nothing."""
+
+
+def examine(
+    ask: ExamOptions, sheets: Sequence[ExamScenario], *, jobs: int | None = None, watcher: ExamObserver | None = None
+) -> Report:
+    """Examine a program in scenarios side by side. What a busy machine may have spoilt is tried once more, alone.
+
+    Raises NotBegun where there is no such program.
+    """
+    watcher = watcher or NullObserver()
+    run = _Exam(ask, watcher)
+    at_once = 1 if ask.markers.are_shared else jobs or JOBS_PER_CORE * (os.cpu_count() or 1)
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="forewarn-exam")
+    # Here nothing is done but waiting, so that an interruption, at whatever moment, finds nothing half begun.
+    try:
+        watcher.planned(sheets, at_once=at_once, tries=1)
+        results = list(pool.map(run.run_scenario, sheets))
+        if retries := inconclusive(sheets, results):
+            watcher.planned(retries, at_once=1, tries=2)
+        retried = {one.scenario: one for one in _run_sequentially(pool, run, retries)}
+    except BaseException:
+        run.end()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return Report(results=tuple(retried.get(result.scenario, result) for result in results))
+
+
+def _run_sequentially(pool: ThreadPoolExecutor, exam: "_Exam", scenarios: Sequence[ExamScenario]) -> Iterator[Result]:
+    for scenario in scenarios:
+        yield pool.submit(exam.run_scenario, scenario, tries=2).result()
+
+
+class _Exam:
+    """Scenarios while they are played, in several threads."""
+
+    def __init__(self, options: ExamOptions, observer: ExamObserver) -> None:
+        self._options, self._observer = options, observer
+        self._lock = threading.Lock()
+        self._runs: list[ScenarioRun] = []
+        self._is_ended = False
+
+    def run_scenario(self, scenario: ExamScenario, tries: int = 1) -> Result:
+        """Play one scenario."""
+        run = ScenarioRun(self._options, scenario, lambda step: self._observer.stepped(scenario, step))
+        with self._lock:
+            self._runs.append(run)
+            if self._is_ended:
+                run.stop()
+        self._observer.began(scenario)
+        result = msgspec.structs.replace(run.run(), tries=tries)
+        self._observer.ended(result)
+        return result
+
+    def end(self) -> None:
+        """End everything that runs."""
+        with self._lock:
+            self._is_ended = True
+            for run in self._runs:
+                run.stop()

@@ -1,0 +1,288 @@
+"""Run one scenario of the exam: start a service, run the script with the program as handler, evaluate the checks."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from forewarn.api.errors import ApiError
+from forewarn.testing.exam.catalog import HANDLER_VM, ExamScenario
+from forewarn.testing.exam.checks import Finding, RecoverCheck, Verdict, evaluate
+from forewarn.testing.exam.expectations import Expectations
+from forewarn.testing.exam.handler import ExamHandler
+from forewarn.testing.exam.handler_process import (
+    PREPARED_VARIABLE,
+    RECOVERED_VARIABLE,
+    SCENARIO_VARIABLE,
+    LaunchOptions,
+)
+from forewarn.testing.exam.markers import Marker, MarkerWatcher
+from forewarn.testing.exam.trace import HandlerTrace
+from forewarn.testing.scenario import Cancelled, LiveBackend, Scenario, ScenarioError, Step, required_setup, run_script
+from forewarn.testing.scenario import commands as say
+from forewarn.testing.service import Forewarn
+
+LIMIT = 20.0
+"""How many seconds of real time a scenario takes at the most."""
+
+RECOVERY_TIMEOUT = 3.0
+"""How many seconds a program has, in the end, to recover."""
+
+RECOVERY_POLL_INTERVAL = 0.05
+"""How often one looks whether it has, in seconds."""
+
+MIN_DURATION = 2.5
+"""For how many seconds a program is watched at the least: in less nobody could say how often it asks."""
+
+LABEL = re.compile(r"\bE\d+\b")
+EVENT_COMMANDS = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)
+SECOND = timedelta(seconds=1)
+MAX_CATCH_UP = timedelta(minutes=5)
+"""A clock that is farther behind is meant to be."""
+
+
+class Markers(msgspec.Struct, frozen=True, kw_only=True):
+    """Files that the handler writes. A path that is not absolute is in the directory that each run has for itself."""
+
+    prepared: Path | None = None
+    recovered: Path | None = None
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether several runs would write the same file: then only one at a time can be told apart."""
+        return any(path is not None and path.is_absolute() for path in (self.prepared, self.recovered))
+
+
+class ExamOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be examined, and how.
+
+    A scenario takes `limit` seconds at the most. On a slow machine `pace` is how many times longer than usual the
+    exam waits for whatever the program has to do.
+    """
+
+    way: LaunchOptions
+    vm: str = HANDLER_VM
+    wishes: Expectations = Expectations()
+    markers: Markers = Markers()
+    limit: float = LIMIT
+    pace: float = 1.0
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in one scenario. `output` is the end of what the program has printed."""
+
+    scenario: str
+    title: str
+    findings: tuple[Finding, ...]
+    seconds: float
+    is_finished: bool
+    """Whether the story was played to its end, or the program's."""
+    exit_code: int | None = None
+    """Where the program has ended by itself."""
+    problem: str | None = None
+    """Why the story could not be played to its end."""
+    output: str = ""
+    tries: int = 1
+    """It is 2 where a busy machine may have spoilt the first one."""
+
+    @property
+    def kept(self) -> list[Finding]:
+        """What was as it must be."""
+        return self._of(Verdict.KEPT)
+
+    @property
+    def broken(self) -> list[Finding]:
+        """What was not as it must be."""
+        return self._of(Verdict.BROKEN)
+
+    @property
+    def not_judged(self) -> list[Finding]:
+        """What nobody can say."""
+        return self._of(Verdict.NOT_JUDGED)
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether nothing was broken, and the story was played to its end."""
+        return self.is_finished and not self.broken
+
+    def _of(self, verdict: Verdict) -> list[Finding]:
+        return [finding for finding in self.findings if finding.verdict is verdict]
+
+
+OnStep = Callable[[str], None]
+
+
+class ScenarioRun:
+    """A scenario while it is played. It is over when its story is, when its program is, or when its time is."""
+
+    def __init__(self, options: ExamOptions, exam_scenario: ExamScenario, on_step: OnStep = lambda _: None) -> None:
+        self._options, self._exam_scenario, self._on_step = options, exam_scenario, on_step
+        self._scenario = exam_scenario.scenario(options.vm)
+        self._began_at = time.monotonic()
+        self._is_over = threading.Event()
+        self._is_timed_out = False
+        self._backend: LiveBackend | None = None
+        self._problem: str | None = None
+        self._prepared: Marker | None = None
+        self._recovered: Marker | None = None
+
+    def run(self) -> Result:
+        """Examine the program, and judge. Raises NotBegun where there is no such program."""
+        self._began_at = time.monotonic()
+        with TemporaryDirectory(prefix="forewarn-exam-") as directory:
+            self._prepared = _marker(self._options.markers.prepared, Path(directory))
+            self._recovered = _marker(self._options.markers.recovered, Path(directory))
+            return self._run_in(Path(directory))
+
+    def stop(self) -> None:
+        """Let it be over, from any thread."""
+        self._is_over.set()
+        if self._backend is not None:
+            self._backend.cancel()
+
+    def _stop_on_timeout(self) -> None:
+        self._is_timed_out = True
+        self.stop()
+
+    # Its course.
+
+    def _run_in(self, directory: Path) -> Result:
+        setup = required_setup(self._scenario.script)
+        settings = {**setup.settings, "speed": self._exam_scenario.speed}
+        start = datetime.now(UTC) - self._exam_scenario.clock_lag
+        with Forewarn({"scopes": []}, start=start, settings=settings) as service:
+            handler = self._handler(service, directory)
+            backend = LiveBackend(
+                service.api,
+                setup=setup,
+                speed=self._exam_scenario.speed,
+                program=handler,
+                timeout=self._exam_scenario.approval_timeout * self._options.pace,
+            )
+            timer = threading.Timer(self._options.limit - (time.monotonic() - self._began_at), self._stop_on_timeout)
+            timer.daemon = True
+            timer.start()
+            try:
+                with MarkerWatcher(self._prepared, self._recovered), backend:
+                    self._backend = backend
+                    if self._is_over.is_set():
+                        backend.cancel()
+                    is_complete = self._run_script(service, backend, handler)
+                    return self._result(service, backend, handler, is_complete=is_complete)
+            finally:
+                timer.cancel()
+                handler.end()
+
+    def _handler(self, service: Forewarn, directory: Path) -> ExamHandler:
+        return ExamHandler(
+            self._options.way,
+            self._exam_scenario,
+            service,
+            directory=directory,
+            environment=self._environment(),
+            pace=self._options.pace,
+            is_over=self._is_over,
+            on_end=self.stop,
+        )
+
+    def _environment(self) -> dict[str, str]:
+        variables = {SCENARIO_VARIABLE: self._exam_scenario.name}
+        if self._prepared is not None:
+            variables[PREPARED_VARIABLE] = str(self._prepared.path)
+        if self._recovered is not None:
+            variables[RECOVERED_VARIABLE] = str(self._recovered.path)
+        return variables
+
+    def _run_script(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler) -> bool:
+        """Play the story; tell whether that was possible to its end."""
+        try:
+            for _ in run_script(self._scenario.script, backend, on_step=lambda step: self._before_step(step, service)):
+                pass
+            handler.catch_up()
+            self._wait_for_recovery(service, backend, handler)
+            self._is_over.wait(max(0.0, self._began_at + MIN_DURATION - time.monotonic()))
+        except Cancelled:
+            return False
+        except (ScenarioError, ApiError) as error:
+            self._problem = str(error)
+            return False
+        return not self._is_timed_out
+
+    def _before_step(self, step: Step, service: Forewarn) -> None:
+        self._on_step(step.text.strip())
+        if isinstance(step.command, EVENT_COMMANDS):
+            _catch_up(service)
+
+    def _wait_for_recovery(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler) -> None:
+        """Give the program the time to recover from everything, where that can be seen."""
+        checks = [demand for demand in self._exam_scenario.checks if isinstance(demand, RecoverCheck)]
+        deadline = time.monotonic() + RECOVERY_TIMEOUT * self._options.pace
+        while self._recovered is not None and time.monotonic() < deadline:
+            trace = self._trace(service, backend, handler, is_complete=True)
+            if not any(evaluate(demand, trace, self._options.wishes).verdict is Verdict.BROKEN for demand in checks):
+                return
+            if self._is_over.wait(RECOVERY_POLL_INTERVAL):
+                return
+
+    # What was seen.
+
+    def _trace(
+        self, service: Forewarn, backend: LiveBackend, handler: ExamHandler, *, is_complete: bool
+    ) -> HandlerTrace:
+        process = handler.process
+        name = "" if handler.vm is None else f"{handler.vm.scope}/{handler.vm.name}"
+        return HandlerTrace(
+            vm=self._options.vm,
+            requests=service.newest_requests(name) if name else (),
+            dropped=service.dropped_requests,
+            labels=_labels(self._scenario, backend),
+            began_at=self._began_at if process is None else process.began_at,
+            finished_at=time.monotonic(),
+            exit_status=None if process is None else process.exit_status,
+            vm_removed_at=handler.vm_removed_at,
+            is_finished=is_complete,
+            is_timed_out=self._is_timed_out,
+            prepared=None if self._prepared is None else self._prepared.changes,
+            recovered=None if self._recovered is None else self._recovered.changes,
+            output="" if process is None else process.output,
+        )
+
+    def _result(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler, *, is_complete: bool) -> Result:
+        trace = self._trace(service, backend, handler, is_complete=is_complete)
+        was_begun = handler.process is not None
+        is_finished = (
+            is_complete or trace.exit_status is not None or (was_begun and not self._is_timed_out and not self._problem)
+        )
+        return Result(
+            scenario=self._exam_scenario.name,
+            title=self._scenario.title,
+            findings=tuple(evaluate(demand, trace, self._options.wishes) for demand in self._exam_scenario.checks),
+            seconds=time.monotonic() - self._began_at,
+            is_finished=is_finished,
+            exit_code=None if trace.exit_status is None else trace.exit_status.code,
+            problem=self._problem
+            or (f"the {self._options.limit:g} s were over before the story was" if self._is_timed_out else None),
+            output=trace.output,
+        )
+
+
+def _catch_up(service: Forewarn) -> None:
+    """Have the service's time be the real one when an event is made: its dates are to be true for the program."""
+    behind = datetime.now(UTC) - service.now
+    if SECOND <= behind <= MAX_CATCH_UP:
+        service.advance(behind // SECOND * SECOND)
+
+
+def _labels(scenario: Scenario, backend: LiveBackend) -> Mapping[str, str]:
+    backend.state.read_journal()
+    found = {label: backend.state.names.event(label) for label in sorted(set(LABEL.findall(scenario.text)))}
+    return {label: id_.upper() for label, id_ in found.items() if id_ is not None}
+
+
+def _marker(path: Path | None, directory: Path) -> Marker | None:
+    return None if path is None else Marker(directory / path)

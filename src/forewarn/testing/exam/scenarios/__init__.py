@@ -1,0 +1,1 @@
+"""Scenarios that only the exam has: endpoint faults and unusual environments."""

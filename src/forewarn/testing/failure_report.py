@@ -1,0 +1,65 @@
+"""Report sections for a failed test: the service's journal and the requests of VMs."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from forewarn.api import v1
+from forewarn.api.errors import ApiError
+from forewarn.core.journal import EntryKind
+from forewarn.guest.observer import Observed
+from forewarn.testing.errors import NotRunning
+from forewarn.testing.service import Forewarn
+
+MAX_LINES = 50
+"""How many lines of a kind are told at the most, the newest."""
+
+SETUP_ENTRIES = frozenset({EntryKind.SCOPE_CREATED, EntryKind.TOKEN_CREATED})
+"""What happens in every service before a test begins."""
+
+
+def report_sections(service: Forewarn) -> Iterator[tuple[str, str]]:
+    """Give what happened in a service, and what VMs asked of it, each with its heading."""
+    yield "Forewarn: what happened", _newest_lines(_journal_lines(service), "nothing")
+    yield (
+        "Forewarn: what VMs asked",
+        _newest_lines([*_dropped_lines(service), *_request_lines(service.newest_requests())], "nothing"),
+    )
+
+
+def _journal_lines(service: Forewarn) -> Sequence[str]:
+    try:
+        return [_journal_line(entry) for entry in service.api.history() if entry.did not in SETUP_ENTRIES]
+    except (ApiError, NotRunning) as error:
+        return [f"the service cannot be asked any more: {error}"]
+
+
+def _journal_line(entry: v1.JournalEntry) -> str:
+    vms = f" {', '.join(entry.vms)}" if entry.vms else ""
+    event = f" event {entry.event}" if entry.event is not None else ""
+    why = f" ({entry.why})" if entry.why else ""
+    return f"{entry.at:%H:%M:%S} {entry.record}{vms}:{event} {entry.did.value} by {entry.by}{why}"
+
+
+def _dropped_lines(service: Forewarn) -> list[str]:
+    number = service.dropped_requests
+    return [f"… {number} older requests were not remembered"] if number else []
+
+
+def _request_lines(requests: Iterable[Observed]) -> list[str]:
+    """Write requests; a poll that was repeated again and again takes one line."""
+    lines = []
+    for line, alike in groupby(requests, key=_request_line):
+        first, *more = alike
+        lines.append(f"{first.wall:%H:%M:%S} {line}" + (f" ({1 + len(more)} times)" if more else ""))
+    return lines
+
+
+def _request_line(request: Observed) -> str:
+    answer = f"answered {request.status}" if request.status is not None else "not answered"
+    approving = f" approving {', '.join(request.approved)}" if request.approved else ""
+    return f"{request.vm} {request.method} {request.target}{approving}: {answer}"
+
+
+def _newest_lines(lines: Sequence[str], empty_text: str) -> str:
+    left_out = [f"… {len(lines) - MAX_LINES} lines before these"] if len(lines) > MAX_LINES else []
+    return "\n".join([*left_out, *lines[-MAX_LINES:]]) or empty_text

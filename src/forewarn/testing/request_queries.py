@@ -1,0 +1,170 @@
+"""Query the requests that VMs sent to the guest endpoint, and wait for them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TypeVar
+
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import NotFound
+from forewarn.guest.observer import Observed
+from forewarn.testing.errors import NotRunning, TooManyRequests, WaitTimeout
+from forewarn.testing.event import Event
+from forewarn.testing.request_log import RequestLog, approved_ids, event_in_response, is_events_query, summarize
+from forewarn.testing.vm import Vm, VmLike
+
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT = 30.0
+"""For how many seconds, of real time, a test waits for the program under test unless it says otherwise."""
+
+
+class RequestQueries(ABC):
+    """Whoever has a witness at the endpoints can tell what VMs did there."""
+
+    def __init__(self) -> None:
+        self._request_log = RequestLog()
+
+    @property
+    @abstractmethod
+    def api(self) -> ApiClient:
+        """The operator API."""
+
+    @abstractmethod
+    def _initial_names(self) -> set[str]:
+        """Return the full names of the VMs that there were from the start; some may have left."""
+
+    def requests(self, vm: VmLike | None = None) -> list[Observed]:
+        """Return all requests at the endpoint of a VM, or at all of them, in the order in which they came.
+
+        What was asked by `vm.document()` and `vm.approve()` is among them. Raises TooMuchSeen where some were dropped.
+        """
+        if self._request_log.dropped:
+            raise TooManyRequests(self._request_log.dropped)
+        return self.newest_requests(vm)
+
+    def newest_requests(self, vm: VmLike | None = None) -> list[Observed]:
+        """Return the requests that were not dropped, whether or not these are all."""
+        return self._request_log.requests(None if vm is None else self._full_name(vm))
+
+    @property
+    def dropped_requests(self) -> int:
+        """How many requests, the oldest, were too many to be remembered."""
+        return self._request_log.dropped
+
+    def forget_requests(self) -> None:
+        """Let all that was seen so far be as if it had not been: for tests that go on for long, and for the next part.
+
+        What waits afterwards waits for what is still to come.
+        """
+        self._request_log.clear()
+
+    def approvals(self, vm: VmLike | None = None) -> list[str]:
+        """Return the ids of the events that a VM has approved, or any VM, in order and as often as it was said.
+
+        An approval that was refused is none; `requests` has it.
+        """
+        return [id_ for request in self.requests(vm) for id_ in approved_ids(request)]
+
+    def wait_until_asked(self, vm: VmLike, *, times: int = 1, timeout: float = DEFAULT_TIMEOUT) -> list[Observed]:
+        """Wait until a VM has asked for its events so many times in all, and return these requests."""
+        __tracebackhide__ = True
+        name = self._full_name(vm)
+
+        def asked() -> list[Observed] | None:
+            requests = list(filter(is_events_query, self._request_log.requests(name)))
+            return requests if len(requests) >= times else None
+
+        often = f"{times} times " if times > 1 else ""
+        return self._wait_for(asked, f"{name} has not asked for its events {often}", name, timeout)
+
+    def wait_until_told(
+        self,
+        event: Event | str,
+        *,
+        vm: VmLike | None = None,
+        status: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> Observed:
+        """Wait until a VM has been told of an event, in this status if one is given, and return that request."""
+        __tracebackhide__ = True
+        name = None if vm is None else self._full_name(vm)
+
+        def told() -> Observed | None:
+            for request in self._request_log.requests(name):
+                shown = event_in_response(request, str(event))
+                if shown is not None and status in (None, shown.status):
+                    return request
+            return None
+
+        suffix = f"as {status} " if status is not None else ""
+        return self._wait_for(told, f"{_describe_absence(name)} been told of event {event} {suffix}", name, timeout)
+
+    def wait_for_approval(
+        self, event: Event | str, *, vm: VmLike | None = None, timeout: float = DEFAULT_TIMEOUT
+    ) -> Observed:
+        """Wait until a VM, or any VM, has approved an event, and return that request."""
+        __tracebackhide__ = True
+        name = None if vm is None else self._full_name(vm)
+        event_id = str(event).upper()
+
+        def approved() -> Observed | None:
+            requests = self._request_log.requests(name)
+            return next((request for request in requests if event_id in approved_ids(request)), None)
+
+        return self._wait_for(approved, f"{_describe_absence(name)} approved event {event}", name, timeout)
+
+    def wait_until(self, holds: Callable[[], T], *, timeout: float = DEFAULT_TIMEOUT) -> T:
+        """Wait until something holds, which is looked at whenever a VM asks or an event changes; return what it gives.
+
+        `lambda: len(forewarn.requests("web-0")) > 5`, for instance.
+        """
+        __tracebackhide__ = True
+        return self._wait_for(lambda: holds() or None, "what was waited for does not hold", None, timeout)
+
+    def wait_for_state(self, event: Event | str, state: str, *, timeout: float = DEFAULT_TIMEOUT) -> None:
+        """Wait until an event is `Scheduled`, `Started`, `completed`, `canceled` or `failed`.
+
+        For a service in real time; with manual time, `advance` has settled everything when it returns.
+        """
+        __tracebackhide__ = True
+        one = event if isinstance(event, Event) else Event(self.api, event, "")
+        self._wait_for(lambda: True if one.state == state else None, f"event {event} is not {state}", None, timeout)
+
+    def _full_name(self, vm: VmLike) -> str:
+        """Return the name by which requests are told apart. One that no VM bears, or ever bore, is refused."""
+        if isinstance(vm, Vm):
+            return vm.full_name
+        try:
+            found = self.api.vm(vm)
+        except (NotFound, NotRunning):
+            names = self._initial_names() | self._request_log.vms
+            former_names = [name for name in names if vm in (name, name.rpartition("/")[2])]
+            if len(former_names) != 1:
+                raise
+            return former_names[0]
+        return f"{found.scope}/{found.name}"
+
+    def _wait_for(self, find: Callable[[], T | None], missing: str, vm: str | None, timeout: float) -> T:
+        """Wait for what a test waits for. A report shows the line of the test that waited, and none of these."""
+        __tracebackhide__ = True
+        found = self._request_log.wait_for(find, timeout)
+        if found is None and self._request_log.dropped:
+            raise TooManyRequests(self._request_log.dropped)
+        if found is None:
+            raise WaitTimeout(missing.rstrip(), timeout, self._describe_requests(vm))
+        return found
+
+    def _describe_requests(self, vm: str | None) -> str:
+        """Tell what was seen in place of what was waited for."""
+        if vm is not None:
+            return summarize(self._request_log.requests(vm))
+        names = sorted({request.vm for request in self._request_log.requests()})
+        return (
+            " ".join(f"{name}: {summarize(self._request_log.requests(name))}" for name in names)
+            or "No VM has asked anything."
+        )
+
+
+def _describe_absence(vm: str | None) -> str:
+    """Begin a sentence about what a VM, or any VM, has not done."""
+    return "no VM has" if vm is None else f"{vm} has not"

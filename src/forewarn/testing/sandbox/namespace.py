@@ -1,0 +1,205 @@
+"""Create the Linux namespaces and run the command in them; report how it ends.
+
+    supervisor, outside
+    └── keeper        creates the namespaces; stays outside the new PID namespace
+        └── init      PID 1: sets everything up, runs the command, reaps orphans
+            └── command
+
+Each process is killed when its parent ends. When PID 1 ends, the kernel kills the rest of its namespace."""
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from forewarn.testing.sandbox import syscalls
+from forewarn.testing.sandbox.channel import Channel, ChannelClosed, MessageType
+from forewarn.testing.sandbox.errors import print_error
+from forewarn.testing.sandbox.signals import answer_signal_query
+
+ADDRESS, PORT = "169.254.169.254", 80
+ACCEPT_QUEUE = 1024
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+"""How it ends when the command cannot be begun, as shells do."""
+
+NAMESPACES = (
+    syscalls.CLONE_NEWUSER
+    | syscalls.CLONE_NEWNET
+    | syscalls.CLONE_NEWUTS
+    | syscalls.CLONE_NEWPID
+    | syscalls.CLONE_NEWNS
+)
+
+
+class NamespaceOptions(NamedTuple):
+    """What is to be run, and what it finds there."""
+
+    command: list[str]
+    hostname: str
+    hidden: Path
+    """The directory with the sockets of VMs."""
+    nameserver: str | None
+    """Who resolves names; None: nobody, because there is no network."""
+    has_own_group: bool
+    """Whether the command has a process group to itself, so that it gets only those signals that are sent on to it."""
+
+
+def run_namespace(
+    options: NamespaceOptions, channel: Channel, signal_queries: socket.socket, supervisor: int
+) -> NoReturn:
+    """Make the namespaces and a first process in them; end when that ends, or when the supervisor does.
+
+    Meanwhile answer what the supervisor asks about signals to the process group.
+    """
+    try:
+        syscalls.unshare(NAMESPACES)
+        syscalls.die_with_parent()
+        if os.getppid() != supervisor:
+            os._exit(1)
+        channel.send(MessageType.UNSHARED)
+        channel.expect(MessageType.MAPPED)
+        files = _open_files()  # as long as /proc is still that of this process
+        # What is sent to the whole process group is for the command, and here only to be told of; to process 1 it does
+        # nothing anyway.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        init = os.fork()
+        if init == 0:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            signal_queries.close()
+            _run_init(options, channel)
+        syscalls.drop_capability(syscalls.CAP_SYS_ADMIN)
+        _close_files(files, channel.fileno(), signal_queries.fileno())
+        _wait_for_init(init, signal_queries)
+    except OSError as error:
+        _send_failure(channel, error)
+    except ChannelClosed:
+        pass
+    finally:
+        os._exit(0)
+
+
+def _wait_for_init(init: int, signal_queries: socket.socket) -> None:
+    ended = os.pidfd_open(init)
+    while ended not in select.select([ended, signal_queries.fileno()], [], [])[0]:
+        if not answer_signal_query(signal_queries):
+            break
+    os.waitpid(init, 0)
+
+
+def _run_init(options: NamespaceOptions, channel: Channel) -> NoReturn:
+    try:
+        syscalls.die_with_parent()
+        listener = _set_up(options)
+        # Root among its own could otherwise uncover what is hidden, by its own hand or by ours.
+        syscalls.drop_capability(syscalls.CAP_SYS_ADMIN)
+        channel.send(MessageType.READY, file=listener.fileno())
+        listener.close()
+        channel.expect(MessageType.GO)
+        command = os.fork()
+        if command == 0:
+            _exec_command(options)
+        channel.send(MessageType.BEGUN, file=os.pidfd_open(command))
+        _close_files(_open_files(), channel.fileno())
+        channel.send(MessageType.ENDED, _wait_for_command(command, lambda: channel.send(MessageType.STOPPED)))
+    except OSError as error:
+        _send_failure(channel, error)
+    except ChannelClosed:
+        pass
+    finally:
+        os._exit(0)
+
+
+def _set_up(options: NamespaceOptions) -> socket.socket:
+    socket.sethostname(options.hostname)
+    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+    _hide_sockets(options)
+    # A system may refuse this, as a container with parts of /proc hidden does: then the old one has to do.
+    with suppress(OSError):
+        syscalls.mount("proc", "/proc", "proc", syscalls.RESTRICTED_MOUNT)
+    syscalls.bring_up("lo")
+    syscalls.add_address("lo:1", ADDRESS)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind((ADDRESS, PORT))
+    listener.listen(ACCEPT_QUEUE)
+    return listener
+
+
+def _hide_sockets(options: NamespaceOptions) -> None:
+    """Cover the sockets of all VMs with an empty directory, and on the way tell programs how names are resolved."""
+    cover = str(options.hidden)
+    syscalls.mount("tmpfs", cover, "tmpfs", syscalls.RESTRICTED_MOUNT, "mode=755,size=64m")
+    _replace_file(Path("/etc/hosts"), options.hidden, lambda text: f"{text.rstrip()}\n127.0.1.1 {options.hostname}\n")
+    if options.nameserver is not None:
+        _replace_file(Path("/etc/resolv.conf"), options.hidden, lambda text: _resolv_conf(text, options.nameserver))
+    _make_read_only(cover)
+
+
+def _replace_file(file: Path, directory: Path, change: Callable[[str], str]) -> None:
+    """Show another text in the place of a file, if there is such a file."""
+    if file.is_file():
+        draft = directory / file.name
+        draft.write_text(change(file.read_text(errors="replace")))
+        syscalls.mount(str(draft), str(file), flags=syscalls.MS_BIND)
+        _make_read_only(str(file))
+        draft.unlink()
+
+
+def _make_read_only(mounted: str) -> None:
+    syscalls.mount(
+        "none", mounted, flags=syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY | syscalls.RESTRICTED_MOUNT
+    )
+
+
+def _resolv_conf(text: str, nameserver: str | None) -> str:
+    others = [line for line in text.splitlines() if not line.lstrip().startswith("nameserver")]
+    return "\n".join([f"nameserver {nameserver}", *others, ""])
+
+
+def _exec_command(options: NamespaceOptions) -> NoReturn:
+    try:
+        if options.has_own_group:
+            os.setpgid(0, 0)
+        for ignored_by_python in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(ignored_by_python, signal.SIG_DFL)
+        os.execvp(options.command[0], options.command)  # noqa: S606 - this is what it is for
+    except OSError as error:
+        print_error(f"cannot run {options.command[0]}: {error.strerror}")
+        os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
+    finally:
+        os._exit(NOT_EXECUTABLE)
+
+
+def _open_files() -> list[int]:
+    """Return which files this process has open; there may be room for a milliard of them."""
+    return [int(file) for file in os.listdir("/proc/self/fd")]
+
+
+def _close_files(files: list[int], *kept: int) -> None:
+    """Hold nothing open that is not needed: who reads what the command writes waits for its end alone."""
+    for file in files:
+        if file not in kept:
+            with suppress(OSError):  # the one that the list was read from
+                os.close(file)
+
+
+def _wait_for_command(command: int, on_stopped: Callable[[], None]) -> int:
+    """Wait for the command, and for whichever orphans end before it; return its exit code, as shells say it."""
+    while True:
+        process, status = os.waitpid(-1, os.WUNTRACED)
+        if process != command:
+            continue
+        if os.WIFSTOPPED(status):
+            on_stopped()
+        else:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def _send_failure(channel: Channel, error: OSError) -> None:
+    with suppress(OSError):
+        channel.send(MessageType.FAILED, error.errno or 0)

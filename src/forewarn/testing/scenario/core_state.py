@@ -1,0 +1,156 @@
+"""State of a scenario on the pure core: scopes, rule context, labels and current time."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+from uuid import NAMESPACE_DNS, uuid5
+
+from forewarn.core.change import Change
+from forewarn.core.errors import ScopeVmNotFound
+from forewarn.core.event import Event
+from forewarn.core.impact import Impact
+from forewarn.core.impact_lifecycle import impacts_to_begin
+from forewarn.core.lifecycle import tick
+from forewarn.core.policy import EMULATOR, RuleContext
+from forewarn.core.scope import Scope
+from forewarn.platform.port import Work
+from forewarn.testing.scenario.render import FactRenderer, Names
+from forewarn.testing.scenario.runner import InvalidCommand, event_id
+
+R = TypeVar("R")
+Rule = Callable[[Scope], Change[R]]
+
+START_TIME = timedelta(hours=10)
+"""When a story begins that does not say it."""
+
+
+class CoreState:
+    """What is so, and what has been told of it. Rules are applied to it; nothing happens by itself."""
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.now = self.names.moment(START_TIME)
+        self.context = RuleContext(policy=EMULATOR)
+        self.scopes: dict[str, Scope] = {}
+        self.seen_at: dict[str, datetime] = {}
+        self.facts: list[str] = []
+        self._renderers: dict[str, FactRenderer] = {}
+        self._event_scopes: dict[str, str] = {}
+        self._reported_work: set[tuple[str, str]] = set()
+        self._requests = 0
+        self._epochs = 0
+
+    def set_clock(self, time: timedelta) -> None:
+        """Make it that time of the story, be it forwards or back."""
+        self.now = self.names.moment(time)
+
+    def apply(self, scope: str, rule: Rule[R], named: Sequence[str] = ()) -> R:
+        """Apply a rule to a scope, keep what it gives, and tell it."""
+        return self.apply_all({scope: rule}, named)[scope]
+
+    def apply_all(self, rules: Mapping[str, Rule[R]], named: Sequence[str] = ()) -> dict[str, R]:
+        """Apply rules to scopes: to all of them, or, if one refuses, to none."""
+        changes = {scope: rule(self.scopes[scope]) for scope, rule in rules.items()}
+        for scope, change in changes.items():
+            self.save(scope, change, named)
+        return {scope: change.result for scope, change in changes.items()}
+
+    def save(self, id_: str, change: Change[R], named: Sequence[str] = ()) -> None:
+        """Keep a changed scope and tell what its journal says."""
+        renderer = self._renderers.setdefault(id_, FactRenderer(id_, self.names))
+        for entry in change.entries:
+            if entry.event is not None:
+                self._event_scopes[entry.event] = id_
+        self.facts += renderer.render(change.entries, named)
+        if change.scope is not None:
+            self.scopes[id_] = change.scope
+            self.names.epoch(id_, change.scope.epoch)
+        else:
+            del self.scopes[id_], self._renderers[id_]
+
+    def report_new_work(self) -> None:
+        """Tell which work the platform could begin now and could not before."""
+        available = {(event.id, impact.vm): event for event, impact in self._work()}
+        new: dict[str, list[str]] = {}
+        for event, vm in available:
+            if (event, vm) not in self._reported_work:
+                new.setdefault(event, []).append(vm)
+        self.facts += [f"impact {self.names.label(event)} {' '.join(vms)}" for event, vms in new.items()]
+        self._reported_work = set(available)
+
+    def _work(self) -> list[tuple[Event, Impact]]:
+        return [item for scope in self.scopes for item in self.work_of(scope)]
+
+    def work_of(self, scope: str) -> tuple[tuple[Event, Impact], ...]:
+        """Return the work that the platform could begin now in a scope."""
+        return impacts_to_begin(self.scopes[scope], now=max(self.now, self.scopes[scope].changed_at))
+
+    def platform_work(self, scope: str, event_id: str, name: str) -> Work:
+        """Return one event on one VM as a platform gets it."""
+        event, vm = self.scopes[scope].event(event_id), self.scopes[scope].vm(name)
+        impact = event.impact(name) or Impact(vm=name)
+        return Work(
+            id=f"{event.id}/{name}",
+            attempt=impact.attempt,
+            event=event.id,
+            type=event.type,
+            scope=scope,
+            vm=name,
+            vm_id=vm.vm_id,
+            host=vm.host,
+            duration=event.duration,
+            description=event.description,
+        )
+
+    def tick(self) -> None:
+        """Let time act on every scope."""
+        for id_ in tuple(self.scopes):
+            seen_at = self.seen_at.get(id_)
+            self.apply(id_, lambda scope: tick(scope, self.context, now=self.now, seen_at=seen_at))  # noqa: B023 - applied at once
+
+    def scope(self, name: str) -> str:
+        """Return the id of a scope that there is."""
+        if name not in self.scopes:
+            raise InvalidCommand("there is no such scope", name)
+        return name
+
+    def newest_scope(self) -> str:
+        """Return the id of the scope that came last."""
+        if not self.scopes:
+            raise InvalidCommand("there is no scope yet: begin with `scope NAME KIND`", "")
+        return list(self.scopes)[-1]
+
+    def find(self, name: str) -> tuple[str, str]:
+        """Return the scope and the name of a VM, named as `scope/name` or, where that is unambiguous, as `name`."""
+        scope, slash, bare = name.rpartition("/")
+        scopes = [self.scope(scope)] if slash else list(self.scopes) or [self.newest_scope()]
+        found = [(id_, vm.name) for id_ in scopes if (vm := self.scopes[id_].roster.find(bare)) is not None]
+        if len(found) > 1:
+            raise InvalidCommand("several scopes have such a VM, write scope/name", name)
+        if not found:
+            raise ScopeVmNotFound(bare, scopes[-1])
+        return found[0]
+
+    def event(self, name: str) -> str:
+        """Return the id of an event, given by its label or in full."""
+        return event_id(name, self.names)
+
+    def scope_of_event(self, event: str) -> str:
+        """Return the scope of an event; for one that never was, the newest."""
+        scope = self._event_scopes.get(event)
+        return scope if scope in self.scopes else self.newest_scope()
+
+    def request_id(self, name: str | None) -> str:
+        """Return the id of a request: the same for the same name, a new one where it has none."""
+        self._requests += 1
+        return guid("request", name or str(self._requests))
+
+    def new_epoch(self) -> str:
+        """Return a token that no epoch had."""
+        self._epochs += 1
+        return f"epoch{self._epochs}"
+
+
+def guid(*names: str) -> str:
+    """Return an id that is the same in every telling of a story."""
+    return str(uuid5(NAMESPACE_DNS, "/".join(names))).upper()

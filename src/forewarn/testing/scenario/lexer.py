@@ -1,0 +1,199 @@
+"""Lexer of the scenario language: split a line into words, and read each type of word.
+
+Times are offsets from midnight of the scenario's first day, so that a backend can run it on any day."""
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from forewarn.core.duration import parse_duration
+from forewarn.core.errors import CoreError, Invalid
+from forewarn.core.event import EventType
+from forewarn.core.fault import FaultKind, parse_fault_kind, parse_signed_duration
+from forewarn.core.text import check_name, is_guid
+
+_WORD = re.compile(r'"(?P<text>[^"]*)"|(?P<days>[+-]\d+d)\s+(?P<time>\d\S*)|(?P<open>".*)|\S+')
+_TIME = re.compile(
+    r"(?:(?P<days>[+-]\d{1,4})d )?(?P<h>\d{1,2}):(?P<m>\d\d)(?::(?P<s>\d\d)(?:\.(?P<fraction>\d{1,6}))?)?"
+)
+_LABEL = re.compile(r"E[1-9]\d{0,5}")
+
+ARROWS = ("→", "->")
+DAY = timedelta(days=1)
+
+
+class ScenarioError(Exception):
+    """A story cannot be understood or told: where, and what is wrong there. Lines and columns count from 1."""
+
+    def __init__(self, problem: str, *, line: int, column: int, word: str = "") -> None:
+        self.problem, self.line, self.column, self.word = problem, line, column, word
+        where = f"line {line}, column {column}" + (f", at {word!r}" if word else "")
+        super().__init__(f"{where}: {problem}")
+
+
+class Lexeme(NamedTuple):
+    """One word of a line, without its quotes, the column where it begins, and the one behind it."""
+
+    text: str
+    column: int
+    end: int
+    quoted: bool = False
+
+
+def split_line(line: str, number: int) -> list[Lexeme]:
+    """Part a line into words; an arrow is a word like any other."""
+    words = []
+    for found in _WORD.finditer(line):
+        column, end = found.start() + 1, found.end() + 1
+        if found["open"] is not None:
+            raise ScenarioError("the quotation mark is not closed", line=number, column=column, word=found[0])
+        if found["days"] is not None:
+            words.append(Lexeme(f"{found['days']} {found['time']}", column, end))
+        elif found["text"] is not None:
+            words.append(Lexeme(found["text"], column, end, quoted=True))
+        else:
+            words.append(Lexeme(found[0], column, end))
+    return words
+
+
+class LexemeType(NamedTuple):
+    """A kind of word: what it is, what may stand there, and how it is read. Reading refuses with a CoreError.
+
+    `choices`: all that may, where these are few.
+    """
+
+    label: str
+    allowed: str
+    read: Callable[[Lexeme], object]
+    choices: tuple[str, ...] = ()
+
+    def accepts(self, word: Lexeme) -> bool:
+        """Tell whether a word is of this kind."""
+        try:
+            self.read(word)
+        except CoreError:
+            return False
+        return True
+
+
+def time_text(time: timedelta) -> str:
+    """Write a time of the story, so that it can be read again."""
+    days, rest = divmod(time, DAY)
+    seconds, fraction = divmod(rest, timedelta(seconds=1))
+    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
+    if seconds % 60 or fraction:
+        text += f":{seconds % 60:02}"
+    if fraction:
+        text += f".{fraction.microseconds:06}".rstrip("0")
+    return f"{days:+}d {text}" if days else text
+
+
+def _time(word: Lexeme) -> timedelta:
+    found = _TIME.fullmatch(word.text)
+    if found is None or word.quoted:
+        raise Invalid("not a time")
+    hours, minutes, seconds = int(found["h"]), int(found["m"]), int(found["s"] or 0)
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise Invalid("there is no such time of day")
+    microseconds = int((found["fraction"] or "").ljust(6, "0"))
+    return timedelta(
+        days=int(found["days"] or 0), hours=hours, minutes=minutes, seconds=seconds, microseconds=microseconds
+    )
+
+
+def _duration(word: Lexeme) -> timedelta:
+    return parse_duration(word.text)
+
+
+def _duration_or_never(word: Lexeme) -> timedelta | None:
+    return None if word.text == "never" else parse_duration(word.text)
+
+
+def _name(word: Lexeme) -> str:
+    check_name(word.text, "name")
+    return word.text
+
+
+def _host(word: Lexeme) -> str | None:
+    return None if word.text == "unknown" else _name(word)
+
+
+def _vm(word: Lexeme) -> str:
+    scope, slash, name = word.text.rpartition("/")
+    if slash:
+        check_name(scope, "scope")
+    check_name(name, "VM")
+    return word.text
+
+
+def _event(word: Lexeme) -> str:
+    if not (word.quoted or is_label(word.text) or is_guid(word.text)):
+        raise Invalid("not an event")
+    return word.text
+
+
+def _whole_number(word: Lexeme) -> int:
+    if not re.fullmatch(r"\d{1,6}", word.text):
+        raise Invalid("not a whole number")
+    return int(word.text)
+
+
+def _number(word: Lexeme) -> float:
+    if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?", word.text):
+        raise Invalid("not a number")
+    return float(word.text)
+
+
+def _fault(word: Lexeme) -> FaultKind:
+    return parse_fault_kind(word.text)
+
+
+def _amount(word: Lexeme) -> timedelta:
+    return parse_signed_duration(word.text)
+
+
+def is_label(text: str) -> bool:
+    """Tell whether the text is the name that a story gives to an event: E1, E2, … in order of appearance."""
+    return _LABEL.fullmatch(text) is not None
+
+
+def one_of(what: str, choices: Iterable[str]) -> LexemeType:
+    """Make a kind of word that is one of a few."""
+    known = {str(choice): choice for choice in choices}
+
+    def read(word: Lexeme) -> object:
+        if word.quoted or word.text not in known:
+            raise Invalid(f"not {what}")
+        return known[word.text]
+
+    return LexemeType(what, join_choices(known), read, tuple(known))
+
+
+def join_choices(words: Iterable[str]) -> str:
+    """Write down a choice: a, b or c."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def closest_match(text: str, words: Iterable[str], *, min_similarity: float = 0.6) -> str | None:
+    """Return the word that somebody may have meant who has written something else."""
+    known = {word.casefold(): word for word in words}
+    found = get_close_matches(text.casefold(), known, n=1, cutoff=min_similarity)
+    return known[found[0]] if found else None
+
+
+TIME = LexemeType("a time of day", "for instance 10:15 or 10:15:30, on a later day +1d 10:15", _time)
+DURATION = LexemeType("a duration", "for instance 90s, 15m, 1h30m or 2d", _duration)
+DURATION_OR_NEVER = LexemeType("a duration", "for instance 90s, 15m, 1h30m or 2d, or never", _duration_or_never)
+NAME = LexemeType("a name", "letters, digits, '.', '_', '-', beginning with a letter or digit", _name)
+HOST = LexemeType("a host", "its name, or unknown", _host)
+VM = LexemeType("a VM", "its name, or scope/name", _vm)
+EVENT = LexemeType("an event", "E1, E2, … in order of appearance, an id, or a quoted text", _event)
+WHOLE_NUMBER = LexemeType("a whole number", "for instance 0 or 60", _whole_number)
+NUMBER = LexemeType("a number", "for instance 60 or 0.5", _number)
+TEXT = LexemeType("a text", 'a word, or a text in "quotation marks"', lambda word: word.text)
+EVENT_TYPE = one_of("an event type", EventType)
+FAULT = LexemeType("a fault", f"{join_choices(FaultKind)}, a status also by its number", _fault)
+AMOUNT = LexemeType("a duration", "for instance 5s, 2m or 1h, and of a date that is behind -1h", _amount)

@@ -1,0 +1,52 @@
+"""Library of the scenarios that ship with Forewarn."""
+
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario.parser import Script, parse
+
+SUFFIX = ".txt"
+SCENARIO_PACKAGE = "forewarn.testing.scenarios"
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """A story with a name."""
+
+    name: str
+    text: str
+    script: Script
+
+    @property
+    def title(self) -> str:
+        """What the story shows, in the words of its first comment."""
+        return self.script.title
+
+    @property
+    def handler(self) -> str | None:
+        """The VM whose part a program can play, if the story names one."""
+        named = (step.command.vm for step in self.script.steps if isinstance(step.command, say.Handler))
+        return next(named, None)
+
+
+def library_scenarios() -> tuple[Scenario, ...]:
+    """Return the scenarios that come with Forewarn, by name."""
+    return tuple(parse_scenario(name, library_text(name)) for name in library_names())
+
+
+def library_names() -> tuple[str, ...]:
+    """Return the names of the scenarios that come with Forewarn."""
+    found = (Path(file.name) for file in files(SCENARIO_PACKAGE).iterdir())
+    return tuple(sorted(path.stem for path in found if path.suffix == SUFFIX))
+
+
+def library_text(name: str) -> str:
+    """Return the text of a scenario that comes with Forewarn."""
+    return files(SCENARIO_PACKAGE).joinpath(f"{name}{SUFFIX}").read_text("utf-8")
+
+
+def parse_scenario(name: str, text: str) -> Scenario:
+    """Read a scenario; raises ScenarioError."""
+    return Scenario(name=name, text=text, script=parse(text))

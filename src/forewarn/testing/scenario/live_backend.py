@@ -1,0 +1,244 @@
+"""Backend that runs scenarios in a running service, through its operator API and guest endpoints.
+
+With a manual clock, results are exact to the second. With a real clock the scenario waits, and times are not compared.
+A program under examination may play the handler; then only what the scenario expects is compared."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import RequestRefused
+from forewarn.core.duration import format_duration
+from forewarn.core.errors import CoreError
+from forewarn.core.journal import EntryKind
+from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario.core_state import START_TIME
+from forewarn.testing.scenario.expect import contains_expected_facts, facts_equal, facts_equal_except_times
+from forewarn.testing.scenario.handler_role import DEFAULT_TIMEOUT, HandlerProgram, HandlerRole
+from forewarn.testing.scenario.journal_watcher import JournalWatcher
+from forewarn.testing.scenario.live_clock import ZERO, LiveClock, ManualLiveClock, SystemLiveClock
+from forewarn.testing.scenario.live_commands import run_command
+from forewarn.testing.scenario.live_state import LiveState
+from forewarn.testing.scenario.matcher import ExpectationMatcher
+from forewarn.testing.scenario.render import Names
+from forewarn.testing.scenario.runner import REFUSED, CommandResult, InvalidCommand
+from forewarn.testing.scenario.setup import DEFAULT_SETUP, ServiceSetup, apply_policy
+
+SECOND = timedelta(seconds=1)
+NOT_IN_PRODUCTION = "not-in-production"
+
+
+class ScenarioNotAllowed(Exception):
+    """The service is for real VMs: whoever carries maintenance out there would do so for the VMs of the story."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        super().__init__(f"{url} is no emulator but a service for real VMs: stories are not played there")
+
+
+class LiveBackend:
+    """Plays one story in a running service; as a context it takes away again what the story has brought along.
+
+    `wanted` is how the service was started, as far as stories can say it. `speed` is how much faster it is than the
+    story: of a service with `--speed 60` minutes are told where seconds pass. `program` plays the story's handler; it
+    has `patience` seconds for each of its lines. Raises NotAnEmulator where the service is for real VMs.
+    """
+
+    def __init__(
+        self,
+        api: ApiClient,
+        *,
+        setup: ServiceSetup = DEFAULT_SETUP,
+        speed: float = 1.0,
+        program: HandlerProgram | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        _check_emulator(api)
+        clock = _align_to_second(api)
+        self._setup, self._policy = setup, DEFAULT_SETUP.policy
+        self._is_exact = clock.manual and speed == 1
+        self._watcher = JournalWatcher(api)
+        names = Names(clock.now - START_TIME / speed, speed=speed, precision=None if self._is_exact else SECOND)
+        self.state = LiveState(api, names)
+        self._handler_role = HandlerRole(program, timeout, self.state, self._watcher)
+        self._speed = speed
+        self._clock: LiveClock = (
+            ManualLiveClock(api, self._watcher, self._handler_role.catch_up)
+            if clock.manual
+            else SystemLiveClock(api, self._watcher, self._scopes)
+        )
+        self._matcher = ExpectationMatcher()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._watcher.close()
+        self.state.clean_up()
+
+    @property
+    def handler(self) -> v1.Vm | None:
+        """The VM that the story has named as its handler."""
+        return self._handler_role.handler
+
+    def cancel(self) -> None:
+        """Let the story end, from whichever thread, with Cancelled."""
+        self._watcher.cancel()
+
+    def matches(self, facts: Sequence[str], expected: Sequence[str]) -> bool:
+        """Tell whether this followed as the story says: to the second, but for its times, or as far as it is known."""
+        if self._handler_role.is_active:
+            return contains_expected_facts(facts, expected)
+        return facts_equal(facts, expected) if self._is_exact else facts_equal_except_times(facts, expected)
+
+    def max_wait(self, command: say.Command, at: timedelta | None) -> timedelta:
+        """Return for how long the clock may have to be waited for; one that can be moved is not waited for."""
+        if isinstance(self._clock, ManualLiveClock):
+            return ZERO
+        until_then = ZERO if at is None else self._until(self.state.names.moment(at))
+        match command:
+            case say.Wait(time=time) | say.Expect(within=time):
+                return until_then + time / self._speed
+            case say.Tick(time=timedelta() as time):
+                return self._until(self.state.names.moment(time))
+            case _:
+                return until_then
+
+    def execute(self, command: say.Command, at: timedelta | None) -> CommandResult:
+        """Have it done by the service, and tell what followed."""
+        self._watcher.check()
+        self.state.actor = _actor(command)
+        facts = [] if at is None else self._advance_to(self.state.names.moment(at))
+        if isinstance(command, say.Expect):
+            self._matcher.add(facts)
+            grace = ZERO if command.subject == say.NOTHING else self._clock.grace
+            return self._matcher.expect(command, self._advance, limit=self._after(command.within) + grace)
+        is_handled = self._handler_role.handles(command)
+        facts += self._execute_by_program(command) if is_handled else self._execute(command)
+        self._add_facts(facts)
+        return CommandResult(
+            tuple(facts), is_judged=not is_handled and not self._handler_role.may_have_changed(command)
+        )
+
+    def _add_facts(self, facts: list[str]) -> None:
+        """Take note of what has happened. What a program does may have happened before the story expects it."""
+        if self._handler_role.is_active:
+            self._matcher.add(facts)
+        else:
+            self._matcher.reset(facts)
+
+    def _execute_by_program(self, command: say.Command) -> list[str]:
+        facts = self._handler_role.wait_for_program(command)
+        self._clock.settle()
+        return facts + self.state.new_facts(hidden=(EntryKind.ENABLED,))
+
+    def _execute(self, command: say.Command) -> list[str]:
+        try:
+            named = [self.state.find(vm).name for vm in _named_vms(command)]
+            own = self._dispatch(command)
+        except (CoreError, RequestRefused) as refusal:
+            facts = self.state.new_facts(hidden=(EntryKind.ENABLED,))
+            return [*facts, f"{REFUSED}{refusal.code}: {self.state.replace_ids(str(refusal))}"]
+        self._clock.settle()
+        facts = self.state.new_facts(named, hidden=() if isinstance(command, say.Query) else (EntryKind.ENABLED,))
+        return facts or own if isinstance(command, EVENT_COMMANDS) else [*own, *facts]
+
+    def _dispatch(self, command: say.Command) -> list[str]:
+        match command:
+            case say.SetPolicy():
+                self._check_policy(command)
+            case say.UsePlatform():
+                if command.lasting != self._setup.lasting:
+                    raise InvalidCommand("the service decides how long work takes: set simulated.…", "lasting")
+            case say.Handler():
+                self._handler_role.assign(self.state.find(command.vm))
+            case say.Wait():
+                return self._advance_to(self._after(command.time))
+            case say.Tick():
+                return [] if command.time is None else self._advance_to(self.state.names.moment(command.time))
+            case _:
+                return run_command(command, self.state)
+        return []
+
+    def _check_policy(self, command: say.SetPolicy) -> None:
+        self._policy = apply_policy(self._policy, command)
+        if self._policy != self._setup.policy:
+            problem = (
+                "the service keeps the policy it has: say this at the beginning, and have a service started for it"
+            )
+            raise InvalidCommand(problem, "policy")
+
+    # Time.
+
+    def _after(self, time: timedelta) -> datetime:
+        return self._clock.now() + time / self._speed
+
+    def _until(self, moment: datetime) -> timedelta:
+        return max(moment - self._clock.now(), ZERO)
+
+    def _advance_to(self, moment: datetime) -> list[str]:
+        if moment < self._clock.now():
+            if not self._is_exact:
+                return []
+            raise InvalidCommand("the clock of a service does not go back", "at")
+        while self._clock.advance(moment):
+            pass
+        self._clock.settle()
+        return self.state.new_facts(hidden=(EntryKind.ENABLED,))
+
+    def _advance(self, limit: datetime) -> list[str] | None:
+        has_changed = self._clock.advance(limit)
+        facts = self.state.new_facts(hidden=(EntryKind.ENABLED,))
+        return facts if has_changed or facts else None
+
+    def _scopes(self) -> list[str]:
+        return [place.id for place in self.state.scopes.values()]
+
+
+def _check_emulator(api: ApiClient) -> None:
+    """Only emulators have faults."""
+    try:
+        api.faults()
+    except RequestRefused as refusal:
+        if refusal.code == NOT_IN_PRODUCTION:
+            raise ScenarioNotAllowed(api.url) from None
+        raise
+
+
+def _align_to_second(api: ApiClient) -> v1.Clock:
+    """Begin with a whole second, as notices do, where the clock can be moved to one."""
+    clock = api.clock()
+    past = timedelta(microseconds=clock.now.microsecond)
+    return api.advance(format_duration(SECOND - past)) if clock.manual and past else clock
+
+
+EVENT_COMMANDS = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)
+"""The commands that make events. If these are known already, that is all there is to tell."""
+
+
+def _named_vms(command: say.Command) -> Sequence[str]:
+    """Return the VMs whose events need not name them again."""
+    match command:
+        case say.Schedule(vms=vms) | say.Fail(vms=vms) | say.Predict(vms=vms):
+            return vms
+        case say.Restart(vm=vm) | say.Redeploy(vm=vm) | say.Delete(vm=vm) | say.Evict(vm=vm):
+            return (vm,)
+        case _:
+            return ()
+
+
+def _actor(command: say.Command) -> str:
+    match command:
+        case say.Restart() | say.Redeploy() | say.Delete():
+            return say.USER
+        case say.Evict() | say.Fail() | say.Predict():
+            return "platform"
+        case say.Approve(through=str() as through):
+            return through
+        case _:
+            return str(getattr(command, "by", say.OPERATOR))

@@ -1,0 +1,178 @@
+"""State of a scenario in a running service: its scopes there, and new journal entries as facts."""
+
+import re
+from collections.abc import Iterable, Sequence, Set
+from contextlib import suppress
+
+import msgspec
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import NotFound, RequestRefused
+from forewarn.core.errors import ResourceExists, ScopeVmNotFound
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario.render import FactRenderer, Names
+from forewarn.testing.scenario.runner import InvalidCommand, event_id
+
+HIDDEN_ENTRIES = frozenset({EntryKind.FAULT_SET, EntryKind.FAULT_CLEARED, EntryKind.FAULT_ENDED})
+"""What commands tell themselves, or what happens whenever a program asks."""
+
+SCOPE_EXISTS = "scope-exists"
+"""What the service says where it has a scope of that name."""
+
+CLEAN_UP_REASON = "the story is over"
+
+OTHER_NAMES = range(2, 100)
+"""A scope whose name is taken in the service gets another one there: web-2, web-3, …"""
+
+
+class LiveScope:
+    """A scope of the story in the service. `id` is its name there, `is_own` whether the story has brought it along."""
+
+    def __init__(self, name: str, id_: str, names: Names, *, is_own: bool, incarnation: int = 1) -> None:
+        self.name, self.id, self.is_own = name, id_, is_own
+        self.renderer = FactRenderer(name, names, incarnation=incarnation)
+
+
+class LiveState:
+    """The part of a service that a story is about. `speaker` is who does what the story is doing."""
+
+    def __init__(self, api: ApiClient, names: Names) -> None:
+        self.api, self.names = api, names
+        self.scopes: dict[str, LiveScope] = {}
+        self.faults: list[str] = []
+        """The ids of those that the story has set."""
+        self.holds_all = False
+        self.holders: dict[str, str] = {}
+        """Who in the story holds something, by the reason."""
+        self.actor = say.OPERATOR
+        self._own_name = api.me().name
+        self._pending_facts: list[str] = []
+        newest = next(api.history(newest_first=True), None)
+        self._read_until = 0 if newest is None else newest.position
+
+    # Its scopes.
+
+    def add(self, request: v1.AddScope) -> None:
+        """Add a scope of the story; where its name is taken by somebody else's, it gets another one there."""
+        if request.id in self.scopes:
+            raise ResourceExists(f"scope {request.id}")
+        for id_ in (request.id, *(f"{request.id}-{n}" for n in OTHER_NAMES)):
+            try:
+                self.api.add_scope(msgspec.structs.replace(request, id=id_))
+            except RequestRefused as refusal:
+                if refusal.code != SCOPE_EXISTS:
+                    raise
+            else:
+                self.scopes[request.id] = LiveScope(request.id, id_, self.names, is_own=True)
+                return
+        raise InvalidCommand("the service has scopes of this name and many like it", request.id)
+
+    def adopt(self, scope: v1.Scope) -> None:
+        """Let the story be about a scope that the service has."""
+        self.scopes[scope.id] = LiveScope(scope.id, scope.id, self.names, is_own=False, incarnation=scope.incarnation)
+
+    def scope(self, name: str) -> str:
+        """Return the id of a scope of the story in the service."""
+        if name not in self.scopes:
+            raise InvalidCommand("there is no such scope", name)
+        return self.scopes[name].id
+
+    def newest_scope(self) -> str:
+        """Return the id of the scope that came last."""
+        if not self.scopes:
+            raise InvalidCommand("there is no scope yet: begin with `scope NAME KIND`", "")
+        return list(self.scopes.values())[-1].id
+
+    def find(self, name: str) -> v1.Vm:
+        """Return a VM of the story, named as `scope/name` or, where that is unambiguous, as `name`."""
+        scope, slash, bare = name.rpartition("/")
+        if slash:
+            self.scope(scope)
+        scopes = [self.scopes[scope]] if slash else list(self.scopes.values())
+        if not scopes:
+            self.newest_scope()
+        found = [vm for place in scopes for vm in self._vms(place) if vm.name.casefold() == bare.casefold()]
+        if len(found) > 1:
+            raise InvalidCommand("several scopes have such a VM, write scope/name", name)
+        if not found:
+            raise ScopeVmNotFound(bare, scopes[-1].name)
+        return found[0]
+
+    def _vms(self, scope: LiveScope) -> list[v1.Vm]:
+        try:
+            return list(self.api.vms(scope=scope.id))
+        except NotFound:
+            return []
+
+    def event(self, name: str) -> str:
+        """Return the id of an event, given by its label or in full."""
+        return event_id(name, self.names)
+
+    def clear_faults(self) -> None:
+        """End the faults of the story; some may have ended by themselves."""
+        while self.faults:
+            with suppress(NotFound):
+                self.api.clear_fault(self.faults.pop())
+
+    def clean_up(self) -> None:
+        """Take away what the story has brought along."""
+        self.clear_faults()
+        if self.holds_all:
+            self.api.release(v1.ReleaseHold(why=CLEAN_UP_REASON))
+        for scope in self.scopes.values():
+            if scope.is_own:
+                with suppress(NotFound):
+                    self.api.remove_scope(scope.id, force=True, why=CLEAN_UP_REASON)
+
+    # Its journal.
+
+    def new_facts(self, named: Sequence[str] = (), *, hidden: Iterable[EntryKind] = ()) -> list[str]:
+        """Tell what the journal has got since the last time. VMs that the command has `named` are not named again."""
+        pending, self._pending_facts = self._pending_facts, []
+        return pending + self._render_new_entries(named, HIDDEN_ENTRIES.union(hidden))
+
+    def read_journal(self) -> None:
+        """Read the journal now, and tell of it the next time."""
+        self._pending_facts += self._render_new_entries((), HIDDEN_ENTRIES | {EntryKind.ENABLED})
+
+    def _render_new_entries(self, named: Sequence[str], hidden: Set[EntryKind]) -> list[str]:
+        facts: list[str] = []
+        for entry in self._new_entries():
+            scope = next((place for place in self.scopes.values() if place.id == entry.record), None)
+            if scope is not None and entry.kind == "scope":
+                rendered = scope.renderer.render([self._entry(entry)], named)
+                facts += [self.replace_ids(fact) for fact in rendered if entry.did not in hidden]
+                if entry.did is EntryKind.SCOPE_REMOVED:
+                    del self.scopes[scope.name]
+        return facts
+
+    def replace_ids(self, text: str) -> str:
+        """Put the story's names for ids, dates, scopes and whoever speaks into a text."""
+        text = self.names.replace_ids(text)
+        for scope in self.scopes.values():
+            if scope.id != scope.name:
+                text = re.sub(rf"\bscope {re.escape(scope.id)}(?![\w.-])", f"scope {scope.name}", text)
+        for reason, by in self.holders.items():
+            text = text.replace(f"held by {self._own_name}: {reason}", f"held by {by}: {reason}")
+        return re.sub(rf"\bby {re.escape(self._own_name)}(?![\w.-])", f"by {self.actor}", text)
+
+    def _new_entries(self) -> list[v1.JournalEntry]:
+        lines = list(self.api.history(after=self._read_until))
+        if lines:
+            self._read_until = lines[-1].position
+        return lines
+
+    def _entry(self, entry: v1.JournalEntry) -> Entry:
+        return Entry(
+            n=entry.position,
+            at=entry.at,
+            kind=entry.did,
+            by=self.actor if entry.by == self._own_name else entry.by,
+            why=entry.why,
+            event=entry.event,
+            vms=tuple(entry.vms),
+            incarnation=entry.incarnation,
+            facts=entry.facts,
+        )

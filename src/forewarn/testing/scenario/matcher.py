@@ -1,0 +1,58 @@
+"""Match facts against expectations while time advances."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from forewarn.testing.scenario.commands import NOTHING, Expect
+from forewarn.testing.scenario.expect import is_event_fact, matches_fact
+from forewarn.testing.scenario.runner import CommandResult
+
+Advance = Callable[[datetime], list[str] | None]
+"""Let time pass up to the next change, but not beyond a limit; tell what happened, or None where the limit has come."""
+
+
+class ExpectationMatcher:
+    """The facts since the last command that did something. Each can be expected once, in whichever order they came."""
+
+    def __init__(self) -> None:
+        self._facts: list[str] = []
+
+    def reset(self, facts: Iterable[str]) -> None:
+        """Forget what was before: these are the facts of another command."""
+        self._facts = list(facts)
+
+    def add(self, facts: Iterable[str]) -> None:
+        """Take these facts to those before."""
+        self._facts += facts
+
+    def expect(self, command: Expect, advance: Advance, *, limit: datetime) -> CommandResult:
+        """Let time pass until the fact has come or the limit has; the facts of this time are told."""
+        return (
+            self._expect_nothing(advance, limit)
+            if command.subject == NOTHING
+            else self._expect_fact(command.fact, advance, limit)
+        )
+
+    def _expect_fact(self, expected: str, advance: Advance, limit: datetime) -> CommandResult:
+        new_facts: list[str] = []
+        while not self._claim(expected):
+            facts = advance(limit)
+            if facts is None:
+                return CommandResult(tuple(new_facts), is_met=False)
+            new_facts += facts
+            self._facts += facts
+        return CommandResult(tuple(new_facts))
+
+    def _expect_nothing(self, advance: Advance, limit: datetime) -> CommandResult:
+        """Hear whether anything happens to an event: what happens to scopes and VMs besides is not meant."""
+        new_facts: list[str] = []
+        while (facts := advance(limit)) is not None:
+            new_facts += facts
+            self._facts += facts
+        return CommandResult(tuple(new_facts), is_met=not any(map(is_event_fact, new_facts)))
+
+    def _claim(self, expected: str) -> bool:
+        found = next((fact for fact in self._facts if matches_fact(expected, fact)), None)
+        if found is not None:
+            self._facts.remove(found)
+        return found is not None

@@ -1,0 +1,298 @@
+"""Render journal entries, documents and scopes as the short facts of the scenario language."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from forewarn.core.duration import format_duration
+from forewarn.core.event import Event, State
+from forewarn.core.impact import Impact
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.scope import Scope
+from forewarn.core.vm import Traits, Vm
+from forewarn.testing.scenario.commands import SetFault
+from forewarn.testing.scenario.lexer import time_text
+
+FIRST_DAY = datetime(2030, 1, 7, tzinfo=UTC)
+"""Midnight of the day on which stories begin where nobody else says when."""
+
+_GUID = re.compile(r"[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ")
+
+IMPLIED_ACTORS = {"operator", "platform", "clock", "guest"}
+"""Whoever does what nobody else could have done, or what the story did not give to anybody."""
+
+
+class Names:
+    """The names that a story gives: labels to events, ordinals to epochs, short times to moments.
+
+    Where a service is faster than its stories, `speed` says so. Where it has a clock of its own, its moments are
+    rounded to the `grain`.
+    """
+
+    def __init__(
+        self, first_day: datetime = FIRST_DAY, *, speed: float = 1.0, precision: timedelta | None = None
+    ) -> None:
+        self._first_day = first_day
+        self._speed, self._precision = speed, precision
+        self._labels: dict[str, str] = {}
+        self._epochs: dict[tuple[str, str], int] = {}
+
+    def label(self, event: str) -> str:
+        """Return the label of an event; one that appears for the first time gets the next."""
+        return self._labels.setdefault(event, f"E{len(self._labels) + 1}")
+
+    def has_event(self, event: str) -> bool:
+        """Tell whether an event has appeared."""
+        return event in self._labels
+
+    def event(self, label: str) -> str | None:
+        """Return the id of the event with that label, or None where none has appeared."""
+        return next((id_ for id_, known in self._labels.items() if known == label), None)
+
+    def epoch(self, scope: str, token: str) -> int:
+        """Return the ordinal of an epoch of a scope."""
+        ordinal = sum(1 for known, _ in self._epochs if known == scope) + 1
+        return self._epochs.setdefault((scope, token), ordinal)
+
+    def moment(self, time: timedelta) -> datetime:
+        """Return the moment of a time of the story."""
+        return self._first_day + time / self._speed
+
+    def time(self, moment: datetime) -> str:
+        """Write a moment as a time of the story."""
+        return time_text(self._rounded((moment - self._first_day) * self._speed))
+
+    def duration(self, text: str) -> str:
+        """Write an amount of time, which the journal has in seconds, as one of the story."""
+        return format_duration(self._rounded(timedelta(seconds=float(text.removesuffix("s"))) * self._speed))
+
+    def _rounded(self, time: timedelta) -> timedelta:
+        return time if self._precision is None else round(time / self._precision) * self._precision
+
+    def newest_epoch(self, scope: str) -> int:
+        """Return the ordinal of the newest epoch of a scope that is known."""
+        return max((ordinal for (known, _), ordinal in self._epochs.items() if known == scope), default=1)
+
+    def replace_ids(self, text: str) -> str:
+        """Put the story's names for ids and dates into a text."""
+        named = _GUID.sub(lambda found: self._labels.get(found[0], found[0]), text)
+        return _TIMESTAMP.sub(lambda found: self.time(datetime.fromisoformat(found[0])), named)
+
+
+class FactRenderer:
+    """Tells the journal of one scope, entry by entry."""
+
+    def __init__(self, scope: str, names: Names, *, incarnation: int = 1) -> None:
+        self._scope = scope
+        self._names = names
+        self._incarnation = incarnation
+
+    def render(self, entries: Sequence[Entry], named: Sequence[str] = ()) -> list[str]:
+        """Tell the entries. VMs that the command itself has `named` are not named again."""
+        return [self._render_entry(entry, set(named)) for entry in entries]
+
+    def _render_entry(self, entry: Entry, named: set[str]) -> str:
+        fact = " ".join((self._subject(entry), VERBS[entry.kind], *self._details(entry, named))) + self._remarks(entry)
+        if entry.kind is EntryKind.ENABLED:
+            fact += f", epoch {self._names.epoch(self._scope, entry.facts['epoch'])}"
+        if entry.incarnation is not None and entry.incarnation != self._incarnation:
+            self._incarnation = entry.incarnation
+            fact += f", incarnation {entry.incarnation}"
+        return self._names.replace_ids(fact)
+
+    def _subject(self, entry: Entry) -> str:
+        if entry.event is None:
+            return " ".join(entry.vms) if entry.kind in VM_ENTRIES else self._scope
+        label = self._names.label(entry.event)
+        return f"{label} on {' '.join(entry.vms)}" if entry.kind in IMPACT_ENTRIES else label
+
+    def _details(self, entry: Entry, named: set[str]) -> Iterator[str]:
+        if "unannounced" in entry.facts:
+            yield "unannounced"
+        if entry.kind is EntryKind.SHRUNK or (_is_creation(entry) and set(entry.vms) != named):
+            yield " ".join(entry.vms)
+        if "not_before" in entry.facts:
+            yield f"not_before {entry.facts['not_before']}"
+        if "retry_at" in entry.facts:
+            yield f"until {entry.facts['retry_at']}"
+        if "took" in entry.facts:
+            yield f"after {self._names.duration(entry.facts['took'])}"
+        if entry.kind is EntryKind.APPROVED or entry.by not in IMPLIED_ACTORS | {
+            f"vm:{vm}" for vm in self._approvers(entry)
+        }:
+            yield f"by {entry.by.removeprefix('vm:')}"
+        if entry.why:
+            yield f"({entry.why})"
+
+    def _approvers(self, entry: Entry) -> Sequence[str]:
+        """Return whom a start's reason names already."""
+        return entry.why.removeprefix("approved by ").split(", ") if entry.kind is EntryKind.STARTED else ()
+
+    def _remarks(self, entry: Entry) -> str:
+        remarks = ""
+        if "attempt" in entry.facts and entry.facts["attempt"] != "1":
+            remarks += f", attempt {entry.facts['attempt']}"
+        if (late := entry.facts.get("late", "0.000s")) != "0.000s":
+            remarks += f", {self._names.duration(late)} late"
+        if "held_by" in entry.facts:
+            remarks += f", held: {entry.facts['held_by']}"
+        return remarks
+
+
+def _is_creation(entry: Entry) -> bool:
+    return entry.kind is EntryKind.SCHEDULED or (entry.kind is EntryKind.STARTED and "type" in entry.facts)
+
+
+VERBS: dict[EntryKind, str] = {
+    EntryKind.SCOPE_CREATED: "created",
+    EntryKind.SCOPE_CHANGED: "changed",
+    EntryKind.SCOPE_REMOVED: "removed",
+    EntryKind.VM_ADDED: "added",
+    EntryKind.VM_CHANGED: "changed",
+    EntryKind.VM_REMOVED: "removed",
+    EntryKind.VM_MOVED: "moved",
+    EntryKind.ENABLED: "enabled",
+    EntryKind.DISABLED: "disabled",
+    EntryKind.HELD: "held",
+    EntryKind.RELEASED: "released",
+    EntryKind.SCHEDULED: "Scheduled",
+    EntryKind.ANNOUNCED: "announced",
+    EntryKind.APPROVED: "approved",
+    EntryKind.STARTED: "Started",
+    EntryKind.SHRUNK: "left with",
+    EntryKind.COMPLETED: "Completed",
+    EntryKind.CANCELED: "Canceled",
+    EntryKind.FAILED: "Failed",
+    EntryKind.IMPACT_BEGUN: "begun",
+    EntryKind.IMPACT_DONE: "done",
+    EntryKind.IMPACT_RETRY: "put off",
+    EntryKind.IMPACT_FAILED: "failed",
+    EntryKind.IMPACT_UNKNOWN: "unknown",
+    EntryKind.IMPACT_RETRIED: "to be tried again",
+    EntryKind.IMPACT_GIVEN_UP: "given up",
+    EntryKind.CLOCK_MOVED: "moved the clock",
+    EntryKind.FAULT_SET: "fault set",
+    EntryKind.FAULT_CLEARED: "fault cleared",
+    EntryKind.FAULT_ENDED: "fault over",
+    EntryKind.CAMPAIGN_STARTED: "began",
+    EntryKind.CAMPAIGN_PAUSED: "paused",
+    EntryKind.CAMPAIGN_RESUMED: "goes on",
+    EntryKind.CAMPAIGN_HALTED: "halted",
+    EntryKind.CAMPAIGN_ABORTED: "aborted",
+    EntryKind.CAMPAIGN_ENDED: "ended",
+    EntryKind.WAVE_ANNOUNCED: "announced",
+    EntryKind.WAVE_DIFFERS: "differs from the plan",
+    EntryKind.WAVE_CLEARED: "cleared",
+    EntryKind.WAVE_SETTLED: "settled",
+    EntryKind.WAVE_FAILED: "failed",
+    EntryKind.WAVE_SKIPPED: "skipped",
+    EntryKind.WAVE_LEFT: "left",
+    EntryKind.WAVE_RETRIED: "to be tried again",
+    EntryKind.GATE_CLOSED: "shut",
+    EntryKind.GATE_OPENED: "open again",
+    EntryKind.TOKEN_CREATED: "made",
+    EntryKind.TOKEN_REVOKED: "revoked",
+}
+
+VM_ENTRIES = {EntryKind.VM_ADDED, EntryKind.VM_CHANGED, EntryKind.VM_REMOVED, EntryKind.VM_MOVED}
+IMPACT_ENTRIES = {
+    EntryKind.IMPACT_BEGUN,
+    EntryKind.IMPACT_DONE,
+    EntryKind.IMPACT_RETRY,
+    EntryKind.IMPACT_FAILED,
+    EntryKind.IMPACT_UNKNOWN,
+    EntryKind.IMPACT_RETRIED,
+    EntryKind.IMPACT_GIVEN_UP,
+}
+
+
+FAULTS_CLEARED = "no fault any more"
+
+
+def render_fault(fault: SetFault) -> str:
+    """Tell that the endpoint misbehaves from now on, and towards whom."""
+    return f"{fault.kind.value} for {fault.vm or 'all VMs'}"
+
+
+def render_document(scope: Scope, names: Names) -> list[str]:
+    """Describe what every VM of the scope gets to see."""
+    number = f"epoch {names.epoch(scope.id, scope.epoch)}, incarnation {scope.incarnation}"
+    return [number, *(_render_event(event, names) for event in scope.events if event.announced)]
+
+
+def _render_event(event: Event, names: Names) -> str:
+    parts = [names.label(event.id), event.state.value, event.type.value, *event.vms, f"from {event.source.value}"]
+    if event.state is State.SCHEDULED:
+        parts.append(f"not_before {names.time(event.not_before)}")
+    if event.duration is not None:
+        parts.append(f"lasting {format_duration(event.duration)}")
+    return " ".join(parts)
+
+
+def render_scope(scope: Scope, names: Names) -> list[str]:
+    """Describe a scope with its VMs, its open events and what it remembers."""
+    return [
+        ", ".join(_scope_parts(scope, names)),
+        *(_render_vm(vm) for vm in scope.roster),
+        *(fact for event in scope.events for fact in _event_facts(event, names)),
+        *(f"{names.label(ended.id)} ended {ended.outcome.value} at {names.time(ended.at)}" for ended in scope.ended),
+        *(f"request key {item.key} answered at {names.time(item.at)}" for item in scope.seen_keys),
+    ]
+
+
+def _scope_parts(scope: Scope, names: Names) -> Iterator[str]:
+    yield f"{scope.id} {scope.kind.value}"
+    yield from _trait_parts(scope.traits)
+    yield f"approval {scope.approval.value}"
+    if scope.auto_approve:
+        yield f"auto-approve {' '.join(scope.auto_approve)}"
+    yield f"epoch {names.epoch(scope.id, scope.epoch)}"
+    yield f"incarnation {scope.incarnation}"
+    yield "enabled" if scope.enabled else "not enabled"
+    if scope.seen_at is not None:
+        yield f"seen {names.time(scope.seen_at)}"
+    if scope.hold is not None:
+        yield f"held by {scope.hold.by} since {names.time(scope.hold.at)} ({scope.hold.reason})"
+    yield f"changed {names.time(scope.changed_at)}"
+
+
+def _trait_parts(traits: Traits) -> Iterator[str]:
+    if traits.priority is not None:
+        yield f"priority {traits.priority.value}"
+    if traits.terminate_notice is not None:
+        yield f"terminate-notice {format_duration(traits.terminate_notice)}"
+
+
+def _render_vm(vm: Vm) -> str:
+    return ", ".join(
+        (f"{vm.name} in domain {vm.update_domain} on {vm.host or 'an unknown host'}", *_trait_parts(vm.traits))
+    )
+
+
+def _event_facts(event: Event, names: Names) -> Iterator[str]:
+    label = names.label(event.id)
+    reason = f" ({event.why})" if event.why else ""
+    location = f"in domain {event.update_domain} on {event.host or 'an unknown host'}"
+    yield f"{_render_event(event, names)}, {location}{'' if event.announced else ', unannounced'}"
+    created = f"{names.time(event.created_at)} by {event.by}{reason}"
+    yield f'{label} made {created}: {event.cause.value}, "{event.description}"'
+    for approval in event.approvals:
+        yield f"{label} approved {names.time(approval.at)} by {approval.vm}"
+    if event.started_at is not None:
+        yield f"{label} started {names.time(event.started_at)}"
+    for impact in event.impacts:
+        yield f"{label} {_render_impact(impact, names)}"
+
+
+def _render_impact(impact: Impact, names: Names) -> str:
+    parts = [f"on {impact.vm} {impact.state.value}"]
+    if impact.attempt:
+        parts.append(f"attempt {impact.attempt}")
+    if impact.begun_at is not None:
+        parts.append(f"begun {names.time(impact.begun_at)}")
+    if impact.retry_at is not None:
+        parts.append(f"again at {names.time(impact.retry_at)}")
+    if impact.why:
+        parts.append(f"({impact.why})")
+    return " ".join(parts)

@@ -1,0 +1,108 @@
+"""Run a script step by step on a backend, and compare the resulting facts with the expected ones.
+
+Backends: the pure core (`core_backend`) and a running service (`live_backend`)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+import msgspec
+
+from forewarn.testing.scenario.commands import NOTHING, Command
+from forewarn.testing.scenario.grammar import OPTIONS
+from forewarn.testing.scenario.lexer import ScenarioError, is_label
+from forewarn.testing.scenario.parser import Script, Step, split_facts
+from forewarn.testing.scenario.render import Names
+
+REFUSED = "refused "
+"""How facts begin that tell of a refusal."""
+
+
+class InvalidCommand(Exception):
+    """A stage cannot do what the story says. `word` is what it stumbled over."""
+
+    def __init__(self, problem: str, word: str) -> None:
+        self.problem, self.word = problem, word
+        super().__init__(f"{problem}: {word}")
+
+
+def event_id(name: str, names: Names) -> str:
+    """Return the id of an event that a story names by its label, or in full."""
+    if not is_label(name):
+        return name
+    id_ = names.event(name)
+    if id_ is None:
+        raise InvalidCommand("no such event has appeared", name)
+    return id_
+
+
+class CommandResult(msgspec.Struct, frozen=True):
+    """What followed a command.
+
+    `met`: what it expected has come. `judged`: it was the stage that did it, so what followed can be compared with the
+    story; what is left to a program under examination is another's to judge.
+    """
+
+    facts: tuple[str, ...] = ()
+    is_met: bool = True
+    is_judged: bool = True
+
+
+class Backend(Protocol):
+    """What plays stories."""
+
+    def matches(self, facts: Sequence[str], expected: Sequence[str]) -> bool:
+        """Tell whether this followed as the story says, as exactly as can be said of this stage."""
+        ...
+
+    def max_wait(self, command: Command, at: timedelta | None) -> timedelta:
+        """Return for how long, in real time, whoever looks on may have to wait for this command."""
+        ...
+
+    def execute(self, command: Command, at: timedelta | None) -> CommandResult:
+        """Do it, at that time of the story if one is said, and tell what followed.
+
+        A refusal is a fact, too. Raises Unplayable where the story names what there is not.
+        """
+        ...
+
+
+class StepResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A step, and what followed."""
+
+    step: Step
+    facts: tuple[str, ...]
+    is_as_expected: bool
+    """Whether what followed is what the story says."""
+
+
+def run_script(
+    script: Script, backend: Backend, *, on_step: Callable[[Step], None] | None = None
+) -> Iterator[StepResult]:
+    """Play a story step by step to its end, whatever follows; tell of each step before it is played."""
+    for step in script.steps:
+        if on_step is not None:
+            on_step(step)
+        try:
+            result = backend.execute(step.command, step.at)
+        except InvalidCommand as problem:
+            raise _error_at(step, problem.problem, problem.word) from problem
+        if step.expected is None and result.is_judged and result.facts and result.facts[0].startswith(REFUSED):
+            raise refusal_error(step, result.facts[0], "a line without an arrow must not be refused")
+        facts = result.facts or (NOTHING,)
+        is_match = step.expected is None or backend.matches(split_facts("; ".join(facts)), step.expected)
+        yield StepResult(step=step, facts=facts, is_as_expected=not result.is_judged or (result.is_met and is_match))
+
+
+def refusal_error(step: Step, fact: str, problem: str) -> ScenarioError:
+    """Say what is wrong with a step's being refused, and point at the name that the refusal is about."""
+    code, _, sentence = fact.removeprefix(REFUSED).partition(": ")
+    about = set(sentence.replace("/", " ").split())
+    names = (word.text for word in step.words[1:] if word.quoted or word.text not in OPTIONS)
+    target = next((name for name in names if name.rpartition("/")[2] in about), step.words[0].text)
+    return _error_at(step, f"{sentence} ({code}); {problem}", target)
+
+
+def _error_at(step: Step, problem: str, text: str) -> ScenarioError:
+    word = next((word for word in step.words if word.text == text), step.words[0])
+    return ScenarioError(problem, line=step.line, column=word.column, word=word.text)
