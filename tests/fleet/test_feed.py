@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from forewarn.fleet import journal
 from forewarn.fleet.errors import JournalPruned, PositionNotFound
 from forewarn.fleet.event_loop import tasks_until_exit
-from forewarn.fleet.journal import JournalFeeds
+from forewarn.fleet.journal import JournalStreams
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import (
     JournalQuery,
@@ -32,17 +32,17 @@ GUARD = 60
 
 
 @asynccontextmanager
-async def fed(store: Store) -> AsyncIterator[JournalFeeds]:
+async def fed(store: Store) -> AsyncIterator[JournalStreams]:
     """Feeds that are woken by the store's own watch, as the fleet wakes them."""
 
-    async def follow(feeds: JournalFeeds) -> None:
+    async def follow(feeds: JournalStreams) -> None:
         with suppress(StoreClosed):
             async with store.watch() as changes:
                 async for _ in changes:
                     feeds.wake()
 
     async with tasks_until_exit() as tasks:
-        feeds = JournalFeeds(store, tasks)
+        feeds = JournalStreams(store, tasks)
         tasks.create_task(follow(feeds))
         yield feeds
 

@@ -39,7 +39,7 @@ RETRY_DELAY = 1.0
 """How soon, in seconds, the newest lines are read again after the store has failed."""
 
 
-class JournalFeeds:
+class JournalStreams:
     """All feeds of a process. `wake` must be called after every change of the store."""
 
     def __init__(self, store: Store, tasks: asyncio.TaskGroup) -> None:

@@ -17,7 +17,7 @@ SPINS = 50
 PAUSE = 0.001
 
 
-class ClockMove(NamedTuple):
+class ClockChange(NamedTuple):
     """Who has sent the clock on its way, and where to, if that is no moment."""
 
     by: str
@@ -37,7 +37,7 @@ class ManualTime:
         self,
         clock: Clock,
         *,
-        save: Callable[[datetime, ClockMove | None], Awaitable[None]],
+        save: Callable[[datetime, ClockChange | None], Awaitable[None]],
         waiting: Callable[[], int | None],
         changes: Callable[[], int],
         may_change: Callable[[], bool],
@@ -55,7 +55,7 @@ class ManualTime:
         async with self._lock:
             target = clock.now() + by
             if target > clock.now():
-                await self._save(target, ClockMove(who))
+                await self._save(target, ClockChange(who))
             await self._advance_to(clock, target)
             return target
 
@@ -68,7 +68,7 @@ class ManualTime:
         async with self._lock:
             await self._wait_settled(clock)
             before = self._changes()
-            move: ClockMove | None = ClockMove(who, TO_NEXT)
+            move: ClockChange | None = ClockChange(who, TO_NEXT)
             for _ in range(MAX_STEPS):
                 if self._changes() != before or not self._may_change() or clock.next_timer_at is None:
                     break

@@ -37,9 +37,9 @@ from forewarn.fleet.health import HealthCheck
 from forewarn.fleet.idempotency import IdempotentScopes
 from forewarn.fleet.impacts import Impacts
 from forewarn.fleet.inventory import Inventory
-from forewarn.fleet.journal import DEFAULT_RETENTION, JournalFeeds, prune_journal
+from forewarn.fleet.journal import DEFAULT_RETENTION, JournalStreams, prune_journal
 from forewarn.fleet.last_seen import LastSeenTracker, new_epoch
-from forewarn.fleet.manual_time import ClockMove, ManualTime
+from forewarn.fleet.manual_time import ClockChange, ManualTime
 from forewarn.fleet.metrics import FleetCounts, FleetMetrics, MetricsStore
 from forewarn.fleet.outages import OutageTracker
 from forewarn.fleet.queue import Decision, RecordCodec, RecordQueues
@@ -127,7 +127,7 @@ class Fleet:
         self.inventory = Inventory(self._scopes, self.replica, idempotent, clock, lambda: self.rule_context)
         self.tokens = Tokens(store, tasks, clock=clock, wall_clock=wall_clock)
         self.campaigns = Campaigns(self, store, tasks, checker=checker, notifier=notifier)
-        self.feeds = JournalFeeds(store, tasks)
+        self.feeds = JournalStreams(store, tasks)
         self._listeners: list[Callable[[ScopeView], None]] = []
         self._background_tasks: set[asyncio.Task[None]] = set()
         self._is_live = False
@@ -399,7 +399,7 @@ class Fleet:
         """Move the manual clock until an event changes; where time brings no such change, it stays."""
         return await self._manual_time.advance_to_next(who=who)
 
-    async def _save_clock(self, moment: datetime, move: ClockMove | None) -> None:
+    async def _save_clock(self, moment: datetime, move: ClockChange | None) -> None:
         if move is None:
             await self._state_record.apply(partial(book.pass_clock, to=moment))
         else:

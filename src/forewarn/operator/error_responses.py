@@ -75,8 +75,8 @@ STATUS_BY_ERROR: dict[type[DomainError], int] = {
     operator.SocketUnavailable: 503,
     operator.InvalidFleetFile: 422,
     operator.HostNotAllowed: 403,
-    operator.VmNotVisible: 404,
-    operator.EventNotVisible: 404,
+    operator.TokenVmNotFound: 404,
+    operator.JournalEventNotFound: 404,
     operator.VmNameNotFound: 404,
     operator.TooManyStreams: 503,
     operator.GateNotAllowed: 403,
@@ -85,7 +85,7 @@ STATUS_BY_ERROR: dict[type[DomainError], int] = {
 }
 
 
-class MalformedRequest(NamedTuple):
+class ErrorTemplate(NamedTuple):
     """What a request is called that does not get as far as the fleet."""
 
     code: str
@@ -93,9 +93,9 @@ class MalformedRequest(NamedTuple):
 
 
 MALFORMED = {
-    404: MalformedRequest("no-such-path", "there is no such path (what there is: /openapi.json)"),
-    405: MalformedRequest("no-such-method", "this path does not take this method (what there is: /openapi.json)"),
-    413: MalformedRequest("too-large", "the body is too large: send less at a time"),
+    404: ErrorTemplate("no-such-path", "there is no such path (what there is: /openapi.json)"),
+    405: ErrorTemplate("no-such-method", "this path does not take this method (what there is: /openapi.json)"),
+    413: ErrorTemplate("too-large", "the body is too large: send less at a time"),
 }
 
 

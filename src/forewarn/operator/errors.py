@@ -67,7 +67,7 @@ class HostNotAllowed(OperatorError):
         )
 
 
-class VmNotVisible(OperatorError, VmNotFound):
+class TokenVmNotFound(OperatorError, VmNotFound):
     """No VM bears that bare name in the scopes that the token is for; whether another scope has one is not told."""
 
     code = "unknown-vm"
@@ -77,7 +77,7 @@ class VmNotVisible(OperatorError, VmNotFound):
         Exception.__init__(self, f"there is no VM {vm} in {', '.join(scopes)}, and token {name} is for nothing else")
 
 
-class EventNotVisible(OperatorError):
+class JournalEventNotFound(OperatorError):
     """There never was such an event in any scope that the token is for, or the journal has forgotten it."""
 
     code = "unknown-event"

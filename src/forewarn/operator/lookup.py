@@ -10,7 +10,7 @@ from forewarn.fleet.errors import AmbiguousVm, VmNotFound
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller
-from forewarn.operator.errors import EventNotVisible, VmNotVisible
+from forewarn.operator.errors import JournalEventNotFound, TokenVmNotFound
 from forewarn.store.port import JournalQuery
 
 
@@ -23,7 +23,7 @@ def find_vm(fleet: Fleet, caller: Caller, name: str) -> tuple[ScopeView, Vm]:
     try:
         return fleet.replica.find(_full_name(fleet, caller, name))
     except VmNotFound:
-        raise (VmNotVisible(name, caller.name, caller.scopes) if caller.scopes else VmNotFound(name)) from None
+        raise (TokenVmNotFound(name, caller.name, caller.scopes) if caller.scopes else VmNotFound(name)) from None
 
 
 def _full_name(fleet: Fleet, caller: Caller, name: str) -> str:
@@ -45,7 +45,7 @@ async def check_event(fleet: Fleet, caller: Caller, id_: str) -> None:
     """Refuse an event that there never was, open or ended, in a scope that the caller may see."""
     scope = await _scope_of_event(fleet, id_)
     if scope is None or not caller.can_see(scope):
-        raise EventNotVisible(id_, caller.scopes)
+        raise JournalEventNotFound(id_, caller.scopes)
 
 
 def can_see_campaign(caller: Caller, campaign: Campaign) -> bool:

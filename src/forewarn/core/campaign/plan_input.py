@@ -28,7 +28,7 @@ class WaveGroup(msgspec.Struct, frozen=True, gc=False):
     """Each once; VMs whose host is not known count as on one host of their own (`unknown_host`)."""
 
 
-class BusySpan(msgspec.Struct, frozen=True, gc=False):
+class EventLoad(msgspec.Struct, frozen=True, gc=False):
     """What an open event, of whatever cause, is expected to have in impact, and when."""
 
     start: datetime
@@ -43,7 +43,7 @@ class PlanScope(msgspec.Struct, frozen=True):
     id: str
     groups: tuple[WaveGroup, ...] = ()
     """In the order of their turns."""
-    busy: tuple[BusySpan, ...] = ()
+    busy: tuple[EventLoad, ...] = ()
     hold_text: str = ""
     """By whom and why, where an operator holds it."""
     stuck: bool = False
@@ -91,10 +91,10 @@ def _is_stuck(event: Event) -> bool:
     return any(impact.state in STUCK for impact in event.impacts)
 
 
-def _busy_span(scope: str, event: Event, length: timedelta, now: datetime) -> BusySpan:
+def _busy_span(scope: str, event: Event, length: timedelta, now: datetime) -> EventLoad:
     """Return what is expected of an event. One that should be over by now is given as long again."""
     lasts = event.duration or length
     start = event.started_at or max(event.not_before, now)
     end = start + lasts if start + lasts > now else now + lasts
     host = event.host or unknown_host(scope, event.update_domain)
-    return BusySpan(start.replace(microsecond=0), ceil_to_second(end), (host,), len(event.vms))
+    return EventLoad(start.replace(microsecond=0), ceil_to_second(end), (host,), len(event.vms))

@@ -16,7 +16,7 @@ from forewarn.core.scope import Scope
 from forewarn.fleet.event_loop import yielding
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller
-from forewarn.operator.errors import EventNotVisible
+from forewarn.operator.errors import JournalEventNotFound
 from forewarn.operator.lookup import find_vm
 from forewarn.operator.pagination import SortedScopeIds, first_page, visible_scopes
 from forewarn.operator.views.inventory import show_hold
@@ -171,7 +171,7 @@ async def show_event_detail(fleet: Fleet, id_: str) -> v1.EventDetail:
             timeline=tuple(map(show_row, rows)),
         )
     if not rows:
-        raise EventNotVisible(id_)
+        raise JournalEventNotFound(id_)
     return await _show_ended_event(fleet, id_.upper(), rows)
 
 
