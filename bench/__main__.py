@@ -5,11 +5,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.finding import print_table, write_json
 from bench.machine import Machine
 from bench.measurements import MEASUREMENTS
-from bench.runs import run_all
-from bench.workplace import workplace
+from bench.result import print_table, write_json
+from bench.runner import run_all
+from bench.workspace import create_workspace
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -17,9 +17,9 @@ RESULTS = Path(__file__).parent / "results"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return 0 if everything could be measured, whether the targets are met or not: the table says that."""
     asked = _parser().parse_args(arguments)
-    machine = Machine.look()
-    with workplace(asked.data, say=_say) as place:
-        findings, broken = run_all(asked.only or list(MEASUREMENTS), place, quick=asked.quick)
+    machine = Machine.detect()
+    with create_workspace(asked.data, log=_say) as workspace:
+        findings, broken = run_all(asked.only or list(MEASUREMENTS), workspace, quick=asked.quick)
     print_table(findings, broken, machine)
     write_json(asked.json, findings, broken, machine, quick=asked.quick)
     _say(f"written to {asked.json}")

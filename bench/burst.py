@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bench.guest import QUERY, ask, connect, held_query, post, read_answer
-from bench.process import PATIENCE, allow_open_files, read_task, say
+from bench.guest_client import QUERY, connect, long_poll_query, parse_response, post, send_request
+from bench.process import TIMEOUT, allow_open_files, read_task, send_to_parent
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,11 +27,11 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     contains: str = ""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestsSent(msgspec.Struct, frozen=True):
     """Every question is sent."""
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class ResponsesReceived(msgspec.Struct, frozen=True, kw_only=True):
     """When it began, and when each answer came, on the monotonic clock; `wall_offset` leads to the time of day."""
 
     began_at: float
@@ -40,25 +40,25 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     wall_offset: float
 
 
-def run(task: Task) -> Answered:
+def run(task: Task) -> ResponsesReceived:
     """Ask, and wait for all answers."""
     connections = [connect(task.port, source) for source in task.sources]
     questions = [_question(task, connection) for connection in connections]
     began_at = time.monotonic()
     for connection, question in zip(connections, questions, strict=True):
         connection.sendall(question)
-    say(Asked())
+    send_to_parent(RequestsSent())
     answered_at, wrong = _collect(connections, task.contains.encode())
     for connection in connections:
         connection.close()
     offset = time.time() - time.monotonic()
-    return Answered(began_at=began_at, answered_at=answered_at, wrong=wrong, wall_offset=offset)
+    return ResponsesReceived(began_at=began_at, answered_at=answered_at, wrong=wrong, wall_offset=offset)
 
 
 def _question(task: Task, connection: socket.socket) -> bytes:
     if task.body is not None:
         return post(task.body.encode())
-    return held_query(ask(connection, QUERY).header("etag"))
+    return long_poll_query(send_request(connection, QUERY).header("etag"))
 
 
 def _collect(connections: Sequence[socket.socket], contains: bytes) -> tuple[list[float], int]:
@@ -70,13 +70,13 @@ def _collect(connections: Sequence[socket.socket], contains: bytes) -> tuple[lis
         for number in waiting:
             epoll.register(number, select.EPOLLIN)
         while waiting:
-            ready = epoll.poll(PATIENCE, len(waiting))
+            ready = epoll.poll(TIMEOUT, len(waiting))
             if not ready:
-                raise TimeoutError(f"{len(waiting)} questions have no answer after {PATIENCE:.0f} s")
+                raise TimeoutError(f"{len(waiting)} questions have no answer after {TIMEOUT:.0f} s")
             for number, _ in ready:
                 some = waiting[number].recv(1 << 20)
                 received[number] += some
-                if not some or read_answer(received[number]) is not None:
+                if not some or parse_response(received[number]) is not None:
                     answered_at.append(time.monotonic())
                     epoll.unregister(number)
                     del waiting[number]
@@ -84,10 +84,10 @@ def _collect(connections: Sequence[socket.socket], contains: bytes) -> tuple[lis
 
 
 def _is_right(received: bytes, contains: bytes) -> bool:
-    answer = read_answer(received)
+    answer = parse_response(received)
     return answer is not None and answer.status == 200 and contains in answer.body
 
 
 if __name__ == "__main__":
     allow_open_files(16_384)
-    say(run(read_task(Task)))
+    send_to_parent(run(read_task(Task)))

@@ -21,6 +21,6 @@ def rounded(values: Iterable[float], digits: int = 0) -> list[float]:
     return [round(value, digits) if digits else round(value) for value in values]
 
 
-def thousands(number: float) -> str:
+def format_number(number: float) -> str:
     """Write a number for people."""
     return f"{number:,.0f}"

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bench.guest import QUERY, ROOM, ask, connect
-from bench.process import allow_open_files, read_task, say
+from bench.guest_client import QUERY, RECEIVE_BYTES, connect, send_request
+from bench.process import allow_open_files, read_task, send_to_parent
 
 AT_ONCE = 256
 """How many answers are taken from epoll at a time."""
@@ -52,10 +52,10 @@ def run(task: Task) -> Done:
     """Ask for as long as the task says."""
     connections = [connect(task.port, source) for source in task.sources]
     try:
-        size = {ask(connection).size for connection in connections}
+        size = {send_request(connection).size for connection in connections}
         if len(size) > 1:
             raise ValueError(f"the callers get answers of different sizes: {sorted(size)}")
-        say(Began())
+        send_to_parent(Began())
         return _drive(connections, task, size.pop())
     finally:
         for connection in connections:
@@ -90,7 +90,7 @@ def _loop(connections: Sequence[socket.socket], in_flight: int, size: int, until
             next_to_ask()(QUERY)
         while not answers or now() < until:
             for number, _ in epoll.poll(1.0, AT_ONCE):
-                answer = receive[number](ROOM)
+                answer = receive[number](RECEIVE_BYTES)
                 answers += 1
                 if len(answer) != size or not answer.startswith(b"HTTP/1.1 200 "):
                     wrong += 1
@@ -108,4 +108,4 @@ def _processor_seconds() -> float:
 
 if __name__ == "__main__":
     allow_open_files(16_384)
-    say(run(read_task(Task)))
+    send_to_parent(run(read_task(Task)))

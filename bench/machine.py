@@ -28,7 +28,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     load: float
 
     @classmethod
-    def look(cls) -> "Machine":
+    def detect(cls) -> "Machine":
         """Describe this one."""
         return cls(
             at=datetime.now(UTC).replace(microsecond=0),

@@ -7,15 +7,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.guest import HOST, Answer, ask, connect
+from bench.guest_client import HOST, Response, connect, send_request
 from bench.machine import find_program
-from bench.process import PATIENCE, free_port, wait_for
+from bench.process import TIMEOUT, free_port, wait_for
 
 OWN_HEADERS = ("Server", "Date", "Content-Type", "Content-Length", "Connection")
 """What nginx itself puts into every such answer."""
 
 
-def configuration(directory: Path, port: int, answer: Answer, *, padding: int = 0) -> str:
+def configuration(directory: Path, port: int, answer: Response, *, padding: int = 0) -> str:
     """Write a configuration whose answer has as many headers and the same body as the given one."""
     fillers = range(len(answer.headers) - len(OWN_HEADERS))
     headers = [f'add_header X-Filler-{number} "{"x" * (padding if number == 0 else 1)}";' for number in fillers]
@@ -52,7 +52,7 @@ class Nginx(NamedTuple):
 
 
 @contextmanager
-def serving(directory: Path, answer: Answer) -> Iterator[Nginx]:
+def run_nginx(directory: Path, answer: Response) -> Iterator[Nginx]:
     """Serve an answer like the given one, of the same size and with as many headers, on a port of its own."""
     with _running(directory, answer, padding=1) as draft:
         lacking = answer.size - sample(draft.port).size
@@ -66,14 +66,14 @@ def serving(directory: Path, answer: Answer) -> Iterator[Nginx]:
         yield nginx
 
 
-def sample(port: int) -> Answer:
+def sample(port: int) -> Response:
     """Ask once."""
     with connect(port, HOST) as connection:
-        return ask(connection)
+        return send_request(connection)
 
 
 @contextmanager
-def _running(directory: Path, answer: Answer, *, padding: int) -> Iterator[Nginx]:
+def _running(directory: Path, answer: Response, *, padding: int) -> Iterator[Nginx]:
     port = free_port()
     file = directory / "nginx.conf"
     file.write_text(configuration(directory, port, answer, padding=padding), encoding="utf-8")
@@ -85,7 +85,7 @@ def _running(directory: Path, answer: Answer, *, padding: int) -> Iterator[Nginx
         yield Nginx(process.pid, port)
     finally:
         process.terminate()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
 
 
 def _listens(port: int) -> bool:

@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[1]
 TICKS = os.sysconf("SC_CLK_TCK")
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """How long, in seconds, anything may take that is not what is being measured."""
 
 
-class Talk:
+class ChildProcess:
     """A program of ours: its first line of input is its task, and it answers lines of JSON with lines of JSON."""
 
     def __init__(self, module: str, task: msgspec.Struct) -> None:
@@ -38,14 +38,14 @@ class Talk:
         assert self._process.stdout is not None
         self._in, self._out = self._process.stdin, self._process.stdout
         self.pid = self._process.pid
-        self.tell(task)
+        self.send(task)
 
-    def tell(self, what: msgspec.Struct) -> None:
+    def send(self, what: msgspec.Struct) -> None:
         """Write a line to the program."""
         self._in.write(msgspec.json.encode(what) + b"\n")
         self._in.flush()
 
-    def hear(self, answer: type[T]) -> T:
+    def receive(self, answer: type[T]) -> T:
         """Read the program's next line."""
         line = self._out.readline()
         if not line:
@@ -65,7 +65,7 @@ class Talk:
         """Close the program's input, which ends it, and wait; kill it if it does not end."""
         self._in.close()
         try:
-            self._process.wait(PATIENCE)
+            self._process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             self.kill()
         self._out.close()
@@ -77,16 +77,16 @@ class Talk:
 
 
 @contextmanager
-def talking(module: str, task: msgspec.Struct) -> Iterator[Talk]:
+def run_child(module: str, task: msgspec.Struct) -> Iterator[ChildProcess]:
     """Run a program of ours for a while."""
-    talk = Talk(module, task)
+    child = ChildProcess(module, task)
     try:
-        yield talk
+        yield child
     except BaseException:
-        talk.kill()
+        child.kill()
         raise
     finally:
-        talk.end()
+        child.end()
 
 
 def read_task(task: type[T]) -> T:
@@ -94,7 +94,7 @@ def read_task(task: type[T]) -> T:
     return msgspec.json.decode(sys.stdin.buffer.readline(), type=task)
 
 
-def say(what: msgspec.Struct) -> None:
+def send_to_parent(what: msgspec.Struct) -> None:
     """Write a line to whoever runs this program."""
     sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
     sys.stdout.buffer.flush()
@@ -124,7 +124,7 @@ def read_cpu(stat: str) -> int:
     return int(fields[11]) + int(fields[12])
 
 
-def take_precedence() -> None:
+def raise_priority() -> None:
     """Go before everything else on this machine, where the system allows it.
 
     Guests are machines of their own. What stands for them here works little, but must not wait for a processor that the
@@ -151,10 +151,10 @@ def free_port() -> int:
         return port
 
 
-def wait_for(is_so: Callable[[], bool], what: str, *, every: float = 0.01) -> None:
+def wait_for(condition: Callable[[], bool], what: str, *, every: float = 0.01) -> None:
     """Look again and again until it is so."""
-    give_up_at = time.monotonic() + PATIENCE
-    while not is_so():
+    give_up_at = time.monotonic() + TIMEOUT
+    while not condition():
         if time.monotonic() > give_up_at:
-            raise TimeoutError(f"waited {PATIENCE:.0f} s for {what}")
+            raise TimeoutError(f"waited {TIMEOUT:.0f} s for {what}")
         time.sleep(every)

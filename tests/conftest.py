@@ -12,10 +12,20 @@ settings.load_profile("forewarn")
 
 
 # Its assertions tell what they compared; said here, because several folders use it.
-pytest.register_assert_rewrite("forewarn.testing.store_contract")
+pytest.register_assert_rewrite("tests.store.contract")
 
 TESTS = Path(__file__).parent
-LONGEST = ("docs", "testing", "examples", "clients", "sandbox", "agent", "cli", "service", "operator", "client")
+SLOW_FOLDERS = (
+    "docs",
+    "testing",
+    "examples",
+    "third_party_clients",
+    "end_to_end",
+    "agent",
+    "cli",
+    "operator",
+    "client",
+)
 """Folders whose files take long, because they wait for programs. Files are dealt out to processes one by one: begun
 last, one of these would keep all but one process waiting."""
 
@@ -28,11 +38,11 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest; what is short fills the gaps at the end."""
-    items.sort(key=lambda item: _turn(item.path))
+    items.sort(key=lambda item: _position(item.path))
 
 
-def _turn(file: Path) -> int:
-    return next((turn for turn, folder in enumerate(LONGEST) if TESTS / folder in file.parents), len(LONGEST))
+def _position(file: Path) -> int:
+    return next((turn for turn, folder in enumerate(SLOW_FOLDERS) if TESTS / folder in file.parents), len(SLOW_FOLDERS))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

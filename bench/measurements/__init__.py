@@ -4,31 +4,31 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from bench.finding import Finding
 from bench.measurements import (
     agent,
     approvals,
     callers,
-    first_answer,
+    first_response,
     fixtures,
+    fleet_import,
     imports,
     lateness,
+    long_polls,
     memory,
-    neighbours,
     plan,
     saves,
     startup,
     throughput,
-    waits,
 )
-from bench.workplace import Workplace
+from bench.result import BenchmarkResult
+from bench.workspace import Workspace
 
 
 class Measurement(NamedTuple):
     """One row of the table, measured in earnest or only to see that it works."""
 
-    full: Callable[[Workplace], Finding]
-    quick: Callable[[Workplace], Finding]
+    full: Callable[[Workspace], BenchmarkResult]
+    quick: Callable[[Workspace], BenchmarkResult]
 
 
 MEASUREMENTS: dict[str, Measurement] = {
@@ -36,12 +36,12 @@ MEASUREMENTS: dict[str, Measurement] = {
     "callers": Measurement(callers.measure, partial(callers.measure, size=callers.QUICK)),
     "memory": Measurement(memory.measure, partial(memory.measure, size=memory.QUICK)),
     "startup": Measurement(startup.measure, partial(startup.measure, size=startup.QUICK)),
-    "first-answer": Measurement(first_answer.measure, partial(first_answer.measure, size=first_answer.QUICK)),
+    "first-answer": Measurement(first_response.measure, partial(first_response.measure, size=first_response.QUICK)),
     "saves": Measurement(saves.measure, partial(saves.measure, size=saves.QUICK)),
     "approvals": Measurement(approvals.measure, partial(approvals.measure, size=approvals.QUICK)),
     "lateness": Measurement(lateness.measure, partial(lateness.measure, size=lateness.QUICK)),
-    "neighbours": Measurement(neighbours.measure, partial(neighbours.measure, size=neighbours.QUICK)),
-    "waits": Measurement(waits.measure, partial(waits.measure, size=waits.QUICK)),
+    "neighbours": Measurement(fleet_import.measure, partial(fleet_import.measure, size=fleet_import.QUICK)),
+    "waits": Measurement(long_polls.measure, partial(long_polls.measure, size=long_polls.QUICK)),
     "plan": Measurement(plan.measure, partial(plan.measure, size=plan.QUICK)),
     "imports": Measurement(imports.measure, partial(imports.measure, size=imports.QUICK)),
     "fixture": Measurement(fixtures.measure_start, partial(fixtures.measure_start, size=fixtures.QUICK)),

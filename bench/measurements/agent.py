@@ -12,9 +12,9 @@ from threading import Thread
 import msgspec
 
 from bench.figures import rounded
-from bench.finding import Finding
-from bench.process import PATIENCE, cpu_seconds, free_port, resident_bytes, wait_for
-from bench.workplace import Workplace
+from bench.process import TIMEOUT, cpu_seconds, free_port, resident_bytes, wait_for
+from bench.result import BenchmarkResult
+from bench.workspace import Workspace
 
 TARGET_MB = 40.0
 TARGET_PERCENT = 0.5
@@ -72,11 +72,11 @@ class Endpoint:
         return NOTHING_PLANNED
 
 
-def measure(place: Workplace, size: Size = FULL) -> Finding:
+def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Let the agent run in peace, and look at it now and then."""
-    with _endpoint() as (endpoint, url), _agent(place.empty_directory(), url) as pid:
+    with _endpoint() as (endpoint, url), _agent(workspace.empty_directory(), url) as pid:
         wait_for(lambda: endpoint.asked >= 3, "an agent that asks")
-        place.say(f"    watching it for {size.seconds:.0f} s")
+        workspace.log(f"    watching it for {size.seconds:.0f} s")
         asked, worked, began_at = endpoint.asked, cpu_seconds(pid), time.monotonic()
         resident = [_resident_after(pid, size.seconds / size.looks) for _ in range(size.looks)]
         took = time.monotonic() - began_at
@@ -84,7 +84,7 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
     if asked < took * 0.8 - 1:
         raise ValueError(f"it asked {asked} times in {took:.0f} s: that is no polling once a second")
     percent, megabytes = 100 * worked / took, max(resident)
-    return Finding(
+    return BenchmarkResult(
         what="the agent at rest, asking once a second",
         measured=f"{megabytes:.1f} MB resident, {percent:.2f} % of one core",
         target=f"≤ {TARGET_MB:.0f} MB, ≤ {TARGET_PERCENT} %",
@@ -121,7 +121,7 @@ def _agent(directory: Path, url: str) -> Iterator[int]:
             raise RuntimeError(f"the agent has ended: {(directory / 'agent.log').read_text()}")
     finally:
         process.kill()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT)
 
 
 @contextmanager

@@ -6,12 +6,12 @@ import msgspec
 
 from bench import burst
 from bench.figures import rounded
-from bench.finding import Finding
 from bench.fleets import UPDATE_DOMAINS, Shape, address_of, vm_name
-from bench.process import talking
-from bench.served import Served, serving
-from bench.service import Task
-from bench.workplace import Workplace
+from bench.process import run_child
+from bench.result import BenchmarkResult
+from bench.service_main import Task
+from bench.service_process import ServiceProcess, run_service_process
+from bench.workspace import Workspace
 from forewarn.core.scope import ApprovalRule
 from forewarn.wire.approval import encode_approval
 
@@ -29,16 +29,16 @@ FULL = Size()
 QUICK = Size(vms=100, rounds=1)
 
 
-def measure(place: Workplace, size: Size = FULL) -> Finding:
+def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Let all VMs of an update domain approve their event in the same moment, where all of them have to."""
     fleet = Shape(scopes=size.rounds, vms_each=size.vms, approval=ApprovalRule.ALL)
     approvers = range(0, size.vms, UPDATE_DOMAINS)
     seconds: list[float] = []
-    with serving(Task(data=str(place.fleet(fleet)))) as served:
+    with run_service_process(Task(data=str(workspace.fleet(fleet)))) as served:
         for scope in range(size.rounds):
             seconds.append(_approve(served, fleet, scope, approvers))
-            place.say(f"    round {scope + 1} of {size.rounds}: {seconds[-1]:.3f} s")
-    return Finding(
+            workspace.log(f"    round {scope + 1} of {size.rounds}: {seconds[-1]:.3f} s")
+    return BenchmarkResult(
         what=f"{len(approvers)} approvals at once on a {size.vms:,}-VM scope, all answered",
         measured=f"{median(seconds):.3f} s (worst of {size.rounds}: {max(seconds):.3f} s)",
         target=f"≤ {TARGET_SECONDS:.0f} s",
@@ -51,13 +51,13 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
     )
 
 
-def _approve(served: Served, fleet: Shape, scope: int, approvers: range) -> float:
+def _approve(served: ServiceProcess, fleet: Shape, scope: int, approvers: range) -> float:
     ((_, event),) = served.schedule(tuple(vm_name(scope, vm) for vm in approvers))
     sources = tuple(address_of(fleet, scope, vm) for vm in approvers)
     task = burst.Task(port=served.port, sources=sources, body=encode_approval([event]).decode())
-    with talking("bench.burst", task) as talk:
-        talk.hear(burst.Asked)
-        answered = talk.hear(burst.Answered)
+    with run_child("bench.burst", task) as talk:
+        talk.receive(burst.RequestsSent)
+        answered = talk.receive(burst.ResponsesReceived)
     if answered.wrong:
         raise ValueError(f"{answered.wrong} of {len(approvers)} approvals were refused")
     return max(answered.answered_at) - answered.began_at

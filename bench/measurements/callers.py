@@ -6,14 +6,14 @@ from statistics import median
 import msgspec
 
 from bench import load
-from bench.figures import ratio_of_rounds, rounded, thousands
-from bench.finding import Figure, Finding
+from bench.figures import format_number, ratio_of_rounds, rounded
 from bench.fleets import Shape, address_of
 from bench.measurements.throughput import ONE_VM
-from bench.process import cpu_seconds, talking
-from bench.served import UNREACHED, Served, serving
-from bench.service import Task
-from bench.workplace import Workplace
+from bench.process import cpu_seconds, run_child
+from bench.result import BenchmarkResult, Figure
+from bench.service_main import Task
+from bench.service_process import UNREACHED, ServiceProcess, run_service_process
+from bench.workspace import Workspace
 
 TARGET_RATIO = 0.9
 LARGE = Shape(scopes=5_000, vms_each=20)
@@ -55,55 +55,57 @@ class Run(msgspec.Struct, frozen=True):
         return self.processor_seconds / self.done.answers * 1e6
 
 
-def measure(place: Workplace, size: Size = FULL) -> Finding:
+def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Let the generator ask both in turn, over as many connections and with as many requests in flight."""
     many = tuple(address_of(size.fleet, scope) for scope in range(size.callers))
     one = (address_of(ONE_VM, 0),)
-    large = Task(data=str(place.kept_fleet(size.fleet)), requests_per_second=UNREACHED)
+    large = Task(data=str(workspace.shared_fleet(size.fleet)), requests_per_second=UNREACHED)
     # A single VM may have fewer connections in production: here both sides need as many.
-    alone = Task(data=str(place.fleet(ONE_VM)), requests_per_second=UNREACHED, connections_per_vm=size.callers)
-    with serving(alone) as served_alone, serving(large) as served_large:
+    alone = Task(data=str(workspace.fleet(ONE_VM)), requests_per_second=UNREACHED, connections_per_vm=size.callers)
+    with run_service_process(alone) as served_alone, run_service_process(large) as served_large:
         cases = {
             "few": (served_alone, one * size.in_flight),
             "one": (served_alone, one * size.callers),
             "many": (served_large, many),
         }
-        runs = _alternate(place, size, cases)
+        runs = _alternate(workspace, size, cases)
     return _finding(size, runs)
 
 
 def _alternate(
-    place: Workplace, size: Size, cases: Mapping[str, tuple[Served, tuple[str, ...]]]
+    workspace: Workspace, size: Size, cases: Mapping[str, tuple[ServiceProcess, tuple[str, ...]]]
 ) -> dict[str, list[Run]]:
     runs: dict[str, list[Run]] = {name: [] for name in cases}
     for number in range(1, size.rounds + 1):
         for name, (served, sources) in cases.items():
             runs[name].append(_run(served, sources, size))
-        said = ", ".join(f"{name} {thousands(some[-1].done.per_second)}/s" for name, some in runs.items())
-        place.say(f"    round {number} of {size.rounds}: {said}")
+        said = ", ".join(f"{name} {format_number(some[-1].done.per_second)}/s" for name, some in runs.items())
+        workspace.log(f"    round {number} of {size.rounds}: {said}")
     return runs
 
 
-def _run(served: Served, sources: tuple[str, ...], size: Size) -> Run:
+def _run(served: ServiceProcess, sources: tuple[str, ...], size: Size) -> Run:
     task = load.Task(port=served.port, sources=sources, in_flight=size.in_flight, seconds=size.seconds)
-    with talking("bench.load", task) as talk:
-        talk.hear(load.Began)
+    with run_child("bench.load", task) as talk:
+        talk.receive(load.Began)
         before = cpu_seconds(served.pid)
-        done = talk.hear(load.Done)
+        done = talk.receive(load.Done)
         used = cpu_seconds(served.pid) - before
     if done.wrong:
         raise ValueError(f"{done.wrong} of {done.answers} answers were not what they should be")
     return Run(done, used)
 
 
-def _finding(size: Size, runs: Mapping[str, list[Run]]) -> Finding:
+def _finding(size: Size, runs: Mapping[str, list[Run]]) -> BenchmarkResult:
     rates = {name: [run.done.per_second for run in some] for name, some in runs.items()}
     ratio = ratio_of_rounds(rates["many"], rates["one"])
     to_few = ratio_of_rounds(rates["many"], rates["few"])
     many = runs["many"]
-    return Finding(
+    return BenchmarkResult(
         what=f"the same with {size.fleet.vms:,} VMs in {size.fleet.scopes:,} scopes and {size.callers:,} callers",
-        measured=f"{ratio:.2f} × one VM ({thousands(median(rates['many']))}/s : {thousands(median(rates['one']))}/s)",
+        measured=(
+            f"{ratio:.2f} × one VM ({format_number(median(rates['many']))}/s : {format_number(median(rates['one']))}/s)"
+        ),
         target=f"≥ {TARGET_RATIO} × one VM",
         met=ratio >= TARGET_RATIO,
         figures={"ratio": round(ratio, 3), "ratio_to_few_connections": round(to_few, 3), **_figures(runs)},
@@ -111,8 +113,8 @@ def _finding(size: Size, runs: Mapping[str, list[Run]]) -> Finding:
             f"our own generator, {size.callers:,} connections and {size.in_flight} requests in flight for both; "
             f"with many callers the service used {median(run.share for run in many):.2f} of a processor, the "
             f"generator {median(run.generator_share for run in many):.2f}; one VM over {size.in_flight} connections: "
-            f"{thousands(median(rates['few']))}/s, and the many are {to_few:.2f} × that; production limits, but for "
-            f"the rate (on, and out of reach) and for the connections of the one VM"
+            f"{format_number(median(rates['few']))}/s, and the many are {to_few:.2f} × that; production limits, but "
+            f"for the rate (on, and out of reach) and for the connections of the one VM"
         ),
     )
 

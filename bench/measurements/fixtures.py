@@ -7,8 +7,8 @@ from statistics import median
 import msgspec
 
 from bench.figures import percentile, rounded
-from bench.finding import Finding
-from bench.workplace import Workplace
+from bench.result import BenchmarkResult
+from bench.workspace import Workspace
 from forewarn.testing import Forewarn
 
 TARGET_START_MS = 150.0
@@ -25,7 +25,7 @@ FULL = Size()
 QUICK = Size(rounds=10)
 
 
-def measure_start(_: Workplace, size: Size = FULL) -> Finding:
+def measure_start(_: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Start a service with the demonstration fleet again and again, as the fixture does for each test."""
     first = _milliseconds(_started_and_stopped)
     starts: list[float] = []
@@ -34,7 +34,7 @@ def measure_start(_: Workplace, size: Size = FULL) -> Finding:
         forewarn = Forewarn()
         starts.append(_milliseconds(forewarn.start))
         stops.append(_milliseconds(forewarn.stop))
-    return Finding(
+    return BenchmarkResult(
         what="start of the pytest fixture: a service with 15 VMs on ports of their own",
         measured=f"{median(starts):.0f} ms (99 %: {percentile(starts, 99):.0f} ms); its end {median(stops):.0f} ms",
         target=f"≤ {TARGET_START_MS:.0f} ms",
@@ -44,7 +44,7 @@ def measure_start(_: Workplace, size: Size = FULL) -> Finding:
     )
 
 
-def measure_advance(_: Workplace, size: Size = FULL) -> Finding:
+def measure_advance(_: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Advance over notice, start, reboot and end of an event, as a test does that has scheduled it."""
     lives: list[float] = []
     with Forewarn() as forewarn:
@@ -53,7 +53,7 @@ def measure_advance(_: Workplace, size: Size = FULL) -> Finding:
             lives.append(_milliseconds(lambda: forewarn.advance("20m")))
             if event.state != "completed":
                 raise ValueError(f"the event is {event.state}")
-    return Finding(
+    return BenchmarkResult(
         what="advance over the whole life of an event, by the operator API",
         measured=f"{median(lives):.1f} ms (99 %: {percentile(lives, 99):.1f} ms)",
         target=f"≤ {TARGET_ADVANCE_MS:.0f} ms",

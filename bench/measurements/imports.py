@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from bench.figures import rounded
-from bench.finding import Finding
-from bench.workplace import Workplace
+from bench.result import BenchmarkResult
+from bench.workspace import Workspace
 
 TARGET_MS = 60.0
 
@@ -46,7 +46,7 @@ class Round(NamedTuple):
     everything: Took
 
 
-def measure(place: Workplace, size: Size = FULL) -> Finding:
+def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Start programs in turn, with and without the library."""
     _one_round()  # the first one may have to compile
     rounds = [_one_round() for _ in range(size.rounds)]
@@ -54,8 +54,8 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
     client = median(each.client.wall - each.bare.wall for each in rounds)
     processor = median(each.client.processor - each.bare.processor for each in rounds)
     everything = median(each.everything.wall - each.bare.wall for each in rounds)
-    place.say(f"    bare {bare:.0f} ms, client +{client:.0f} ms, everything +{everything:.0f} ms")
-    return Finding(
+    workspace.log(f"    bare {bare:.0f} ms, client +{client:.0f} ms, everything +{everything:.0f} ms")
+    return BenchmarkResult(
         what="`import forewarn.client`, above bare Python with msgspec",
         measured=f"+{client:.0f} ms, +{processor:.0f} ms of a processor (bare: {bare:.0f} ms)",
         target=f"≤ +{TARGET_MS:.0f} ms",

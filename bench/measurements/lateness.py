@@ -7,13 +7,13 @@ import msgspec
 
 from bench import burst
 from bench.figures import percentile
-from bench.finding import Finding
 from bench.fleets import Shape, address_of, vm_name
 from bench.journal import starts
-from bench.process import talking
-from bench.served import Served, serving
-from bench.service import Task
-from bench.workplace import Workplace
+from bench.process import run_child
+from bench.result import BenchmarkResult
+from bench.service_main import Task
+from bench.service_process import ServiceProcess, run_service_process
+from bench.workspace import Workspace
 
 TARGET_SECONDS = 0.5
 ATTEMPTS = 4
@@ -37,47 +37,47 @@ class NotReady(Exception):
     """The events were due before every guest waited for its own."""
 
 
-def measure(place: Workplace, size: Size = FULL) -> Finding:
+def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Make the events, let guests wait for them, and hold what they saw beside what the journal says."""
     for notice in (size.notice * 2**attempt for attempt in range(ATTEMPTS)):
         try:
-            return _measure(place, size, notice)
+            return _measure(workspace, size, notice)
         except NotReady:
-            place.say(f"    {notice.seconds} s were not enough to prepare it")
+            workspace.log(f"    {notice.seconds} s were not enough to prepare it")
     raise NotReady("this machine is too slow, or too busy, to prepare it")
 
 
-def _measure(place: Workplace, size: Size, notice: timedelta) -> Finding:
+def _measure(workspace: Workspace, size: Size, notice: timedelta) -> BenchmarkResult:
     fleet = Shape(scopes=size.events, vms_each=5)
-    data = place.fleet(fleet)
-    with serving(Task(data=str(data))) as served:
+    data = workspace.fleet(fleet)
+    with run_service_process(Task(data=str(data))) as served:
         not_before = (datetime.now(UTC) + notice).replace(microsecond=0)
         served.schedule(tuple(vm_name(scope, 0) for scope in range(size.events)), not_before=not_before)
-        seen = _seen(place, served, fleet, not_before)
+        seen = _seen(workspace, served, fleet, not_before)
     return _finding(size, seen, [start.late for start in starts(data)])
 
 
-def _seen(place: Workplace, served: Served, fleet: Shape, not_before: datetime) -> list[float]:
+def _seen(workspace: Workspace, served: ServiceProcess, fleet: Shape, not_before: datetime) -> list[float]:
     """Let one VM of each scope wait, and return how late each got to see its event Started."""
     sources = tuple(address_of(fleet, scope) for scope in range(fleet.scopes))
     task = burst.Task(port=served.port, sources=sources, contains='"EventStatus":"Started"')
-    with talking("bench.burst", task) as talk:
-        talk.hear(burst.Asked)
-        while served.look().held < fleet.scopes:
+    with run_child("bench.burst", task) as talk:
+        talk.receive(burst.RequestsSent)
+        while served.counters().long_polls < fleet.scopes:
             if datetime.now(UTC) >= not_before:
                 raise NotReady
-        place.say(f"    {fleet.scopes:,} guests wait for their events, due at {not_before:%H:%M:%SZ}")
-        answered = talk.hear(burst.Answered)
+        workspace.log(f"    {fleet.scopes:,} guests wait for their events, due at {not_before:%H:%M:%SZ}")
+        answered = talk.receive(burst.ResponsesReceived)
     if answered.wrong:
         raise ValueError(f"{answered.wrong} guests were told something else")
     return [at + answered.wall_offset - not_before.timestamp() for at in answered.answered_at]
 
 
-def _finding(size: Size, seen: list[float], decided: list[float]) -> Finding:
+def _finding(size: Size, seen: list[float], decided: list[float]) -> BenchmarkResult:
     if len(decided) != size.events:
         raise ValueError(f"the journal has {len(decided)} starts of {size.events}")
     late = percentile(seen, 99)
-    return Finding(
+    return BenchmarkResult(
         what=f"{size.events:,} events in as many scopes due in the same second: lateness of Started",
         measured=f"p99 {late:.3f} s as guests see it (median {median(seen):.3f} s, worst {max(seen):.3f} s)",
         target=f"p99 ≤ {TARGET_SECONDS} s",

@@ -2,14 +2,14 @@
 
 import msgspec
 
-from bench.finding import Finding
 from bench.fleets import Shape, address_of
-from bench.guest import ask, connect
+from bench.guest_client import connect, send_request
 from bench.measurements.callers import LARGE
 from bench.process import resident_bytes
-from bench.served import serving
-from bench.service import Task
-from bench.workplace import Workplace
+from bench.result import BenchmarkResult
+from bench.service_main import Task
+from bench.service_process import run_service_process
+from bench.workspace import Workspace
 
 TARGET_BYTES = 2048
 EMPTY = Shape(scopes=0, vms_each=0)
@@ -25,21 +25,21 @@ FULL = Size()
 QUICK = Size(fleet=Shape(scopes=200, vms_each=20))
 
 
-def measure(place: Workplace, size: Size = FULL) -> Finding:
+def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Weigh both processes: when they have started, and when every VM has asked once."""
     fleet = size.fleet
-    data = place.kept_fleet(fleet)
-    with serving(Task(data=str(place.fleet(EMPTY)))) as served:
+    data = workspace.shared_fleet(fleet)
+    with run_service_process(Task(data=str(workspace.fleet(EMPTY)))) as served:
         empty = resident_bytes(served.pid)
-    with serving(Task(data=str(data))) as served:
+    with run_service_process(Task(data=str(data))) as served:
         started = resident_bytes(served.pid)
-        place.say(f"    started with {started / 2**20:.0f} MiB, empty {empty / 2**20:.0f} MiB; now every VM asks")
+        workspace.log(f"    started with {started / 2**20:.0f} MiB, empty {empty / 2**20:.0f} MiB; now every VM asks")
         _let_everyone_ask(served.port, fleet)
         asked = resident_bytes(served.pid)
-        if (answered := served.look().answers[200]) != fleet.vms:
+        if (answered := served.counters().responses[200]) != fleet.vms:
             raise ValueError(f"{answered} of {fleet.vms} VMs were answered")
     each_started, each_asked = ((all_ - empty) / fleet.vms for all_ in (started, asked))
-    return Finding(
+    return BenchmarkResult(
         what=f"memory per VM at {fleet.vms:,} VMs, above the empty process",
         measured=f"{each_started:,.0f} bytes when started, {each_asked:,.0f} when every VM has asked",
         target=f"≤ {TARGET_BYTES:,} bytes",
@@ -59,4 +59,4 @@ def _let_everyone_ask(port: int, fleet: Shape) -> None:
     for scope in range(fleet.scopes):
         for vm in range(fleet.vms_each):
             with connect(port, address_of(fleet, scope, vm)) as connection:
-                ask(connection)
+                send_request(connection)

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import msgspec
 
 from bench.figures import rounded
-from bench.finding import Finding
 from bench.fleets import Shape, encode, make_scope
 from bench.measurements.callers import LARGE
-from bench.workplace import Workplace
+from bench.result import BenchmarkResult
+from bench.workspace import Workspace
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection, Weekday, Window
 from forewarn.core.event import EventType
 from forewarn.core.policy import RuleContext
@@ -56,16 +56,16 @@ class Run(NamedTuple):
     told: int
 
 
-def measure(place: Workplace, size: Size = FULL) -> Finding:
+def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Plan the whole fleet under each policy."""
     fleet = [encode(make_scope(size.fleet, number, now=NOW)) for number in range(size.fleet.scopes)]
     runs: dict[str, list[Run]] = {}
     for name, policy in POLICIES.items():
         runs[name] = [_run(fleet, policy) for _ in range(size.rounds)]
-        place.say(f"    {name}: {median(run.seconds for run in runs[name]):.2f} s")
+        workspace.log(f"    {name}: {median(run.seconds for run in runs[name]):.2f} s")
     every = [run for some in runs.values() for run in some]
     worst = max(run.seconds for run in every)
-    return Finding(
+    return BenchmarkResult(
         what=f"a plan for {size.fleet.vms:,} VMs in {size.fleet.scopes:,} scopes",
         measured=f"{median(run.seconds for run in every):.2f} s (worst of {len(every)}: {worst:.2f} s)",
         target=f"≤ {TARGET_SECONDS:.0f} s",

@@ -10,10 +10,10 @@ from statistics import median
 import msgspec
 import uvloop
 
-from bench.figures import ratio_of_rounds, rounded, thousands
-from bench.finding import Finding
+from bench.figures import format_number, ratio_of_rounds, rounded
 from bench.fleets import Shape, encode, make_scope
-from bench.workplace import Workplace
+from bench.result import BenchmarkResult
+from bench.workspace import Workspace
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.store.port import Record, RecordKey, RecordKind
 from forewarn.store.sqlite.database import DATABASE_FILE, prepare_database
@@ -43,7 +43,7 @@ class Payload(msgspec.Struct, frozen=True):
     entry: Entry
 
 
-def measure(place: Workplace, size: Size = FULL) -> Finding:
+def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Let both write in turn, on the same disk."""
     now = datetime.now(UTC)
     scope = make_scope(Shape(scopes=1, vms_each=size.vms_each), 0, now=now)
@@ -51,16 +51,16 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
     together: list[float] = []
     each: list[float] = []
     for number in range(1, size.rounds + 1):
-        each.append(_commit_each(place.empty_directory(), payload, size))
-        together.append(uvloop.run(_save_together(place.empty_directory(), payload, size)))
-        place.say(
-            f"    round {number} of {size.rounds}: a commit each {thousands(each[-1])}/s, "
-            f"{size.writers} writers {thousands(together[-1])}/s"
+        each.append(_commit_each(workspace.empty_directory(), payload, size))
+        together.append(uvloop.run(_save_together(workspace.empty_directory(), payload, size)))
+        workspace.log(
+            f"    round {number} of {size.rounds}: a commit each {format_number(each[-1])}/s, "
+            f"{size.writers} writers {format_number(together[-1])}/s"
         )
     ratio = ratio_of_rounds(together, each)
-    return Finding(
+    return BenchmarkResult(
         what=f"durable saves per second, {size.writers} writers at once, against a commit each",
-        measured=f"{ratio:.1f} × ({thousands(median(together))}/s : {thousands(median(each))}/s)",
+        measured=f"{ratio:.1f} × ({format_number(median(together))}/s : {format_number(median(each))}/s)",
         target=f"≥ {TARGET_RATIO:.0f} ×",
         met=ratio >= TARGET_RATIO,
         figures={

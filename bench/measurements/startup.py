@@ -6,13 +6,13 @@ from statistics import median
 import msgspec
 
 from bench.figures import rounded
-from bench.finding import Finding
 from bench.fleets import Shape, address_of
-from bench.guest import ask, connect
+from bench.guest_client import connect, send_request
 from bench.measurements.callers import LARGE
-from bench.process import Talk, free_port, talking, wait_for
-from bench.service import Task
-from bench.workplace import Workplace
+from bench.process import ChildProcess, free_port, run_child, wait_for
+from bench.result import BenchmarkResult
+from bench.service_main import Task
+from bench.workspace import Workspace
 
 TARGET_SECONDS = 5.0
 
@@ -28,15 +28,15 @@ FULL = Size()
 QUICK = Size(fleet=Shape(scopes=200, vms_each=20), rounds=1)
 
 
-def measure(place: Workplace, size: Size = FULL) -> Finding:
+def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Start it again and again, and knock until it answers."""
-    data = place.kept_fleet(size.fleet)
+    data = workspace.shared_fleet(size.fleet)
     last_vm = address_of(size.fleet, size.fleet.scopes - 1, size.fleet.vms_each - 1)
     seconds: list[float] = []
     for number in range(1, size.rounds + 1):
         seconds.append(_start(Task(data=str(data), port=free_port()), last_vm))
-        place.say(f"    start {number} of {size.rounds}: {seconds[-1]:.2f} s")
-    return Finding(
+        workspace.log(f"    start {number} of {size.rounds}: {seconds[-1]:.2f} s")
+    return BenchmarkResult(
         what=f"start with {size.fleet.vms:,} VMs in SQLite until the first answer",
         measured=f"{median(seconds):.2f} s (worst of {size.rounds}: {max(seconds):.2f} s)",
         target=f"≤ {TARGET_SECONDS:.0f} s",
@@ -47,16 +47,16 @@ def measure(place: Workplace, size: Size = FULL) -> Finding:
 
 
 def _start(task: Task, source: str) -> float:
-    with talking("bench.service", task) as talk:
+    with run_child("bench.service_main", task) as talk:
         wait_for(lambda: _is_answered(talk, task.port, source), "the first answer", every=0.002)
         return time.monotonic() - talk.began_at
 
 
-def _is_answered(talk: Talk, port: int, source: str) -> bool:
+def _is_answered(talk: ChildProcess, port: int, source: str) -> bool:
     talk.check_alive()
     try:
         with connect(port, source) as connection:
-            answer = ask(connection)
+            answer = send_request(connection)
     except ConnectionRefusedError:
         return False
     if answer.status != 200:

@@ -5,14 +5,14 @@ from statistics import median
 import msgspec
 
 from bench import nginx, wrk
-from bench.figures import ratio_of_rounds, rounded, thousands
-from bench.finding import Finding
+from bench.figures import format_number, ratio_of_rounds, rounded
 from bench.fleets import Shape
-from bench.guest import TARGET, Answer
+from bench.guest_client import TARGET, Response
 from bench.process import cpu_seconds
-from bench.served import UNREACHED, Served, serving
-from bench.service import Task
-from bench.workplace import Workplace
+from bench.result import BenchmarkResult
+from bench.service_main import Task
+from bench.service_process import UNREACHED, ServiceProcess, run_service_process
+from bench.workspace import Workspace
 
 TARGET_RATIO = 0.75
 ONE_VM = Shape(scopes=1, vms_each=1)
@@ -47,30 +47,30 @@ class Run(msgspec.Struct, frozen=True):
         return self.processor_seconds / self.summary.requests * 1e6
 
 
-def measure(place: Workplace, size: Size = FULL) -> Finding:
+def measure(workspace: Workspace, size: Size = FULL) -> BenchmarkResult:
     """Let wrk ask both in turn."""
-    task = Task(data=str(place.fleet(ONE_VM)), requests_per_second=UNREACHED)
-    with serving(task) as served:
+    task = Task(data=str(workspace.fleet(ONE_VM)), requests_per_second=UNREACHED)
+    with run_service_process(task) as served:
         answer = nginx.sample(served.port)
-        with nginx.serving(place.empty_directory(), answer) as constant:
-            theirs, ours = _alternate(place, size, constant, served, answer.size)
+        with nginx.run_nginx(workspace.empty_directory(), answer) as constant:
+            theirs, ours = _alternate(workspace, size, constant, served, answer.size)
     return _finding(size, answer, theirs, ours)
 
 
 def _alternate(
-    place: Workplace, size: Size, constant: nginx.Nginx, served: Served, answer_bytes: int
+    workspace: Workspace, size: Size, constant: nginx.Nginx, served: ServiceProcess, answer_bytes: int
 ) -> tuple[list[Run], list[Run]]:
     theirs: list[Run] = []
     ours: list[Run] = []
-    before = served.look().answers[200]
+    before = served.counters().responses[200]
     for number in range(1, size.rounds + 1):
         theirs.append(_ask(constant.port, constant.pid, size, answer_bytes))
         ours.append(_ask(served.port, served.pid, size, answer_bytes))
-        place.say(
-            f"    round {number} of {size.rounds}: nginx {thousands(theirs[-1].per_second)}/s, "
-            f"Forewarn {thousands(ours[-1].per_second)}/s"
+        workspace.log(
+            f"    round {number} of {size.rounds}: nginx {format_number(theirs[-1].per_second)}/s, "
+            f"Forewarn {format_number(ours[-1].per_second)}/s"
         )
-    if served.look().answers[200] - before < sum(run.summary.requests for run in ours):
+    if served.counters().responses[200] - before < sum(run.summary.requests for run in ours):
         raise ValueError("Forewarn has counted fewer answers than wrk")
     return theirs, ours
 
@@ -83,13 +83,13 @@ def _ask(port: int, pid: int, size: Size, answer_bytes: int) -> Run:
     return Run(summary, used)
 
 
-def _finding(size: Size, answer: Answer, theirs: list[Run], ours: list[Run]) -> Finding:
+def _finding(size: Size, answer: Response, theirs: list[Run], ours: list[Run]) -> BenchmarkResult:
     their_rates, our_rates = ([run.per_second for run in runs] for runs in (theirs, ours))
     their_costs, our_costs = ([run.microseconds_each for run in runs] for runs in (theirs, ours))
     ratio = ratio_of_rounds(our_rates, their_rates)
-    return Finding(
+    return BenchmarkResult(
         what="GET/s, one process, one VM, against nginx",
-        measured=f"{ratio:.2f} × nginx ({thousands(median(our_rates))}/s : {thousands(median(their_rates))}/s)",
+        measured=f"{ratio:.2f} × nginx ({format_number(median(our_rates))}/s : {format_number(median(their_rates))}/s)",
         target=f"≥ {TARGET_RATIO} × nginx",
         met=ratio >= TARGET_RATIO,
         figures={

@@ -16,7 +16,7 @@ from forewarn.agent.settings import Address
 from forewarn.agent.workflow.planner import WorkflowContext, start
 from forewarn.agent.workflow.state import EventWorkflow, HandlerStep, PeerState
 from forewarn.settings import ListenAddress
-from tests.agent.stage import ID, NOON, Recorded, Service, Stage, event, seconds, until
+from tests.agent.harness import ID, NOON, AgentHarness, FakeService, RecordingHandler, event, seconds, until
 
 SECRET = b"correct-horse"
 READY = f'{{"name":"web_1","event":"{ID}","ready":true,"why":"ready"}}'.encode()
@@ -182,8 +182,8 @@ class Pair:
 
     def __init__(self, directory: Path, *, other_secret: bytes = SECRET) -> None:
         self.directory, self.other_secret = directory, other_secret
-        self.stages: list[Stage] = []
-        self.handlers = [Recorded("drain", []), Recorded("drain", [])]
+        self.stages: list[AgentHarness] = []
+        self.handlers = [RecordingHandler("drain", []), RecordingHandler("drain", [])]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[tuple[Agent, Agent]]:
@@ -193,26 +193,26 @@ class Pair:
             agents = []
             for number, name in enumerate(names):
                 secret = self.other_secret if number else SECRET
-                stage = Stage(
+                harness = AgentHarness(
                     self.directory / name,
-                    Service(name=name),
+                    FakeService(name=name),
                     [self.handlers[number]],
                     listen=ListenAddress("127.0.0.1", 0),
                     peers=Peers(addresses=addresses, secret=secret, timeout=seconds(30)),
                 )
-                self.stages.append(stage)
-                agents.append(await stack.enter_async_context(stage.agent_running()))
+                self.stages.append(harness)
+                agents.append(await stack.enter_async_context(harness.run_agent()))
             await until(lambda: all(agent.port for agent in agents))
             for name, agent in zip(names, agents, strict=True):
                 addresses[name] = Address("127.0.0.1", agent.port or 0)
             yield agents[0], agents[1]
 
     def show(self) -> None:
-        for stage in self.stages:
-            stage.service.show(event(resources=("web_0", "web_1")))
+        for harness in self.stages:
+            harness.service.show(event(resources=("web_0", "web_1")))
 
     def approvals(self) -> list[list[str]]:
-        return [stage.service.approvals for stage in self.stages]
+        return [harness.service.approvals for harness in self.stages]
 
 
 async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: Path) -> None:
@@ -228,8 +228,8 @@ async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: 
         }
         assert pair.approvals() == [[], []]
         pair.handlers[1].gate.set()
-        await until(lambda: pair.handlers[1].halves(HandlerCall.PREPARE) == [1])
-        await pair.stages[1].settled()
+        await until(lambda: pair.handlers[1].attempts(HandlerCall.PREPARE) == [1])
+        await pair.stages[1].settle()
         pair.stages[0].clock.set(NOON + seconds(5))
         await until(lambda: pair.approvals() == [[ID], []])
         assert leader.workflows[ID].phase is Phase.APPROVE
@@ -238,7 +238,7 @@ async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: 
 async def test_the_deputy_approves_if_the_leader_cannot(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     async with pair.running() as (leader, deputy):
-        pair.stages[0].service.fails_with = [RuntimeError("no way out")] * 100
+        pair.stages[0].service.approval_errors = [RuntimeError("no way out")] * 100
         pair.show()
         await until(lambda: ID in leader.workflows and ID in deputy.workflows and leader.workflows[ID].is_ready)
         await until(lambda: deputy.workflows[ID].is_ready)

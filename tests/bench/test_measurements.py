@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from bench import __main__ as command
-from bench import runs
-from bench.finding import Finding
+from bench import runner
 from bench.fleets import Shape
 from bench.machine import find_program
 from bench.measurements import (
@@ -19,36 +18,37 @@ from bench.measurements import (
     agent,
     approvals,
     callers,
-    first_answer,
+    first_response,
     fixtures,
+    fleet_import,
     imports,
     lateness,
+    long_polls,
     memory,
-    neighbours,
     plan,
     saves,
     startup,
     throughput,
-    waits,
 )
-from bench.workplace import Workplace, workplace
+from bench.result import BenchmarkResult
+from bench.workspace import Workspace, create_workspace
 
 SMALL = Shape(scopes=3, vms_each=2)
 
-TINY: dict[str, Callable[[Workplace], Finding]] = {
+TINY: dict[str, Callable[[Workspace], BenchmarkResult]] = {
     "throughput": partial(throughput.measure, size=throughput.Size(rounds=1, seconds=1, connections=2)),
     "callers": partial(callers.measure, size=callers.Size(fleet=SMALL, callers=3, in_flight=2, rounds=1, seconds=0.1)),
     "memory": partial(memory.measure, size=memory.Size(fleet=SMALL)),
     "startup": partial(startup.measure, size=startup.Size(fleet=SMALL, rounds=1)),
-    "first-answer": partial(first_answer.measure, size=first_answer.Size(rounds=1)),
+    "first-answer": partial(first_response.measure, size=first_response.Size(rounds=1)),
     "saves": partial(saves.measure, size=saves.Size(writers=2, vms_each=1, rounds=1, seconds=0.05)),
     "approvals": partial(approvals.measure, size=approvals.Size(vms=10, rounds=2)),
     "lateness": partial(lateness.measure, size=lateness.Size(events=2, notice=timedelta(seconds=4))),
     "neighbours": partial(
-        neighbours.measure,
-        size=neighbours.Size(fleet=SMALL, callers=2, per_second=6.0, events_per_second=1, rest_seconds=0.1),
+        fleet_import.measure,
+        size=fleet_import.Size(fleet=SMALL, callers=2, per_second=6.0, events_per_second=1, rest_seconds=0.1),
     ),
-    "waits": partial(waits.measure, size=waits.Size(fleet=SMALL, rounds=1)),
+    "waits": partial(long_polls.measure, size=long_polls.Size(fleet=SMALL, rounds=1)),
     "plan": partial(plan.measure, size=plan.Size(fleet=SMALL, rounds=1)),
     "imports": partial(imports.measure, size=imports.Size(rounds=1)),
     "fixture": partial(fixtures.measure_start, size=fixtures.Size(rounds=2)),
@@ -87,8 +87,8 @@ CAN_BE_NOTHING = {
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Workplace]:
-    with workplace(tmp_path, say=print) as made:
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    with create_workspace(tmp_path, log=print) as made:
         yield made
 
 
@@ -106,9 +106,9 @@ def test_every_measurement_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("name", TINY)
-def test_measurement_finds_its_figures(name: str, place: Workplace) -> None:
+def test_measurement_finds_its_figures(name: str, workspace: Workspace) -> None:
     need(name)
-    finding = TINY[name](place)
+    finding = TINY[name](workspace)
     assert FIGURES[name] <= finding.figures.keys()
     for figure in FIGURES[name] - CAN_BE_NOTHING:
         value = finding.figures[figure]
@@ -116,11 +116,13 @@ def test_measurement_finds_its_figures(name: str, place: Workplace) -> None:
         assert min(value if isinstance(value, list) else [value]) > 0, figure
 
 
-def finding(what: str) -> Finding:
-    return Finding(what=what, measured="1 s", target="≤ 2 s", met=True, figures={"seconds": [1.0]}, note="as seen")
+def finding(what: str) -> BenchmarkResult:
+    return BenchmarkResult(
+        what=what, measured="1 s", target="≤ 2 s", met=True, figures={"seconds": [1.0]}, note="as seen"
+    )
 
 
-def breaks(_: Workplace) -> Finding:
+def breaks(_: Workspace) -> BenchmarkResult:
     raise ValueError("no such luck")
 
 
@@ -130,13 +132,13 @@ def two_measurements(monkeypatch: pytest.MonkeyPatch) -> None:
         "broken": Measurement(breaks, breaks),
         "good": Measurement(lambda _: finding("in earnest"), lambda _: finding("quickly")),
     }
-    for module in (runs, command):
+    for module in (runner, command):
         monkeypatch.setattr(module, "MEASUREMENTS", made)
 
 
 @pytest.mark.usefixtures("two_measurements")
-def test_one_that_breaks_does_not_stop_the_others(place: Workplace) -> None:
-    found, broken = runs.run_all(["broken", "good"], place)
+def test_one_that_breaks_does_not_stop_the_others(workspace: Workspace) -> None:
+    found, broken = runner.run_all(["broken", "good"], workspace)
     assert (found, broken) == ({"good": finding("in earnest")}, {"broken": "ValueError: no such luck"})
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.stage import Machine
+from tests.support.program import Machine
 
 
 @pytest.fixture

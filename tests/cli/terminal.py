@@ -8,7 +8,7 @@ import termios
 from types import TracebackType
 from typing import Self
 
-from tests.cli.stage import GUARD, PROGRAM, Machine
+from tests.support.program import GUARD, PROGRAM, Machine
 
 TAKE_TERMINAL = "import os, sys; os.open(os.ttyname(0), os.O_RDWR); os.execv(sys.argv[1], sys.argv[1:])"
 """The first terminal that the leader of a session opens is its own: then Ctrl-C there is a signal."""

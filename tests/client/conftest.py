@@ -3,11 +3,11 @@
 import pytest
 
 from forewarn.client import transport
-from tests.client.misbehaving import PassingTime
-from tests.client.users import AsyncUser, BlockingUser, User
+from tests.client.faulty_server import FakeTime
+from tests.client.users import AsyncUser, SyncUser, User
 
 
-@pytest.fixture(params=[BlockingUser, AsyncUser], ids=["blocking", "async"])
+@pytest.fixture(params=[SyncUser, AsyncUser], ids=["blocking", "async"])
 def user(request: pytest.FixtureRequest) -> User:
     """A program with a client of either kind."""
     made: User = request.param()
@@ -15,9 +15,9 @@ def user(request: pytest.FixtureRequest) -> User:
 
 
 @pytest.fixture
-def passing_time(monkeypatch: pytest.MonkeyPatch) -> PassingTime:
+def passing_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     """The time that answers take. The client looks at it again and again, since the system cannot wait by it."""
-    passing_time = PassingTime()
+    passing_time = FakeTime()
     monkeypatch.setattr(transport, "time", passing_time)
     monkeypatch.setattr(transport, "LONGEST_BLOCK", 0.01)
     return passing_time

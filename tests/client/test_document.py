@@ -8,7 +8,7 @@ import pytest
 
 from forewarn.client import Document, Event, EventType, Source, Status, deputy, is_deputy, is_leader, leader
 from forewarn.client.document import read_document
-from tests.client.talking import ID, document, event
+from tests.client.scripted_flow import ID, document, event
 
 NOW = datetime(2016, 9, 19, 18, 0, tzinfo=UTC)
 IN_HALF_AN_HOUR = datetime(2016, 9, 19, 18, 29, 47, tzinfo=UTC)

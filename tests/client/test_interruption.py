@@ -18,11 +18,11 @@ from forewarn.client import (
     ScheduledEvents,
     Started,
 )
-from tests.client.misbehaving import GUARD, gives, server
-from tests.client.talking import ID, document, event
+from tests.client.faulty_server import GUARD, responds, run_faulty_server
+from tests.client.scripted_flow import ID, document, event
 
 NOW = datetime(2016, 9, 19, 18, 0, tzinfo=UTC)
-INSTANCE = gives(200, b'{"compute":{"name":"web_0"}}')
+INSTANCE = responds(200, b'{"compute":{"name":"web_0"}}')
 
 
 def make(id_: str = "E1", status: str = "Scheduled", *, minutes: int | None = 15, **more: Any) -> Event:
@@ -95,7 +95,7 @@ OWN = document(event("other", "Scheduled", "web_1"), event(ID, "Scheduled", "WEB
 
 def test_blocking_program_is_told_of_its_own_event() -> None:
     with (
-        server(INSTANCE, gives(500, b""), gives(200, OWN)) as running,
+        run_faulty_server(INSTANCE, responds(500, b""), responds(200, OWN)) as running,
         ScheduledEvents(running.url, sleep=lambda _: None, now=lambda: NOW, on_trouble=lambda *_: None) as se,
         se.interruptible() as stop,
     ):
@@ -110,7 +110,7 @@ async def no_sleep(_: float) -> None:
 
 
 async def test_async_program_is_told_of_its_own_event() -> None:
-    with server(INSTANCE, gives(500, b""), gives(200, OWN)) as running:
+    with run_faulty_server(INSTANCE, responds(500, b""), responds(200, OWN)) as running:
         async with (
             AsyncScheduledEvents(running.url, sleep=no_sleep, now=lambda: NOW, on_trouble=lambda *_: None) as se,
             se.interruptible() as stop,
@@ -122,7 +122,7 @@ async def test_async_program_is_told_of_its_own_event() -> None:
 
 
 async def test_async_waiting_ends_when_the_time_is_over() -> None:
-    with server() as running:
+    with run_faulty_server() as running:
         async with AsyncScheduledEvents(running.url, name="a") as se, se.interruptible() as stop:
             assert await stop.wait(0.01) is False
             assert (stop.is_set(), stop.event, stop.time_left()) == (False, None, None)
@@ -137,7 +137,7 @@ async def test_mistake_in_the_background_is_said() -> None:
     def fail(*_: object) -> None:
         raise mistake
 
-    with server(gives(500, b"")) as running:
+    with run_faulty_server(responds(500, b"")) as running:
         async with AsyncScheduledEvents(running.url, name="a", on_trouble=fail) as se, se.interruptible() as stop:
             context = await told
             assert (context["exception"], stop.is_set()) == (mistake, False)

@@ -13,7 +13,7 @@ from queue import Queue
 from typing import Any, Protocol, TypeVar
 
 from forewarn.client import AsyncScheduledEvents, Change, ClientError, Document, ScheduledEvents
-from tests.client.misbehaving import GUARD
+from tests.client.faulty_server import GUARD
 
 T = TypeVar("T")
 
@@ -39,12 +39,14 @@ class User(Protocol):
         """Watch until an event of this id is told of."""
         ...
 
-    def following(self, url: str, *, mine: bool = False, **settings: Any) -> AbstractContextManager["Following"]:
+    def background_watch(
+        self, url: str, *, mine: bool = False, **settings: Any
+    ) -> AbstractContextManager["BackgroundWatch"]:
         """Watch in another thread until the block ends."""
         ...
 
 
-class Following:
+class BackgroundWatch:
     """What a watch in another thread tells."""
 
     def __init__(self) -> None:
@@ -61,7 +63,7 @@ class Following:
         return self._told.empty()
 
 
-class Memory:
+class UserBase:
     """What users remember."""
 
     def __init__(self) -> None:
@@ -93,7 +95,7 @@ class Memory:
         } | more
 
 
-class BlockingUser(Memory):
+class SyncUser(UserBase):
     """A program with threads."""
 
     def get(self, url: str, **settings: Any) -> Document:
@@ -120,8 +122,8 @@ class BlockingUser(Memory):
         return self._use(url, {}, take)
 
     @contextmanager
-    def following(self, url: str, *, mine: bool = False, **settings: Any) -> Iterator[Following]:
-        following = Following()
+    def background_watch(self, url: str, *, mine: bool = False, **settings: Any) -> Iterator[BackgroundWatch]:
+        following = BackgroundWatch()
         with ScheduledEvents(url, **self.settings(sleep=self.sleep, **settings)) as se:
 
             def follow() -> None:
@@ -141,7 +143,7 @@ class BlockingUser(Memory):
             return call(se)
 
 
-class AsyncUser(Memory):
+class AsyncUser(UserBase):
     """A program on asyncio."""
 
     def get(self, url: str, **settings: Any) -> Document:
@@ -172,8 +174,8 @@ class AsyncUser(Memory):
         return self._use(url, {}, take)
 
     @contextmanager
-    def following(self, url: str, *, mine: bool = False, **settings: Any) -> Iterator[Following]:
-        following, ending = Following(), Queue[Callable[[], object]]()
+    def background_watch(self, url: str, *, mine: bool = False, **settings: Any) -> Iterator[BackgroundWatch]:
+        following, ending = BackgroundWatch(), Queue[Callable[[], object]]()
 
         async def main() -> None:
             loop, over = asyncio.get_running_loop(), asyncio.Event()

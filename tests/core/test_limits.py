@@ -36,7 +36,7 @@ from forewarn.core.schedule import events_of_request, schedule
 from forewarn.core.scope import ApprovalRule, EndedEvent, EventOutcome, Hold, Scope, SeenKey
 from forewarn.core.text import truncate_text
 from forewarn.core.vm import Address, Traits, Vm
-from tests.core.making import NOW, a_scope, a_vm, an_ask, guid, kept
+from tests.core.builders import NOW, a_request, a_scope, a_vm, guid, saved_scope
 
 ALWAYS = RuleContext(policy=EMULATOR)
 WAITING = RuleContext(policy=EMULATOR, hold=Hold(by="test", at=NOW, reason="test"))
@@ -84,8 +84,8 @@ def test_approving_many_events_at_once_costs_no_more_for_each_than_approving_few
 
     def cost(events: int) -> int:
         vms = [a_vm(f"vm-{n}", host=f"hv-{n}") for n in range(events)]
-        ask = an_ask(*(vm.name for vm in vms))
-        scope = kept(schedule(a_scope(vms, approval=rule), ask, conditions, now=NOW))
+        ask = a_request(*(vm.name for vm in vms))
+        scope = saved_scope(schedule(a_scope(vms, approval=rule), ask, conditions, now=NOW))
         ids = [event.id for event in scope.events]
         assert len(ids) == events
         return calls(lambda: approve(scope, "vm-0", ids, conditions, now=NOW))
@@ -96,8 +96,8 @@ def test_approving_many_events_at_once_costs_no_more_for_each_than_approving_few
 def test_clearing_many_events_at_once_costs_no_more_for_each_than_clearing_few() -> None:
     def cost(events: int) -> int:
         vms = [a_vm(f"vm-{n}", host=f"hv-{n}") for n in range(events)]
-        ask = an_ask(*(vm.name for vm in vms), campaign="c1", notice=timedelta(0))
-        scope = kept(schedule(a_scope(vms), ask, ALWAYS, now=NOW))
+        ask = a_request(*(vm.name for vm in vms), campaign="c1", notice=timedelta(0))
+        scope = saved_scope(schedule(a_scope(vms), ask, ALWAYS, now=NOW))
         ids = {event.id for event in scope.events}
         return calls(lambda: clear(scope, ids, ALWAYS, now=NOW))
 
@@ -109,22 +109,22 @@ def test_one_event_over_all_vms_of_the_largest_scope_lives_its_whole_life() -> N
     vms = realistic_vms(MAX_VMS_PER_SCOPE)
     scope = a_scope(vms, approval=ApprovalRule.ALL)
     names = [vm.name for vm in vms]
-    change = schedule(scope, an_ask(*names, description="d" * MAX_TEXT_LENGTH), ALWAYS, now=NOW)
+    change = schedule(scope, a_request(*names, description="d" * MAX_TEXT_LENGTH), ALWAYS, now=NOW)
     (event,) = change.result
-    scope = kept(change)
+    scope = saved_scope(change)
     for name in names:
-        scope = kept(approve(scope, name, [event], ALWAYS, now=NOW))
+        scope = saved_scope(approve(scope, name, [event], ALWAYS, now=NOW))
     assert scope.event(event).state is State.STARTED
     for name in names:
-        scope = kept(begin(scope, event, name, now=NOW))
-        scope = kept(settle(scope, event, name, Retry(timedelta(minutes=1), "w" * 2000), ALWAYS, now=NOW))
+        scope = saved_scope(begin(scope, event, name, now=NOW))
+        scope = saved_scope(settle(scope, event, name, Retry(timedelta(minutes=1), "w" * 2000), ALWAYS, now=NOW))
     largest = size(scope)
     for name in names:
-        scope = kept(begin(scope, event, name, now=NOW + timedelta(minutes=1)))
+        scope = saved_scope(begin(scope, event, name, now=NOW + timedelta(minutes=1)))
         outcome = Done(LONGEST_NAME) if name != names[0] else Failed("ü" * 2000)
-        scope = kept(settle(scope, event, name, outcome, ALWAYS, now=NOW + timedelta(minutes=1)))
+        scope = saved_scope(settle(scope, event, name, outcome, ALWAYS, now=NOW + timedelta(minutes=1)))
         largest = max(largest, size(scope))
-    scope = kept(resolve(scope, event, ALWAYS, by="test", why="w" * 2000, now=NOW + timedelta(minutes=2)))
+    scope = saved_scope(resolve(scope, event, ALWAYS, by="test", why="w" * 2000, now=NOW + timedelta(minutes=2)))
     assert scope.events == ()
     assert largest <= MAX_RECORD_BYTES
 
@@ -148,9 +148,9 @@ def filled(scope: Scope) -> Scope:
     ):
         while True:
             number += 1
-            ask = an_ask(*names[:width], id=guid(number), key="k" * 60 + f"{number:04}", why=why)
+            ask = a_request(*names[:width], id=guid(number), key="k" * 60 + f"{number:04}", why=why)
             try:
-                scope = kept(schedule(scope, ask, ALWAYS, now=NOW))
+                scope = saved_scope(schedule(scope, ask, ALWAYS, now=NOW))
             except ScopeTooLarge:
                 break
     return scope
@@ -161,7 +161,7 @@ def full_scope(rule: ApprovalRule) -> Scope:
 
 
 def test_full_scope_says_what_to_do() -> None:
-    ask = an_ask(*(f"{index:04}{LONGEST_NAME}" for index in range(100)))
+    ask = a_request(*(f"{index:04}{LONGEST_NAME}" for index in range(100)))
     with pytest.raises(ScopeTooLarge, match=r"it could need \d+ KiB of 768; spread the VMs over more scopes"):
         schedule(full_scope(ApprovalRule.ANY), ask, ALWAYS, now=NOW)
 
@@ -170,19 +170,21 @@ def test_full_scope_says_what_to_do() -> None:
 def test_full_scope_can_still_do_all_that_was_accepted(rule: ApprovalRule) -> None:
     """Its events are approved, held, started, begun and put off, with a full memory, within the size of a record."""
     scope = msgspec.structs.replace(full_scope(rule), ended=FULL_ENDED, seen_keys=FULL_ANSWERED)
-    scope = kept(hold(scope, by="\x01" * MAX_TEXT_LENGTH, reason="\x01" * MAX_TEXT_LENGTH, now=NOW))
+    scope = saved_scope(hold(scope, by="\x01" * MAX_TEXT_LENGTH, reason="\x01" * MAX_TEXT_LENGTH, now=NOW))
     largest = size(scope)
     ids = [event.id for event in scope.events]
     for vm in scope.roster:
-        scope = kept(approve(scope, vm.name, ids, ALWAYS, now=LATE))
+        scope = saved_scope(approve(scope, vm.name, ids, ALWAYS, now=LATE))
         largest = max(largest, size(scope))
-    scope = kept(release(scope, ALWAYS, by="test", now=LATE))
-    scope = kept(hold(scope, by="\x01" * MAX_TEXT_LENGTH, reason="\x01" * MAX_TEXT_LENGTH, now=LATE))
+    scope = saved_scope(release(scope, ALWAYS, by="test", now=LATE))
+    scope = saved_scope(hold(scope, by="\x01" * MAX_TEXT_LENGTH, reason="\x01" * MAX_TEXT_LENGTH, now=LATE))
     assert {event.state for event in scope.events} == {State.STARTED}
     for event in scope.events:
         for name in event.vms:
-            scope = kept(begin(scope, event.id, name, now=LATE))
-            scope = kept(settle(scope, event.id, name, Retry(timedelta(seconds=1), "ü" * 2000), ALWAYS, now=LATE))
+            scope = saved_scope(begin(scope, event.id, name, now=LATE))
+            scope = saved_scope(
+                settle(scope, event.id, name, Retry(timedelta(seconds=1), "ü" * 2000), ALWAYS, now=LATE)
+            )
         largest = max(largest, size(scope))
     assert {impact.state for event in scope.events for impact in event.impacts} == {ImpactState.RETRY}
     # What is kept free is needed, but for a tenth.
@@ -225,7 +227,7 @@ def growth(value: msgspec.Struct, **fields: object) -> int:
 
 def test_each_reserve_holds_what_it_is_for() -> None:
     vm = a_vm(LONGEST_NAME)
-    event = kept(schedule(a_scope([vm]), an_ask(vm.name), ALWAYS, now=NOW)).events[0]
+    event = saved_scope(schedule(a_scope([vm]), a_request(vm.name), ALWAYS, now=NOW)).events[0]
     approvals = (Approval(vm=vm.name, at=LATE),) * 10
     worst = Impact(vm=vm.name, state=ImpactState.UNKNOWN, attempt=99_999, begun_at=LATE, retry_at=LATE, why="w" * 96)
     done = Impact(vm=vm.name, state=ImpactState.DONE, attempt=99_999, begun_at=LATE)
@@ -244,30 +246,32 @@ def test_vm_that_would_not_leave_room_is_refused() -> None:
 def test_vm_that_moves_in_a_full_scope_loses_the_event_for_which_there_is_no_room() -> None:
     """A VM that moves gets an event of its own; where there is no room for that, the journal says so."""
     scope = a_scope([a_vm("u0"), a_vm("u1"), *(a_vm(f"{index:04}{LONGEST_NAME}") for index in range(100))])
-    scope = kept(schedule(scope, an_ask("u0", failure=True), ALWAYS, now=NOW))
+    scope = saved_scope(schedule(scope, a_request("u0", failure=True), ALWAYS, now=NOW))
     repair = scope.events[0].id
-    users = an_ask("u0", "u1", id=guid("users"), source=Source.USER, why="\x01" * MAX_TEXT_LENGTH)
-    scope = kept(schedule(scope, users, ALWAYS, now=NOW))
+    users = a_request("u0", "u1", id=guid("users"), source=Source.USER, why="\x01" * MAX_TEXT_LENGTH)
+    scope = saved_scope(schedule(scope, users, ALWAYS, now=NOW))
     shared = scope.events[1].id
-    scope = kept(begin(filled(scope), repair, "u0", now=NOW))
+    scope = saved_scope(begin(filled(scope), repair, "u0", now=NOW))
     change = settle(scope, repair, "u0", Done("hv-9"), ALWAYS, now=NOW)
     own = derive_id(shared, "u0", "hv-9")
     assert [(entry.kind.value, entry.why) for entry in change.entries if entry.event == own] == [
         ("scheduled", "u0 is now on hv-9"),
         ("canceled", "the scope is full"),
     ]
-    assert kept(change).event(shared).vms == ("u1",)
-    assert size(kept(change)) <= MAX_RECORD_BYTES
+    assert saved_scope(change).event(shared).vms == ("u1",)
+    assert size(saved_scope(change)) <= MAX_RECORD_BYTES
 
 
 def test_recent_holds_256_ended_events_and_as_many_keys() -> None:
     scope = a_scope([a_vm("v0")])
     ids: list[str] = []
     for number in range(MAX_RECENT_ITEMS + 1):
-        ask = an_ask("v0", id=guid(number), key="k" * 60 + f"{number:04}")
+        ask = a_request("v0", id=guid(number), key="k" * 60 + f"{number:04}")
         change = schedule(scope, ask, ALWAYS, now=NOW + timedelta(microseconds=number))
         ids += change.result
-        scope = kept(cancel(kept(change), ids[-1], ALWAYS, by="test", now=NOW + timedelta(microseconds=number)))
+        scope = saved_scope(
+            cancel(saved_scope(change), ids[-1], ALWAYS, by="test", now=NOW + timedelta(microseconds=number))
+        )
     assert [ended.id for ended in scope.ended] == ids[1:]
     assert len(scope.seen_keys) == MAX_RECENT_ITEMS
     approve(scope, "v0", ids[1:], ALWAYS, now=NOW)
@@ -278,18 +282,18 @@ def test_recent_holds_256_ended_events_and_as_many_keys() -> None:
 def test_key_is_remembered_even_when_its_events_are_forgotten() -> None:
     """An old key whose event has dropped out of `recent` must not make the event again."""
     scope = a_scope([a_vm("v0")])
-    scope = kept(schedule(scope, an_ask("v0", key="first"), ALWAYS, now=NOW))
-    scope = kept(cancel(scope, scope.events[0].id, ALWAYS, by="test", now=NOW))
+    scope = saved_scope(schedule(scope, a_request("v0", key="first"), ALWAYS, now=NOW))
+    scope = saved_scope(cancel(scope, scope.events[0].id, ALWAYS, by="test", now=NOW))
     for number in range(MAX_RECENT_ITEMS):
-        scope = kept(schedule(scope, an_ask("v0", id=guid(number)), ALWAYS, now=NOW))
-        scope = kept(cancel(scope, scope.events[0].id, ALWAYS, by="test", now=NOW))
-    change = schedule(scope, an_ask("v0", id=guid("other"), key="first"), ALWAYS, now=NOW)
+        scope = saved_scope(schedule(scope, a_request("v0", id=guid(number)), ALWAYS, now=NOW))
+        scope = saved_scope(cancel(scope, scope.events[0].id, ALWAYS, by="test", now=NOW))
+    change = schedule(scope, a_request("v0", id=guid("other"), key="first"), ALWAYS, now=NOW)
     assert (change.scope, change.entries, change.result) == (scope, (), ())
 
 
 def test_request_is_the_same_in_any_case() -> None:
-    scope = kept(schedule(a_scope([a_vm("v0")]), an_ask("v0", id=guid(1).lower()), ALWAYS, now=NOW))
-    assert schedule(scope, an_ask("v0", id=guid(1)), ALWAYS, now=NOW).result == events_of_request(scope, guid(1))
+    scope = saved_scope(schedule(a_scope([a_vm("v0")]), a_request("v0", id=guid(1).lower()), ALWAYS, now=NOW))
+    assert schedule(scope, a_request("v0", id=guid(1)), ALWAYS, now=NOW).result == events_of_request(scope, guid(1))
 
 
 def test_ids_of_events_are_derived_as_they_always_were() -> None:
@@ -304,9 +308,9 @@ GOLDEN_ID = "E8AB0993-AAA2-5EA2-BC5B-386ADE008861"
 @pytest.mark.parametrize("field", ["description", "why", "by"])
 def test_texts_of_an_event_have_a_limit(field: str) -> None:
     scope = a_scope([a_vm("v0")])
-    schedule(scope, an_ask("v0", **{field: "x" * MAX_TEXT_LENGTH}), ALWAYS, now=NOW)
+    schedule(scope, a_request("v0", **{field: "x" * MAX_TEXT_LENGTH}), ALWAYS, now=NOW)
     with pytest.raises(Invalid, match="has 513 characters: at most 512 are kept"):
-        schedule(scope, an_ask("v0", **{field: "x" * (MAX_TEXT_LENGTH + 1)}), ALWAYS, now=NOW)
+        schedule(scope, a_request("v0", **{field: "x" * (MAX_TEXT_LENGTH + 1)}), ALWAYS, now=NOW)
 
 
 def test_text_that_no_record_can_hold_is_refused() -> None:
@@ -331,7 +335,7 @@ def test_texts_from_outside_are_shortened_to_printable_bytes(text: str, short: s
 @pytest.mark.parametrize("key", ["", "k" * 65, "a b", "ü", 'a"b', "a\\b", "a\n"])
 def test_request_key_is_short_and_plain(key: str) -> None:
     with pytest.raises(Invalid, match="a request key is 1 to 64 printable ASCII characters"):
-        an_ask("v0", key=key)
+        a_request("v0", key=key)
 
 
 def test_tags_of_vm_and_scope_are_limited_together() -> None:
@@ -351,7 +355,7 @@ def test_refusal_changes_nothing() -> None:
     scope = a_scope([a_vm("v0")])
     before = msgspec.json.encode(scope)
     with pytest.raises(RefusedError):
-        schedule(scope, an_ask("v0", type=EventType.PREEMPT), ALWAYS, now=NOW)
+        schedule(scope, a_request("v0", type=EventType.PREEMPT), ALWAYS, now=NOW)
     assert msgspec.json.encode(scope) == before
 
 

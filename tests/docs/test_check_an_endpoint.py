@@ -11,23 +11,23 @@ import pytest
 
 from forewarn.testing.service import Forewarn
 from tests.docs.console import steps
-from tests.testing.conformance.mock import Asked, Mock, listening
+from tests.testing.conformance.mock import MockEndpoint, MockRequest, run_mock
 
 PAGE = Path(__file__).parents[2] / "docs/howto/check-an-endpoint.md"
 PROGRAM = Path(sys.executable).parent / "forewarn"
 SHOWN_URL, SHOWN_EVENT = "http://127.0.0.1:8180", "602D9444-D2CD-49C7-8624-8643E7171297"
 
 
-class KnowsOnePathOnly(Mock):
+class KnowsOnePathOnly(MockEndpoint):
     """The mock that the page talks of: it has no events, and compares paths letter by letter."""
 
     def __init__(self) -> None:
         super().__init__()
         self.events.clear()
 
-    def place(self, asked: Asked) -> list[str] | None:
+    def place(self, asked: MockRequest) -> list[str] | None:
         is_exact = asked.path == asked.path.lower() and not asked.path.endswith("/")
-        return super().place(asked) if is_exact else None
+        return super().resolve_path(asked) if is_exact else None
 
 
 def run(command: str, directory: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -59,7 +59,7 @@ def test_commands_do_what_they_say(tmp_path: Path) -> None:
 
 def test_table_is_what_the_kit_says(tmp_path: Path) -> None:
     (shown,) = re.findall(r"^```text\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    with listening(KnowsOnePathOnly()) as url:
+    with run_mock(KnowsOnePathOnly()) as url:
         ended = run(f"forewarn conformance {url} --pace 1000", tmp_path, {})
     assert ended.returncode == 1
     printed = [re.split(r"  +", line) for line in ended.stdout.splitlines()]

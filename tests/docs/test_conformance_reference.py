@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 
 from forewarn.testing.conformance import RULES, Pace, Precondition, Rule, plain_text
-from tests.testing.conformance.mock import Mock, listening
+from tests.testing.conformance.mock import MockEndpoint, run_mock
 
 PAGE = Path(__file__).parents[2] / "docs/reference/conformance.md"
 SHOWN_URL = "http://127.0.0.1:8180"
@@ -57,5 +57,5 @@ def test_lines_of_tables_stay_whole() -> None:
 def test_python_of_the_page_runs() -> None:
     (program,) = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert SHOWN_URL in program
-    with listening(Mock()) as url:
+    with run_mock(MockEndpoint()) as url:
         exec(program.replace(f'"{SHOWN_URL}"', f'"{url}", pace=Pace(1000)'), {"Pace": Pace})

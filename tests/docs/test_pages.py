@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.console import normal, programs, steps
-from tests.inner_pytest import WITHOUT_OTHERS
+from tests.support.inner_pytest import WITHOUT_OTHERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

@@ -14,8 +14,8 @@ import pytest
 
 from forewarn.core.event import EventType
 from forewarn.core.scope import ScopeKind
-from tests.client.discovery.answering import answering
-from tests.clients.service import GUARD, Service, Vm, plain_environment, running_service
+from tests.support.canned_server import run_canned_server
+from tests.support.emulator import GUARD, EmulatorProcess, Vm, plain_environment, run_emulator
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples"
@@ -68,17 +68,19 @@ def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running_service(tmp_path_factory.mktemp("service")) as service:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
+    with run_emulator(tmp_path_factory.mktemp("service")) as service:
         yield service
 
 
 @pytest.fixture
-def vms(service: Service) -> tuple[Vm, ...]:
+def vms(service: EmulatorProcess) -> tuple[Vm, ...]:
     return service.scope_to_itself(ScopeKind.AVAILABILITY_SET)
 
 
-def test_own_events_are_approved_and_others_only_listed(sample: Sample, service: Service, vms: tuple[Vm, ...]) -> None:
+def test_own_events_are_approved_and_others_only_listed(
+    sample: Sample, service: EmulatorProcess, vms: tuple[Vm, ...]
+) -> None:
     freeze, reboot = (service.schedule(type_, vms[0])[0] for type_ in (EventType.FREEZE, EventType.REBOOT))
     (other,) = service.schedule(EventType.FREEZE, vms[1])
     assert sample.run(vms[0].url) == [
@@ -105,7 +107,7 @@ def test_no_proxy_is_asked(sample: Sample, vms: tuple[Vm, ...]) -> None:
 
 
 def test_empty_body_of_a_service_that_is_not_ready_is_survived(sample: Sample) -> None:
-    with answering(lambda path, _: (200, b"web-0" if "instance" in path else b"")) as url:
+    with run_canned_server(lambda path, _: (200, b"web-0" if "instance" in path else b"")) as url:
         assert sample.run(url) == []
 
 
@@ -120,7 +122,7 @@ def test_underscore_before_a_name_makes_no_difference(sample: Sample, own: str, 
             return 200, b""
         return 200, own.encode() if "instance" in path else json.dumps({"Events": [event]}).encode()
 
-    with answering(answer) as url:
+    with run_canned_server(answer) as url:
         assert sample.run(url) == ["E-1 Scheduled Reboot this VM", "approved E-1"]
     assert [json.loads(body) for body in posted] == [{"StartRequests": [{"EventId": "E-1"}]}]
 

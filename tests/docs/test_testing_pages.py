@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml  # type: ignore[import-untyped]  # its stubs are a package of their own, for one call
 
-from tests.clients.service import plain_environment
 from tests.docs.console import normal, steps
-from tests.inner_pytest import WITHOUT_OTHERS
+from tests.support.emulator import plain_environment
+from tests.support.inner_pytest import WITHOUT_OTHERS
 
 HOWTO = Path(__file__).parents[2] / "docs/howto"
 FILE = re.compile(

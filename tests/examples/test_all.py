@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.agent.settings import read_settings
-from tests.examples.configured import EXAMPLES
+from tests.examples.example_settings import EXAMPLES
 
 ALL = sorted(path for path in EXAMPLES.iterdir() if path.is_dir())
 

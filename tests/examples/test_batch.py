@@ -12,9 +12,9 @@ import pytest
 
 from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
-from tests.agent.lab.processes import GUARD, wait_until
-from tests.examples.configured import EXAMPLES, configured
-from tests.examples.staging import Stage, stage
+from tests.examples.example_settings import EXAMPLES, example_settings
+from tests.examples.service_with_agents import ServiceWithAgents, run_service_with_agents
+from tests.support.processes import GUARD, wait_until
 
 CONTROL = EXAMPLES / "batch/job-control"
 FLEET = """\
@@ -91,18 +91,18 @@ def quick(tmp_path: Path, shared: Path) -> Iterator[Worker]:
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Stage]:
-    with stage(tmp_path, FLEET) as made:
+def service(tmp_path: Path) -> Iterator[ServiceWithAgents]:
+    with run_service_with_agents(tmp_path, FLEET) as made:
         yield made
 
 
 @pytest.fixture
 def settings() -> str:
-    return configured("batch", {"/etc/forewarn/job-control": str(CONTROL)})
+    return example_settings("batch", {"/etc/forewarn/job-control": str(CONTROL)})
 
 
 def test_job_goes_on_elsewhere_when_its_vm_is_preempted(
-    service: Stage, settings: str, slow: Worker, quick: Worker, shared: Path
+    service: ServiceWithAgents, settings: str, slow: Worker, quick: Worker, shared: Path
 ) -> None:
     slow.control("start")
     slow.wait_for_progress()
@@ -110,7 +110,7 @@ def test_job_goes_on_elsewhere_when_its_vm_is_preempted(
     with service.agent("batch/batch_0", settings, **slow.environ):
         event = service.schedule(EventType.PREEMPT, "batch/batch_0")
         service.wait_for(EntryKind.STARTED, event)
-        assert EntryKind.APPROVED in service.did(event)
+        assert EntryKind.APPROVED in service.journal_kinds(event)
         assert not slow.pid.exists()
         wait_until((shared / "result.json").exists, "the result")
     result = load(shared / "result.json")
@@ -120,7 +120,9 @@ def test_job_goes_on_elsewhere_when_its_vm_is_preempted(
     assert 0 == first["from"] < first["to"] == second["from"] < second["to"] == STEPS
 
 
-def test_job_comes_back_when_the_eviction_is_taken_back(service: Stage, settings: str, slow: Worker) -> None:
+def test_job_comes_back_when_the_eviction_is_taken_back(
+    service: ServiceWithAgents, settings: str, slow: Worker
+) -> None:
     slow.control("start")
     slow.wait_for_progress()
     policy = '[approval]\npolicy = "never"\n'

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
-from tests.agent.lab.processes import wait_until
-from tests.examples.configured import configured
-from tests.examples.staging import stage
+from tests.examples.example_settings import example_settings
+from tests.examples.service_with_agents import run_service_with_agents
+from tests.support.processes import wait_until
 
 FLEET = """\
 [[scopes]]
@@ -78,12 +78,12 @@ def phases_told(collected: Sink) -> set[str]:
 
 
 def test_every_phase_is_told_centrally_and_both_ends_to_a_person(tmp_path: Path) -> None:
-    with sink() as (collected, address), stage(tmp_path, FLEET) as service:
+    with sink() as (collected, address), run_service_with_agents(tmp_path, FLEET) as service:
         secrets = {"logs.token": "the token of the log server", "administrator.urls": f"json://{address}/people"}
         for name, text in secrets.items():
             (tmp_path / name).write_text(f"{text}\n")
             (tmp_path / name).chmod(0o600)
-        settings = configured(
+        settings = example_settings(
             "central-log",
             {
                 "http://logs.internal:8080/forewarn": f"http://{address}/forewarn",
@@ -94,7 +94,7 @@ def test_every_phase_is_told_centrally_and_both_ends_to_a_person(tmp_path: Path)
         with service.agent("db/db", settings):
             event = service.schedule(EventType.REBOOT, "db/db")
             wait_until(lambda: phases_told(collected) == {"notice", "prepare", "ready"}, "what is planned")
-            assert EntryKind.APPROVED not in service.did(event)
+            assert EntryKind.APPROVED not in service.journal_kinds(event)
             service.advance("10h")
             service.wait_for(EntryKind.STARTED, event)
             wait_until(lambda: "impact" in phases_told(collected), "the impact")

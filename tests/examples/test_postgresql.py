@@ -7,10 +7,10 @@ import pytest
 
 from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
-from tests.agent.lab.processes import wait_until
-from tests.examples.configured import configured
-from tests.examples.replication import FAILOVER, Cluster, Node, cluster
-from tests.examples.staging import Stage, stage
+from tests.examples.example_settings import example_settings
+from tests.examples.postgresql_cluster import FAILOVER, Cluster, Node, cluster
+from tests.examples.service_with_agents import ServiceWithAgents, run_service_with_agents
+from tests.support.processes import wait_until
 
 NOT_NOW = 75
 
@@ -55,7 +55,7 @@ def test_primary_hands_over_all_it_has_and_comes_back_as_a_replica(servers: Clus
     assert node.role == "replica"
 
 
-def test_half_that_is_run_again_changes_nothing(servers: Cluster) -> None:
+def test_call_that_is_run_again_changes_nothing(servers: Cluster) -> None:
     node = servers.primary
     assert node.failover("prepare").returncode == 0
     roles = servers.roles
@@ -120,30 +120,32 @@ def test_primary_without_a_healthy_replica_stays(servers: Cluster) -> None:
     assert primary.role == "primary"
 
 
-def test_half_that_nobody_knows_is_refused(servers: Cluster) -> None:
+def test_unknown_call_is_refused(servers: Cluster) -> None:
     assert servers.primary.failover("destroy").returncode == 2
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Stage]:
-    with stage(tmp_path, FLEET) as made:
+def service(tmp_path: Path) -> Iterator[ServiceWithAgents]:
+    with run_service_with_agents(tmp_path, FLEET) as made:
         yield made
 
 
 def settings_for(node: Node) -> tuple[str, dict[str, str]]:
     """Return the example's settings for the agent of a server's VM, and its environment."""
-    settings = configured("postgresql", {"/etc/forewarn/failover": str(FAILOVER), 'pause = "10s"': 'pause = "0.2s"'})
+    settings = example_settings(
+        "postgresql", {"/etc/forewarn/failover": str(FAILOVER), 'pause = "10s"': 'pause = "0.2s"'}
+    )
     return settings, {"FAILOVER_CONF": str(node.conf)}
 
 
-def test_vm_of_the_primary_is_rebooted_while_another_one_serves(servers: Cluster, service: Stage) -> None:
+def test_vm_of_the_primary_is_rebooted_while_another_one_serves(servers: Cluster, service: ServiceWithAgents) -> None:
     node = servers.primary
     node.ask("insert into facts values ('before the reboot')")
     settings, environ = settings_for(node)
     with service.agent(f"db/{node.name}", settings, **environ):
         event = service.schedule(EventType.REBOOT, f"db/{node.name}")
         service.wait_for(EntryKind.STARTED, event)
-        assert EntryKind.APPROVED in service.did(event)
+        assert EntryKind.APPROVED in service.journal_kinds(event)
         assert sorted(servers.roles) == ["down", "primary", "replica"]
         servers.primary.ask("insert into facts values ('meanwhile')")
         service.advance("10m")
@@ -154,15 +156,17 @@ def test_vm_of_the_primary_is_rebooted_while_another_one_serves(servers: Cluster
     wait_until(lambda: node.ask(facts) == "before the reboot, meanwhile", "the replica to have everything")
 
 
-def test_vm_of_the_last_healthy_replica_is_approved_when_there_is_another(servers: Cluster, service: Stage) -> None:
+def test_vm_of_the_last_healthy_replica_is_approved_when_there_is_another(
+    servers: Cluster, service: ServiceWithAgents
+) -> None:
     one, other = servers.replicas
     other.stop()
     wait_until(lambda: servers.streaming == 1, "the primary to notice")
     settings, environ = settings_for(one)
     with service.agent(f"db/{one.name}", settings, **environ) as agent:
         event = service.schedule(EventType.REBOOT, f"db/{one.name}")
-        wait_until(lambda: agent.said().count("this is the last healthy replica") >= 2, "the agent to say why")
-        assert (one.role, service.did(event)) == ("replica", [EntryKind.SCHEDULED])
+        wait_until(lambda: agent.output().count("this is the last healthy replica") >= 2, "the agent to say why")
+        assert (one.role, service.journal_kinds(event)) == ("replica", [EntryKind.SCHEDULED])
         other.start()
         service.wait_for(EntryKind.APPROVED, event)
         assert one.role == "down"

@@ -18,7 +18,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
-from tests.fleet.stage import TEN, ask, journal, running, scope, until, vm, web
+from tests.fleet.fleets import TEN, read_journal, run_fleet, schedule_request, scope, until, vm, web_scope
 
 HOUR = timedelta(hours=1)
 
@@ -44,7 +44,7 @@ class Repairable:
 
 async def stuck(fleet: Fleet) -> str:
     """Have the work on two VMs failed, and return their event."""
-    ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", "web-3", failure=True))
+    ((_, event),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3", failure=True))
     await fleet.advance(timedelta(0))
     return event
 
@@ -55,21 +55,21 @@ def states(fleet: Fleet, event: str) -> dict[str, ImpactState]:
 
 async def test_operator_approves_in_the_name_of_any_vm_of_the_scope_and_the_journal_says_so() -> None:
     store = MemoryStore()
-    async with running(web(), scope("db", vm("db")), store=store) as fleet:
-        ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", notice=HOUR))
+    async with run_fleet(web_scope(), scope("db", vm("db")), store=store) as fleet:
+        ((_, event),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", notice=HOUR))
         with pytest.raises(VmNotFound):
             await fleet.events.approve_for(event, "db/db", by="ann")
         with pytest.raises(ScopeVmNotFound):
             await fleet.events.approve_for(event, "db", by="ann")
         await fleet.events.approve_for(event.lower(), "web/WEB-5", by="ann")
         assert fleet.find_event(event)[1].state is State.STARTED
-        (approved,) = [row.entry for row in await journal(store) if row.entry.kind is EntryKind.APPROVED]
+        (approved,) = [row.entry for row in await read_journal(store) if row.entry.kind is EntryKind.APPROVED]
         assert (approved.by, approved.why) == ("ann", "in the name of web-5")
 
 
 async def test_failed_work_is_retried_on_one_vm_or_on_all() -> None:
     platform = Repairable()
-    async with running(web(), platform=platform) as fleet:
+    async with run_fleet(web_scope(), platform=platform) as fleet:
         event = await stuck(fleet)
         await fleet.events.retry(event, vm="WEB-3", by="ann", why="cable")
         await fleet.advance(timedelta(0))
@@ -82,7 +82,7 @@ async def test_failed_work_is_retried_on_one_vm_or_on_all() -> None:
 
 async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all_is() -> None:
     store = MemoryStore()
-    async with running(web(), platform=Repairable(), store=store) as fleet:
+    async with run_fleet(web_scope(), platform=Repairable(), store=store) as fleet:
         event = await stuck(fleet)
         with pytest.raises(Invalid, match="resolving needs a reason"):
             await fleet.events.resolve(event, by="ann", why=" ")
@@ -93,7 +93,7 @@ async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all
         await fleet.events.resolve(event, by="ann", why="scrapped")
         with pytest.raises(EventNotFound):
             fleet.find_event(event)
-        said = [(row.entry.kind, row.entry.why) for row in await journal(store) if row.entry.by == "ann"]
+        said = [(row.entry.kind, row.entry.why) for row in await read_journal(store) if row.entry.by == "ann"]
         assert said == [
             (EntryKind.IMPACT_DONE, "seen"),
             (EntryKind.IMPACT_GIVEN_UP, "scrapped"),
@@ -102,10 +102,10 @@ async def test_failed_work_is_resolved_on_one_vm_and_the_event_goes_on_until_all
 
 
 async def test_held_scope_starts_nothing_planned_and_others_go_on() -> None:
-    async with running(web(), scope("db", vm("db"))) as fleet:
+    async with run_fleet(web_scope(), scope("db", vm("db"))) as fleet:
         await fleet.hold(by="ann", reason="storm", scope="web")
         assert fleet.replica.scope("web").hold == Hold(by="ann", at=TEN, reason="storm")
-        made = dict(await fleet.schedule(ask(EventType.REBOOT, "web-0", "db")))
+        made = dict(await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", "db")))
         await fleet.advance(timedelta(minutes=15))
         assert fleet.find_event(made["web"])[1].state is State.SCHEDULED
         assert fleet.find_event(made["db"])[1].state is State.STARTED
@@ -116,7 +116,7 @@ async def test_held_scope_starts_nothing_planned_and_others_go_on() -> None:
 
 
 async def test_hold_on_everything_is_shown_with_who_and_why() -> None:
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         await fleet.hold(by="ann", reason="storm")
         assert fleet.current_hold == Hold(by="ann", at=TEN, reason="storm")
         await fleet.release(by="ann")
@@ -126,7 +126,7 @@ async def test_hold_on_everything_is_shown_with_who_and_why() -> None:
 async def test_vm_under_a_terminate_profile_is_deleted_with_an_event_and_another_without() -> None:
     store = MemoryStore()
     announced = msgspec.structs.replace(vm("old"), traits=Traits(terminate_notice=timedelta(minutes=5)))
-    async with running(
+    async with run_fleet(
         scope("web", announced, vm("plain")), scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store
     ) as fleet:
         ((home, id_),) = await fleet.events.delete("old", request=fleet.new_id(), by="ann", why="unused")
@@ -136,7 +136,7 @@ async def test_vm_under_a_terminate_profile_is_deleted_with_an_event_and_another
         assert await fleet.events.delete("db", request=fleet.new_id(), by="ann", why="sold") == ()
         await fleet.advance(HOUR)
         assert (fleet.replica.vms, [view.id for view in fleet.replica.views()]) == (0, ["web"])
-        gone = [row.entry for row in await journal(store) if row.entry.kind is EntryKind.VM_REMOVED]
+        gone = [row.entry for row in await read_journal(store) if row.entry.kind is EntryKind.VM_REMOVED]
         assert [(each.vms, each.by, each.why) for each in gone] == [
             (("plain",), "ann", "deleted by its owner"),
             (("db",), "ann", "sold"),
@@ -145,7 +145,7 @@ async def test_vm_under_a_terminate_profile_is_deleted_with_an_event_and_another
 
 
 async def test_failed_host_takes_its_vms_of_all_scopes_at_once() -> None:
-    async with running(web(), scope("db", vm("db", host="hv-0")), platform=Repairable()) as fleet:
+    async with run_fleet(web_scope(), scope("db", vm("db", host="hv-0")), platform=Repairable()) as fleet:
         vms = fleet.select(host="hv-0")
         made = await fleet.schedule(fail(vms, request=fleet.new_id(), by="ann", why="smoke"))
         events = [fleet.find_event(id_)[1] for _, id_ in made]
@@ -156,7 +156,7 @@ async def test_failed_host_takes_its_vms_of_all_scopes_at_once() -> None:
 
 
 async def test_what_users_and_the_platform_ask_for_by_name() -> None:
-    async with running(web(), scope("spot", vm("spot"), low_priority=True)) as fleet:
+    async with run_fleet(web_scope(), scope("spot", vm("spot"), low_priority=True)) as fleet:
         asks = [
             restart("web-0", request=fleet.new_id(), by="ann", why="stuck"),
             redeploy("web-1", request=fleet.new_id(), by="ann"),
@@ -177,7 +177,7 @@ async def test_what_users_and_the_platform_ask_for_by_name() -> None:
 
 async def test_eleventh_user_operation_is_refused_also_as_a_deletion() -> None:
     profile = Traits(terminate_notice=timedelta(minutes=5))
-    async with running(msgspec.structs.replace(scope("web", vm("a")), traits=profile)) as fleet:
+    async with run_fleet(msgspec.structs.replace(scope("web", vm("a")), traits=profile)) as fleet:
         for _ in range(10):
             await fleet.schedule(restart("a", request=fleet.new_id(), by="ann"))
         with pytest.raises(TooManyOperations):
@@ -188,7 +188,7 @@ async def test_eleventh_user_operation_is_refused_also_as_a_deletion() -> None:
 
 async def test_last_entry_of_a_removed_scope_is_its_removal() -> None:
     store = MemoryStore()
-    async with running(scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store) as fleet:
+    async with run_fleet(scope("db", vm("db"), kind=ScopeKind.STANDALONE), store=store) as fleet:
         await fleet.events.delete("db", request=fleet.new_id(), by="ann", idempotency_key=IdempotencyKey("k", "d"))
-        last = (await journal(store, RecordKey(RecordKind.SCOPE, "db")))[-1].entry
+        last = (await read_journal(store, RecordKey(RecordKind.SCOPE, "db")))[-1].entry
         assert (last.kind, last.facts["key"]) == (EntryKind.SCOPE_REMOVED, "k")

@@ -18,7 +18,7 @@ from forewarn.platform.port import Work
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalQuery, RecordKey, RecordKind
-from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, until, vm, web
+from tests.fleet.fleets import TEN, FailingStore, read_journal, run_fleet, schedule_request, scope, until, vm, web_scope
 
 MINUTE = timedelta(minutes=1)
 WEB = RecordKey(RecordKind.SCOPE, "web")
@@ -29,7 +29,7 @@ def batch() -> Scope:
     return scope("batch", *(vm(f"batch_{n}", host=f"hv-{n}") for n in range(3)), low_priority=True)
 
 
-LIFE = [
+EXPECTED_JOURNAL = [
     pytest.param(EventType.FREEZE, 15 * MINUTE, timedelta(seconds=9), id="Freeze"),
     pytest.param(EventType.REBOOT, 15 * MINUTE, timedelta(seconds=60), id="Reboot"),
     pytest.param(EventType.REDEPLOY, 10 * MINUTE, timedelta(seconds=120), id="Redeploy"),
@@ -38,12 +38,12 @@ LIFE = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "notice", "duration"), LIFE)
+@pytest.mark.parametrize(("type_", "notice", "duration"), EXPECTED_JOURNAL)
 async def test_event_lives_from_notice_to_end(type_: EventType, notice: timedelta, duration: timedelta) -> None:
     """It is Scheduled for its notice, Started for as long as the work takes, and then gone."""
     clock = ManualClock(TEN)
-    async with running(batch(), clock=clock) as fleet:
-        ((_, id_),) = await fleet.schedule(ask(type_, "batch_0"))
+    async with run_fleet(batch(), clock=clock) as fleet:
+        ((_, id_),) = await fleet.schedule(schedule_request(type_, "batch_0"))
         await fleet.advance(notice - timedelta(seconds=1))
         assert fleet.find_event(id_)[1].state is State.SCHEDULED
         await fleet.advance(timedelta(seconds=1))
@@ -58,8 +58,8 @@ async def test_event_lives_from_notice_to_end(type_: EventType, notice: timedelt
 
 async def test_freeze_lasts_as_long_as_its_event_says() -> None:
     """The duration that the guests were told is the one that happens."""
-    async with running(web()) as fleet:
-        ((_, id_),) = await fleet.schedule(ask(EventType.FREEZE, "web-0", duration=timedelta(seconds=3)))
+    async with run_fleet(web_scope()) as fleet:
+        ((_, id_),) = await fleet.schedule(schedule_request(EventType.FREEZE, "web-0", duration=timedelta(seconds=3)))
         await fleet.approve("web", "web-0", [id_])
         await fleet.advance(timedelta(seconds=2))
         assert fleet.find_event(id_)[1].state is State.STARTED
@@ -71,8 +71,8 @@ async def test_redeployed_vm_is_on_another_host_of_the_fleet() -> None:
     """Redeploy moves, as the platform's outcome says."""
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock, hosts=lambda: ("hv-0", "hv-1", "hv-2"))
-    async with running(web(), clock=clock, platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(ask(EventType.REDEPLOY, "web-2"))
+    async with run_fleet(web_scope(), clock=clock, platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REDEPLOY, "web-2"))
         await fleet.approve("web", "web-5", [id_])
         await fleet.advance(2 * MINUTE)
         assert fleet.replica.scope("web").vm("web-2").host == "hv-0"
@@ -82,11 +82,11 @@ async def test_scope_of_a_standalone_vm_goes_with_it() -> None:
     """Nothing is left of a standalone VM that was taken away."""
     alone = scope("alone", vm("alone"), kind=ScopeKind.STANDALONE)
     store = MemoryStore()
-    async with running(alone, store=store) as fleet:
-        await fleet.schedule(ask(EventType.TERMINATE, "alone"))
+    async with run_fleet(alone, store=store) as fleet:
+        await fleet.schedule(schedule_request(EventType.TERMINATE, "alone"))
         await fleet.advance(6 * MINUTE)
         assert list(fleet.replica.views()) == []
-        assert [row.entry.kind for row in await journal(store, RecordKey(RecordKind.SCOPE, "alone"))][-4:] == [
+        assert [row.entry.kind for row in await read_journal(store, RecordKey(RecordKind.SCOPE, "alone"))][-4:] == [
             EntryKind.IMPACT_DONE,
             EntryKind.VM_REMOVED,
             EntryKind.COMPLETED,
@@ -104,8 +104,8 @@ async def test_platform_is_asked_only_after_begun_is_saved() -> None:
             seen.append((work.vm, [row.entry.kind for row in rows if work.vm in row.entry.vms][-1]))
             return Done()
 
-    async with running(web(), store=store, platform=Watching(ManualClock(TEN))) as fleet:
-        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0", "web-3"))
+    async with run_fleet(web_scope(), store=store, platform=Watching(ManualClock(TEN))) as fleet:
+        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0", "web-3"))
         await fleet.approve("web", "web-0", [id_])
         await until(lambda: fleet.replica.scope("web").events == ())
     assert seen == [("web-0", EntryKind.IMPACT_BEGUN), ("web-3", EntryKind.IMPACT_BEGUN)]
@@ -116,8 +116,8 @@ async def test_work_that_is_put_off_is_tried_again_when_its_time_has_come() -> N
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)
     platform.set_outcomes("web/web-0", Retry(after=5 * MINUTE, why="host is busy"))
-    async with running(web(), clock=clock, platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+    async with run_fleet(web_scope(), clock=clock, platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         await fleet.approve("web", "web-0", [id_])
         await fleet.advance(MINUTE)
         assert fleet.find_event(id_)[1].impacts[0].state is ImpactState.RETRY
@@ -133,8 +133,8 @@ async def test_failed_work_waits_for_a_person_who_has_it_done_again() -> None:
     clock = ManualClock(TEN)
     platform = SimulatedPlatform(clock)
     platform.set_outcomes("web/web-0", Failed("no such domain"))
-    async with running(web(), clock=clock, platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+    async with run_fleet(web_scope(), clock=clock, platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         await fleet.approve("web", "web-0", [id_])
         await fleet.advance(timedelta(days=3))
         failed = fleet.find_event(id_)[1]
@@ -151,8 +151,8 @@ async def test_platform_that_breaks_has_failed() -> None:
         async def carry_out(self, work: Work) -> Done | Failed | Retry:
             raise OSError("no route to the hypervisor")
 
-    async with running(web(), platform=Broken(ManualClock(TEN))) as fleet:
-        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+    async with run_fleet(web_scope(), platform=Broken(ManualClock(TEN))) as fleet:
+        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         await fleet.approve("web", "web-0", [id_])
         await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.FAILED)
         assert "no route to the hypervisor" in fleet.find_event(id_)[1].impacts[0].why
@@ -163,9 +163,9 @@ async def test_platform_from_which_nothing_is_heard_has_done_nobody_knows_what(
 ) -> None:
     """Every wait has its limit."""
     monkeypatch.setattr(impacts, "WORK_TIMEOUT", 0.01)
-    platform = Forgetful(Unknown())
-    async with running(web(), platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+    platform = RestartedPlatform(Unknown())
+    async with run_fleet(web_scope(), platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         await fleet.approve("web", "web-0", [id_])
         await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.UNKNOWN)
 
@@ -181,8 +181,8 @@ async def test_outcome_is_saved_once_the_disk_has_room_again() -> None:
             return await super().carry_out(work)
 
     platform = Slow(clock, durations=dict.fromkeys(EventType, timedelta(0)))
-    async with running(web(), store=store, clock=clock, platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+    async with run_fleet(web_scope(), store=store, clock=clock, platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         await fleet.approve("web", "web-0", [id_])
         await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.BEGUN)
         store.full = True
@@ -194,7 +194,7 @@ async def test_outcome_is_saved_once_the_disk_has_room_again() -> None:
     assert len(platform.results) == 1
 
 
-class Forgetful:
+class RestartedPlatform:
     """A platform that cannot tell what it did, and on which doing twice would do harm."""
 
     repeatable = False
@@ -214,10 +214,10 @@ class Forgetful:
         return self.answer
 
 
-async def crashed_while_begun(store: MemoryStore, platform: Forgetful) -> str:
+async def crashed_while_begun(store: MemoryStore, platform: RestartedPlatform) -> str:
     """Bring an event to where its work has begun, and end the process."""
-    async with running(web(), store=store, platform=platform) as fleet:
-        ((_, id_),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+    async with run_fleet(web_scope(), store=store, platform=platform) as fleet:
+        ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         await fleet.approve("web", "web-0", [id_])
         await until(lambda: len(platform.given) == 1)
     platform.hang = False
@@ -231,9 +231,9 @@ async def test_after_a_crash_the_platform_is_asked_what_became_of_begun_work(
     answer: Done | NotStarted, given: int
 ) -> None:
     """Done is recorded, not repeated; what had not begun is carried out."""
-    store, platform = MemoryStore(), Forgetful(answer)
+    store, platform = MemoryStore(), RestartedPlatform(answer)
     await crashed_while_begun(store, platform)
-    async with running(store=store, platform=platform) as fleet:
+    async with run_fleet(store=store, platform=platform) as fleet:
         await until(lambda: fleet.replica.scope("web").events == ())
     assert len(platform.given) == given
     assert len({work.id for work in platform.given}) == 1
@@ -241,9 +241,9 @@ async def test_after_a_crash_the_platform_is_asked_what_became_of_begun_work(
 
 async def test_after_a_crash_unknown_work_is_not_repeated_but_shown_and_resolved_by_a_person() -> None:
     """The event stays Started with its impact unknown until somebody decides."""
-    store, platform = MemoryStore(), Forgetful(Unknown("no record of it"))
+    store, platform = MemoryStore(), RestartedPlatform(Unknown("no record of it"))
     id_ = await crashed_while_begun(store, platform)
-    async with running(store=store, platform=platform) as fleet:
+    async with run_fleet(store=store, platform=platform) as fleet:
         await until(lambda: fleet.find_event(id_)[1].impacts[0].state is ImpactState.UNKNOWN)
         assert fleet.find_event(id_)[1].state is State.STARTED
         await fleet.apply(
@@ -252,20 +252,20 @@ async def test_after_a_crash_unknown_work_is_not_repeated_but_shown_and_resolved
         )
         assert fleet.replica.scope("web").events == ()
     assert len(platform.given) == 1
-    assert (await journal(store, WEB))[-1].entry.kind is EntryKind.FAILED
+    assert (await read_journal(store, WEB))[-1].entry.kind is EntryKind.FAILED
 
 
 async def test_after_a_crash_unknown_work_is_repeated_on_a_repeatable_platform() -> None:
     """A platform that says that repeating does no harm is given the work again."""
-    store, platform = MemoryStore(), Forgetful(Unknown())
+    store, platform = MemoryStore(), RestartedPlatform(Unknown())
     await crashed_while_begun(store, platform)
     platform.repeatable = True
-    async with running(store=store, platform=platform) as fleet:
+    async with run_fleet(store=store, platform=platform) as fleet:
         await until(lambda: fleet.replica.scope("web").events == ())
     assert [work.attempt for work in platform.given] == [1, 2]
 
 
-class MortalStore(MemoryStore):
+class CrashingStore(MemoryStore):
     """A store whose process dies right before or right after its n-th save."""
 
     def __init__(self) -> None:
@@ -290,14 +290,14 @@ class MortalStore(MemoryStore):
         await asyncio.Event().wait()
 
 
-async def rollout(store: MortalStore, platform: SimulatedPlatform, clock: ManualClock) -> None:
+async def rollout(store: CrashingStore, platform: SimulatedPlatform, clock: ManualClock) -> None:
     """Ask for a reboot of all VMs (asking twice does nothing twice) and let everything happen."""
-    async with running(web(), store=store, platform=platform, clock=clock) as fleet:
-        await fleet.schedule(ask(EventType.REBOOT, *(f"web-{n}" for n in range(6))))
+    async with run_fleet(web_scope(), store=store, platform=platform, clock=clock) as fleet:
+        await fleet.schedule(schedule_request(EventType.REBOOT, *(f"web-{n}" for n in range(6))))
         await fleet.advance(timedelta(hours=1))
 
 
-async def lived_through(store: MortalStore, platform: SimulatedPlatform, clock: ManualClock) -> bool:
+async def lived_through(store: CrashingStore, platform: SimulatedPlatform, clock: ManualClock) -> bool:
     """Run the rollout until it is done or the process dies; tell which."""
     work = asyncio.ensure_future(rollout(store, platform, clock))
     death = asyncio.ensure_future(store.dead.wait())
@@ -314,7 +314,7 @@ async def test_crash_at_any_save_leaves_a_state_from_which_it_goes_on(before: bo
     """The process dies at each single save of a rollout, before it or after it, and another one finishes it."""
     crashes = 0
     for lives in range(200):
-        store, clock = MortalStore(), ManualClock(TEN)
+        store, clock = CrashingStore(), ManualClock(TEN)
         platform = SimulatedPlatform(clock)
         store.lives, store.before = lives, before
         if await lived_through(store, platform, clock):
@@ -326,9 +326,9 @@ async def test_crash_at_any_save_leaves_a_state_from_which_it_goes_on(before: bo
     assert crashes >= 10
 
 
-async def assert_rolled_out(store: MortalStore, platform: SimulatedPlatform) -> None:
+async def assert_rolled_out(store: CrashingStore, platform: SimulatedPlatform) -> None:
     """Every event ended once, every VM was rebooted once, and no two update domains overlapped."""
-    rows = [row.entry for row in await journal(store, WEB)]
+    rows = [row.entry for row in await read_journal(store, WEB)]
     assert Counter(
         entry.kind for entry in rows if entry.kind in (EntryKind.SCHEDULED, EntryKind.STARTED, EntryKind.COMPLETED)
     ) == {
@@ -349,10 +349,10 @@ async def test_work_begins_when_all_that_is_due_has_had_its_turn(monkeypatch: py
     monkeypatch.setattr(scheduler, "TICK_CONCURRENCY", 1)
     store = MemoryStore()
     scopes = [scope(f"s{n}", vm(f"vm-{n}", host=f"hv-{n}")) for n in range(10)]
-    async with running(*scopes, store=store) as fleet:
-        await fleet.schedule(ask(EventType.REBOOT, *(f"vm-{n}" for n in range(10))))
+    async with run_fleet(*scopes, store=store) as fleet:
+        await fleet.schedule(schedule_request(EventType.REBOOT, *(f"vm-{n}" for n in range(10))))
         await fleet.advance(15 * MINUTE)
-        told = [row.entry.kind for row in await journal(store)]
+        told = [row.entry.kind for row in await read_journal(store)]
     begun = [number for number, did in enumerate(told) if did is EntryKind.IMPACT_BEGUN]
     started = [number for number, did in enumerate(told) if did is EntryKind.STARTED]
     assert (len(begun), len(started)) == (10, 10)

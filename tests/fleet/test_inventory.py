@@ -16,7 +16,7 @@ from forewarn.fleet.errors import AddressInUse, HostNotFound, ScopeNotFound, VmN
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
-from tests.fleet.stage import ask, journal, running, scope, vm, web
+from tests.fleet.fleets import read_journal, run_fleet, schedule_request, scope, vm, web_scope
 
 
 def addressed(old: Vm, *ips: str) -> Vm:
@@ -25,7 +25,7 @@ def addressed(old: Vm, *ips: str) -> Vm:
 
 async def test_vm_is_added_changed_and_removed_and_the_journal_says_who_and_what() -> None:
     store = MemoryStore()
-    async with running(web(), store=store) as fleet:
+    async with run_fleet(web_scope(), store=store) as fleet:
         await fleet.inventory.add_vm("web", vm("web-9", ip="10.0.0.9"), by="ann")
         assert fleet.replica.find_by_address("default", "10.0.0.9") == fleet.replica.find("web/web-9")
         await fleet.inventory.change_vm(
@@ -35,7 +35,7 @@ async def test_vm_is_added_changed_and_removed_and_the_journal_says_who_and_what
         await fleet.inventory.remove_vm("web", "web-9", by="eve", why="sold")
         with pytest.raises(VmNotFound):
             fleet.replica.find("web-9")
-        entries = [row.entry for row in await journal(store, RecordKey(RecordKind.SCOPE, "web"))]
+        entries = [row.entry for row in await read_journal(store, RecordKey(RecordKind.SCOPE, "web"))]
         assert [(each.kind, each.by, each.why, each.facts) for each in entries[1:]] == [
             (EntryKind.VM_ADDED, "ann", "", {}),
             (EntryKind.VM_CHANGED, "bob", "", {"fields": "fault_domain, addresses"}),
@@ -44,12 +44,12 @@ async def test_vm_is_added_changed_and_removed_and_the_journal_says_who_and_what
 
 
 async def test_scope_is_changed_and_removed() -> None:
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         low = Traits(priority=Priority.LOW)
         await fleet.inventory.change_scope("web", by="ann", traits=lambda _: low, approval=ApprovalRule.ALL)
         changed = fleet.replica.scope("web")
         assert (changed.traits, changed.approval, changed.auto_approve) == (low, ApprovalRule.ALL, ())
-        await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         with pytest.raises(ResourceInUse):
             await fleet.inventory.remove_scope("web", by="ann")
         await fleet.inventory.remove_scope("web", by="ann", force=True)
@@ -59,7 +59,7 @@ async def test_scope_is_changed_and_removed() -> None:
 
 
 async def test_of_all_who_want_an_address_at_the_same_time_one_gets_it() -> None:
-    async with running(web(), scope("other", vm("o-0"))) as fleet:
+    async with run_fleet(web_scope(), scope("other", vm("o-0"))) as fleet:
         wishes = await asyncio.gather(
             fleet.inventory.add_vm("web", vm("a", ip="10.9.9.9"), by="ann"),
             fleet.inventory.add_vm("other", vm("b", ip="10.9.9.9"), by="ann"),
@@ -75,7 +75,7 @@ async def test_of_all_who_want_an_address_at_the_same_time_one_gets_it() -> None
 
 
 async def test_address_of_another_vm_of_the_same_scope_is_taken_too() -> None:
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         with pytest.raises(AddressInUse, match="belongs to web/web-0"):
             await fleet.inventory.add_vm("web", vm("web-9", ip="10.0.0.1"), by="ann")
         with pytest.raises(AddressInUse):
@@ -85,7 +85,7 @@ async def test_address_of_another_vm_of_the_same_scope_is_taken_too() -> None:
 
 
 async def test_refused_claim_leaves_the_address_free() -> None:
-    async with running(web(), scope("other", vm("o-0"))) as fleet:
+    async with run_fleet(web_scope(), scope("other", vm("o-0"))) as fleet:
         with pytest.raises(ResourceExists):
             await fleet.inventory.add_vm("web", vm("web-0", ip="10.9.9.9"), by="ann")
         with pytest.raises(ScopeVmNotFound):
@@ -99,7 +99,7 @@ async def test_changes_of_one_vm_at_the_same_time_are_all_kept() -> None:
     def one_more(ip: str) -> Callable[[Vm], Vm]:
         return lambda old: msgspec.structs.replace(old, addresses=(*old.addresses, Address(ip=ip)))
 
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         await asyncio.gather(
             *(fleet.inventory.change_vm("web", "web-0", one_more(f"10.9.9.{n}"), by="ann") for n in range(5))
         )
@@ -123,7 +123,7 @@ async def test_vms_are_selected(asked: dict[str, object], found: tuple[str, ...]
 
 
 def selectable() -> AbstractAsyncContextManager[Fleet]:
-    return running(web(), scope("db", vm("db", host="hv-0")), scope("empty"))
+    return run_fleet(web_scope(), scope("db", vm("db", host="hv-0")), scope("empty"))
 
 
 REFUSED: dict[str, tuple[dict[str, object], type[Exception], str]] = {
@@ -167,10 +167,10 @@ async def seen(fleet: Fleet) -> None:
 
 async def test_last_request_of_a_scope_is_known_and_the_saved_one_after_a_restart() -> None:
     store = MemoryStore()
-    async with running(web(), store=store) as fleet:
+    async with run_fleet(web_scope(), store=store) as fleet:
         assert fleet.last_seen(fleet.replica.view("web")) is None
         await seen(fleet)
         first = fleet.clock.now()
         assert fleet.last_seen(fleet.replica.view("web")) == first
-    async with running(store=store) as fleet:
+    async with run_fleet(store=store) as fleet:
         assert fleet.last_seen(fleet.replica.view("web")) == first

@@ -15,7 +15,7 @@ from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.fleet.errors import SaveFailed, ScopeExists, ScopeNotFound
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
-from tests.fleet.stage import TEN, FailingStore, ask, journal, running, scope, vm, web
+from tests.fleet.fleets import TEN, FailingStore, read_journal, run_fleet, schedule_request, scope, vm, web_scope
 
 WEB = RecordKey(RecordKind.SCOPE, "web")
 
@@ -24,8 +24,8 @@ async def test_commands_that_wait_together_are_saved_together() -> None:
     """Two hundred approvals at once need no more than a few saves, and every one of them counts."""
     store = FailingStore()
     crowd = scope("crowd", *(vm(f"vm-{n}") for n in range(200)), approval=ApprovalRule.ALL)
-    async with running(crowd, store=store) as fleet:
-        ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, *(f"vm-{n}" for n in range(200))))
+    async with run_fleet(crowd, store=store) as fleet:
+        ((_, event),) = await fleet.schedule(schedule_request(EventType.REBOOT, *(f"vm-{n}" for n in range(200))))
         before = store.saves
         await asyncio.gather(*(fleet.approve("crowd", f"vm-{n}", [event]) for n in range(199)))
         assert store.saves - before <= 3
@@ -37,8 +37,8 @@ async def test_commands_that_wait_together_are_saved_together() -> None:
 
 async def test_each_caller_gets_its_own_answer_or_refusal() -> None:
     """A refused command neither spoils nor hides those beside it."""
-    async with running(web()) as fleet:
-        ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+    async with run_fleet(web_scope()) as fleet:
+        ((_, event),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         stranger = "FFFFFFFF-0000-4000-8000-000000000000"
         answers = await asyncio.gather(
             fleet.approve("web", "web-1", [stranger]),
@@ -56,7 +56,7 @@ async def test_mistake_in_one_command_reaches_its_caller_alone() -> None:
     def broken(value: Scope) -> Change[None]:
         raise ZeroDivisionError(value.id)
 
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         answers = await asyncio.gather(
             fleet.apply("web", broken),
             fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=TEN)),
@@ -68,15 +68,15 @@ async def test_mistake_in_one_command_reaches_its_caller_alone() -> None:
 
 async def test_you_read_your_own_writes() -> None:
     """When a command returns, the replica has its outcome."""
-    async with running(web()) as fleet:
-        await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+    async with run_fleet(web_scope()) as fleet:
+        await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         assert [event.vms for event in fleet.replica.scope("web").events] == [("web-0",)]
 
 
 async def test_conflict_with_another_process_is_decided_again_on_the_newer_value() -> None:
     """What somebody else saved in between is kept, and our command applies to it."""
     store = MemoryStore()
-    async with running(web(), store=store) as fleet:
+    async with run_fleet(web_scope(), store=store) as fleet:
         record = await store.load(WEB)
         assert record is not None
         theirs = change_scope(
@@ -92,27 +92,27 @@ async def test_conflict_with_another_process_is_decided_again_on_the_newer_value
         )
         saved = fleet.replica.scope("web")
         assert (saved.approval, saved.vm("web-6").name) == (ApprovalRule.ALL, "web-6")
-        assert [row.entry.n for row in await journal(store, WEB)] == [1, 2, 3]
+        assert [row.entry.n for row in await read_journal(store, WEB)] == [1, 2, 3]
 
 
 async def test_nothing_changes_when_the_store_cannot_save() -> None:
     """A full disk refuses the command; the replica still shows what is saved, and it works again later."""
     store = FailingStore()
-    async with running(web(), store=store) as fleet:
+    async with run_fleet(web_scope(), store=store) as fleet:
         store.full = True
         with pytest.raises(SaveFailed, match="no room left"):
-            await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+            await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         assert fleet.replica.scope("web").events == ()
         store.full = False
-        await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+        await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         assert len(fleet.replica.scope("web").events) == 1
 
 
 async def test_command_that_changes_nothing_is_not_saved() -> None:
     """A repeated approval costs no write."""
     store = FailingStore()
-    async with running(web(), store=store) as fleet:
-        ((_, event),) = await fleet.schedule(ask(EventType.FREEZE, "web-0"))
+    async with run_fleet(web_scope(), store=store) as fleet:
+        ((_, event),) = await fleet.schedule(schedule_request(EventType.FREEZE, "web-0"))
         await fleet.hold(by="test", reason="so that it stays Scheduled")
         await fleet.approve("web", "web-0", [event])
         before = store.saves
@@ -122,7 +122,7 @@ async def test_command_that_changes_nothing_is_not_saved() -> None:
 
 async def test_caller_who_gives_up_does_not_disturb_the_others() -> None:
     """A cancelled caller leaves the queue in order."""
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         gone = asyncio.ensure_future(fleet.apply("web", approve_nothing))
         stays = asyncio.ensure_future(fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="t", now=TEN)))
         await asyncio.sleep(0)
@@ -140,14 +140,14 @@ def approve_nothing(value: Scope) -> Change[None]:
 async def test_scope_is_made_once_and_can_be_made_again_after_removal() -> None:
     """Creating needs absence; a removed scope is gone from the replica and its name is free."""
     store = MemoryStore()
-    async with running(web(), store=store) as fleet:
+    async with run_fleet(web_scope(), store=store) as fleet:
         with pytest.raises(ScopeExists):
-            await fleet.inventory.add_scope(web(), by="test")
+            await fleet.inventory.add_scope(web_scope(), by="test")
         await fleet.apply("web", lambda value: remove_scope(value, by="test", now=TEN))
         with pytest.raises(ScopeNotFound):
             await fleet.approve("web", "web-0", [])
-        await fleet.inventory.add_scope(web(), by="test")
-        assert [row.entry.kind for row in await journal(store, WEB)] == [
+        await fleet.inventory.add_scope(web_scope(), by="test")
+        assert [row.entry.kind for row in await read_journal(store, WEB)] == [
             EntryKind.SCOPE_CREATED,
             EntryKind.SCOPE_REMOVED,
             EntryKind.SCOPE_CREATED,
@@ -158,28 +158,31 @@ async def test_scope_is_made_once_and_can_be_made_again_after_removal() -> None:
 async def test_scope_that_comes_and_goes_at_once_has_both_in_its_journal() -> None:
     """Two commands of one batch that leave nothing are saved one after the other."""
     store = MemoryStore()
-    async with running(store=store) as fleet:
+    async with run_fleet(store=store) as fleet:
         await asyncio.gather(
-            fleet.inventory.add_scope(web(), by="test"),
+            fleet.inventory.add_scope(web_scope(), by="test"),
             fleet.apply("web", lambda value: remove_scope(value, by="test", now=TEN)),
         )
         assert list(fleet.replica.views()) == []
-    assert [row.entry.kind for row in await journal(store, WEB)] == [EntryKind.SCOPE_CREATED, EntryKind.SCOPE_REMOVED]
+    assert [row.entry.kind for row in await read_journal(store, WEB)] == [
+        EntryKind.SCOPE_CREATED,
+        EntryKind.SCOPE_REMOVED,
+    ]
 
 
 async def test_request_over_several_scopes_changes_none_if_one_refuses() -> None:
     """All scopes are asked before the first is changed."""
     spare = scope("spare", vm("spare-0"), low_priority=True)
-    async with running(web(), spare) as fleet:
+    async with run_fleet(web_scope(), spare) as fleet:
         with pytest.raises(Exception, match="regular priority"):
-            await fleet.schedule(ask(EventType.PREEMPT, "spare-0", "web-0"))
+            await fleet.schedule(schedule_request(EventType.PREEMPT, "spare-0", "web-0"))
         assert [view.scope.events for view in fleet.replica.views() if view.scope] == [(), ()]
 
 
 async def test_approval_reaches_its_own_scope_only() -> None:
     """A VM cannot approve another scope's event."""
-    async with running(web(), scope("other", vm("other-0"))) as fleet:
-        ((_, event),) = await fleet.schedule(ask(EventType.REBOOT, "web-0"))
+    async with run_fleet(web_scope(), scope("other", vm("other-0"))) as fleet:
+        ((_, event),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))
         with pytest.raises(ScopeEventNotFound):
             await fleet.apply("other", lambda value: approve(value, "other-0", [event], fleet.rule_context, now=TEN))
         assert fleet.find_event(event)[1].state is State.SCHEDULED

@@ -10,7 +10,7 @@ from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 from forewarn.fleet.replica import Replica, ScopeView
-from tests.fleet.stage import scope, vm, web
+from tests.fleet.fleets import scope, vm, web_scope
 
 
 def replica_of(*scopes: Scope) -> Replica:
@@ -60,17 +60,17 @@ def test_address_that_two_records_claim_belongs_to_neither() -> None:
 
 def test_older_revision_is_ignored() -> None:
     """Own saves and the watch may bring the same value twice, or an old one late."""
-    replica = replica_of(web())
-    newer = msgspec.structs.replace(web(), incarnation=5)
+    replica = replica_of(web_scope())
+    newer = msgspec.structs.replace(web_scope(), incarnation=5)
     assert replica.update("web", newer, 9) is not None
-    assert replica.update("web", web(), 9) is None
-    assert replica.update("web", web(), 8) is None
+    assert replica.update("web", web_scope(), 9) is None
+    assert replica.update("web", web_scope(), 8) is None
     assert replica.newest("web") == (newer, 9)
 
 
 def test_removed_scope_leaves_no_name_and_no_address_behind() -> None:
     """The indexes follow."""
-    replica = replica_of(web())
+    replica = replica_of(web_scope())
     assert replica.vms == 6
     replica.update("web", None, 2)
     assert replica.vms == 0
@@ -82,33 +82,33 @@ def test_removed_scope_leaves_no_name_and_no_address_behind() -> None:
 
 def test_of_scopes_that_are_gone_nothing_is_kept() -> None:
     """In a fleet where VMs come and go, the memory of ten years would be full of them."""
-    replica = replica_of(web())
+    replica = replica_of(web_scope())
     gone = weakref.ref(replica.view("web"))
     replica.update("web", None, 2)
     replica.forget("web", 1)
-    assert replica.update("web", web(), 1) is None, "an older value may yet come"
+    assert replica.update("web", web_scope(), 1) is None, "an older value may yet come"
     replica.forget("web", 2)
     gc.collect()
     assert (gone(), replica._views, dict(replica._gone)) == (None, {}, {})
 
 
 def test_whoever_has_the_view_of_a_scope_that_is_gone_sees_it_come_again() -> None:
-    replica = replica_of(web())
+    replica = replica_of(web_scope())
     view = replica.view("web")
     replica.update("web", None, 2)
     replica.forget("web", 2)
     assert replica.get_or_create_view("web") is view
-    assert replica.update("web", web(), 3) is replica.view("web") is view
+    assert replica.update("web", web_scope(), 3) is replica.view("web") is view
     replica.forget("web", 2)
     assert replica.view("web") is view
 
 
 def test_vm_that_comes_changes_or_goes_is_found_as_it_is_now() -> None:
     """Only the VMs that differ are indexed anew."""
-    replica = replica_of(web())
-    first, *rest = web().roster.vms
+    replica = replica_of(web_scope())
+    first, *rest = web_scope().roster.vms
     moved = msgspec.structs.replace(first, addresses=vm("x", ip="10.0.9.9").addresses)
-    changed = msgspec.structs.replace(web(), roster=Roster((moved, *rest[:-1], vm("web-9", ip="10.0.0.99"))))
+    changed = msgspec.structs.replace(web_scope(), roster=Roster((moved, *rest[:-1], vm("web-9", ip="10.0.0.99"))))
     replica.update("web", changed, 2)
     names = [(ip, found[1].name if (found := replica.find_by_address("default", ip)) else None) for ip in ADDRESSES]
     assert names == [("10.0.0.1", None), ("10.0.9.9", "web-0"), ("10.0.0.6", None), ("10.0.0.99", "web-9")]
@@ -120,23 +120,23 @@ ADDRESSES = ("10.0.0.1", "10.0.9.9", "10.0.0.6", "10.0.0.99")
 def test_waiters_are_called_once_when_the_document_changes_and_not_before() -> None:
     """What changes neither epoch nor incarnation changes no document."""
     view, called = ScopeView("web"), []
-    view.update(web(), 1)
+    view.update(web_scope(), 1)
     view.wait_for_change(lambda: called.append("waited"))
     dropped = lambda: called.append("dropped")  # noqa: E731 - the same object is forgotten again
     view.wait_for_change(dropped)
     view.cancel_wait(dropped)
     view.prepared["2020-07-01"] = b"..."
-    view.update(msgspec.structs.replace(web(), entries=3), 2)
+    view.update(msgspec.structs.replace(web_scope(), entries=3), 2)
     assert (called, view.prepared) == ([], {"2020-07-01": b"..."})
-    view.update(msgspec.structs.replace(web(), incarnation=2), 3)
-    view.update(msgspec.structs.replace(web(), incarnation=3), 4)
+    view.update(msgspec.structs.replace(web_scope(), incarnation=2), 3)
+    view.update(msgspec.structs.replace(web_scope(), incarnation=3), 4)
     assert (called, view.prepared) == (["waited"], {})
 
 
 def test_waiters_are_called_when_the_scope_goes() -> None:
     """Nobody waits for a scope that is no more."""
     view, called = ScopeView("web"), []
-    view.update(web(), 1)
+    view.update(web_scope(), 1)
     view.wait_for_change(lambda: called.append("gone"))
     view.update(None, 2)
     assert called == ["gone"]

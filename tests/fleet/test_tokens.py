@@ -18,7 +18,7 @@ from forewarn.fleet.tokens import MAX_TOKENS, Token
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Record, RecordKind, SnapshotEnd, Store
-from tests.fleet.stage import TEN, FailingStore, journal, until
+from tests.fleet.fleets import TEN, FailingStore, read_journal, until
 
 HOUR = timedelta(hours=1)
 
@@ -61,7 +61,7 @@ async def test_journal_says_who_made_and_revoked_which_token_and_keeps_neither_s
     async with fleet_on(store, ManualClock(TEN + HOUR)) as fleet:
         token, secret = await fleet.tokens.create("ci", Role.VIEWER, ("web-*",), by="ann")
         await fleet.tokens.revoke(token.id, by="bob", why="leaked")
-        entries = [row.entry for row in await journal(store) if row.key.kind is RecordKind.TOKEN]
+        entries = [row.entry for row in await read_journal(store) if row.key.kind is RecordKind.TOKEN]
         assert [(entry.n, entry.at, entry.kind, entry.by, entry.why, entry.facts) for entry in entries] == [
             (1, TEN, EntryKind.TOKEN_CREATED, "ann", "", {"name": "ci", "role": "viewer", "scopes": "web-*"}),
             (2, TEN, EntryKind.TOKEN_REVOKED, "bob", "leaked", {"name": "ci", "role": "viewer", "scopes": "web-*"}),
@@ -89,7 +89,7 @@ async def test_revoked_token_opens_nothing_and_is_revoked_once() -> None:
         await fleet.tokens.revoke(token.id, by="bob")
         assert fleet.tokens.find(secret) is None
         assert [each.revoked_at for each in fleet.tokens.all()] == [TEN]
-        assert len(await journal(store)) == 2
+        assert len(await read_journal(store)) == 2
         with pytest.raises(TokenNotFound):
             await fleet.tokens.revoke("tk_nobody", by="ann")
 
@@ -110,7 +110,7 @@ async def test_owners_secret_gets_its_token_once_and_a_revoked_one_is_not_brough
         await fleet.tokens.adopt("a new one", by="owner")
         await fleet.tokens.adopt("another one", by="owner")
         assert {token.name for token in fleet.tokens.all() if token.revoked_at is None} == {"admin", "admin-2"}
-        assert len(await journal(store)) == 4
+        assert len(await read_journal(store)) == 4
 
 
 @pytest.mark.parametrize("name", ["clock", "Platform", "guest", "campaigns"])

@@ -22,23 +22,23 @@ from forewarn.guest.limits import Limits
 from forewarn.store.memory import MemoryStore
 from forewarn.wire.error_responses import JSON, ErrorReason
 from forewarn.wire.fault_responses import EXTRA_FIELD, UNKNOWN_EVENT_TYPE
-from tests.fleet.stage import TEN, FailingStore, ask, journal, until
-from tests.guest.house import EVENTS, GET, House, Peer, approval, request, serving
+from tests.fleet.fleets import TEN, FailingStore, read_journal, schedule_request, until
+from tests.guest.running_endpoint import EVENTS, GET, Peer, RunningEndpoint, approval, request, run_endpoint
 
 EMPTY = b'{"DocumentIncarnation":1,"Events":[]}'
 LONG = timedelta(minutes=2)
 
 
-async def reboot(house: House) -> str:
+async def reboot(endpoint: RunningEndpoint) -> str:
     """Announce a reboot of web-0 and return its id."""
-    ((_, event),) = await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
+    ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
     return event
 
 
 async def told(store: MemoryStore) -> list[tuple[str, EntryKind, str, str, dict[str, str]]]:
     """Return what the journal says of faults: where, what, by whom, why, and the facts."""
     of_faults = (EntryKind.FAULT_SET, EntryKind.FAULT_CLEARED, EntryKind.FAULT_ENDED)
-    rows = [row for row in await journal(store) if row.entry.kind in of_faults]
+    rows = [row for row in await read_journal(store) if row.entry.kind in of_faults]
     return [(row.key.id, row.entry.kind, row.entry.by, row.entry.why, row.entry.facts) for row in rows]
 
 
@@ -58,103 +58,103 @@ async def told(store: MemoryStore) -> list[tuple[str, EntryKind, str, str, dict[
 async def test_status_in_place_of_the_answer(
     kind: FaultKind, content_type: str, body: bytes, retry_after: str | None
 ) -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        await house.faults.set(kind, vm="web-0", times=1, by="test")
-        wrong = await peer.ask()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(kind, vm="web-0", times=1, by="test")
+        wrong = await peer.request()
         assert (f"status-{wrong.status}", wrong.body) == (kind.value, body)
         assert (wrong.headers["content-type"], wrong.headers.get("retry-after")) == (content_type, retry_after)
         assert "connection" not in wrong.headers
-        right = await peer.ask()
+        right = await peer.request()
         assert (right.status, right.body) == (200, EMPTY)
-        assert (house.counters.refusals[ErrorReason.FAULT], house.counters.failures) == (1, 0)
+        assert (endpoint.counters.refusals[ErrorReason.FAULT], endpoint.counters.failures) == (1, 0)
 
 
 async def test_refused_approval_approves_nothing() -> None:
-    async with serving() as house:
-        event = await reboot(house)
-        peer = await house.connect()
-        await house.faults.set(FaultKind.STATUS_500, times=1, by="test")
+    async with run_endpoint() as endpoint:
+        event = await reboot(endpoint)
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.STATUS_500, times=1, by="test")
         assert (await peer.post(approval(event))).status == 500
-        assert house.fleet.find_event(event)[1].approvals == ()
+        assert endpoint.fleet.find_event(event)[1].approvals == ()
         assert (await peer.post(approval(event))).status == 200
-        assert house.fleet.find_event(event)[1].state.value == "Started"
+        assert endpoint.fleet.find_event(event)[1].state.value == "Started"
 
 
 async def test_empty_body() -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        await house.faults.set(FaultKind.EMPTY_BODY, times=1, by="test")
-        answer = await peer.ask()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.EMPTY_BODY, times=1, by="test")
+        answer = await peer.request()
         assert (answer.status, answer.body, answer.headers["content-length"]) == (200, b"", "0")
         assert (answer.headers["content-type"], "etag" in answer.headers) == (JSON, False)
-        assert (await peer.ask()).body == EMPTY
+        assert (await peer.request()).body == EMPTY
 
 
 async def test_truncated_json_has_the_length_of_what_is_sent() -> None:
     """The HTTP of it is right, so that the connection can be used again; the JSON is not."""
-    async with serving() as house:
-        peer = await house.connect()
-        whole = await peer.ask()
-        await house.faults.set(FaultKind.TRUNCATED, times=1, by="test")
-        answer = await peer.ask()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        whole = await peer.request()
+        await endpoint.faults.set(FaultKind.TRUNCATED, times=1, by="test")
+        answer = await peer.request()
         assert answer.body == whole.body[: len(whole.body) // 2]
         assert int(answer.headers["content-length"]) == len(answer.body) < len(whole.body)
         with pytest.raises(ValueError, match=r"Unterminated|delimiter|Expecting"):
             _ = answer.document
-        assert (await peer.ask()).body == whole.body
+        assert (await peer.request()).body == whole.body
 
 
 async def test_wrong_content_type_with_the_right_document() -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        await house.faults.set(FaultKind.WRONG_CONTENT_TYPE, times=1, by="test")
-        answer = await peer.ask()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.WRONG_CONTENT_TYPE, times=1, by="test")
+        answer = await peer.request()
         assert (answer.status, answer.body, answer.headers["content-type"]) == (200, EMPTY, "text/html; charset=utf-8")
 
 
 async def test_unknown_event_type_hits_documents_with_events_alone() -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        fault = await house.faults.set(FaultKind.UNKNOWN_EVENT_TYPE, times=1, by="test")
-        assert (await peer.ask()).body == EMPTY
-        event = await reboot(house)
-        (shown,) = (await peer.ask()).document["Events"]
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        fault = await endpoint.faults.set(FaultKind.UNKNOWN_EVENT_TYPE, times=1, by="test")
+        assert (await peer.request()).body == EMPTY
+        event = await reboot(endpoint)
+        (shown,) = (await peer.request()).document["Events"]
         assert (shown["EventId"], shown["EventType"]) == (event, UNKNOWN_EVENT_TYPE)
-        assert fault.id not in {each.id for each in house.faults.list()}
-        (right,) = (await peer.ask()).document["Events"]
+        assert fault.id not in {each.id for each in endpoint.faults.list()}
+        (right,) = (await peer.request()).document["Events"]
         assert right == shown | {"EventType": "Reboot"}
 
 
 async def test_extra_field_in_the_document_and_each_event() -> None:
-    async with serving() as house:
-        await reboot(house)
-        peer = await house.connect()
-        right = (await peer.ask()).document
-        await house.faults.set(FaultKind.EXTRA_FIELD, times=1, by="test")
-        wrong = (await peer.ask()).document
+    async with run_endpoint() as endpoint:
+        await reboot(endpoint)
+        peer = await endpoint.connect()
+        right = (await peer.request()).document
+        await endpoint.faults.set(FaultKind.EXTRA_FIELD, times=1, by="test")
+        wrong = (await peer.request()).document
         extra = dict([EXTRA_FIELD])
         assert wrong == {**right, "Events": [{**event, **extra} for event in right["Events"]], **extra}
         assert list(wrong["Events"][0])[:-1] == list(right["Events"][0])
 
 
 async def test_wrong_date_with_an_answer_that_is_right_in_all_else() -> None:
-    async with serving(clock=ManualClock(TEN)) as house:
-        peer = await house.connect()
-        await house.faults.set(FaultKind.WRONG_DATE, amount=-timedelta(days=1, hours=2), times=2, by="test")
+    async with run_endpoint(clock=ManualClock(TEN)) as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.WRONG_DATE, amount=-timedelta(days=1, hours=2), times=2, by="test")
         for asked in (GET, request("POST", body=approval())):
-            answer = await peer.ask(asked)
+            answer = await peer.request(asked)
             assert answer.status == 200
             assert parsedate_to_datetime(answer.headers["date"]) == TEN - timedelta(days=1, hours=2)
-        assert parsedate_to_datetime((await peer.ask()).headers["date"]) == TEN
+        assert parsedate_to_datetime((await peer.request()).headers["date"]) == TEN
 
 
 async def test_documents_of_a_fault_have_no_etag_and_ignore_the_one_that_is_sent() -> None:
     """Nobody must be told later that a wrong document still holds."""
-    async with serving() as house:
-        peer = await house.connect()
-        etag = (await peer.ask()).headers["etag"]
-        await house.faults.set(FaultKind.EXTRA_FIELD, times=1, by="test")
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        etag = (await peer.request()).headers["etag"]
+        await endpoint.faults.set(FaultKind.EXTRA_FIELD, times=1, by="test")
         wrong = await peer.get(("If-None-Match", etag), target=f"{EVENTS}&wait=60")
         assert (wrong.status, "etag" in wrong.headers, "forewarn-wait" in wrong.headers) == (200, False, False)
         assert (await peer.get(("If-None-Match", etag))).status == 304
@@ -162,73 +162,73 @@ async def test_documents_of_a_fault_have_no_etag_and_ignore_the_one_that_is_sent
 
 @pytest.mark.parametrize("kind", [FaultKind.SLOW, FaultKind.LATE_FIRST_ANSWER])
 async def test_answer_that_comes_later(kind: FaultKind) -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        await house.faults.set(kind, amount=timedelta(milliseconds=30), times=1, by="test")
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(kind, amount=timedelta(milliseconds=30), times=1, by="test")
         loop = asyncio.get_running_loop()
         began = loop.time()
-        assert (await peer.ask()).body == EMPTY
+        assert (await peer.request()).body == EMPTY
         assert loop.time() - began >= 0.029
-        await until(lambda: not house.faults.list())
+        await until(lambda: not endpoint.faults.list())
 
 
 async def test_slow_approval_takes_effect_when_it_is_answered() -> None:
-    async with serving() as house:
-        event = await reboot(house)
-        peer = await house.connect()
-        fault = await house.faults.set(FaultKind.SLOW, amount=LONG, by="test")
+    async with run_endpoint() as endpoint:
+        event = await reboot(endpoint)
+        peer = await endpoint.connect()
+        fault = await endpoint.faults.set(FaultKind.SLOW, amount=LONG, by="test")
         peer.send(request("POST", body=approval(event)))
-        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
-        assert house.fleet.find_event(event)[1].approvals == ()
-        await house.faults.clear(fault.id, by="test")
-        assert (await peer.answer()).status == 200
-        assert house.fleet.find_event(event)[1].state.value == "Started"
+        await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
+        assert endpoint.fleet.find_event(event)[1].approvals == ()
+        await endpoint.faults.clear(fault.id, by="test")
+        assert (await peer.read_response()).status == 200
+        assert endpoint.fleet.find_event(event)[1].state.value == "Started"
 
 
 async def test_late_first_answer_delays_all_requests_until_the_first_is_answered_and_then_none() -> None:
-    async with serving() as house:
-        first, second = await house.connect(), await house.connect()
-        await house.faults.set(FaultKind.LATE_FIRST_ANSWER, vm="web-0", amount=timedelta(milliseconds=50), by="test")
-        other = await (await house.connect("web/web-1")).ask()
+    async with run_endpoint() as endpoint:
+        first, second = await endpoint.connect(), await endpoint.connect()
+        await endpoint.faults.set(FaultKind.LATE_FIRST_ANSWER, vm="web-0", amount=timedelta(milliseconds=50), by="test")
+        other = await (await endpoint.connect("web/web-1")).request()
         assert other.status == 200
         loop = asyncio.get_running_loop()
         began = loop.time()
         first.send(GET)
         second.send(GET)
-        assert [(await peer.answer()).status for peer in (first, second)] == [200, 200]
+        assert [(await peer.read_response()).status for peer in (first, second)] == [200, 200]
         assert loop.time() - began >= 0.049
-        await until(lambda: not house.faults.list())
+        await until(lambda: not endpoint.faults.list())
 
 
 async def test_hang_holds_the_connection_until_the_fault_is_cleared() -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        fault = await house.faults.set(FaultKind.HANG, times=1, by="test")
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        fault = await endpoint.faults.set(FaultKind.HANG, times=1, by="test")
         peer.send(GET)
-        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
-        house.pass_seconds(3600)
-        assert house.phases() == [ConnectionState.RESPONDING]
+        await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
+        endpoint.tick_seconds(3600)
+        assert endpoint.connection_states() == [ConnectionState.RESPONDING]
         # As many as it was to hit are hit, and still it goes on with the one that it has.
-        assert (await (await house.connect()).ask()).status == 200
-        assert [each.hits for each in house.faults.list()] == [1]
-        await house.faults.clear(fault.id, by="test")
-        assert (await peer.answer()).body == EMPTY
-        assert (await peer.ask()).body == EMPTY
+        assert (await (await endpoint.connect()).request()).status == 200
+        assert [each.hits for each in endpoint.faults.list()] == [1]
+        await endpoint.faults.clear(fault.id, by="test")
+        assert (await peer.read_response()).body == EMPTY
+        assert (await peer.request()).body == EMPTY
 
 
 async def test_hang_ends_when_its_time_is_over() -> None:
     clock = ManualClock(TEN)
     store = MemoryStore()
-    async with serving(clock=clock, store=store) as house:
-        peer = await house.connect()
-        await house.faults.set(FaultKind.HANG, vm="web-0", lasting=timedelta(seconds=30), by="test")
+    async with run_endpoint(clock=clock, store=store) as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.HANG, vm="web-0", lasting=timedelta(seconds=30), by="test")
         peer.send(GET)
-        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
-        await house.fleet.advance(timedelta(seconds=29))
-        assert len(house.faults.list()) == 1
-        await house.fleet.advance(timedelta(seconds=1))
-        assert house.faults.list() == ()
-        assert (await peer.answer()).body == EMPTY
+        await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
+        await endpoint.fleet.advance(timedelta(seconds=29))
+        assert len(endpoint.faults.list()) == 1
+        await endpoint.fleet.advance(timedelta(seconds=1))
+        assert endpoint.faults.list() == ()
+        assert (await peer.read_response()).body == EMPTY
         *_, last = await told(store)
     facts = {"fault": "F1", "kind": "hang", "vm": "web/web-0", "until": "2026-03-02T10:00:30Z", "hits": "1"}
     assert last == ("web", EntryKind.FAULT_ENDED, "faults", "its time is over", facts)
@@ -240,73 +240,73 @@ def leave(peer: Peer) -> None:
 
 @pytest.mark.parametrize("go", [leave, Peer.reset])
 async def test_hang_ends_when_the_client_leaves(go: Callable[[Peer], None], caplog: pytest.LogCaptureFixture) -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        await house.faults.set(FaultKind.HANG, times=1, by="test")
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.HANG, times=1, by="test")
         peer.send(GET)
-        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
+        await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
         go(peer)
-        await until(lambda: house.counters.connections == 0)
-        await until(lambda: not house.faults.list())
-        assert house.counters.failures == 0
+        await until(lambda: endpoint.counters.connections == 0)
+        await until(lambda: not endpoint.faults.list())
+        assert endpoint.counters.failures == 0
     assert caplog.records == []
 
 
 async def test_reset_is_a_reset_and_not_an_end() -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        await house.faults.set(FaultKind.RESET, times=1, by="test")
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.RESET, times=1, by="test")
         peer.send(GET)
         with pytest.raises(ConnectionResetError):
             async with asyncio.timeout(60):
                 await peer.reader.read()
-        assert (await (await house.connect()).ask()).status == 200
+        assert (await (await endpoint.connect()).request()).status == 200
 
 
 async def test_reset_over_a_unix_socket_is_an_end_without_an_answer(tmp_path: Path) -> None:
     """There is no other way to break off a connection there."""
-    async with serving() as house:
-        await house.server.listen_on_unix_socket("web/web-0", tmp_path / "s")
-        peer = await house.connect_unix(str(tmp_path / "s"))
-        await house.faults.set(FaultKind.RESET, times=1, by="test")
+    async with run_endpoint() as endpoint:
+        await endpoint.server.listen_on_unix_socket("web/web-0", tmp_path / "s")
+        peer = await endpoint.connect_unix(str(tmp_path / "s"))
+        await endpoint.faults.set(FaultKind.RESET, times=1, by="test")
         peer.send(GET)
-        assert await peer.rest() == b""
+        assert await peer.read_until_close() == b""
 
 
 async def test_reset_approval_approves_nothing() -> None:
-    async with serving() as house:
-        event = await reboot(house)
-        peer = await house.connect()
-        await house.faults.set(FaultKind.RESET, times=1, by="test")
+    async with run_endpoint() as endpoint:
+        event = await reboot(endpoint)
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.RESET, times=1, by="test")
         peer.send(request("POST", body=approval(event)))
         with suppress(ConnectionResetError):
             await peer.reader.read()
-        assert house.fleet.find_event(event)[1].approvals == ()
+        assert endpoint.fleet.find_event(event)[1].approvals == ()
 
 
 async def test_fault_of_one_vm_hits_no_other() -> None:
-    async with serving() as house:
-        await house.faults.set(FaultKind.STATUS_410, vm="web/web-0", by="test")
-        assert (await (await house.connect("web/web-0")).ask()).status == 410
-        assert (await (await house.connect("web/web-1")).ask()).status == 200
+    async with run_endpoint() as endpoint:
+        await endpoint.faults.set(FaultKind.STATUS_410, vm="web/web-0", by="test")
+        assert (await (await endpoint.connect("web/web-0")).request()).status == 410
+        assert (await (await endpoint.connect("web/web-1")).request()).status == 200
 
 
 async def test_fault_of_all_hits_as_many_requests_as_it_was_to_whoever_asks() -> None:
-    async with serving() as house:
-        zero, one = await house.connect("web/web-0"), await house.connect("web/web-1")
-        await house.faults.set(FaultKind.STATUS_410, times=3, by="test")
-        statuses = [(await peer.ask()).status for peer in (zero, one, zero, one, zero)]
+    async with run_endpoint() as endpoint:
+        zero, one = await endpoint.connect("web/web-0"), await endpoint.connect("web/web-1")
+        await endpoint.faults.set(FaultKind.STATUS_410, times=3, by="test")
+        statuses = [(await peer.request()).status for peer in (zero, one, zero, one, zero)]
     assert statuses == [410, 410, 410, 200, 200]
 
 
 async def test_faults_that_do_the_same_take_turns_and_others_come_together() -> None:
-    async with serving(clock=ManualClock(TEN)) as house:
-        peer = await house.connect()
-        await house.faults.set(FaultKind.STATUS_410, times=2, by="test")
-        await house.faults.set(FaultKind.STATUS_500, times=1, by="test")
-        await house.faults.set(FaultKind.WRONG_DATE, times=3, by="test")
-        await house.faults.set(FaultKind.SLOW, amount=timedelta(milliseconds=1), times=1, by="test")
-        seen = [(answer.status, answer.headers["date"]) for answer in [await peer.ask() for _ in range(4)]]
+    async with run_endpoint(clock=ManualClock(TEN)) as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.STATUS_410, times=2, by="test")
+        await endpoint.faults.set(FaultKind.STATUS_500, times=1, by="test")
+        await endpoint.faults.set(FaultKind.WRONG_DATE, times=3, by="test")
+        await endpoint.faults.set(FaultKind.SLOW, amount=timedelta(milliseconds=1), times=1, by="test")
+        seen = [(answer.status, answer.headers["date"]) for answer in [await peer.request() for _ in range(4)]]
     late, right = "Mon, 02 Mar 2026 11:00:00 GMT", "Mon, 02 Mar 2026 10:00:00 GMT"
     assert seen == [(410, late), (410, late), (500, late), (200, right)]
 
@@ -322,53 +322,53 @@ async def test_faults_that_do_the_same_take_turns_and_others_come_together() -> 
     ],
 )
 async def test_what_is_refused_anyway_or_is_no_question_for_events_is_not_hit(wrong: bytes) -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        before = await peer.ask(wrong)
-        await house.faults.set(FaultKind.STATUS_410, times=1, by="test")
-        after = await peer.ask(wrong)
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        before = await peer.request(wrong)
+        await endpoint.faults.set(FaultKind.STATUS_410, times=1, by="test")
+        after = await peer.request(wrong)
         assert (after.status, after.body) == (before.status, before.body)
-        assert [fault.hits for fault in house.faults.list()] == [0]
-        assert (await peer.ask()).status == 410
+        assert [fault.hits for fault in endpoint.faults.list()] == [0]
+        assert (await peer.request()).status == 410
 
 
 async def test_rate_limit_comes_before_faults() -> None:
     limits = Limits(requests_per_second=1)
-    async with serving(limits=limits) as house:
-        peer = await house.connect()
-        await house.faults.set(FaultKind.STATUS_410, by="test")
-        assert [(await peer.ask()).status for _ in range(3)] == [410, 429, 429]
-        assert [fault.hits for fault in house.faults.list()] == [1]
+    async with run_endpoint(limits=limits) as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.STATUS_410, by="test")
+        assert [(await peer.request()).status for _ in range(3)] == [410, 429, 429]
+        assert [fault.hits for fault in endpoint.faults.list()] == [1]
 
 
 async def test_connection_that_repeats_its_question_is_hit_at_once_and_right_again_afterwards() -> None:
     """The answer to a question that comes again and again is prepared; faults must not be missed for that."""
-    async with serving() as house:
-        peer = await house.connect()
-        assert [(await peer.ask()).status for _ in range(3)] == [200] * 3
-        fault = await house.faults.set(FaultKind.STATUS_500, by="test")
-        assert [(await peer.ask()).status for _ in range(3)] == [500] * 3
-        await house.faults.clear(fault.id, by="test")
-        assert [(await peer.ask()).status for _ in range(3)] == [200] * 3
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        assert [(await peer.request()).status for _ in range(3)] == [200] * 3
+        fault = await endpoint.faults.set(FaultKind.STATUS_500, by="test")
+        assert [(await peer.request()).status for _ in range(3)] == [500] * 3
+        await endpoint.faults.clear(fault.id, by="test")
+        assert [(await peer.request()).status for _ in range(3)] == [200] * 3
 
 
 async def test_pipelined_requests_are_hit_in_order() -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        await house.faults.set(FaultKind.STATUS_410, times=2, by="test")
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.STATUS_410, times=2, by="test")
         peer.send(GET * 4)
-        assert [(await peer.answer()).status for _ in range(4)] == [410, 410, 200, 200]
+        assert [(await peer.read_response()).status for _ in range(4)] == [410, 410, 200, 200]
 
 
 async def test_journal_tells_of_faults() -> None:
     store = MemoryStore()
-    async with serving(store=store, clock=ManualClock(TEN)) as house:
-        peer = await house.connect()
-        await house.faults.set(FaultKind.STATUS_410, vm="web-0", times=1, by="ann", why="does it ask again?")
-        await house.faults.set(FaultKind.SLOW, lasting=timedelta(minutes=1), by="ann")
-        await house.faults.clear("f2", by="bob", why="enough")
-        assert (await peer.ask()).status == 410
-        await until(lambda: not house.faults.list() and not house.fleet.timers.running)
+    async with run_endpoint(store=store, clock=ManualClock(TEN)) as endpoint:
+        peer = await endpoint.connect()
+        await endpoint.faults.set(FaultKind.STATUS_410, vm="web-0", times=1, by="ann", why="does it ask again?")
+        await endpoint.faults.set(FaultKind.SLOW, lasting=timedelta(minutes=1), by="ann")
+        await endpoint.faults.clear("f2", by="bob", why="enough")
+        assert (await peer.request()).status == 410
+        await until(lambda: not endpoint.faults.list() and not endpoint.fleet.timers.running)
         lines = await told(store)
     one = {"fault": "F1", "kind": "status-410", "vm": "web/web-0", "times": "1"}
     two = {"fault": "F2", "kind": "slow", "vm": "all", "amount": "5s", "until": "2026-03-02T10:01:00Z"}
@@ -381,42 +381,42 @@ async def test_journal_tells_of_faults() -> None:
 
 
 async def test_faults_change_neither_document_nor_etag() -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        before = await peer.ask()
-        await house.faults.set(FaultKind.STATUS_410, vm="web-0", times=1, by="test")
-        await peer.ask()
-        after = await peer.ask()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        before = await peer.request()
+        await endpoint.faults.set(FaultKind.STATUS_410, vm="web-0", times=1, by="test")
+        await peer.request()
+        after = await peer.request()
         assert (after.body, after.headers["etag"]) == (before.body, before.headers["etag"])
 
 
 async def test_fault_that_the_journal_cannot_have_is_not_set() -> None:
     store = FailingStore()
-    async with serving(store=store) as house:
+    async with run_endpoint(store=store) as endpoint:
         store.full = True
         with pytest.raises(SaveFailed):
-            await house.faults.set(FaultKind.STATUS_410, vm="web-0", by="test")
-        assert house.faults.list() == ()
+            await endpoint.faults.set(FaultKind.STATUS_410, vm="web-0", by="test")
+        assert endpoint.faults.list() == ()
         store.full = False
-        assert (await (await house.connect()).ask()).status == 200
+        assert (await (await endpoint.connect()).request()).status == 200
 
 
 async def test_fault_that_the_journal_cannot_have_is_not_cleared() -> None:
     """Who is told that nothing has changed can say the same again when there is room, and nothing is lost."""
     store = FailingStore()
-    async with serving(store=store) as house:
+    async with run_endpoint(store=store) as endpoint:
         for vm in ("web-0", None):
-            await house.faults.set(FaultKind.STATUS_410, vm=vm, by="test")
+            await endpoint.faults.set(FaultKind.STATUS_410, vm=vm, by="test")
         store.full = True
         with pytest.raises(SaveFailed):
-            await house.faults.clear("F1", by="test")
+            await endpoint.faults.clear("F1", by="test")
         with pytest.raises(SaveFailed):
-            await house.faults.clear_all(by="test")
-        assert [fault.id for fault in house.faults.list()] == ["F1", "F2"]
-        assert (await (await house.connect()).ask()).status == 410
+            await endpoint.faults.clear_all(by="test")
+        assert [fault.id for fault in endpoint.faults.list()] == ["F1", "F2"]
+        assert (await (await endpoint.connect()).request()).status == 410
         store.full = False
-        assert [fault.id for fault in await house.faults.clear_all(by="test")] == ["F1", "F2"]
-        assert (await (await house.connect()).ask()).status == 200
+        assert [fault.id for fault in await endpoint.faults.clear_all(by="test")] == ["F1", "F2"]
+        assert (await (await endpoint.connect()).request()).status == 200
     assert [(did, facts["hits"]) for _, did, _, _, facts in (await told(store))[2:]] == [
         (EntryKind.FAULT_CLEARED, "1"),
         (EntryKind.FAULT_CLEARED, "0"),
@@ -425,18 +425,18 @@ async def test_fault_that_the_journal_cannot_have_is_not_cleared() -> None:
 
 async def test_fault_that_ends_while_nothing_can_be_saved_is_told_later(caplog: pytest.LogCaptureFixture) -> None:
     store, clock = FailingStore(), ManualClock(TEN)
-    async with serving(store=store, clock=clock) as house:
-        await house.faults.set(FaultKind.STATUS_410, vm="web-0", times=1, by="test")
-        peer = await house.connect()
+    async with run_endpoint(store=store, clock=clock) as endpoint:
+        await endpoint.faults.set(FaultKind.STATUS_410, vm="web-0", times=1, by="test")
+        peer = await endpoint.connect()
         store.full = True
-        assert (await peer.ask()).status == 410
+        assert (await peer.request()).status == 410
         await until(lambda: "fault F1 is over is told in the journal later" in caplog.text)
-        assert (await peer.ask()).status == 200
+        assert (await peer.request()).status == 200
         with pytest.raises(SaveFailed):
-            await house.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
+            await endpoint.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
         store.full = False
-        await house.fleet.advance(timedelta(minutes=1))
-        await house.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
+        await endpoint.fleet.advance(timedelta(minutes=1))
+        await endpoint.faults.set(FaultKind.STATUS_500, vm="web-0", by="test")
     assert [(did, why) for _, did, _, why, _ in await told(store)] == [
         (EntryKind.FAULT_SET, ""),
         (EntryKind.FAULT_ENDED, "it has hit as many requests as it was to; that was at 2026-03-02T10:00:00Z"),
@@ -445,25 +445,25 @@ async def test_fault_that_ends_while_nothing_can_be_saved_is_told_later(caplog: 
 
 
 async def test_fault_of_a_vm_whose_scope_is_gone_can_be_cleared() -> None:
-    async with serving() as house:
-        await house.faults.set(FaultKind.STATUS_410, vm="web-0", by="test")
-        await house.fleet.inventory.remove_scope("web", by="test")
-        assert [fault.id for fault in await house.faults.clear_all(by="test")] == ["F1"]
-        assert house.faults.list() == ()
+    async with run_endpoint() as endpoint:
+        await endpoint.faults.set(FaultKind.STATUS_410, vm="web-0", by="test")
+        await endpoint.fleet.inventory.remove_scope("web", by="test")
+        assert [fault.id for fault in await endpoint.faults.clear_all(by="test")] == ["F1"]
+        assert endpoint.faults.list() == ()
 
 
 async def test_same_key_sets_and_clears_once() -> None:
-    async with serving() as house:
+    async with run_endpoint() as endpoint:
         key = IdempotencyKey("k", "d")
-        first = await house.faults.set(FaultKind.STATUS_410, by="test", idempotency_key=key)
-        assert await house.faults.set(FaultKind.STATUS_410, by="test", idempotency_key=key) == first
-        assert len(house.faults.list()) == 1
+        first = await endpoint.faults.set(FaultKind.STATUS_410, by="test", idempotency_key=key)
+        assert await endpoint.faults.set(FaultKind.STATUS_410, by="test", idempotency_key=key) == first
+        assert len(endpoint.faults.list()) == 1
         with pytest.raises(KeyConflict):
-            await house.faults.set(FaultKind.SLOW, by="test", idempotency_key=IdempotencyKey("k", "other"))
+            await endpoint.faults.set(FaultKind.SLOW, by="test", idempotency_key=IdempotencyKey("k", "other"))
         for _ in range(2):
-            await house.faults.clear(first.id, by="test", idempotency_key=IdempotencyKey("c", "d"))
+            await endpoint.faults.clear(first.id, by="test", idempotency_key=IdempotencyKey("c", "d"))
         with pytest.raises(FaultNotFound):
-            await house.faults.clear(first.id, by="test")
+            await endpoint.faults.clear(first.id, by="test")
 
 
 @pytest.mark.parametrize(
@@ -491,22 +491,22 @@ async def test_same_key_sets_and_clears_once() -> None:
     ],
 )
 async def test_impossible_faults_are_refused(make: Callable[[object], Awaitable[Fault]], sentence: str) -> None:
-    async with serving() as house:
+    async with run_endpoint() as endpoint:
         with pytest.raises(Invalid) as refusal:
-            await make(house.faults)
-        assert (str(refusal.value), house.faults.list()) == (sentence, ())
+            await make(endpoint.faults)
+        assert (str(refusal.value), endpoint.faults.list()) == (sentence, ())
 
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_whatever_is_set_nothing_is_left_of_it_and_the_right_answers_come_back(seed: int) -> None:
     """Any faults at all, over connections that come and go; the seed is in the name."""
     chance = random.Random(seed)
-    async with serving(clock=ManualClock(TEN)) as house:
-        event = await reboot(house)
+    async with run_endpoint(clock=ManualClock(TEN)) as endpoint:
+        event = await reboot(endpoint)
         for _ in range(60):
             match chance.randrange(4):
                 case 0:
-                    await house.faults.set(
+                    await endpoint.faults.set(
                         chance.choice(list(FaultKind)),
                         vm=chance.choice([None, "web-0", "web-1"]),
                         times=chance.choice([None, 1, 3]),
@@ -514,54 +514,54 @@ async def test_whatever_is_set_nothing_is_left_of_it_and_the_right_answers_come_
                         by="test",
                     )
                 case 1:
-                    await house.fleet.advance(timedelta(seconds=chance.randrange(4)))
-                case 2 if found := house.faults.list():
-                    await house.faults.clear(chance.choice(found).id, by="test")
+                    await endpoint.fleet.advance(timedelta(seconds=chance.randrange(4)))
+                case 2 if found := endpoint.faults.list():
+                    await endpoint.faults.clear(chance.choice(found).id, by="test")
                 case _:
-                    peer = await house.connect(f"web/web-{chance.randrange(2)}")
+                    peer = await endpoint.connect(f"web/web-{chance.randrange(2)}")
                     peer.send(chance.choice([GET, GET * 3, request("POST", body=approval(event))]))
                     await asyncio.sleep(0)
                     if chance.random() < 0.3:
                         chance.choice([leave, Peer.reset])(peer)
-        await house.faults.clear_all(by="test")
-        await until(lambda: not house.fleet.timers.running)
-        assert (house.faults.list(), house.fleet.timers.armed, house.counters.failures) == ((), 0, 0)
+        await endpoint.faults.clear_all(by="test")
+        await until(lambda: not endpoint.fleet.timers.running)
+        assert (endpoint.faults.list(), endpoint.fleet.timers.armed, endpoint.counters.failures) == ((), 0, 0)
         for name in ("web/web-0", "web/web-1"):
-            assert (await (await house.connect(name)).ask()).status == 200
+            assert (await (await endpoint.connect(name)).request()).status == 200
 
 
 async def test_end_of_the_service_waits_for_no_fault() -> None:
-    async with serving() as house:
-        hung, slow = await house.connect("web/web-0"), await house.connect("web/web-1")
-        await house.faults.set(FaultKind.HANG, vm="web-0", by="test")
-        await house.faults.set(FaultKind.SLOW, vm="web-1", amount=LONG, by="test")
+    async with run_endpoint() as endpoint:
+        hung, slow = await endpoint.connect("web/web-0"), await endpoint.connect("web/web-1")
+        await endpoint.faults.set(FaultKind.HANG, vm="web-0", by="test")
+        await endpoint.faults.set(FaultKind.SLOW, vm="web-1", amount=LONG, by="test")
         for peer in (hung, slow):
             peer.send(GET)
-        await until(lambda: house.phases() == [ConnectionState.RESPONDING] * 2)
-        await house.server.aclose()
+        await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING] * 2)
+        await endpoint.server.aclose()
         for peer in (hung, slow):
-            answer = await peer.answer()
+            answer = await peer.read_response()
             assert (answer.body, answer.headers["connection"]) == (EMPTY, "close")
 
 
 async def test_request_that_is_held_already_is_not_hit_and_one_that_comes_later_is_delayed_and_then_held() -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        etag = (await peer.ask()).headers["etag"]
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        etag = (await peer.request()).headers["etag"]
         held = request("GET", f"{EVENTS}&wait=60", ("If-None-Match", etag))
         peer.send(held)
-        await until(lambda: house.counters.long_polls == 1)
-        slow = await house.faults.set(FaultKind.SLOW, amount=LONG, by="test")
-        other = await house.connect()
+        await until(lambda: endpoint.counters.long_polls == 1)
+        slow = await endpoint.faults.set(FaultKind.SLOW, amount=LONG, by="test")
+        other = await endpoint.connect()
         other.send(held)
-        await until(lambda: [fault.hits for fault in house.faults.list()] == [1])
-        assert house.counters.long_polls == 1
-        await house.faults.clear(slow.id, by="test")
-        await until(lambda: house.counters.long_polls == 2)
-        await house.faults.set(FaultKind.STATUS_410, by="test")
-        await reboot(house)
-        assert [(await each.answer()).status for each in (peer, other)] == [200, 200]
-        assert (await peer.ask(held)).status == 410
+        await until(lambda: [fault.hits for fault in endpoint.faults.list()] == [1])
+        assert endpoint.counters.long_polls == 1
+        await endpoint.faults.clear(slow.id, by="test")
+        await until(lambda: endpoint.counters.long_polls == 2)
+        await endpoint.faults.set(FaultKind.STATUS_410, by="test")
+        await reboot(endpoint)
+        assert [(await each.read_response()).status for each in (peer, other)] == [200, 200]
+        assert (await peer.request(held)).status == 410
 
 
 @pytest.mark.parametrize("kind", [FaultKind.SLOW, FaultKind.LATE_FIRST_ANSWER])
@@ -570,38 +570,38 @@ async def test_late_answer_that_nobody_waits_for_any_more_keeps_no_connection(
     go: Callable[[Peer], None], kind: FaultKind, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A client that gives up after a second, and asks again, must not run out of connections."""
-    async with serving() as house:
-        await house.faults.set(kind, vm="web-0", amount=LONG, by="test")
+    async with run_endpoint() as endpoint:
+        await endpoint.faults.set(kind, vm="web-0", amount=LONG, by="test")
         for hits in (1, 2, 3):
-            peer = await house.connect()
+            peer = await endpoint.connect()
             peer.send(GET)
-            await until(lambda: house.phases() == [ConnectionState.RESPONDING])
-            assert [fault.hits for fault in house.faults.list()] == [hits]
+            await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
+            assert [fault.hits for fault in endpoint.faults.list()] == [hits]
             go(peer)
-            await until(lambda: house.counters.connections == 0)
-        assert (len(house.faults.list()), house.counters.failures) == (1, 0)
+            await until(lambda: endpoint.counters.connections == 0)
+        assert (len(endpoint.faults.list()), endpoint.counters.failures) == (1, 0)
     assert caplog.records == []
 
 
 async def test_request_that_was_to_hang_after_a_delay_does_not_where_that_fault_is_over_by_then() -> None:
-    async with serving() as house:
-        peer = await house.connect()
-        slow = await house.faults.set(FaultKind.SLOW, amount=LONG, by="test")
-        hang = await house.faults.set(FaultKind.HANG, by="test")
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        slow = await endpoint.faults.set(FaultKind.SLOW, amount=LONG, by="test")
+        hang = await endpoint.faults.set(FaultKind.HANG, by="test")
         peer.send(GET)
-        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
-        await house.faults.clear(hang.id, by="test")
-        await house.faults.clear(slow.id, by="test")
-        assert (await peer.answer()).body == EMPTY
+        await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
+        await endpoint.faults.clear(hang.id, by="test")
+        await endpoint.faults.clear(slow.id, by="test")
+        assert (await peer.read_response()).body == EMPTY
 
 
 async def test_requests_that_come_at_once_are_counted_exactly() -> None:
-    async with serving() as house:
-        peers = [await house.connect(f"web/web-{n % 2}") for n in range(30)]
-        await house.faults.set(FaultKind.SLOW, amount=timedelta(milliseconds=1), times=7, by="test")
-        await house.faults.set(FaultKind.STATUS_429, times=11, by="test")
+    async with run_endpoint() as endpoint:
+        peers = [await endpoint.connect(f"web/web-{n % 2}") for n in range(30)]
+        await endpoint.faults.set(FaultKind.SLOW, amount=timedelta(milliseconds=1), times=7, by="test")
+        await endpoint.faults.set(FaultKind.STATUS_429, times=11, by="test")
         for peer in peers:
             peer.send(GET)
-        statuses = [(await peer.answer()).status for peer in peers]
-        await until(lambda: not house.faults.list())
+        statuses = [(await peer.read_response()).status for peer in peers]
+        await until(lambda: not endpoint.faults.list())
     assert (statuses.count(429), statuses.count(200)) == (11, 19)

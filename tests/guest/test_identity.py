@@ -16,154 +16,160 @@ from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 from forewarn.guest.connection_state import ConnectionState
 from forewarn.guest.identity import AddressResolver
 from forewarn.wire.error_responses import ErrorReason
-from tests.fleet.stage import ask, scope, until, vm
-from tests.guest.house import EVENTS, GET, House, Peer, approval, request, serving
+from tests.fleet.fleets import schedule_request, scope, until, vm
+from tests.guest.running_endpoint import EVENTS, GET, Peer, RunningEndpoint, approval, request, run_endpoint
 
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 ANNOUNCING = msgspec.structs.replace(PRODUCTION, announce=AnnouncePolicy.ALWAYS)
 
 
-async def by_address(house: House, network: str = "default") -> int:
-    port = await house.server.listen_by_address(network, "127.0.0.1", 0)
-    house.hold_still()
+async def by_address(endpoint: RunningEndpoint, network: str = "default") -> int:
+    port = await endpoint.server.listen_by_address(network, "127.0.0.1", 0)
+    endpoint.stop_ticks()
     return port
 
 
 async def test_callers_are_known_by_their_source_address() -> None:
     """Each VM is told its own name and its own scope's events."""
     scopes = [scope(f"s{n}", vm(f"v{n}", ip=f"127.0.1.{n}")) for n in range(1, 6)]
-    async with serving(*scopes) as house:
-        port = await by_address(house)
+    async with run_endpoint(*scopes) as endpoint:
+        port = await by_address(endpoint)
         for n in range(1, 6):
-            await house.fleet.schedule(ask(EventType.REBOOT, f"s{n}/v{n}", number=n))
+            await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, f"s{n}/v{n}", number=n))
         for n in range(1, 6):
-            peer = await house.connect_to(port, f"127.0.1.{n}")
+            peer = await endpoint.connect_to(port, f"127.0.1.{n}")
             assert (await peer.get(target=NAME)).body == f"v{n}".encode()
-            (event,) = (await peer.ask()).document["Events"]
+            (event,) = (await peer.request()).document["Events"]
             assert event["Resources"] == [f"v{n}"]
 
 
 async def test_unknown_address_is_403_and_counted() -> None:
     """Before anything else, with a body that says why; as soon as the inventory knows it, it is served."""
-    async with serving() as house:
-        port = await by_address(house)
-        peer = await house.connect_to(port, "127.0.9.9")
+    async with run_endpoint() as endpoint:
+        port = await by_address(endpoint)
+        peer = await endpoint.connect_to(port, "127.0.9.9")
         for raw in (GET, request("GET", "/nowhere"), request(metadata=False), request("POST", body=approval())):
-            answer = await peer.ask(raw)
+            answer = await peer.request(raw)
             assert answer.status == 403
             assert "belongs to no known VM" in answer.document["error"]
-        assert house.counters.refusals[ErrorReason.UNKNOWN_CALLER] == 4
-        await house.fleet.inventory.add_scope(scope("new", vm("new-0", ip="127.0.9.9")), by="test")
+        assert endpoint.counters.refusals[ErrorReason.UNKNOWN_CALLER] == 4
+        await endpoint.fleet.inventory.add_scope(scope("new", vm("new-0", ip="127.0.9.9")), by="test")
         assert (await peer.get(target=NAME)).body == b"new-0"
 
 
 async def test_approval_that_had_to_wait_is_that_of_whoever_has_the_address_by_then() -> None:
     """A VM that has lost its address approves nothing in the scope that it had."""
     scopes = scope("web", vm("web-0", ip="127.0.1.1")), scope("db", vm("db-0"))
-    async with serving(*scopes, policy=ANNOUNCING, enable_delay=timedelta(hours=1)) as house:
-        ((_, event),) = await house.fleet.schedule(ask(EventType.REBOOT, "web/web-0"))
-        peer = await house.connect_to(await by_address(house), "127.0.1.1")
+    async with run_endpoint(*scopes, policy=ANNOUNCING, enable_delay=timedelta(hours=1)) as endpoint:
+        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        peer = await endpoint.connect_to(await by_address(endpoint), "127.0.1.1")
         peer.send(request("POST", body=approval(event)))
-        await until(lambda: house.phases() == [ConnectionState.RESPONDING])
-        await house.change_roster("web", [vm("web-0")])
-        await house.change_roster("db", [vm("db-0", ip="127.0.1.1")])
-        house.server._state.enable_delay.close()
-        assert (await peer.answer()).status == 400
-        assert house.fleet.find_event(event)[1].approvals == ()
+        await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
+        await endpoint.change_roster("web", [vm("web-0")])
+        await endpoint.change_roster("db", [vm("db-0", ip="127.0.1.1")])
+        endpoint.server._state.enable_delay.close()
+        assert (await peer.read_response()).status == 400
+        assert endpoint.fleet.find_event(event)[1].approvals == ()
 
 
 async def test_address_of_another_network_is_unknown() -> None:
     """Addresses are unique within a network, not beyond."""
     one = scope("one", vm("v", ip="127.0.0.7", network="red"))
     other = scope("other", vm("v", ip="127.0.0.7", network="blue"))
-    async with serving(one, other) as house:
+    async with run_endpoint(one, other) as endpoint:
         for network, expected in (("red", b"one"), ("blue", b"other")):
-            port = await by_address(house, network)
-            peer = await house.connect_to(port, "127.0.0.7")
-            await house.fleet.schedule(ask(EventType.REBOOT, f"{expected.decode()}/v", number=len(expected)))
-            assert (await peer.ask()).document["DocumentIncarnation"] == 2
-        assert (await (await house.connect_to(await by_address(house, "green"), "127.0.0.7")).ask()).status == 403
+            port = await by_address(endpoint, network)
+            peer = await endpoint.connect_to(port, "127.0.0.7")
+            await endpoint.fleet.schedule(
+                schedule_request(EventType.REBOOT, f"{expected.decode()}/v", number=len(expected))
+            )
+            assert (await peer.request()).document["DocumentIncarnation"] == 2
+        assert (
+            await (await endpoint.connect_to(await by_address(endpoint, "green"), "127.0.0.7")).request()
+        ).status == 403
 
 
 async def test_address_that_two_vms_claim_serves_neither() -> None:
     """From the moment of the second claim on, with a text and a counter of its own; until one of them gives it up."""
-    async with serving(scope("a", vm("a0", ip="127.0.2.1")), scope("b", vm("b0", ip="127.0.2.2"))) as house:
-        port = await by_address(house)
-        peer = await house.connect_to(port, "127.0.2.1")
-        assert [(await peer.ask()).status for _ in range(3)] == [200] * 3
-        await house.change_roster("b", [vm("b0", ip="127.0.2.1")])
-        answer = await peer.ask()
+    async with run_endpoint(scope("a", vm("a0", ip="127.0.2.1")), scope("b", vm("b0", ip="127.0.2.2"))) as endpoint:
+        port = await by_address(endpoint)
+        peer = await endpoint.connect_to(port, "127.0.2.1")
+        assert [(await peer.request()).status for _ in range(3)] == [200] * 3
+        await endpoint.change_roster("b", [vm("b0", ip="127.0.2.1")])
+        answer = await peer.request()
         assert answer.status == 403
         assert "more than one VM claims" in answer.document["error"]
-        assert house.counters.ambiguous_callers == 1
-        await house.change_roster("a", [vm("a0", ip="127.0.2.3")])
+        assert endpoint.counters.ambiguous_callers == 1
+        await endpoint.change_roster("a", [vm("a0", ip="127.0.2.3")])
         assert (await peer.get(target=NAME)).body == b"b0"
-        await house.change_roster("b", [vm("b0", ip="127.0.2.1"), vm("b1", ip="127.0.2.1")])
-        assert (await peer.ask()).status == 403
-        assert house.counters.ambiguous_callers == 2
+        await endpoint.change_roster("b", [vm("b0", ip="127.0.2.1"), vm("b1", ip="127.0.2.1")])
+        assert (await peer.request()).status == 403
+        assert endpoint.counters.ambiguous_callers == 2
 
 
 async def test_vm_that_changes_its_address_is_known_by_the_new_one_only() -> None:
     """On connections that are open already, and between VMs of one scope too."""
-    async with serving(scope("a", vm("a0", ip="127.0.2.1"), vm("a1", ip="127.0.2.2"))) as house:
-        port = await by_address(house)
-        first, second = [await house.connect_to(port, f"127.0.2.{n}") for n in (1, 2)]
+    async with run_endpoint(scope("a", vm("a0", ip="127.0.2.1"), vm("a1", ip="127.0.2.2"))) as endpoint:
+        port = await by_address(endpoint)
+        first, second = [await endpoint.connect_to(port, f"127.0.2.{n}") for n in (1, 2)]
         names = [(await peer.get(target=NAME)).body for peer in (first, second)]
         assert names == [b"a0", b"a1"]
-        await house.change_roster("a", [vm("a0", ip="127.0.2.2"), vm("a1", ip="127.0.2.1")])
+        await endpoint.change_roster("a", [vm("a0", ip="127.0.2.2"), vm("a1", ip="127.0.2.1")])
         names = [(await peer.get(target=NAME)).body for peer in (first, second)]
         assert names == [b"a1", b"a0"]
-        await house.change_roster("a", [vm("a0", ip="127.0.2.2")])
-        assert (await first.ask()).status == 403
-        assert (await second.ask()).status == 200
+        await endpoint.change_roster("a", [vm("a0", ip="127.0.2.2")])
+        assert (await first.request()).status == 403
+        assert (await second.request()).status == 200
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["known question", "new question"])
 async def test_vm_that_has_left_its_scope_is_403(fast: bool) -> None:
     """At once, on its open connection; and served again if it comes back."""
-    async with serving() as house:
-        peer = await house.connect("web/web-1")
-        assert (await peer.ask()).status == 200
-        await house.change_roster("web", [vm("web-0")])
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect("web/web-1")
+        assert (await peer.request()).status == 200
+        await endpoint.change_roster("web", [vm("web-0")])
         asked = GET if fast else request("GET", EVENTS, ("Another", "header"))
-        answer = await peer.ask(asked)
+        answer = await peer.request(asked)
         assert answer.status == 403
         assert "there is no VM web/web-1 any more" in answer.document["error"]
-        assert (await (await house.connect("web/web-0")).ask()).status == 200
-        await house.change_roster("web", [vm("web-0"), vm("web-1")])
-        assert (await peer.ask(asked)).status == 200
+        assert (await (await endpoint.connect("web/web-0")).request()).status == 200
+        await endpoint.change_roster("web", [vm("web-0"), vm("web-1")])
+        assert (await peer.request(asked)).status == 200
 
 
 async def test_vms_of_a_removed_scope_are_403() -> None:
     """And served again under a scope of the same name."""
-    async with serving() as house:
-        peer = await house.connect()
-        assert (await peer.ask()).status == 200
-        await house.fleet.apply("web", lambda _: Change(None, (), None))
-        assert [(await peer.ask()).status for _ in range(2)] == [403, 403]
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        assert (await peer.request()).status == 200
+        await endpoint.fleet.apply("web", lambda _: Change(None, (), None))
+        assert [(await peer.request()).status for _ in range(2)] == [403, 403]
         assert (await peer.post(approval())).status == 403
-        await house.fleet.inventory.add_scope(msgspec.structs.replace(scope("web", vm("web-0")), epoch="e2"), by="test")
-        assert (await peer.ask()).headers["etag"] == '"e2.1.2020-07-01"'
+        await endpoint.fleet.inventory.add_scope(
+            msgspec.structs.replace(scope("web", vm("web-0")), epoch="e2"), by="test"
+        )
+        assert (await peer.request()).headers["etag"] == '"e2.1.2020-07-01"'
 
 
 async def test_preempted_vm_is_403_after_its_event() -> None:
     """It has left its scope by the rules themselves."""
-    async with serving(scope("batch", vm("batch_0"), vm("batch_1"), low_priority=True)) as house:
-        peer = await house.connect("batch/batch_0")
-        await house.fleet.schedule(ask(EventType.PREEMPT, "batch/batch_0", notice=timedelta(0)))
-        await house.fleet.advance(timedelta(minutes=1))
-        assert (await peer.ask()).status == 403
-        assert (await (await house.connect("batch/batch_1")).ask()).status == 200
+    async with run_endpoint(scope("batch", vm("batch_0"), vm("batch_1"), low_priority=True)) as endpoint:
+        peer = await endpoint.connect("batch/batch_0")
+        await endpoint.fleet.schedule(schedule_request(EventType.PREEMPT, "batch/batch_0", notice=timedelta(0)))
+        await endpoint.fleet.advance(timedelta(minutes=1))
+        assert (await peer.request()).status == 403
+        assert (await (await endpoint.connect("batch/batch_1")).request()).status == 200
 
 
 async def test_listener_is_for_a_vm_that_exists() -> None:
     """Bare names are taken where they are unambiguous."""
-    async with serving(scope("a", vm("same"), vm("one")), scope("b", vm("same"))) as house:
+    async with run_endpoint(scope("a", vm("same"), vm("one")), scope("b", vm("same"))) as endpoint:
         for name, error in (("a/none", VmNotFound), ("none/same", ScopeNotFound), ("same", AmbiguousVm)):
             with pytest.raises(error):
-                await house.server.listen_for_vm(name, "127.0.0.1", 0)
-        peer = await house.connect("one")
-        assert (await peer.ask()).status == 200
+                await endpoint.server.listen_for_vm(name, "127.0.0.1", 0)
+        peer = await endpoint.connect("one")
+        assert (await peer.request()).status == 200
 
 
 @pytest.mark.parametrize(
@@ -179,20 +185,20 @@ async def test_listener_is_for_a_vm_that_exists() -> None:
 )
 async def test_addresses_are_written_as_in_the_inventory(peer: object, written: str) -> None:
     """IPv4 on a listener for both families, IPv6 in its canonical form."""
-    async with serving() as house:
-        assert AddressResolver(house.fleet.replica, "default").address(peer) == written
+    async with run_endpoint() as endpoint:
+        assert AddressResolver(endpoint.fleet.replica, "default").address(peer) == written
 
 
 async def test_limits_follow_the_vm_and_not_the_address() -> None:
     """A VM with several addresses has one tally."""
     two = msgspec.structs.replace(vm("v"), addresses=(Address(ip="127.0.3.1"), Address(ip="127.0.3.2")))
-    async with serving(scope("a", two)) as house:
-        port = await by_address(house)
-        peers = [await house.connect_to(port, f"127.0.3.{n}") for n in (1, 2, 1)]
-        await asyncio.gather(*(peer.ask() for peer in peers))
-        tallies = {id(connection._session.peer.counter) for connection in house.connections()}
+    async with run_endpoint(scope("a", two)) as endpoint:
+        port = await by_address(endpoint)
+        peers = [await endpoint.connect_to(port, f"127.0.3.{n}") for n in (1, 2, 1)]
+        await asyncio.gather(*(peer.request() for peer in peers))
+        tallies = {id(connection._session.peer.counter) for connection in endpoint.connections()}
         assert len(tallies) == 1
-        assert house.connections()[0]._session.peer.counter.connections == 3
+        assert endpoint.connections()[0]._session.peer.counter.connections == 3
 
 
 SEEDS = range(6)
@@ -202,16 +208,16 @@ SEEDS = range(6)
 async def test_no_answer_ever_holds_anything_of_another_scope(seed: int) -> None:
     """Random changes of inventory and events between random questions on open connections; the seed is in the name."""
     chance = random.Random(seed)
-    async with serving(*(crowd(n, range(3)) for n in range(4))) as house:
-        port = await by_address(house)
-        peers = {(n, m): await house.connect_to(port, ip(n, m)) for n in range(4) for m in range(3)}
+    async with run_endpoint(*(crowd(n, range(3)) for n in range(4))) as endpoint:
+        port = await by_address(endpoint)
+        peers = {(n, m): await endpoint.connect_to(port, ip(n, m)) for n in range(4) for m in range(3)}
         for step in range(150):
-            await disturb(house, chance, step)
+            await disturb(endpoint, chance, step)
             (n, m), peer = chance.choice(sorted(peers.items()))
-            await check(house, peer, ip(n, m), chance)
+            await check(endpoint, peer, ip(n, m), chance)
             if chance.random() < 0.05:
                 await peer.close()
-                peers[n, m] = await house.connect_to(port, ip(n, m))
+                peers[n, m] = await endpoint.connect_to(port, ip(n, m))
 
 
 def ip(n: int, m: int) -> str:
@@ -222,27 +228,27 @@ def crowd(n: int, members: range) -> Scope:
     return scope(f"scope{n}", *(vm(f"scope{n}-vm{m}", domain=m, ip=ip(n, m)) for m in members))
 
 
-async def disturb(house: House, chance: random.Random, step: int) -> None:
+async def disturb(endpoint: RunningEndpoint, chance: random.Random, step: int) -> None:
     """Schedule something, or let VMs take each other's addresses, leave and come back."""
     n = chance.randrange(4)
-    names = [f"scope{n}/{vm_.name}" for vm_ in house.fleet.replica.scope(f"scope{n}").roster]
+    names = [f"scope{n}/{vm_.name}" for vm_ in endpoint.fleet.replica.scope(f"scope{n}").roster]
     if chance.random() < 0.5 and names:
-        await house.fleet.schedule(ask(EventType.FREEZE, chance.choice(names), number=step + 1))
+        await endpoint.fleet.schedule(schedule_request(EventType.FREEZE, chance.choice(names), number=step + 1))
     elif chance.random() < 0.5:
-        await house.fleet.advance(timedelta(minutes=chance.randrange(30)))
+        await endpoint.fleet.advance(timedelta(minutes=chance.randrange(30)))
     else:
-        named = {name for event in house.fleet.replica.scope(f"scope{n}").events for name in event.vms}
+        named = {name for event in endpoint.fleet.replica.scope(f"scope{n}").events for name in event.vms}
         kept = [m for m in range(3) if chance.random() < 0.8 or f"scope{n}-vm{m}" in named]
         vms = [vm(f"scope{n}-vm{m}", domain=m, ip=ip(chance.randrange(4), chance.randrange(3))) for m in kept]
-        await house.change_roster(f"scope{n}", vms)
+        await endpoint.change_roster(f"scope{n}", vms)
 
 
-async def check(house: House, peer: Peer, address: str, chance: random.Random) -> None:
+async def check(endpoint: RunningEndpoint, peer: Peer, address: str, chance: random.Random) -> None:
     """Compare the answer with what the replica says of that address."""
-    answer = await peer.ask(
+    answer = await peer.request(
         chance.choice([GET, request("GET", EVENTS, ("X", str(chance.random()))), request("GET", NAME)])
     )
-    claims = house.fleet.replica.claims("default", address)
+    claims = endpoint.fleet.replica.claims("default", address)
     if len(claims) != 1:
         assert answer.status == 403
         assert b"scope" not in answer.body

@@ -15,8 +15,8 @@ from forewarn.core.event import EventType
 from forewarn.guest.connection_state import ConnectionState
 from forewarn.guest.limits import SPARE_FILES, Limits, connection_limit
 from forewarn.wire.error_responses import ErrorReason
-from tests.fleet.stage import ask, scope, until, vm
-from tests.guest.house import EVENTS, GET, UNLIMITED, House, approval, request, serving
+from tests.fleet.fleets import schedule_request, scope, until, vm
+from tests.guest.running_endpoint import EVENTS, GET, UNLIMITED, RunningEndpoint, approval, request, run_endpoint
 
 READ_AT_ONCE = 256 * 1024
 """What an event loop reads from a socket in one go."""
@@ -29,45 +29,45 @@ SMALL = msgspec.structs.replace(UNLIMITED, unread_bytes=4096, pipelined_bytes=40
 
 async def test_head_over_16_kib_is_431_then_closed() -> None:
     """Even while the peer is still sending."""
-    async with serving() as house:
-        peer = await house.connect()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
         peer.send(GET + b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 100_000)
-        assert (await peer.answer()).status == 200
-        answer = await peer.answer()
+        assert (await peer.read_response()).status == 200
+        answer = await peer.read_response()
         assert (answer.status, answer.headers["connection"]) == (431, "close")
         assert await peer.is_closed()
-        assert house.counters.refusals[ErrorReason.HEADER_TOO_LARGE] == 1
+        assert endpoint.counters.refusals[ErrorReason.HEADER_TOO_LARGE] == 1
 
 
 async def test_body_over_64_kib_is_413_before_it_is_sent() -> None:
     """By what it says of its length; with `Expect` too, in place of `100 Continue`."""
-    async with serving() as house:
+    async with run_endpoint() as endpoint:
         for headers in ([], [("Expect", "100-continue")]):
-            peer = await house.connect()
-            answer = await peer.ask(request("POST", EVENTS, *headers, ("Content-Length", str(64 * 1024 + 1))))
+            peer = await endpoint.connect()
+            answer = await peer.request(request("POST", EVENTS, *headers, ("Content-Length", str(64 * 1024 + 1))))
             assert (answer.status, answer.headers["connection"]) == (413, "close")
             assert await peer.is_closed()
 
 
 async def test_chunked_body_that_grows_over_64_kib_is_413_and_the_peer_gets_to_read_it() -> None:
     """It is still sending when it is refused: closing at once would destroy the answer on its way."""
-    async with serving() as house:
-        peer = await house.connect()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
         peer.send(request("POST", EVENTS, ("Transfer-Encoding", "chunked")))
         for _ in range(1000):
             peer.send(b"1000\r\n" + b"x" * 0x1000 + b"\r\n")
-        answer = await peer.answer()
+        answer = await peer.read_response()
         assert (answer.status, answer.headers["connection"]) == (413, "close")
         assert await peer.is_closed()
 
 
 async def test_body_of_64_kib_is_read() -> None:
     """It fails for what it says, not for its size."""
-    async with serving() as house:
-        peer = await house.connect()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
         answer = await peer.post(approval() + b" " * (64 * 1024 - len(approval())))
         assert answer.status == 200
-        assert (await peer.ask()).status == 200
+        assert (await peer.request()).status == 200
 
 
 # Requests per second.
@@ -75,61 +75,61 @@ async def test_body_of_64_kib_is_read() -> None:
 
 async def test_sixth_request_within_a_second_is_429() -> None:
     """PROTOCOL §5: text, Retry-After, and the connection stays."""
-    async with serving(limits=Limits()) as house:
-        peer = await house.connect()
-        assert [(await peer.ask()).status for _ in range(5)] == [200] * 5
-        answer = await peer.ask()
+    async with run_endpoint(limits=Limits()) as endpoint:
+        peer = await endpoint.connect()
+        assert [(await peer.request()).status for _ in range(5)] == [200] * 5
+        answer = await peer.request()
         assert (answer.status, answer.body, answer.headers["retry-after"]) == (429, b"Too Many Requests", "1")
         assert answer.headers["content-type"].startswith("text/plain")
-        house.pass_seconds(1)
-        assert [(await peer.ask()).status for _ in range(6)] == [*[200] * 5, 429]
-        assert house.counters.refusals[ErrorReason.RATE] == 2
+        endpoint.tick_seconds(1)
+        assert [(await peer.request()).status for _ in range(6)] == [*[200] * 5, 429]
+        assert endpoint.counters.refusals[ErrorReason.RATE] == 2
 
 
 async def test_rate_is_counted_per_vm_over_all_its_connections() -> None:
     """Hanging up and calling again does not help, and nobody pays for another."""
-    async with serving(limits=Limits()) as house:
+    async with run_endpoint(limits=Limits()) as endpoint:
         for _ in range(5):
-            peer = await house.connect("web/web-0")
-            assert (await peer.ask()).status == 200
+            peer = await endpoint.connect("web/web-0")
+            assert (await peer.request()).status == 200
             await peer.close()
-        await until(lambda: house.counters.connections == 0)
-        assert (await (await house.connect("web/web-0")).ask()).status == 429
-        assert (await (await house.connect("web/web-1")).ask()).status == 200
+        await until(lambda: endpoint.counters.connections == 0)
+        assert (await (await endpoint.connect("web/web-0")).request()).status == 429
+        assert (await (await endpoint.connect("web/web-1")).request()).status == 200
 
 
 async def test_every_kind_of_request_counts_and_rate_comes_before_path() -> None:
     """PROTOCOL §5, the order of refusals. Pipelining gains nothing."""
-    async with serving(limits=Limits()) as house:
-        peer = await house.connect()
+    async with run_endpoint(limits=Limits()) as endpoint:
+        peer = await endpoint.connect()
         wrong = [request("GET", "/nowhere"), request("PUT"), request(metadata=False), request("POST", body=b"[]")]
         peer.send(b"".join(wrong) + GET + request("GET", "/nowhere") + request("POST", body=approval()))
-        statuses = [(await peer.answer()).status for _ in range(7)]
+        statuses = [(await peer.read_response()).status for _ in range(7)]
         assert statuses == [404, 405, 400, 400, 200, 429, 429]
 
 
 @pytest.mark.parametrize("caller", ["a VM", "a stranger"])
 async def test_caller_that_asks_far_too_often_is_not_listened_to_until_the_next_second(caller: str) -> None:
     """Fifty are told that it is too much, over all its connections; the others wait, and nobody waits with them."""
-    async with serving(limits=Limits(pipelined_bytes=4096)) as house:
-        port = await house.server.listen_by_address("default", "127.0.0.1", 0)
-        house.hold_still()
+    async with run_endpoint(limits=Limits(pipelined_bytes=4096)) as endpoint:
+        port = await endpoint.server.listen_by_address("default", "127.0.0.1", 0)
+        endpoint.stop_ticks()
         source = "127.0.0.1" if caller == "a VM" else "127.0.0.99"
-        first, second = await house.connect_to(port, source), await house.connect_to(port, source)
+        first, second = await endpoint.connect_to(port, source), await endpoint.connect_to(port, source)
         count = 5000
         first.send(GET * count)
-        await until(lambda: house.phases().count(ConnectionState.THROTTLED) == 1)
+        await until(lambda: endpoint.connection_states().count(ConnectionState.THROTTLED) == 1)
         second.send(GET)
-        await until(lambda: house.phases() == [ConnectionState.THROTTLED] * 2)
+        await until(lambda: endpoint.connection_states() == [ConnectionState.THROTTLED] * 2)
         admitted, refused = (5, 429) if caller == "a VM" else (0, 403)
-        statuses = [(await first.answer()).status for _ in range(admitted + 50)]
+        statuses = [(await first.read_response()).status for _ in range(admitted + 50)]
         assert statuses == [*[200] * admitted, *[refused] * 50]
-        assert not all(connection._transport.is_reading() for connection in house.connections())
-        assert (await (await house.connect("web/web-1")).ask()).status == 200
-        house.pass_seconds(1)
-        assert (await first.answer()).status == (200 if caller == "a VM" else refused)
-        assert ConnectionState.THROTTLED in house.phases()
-        assert house.counters.responses[refused] == 100
+        assert not all(connection._transport.is_reading() for connection in endpoint.connections())
+        assert (await (await endpoint.connect("web/web-1")).request()).status == 200
+        endpoint.tick_seconds(1)
+        assert (await first.read_response()).status == (200 if caller == "a VM" else refused)
+        assert ConnectionState.THROTTLED in endpoint.connection_states()
+        assert endpoint.counters.responses[refused] == 100
 
 
 UNREADABLE = {
@@ -143,43 +143,43 @@ UNREADABLE = {
 async def test_who_calls_and_how_often_comes_before_what_cannot_be_read(raw: bytes, status: int) -> None:
     """A stranger is told that it is one, and counted as such; a VM that asks too often is told that."""
     limits = Limits(requests_per_second=2, refusals_per_second=3)
-    async with serving(limits=limits) as house:
-        port = await house.server.listen_by_address("default", "127.0.0.1", 0)
-        house.hold_still()
+    async with run_endpoint(limits=limits) as endpoint:
+        port = await endpoint.server.listen_by_address("default", "127.0.0.1", 0)
+        endpoint.stop_ticks()
 
         async def refusals(source: str, times: int) -> list[int]:
-            peers = [await house.connect_to(port, source) for _ in range(times)]
-            return [(await peer.ask(raw)).status for peer in peers]
+            peers = [await endpoint.connect_to(port, source) for _ in range(times)]
+            return [(await peer.request(raw)).status for peer in peers]
 
         assert await refusals("127.0.0.1", 4) == [status, status, 429, 429]
         assert await refusals("127.0.0.9", 3) == [403] * 3
-        restrained = await house.connect_to(port, "127.0.0.9")
+        restrained = await endpoint.connect_to(port, "127.0.0.9")
         restrained.send(raw)
-        await until(lambda: ConnectionState.THROTTLED in house.phases())
-        house.pass_seconds(1)
-        assert (await restrained.answer()).status == 403
+        await until(lambda: ConnectionState.THROTTLED in endpoint.connection_states())
+        endpoint.tick_seconds(1)
+        assert (await restrained.read_response()).status == 403
 
 
 async def test_stranger_whose_body_turns_out_too_large_is_a_stranger_first() -> None:
-    async with serving() as house:
-        port = await house.server.listen_by_address("default", "127.0.0.1", 0)
+    async with run_endpoint() as endpoint:
+        port = await endpoint.server.listen_by_address("default", "127.0.0.1", 0)
         raw = request("POST", EVENTS, ("Transfer-Encoding", "chunked")) + b"11000\r\n" + bytes(0x11000)
-        assert (await (await house.connect_to(port, "127.0.0.1")).ask(raw)).status == 413
-        assert (await (await house.connect_to(port, "127.0.0.9")).ask(raw)).status == 403
-        counted = {reason: count for reason, count in house.counters.refusals.items() if count}
+        assert (await (await endpoint.connect_to(port, "127.0.0.1")).request(raw)).status == 413
+        assert (await (await endpoint.connect_to(port, "127.0.0.9")).request(raw)).status == 403
+        counted = {reason: count for reason, count in endpoint.counters.refusals.items() if count}
         assert counted == {ErrorReason.TOO_LARGE: 1, ErrorReason.UNKNOWN_CALLER: 1}
 
 
-async def test_tallies_are_forgotten_when_they_do_not_matter_any_more() -> None:
+async def test_rate_counters_are_dropped_when_they_do_not_matter_any_more() -> None:
     """Callers who have left cost nothing."""
-    async with serving() as house:
-        peer = await house.connect()
-        await peer.ask()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        await peer.request()
         await peer.close()
-        await until(lambda: house.counters.connections == 0)
-        assert len(house.server._state.rate_limiter._counters) == 1
-        house.pass_seconds(2)
-        assert house.server._state.rate_limiter._counters == {}
+        await until(lambda: endpoint.counters.connections == 0)
+        assert len(endpoint.server._state.rate_limiter._counters) == 1
+        endpoint.tick_seconds(2)
+        assert endpoint.server._state.rate_limiter._counters == {}
 
 
 # Connections.
@@ -187,26 +187,26 @@ async def test_tallies_are_forgotten_when_they_do_not_matter_any_more() -> None:
 
 async def test_one_connection_too_many_of_a_vm_is_503() -> None:
     """It is told so and closed; those that it has go on, and another VM is served."""
-    async with serving(limits=msgspec.structs.replace(UNLIMITED, connections_per_vm=3)) as house:
-        peers = [await house.connect("web/web-0") for _ in range(3)]
-        surplus = await house.connect("web/web-0")
-        answer = await surplus.answer()
+    async with run_endpoint(limits=msgspec.structs.replace(UNLIMITED, connections_per_vm=3)) as endpoint:
+        peers = [await endpoint.connect("web/web-0") for _ in range(3)]
+        surplus = await endpoint.connect("web/web-0")
+        answer = await surplus.read_response()
         assert (answer.status, answer.headers["connection"]) == (503, "close")
         assert await surplus.is_closed()
-        assert [(await peer.ask()).status for peer in peers] == [200] * 3
-        assert (await (await house.connect("web/web-1")).ask()).status == 200
+        assert [(await peer.request()).status for peer in peers] == [200] * 3
+        assert (await (await endpoint.connect("web/web-1")).request()).status == 200
         await peers[0].close()
-        await until(lambda: house.counters.connections == 3)
-        assert (await (await house.connect("web/web-0")).ask()).status == 200
-        assert house.counters.refusals[ErrorReason.CONNECTIONS] == 1
+        await until(lambda: endpoint.counters.connections == 3)
+        assert (await (await endpoint.connect("web/web-0")).request()).status == 200
+        assert endpoint.counters.refusals[ErrorReason.CONNECTIONS] == 1
 
 
 async def test_one_connection_too_many_in_all_is_503() -> None:
     """Whoever it is."""
-    async with serving(limits=msgspec.structs.replace(UNLIMITED, connections=2)) as house:
-        peers = [await house.connect("web/web-0"), await house.connect("web/web-1")]
-        assert (await (await house.connect("web/web-1")).answer()).status == 503
-        assert [(await peer.ask()).status for peer in peers] == [200] * 2
+    async with run_endpoint(limits=msgspec.structs.replace(UNLIMITED, connections=2)) as endpoint:
+        peers = [await endpoint.connect("web/web-0"), await endpoint.connect("web/web-1")]
+        assert (await (await endpoint.connect("web/web-1")).read_response()).status == 503
+        assert [(await peer.request()).status for peer in peers] == [200] * 2
 
 
 def test_connections_are_bounded_by_the_open_files_that_the_process_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,120 +220,120 @@ def test_connections_are_bounded_by_the_open_files_that_the_process_may_have(mon
 async def test_listeners_leave_fewer_connections_for_guests(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is spared for the store is not taken by them."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (SPARE_FILES + 4, SPARE_FILES + 4))
-    async with serving() as house:
-        peers = [await house.connect("web/web-0"), await house.connect("web/web-1")]
-        assert [(await peer.ask()).status for peer in peers] == [200] * 2
-        assert (await (await house.connect("web/web-0")).answer()).status == 503
-        house.server.stop_listening("127.0.0.1", house.ports["web/web-1"])
-        await until(lambda: house.counters.connections == 2)
-        assert (await (await house.connect("web/web-0")).ask()).status == 200
+    async with run_endpoint() as endpoint:
+        peers = [await endpoint.connect("web/web-0"), await endpoint.connect("web/web-1")]
+        assert [(await peer.request()).status for peer in peers] == [200] * 2
+        assert (await (await endpoint.connect("web/web-0")).read_response()).status == 503
+        endpoint.server.stop_listening("127.0.0.1", endpoint.ports["web/web-1"])
+        await until(lambda: endpoint.counters.connections == 2)
+        assert (await (await endpoint.connect("web/web-0")).request()).status == 200
 
 
 # Time.
 
 
-async def seen(house: House, phase: ConnectionState) -> None:
+async def seen(endpoint: RunningEndpoint, phase: ConnectionState) -> None:
     """Wait until the only connection is in that phase."""
-    await until(lambda: house.phases() == [phase])
+    await until(lambda: endpoint.connection_states() == [phase])
 
 
 async def test_head_that_does_not_come_to_its_end_is_408() -> None:
     """Slowloris: each byte comes, but the head takes too long. The time counts from its first byte."""
-    async with serving() as house:
-        peer = await house.connect()
-        await peer.ask()
-        house.pass_seconds(100)
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        await peer.request()
+        endpoint.tick_seconds(100)
         peer.send(b"GET")
-        await seen(house, ConnectionState.HEAD)
+        await seen(endpoint, ConnectionState.HEAD)
         for byte in b" /metad":
-            house.pass_seconds(1)
+            endpoint.tick_seconds(1)
             peer.send(bytes([byte]))
-        house.pass_seconds(3)
-        await seen(house, ConnectionState.HEAD)
-        house.pass_seconds(1)
-        answer = await peer.answer()
+        endpoint.tick_seconds(3)
+        await seen(endpoint, ConnectionState.HEAD)
+        endpoint.tick_seconds(1)
+        answer = await peer.read_response()
         assert (answer.status, answer.headers["connection"]) == (408, "close")
         assert await peer.is_closed()
-        assert house.counters.timed_out == 1
+        assert endpoint.counters.timed_out == 1
 
 
 async def test_next_head_has_its_own_time() -> None:
     """A peer that always has the beginning of a request under way is not slow."""
-    async with serving() as house:
-        peer = await house.connect()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
         for _ in range(10):
             peer.send(GET[:10])
-            await seen(house, ConnectionState.HEAD)
-            house.pass_seconds(6)
+            await seen(endpoint, ConnectionState.HEAD)
+            endpoint.tick_seconds(6)
             peer.send(GET[10:] + GET[:10])
-            assert (await peer.answer()).status == 200
-            house.pass_seconds(6)
+            assert (await peer.read_response()).status == 200
+            endpoint.tick_seconds(6)
             peer.send(GET[10:])
-            assert (await peer.answer()).status == 200
+            assert (await peer.read_response()).status == 200
 
 
 async def test_body_that_does_not_come_to_its_end_is_408() -> None:
     """However it is sent."""
-    async with serving() as house:
-        peer = await house.connect()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
         peer.send(request("POST", EVENTS, ("Content-Length", "10")) + b"123")
-        await seen(house, ConnectionState.BODY)
-        house.pass_seconds(10)
-        await seen(house, ConnectionState.BODY)
-        house.pass_seconds(1)
-        assert (await peer.answer()).status == 408
+        await seen(endpoint, ConnectionState.BODY)
+        endpoint.tick_seconds(10)
+        await seen(endpoint, ConnectionState.BODY)
+        endpoint.tick_seconds(1)
+        assert (await peer.read_response()).status == 408
         assert await peer.is_closed()
 
 
 async def test_idle_connections_are_closed_without_a_word() -> None:
     """Those that never asked, and those that have not asked for a while; asking makes it begin anew."""
-    async with serving() as house:
-        silent, talking = await house.connect(), await house.connect()
-        await talking.ask()
-        house.pass_seconds(100)
-        await talking.ask()
-        house.pass_seconds(21)
+    async with run_endpoint() as endpoint:
+        silent, talking = await endpoint.connect(), await endpoint.connect()
+        await talking.request()
+        endpoint.tick_seconds(100)
+        await talking.request()
+        endpoint.tick_seconds(21)
         assert await silent.is_closed()
-        assert (await talking.ask()).status == 200
-        house.pass_seconds(121)
+        assert (await talking.request()).status == 200
+        endpoint.tick_seconds(121)
         assert await talking.is_closed()
-        assert house.counters.timed_out == 0
+        assert endpoint.counters.timed_out == 0
 
 
 async def test_refused_peer_that_goes_on_sending_is_cut_off() -> None:
     """It had the time to read why."""
-    async with serving() as house:
-        peer = await house.connect()
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
         peer.send(b"nonsense\r\n")
-        assert (await peer.answer()).status == 400
-        await seen(house, ConnectionState.LINGERING)
+        assert (await peer.read_response()).status == 400
+        await seen(endpoint, ConnectionState.LINGERING)
         peer.send(b"more")
-        house.pass_seconds(3)
-        await until(lambda: house.counters.connections == 0)
+        endpoint.tick_seconds(3)
+        await until(lambda: endpoint.counters.connections == 0)
 
 
 # Peers that do not read.
 
 
-async def deaf(house: House) -> socket.socket:
+async def connect_without_reading(endpoint: RunningEndpoint) -> socket.socket:
     """Connect a peer that does not read, with small buffers on the way."""
-    await (await house.connect()).close()
-    await until(lambda: house.counters.connections == 0)
+    await (await endpoint.connect()).close()
+    await until(lambda: endpoint.counters.connections == 0)
     peer = socket.socket()
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     peer.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(peer, ("127.0.0.1", house.ports["web/web-0"]))
-    await until(lambda: house.counters.connections == 1)
-    (connection,) = house.connections()
+    await asyncio.get_running_loop().sock_connect(peer, ("127.0.0.1", endpoint.ports["web/web-0"]))
+    await until(lambda: endpoint.counters.connections == 1)
+    (connection,) = endpoint.connections()
     connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     return peer
 
 
-async def flood(peer: socket.socket, house: House) -> int:
+async def flood(peer: socket.socket, endpoint: RunningEndpoint) -> int:
     """Ask and ask without reading, until the server does not listen any more; return how many requests were sent."""
     sent = 0
-    (connection,) = house.connections()
+    (connection,) = endpoint.connections()
     while connection._transport.is_reading():
         with suppress(BlockingIOError):
             sent += peer.send((GET * 100)[sent % len(GET) :])
@@ -343,53 +343,53 @@ async def flood(peer: socket.socket, house: House) -> int:
 
 async def test_peer_that_does_not_read_is_not_served_further_and_then_cut_off() -> None:
     """Its requests stay in the kernel's buffers, and what we keep for it stays bounded."""
-    async with serving(limits=SMALL) as house:
-        peer = await deaf(house)
+    async with run_endpoint(limits=SMALL) as endpoint:
+        peer = await connect_without_reading(endpoint)
         with peer:
-            await flood(peer, house)
-            await seen(house, ConnectionState.UNREAD)
-            (connection,) = house.connections()
-            answered = house.counters.responses[200]
+            await flood(peer, endpoint)
+            await seen(endpoint, ConnectionState.UNREAD)
+            (connection,) = endpoint.connections()
+            answered = endpoint.counters.responses[200]
             assert connection._transport.get_write_buffer_size() <= 2 * SMALL.unread_bytes + 1024
             assert len(connection._backlog) <= SMALL.pipelined_bytes + READ_AT_ONCE
-            house.pass_seconds(30)
-            await seen(house, ConnectionState.UNREAD)
-            assert house.counters.responses[200] == answered
-            house.pass_seconds(1)
-            await until(lambda: house.counters.connections == 0)
-            assert house.counters.timed_out == 1
+            endpoint.tick_seconds(30)
+            await seen(endpoint, ConnectionState.UNREAD)
+            assert endpoint.counters.responses[200] == answered
+            endpoint.tick_seconds(1)
+            await until(lambda: endpoint.counters.connections == 0)
+            assert endpoint.counters.timed_out == 1
 
 
 async def test_peer_that_reads_late_gets_everything() -> None:
     """In order and complete."""
     loop = asyncio.get_running_loop()
-    async with serving(limits=SMALL) as house:
-        peer = await deaf(house)
+    async with run_endpoint(limits=SMALL) as endpoint:
+        peer = await connect_without_reading(endpoint)
         with peer:
-            asked = await flood(peer, house)
-            await seen(house, ConnectionState.UNREAD)
+            asked = await flood(peer, endpoint)
+            await seen(endpoint, ConnectionState.UNREAD)
             received = b""
             while received.count(b'"Events":[]}') < asked:
                 received += await loop.sock_recv(peer, 65536)
             numbers = re.findall(rb"x-ms-request-id: [0-9a-f-]+-([0-9a-f]{12})\r\n", received)
             assert [int(number, 16) for number in numbers] == list(range(1, asked + 1))
-            assert house.counters.responses[200] == asked
+            assert endpoint.counters.responses[200] == asked
 
 
 async def test_last_answer_that_is_not_read_does_not_keep_the_connection_for_ever() -> None:
     """`Connection: close` and then silence."""
     many = ("web-0", *(f"web-{n:060d}" for n in range(900)))
-    async with serving(scope("web", *(vm(name, host="hv") for name in many)), limits=SMALL) as house:
-        await house.fleet.schedule(ask(EventType.REBOOT, *(f"web/{name}" for name in many)))
-        peer = await deaf(house)
+    async with run_endpoint(scope("web", *(vm(name, host="hv") for name in many)), limits=SMALL) as endpoint:
+        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, *(f"web/{name}" for name in many)))
+        peer = await connect_without_reading(endpoint)
         with peer:
             peer.send(request("GET", EVENTS, ("Connection", "close")))
-            await seen(house, ConnectionState.CLOSED)
-            house.pass_seconds(30)
-            await seen(house, ConnectionState.CLOSED)
-            house.pass_seconds(1)
-            await until(lambda: house.counters.connections == 0)
-            assert house.counters.timed_out == 1
+            await seen(endpoint, ConnectionState.CLOSED)
+            endpoint.tick_seconds(30)
+            await seen(endpoint, ConnectionState.CLOSED)
+            endpoint.tick_seconds(1)
+            await until(lambda: endpoint.counters.connections == 0)
+            assert endpoint.counters.timed_out == 1
 
 
 # The limits themselves.

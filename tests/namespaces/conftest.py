@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.curl import Curl
-from tests.namespaces.lab import Lab, Operator, link_local_service, making_lab
+from tests.namespaces.lab import Lab, Operator, create_lab, link_local_service
 from tests.namespaces.network import why_not
+from tests.third_party_clients.curl import Curl
 
 
 @pytest.fixture(scope="package")
@@ -15,7 +15,7 @@ def lab() -> Iterator[Lab]:
     """The machines, where they can be made."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
-    with making_lab() as lab:
+    with create_lab() as lab:
         yield lab
 
 

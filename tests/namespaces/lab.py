@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from tests.clients.service import FOREWARN, Started, forewarn_up
-from tests.namespaces.network import Machine, network
+from tests.namespaces.network import NetworkNamespace, create_network
+from tests.support.emulator import FOREWARN, UpOutput, forewarn_up
 
 FLEET = """
 [[scopes]]
@@ -39,18 +39,18 @@ vms = [{ name = "absent-0", addresses = ["10.98.0.14"] }]
 class Lab(msgspec.Struct, frozen=True):
     """The machines. The fleet file knows left, right and spot; the outsider has the address of one that is absent."""
 
-    host: Machine
-    left: Machine
-    right: Machine
-    spot: Machine
-    stranger: Machine
-    outsider: Machine
+    host: NetworkNamespace
+    left: NetworkNamespace
+    right: NetworkNamespace
+    spot: NetworkNamespace
+    stranger: NetworkNamespace
+    outsider: NetworkNamespace
 
 
 @contextmanager
-def making_lab() -> Iterator[Lab]:
+def create_lab() -> Iterator[Lab]:
     """Make the machines. One VM knows the way to the endpoint alone, the others send everything to their host."""
-    with network() as made:
+    with create_network() as made:
         made.add_bridge("guests", "10.99.0.1")
         made.add_bridge("others", "10.98.0.1")
         yield Lab(
@@ -64,7 +64,7 @@ def making_lab() -> Iterator[Lab]:
 
 
 @contextmanager
-def link_local_service(lab: Lab, directory: Path, *options: str) -> Iterator[Started]:
+def link_local_service(lab: Lab, directory: Path, *options: str) -> Iterator[UpOutput]:
     """Run the service at 169.254.169.254 on the bridge `guests`, with a port per VM on the host's loopback as well."""
     fleet = directory / "fleet.toml"
     fleet.write_text(FLEET, encoding="utf-8")
@@ -76,7 +76,7 @@ def link_local_service(lab: Lab, directory: Path, *options: str) -> Iterator[Sta
 class Operator:
     """Those who run the fleet: at the host, with the command line."""
 
-    def __init__(self, host: Machine, started: Started) -> None:
+    def __init__(self, host: NetworkNamespace, started: UpOutput) -> None:
         self._host = host
         self.started = started
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 import msgspec
 
-from tests.clients.service import GUARD, plain_environment
+from tests.support.emulator import GUARD, plain_environment
 
 
 def why_not() -> str | None:
@@ -18,7 +18,7 @@ def why_not() -> str | None:
         return "the program ip is missing: install iproute2"
     if os.geteuid() != 0:
         return "network namespaces need root: sudo make test ARGS=tests/namespaces"
-    probe = _name_of_its_own("probe")
+    probe = _unique_name("probe")
     made = subprocess.run(["ip", "netns", "add", probe], check=False, capture_output=True, text=True)
     if made.returncode != 0:
         return f"this system lets not even root make a network namespace: {made.stderr.strip()}"
@@ -31,7 +31,7 @@ def why_no_rules() -> str | None:
     return None if shutil.which("nft") else "the program nft is missing: install nftables"
 
 
-class Machine(msgspec.Struct, frozen=True):
+class NetworkNamespace(msgspec.Struct, frozen=True):
     """A network namespace."""
 
     name: str
@@ -60,12 +60,12 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def machine(name: str) -> Iterator[Machine]:
+def create_namespace(name: str) -> Iterator[NetworkNamespace]:
     """Make a namespace that no other run of the tests has, or has left behind."""
-    full_name = _name_of_its_own(name)
+    full_name = _unique_name(name)
     subprocess.run(["ip", "netns", "add", full_name], check=True)
     try:
-        made = Machine(full_name)
+        made = NetworkNamespace(full_name)
         made.ip("link set lo up")
         yield made
     finally:
@@ -75,7 +75,7 @@ def machine(name: str) -> Iterator[Machine]:
 class Network:
     """A host, and the VMs on its bridges."""
 
-    def __init__(self, host: Machine, stack: ExitStack) -> None:
+    def __init__(self, host: NetworkNamespace, stack: ExitStack) -> None:
         self.host = host
         self._stack = stack
 
@@ -85,9 +85,9 @@ class Network:
         self.host.ip(f"address add {address}/24 dev {bridge}")
         self.host.ip(f"link set {bridge} up")
 
-    def add_vm(self, name: str, bridge: str, address: str, route: str) -> Machine:
+    def add_vm(self, name: str, bridge: str, address: str, route: str) -> NetworkNamespace:
         """Make a VM with an address on a bridge, and a route to everywhere else or to the endpoint alone."""
-        vm = self._stack.enter_context(machine(name))
+        vm = self._stack.enter_context(create_namespace(name))
         self.host.ip(f"link add to-{name} type veth peer name eth0 netns {vm.name}")
         self.host.ip(f"link set to-{name} master {bridge} up")
         vm.ip(f"address add {address}/24 dev eth0")
@@ -97,12 +97,12 @@ class Network:
 
 
 @contextmanager
-def network() -> Iterator[Network]:
+def create_network() -> Iterator[Network]:
     """Make a host without any VM; at the end take everything away."""
     with ExitStack() as stack:
-        yield Network(stack.enter_context(machine("host")), stack)
+        yield Network(stack.enter_context(create_namespace("host")), stack)
 
 
-def _name_of_its_own(name: str) -> str:
+def _unique_name(name: str) -> str:
     """Give a name that is never met again: a process that was killed leaves its namespaces, and its pid comes back."""
     return f"forewarn-{secrets.token_hex(4)}-{name}"

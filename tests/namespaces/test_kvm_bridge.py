@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.cli.serving import Serving, serving
-from tests.cli.stage import PROGRAM
-from tests.clients.curl import Curl
-from tests.namespaces.network import Machine, machine, why_no_rules, why_not
+from tests.namespaces.network import NetworkNamespace, create_namespace, why_no_rules, why_not
+from tests.support.program import PROGRAM
+from tests.support.serve_process import ServeProcess, run_serve
+from tests.third_party_clients.curl import Curl
 
 GUIDE = Path(__file__).parents[2] / "docs/howto/kvm-bridge.md"
 NAME = "http://169.254.169.254/metadata/instance/compute/name?api-version=2021-02-01&format=text"
@@ -37,11 +37,11 @@ def block(language: str) -> str:
     return blocks[0]
 
 
-class House(msgspec.Struct, frozen=True):
+class BridgeHost(msgspec.Struct, frozen=True):
     """The host of the guide, and its guests."""
 
-    host: Machine
-    guests: tuple[Machine, Machine]
+    host: NetworkNamespace
+    guests: tuple[NetworkNamespace, NetworkNamespace]
 
     def load_rules(self, directory: Path) -> None:
         """Load the rules of the guide."""
@@ -54,19 +54,19 @@ class House(msgspec.Struct, frozen=True):
 
 
 @pytest.fixture
-def house() -> Iterator[House]:
+def house() -> Iterator[BridgeHost]:
     if (reason := why_not() or why_no_rules()) is not None:
         pytest.skip(reason)
     with ExitStack() as stack:
-        host = stack.enter_context(machine("kvm-host"))
+        host = stack.enter_context(create_namespace("kvm-host"))
         for line in ("link add br0 type bridge", "address add 192.0.2.1/24 dev br0", "link set br0 up"):
             host.ip(line)
         host.ip("address add 169.254.169.254/32 dev br0")
-        yield House(host, (_guest(stack, host, 0), _guest(stack, host, 1)))
+        yield BridgeHost(host, (_guest(stack, host, 0), _guest(stack, host, 1)))
 
 
-def _guest(stack: ExitStack, host: Machine, number: int) -> Machine:
-    guest = stack.enter_context(machine(f"kvm-guest-{number}"))
+def _guest(stack: ExitStack, host: NetworkNamespace, number: int) -> NetworkNamespace:
+    guest = stack.enter_context(create_namespace(f"kvm-guest-{number}"))
     host.ip(f"link add vnet{number} type veth peer name eth0 netns {guest.name}")
     host.ip(f"link set vnet{number} master br0 up")
     guest.ip(f"link set eth0 address 52:54:00:00:00:1{number}")
@@ -77,14 +77,14 @@ def _guest(stack: ExitStack, host: Machine, number: int) -> Machine:
 
 
 @contextmanager
-def service(house: House, directory: Path, operator: str = "127.0.0.1:0") -> Iterator[Serving]:
-    with serving(
+def service(house: BridgeHost, directory: Path, operator: str = "127.0.0.1:0") -> Iterator[ServeProcess]:
+    with run_serve(
         directory, SETTINGS.format(operator=operator), fleet=block("toml"), within=house.host.within
     ) as started:
         yield started
 
 
-def curls(house: House, directory: Path) -> tuple[Curl, Curl]:
+def curls(house: BridgeHost, directory: Path) -> tuple[Curl, Curl]:
     first, second = (Curl(directory, *guest.within) for guest in house.guests)
     return first, second
 
@@ -94,7 +94,7 @@ def exit_status(curl: Curl, *arguments: str) -> int:
     return status
 
 
-def test_each_guest_sees_itself_and_its_own_events_behind_the_rules(house: House, tmp_path: Path) -> None:
+def test_each_guest_sees_itself_and_its_own_events_behind_the_rules(house: BridgeHost, tmp_path: Path) -> None:
     house.load_rules(tmp_path)
     with service(house, tmp_path):
         for number, curl in enumerate(curls(house, tmp_path)):
@@ -103,7 +103,7 @@ def test_each_guest_sees_itself_and_its_own_events_behind_the_rules(house: House
             assert curl(*METADATA, EVENTS).status == 200
 
 
-def test_doctor_on_the_host_finds_nothing_wrong_with_a_guest_that_asks(house: House, tmp_path: Path) -> None:
+def test_doctor_on_the_host_finds_nothing_wrong_with_a_guest_that_asks(house: BridgeHost, tmp_path: Path) -> None:
     house.load_rules(tmp_path)
     with service(house, tmp_path):
         first, _ = curls(house, tmp_path)
@@ -116,7 +116,7 @@ def test_doctor_on_the_host_finds_nothing_wrong_with_a_guest_that_asks(house: Ho
     )
 
 
-def test_without_the_rules_a_guest_can_pass_for_one_that_is_away(house: House, tmp_path: Path) -> None:
+def test_without_the_rules_a_guest_can_pass_for_one_that_is_away(house: BridgeHost, tmp_path: Path) -> None:
     """Else the next test would show nothing."""
     with service(house, tmp_path):
         _, second = curls(house, tmp_path)
@@ -126,7 +126,7 @@ def test_without_the_rules_a_guest_can_pass_for_one_that_is_away(house: House, t
         assert (told.status, told.body) == (200, b"web-0")
 
 
-def test_with_the_rules_a_guest_passes_for_nobody(house: House, tmp_path: Path) -> None:
+def test_with_the_rules_a_guest_passes_for_nobody(house: BridgeHost, tmp_path: Path) -> None:
     house.load_rules(tmp_path)
     with service(house, tmp_path):
         _, second = curls(house, tmp_path)
@@ -138,7 +138,7 @@ def test_with_the_rules_a_guest_passes_for_nobody(house: House, tmp_path: Path) 
         assert second(*METADATA, "--interface", "192.0.2.11", NAME).body == b"web-1"
 
 
-def test_with_the_rules_a_borrowed_hardware_address_helps_nobody(house: House, tmp_path: Path) -> None:
+def test_with_the_rules_a_borrowed_hardware_address_helps_nobody(house: BridgeHost, tmp_path: Path) -> None:
     house.load_rules(tmp_path)
     with service(house, tmp_path):
         _, second = curls(house, tmp_path)
@@ -151,7 +151,7 @@ def test_with_the_rules_a_borrowed_hardware_address_helps_nobody(house: House, t
             assert exit_status(second, *METADATA, "--interface", address, NAME) != 0
 
 
-def test_with_the_rules_a_guest_cannot_pass_for_the_endpoint(house: House, tmp_path: Path) -> None:
+def test_with_the_rules_a_guest_cannot_pass_for_the_endpoint(house: BridgeHost, tmp_path: Path) -> None:
     """Its word that it has 169.254.169.254 reaches no other guest."""
     house.load_rules(tmp_path)
     with service(house, tmp_path):
@@ -165,7 +165,7 @@ def test_with_the_rules_a_guest_cannot_pass_for_the_endpoint(house: House, tmp_p
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "192.0.2.1", "169.254.169.254"])
-def test_operators_on_loopback_are_out_of_reach(house: House, tmp_path: Path, address: str) -> None:
+def test_operators_on_loopback_are_out_of_reach(house: BridgeHost, tmp_path: Path, address: str) -> None:
     with service(house, tmp_path) as started:
         port = started.operator_url.rpartition(":")[2]
         assert Curl(tmp_path, *house.host.within)(f"{started.operator_url}/healthz").status == 200
@@ -174,7 +174,7 @@ def test_operators_on_loopback_are_out_of_reach(house: House, tmp_path: Path, ad
 
 
 def test_operators_on_the_bridge_answer_nobody_without_a_token_and_no_guest_behind_the_rules(
-    house: House, tmp_path: Path
+    house: BridgeHost, tmp_path: Path
 ) -> None:
     with service(house, tmp_path, operator="192.0.2.1:8170") as started:
         first, second = curls(house, tmp_path)

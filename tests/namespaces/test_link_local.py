@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.clients.curl import Answer, Curl
-from tests.clients.service import FOREWARN, GUARD, events_path, plain_environment
 from tests.namespaces.lab import Lab, Operator, link_local_service
-from tests.namespaces.network import Machine
+from tests.namespaces.network import NetworkNamespace
+from tests.support.emulator import FOREWARN, GUARD, events_path, plain_environment
+from tests.third_party_clients.curl import Answer, Curl
 
 ENDPOINT = "http://169.254.169.254"
 EVENTS = ENDPOINT + events_path()
 METADATA = ("--header", "Metadata: true")
-PROGRAMS = Path(__file__).parents[1] / "clients" / "programs"
+PROGRAMS = Path(__file__).parents[1] / "third_party_clients" / "programs"
 
 COULD_NOT_CONNECT = 7
 TIMED_OUT = 28
@@ -111,7 +111,7 @@ def test_a_borrowed_address_gets_no_answer(lab: Lab, operator: Operator, left: C
 
 @pytest.mark.parametrize("vm", ["left", "right"])
 def test_no_vm_reaches_the_operators_or_another_vms_port(lab: Lab, operator: Operator, tmp_path: Path, vm: str) -> None:
-    machine: Machine = getattr(lab, vm)
+    machine: NetworkNamespace = getattr(lab, vm)
     at_host, at_vm = Curl(tmp_path, *lab.host.within), Curl(tmp_path, *machine.within)
     urls = {"/healthz": operator.started.operator_url} | {
         f"/metadata/versions?{name}": url for name, url in operator.started.guest_urls.items()

@@ -16,7 +16,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.operator.metrics import STATUSES, metrics_text, new_status_counts
 from forewarn.wire.error_responses import REASON_PHRASES, ErrorReason
-from tests.fleet.stage import ask, running, web
+from tests.fleet.fleets import run_fleet, schedule_request, web_scope
 
 LABELS: dict[str, set[str]] = {
     "version": {__version__},
@@ -55,15 +55,17 @@ def busy_guests() -> Counters:
 
 async def lived_through(fleet: Fleet) -> None:
     """Let something happen that every figure has to do with."""
-    await fleet.schedule(ask(EventType.FREEZE, "web-0", notice=timedelta(minutes=15)))
+    await fleet.schedule(schedule_request(EventType.FREEZE, "web-0", notice=timedelta(minutes=15)))
     await fleet.advance(timedelta(minutes=30))
-    [(_, event)] = await fleet.schedule(ask(EventType.REBOOT, "web-1", number=2, notice=timedelta(minutes=15)))
+    [(_, event)] = await fleet.schedule(
+        schedule_request(EventType.REBOOT, "web-1", number=2, notice=timedelta(minutes=15))
+    )
     await fleet.approve("web", "web-1", [event])
     await fleet.hold(by="ada", reason="audit")
 
 
 async def test_what_guests_ask_is_shown() -> None:
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         metrics = read(fleet, busy_guests())
     assert value(metrics, "forewarn_guest_answers", "forewarn_guest_answers_total", status="200") == 5
     assert value(metrics, "forewarn_operator_answers", "forewarn_operator_answers_total", status="401") == 1
@@ -78,7 +80,7 @@ async def test_what_guests_ask_is_shown() -> None:
 
 
 async def test_what_happens_in_the_fleet_is_shown() -> None:
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         await lived_through(fleet)
         metrics = read(fleet, Counters())
         saves = fleet.metrics.saves.count
@@ -105,7 +107,7 @@ async def test_what_happens_in_the_fleet_is_shown() -> None:
 
 async def test_labels_are_closed_enumerations() -> None:
     """No id, no name and no time is a label: the number of series is known, whatever the fleet does."""
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         await lived_through(fleet)
         metrics = read(fleet, busy_guests())
     own = [metric for name, metric in metrics.items() if name.startswith("forewarn_")]
@@ -120,7 +122,7 @@ def _labels(metric: Metric) -> Iterator[tuple[str, str]]:
 
 
 async def test_families_are_the_same_whatever_has_happened() -> None:
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         before = {name: metric.type for name, metric in read(fleet, Counters()).items()}
         await lived_through(fleet)
         assert {name: metric.type for name, metric in read(fleet, busy_guests()).items()} == before
@@ -130,7 +132,7 @@ async def test_nobody_goes_through_the_whole_fleet_for_it(monkeypatch: pytest.Mo
     def refuse(*_: object) -> NoReturn:
         raise AssertionError("a scrape must not look at every scope")
 
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         await lived_through(fleet)
         for method in ("views", "hosts", "find"):
             monkeypatch.setattr(fleet.replica, method, refuse)

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from forewarn.guest.counters import Counters
 from forewarn.operator.metrics import metrics_text, new_status_counts
-from tests.fleet.stage import running, web
+from tests.fleet.fleets import run_fleet, web_scope
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "packaging/prometheus/forewarn.rules.yml"
@@ -25,7 +25,7 @@ SERIES = re.compile(r"\bforewarn_\w+")
 @pytest.fixture
 async def exported() -> dict[str, str]:
     """Every series there is, with the type of its family."""
-    async with running(web()) as fleet:
+    async with run_fleet(web_scope()) as fleet:
         text = metrics_text(fleet, Counters(), new_status_counts()).decode()
     names: dict[str, str] = {}
     for family in text_string_to_metric_families(text):

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.inner_pytest import WITHOUT_OTHERS
+from tests.support.inner_pytest import WITHOUT_OTHERS
 
 ROOT = Path(__file__).parents[2]
 

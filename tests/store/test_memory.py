@@ -6,7 +6,7 @@ import pytest
 
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Record
-from forewarn.testing.store_contract import WEB, OpenStore, StoreContract
+from tests.store.contract import WEB, OpenStore, StoreContract
 
 
 class TestMemoryStore(StoreContract):

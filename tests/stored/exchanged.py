@@ -38,11 +38,11 @@ from forewarn.core.vm import Os, Priority
 from forewarn.fleet.targets import _digest
 from forewarn.settings import LogFormat, LogLevel, PlatformName
 from forewarn.store.port import RecordKind
-from tests.cli.stage import GUARD, LOOPBACK, PROGRAM
+from tests.stored.history import agent_directory
 from tests.stored.records import STORED
 from tests.stored.rendering import key_paths, rendered
-from tests.stored.stage import Service, agent, environment, get, wait_for
-from tests.stored.story import agent_directory
+from tests.stored.service_process import Service, agent, environment, get, wait_for
+from tests.support.program import GUARD, LOOPBACK, PROGRAM
 
 ENUMS = (
     *(

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.stored import exchanged
+from tests.stored.history import Story
 from tests.stored.records import STORED, copy, read_all, read_journal
-from tests.stored.stage import Service
-from tests.stored.story import Story
+from tests.stored.service_process import Service
 
 
 def make(work: Path, target: Path) -> None:

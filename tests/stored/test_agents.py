@@ -9,9 +9,9 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.core.scope import EventOutcome
+from tests.stored.history import agent_directory
 from tests.stored.records import STORED, copy
-from tests.stored.stage import Service, agent, ask_as, wait_for
-from tests.stored.story import agent_directory
+from tests.stored.service_process import Service, agent, ask_as, wait_for
 
 KNOWN: dict[str, str] = json.loads((STORED / "known.json").read_text())
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -14,10 +14,10 @@ from forewarn.core.campaign.record import CampaignState
 from forewarn.core.event import EventType
 from forewarn.core.impact import ImpactState
 from forewarn.core.scope import EventOutcome
-from tests.cli.stage import LOOPBACK
+from tests.stored.history import impacts
 from tests.stored.records import EXPECTED, STORED, copy
-from tests.stored.stage import Service, ask_as, wait_for
-from tests.stored.story import impacts
+from tests.stored.service_process import Service, ask_as, wait_for
+from tests.support.program import LOOPBACK
 
 KNOWN: dict[str, str] = json.loads((STORED / "known.json").read_text())
 RECORDS = json.loads((EXPECTED / "records.json").read_text())

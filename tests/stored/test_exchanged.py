@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.stored import exchanged
+from tests.stored.history import Story
 from tests.stored.records import EXPECTED, STORED, copy
 from tests.stored.rendering import key_paths, missing
-from tests.stored.stage import Service
-from tests.stored.story import Story
+from tests.stored.service_process import Service
 
 KNOWN: dict[str, str] = json.loads((STORED / "known.json").read_text())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import forewarn.testing.service  # noqa: F401 - loaded once, and not anew in each run inside of this process
-from tests.inner_pytest import WITHOUT_OTHERS
+from tests.support.inner_pytest import WITHOUT_OTHERS
 
 pytest_plugins = ["pytester"]
 

@@ -19,7 +19,7 @@ from forewarn.agent.handlers.exec import ExecHandler, hooks_of
 from forewarn.agent.settings import ExecSettings
 from forewarn.client.document import Status
 from forewarn.clock import ManualClock
-from tests.agent.handlers.errands import EVENT, NOW, PREPARE, RECOVER, errand
+from tests.agent.handlers.handler_contexts import EVENT, NOW, PREPARE, RECOVER, handler_context
 
 GUARD = 60
 
@@ -108,7 +108,7 @@ async def test_what_nobody_knows_is_empty(make: Make, tmp_path: Path) -> None:
         EVENT, status=Status.STARTED, not_before=None, duration=None, source=None, description=None
     )
     handler = make(recover='cat > "$HERE/given"; env > "$HERE/env"')
-    assert await handler.recover(errand(Phase.RECOVER, event=event, deadline=None, is_leader=False)) == Done()
+    assert await handler.recover(handler_context(Phase.RECOVER, event=event, deadline=None, is_leader=False)) == Done()
     told = variables(tmp_path / "env")
     empty = ("EVENT_NOTBEFORE", "EVENT_SOURCE", "EVENT_DESCRIPTION", "FOREWARN_DEADLINE", "FOREWARN_SECONDS_LEFT")
     assert [told[name] for name in empty] == [""] * 5
@@ -148,9 +148,9 @@ async def test_how_a_program_ends(make: Make, text: str, ended: CallResult) -> N
     assert await make(text).prepare(PREPARE) == ended
 
 
-async def test_half_without_a_program_has_nothing_to_do(make: Make) -> None:
+async def test_call_without_a_program_has_nothing_to_do(make: Make) -> None:
     handler = make("exit 1")
-    assert (await handler.recover(RECOVER), await handler.notify(errand(Phase.NOTICE))) == (Done(), Done())
+    assert (await handler.recover(RECOVER), await handler.notify(handler_context(Phase.NOTICE))) == (Done(), Done())
 
 
 async def test_program_that_is_not_there_fails(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_who_prints_without_end_is_looked_at_often(monkeypatch: pytest.MonkeyPat
 async def test_event_of_a_thousand_vms_fits(make: Make, tmp_path: Path) -> None:
     event = msgspec.structs.replace(EVENT, resources=tuple(f"{'web' * 20}_{n}" for n in range(1000)))
     handler = make("sleep 0.05; wc -c > $HERE/size")
-    assert await handler.prepare(errand(event=event)) == Done()
+    assert await handler.prepare(handler_context(event=event)) == Done()
     assert int((tmp_path / "size").read_text()) > 65_536
 
 
@@ -316,7 +316,7 @@ async def test_each_phase_has_its_hooks_once(hooks: ExecHandler, tmp_path: Path)
     for phase in Phase:
         script(tmp_path / "hooks.d" / phase.value / "10-note", 'echo "$FOREWARN_PHASE" >> "$HERE/ran"')
     for phase in Phase:
-        assert await hooks.notify(errand(phase)) == Done()
+        assert await hooks.notify(handler_context(phase)) == Done()
         if phase is Phase.PREPARE:
             assert await hooks.prepare(PREPARE) == Done()
         if phase is Phase.RECOVER:

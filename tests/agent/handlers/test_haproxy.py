@@ -12,10 +12,10 @@ import pytest
 from forewarn.agent.handlers.base import Done, Failed, Retry
 from forewarn.agent.handlers.haproxy import HaproxyHandler
 from forewarn.agent.settings import Address, HaproxySettings
-from tests.agent.handlers.errands import PREPARE, RECOVER
-from tests.agent.lab import balancer as lab
-from tests.agent.lab.balancer import Balancer, balancing
-from tests.agent.lab.processes import free_ports
+from tests.agent.handlers.handler_contexts import PREPARE, RECOVER
+from tests.support import haproxy as lab
+from tests.support.haproxy import Haproxy, run_haproxy
+from tests.support.processes import free_ports
 
 GUARD = 60
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -29,9 +29,9 @@ def web_port() -> Iterator[int]:
 
 
 @pytest.fixture
-def balancer(tmp_path: Path, web_port: int) -> Iterator[Balancer]:
+def balancer(tmp_path: Path, web_port: int) -> Iterator[Haproxy]:
     (port,) = free_ports(1)
-    with balancing(tmp_path, port, {"web_0": web_port, "web_1": web_port}) as balancer:
+    with run_haproxy(tmp_path, port, {"web_0": web_port, "web_1": web_port}) as balancer:
         yield balancer
 
 
@@ -39,7 +39,7 @@ Make = Callable[..., HaproxyHandler]
 
 
 @pytest.fixture
-def make(balancer: Balancer, tmp_path: Path) -> Make:
+def make(balancer: Haproxy, tmp_path: Path) -> Make:
     """Make a handler, as a new agent would."""
 
     def make(
@@ -51,7 +51,7 @@ def make(balancer: Balancer, tmp_path: Path) -> Make:
     return make
 
 
-async def test_server_is_drained_and_made_ready_again(make: Make, balancer: Balancer) -> None:
+async def test_server_is_drained_and_made_ready_again(make: Make, balancer: Haproxy) -> None:
     handler = make("web/web_0")
     assert await handler.prepare(PREPARE) == Done()
     assert (balancer.statuses("web_0"), balancer.statuses("web_1")) == (("DRAIN",), ("UP",))
@@ -59,7 +59,7 @@ async def test_server_is_drained_and_made_ready_again(make: Make, balancer: Bala
     assert balancer.statuses("web_0", "web_1") == ("UP", "UP")
 
 
-async def test_both_halves_can_be_repeated(make: Make, balancer: Balancer) -> None:
+async def test_both_calls_can_be_repeated(make: Make, balancer: Haproxy) -> None:
     for _ in range(2):
         assert await make("web/web_0").prepare(PREPARE) == Done()
         assert balancer.statuses("web_0") == ("DRAIN",)
@@ -68,8 +68,8 @@ async def test_both_halves_can_be_repeated(make: Make, balancer: Balancer) -> No
         assert balancer.statuses("web_0") == ("UP",)
 
 
-async def test_server_that_somebody_took_out_stays_out(make: Make, balancer: Balancer) -> None:
-    balancer.ask("set server web/web_1 state maint")
+async def test_server_that_somebody_took_out_stays_out(make: Make, balancer: Haproxy) -> None:
+    balancer.run_command("set server web/web_1 state maint")
     handler = make("web/web_0", "web/web_1")
     assert await handler.prepare(PREPARE) == Done()
     assert balancer.statuses("web_0", "web_1") == ("DRAIN", "MAINT")
@@ -103,7 +103,7 @@ async def test_request_that_is_under_way_is_waited_for(
     asked, release = asyncio.Event(), asyncio.Event()
     (port,) = free_ports(1)
     async with asyncio.timeout(GUARD), slow_server(asked, release) as slow:
-        with balancing(tmp_path, port, {"web_0": slow}) as balancer:
+        with run_haproxy(tmp_path, port, {"web_0": slow}) as balancer:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET / HTTP/1.1\r\nHost: web\r\n\r\n")
             await asked.wait()
@@ -122,7 +122,7 @@ async def test_request_that_is_under_way_is_waited_for(
             writer.close()
 
 
-async def test_unknown_server_is_a_failure(make: Make, balancer: Balancer) -> None:
+async def test_unknown_server_is_a_failure(make: Make, balancer: Haproxy) -> None:
     handler = make("web/web_0", "web/web_9")
     assert await handler.prepare(PREPARE) == Failed("HAProxy has no server web/web_9")
     assert balancer.statuses("web_0") == ("UP",), "nothing is touched where not everything is known"
@@ -138,7 +138,7 @@ async def test_socket_that_may_only_look_is_told(
 ) -> None:
     monkeypatch.setattr(lab, "CONFIGURATION", lab.CONFIGURATION.replace("level admin", "level operator"))
     (port,) = free_ports(1)
-    with balancing(tmp_path, port, {"web_0": web_port}) as balancer:
+    with run_haproxy(tmp_path, port, {"web_0": web_port}) as balancer:
         settings = HaproxySettings(name="drain", socket=balancer.socket, servers=("web/web_0",))
         handler = HaproxyHandler(settings, tmp_path / "state")
         problem = f"HAProxy lets nobody change servers at {balancer.socket}: it needs `level admin`"
@@ -154,7 +154,7 @@ async def test_balancer_of_another_machine_is_spoken_to_over_tcp(
     port, runtime = free_ports(2)
     more = f"level admin\n    stats socket ipv4@127.0.0.1:{runtime} level admin"
     monkeypatch.setattr(lab, "CONFIGURATION", lab.CONFIGURATION.replace("level admin", more))
-    with balancing(tmp_path, port, {"web_0": web_port}) as balancer:
+    with run_haproxy(tmp_path, port, {"web_0": web_port}) as balancer:
         settings = HaproxySettings(name="drain", socket=Address("127.0.0.1", runtime), servers=("web/web_0",))
         handler = HaproxyHandler(settings, tmp_path / "state")
         assert (await handler.check(), await handler.prepare(PREPARE)) == ([], Done())
@@ -175,14 +175,14 @@ async def test_haproxy_that_is_not_there_may_come(make: Make, tmp_path: Path) ->
     assert f"127.0.0.1:{port}" in ended.reason
 
 
-async def test_what_could_not_be_drained_is_not_made_ready(make: Make, balancer: Balancer, tmp_path: Path) -> None:
+async def test_what_could_not_be_drained_is_not_made_ready(make: Make, balancer: Haproxy, tmp_path: Path) -> None:
     assert isinstance(await make("web/web_0", place=tmp_path / "nowhere.sock").prepare(PREPARE), Retry)
-    balancer.ask("set server web/web_0 state maint")
+    balancer.run_command("set server web/web_0 state maint")
     assert await make("web/web_0").recover(RECOVER) == Done()
     assert balancer.statuses("web_0") == ("MAINT",)
 
 
-async def test_check_changes_nothing(make: Make, balancer: Balancer, tmp_path: Path) -> None:
+async def test_check_changes_nothing(make: Make, balancer: Haproxy, tmp_path: Path) -> None:
     assert await make("web/web_0", "web/web_1").check() == []
     assert balancer.statuses("web_0", "web_1") == ("UP", "UP")
     assert not (tmp_path / "state").exists()

@@ -10,7 +10,7 @@ import pytest
 from forewarn.agent.handlers.base import Done, Retry
 from forewarn.agent.handlers.systemd import SystemdHandler
 from forewarn.agent.settings import SystemdSettings
-from tests.agent.handlers.errands import PREPARE, RECOVER
+from tests.agent.handlers.handler_contexts import PREPARE, RECOVER
 
 SYSTEMCTL = """\
 #!/bin/sh

@@ -17,16 +17,16 @@ from forewarn.agent.handlers.base import Done, Failed, Phase, Retry
 from forewarn.agent.handlers.webhook import WebhookHandler
 from forewarn.agent.settings import WebhookSettings
 from forewarn.clock import ManualClock
-from tests.agent.handlers.errands import EVENT, NOW, PREPARE, RECOVER, errand
-from tests.agent.handlers.web import Web, web_server
-from tests.agent.lab.processes import free_ports
+from tests.agent.handlers.handler_contexts import EVENT, NOW, PREPARE, RECOVER, handler_context
+from tests.agent.handlers.recording_server import RecordingServer, run_recording_server
+from tests.support.processes import free_ports
 
 SECRET = "s3cret-of-the-hook"
 
 
 @pytest.fixture
-async def web() -> AsyncIterator[Web]:
-    async with web_server() as web:
+async def web() -> AsyncIterator[RecordingServer]:
+    async with run_recording_server() as web:
         yield web
 
 
@@ -40,10 +40,10 @@ def secret_file(path: Path, text: str = SECRET) -> Path:
     return path
 
 
-async def test_without_a_template_all_that_is_known_is_sent_as_json(web: Web) -> None:
+async def test_without_a_template_all_that_is_known_is_sent_as_json(web: RecordingServer) -> None:
     assert await hook(url=web.url).prepare(PREPARE) == Done()
     (received,) = web.received
-    assert received.first == "POST /hook HTTP/1.1"
+    assert received.request_line == "POST /hook HTTP/1.1"
     assert received.headers["content-type"] == "application/json"
     assert received.headers["host"] == f"127.0.0.1:{web.port}"
     assert "authorization" not in received.headers
@@ -64,7 +64,7 @@ async def test_without_a_template_all_that_is_known_is_sent_as_json(web: Web) ->
     }
 
 
-async def test_template_is_filled_so_that_it_stays_json(web: Web) -> None:
+async def test_template_is_filled_so_that_it_stays_json(web: RecordingServer) -> None:
     body = '{"text": "$type of $name: $description", "cost": "5 $$", "left": $seconds_left}'
     assert await hook(url=web.url, body=body).prepare(PREPARE) == Done()
     assert json.loads(web.received[0].body) == {
@@ -74,7 +74,7 @@ async def test_template_is_filled_so_that_it_stays_json(web: Web) -> None:
     }
 
 
-async def test_template_of_a_form_is_filled_so_that_it_stays_one(web: Web) -> None:
+async def test_template_of_a_form_is_filled_so_that_it_stays_one(web: RecordingServer) -> None:
     kind = "application/x-www-form-urlencoded; charset=utf-8"
     body = "text=$description&names=$resources&leader=$leader"
     assert await hook(url=web.url, body=body, content_type=kind).prepare(PREPARE) == Done()
@@ -82,14 +82,14 @@ async def test_template_of_a_form_is_filled_so_that_it_stays_one(web: Web) -> No
     assert sent == {"text": [EVENT.description], "names": ["web_0, web_1"], "leader": ["yes"]}
 
 
-async def test_plain_text_is_filled_as_it_is(web: Web) -> None:
+async def test_plain_text_is_filled_as_it_is(web: RecordingServer) -> None:
     event = msgspec.structs.replace(EVENT, description=None, duration=None)
     handler = hook(url=web.url, body="$type takes $duration: $description", content_type="text/plain")
-    assert await handler.prepare(errand(event=event)) == Done()
+    assert await handler.prepare(handler_context(event=event)) == Done()
     assert web.received[0].body == b"Reboot takes unknown: unknown"
 
 
-async def test_secret_of_a_file_is_sent_in_a_header(web: Web, tmp_path: Path) -> None:
+async def test_secret_of_a_file_is_sent_in_a_header(web: RecordingServer, tmp_path: Path) -> None:
     path = secret_file(tmp_path / "secret")
     assert await hook(url=web.url, secret_file=path).prepare(PREPARE) == Done()
     assert await hook(url=web.url, secret_file=path, header="X-Key", prefix="").prepare(PREPARE) == Done()
@@ -97,7 +97,7 @@ async def test_secret_of_a_file_is_sent_in_a_header(web: Web, tmp_path: Path) ->
     assert web.received[1].headers["x-key"] == SECRET
 
 
-async def test_secret_is_read_anew_each_time(web: Web, tmp_path: Path) -> None:
+async def test_secret_is_read_anew_each_time(web: RecordingServer, tmp_path: Path) -> None:
     path = secret_file(tmp_path / "secret", "old-secret")
     handler = hook(url=web.url, secret_file=path)
     assert await handler.prepare(PREPARE) == Done()
@@ -106,29 +106,29 @@ async def test_secret_is_read_anew_each_time(web: Web, tmp_path: Path) -> None:
     assert [each.headers["authorization"] for each in web.received] == ["Bearer old-secret", "Bearer new-secret"]
 
 
-async def test_url_may_be_secret_itself(web: Web, tmp_path: Path) -> None:
+async def test_url_may_be_secret_itself(web: RecordingServer, tmp_path: Path) -> None:
     path = secret_file(tmp_path / "url", f"{web.url}/T00/B00/xyzzy?key=plugh")
     handler = hook(url_file=path)
     assert await handler.prepare(PREPARE) == Done()
-    assert web.received[0].first == "POST /hook/T00/B00/xyzzy?key=plugh HTTP/1.1"
-    web.answer = b"HTTP/1.1 500 Oh\r\n\r\n"
+    assert web.received[0].request_line == "POST /hook/T00/B00/xyzzy?key=plugh HTTP/1.1"
+    web.response = b"HTTP/1.1 500 Oh\r\n\r\n"
     assert await handler.prepare(PREPARE) == Retry(f"http://127.0.0.1:{web.port} answers 500")
 
 
-async def test_user_and_password_of_a_url_are_sent_as_browsers_do(web: Web, tmp_path: Path) -> None:
+async def test_user_and_password_of_a_url_are_sent_as_browsers_do(web: RecordingServer, tmp_path: Path) -> None:
     path = secret_file(tmp_path / "url", f"http://admin:p%40ss@127.0.0.1:{web.port}/x")
     assert await hook(url_file=path).prepare(PREPARE) == Done()
     (received,) = web.received
     assert received.headers["authorization"] == "Basic YWRtaW46cEBzcw=="
-    assert (received.first, received.headers["host"]) == ("POST /x HTTP/1.1", f"127.0.0.1:{web.port}")
+    assert (received.request_line, received.headers["host"]) == ("POST /x HTTP/1.1", f"127.0.0.1:{web.port}")
 
 
-async def test_nothing_secret_is_said_whatever_goes_wrong(web: Web, tmp_path: Path) -> None:
+async def test_nothing_secret_is_said_whatever_goes_wrong(web: RecordingServer, tmp_path: Path) -> None:
     (nobody,) = free_ports(1)
     told: list[str] = []
     answers = (b"HTTP/1.1 401 No\r\n\r\n", b"HTTP/1.1 302 F\r\nLocation: /xyzzy\r\n\r\n", b"xyzzy " + SECRET.encode())
     for port, answer in [(web.port, answer) for answer in answers] + [(nobody, b"")]:
-        web.answer = answer
+        web.response = answer
         url = secret_file(tmp_path / "url", f"http://user:plugh@127.0.0.1:{port}/xyzzy")
         handler = WebhookHandler(
             WebhookSettings(name="hook", url_file=url, secret_file=secret_file(tmp_path / "secret")), hide=told.append
@@ -160,26 +160,26 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(("answer", "ended"), ANSWERS.values(), ids=ANSWERS)
-async def test_how_an_answer_is_read(web: Web, answer: bytes, ended: Done | Retry | Failed) -> None:
-    web.answer = answer
+async def test_how_an_answer_is_read(web: RecordingServer, answer: bytes, ended: Done | Retry | Failed) -> None:
+    web.response = answer
     expected = ended if isinstance(ended, Done) else type(ended)(ended.reason.format(f"http://127.0.0.1:{web.port}"))
     assert await hook(url=web.url).prepare(PREPARE) == expected
 
 
-async def test_server_that_hangs_up_may_answer_later(web: Web) -> None:
-    web.answer = b""
+async def test_server_that_hangs_up_may_answer_later(web: RecordingServer) -> None:
+    web.response = b""
     assert isinstance(await hook(url=web.url).prepare(PREPARE), Retry)
 
 
-async def test_telling_is_tried_again_as_often_as_is_set(web: Web) -> None:
-    web.answer = b"HTTP/1.1 503 Later\r\n\r\n"
+async def test_telling_is_tried_again_as_often_as_is_set(web: RecordingServer) -> None:
+    web.response = b"HTTP/1.1 503 Later\r\n\r\n"
     handler = hook(url=web.url, phases=(Phase.NOTICE, Phase.PREPARE), retries=2, pause=timedelta(0))
-    assert isinstance(await handler.notify(errand(Phase.NOTICE)), Retry)
+    assert isinstance(await handler.notify(handler_context(Phase.NOTICE)), Retry)
     assert len(web.received) == 3
     assert isinstance(await handler.prepare(PREPARE), Retry)
     assert len(web.received) == 4, "halves are repeated by the daemon"
-    web.answer = b"HTTP/1.1 400 No\r\n\r\n"
-    assert isinstance(await handler.notify(errand(Phase.NOTICE)), Failed)
+    web.response = b"HTTP/1.1 400 No\r\n\r\n"
+    assert isinstance(await handler.notify(handler_context(Phase.NOTICE)), Failed)
     assert len(web.received) == 5, "what cannot succeed is not repeated"
 
 
@@ -211,19 +211,19 @@ async def test_request_ends_when_its_time_is_over() -> None:
         await hung_up.wait()
 
 
-async def test_no_proxy_is_used(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with web_server() as proxy:
+async def test_no_proxy_is_used(web: RecordingServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with run_recording_server() as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         assert await hook(url=web.url).prepare(PREPARE) == Done()
         assert (len(web.received), len(proxy.received)) == (1, 0)
 
 
-async def test_only_wanted_phases_are_told_and_each_once(web: Web) -> None:
+async def test_only_wanted_phases_are_told_and_each_once(web: RecordingServer) -> None:
     async def walk(handler: WebhookHandler) -> list[str]:
         web.received.clear()
         for phase in Phase:
-            assert await handler.notify(errand(phase)) == Done()
+            assert await handler.notify(handler_context(phase)) == Done()
             if phase is Phase.PREPARE:
                 assert await handler.prepare(PREPARE) == Done()
             if phase is Phase.RECOVER:
@@ -236,10 +236,10 @@ async def test_only_wanted_phases_are_told_and_each_once(web: Web) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_request_without_a_body(web: Web, method: str) -> None:
+async def test_request_without_a_body(web: RecordingServer, method: str) -> None:
     assert await hook(url=web.url, method=method).prepare(PREPARE) == Done()
     (received,) = web.received
-    assert (received.first, received.body) == (f"{method} /hook HTTP/1.1", b"")
+    assert (received.request_line, received.body) == (f"{method} /hook HTTP/1.1", b"")
     assert "content-type" not in received.headers
 
 
@@ -248,7 +248,7 @@ async def test_certificate_is_verified(tmp_path: Path) -> None:
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(tls)
-    async with web_server(tls) as web:
+    async with run_recording_server(tls) as web:
         url = f"https://127.0.0.1:{web.port}/hook"
         assert await hook(url=url, ca=tmp_path / "ca.pem").prepare(PREPARE) == Done()
         ended = await hook(url=url).prepare(PREPARE)
@@ -257,7 +257,7 @@ async def test_certificate_is_verified(tmp_path: Path) -> None:
     assert len(web.received) == 1
 
 
-async def test_check_looks_at_files_and_names_and_sends_nothing(web: Web, tmp_path: Path) -> None:
+async def test_check_looks_at_files_and_names_and_sends_nothing(web: RecordingServer, tmp_path: Path) -> None:
     path = secret_file(tmp_path / "secret")
     assert await hook(url=web.url, secret_file=path).check() == []
     path.chmod(0o644)

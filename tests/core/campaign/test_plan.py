@@ -19,7 +19,7 @@ from forewarn.core.operations import hold
 from forewarn.core.policy import EMULATOR, Policy, RuleContext
 from forewarn.core.schedule import schedule
 from forewarn.core.scope import Hold, Scope
-from tests.core.making import NOW, a_scope, a_vm, an_ask, guid, kept
+from tests.core.builders import NOW, a_request, a_scope, a_vm, guid, saved_scope
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -131,10 +131,10 @@ def test_vms_of_unknown_host_count_as_on_a_host_of_their_own() -> None:
 
 def test_what_is_in_impact_for_other_reasons_counts() -> None:
     """A failure in another scope, expected to take 20 minutes, leaves room for one VM."""
-    broken = kept(
+    broken = saved_scope(
         schedule(
             a_set("other", vms_each=3, domains=1),
-            an_ask("other_00", "other_01", "other_02", failure=True, duration=20 * MINUTE),
+            a_request("other_00", "other_01", "other_02", failure=True, duration=20 * MINUTE),
             RuleContext(),
             now=NOW,
         )
@@ -151,17 +151,19 @@ def test_what_is_in_impact_for_other_reasons_counts() -> None:
 
 def test_wave_keeps_clear_of_maintenance_that_is_scheduled_in_its_scope() -> None:
     """Maintenance of another update domain from 10:18 to 10:28: a wave that lasts until 10:20 would meet it."""
-    ask = an_ask("a_10", notice=18 * MINUTE, duration=10 * MINUTE)
-    made = a_plan(kept(schedule(a_set("a"), ask, RuleContext(), now=NOW)))
+    ask = a_request("a_10", notice=18 * MINUTE, duration=10 * MINUTE)
+    made = a_plan(saved_scope(schedule(a_set("a"), ask, RuleContext(), now=NOW)))
     assert times(made) == ["10:28 a/0", "11:03 a/1"]
 
 
 def test_event_that_should_be_over_is_given_as_long_again() -> None:
-    ask = an_ask("a_00", failure=True, duration=10 * MINUTE)
-    made = a_plan(kept(schedule(a_set("a", 1), ask, RuleContext(), now=NOW - HOUR)), policy=CampaignPolicy(notice=None))
+    ask = a_request("a_00", failure=True, duration=10 * MINUTE)
+    made = a_plan(
+        saved_scope(schedule(a_set("a", 1), ask, RuleContext(), now=NOW - HOUR)), policy=CampaignPolicy(notice=None)
+    )
     assert times(made) == ["10:15 a/0"]
-    slow = an_ask("a_00", failure=True, duration=25 * MINUTE)
-    made = a_plan(kept(schedule(a_set("a", 1), slow, RuleContext(), now=NOW - HOUR)))
+    slow = a_request("a_00", failure=True, duration=25 * MINUTE)
+    made = a_plan(saved_scope(schedule(a_set("a", 1), slow, RuleContext(), now=NOW - HOUR)))
     assert times(made) == ["10:25 a/0"]
 
 
@@ -321,7 +323,7 @@ def test_exclusions_that_fit_nothing_are_remarked() -> None:
 
 
 def test_holds_are_remarked() -> None:
-    held = kept(hold(a_set("a"), by="alice", reason="a sale", now=NOW))
+    held = saved_scope(hold(a_set("a"), by="alice", reason="a sale", now=NOW))
     conditions = RuleContext(hold=Hold(by="bob", at=NOW, reason="the storm"))
     assert a_plan(held, a_set("b"), conditions=conditions).remarks == (
         "all maintenance is held by bob: the storm; waves wait for its release",
@@ -331,10 +333,10 @@ def test_holds_are_remarked() -> None:
 
 def test_failed_maintenance_that_waits_for_a_person_is_remarked() -> None:
     conditions = RuleContext(policy=EMULATOR)
-    scope = kept(schedule(a_set("a"), an_ask("a_00", notice=timedelta(0)), conditions, now=NOW))
+    scope = saved_scope(schedule(a_set("a"), a_request("a_00", notice=timedelta(0)), conditions, now=NOW))
     event = scope.events[0].id
-    scope = kept(begin(scope, event, "a_00", now=NOW))
-    scope = kept(settle(scope, event, "a_00", Failed("it broke"), conditions, now=NOW))
+    scope = saved_scope(begin(scope, event, "a_00", now=NOW))
+    scope = saved_scope(settle(scope, event, "a_00", Failed("it broke"), conditions, now=NOW))
     assert a_plan(scope, a_set("b")).remarks == (
         "maintenance has failed and waits for a person, and further waves wait for it: a",
     )
@@ -366,6 +368,6 @@ def test_progress_ends_with_everything_even_if_nothing_has_a_place() -> None:
 
 def test_scopes_that_do_not_matter_are_left_out() -> None:
     spec = CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(scopes=("a",)))
-    busy = kept(schedule(a_set("b"), an_ask("b_00", id=guid("b")), RuleContext(), now=NOW))
+    busy = saved_scope(schedule(a_set("b"), a_request("b_00", id=guid("b")), RuleContext(), now=NOW))
     found = plan_scopes([a_set("a"), busy, a_set("c")], spec, RuleContext(), now=NOW)
     assert [(scope.id, len(scope.groups), len(scope.busy)) for scope in found] == [("a", 2, 0), ("b", 0, 1)]

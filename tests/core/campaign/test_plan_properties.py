@@ -22,9 +22,9 @@ from forewarn.core.policy import EMULATOR, PRODUCTION, Policy, RuleContext
 from forewarn.core.schedule import schedule
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Traits, Vm
+from tests.core.builders import a_request, a_scope, a_vm, guid, saved_scope
+from tests.core.campaign.plan_invariants import PlanInvariants
 from tests.core.campaign.test_windows import WINDOWS
-from tests.core.campaign.witness import Witness
-from tests.core.making import a_scope, a_vm, an_ask, guid, kept
 
 # Three days before clocks in Europe jump.
 NOW = datetime(2030, 3, 28, 9, 30, tzinfo=UTC)
@@ -81,7 +81,7 @@ def scopes(draw: st.DrawFn, id_: str) -> Scope:
     scope = a_scope([_vm(number, *drawn) for number, drawn in enumerate(vms)], id=id_, changed_at=NOW - HOUR)
     for number in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
         named = draw(st.lists(st.sampled_from([vm.name for vm in scope.roster]), min_size=1, max_size=3))
-        ask = an_ask(
+        ask = a_request(
             *named,
             id=guid((id_, number)),
             type=draw(st.sampled_from([EventType.REBOOT, EventType.FREEZE])),
@@ -89,8 +89,8 @@ def scopes(draw: st.DrawFn, id_: str) -> Scope:
             duration=draw(st.sampled_from([None, 10 * MINUTE, 26 * HOUR])),
         )
         made_at = NOW - draw(st.sampled_from([timedelta(seconds=0.25), 40 * MINUTE]))
-        scope = kept(schedule(scope, ask, RuleContext(policy=EMULATOR), now=made_at))
-    return kept(tick(scope, RuleContext(policy=EMULATOR), now=NOW))
+        scope = saved_scope(schedule(scope, ask, RuleContext(policy=EMULATOR), now=made_at))
+    return saved_scope(tick(scope, RuleContext(policy=EMULATOR), now=NOW))
 
 
 def _vm(number: int, domain: int, host: str | None, tags: dict[str, str] | None) -> Vm:
@@ -109,13 +109,13 @@ def planned(spec: CampaignSpec, fleet: tuple[Scope, ...], conditions: RuleContex
 def test_no_plan_breaks_a_policy_and_every_vm_is_dealt_with_once(
     spec: CampaignSpec, fleet: tuple[Scope, ...], conditions: RuleContext
 ) -> None:
-    witness = Witness(spec, fleet, conditions, NOW)
-    assume(witness.selected)
+    invariants = PlanInvariants(spec, fleet, conditions, NOW)
+    assume(invariants.selected)
     made = planned(spec, fleet, conditions)
-    witness.check(made)
+    invariants.check(made)
     assert plan(spec, plan_scopes(seen(fleet), spec, conditions, now=NOW), conditions, now=NOW, zones=ZoneInfo) == made
     for unplaced in made.unplaced:
-        check_reason(unplaced, witness)
+        check_reason(unplaced, invariants)
 
 
 def seen(fleet: tuple[Scope, ...]) -> list[ScopeSnapshot]:
@@ -123,18 +123,18 @@ def seen(fleet: tuple[Scope, ...]) -> list[ScopeSnapshot]:
     return [msgspec.json.decode(msgspec.json.encode(scope), type=ScopeSnapshot) for scope in fleet]
 
 
-def check_reason(unplaced: UnplacedVms, witness: Witness) -> None:
+def check_reason(unplaced: UnplacedVms, invariants: PlanInvariants) -> None:
     """What is unplaced really has no place, and it is said by how much."""
-    spec, conditions = witness.spec, witness.conditions
+    spec, conditions = invariants.spec, invariants.conditions
     length = wave_duration(spec, conditions)
     since = max(NOW, spec.start_at or NOW) + wave_notice(spec, conditions)
     longest = longest_span(spec.policy, since, ZoneInfo)
     match unplaced.rule:
         case "vms_at_once":
-            assert amount(unplaced) == len(unplaced.vms) - witness.limits["vms"] > 0
+            assert amount(unplaced) == len(unplaced.vms) - invariants.limits["vms"] > 0
         case "hosts_at_once":
-            hosts = {witness.hosts[unplaced.scope, vm] for vm in unplaced.vms}
-            assert amount(unplaced) == len(hosts) - witness.limits["hosts"] > 0
+            hosts = {invariants.hosts[unplaced.scope, vm] for vm in unplaced.vms}
+            assert amount(unplaced) == len(hosts) - invariants.limits["hosts"] > 0
         case "must_end_inside":
             assert parse_duration(unplaced.excess.removesuffix(" too long")) == length - longest > timedelta(0)
         case rule:
@@ -154,7 +154,7 @@ def test_same_question_has_the_same_answer_in_any_order(
     spec: CampaignSpec, fleet: tuple[Scope, ...], seed: int
 ) -> None:
     conditions = RuleContext()
-    assume(Witness(spec, fleet, conditions, NOW).selected)
+    assume(PlanInvariants(spec, fleet, conditions, NOW).selected)
     shuffled = list(fleet)
     Random(seed).shuffle(shuffled)
     first, again = (planned(spec, tuple(scopes), conditions) for scopes in (fleet, shuffled))
@@ -185,9 +185,9 @@ def test_whenever_a_wave_waits_for_room_there_is_none(fleet: tuple[Scope, ...], 
     policy = CampaignPolicy(**{what: Limit(number=limit)})  # type: ignore[arg-type]  # the three are of this type
     spec = CampaignSpec(name="kernel", type=EventType.REBOOT, selection=Selection(all=True), policy=policy)
     quiet = tuple(msgspec.structs.replace(scope, events=()) for scope in fleet)
-    witness = Witness(spec, quiet, RuleContext(), NOW)
+    invariants = PlanInvariants(spec, quiet, RuleContext(), NOW)
     made = planned(spec, quiet, RuleContext())
-    ready_at = dict.fromkeys(witness.fleet, NOW + 15 * MINUTE)
+    ready_at = dict.fromkeys(invariants.fleet, NOW + 15 * MINUTE)
     for wave in made.waves:
         moments = {other.not_before for other in made.waves} | {other.ends_at for other in made.waves}
         for moment in sorted(moment for moment in moments if ready_at[wave.scope] <= moment < wave.not_before):
@@ -195,7 +195,7 @@ def test_whenever_a_wave_waits_for_room_there_is_none(fleet: tuple[Scope, ...], 
             vms = [(part.scope, vm) for part in (*ours, wave) for vm in part.vms]
             wanted = {
                 "scopes_at_once": len({scope for scope, _ in vms}),
-                "hosts_at_once": len({witness.hosts[vm] for vm in vms}),
+                "hosts_at_once": len({invariants.hosts[vm] for vm in vms}),
                 "vms_at_once": len(vms),
             }
             assert wanted[what] > limit, f"{wave.scope} could have started at {moment}"

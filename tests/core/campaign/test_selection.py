@@ -8,7 +8,7 @@ from forewarn.core.campaign.selection import Selector, is_selected
 from forewarn.core.campaign.spec import Selection
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Traits
-from tests.core.making import a_scope, a_vm
+from tests.core.builders import a_scope, a_vm
 
 WEB = a_scope(
     [

@@ -21,7 +21,7 @@ from forewarn.core.campaign.spec import (
 )
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
-from tests.core.making import NOW
+from tests.core.builders import NOW
 
 EVERYTHING = Selection(all=True)
 

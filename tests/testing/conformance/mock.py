@@ -25,7 +25,7 @@ LARGEST_HEAD, LARGEST_BODY = 16 * 1024, 64 * 1024
 Headers = list[tuple[str, str]]
 
 
-class Asked(NamedTuple):
+class MockRequest(NamedTuple):
     """A request without its body."""
 
     method: str
@@ -49,7 +49,7 @@ class Asked(NamedTuple):
         return [value for key, value in self.parameters if key == name]
 
 
-class Reply(NamedTuple):
+class MockResponse(NamedTuple):
     """An answer but for the headers that all have."""
 
     status: int
@@ -61,7 +61,7 @@ class Reply(NamedTuple):
 class Refused(Exception):
     """The request is answered with this."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: MockResponse) -> None:
         self.reply = reply
 
 
@@ -80,7 +80,7 @@ def event(type_: str, *, id_: str | None = None, status: str = "Scheduled", vm: 
     }
 
 
-class Mock:
+class MockEndpoint:
     """The endpoint. What it does wrong, it does in a class of its own, with one of these methods written otherwise."""
 
     def __init__(self) -> None:
@@ -92,9 +92,9 @@ class Mock:
 
     # What is asked.
 
-    def answer(self, asked: Asked, body: bytes | None) -> Reply:
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
         """Answer; without a body, if that can be done before it has come."""
-        place = self.place(asked)
+        place = self.resolve_path(asked)
         if place is None:
             return error(404, "there is nothing here")
         allowed = ("GET", "POST") if place == ["scheduledevents"] else ("GET",)
@@ -102,7 +102,7 @@ class Mock:
         self.check_forwarded(asked)
         self.check_header(asked)
         if place == ["versions"]:
-            return Reply(200, self.encode({"apiVersions": self.versions()}))
+            return MockResponse(200, self.encode({"apiVersions": self.versions()}))
         version = self.check_version(asked, is_instance=place[0] == "instance")
         if place[0] == "instance":
             return self.instance(asked, place[1:])
@@ -110,7 +110,7 @@ class Mock:
             return self.approve(body)
         return self.query(asked, version)
 
-    def place(self, asked: Asked) -> list[str] | None:
+    def resolve_path(self, asked: MockRequest) -> list[str] | None:
         segments = [unquote(segment) for segment in asked.path.removesuffix("/").split("/")]
         match [segment.lower() for segment in segments]:
             case ["", "metadata", ("scheduledevents" | "versions") as found]:
@@ -120,21 +120,21 @@ class Mock:
             case _:
                 return None
 
-    def check_method(self, asked: Asked, allowed: tuple[str, ...]) -> None:
+    def check_method(self, asked: MockRequest, allowed: tuple[str, ...]) -> None:
         if asked.method not in allowed:
-            raise Refused(Reply(405, b"", (("Allow", ", ".join(allowed)),)))
+            raise Refused(MockResponse(405, b"", (("Allow", ", ".join(allowed)),)))
 
-    def check_forwarded(self, asked: Asked) -> None:
+    def check_forwarded(self, asked: MockRequest) -> None:
         if asked.values("x-forwarded-for"):
             raise Refused(error(400, "this was forwarded"))
 
-    def check_header(self, asked: Asked) -> None:
+    def check_header(self, asked: MockRequest) -> None:
         is_waived = asked.method == "POST" and asked.parameter("api-version") == [VERSIONS[0]]
         given = asked.values("metadata")
         if not is_waived and not (given and all(value.lower() == "true" for value in given)):
-            raise Refused(Reply(400, NO_HEADER))
+            raise Refused(MockResponse(400, NO_HEADER))
 
-    def check_version(self, asked: Asked, *, is_instance: bool) -> str:
+    def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
         given = asked.parameter("api-version")
         if given in ([], [""]):
             raise Refused(self.bad_version(400, NO_VERSION))
@@ -145,25 +145,25 @@ class Mock:
             raise Refused(self.bad_version(404, "unsupported"))
         return given[0]
 
-    def bad_version(self, status: int, why: str) -> Reply:
+    def bad_version(self, status: int, why: str) -> MockResponse:
         newest = ["2020-07-01", "2019-08-01", "2019-04-01"]
-        return Reply(status, self.encode({"error": why, "newest-versions": newest}))
+        return MockResponse(status, self.encode({"error": why, "newest-versions": newest}))
 
     def versions(self) -> list[str]:
         return VERSIONS
 
     # The document.
 
-    def query(self, asked: Asked, version: str) -> Reply:
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
         if asked.parameter("wait") and asked.parameter("wait")[0] not in map(str, range(1, 61)):
             return error(400, "wait")
         body = self.encode(self.document(version))
         tag = self.etag(version)
         known = [each.strip().removeprefix("W/") for each in ",".join(asked.values("if-none-match")).split(",")]
         if tag is not None and (tag in known or "*" in known):
-            return Reply(304, b"", (("ETag", tag),))
+            return MockResponse(304, b"", (("ETag", tag),))
         named = () if tag is None else (("ETag", tag),)
-        return Reply(200, body, (("Content-Type", self.content_type()), *named))
+        return MockResponse(200, body, (("Content-Type", self.content_type()), *named))
 
     def document(self, version: str) -> dict[str, Any]:
         shown = [each for each in self.events if self.is_shown(each, version)]
@@ -190,7 +190,7 @@ class Mock:
 
     # Approvals.
 
-    def approve(self, body: bytes | None) -> Reply:
+    def approve(self, body: bytes | None) -> MockResponse:
         ids = self.read_ids(body or b"")
         known = {each["EventId"].upper() for each in self.events} | self.ended
         if not set(ids) <= known:
@@ -217,12 +217,12 @@ class Mock:
         each |= {"EventStatus": "Started", "NotBefore": ""}
         self.incarnation += 1
 
-    def approved(self) -> Reply:
-        return Reply(200, b"", ())
+    def approved(self) -> MockResponse:
+        return MockResponse(200, b"", ())
 
     # Who is asking.
 
-    def instance(self, asked: Asked, path: list[str]) -> Reply:
+    def instance(self, asked: MockRequest, path: list[str]) -> MockResponse:
         found: Any = INSTANCE
         for segment in path:
             below = {name.lower(): child for name, child in found.items()} if isinstance(found, dict) else {}
@@ -231,10 +231,10 @@ class Mock:
             found = below[segment.lower()]
         match asked.parameter("format"):
             case [] | ["json"]:
-                return Reply(200, self.encode(found))
+                return MockResponse(200, self.encode(found))
             case ["text"]:
                 text = found if isinstance(found, str) else "\n".join(f"{name}/" for name in found)
-                return Reply(200, text.encode(), (("Content-Type", "text/plain; charset=utf-8"),))
+                return MockResponse(200, text.encode(), (("Content-Type", "text/plain; charset=utf-8"),))
             case _:
                 return error(400, "format")
 
@@ -258,7 +258,9 @@ class Mock:
                         pass
                     return
 
-    def read_and_answer(self, line: socket.socket, head: bytes, unread: bytes) -> tuple[Reply, Asked | None, bytes]:
+    def read_and_answer(
+        self, line: socket.socket, head: bytes, unread: bytes
+    ) -> tuple[MockResponse, MockRequest | None, bytes]:
         asked = read_head(head)
         if len(head) > LARGEST_HEAD:
             return error(431, "too large")._replace(closes=True), asked, b""
@@ -284,18 +286,18 @@ class Mock:
                 reply = refused.reply
         return reply, asked, unread[length:]
 
-    def expect(self, asked: Asked) -> None:
+    def expect(self, asked: MockRequest) -> None:
         """Refuse what can be refused before the body has come."""
         if asked.values("expect") != ["100-continue"]:
             raise Refused(error(417, "what is expected is not"))
         self.check_forwarded(asked)
         self.check_header(asked)
 
-    def keeps_open(self, asked: Asked) -> bool:
+    def keeps_open(self, asked: MockRequest) -> bool:
         wished = [value.lower() for value in asked.values("connection")]
         return "keep-alive" in wished if asked.http == "1.0" else "close" not in wished
 
-    def written(self, asked: Asked | None, reply: Reply) -> bytes:
+    def written(self, asked: MockRequest | None, reply: MockResponse) -> bytes:
         fields = [*reply.headers, *self.usual_headers(reply)]
         if reply.closes or asked is None or not self.keeps_open(asked):
             fields += self.says_close()
@@ -307,26 +309,26 @@ class Mock:
     def says_close(self) -> Headers:
         return [("Connection", "close")]
 
-    def usual_headers(self, reply: Reply) -> Headers:
+    def usual_headers(self, reply: MockResponse) -> Headers:
         fields = [("Date", DATE), ("Server", "IMDS/150.870.65.1854"), ("x-ms-request-id", str(uuid.uuid4()))]
         return fields if reply.status == 304 else [("Content-Length", str(len(reply.body))), *fields]
 
 
-def error(status: int, why: str) -> Reply:
-    return Reply(status, json.dumps({"error": why}).encode())
+def error(status: int, why: str) -> MockResponse:
+    return MockResponse(status, json.dumps({"error": why}).encode())
 
 
-def read_head(head: bytes) -> Asked | None:
+def read_head(head: bytes) -> MockRequest | None:
     first, *fields = head.decode("latin-1").split("\r\n")
     found = re.fullmatch(r"([A-Z]+) (\S+) HTTP/(1\.[01])", first)
     if found is None:
         return None
     parted = (field.partition(":") for field in fields)
-    return Asked(found[1], found[2], found[3], [(name, value.strip()) for name, _, value in parted])
+    return MockRequest(found[1], found[2], found[3], [(name, value.strip()) for name, _, value in parted])
 
 
 @contextmanager
-def listening(mock: Mock) -> Iterator[str]:
+def run_mock(mock: MockEndpoint) -> Iterator[str]:
     """Serve on a free port; give the URL."""
     threads: list[threading.Thread] = []
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:

@@ -1,0 +1,110 @@
+"""Open-loop load generator: requests at a fixed rate, whether responses come quickly or not.
+
+`python -m bench.paced_load` writes `Began`, sends requests until its input ends, and writes `Done`. A response
+time counts from when its request was due (no coordinated omission)."""
+
+import select
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import count
+
+import msgspec
+
+from bench.guest_client import QUERY, RECEIVE_BYTES, connect, send_request
+from bench.process import allow_open_files, raise_priority, read_task, send_to_parent
+
+LONGEST_PAUSE = 0.05
+"""How often, at least, it looks whether it is told to end."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One connection per source address; together they ask so often, each in its turn."""
+
+    port: int
+    sources: tuple[str, ...]
+    per_second: float
+
+
+class Began(msgspec.Struct, frozen=True):
+    """Every caller is connected and has had an answer: from now on it counts."""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True):
+    """How long each answer took, in seconds. Wrong is every answer that is no 200."""
+
+    took: list[float]
+    wrong: int
+
+
+def run(task: Task) -> Done:
+    """Ask until the input ends."""
+    connections = [connect(task.port, source) for source in task.sources]
+    try:
+        for connection in connections:
+            send_request(connection)
+        send_to_parent(Began())
+        return PacedClient(connections, task.per_second).run(sys.stdin.fileno())
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+class PacedClient:
+    """The loop: what is due is asked, what has come is noted."""
+
+    def __init__(self, connections: Sequence[socket.socket], per_second: float) -> None:
+        self._connections = {connection.fileno(): connection for connection in connections}
+        self._due = _turns([connection.fileno() for connection in connections], per_second)
+        self._waiting: dict[int, list[float]] = {}
+        self._took: list[float] = []
+        self._wrong = 0
+
+    def run(self, until_closed: int) -> Done:
+        """Ask until that file ends and the last answer has come."""
+        number, due_at = next(self._due)
+        is_told = False
+        with select.epoll() as epoll:
+            for each in (*self._connections, until_closed):
+                epoll.register(each, select.EPOLLIN)
+            while not is_told or self._waiting:
+                while not is_told and due_at <= time.monotonic():
+                    self._send(number, due_at)
+                    number, due_at = next(self._due)
+                pause = min(max(due_at - time.monotonic(), 0.0), LONGEST_PAUSE)
+                for ready, _ in epoll.poll(pause):
+                    if ready == until_closed:
+                        is_told = True
+                        epoll.unregister(until_closed)
+                    else:
+                        self._receive(ready)
+        return Done(took=self._took, wrong=self._wrong)
+
+    def _send(self, number: int, due_at: float) -> None:
+        """Ask, unless the last answer is still missing: then that answer is late for this question too."""
+        if number in self._waiting:
+            self._waiting[number].append(due_at)
+        else:
+            self._waiting[number] = [due_at]
+            self._connections[number].sendall(QUERY)
+
+    def _receive(self, number: int) -> None:
+        answer = self._connections[number].recv(RECEIVE_BYTES)
+        if not answer:
+            raise ConnectionError("the server has closed a connection")
+        now = time.monotonic()
+        self._took += [now - due_at for due_at in self._waiting.pop(number)]
+        self._wrong += not answer.startswith(b"HTTP/1.1 200 ")
+
+
+def _turns(numbers: Sequence[int], per_second: float) -> Iterator[tuple[int, float]]:
+    began_at = time.monotonic()
+    for turn in count():
+        yield numbers[turn % len(numbers)], began_at + turn / per_second
+
+
+if __name__ == "__main__":
+    allow_open_files(16_384)
+    raise_priority()
+    send_to_parent(run(read_task(Task)))

@@ -1,0 +1,45 @@
+"""The service process under test, as the benchmark sees it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from bench.process import ChildProcess, run_child, wait_for
+from bench.service_main import Counters, CreatedEvents, GetCounters, Ready, Schedule, Task
+
+UNREACHED = 1_000_000_000
+"""A rate limit that is in force, and that nobody reaches."""
+
+
+class ServiceProcess:
+    """The process, its port, and what one may ask of it."""
+
+    def __init__(self, child: ChildProcess) -> None:
+        self._child = child
+        self.pid = child.pid
+        ready = child.receive(Ready)
+        self.port = ready.port
+        self.operator_url = ready.operator_url
+        self.token = Path(ready.token_file).read_text(encoding="ascii").strip()
+
+    def counters(self) -> Counters:
+        """Return what the endpoint has counted."""
+        self._child.send(GetCounters())
+        return self._child.receive(Counters)
+
+    def schedule(self, vms: tuple[str, ...], *, not_before: datetime | None = None) -> tuple[tuple[str, str], ...]:
+        """Make events and return pairs of scope and event."""
+        self._child.send(Schedule(vms, not_before))
+        return self._child.receive(CreatedEvents).events
+
+    def wait_for_long_polls(self, number: int) -> None:
+        """Return as soon as so many requests are held."""
+        wait_for(lambda: self.counters().long_polls == number, f"{number} held requests")
+
+
+@contextmanager
+def run_service_process(task: Task) -> Iterator[ServiceProcess]:
+    """Run the process for a while."""
+    with run_child("bench.service_main", task) as child:
+        yield ServiceProcess(child)

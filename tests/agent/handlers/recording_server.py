@@ -1,0 +1,51 @@
+"""Web server that records requests and sends a fixed response."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+
+class ReceivedRequest(NamedTuple):
+    """A request as it came."""
+
+    request_line: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class RecordingServer:
+    """The server: its port, what came, and what it says next."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.received: list[ReceivedRequest] = []
+        self.response = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}/hook"
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take one request and answer it."""
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            self.received.append(ReceivedRequest(head[0], headers, body))
+            writer.write(self.response)
+            await writer.drain()
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def run_recording_server(tls: ssl.SSLContext | None = None) -> AsyncIterator[RecordingServer]:
+    """Serve for a while."""
+    recording = RecordingServer()
+    server = await asyncio.start_server(recording.handle, "127.0.0.1", 0, ssl=tls)
+    recording.port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield recording

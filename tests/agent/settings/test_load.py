@@ -1,0 +1,450 @@
+"""agent.toml: what it may say, what is said of a mistake, and that every key is documented."""
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forewarn.agent.phases import Phase
+from forewarn.agent.settings import (
+    KINDS,
+    TEMPLATE_FIELDS,
+    Address,
+    AgentSettings,
+    ApprovalMode,
+    ApprovalSettings,
+    ExecSettings,
+    HandlerSettings,
+    HaproxySettings,
+    HttpSettings,
+    LogHandlerSettings,
+    NotifySettings,
+    PeersSettings,
+    ReadinessSettings,
+    Rule,
+    SystemdSettings,
+    WebhookSettings,
+    load,
+    read_settings,
+    settings_file,
+    variable,
+)
+from forewarn.core.event import EventType, Source
+from forewarn.settings import EMULATOR, ListenAddress, LogFormat, LogLevel, LogSettings, SettingsError, format_value
+
+PAGE = Path(__file__).parents[3] / "docs/reference/agent.md"
+
+EVERYTHING = """\
+endpoint = "http://127.0.0.1:8180"
+name = "web_0"
+state = "state"
+interval = "0.5s"
+
+[http]
+listen = "10.0.0.4:8160"
+
+[approval]
+policy = "each"
+deputy_after = "20s"
+user_events_at_once = false
+short_freeze = "none"
+
+[peers]
+secret_file = "peers.secret"
+time_limit = "2s"
+ask_every = "1s"
+agents = { web_1 = "10.0.0.5:8160", web_2 = "web-2.internal:8160", web_3 = "[fd00::3]:8160" }
+
+[log]
+format = "text"
+level = "debug"
+
+[handlers.own]
+kind = "exec"
+importance = 90
+time_limit = "1m"
+retries = 5
+pause = "3s"
+ready_despite_failure = true
+prepare = ["/usr/local/bin/drain", "--now"]
+recover = ["/usr/local/bin/undrain"]
+
+[handlers.hooks]
+kind = "exec"
+hooks = "hooks.d"
+
+[handlers.stop]
+kind = "systemd"
+units = ["nginx.service", "getty@tty1.service"]
+
+[handlers.tell]
+kind = "http"
+url = "https://chat.example/hook?x=1"
+method = "PUT"
+phases = ["notice", "Recover"]
+content_type = "text/plain"
+body = "$type of $name"
+secret_file = "/etc/forewarn/hook.secret"
+header = "X-Key"
+prefix = ""
+ca = "ca.pem"
+
+[handlers.drain]
+kind = "haproxy"
+socket = "10.0.0.9:9999"
+servers = ["web/web_0"]
+wait = "0s"
+
+[handlers.probe]
+kind = "readiness"
+listen = "0.0.0.0:8161"
+path = "/up"
+wait = "10s"
+
+[handlers.people]
+kind = "notify"
+urls_file = "urls"
+phases = ["impact"]
+title = "$phase"
+body = "$$5"
+
+[handlers.central]
+kind = "log"
+
+[[rules]]
+types = ["Reboot", "redeploy"]
+sources = ["Platform"]
+at_least = "10s"
+at_most = "1h"
+description = "*maintenance*"
+handlers = ["own", "drain"]
+
+[[rules]]
+handlers = []
+"""
+
+
+def file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "agent.toml"
+    path.write_text(text)
+    return path
+
+
+def read(tmp_path: Path, text: str, **environ: str) -> AgentSettings:
+    return read_settings(file(tmp_path, text), {"HOME": str(tmp_path), **environ})
+
+
+def test_everything_that_can_be_said(tmp_path: Path) -> None:
+    assert read(tmp_path, EVERYTHING) == AgentSettings(
+        endpoint="http://127.0.0.1:8180",
+        name="web_0",
+        state=tmp_path / "state",
+        interval=timedelta(seconds=0.5),
+        http=HttpSettings(listen=ListenAddress("10.0.0.4", 8160)),
+        approval=ApprovalSettings(
+            policy=ApprovalMode.EACH, deputy_after=timedelta(seconds=20), user_events_at_once=False, short_freeze=None
+        ),
+        peers=PeersSettings(
+            secret_file=tmp_path / "peers.secret",
+            agents=(
+                ("web_1", Address("10.0.0.5", 8160)),
+                ("web_2", Address("web-2.internal", 8160)),
+                ("web_3", Address("fd00::3", 8160)),
+            ),
+            time_limit=timedelta(seconds=2),
+            ask_every=timedelta(seconds=1),
+        ),
+        log=LogSettings(format=LogFormat.TEXT, level=LogLevel.DEBUG),
+        handlers=(
+            ExecSettings(
+                name="own",
+                importance=90,
+                time_limit=timedelta(minutes=1),
+                retries=5,
+                pause=timedelta(seconds=3),
+                ready_despite_failure=True,
+                prepare=("/usr/local/bin/drain", "--now"),
+                recover=("/usr/local/bin/undrain",),
+            ),
+            ExecSettings(name="hooks", hooks=tmp_path / "hooks.d"),
+            SystemdSettings(name="stop", units=("nginx.service", "getty@tty1.service")),
+            WebhookSettings(
+                name="tell",
+                url="https://chat.example/hook?x=1",
+                method="PUT",
+                phases=(Phase.NOTICE, Phase.RECOVER),
+                content_type="text/plain",
+                body="$type of $name",
+                secret_file=Path("/etc/forewarn/hook.secret"),
+                header="X-Key",
+                prefix="",
+                ca=tmp_path / "ca.pem",
+            ),
+            HaproxySettings(name="drain", socket=Address("10.0.0.9", 9999), servers=("web/web_0",), wait=timedelta(0)),
+            ReadinessSettings(
+                name="probe", listen=ListenAddress("0.0.0.0", 8161), path="/up", wait=timedelta(seconds=10)
+            ),
+            NotifySettings(
+                name="people", urls_file=tmp_path / "urls", phases=(Phase.IMPACT,), title="$phase", body="$$5"
+            ),
+            LogHandlerSettings(name="central"),
+        ),
+        rules=(
+            Rule(
+                types=(EventType.REBOOT, EventType.REDEPLOY),
+                sources=(Source.PLATFORM,),
+                at_least=timedelta(seconds=10),
+                at_most=timedelta(hours=1),
+                description="*maintenance*",
+                handlers=("own", "drain"),
+            ),
+            Rule(handlers=()),
+        ),
+    )
+
+
+def keys(section: type[msgspec.Struct]) -> Iterator[str]:
+    """Give every key of a section and of the sections in it."""
+    for field, hint in load._hints(section).items():
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            yield from keys(hint)
+        elif load._takes(hint):
+            yield field
+
+
+def test_file_that_says_everything_says_really_everything() -> None:
+    """A new key is to be added there, and so is read at least once."""
+    said = set(re.findall(r"^(\w+) =", EVERYTHING, re.MULTILINE))
+    sections: tuple[type[msgspec.Struct], ...] = (AgentSettings, Rule, *KINDS.values())
+    assert {key for section in sections for key in keys(section)} - said == {"url_file"}
+
+
+def test_without_anything_events_are_logged(tmp_path: Path) -> None:
+    assert read(tmp_path, "", FOREWARN_AGENT_STATE="/s") == AgentSettings(
+        state=Path("/s"), handlers=(LogHandlerSettings(name="log"),)
+    )
+    assert read_settings(None, {"FOREWARN_AGENT_STATE": "/s"}).handlers == (LogHandlerSettings(name="log"),)
+
+
+def test_variables_say_it_over_the_file(tmp_path: Path) -> None:
+    said = read(
+        tmp_path,
+        EVERYTHING,
+        FOREWARN_ENDPOINT="10.0.0.1",
+        FOREWARN_NAME="web_7",
+        FOREWARN_AGENT_STATE="/s",
+        FOREWARN_AGENT_HTTP_LISTEN="none",
+        FOREWARN_AGENT_INTERVAL="",
+        FOREWARN_AGENT_APPROVAL_POLICY="never",
+        FOREWARN_AGENT_PEERS_SECRET_FILE="none",
+        FOREWARN_AGENT_PEERS_AGENTS="none",
+        FOREWARN_AGENT_LOG_LEVEL="warning",
+    )
+    assert (said.endpoint, said.name, said.state) == ("http://10.0.0.1", "web_7", Path("/s"))
+    assert (said.http.listen, said.interval, said.approval.policy) == (None, timedelta(seconds=0.5), ApprovalMode.NEVER)
+    assert (said.peers.secret_file, said.peers.agents, said.log.level) == (None, (), LogLevel.WARNING)
+
+
+def test_peers_can_be_said_in_a_variable(tmp_path: Path) -> None:
+    text = '[peers]\nsecret_file = "s"\n'
+    said = read(tmp_path, text, FOREWARN_AGENT_PEERS_AGENTS="web_1=10.0.0.5:8160, web_2=b:1")
+    assert said.peers.agents == (("web_1", Address("10.0.0.5", 8160)), ("web_2", Address("b", 1)))
+
+
+def test_directory_of_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(tmp_path, "", STATE_DIRECTORY="/var/lib/a:/var/lib/b").state == Path("/var/lib/a")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert read(tmp_path, "").state == Path("/var/lib/forewarn-agent")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert read(tmp_path, "").state == tmp_path / ".local/share/forewarn/agent"
+
+
+def test_which_file_is_read(tmp_path: Path) -> None:
+    environ = {"FOREWARN_AGENT_CONFIG": "/e.toml"}
+    assert settings_file("/a.toml", environ, tmp_path) == Path("/a.toml")
+    assert settings_file(None, environ, tmp_path) == Path("/e.toml")
+    here = file(tmp_path, "")
+    assert settings_file(None, {}, tmp_path) == here
+
+
+HANDLER = "[handlers.h]\nkind = "
+WRONG = {
+    "no toml": ("a = ", "this is not TOML"),
+    "unknown key": ("speed = 1", "there is no setting speed; known here: endpoint, name, state, interval, http"),
+    "unknown key of a section": ("[http]\nport = 1", "there is no setting http.port; known here: listen"),
+    "section that is no table": ("http = 1", "http takes a table, not 1"),
+    "endpoint with a path": ('endpoint = "http://h/metadata"', "endpoint takes a host, HOST:PORT or an http URL"),
+    "interval too short": ('interval = "1ms"', 'interval takes a duration from "0.1s" to "5m", not \'1ms\''),
+    "policy": ('[approval]\npolicy = "all"', 'approval.policy takes "never", "leader", "each", not \'all\''),
+    "flag": ("[approval]\nuser_events_at_once = 1", "approval.user_events_at_once takes true or false, not 1"),
+    "peer without a port": (
+        '[peers]\nsecret_file = "s"\nagents = { a = "10.0.0.5" }',
+        "peers.agents takes a table such as",
+    ),
+    "peers without a secret": (
+        '[peers]\nagents = { a = "h:1" }',
+        "peers.secret_file is missing: agents tell each other nothing without a shared secret",
+    ),
+    "peers that cannot ask": (
+        'http.listen = "none"\n[peers]\nsecret_file = "s"',
+        'http.listen is "none": peers could not ask this agent',
+    ),
+    "handlers that are no tables": ("handlers = 1", "handlers takes a table, not 1"),
+    "handler's name": ('[handlers."a b"]\nkind = "log"', "handlers.a b: the name of a handler, 'a b': use 1 to"),
+    "no kind": ("[handlers.h]\n", 'handlers.h.kind is missing: it takes "exec", "systemd", "http"'),
+    "unknown kind": (f'{HANDLER}"email"', 'handlers.h.kind takes "exec", "systemd", "http", "haproxy"'),
+    "key of another kind": (
+        f'{HANDLER}"log"\nunits = []',
+        "there is no setting handlers.h.units; known here: importance",
+    ),
+    "name is no key": (f'{HANDLER}"log"\nname = "x"', "there is no setting handlers.h.name"),
+    "importance": (f'{HANDLER}"log"\nimportance = 101', "handlers.h.importance takes a whole number from 0 to 100"),
+    "no time at all": (f'{HANDLER}"log"\ntime_limit = "0s"', "handlers.h.time_limit takes a duration above 0s"),
+    "program that is not absolute": (f'{HANDLER}"exec"\nprepare = ["drain"]', "handlers.h.prepare takes the absolute"),
+    "exec of nothing": (f'{HANDLER}"exec"', "handlers.h.prepare is missing: say prepare, recover or both"),
+    "exec of both": (
+        f'{HANDLER}"exec"\nhooks = "d"\nprepare = ["/x"]',
+        "handlers.h.hooks is a directory for all phases: it excludes prepare and recover",
+    ),
+    "no units": (f'{HANDLER}"systemd"', "handlers.h.units is missing"),
+    "unit without a suffix": (f'{HANDLER}"systemd"\nunits = ["nginx"]', "handlers.h.units takes a list of units with"),
+    "unit that is an option": (f'{HANDLER}"systemd"\nunits = ["--now x.service"]', "handlers.h.units takes"),
+    "no servers": (f'{HANDLER}"haproxy"', "handlers.h.servers is missing"),
+    "server with a command": (f'{HANDLER}"haproxy"\nservers = ["web/a; x"]', "handlers.h.servers takes a list of"),
+    "no url": (f'{HANDLER}"http"', "handlers.h.url is missing: say url, or url_file"),
+    "two urls": (
+        f'{HANDLER}"http"\nurl = "http://a"\nurl_file = "f"',
+        "handlers.h.url and url_file exclude each other",
+    ),
+    "other scheme": (f'{HANDLER}"http"\nurl = "file:///x"', "handlers.h.url takes an http or https URL"),
+    "header with a break": (
+        f'{HANDLER}"http"\nurl = "http://a"\nheader = "A\\r\\nB"',
+        "handlers.h.header takes the name",
+    ),
+    "template says what nobody knows": (
+        f'{HANDLER}"http"\nurl = "http://a"\nbody = "$color"',
+        "handlers.h.body takes a text in which $id, $type, $status",
+    ),
+    "template with half a name": (f'{HANDLER}"http"\nurl = "http://a"\nbody = "5 $"', "handlers.h.body takes a text"),
+    "unknown phase": (f'{HANDLER}"http"\nurl = "http://a"\nphases = ["late"]', "handlers.h.phases takes a list of"),
+    "nobody to tell": (f'{HANDLER}"notify"', "handlers.h.urls_file is missing"),
+    "probe where the agent is": (
+        f'{HANDLER}"readiness"\nlisten = "127.0.0.1:8160"',
+        "handlers.h.listen is where http.listen is already",
+    ),
+    "waits longer than it may": (
+        f'{HANDLER}"readiness"\nwait = "30s"',
+        "handlers.h.wait is not shorter than time_limit",
+    ),
+    "drains longer than it may": (
+        f'{HANDLER}"haproxy"\nservers = ["a/b"]\ntime_limit = "5s"',
+        "handlers.h.wait is not shorter than time_limit",
+    ),
+    "rules that are no list": ("[rules]\nx = 1", "rules takes a list of tables"),
+    "rule without handlers": ("[[rules]]\n", "rules[0].handlers is missing"),
+    "rule with an unknown handler": (
+        '[[rules]]\nhandlers = ["log"]\n[[rules]]\nhandlers = ["drain"]',
+        "rules[1].handlers names drain, which is none of log",
+    ),
+    "rule with an unknown type": (
+        '[[rules]]\ntypes = ["Reboots"]\nhandlers = []',
+        'rules[0].types takes a list of "Freeze"',
+    ),
+    "rule that nothing fulfils": (
+        '[[rules]]\nat_least = "2m"\nat_most = "1m"\nhandlers = []',
+        "rules[0].at_least is longer than at_most",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG.values(), ids=WRONG)
+def test_mistake_is_told_with_file_key_and_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path / 'agent.toml'}: {said}")
+
+
+def test_mistake_in_a_variable_names_the_variable(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"FOREWARN_AGENT_APPROVAL_POLICY: approval\.policy takes"):
+        read(tmp_path, "", FOREWARN_AGENT_APPROVAL_POLICY="perhaps")
+
+
+def test_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="No such file or directory"):
+        read_settings(tmp_path / "none.toml", {})
+
+
+def rows(heading: str) -> dict[str, list[str]]:
+    """Return the table under a heading of the reference, by the key in its first column."""
+    section = PAGE.read_text().partition(f"\n{heading}\n")[2].partition("\n##")[0]
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| `")
+    ]
+    return {cells[0].strip("`"): cells[1:] for cells in lines}
+
+
+def default_text(value: object) -> str:
+    match format_value(value):
+        case bool() as flag:
+            return str(flag).lower()
+        case list() as words:
+            return ", ".join(words)
+        case "none" | "":
+            return "none"
+        case text:
+            return str(text)
+
+
+def defaults(section: msgspec.Struct) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for field in section.__struct_fields__:
+        value = getattr(section, field)
+        if isinstance(value, msgspec.Struct) and not isinstance(value, ListenAddress):
+            found |= {f"{field}.{key}": text for key, text in defaults(value).items()}
+        elif field not in ("handlers", "rules"):
+            found[field] = default_text(value)
+    return found
+
+
+def test_reference_has_every_key_with_variable_and_default() -> None:
+    documented = rows("## Keys")
+    expected = defaults(AgentSettings())
+    assert set(documented) == set(expected)
+    assert {key: documented[key][0] for key in documented} == {key: f"`{variable(key)}`" for key in expected}
+    assert {key: documented[key][-1] for key in documented} == expected
+
+
+def test_reference_has_every_key_that_all_handlers_have() -> None:
+    documented = rows("## Handlers")
+    expected = {key: text for key, text in defaults(LogHandlerSettings(name="x")).items() if key != "name"}
+    assert {key: cells[-1] for key, cells in documented.items()} == {"kind": "has to be said", **expected}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_reference_has_every_key_of_a_kind(kind: type[HandlerSettings]) -> None:
+    common = set(HandlerSettings.__struct_fields__)
+    expected = {key: text for key, text in defaults(kind(name="x")).items() if key not in common}
+    documented = {key: cells[-1] for key, cells in rows(f"### {kind.kind}").items()}
+    if kind is NotifySettings:
+        assert documented.pop("body") == "what is known, in three lines"
+        assert expected.pop("body").count("\n") == 2
+    assert documented == {key: text.strip() for key, text in expected.items()}
+
+
+def test_reference_has_every_key_of_a_rule() -> None:
+    assert set(rows("## Rules")) == set(Rule.__struct_fields__)
+
+
+def test_reference_has_everything_that_a_template_can_say() -> None:
+    assert [key.removeprefix("$") for key in rows("## Templates")] == list(TEMPLATE_FIELDS)
+
+
+def test_the_agent_listens_where_no_vm_of_the_emulator_does() -> None:
+    """Both are tried on one machine, where the emulator's VMs have the ports from the first one on."""
+    agent, probe, first = AgentSettings().http.listen, ReadinessSettings(name="probe").listen, EMULATOR.settings.listen
+    assert agent is not None
+    assert first is not None
+    assert max(agent.port, probe.port) < first.port

@@ -1,0 +1,185 @@
+"""The agent's HTTP side over real sockets: what it answers, whom it cuts off, and that nothing there ends it."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import hypothesis.strategies as st
+import msgspec
+import pytest
+from hypothesis import given
+
+from forewarn.agent import http_server
+from forewarn.agent.daemon import RETRY_INTERVAL
+from forewarn.agent.http_server import HttpServer, InvalidRequest, Request, Response, parse_request
+from forewarn.agent.status import AgentStatus, read_status
+from forewarn.client import Unreachable
+from forewarn.settings import ListenAddress
+from tests.agent.harness import ID, AgentHarness, FakeService, RecordingHandler, event, until
+
+
+def respond(request: Request) -> Response:
+    if request.path == "/bug":
+        raise RuntimeError("a bug")
+    return Response(200, f"{request.method} {request.path}".encode())
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    listener = HttpServer(respond)
+    yield await listener.listen("127.0.0.1", 0)
+    await listener.aclose()
+
+
+async def say(port: int, text: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(text)
+    async with asyncio.timeout(60):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def ask(port: int, path: str, method: str = "GET") -> tuple[int, str]:
+    head, _, body = (await say(port, f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())).partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), body.decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "body"),
+    [
+        (b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 200 OK", b"GET /a"),
+        (b"GET /a HTTP/1.0\r\n\r\n", b"HTTP/1.1 200 OK", b"GET /a"),
+        (b"HEAD /a HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK", b""),
+        (b"OPTIONS / HTTP/1.0\r\n\r\n", b"HTTP/1.1 200 OK", b"OPTIONS /"),
+        (b"GET /bug HTTP/1.1\r\n\r\n", b"HTTP/1.1 500 Internal Server Error", None),
+        (b"GET a HTTP/1.1\r\n\r\n", b"HTTP/1.1 400 Bad Request", None),
+        (b"GET /a HTTP/2\r\n\r\n", b"HTTP/1.1 400 Bad Request", None),
+        (b"GET /a HTTP/1.1\r\nno colon\r\n\r\n", b"HTTP/1.1 400 Bad Request", None),
+        (b"\x16\x03\x01\r\n\r\n", b"HTTP/1.1 400 Bad Request", None),
+        (b"GET /" + b"a" * 20_000 + b"\r\n\r\n", b"HTTP/1.1 431 Request Header Fields Too Large", None),
+    ],
+    ids=lambda value: repr(value[:30]) if isinstance(value, bytes) else None,
+)
+async def test_answers(port: int, text: bytes, first: bytes, body: bytes | None) -> None:
+    answer = await say(port, text)
+    head, _, rest = answer.partition(b"\r\n\r\n")
+    assert head.split(b"\r\n")[0] == first
+    assert b"Connection: close" in head
+    if body is not None:
+        assert rest == body
+
+
+async def test_callers_who_leave_or_dawdle_hold_nobody_up(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "TIMEOUT", 0.05)
+    with socket.create_connection(("127.0.0.1", port)) as gone:
+        gone.sendall(b"GET /")
+    assert await say(port, b"GET / HT") == b""
+    assert (await ask(port, "/x"))[0] == 200
+
+
+async def test_more_callers_than_there_is_room_for_are_sent_away(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 2)
+    kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with suppress(ConnectionResetError):
+        assert await reader.read() == b""
+    for _, each in (*kept, (reader, writer)):
+        each.close()
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_request_or_none(noise: bytes) -> None:
+    try:
+        parse_request(noise + b"\r\n\r\n")
+    except InvalidRequest:
+        return
+    assert noise
+
+
+def test_a_reason_cannot_smuggle_anything() -> None:
+    assert http_server.error_response(400, 'a"b\\c\r\n\x1b[31m').body == b'{"error":"a?b?c???[31m"}\n'
+
+
+async def test_the_agent_answers_for_itself(tmp_path: Path) -> None:
+    harness = AgentHarness(
+        tmp_path, FakeService(), [RecordingHandler("drain", [])], listen=ListenAddress("127.0.0.1", 0)
+    )
+    async with harness.run_agent() as agent:
+        await until(lambda: agent.port is not None)
+        port = agent.port or 0
+        assert await ask(port, "/readyz") == (200, "ready\n")
+        harness.service.trouble = Unreachable("http://169.254.169.254", "refused")
+        status, body = await ask(port, "/readyz")
+        assert (status, "refused" in body) == (503, True)
+        harness.service.trouble = None
+        assert (await ask(port, "/nothing"))[0] == 404
+        assert (await ask(port, "/readyz", "POST"))[0] == 405
+        assert (await ask(port, f"/v1/ready/{ID}"))[0] == 403
+        assert (await ask(port, "/v1/status"))[0] == 404
+        await harness.show(event())
+        status, body = await ask(port, "/metrics")
+        assert 'forewarn_agent_walks{phase="approve"} 1\n' in body
+        assert 'forewarn_agent_halves_total{handler="drain",half="prepare",state="done"} 1\n' in body
+
+
+async def test_who_calls_at_the_last_moment_is_hung_up_on() -> None:
+    listener = HttpServer(lambda _: Response(200))
+    accepted: list[asyncio.StreamWriter] = []
+
+    def end_before_its_first_turn(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        listener._accept(reader, writer)
+        for talk in listener._connections:
+            talk.cancel()
+        accepted.append(writer)
+
+    async def call_in_vain() -> None:
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        await until(lambda: bool(accepted))
+        await until(accepted.pop().transport.is_closing)
+        writer.close()
+
+    server = await asyncio.start_server(end_before_its_first_turn, "127.0.0.1", 0)
+    async with server:
+        await call_in_vain()
+        await listener.aclose()
+        await call_in_vain()
+
+
+async def test_an_agent_that_cannot_listen_says_so_and_tries_again(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        harness = AgentHarness(tmp_path, FakeService(), [], listen=ListenAddress("127.0.0.1", port))
+        async with harness.run_agent() as agent:
+            await until(lambda: bool(agent.status().troubles))
+            assert f"cannot listen at 127.0.0.1:{port}" in agent.status().troubles[0]
+            await harness.show(event())
+            assert harness.service.approvals == [ID]
+            taken.close()
+            await harness.advance(RETRY_INTERVAL)
+            await until(lambda: agent.port == port)
+            assert agent.status().troubles == ()
+
+
+async def test_status_comes_from_the_agent_or_from_what_it_left(tmp_path: Path) -> None:
+    harness = AgentHarness(tmp_path, FakeService(event()), [RecordingHandler("drain", [])])
+    async with harness.run_agent() as agent:
+        await until((tmp_path / "agent.sock").exists)
+        running = await asyncio.to_thread(read_status, tmp_path)
+        assert running == agent.status()
+        assert (running.is_running, running.name, running.walks[0].event) == (True, "web_0", ID)
+    left = read_status(tmp_path)
+    assert (left.is_running, left.walks) == (False, running.walks)
+    (tmp_path / "journal" / "X.json").write_text("garbage")
+    assert "X.json in the journal is unreadable" in read_status(tmp_path).troubles[0]
+
+
+def test_status_of_nothing_is_nothing(tmp_path: Path) -> None:
+    assert read_status(tmp_path / "nowhere") == AgentStatus(is_running=False)
+    assert msgspec.json.decode(msgspec.json.encode(AgentStatus(is_running=False)), type=AgentStatus) == AgentStatus(
+        is_running=False
+    )

@@ -1,0 +1,245 @@
+"""Who approves what, and when: a table of walks and verdicts."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from forewarn.agent.phases import Phase
+from forewarn.agent.settings import ApprovalMode
+from forewarn.agent.workflow.approval import (
+    ApprovalAllowed,
+    ApprovalDecision,
+    ApprovalDelayed,
+    ApprovalNotAllowed,
+    ApprovalPolicy,
+    PeersRequired,
+    decide_approval,
+)
+from forewarn.agent.workflow.state import EventWorkflow, PeerState
+from forewarn.client import Ending, EventType, Source
+from tests.agent.harness import NOON, event, seconds, started
+
+BOTH = ("web_0", "web_1")
+PEERS = frozenset({"web_0", "web_1", "web_2"})
+LEADER = ApprovalPolicy()
+AT_NOT_BEFORE = NOON + timedelta(minutes=15)
+
+
+def workflow(me: str = "web_0", ready_at: datetime | None = NOON, **facts: Any) -> EventWorkflow:
+    """Return a walk that is ready since noon."""
+    shown = event(**facts)
+    return EventWorkflow(event=shown, vm_name=me, phase=Phase.READY, noticed_at=NOON, ready_at=ready_at)
+
+
+def told(before: EventWorkflow, *words: PeerState) -> EventWorkflow:
+    return replace(before, peers=words, peers_asked_at=NOON)
+
+
+def ready(name: str) -> PeerState:
+    return PeerState(name=name, is_ready=True, reason="ready")
+
+
+def not_ready(name: str) -> PeerState:
+    return PeerState(name=name, is_ready=False, reason="no answer in time")
+
+
+ALONE = ApprovalAllowed("this VM is ready, and no other is affected")
+AT_ONCE = ApprovalAllowed("this VM is ready, and such events do not wait for the others")
+TURN = ApprovalDelayed("web_0 approves for all; this VM does if that has not happened", NOON + seconds(60))
+
+VERDICTS: dict[str, tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, ApprovalDecision]] = {
+    "alone": (workflow(), LEADER, frozenset(), 0, ALONE),
+    "its name in other letters": (workflow(me="WEB_0"), LEADER, frozenset(), 0, ALONE),
+    "the first version's underscore": (workflow(resources=("_web_0",)), LEADER, frozenset(), 0, ALONE),
+    "never": (
+        workflow(),
+        ApprovalPolicy(mode=ApprovalMode.NEVER),
+        PEERS,
+        0,
+        ApprovalNotAllowed("this agent never approves; the event starts at its time"),
+    ),
+    "not ready": (workflow(ready_at=None), LEADER, PEERS, 0, ApprovalNotAllowed("this VM is not ready")),
+    "started": (
+        replace(workflow(), event=started(event())),
+        LEADER,
+        PEERS,
+        0,
+        ApprovalNotAllowed("the event is not waiting for anybody"),
+    ),
+    "gone": (
+        replace(workflow(), ending=Ending.WITHDRAWN),
+        LEADER,
+        PEERS,
+        0,
+        ApprovalNotAllowed("the event is not waiting for anybody"),
+    ),
+    "only told": (
+        replace(workflow(), is_notify_only=True),
+        LEADER,
+        PEERS,
+        0,
+        ApprovalNotAllowed("no rule matches this event, so it is only told"),
+    ),
+    "too late": (
+        workflow(),
+        LEADER,
+        PEERS,
+        900,
+        ApprovalNotAllowed("NotBefore has passed: the event starts without an approval"),
+    ),
+    "nobody knows when": (workflow(at=None), LEADER, PEERS, 9000, ALONE),
+    "each for itself": (
+        workflow(me="web_1", resources=BOTH),
+        ApprovalPolicy(mode=ApprovalMode.EACH),
+        frozenset(),
+        0,
+        ApprovalAllowed("this VM is ready; every VM approves for itself"),
+    ),
+    "several without peers": (
+        workflow(resources=BOTH),
+        LEADER,
+        frozenset(),
+        0,
+        ApprovalNotAllowed("other VMs are affected (web_1), and no peers are configured to ask whether they are ready"),
+    ),
+    "one without an address": (
+        workflow(resources=(*BOTH, "db_0")),
+        LEADER,
+        PEERS,
+        0,
+        ApprovalNotAllowed("other VMs are affected whose agents have no address here: db_0"),
+    ),
+    "peers are asked": (workflow(resources=BOTH), LEADER, PEERS, 0, PeersRequired(("web_1",))),
+    "peers are being asked": (
+        replace(workflow(resources=BOTH), is_asking_peers=True),
+        LEADER,
+        PEERS,
+        0,
+        ApprovalDelayed("the other VMs are being asked"),
+    ),
+    "all peers are ready": (
+        told(workflow(resources=BOTH), ready("WEB_1")),
+        LEADER,
+        PEERS,
+        0,
+        ApprovalAllowed("all VMs that are affected are ready"),
+    ),
+    "one peer is not": (
+        told(workflow(resources=(*BOTH, "web_2")), ready("web_1"), not_ready("web_2")),
+        LEADER,
+        PEERS,
+        1,
+        ApprovalDelayed("not ready: web_2 (no answer in time)", NOON + seconds(5)),
+    ),
+    "one peer was not asked": (
+        told(workflow(resources=(*BOTH, "web_2")), ready("web_1")),
+        LEADER,
+        PEERS,
+        1,
+        ApprovalDelayed("not ready: web_2 (not asked)", NOON + seconds(5)),
+    ),
+    "they are asked again": (
+        told(workflow(resources=(*BOTH, "web_2")), ready("web_1"), not_ready("web_2")),
+        LEADER,
+        PEERS,
+        5,
+        PeersRequired(("web_1", "web_2")),
+    ),
+    "never all ready before its time": (
+        told(workflow(resources=(*BOTH, "web_2")), ready("web_1"), not_ready("web_2")),
+        LEADER,
+        PEERS,
+        900,
+        ApprovalNotAllowed("not all VMs were ready before NotBefore: web_2 (no answer in time)"),
+    ),
+    "the third": (
+        workflow(me="web_2", resources=(*BOTH, "web_2")),
+        LEADER,
+        PEERS,
+        300,
+        ApprovalNotAllowed("web_0 approves for all"),
+    ),
+    "the deputy waits": (workflow(me="web_1", resources=BOTH), LEADER, PEERS, 59, TURN),
+    "the deputy asks the others": (workflow(me="web_1", resources=BOTH), LEADER, PEERS, 60, PeersRequired(("web_0",))),
+    "the deputy approves": (
+        told(workflow(me="web_1", resources=BOTH), ready("web_0")),
+        LEADER,
+        PEERS,
+        61,
+        ApprovalAllowed("all VMs that are affected are ready"),
+    ),
+    "the deputy of a dead leader does not": (
+        told(workflow(me="web_1", resources=BOTH), not_ready("web_0")),
+        LEADER,
+        PEERS,
+        61,
+        PeersRequired(("web_0",)),
+    ),
+    "a user's event at once": (workflow(resources=BOTH, source=Source.USER), LEADER, frozenset(), 0, AT_ONCE),
+    "a user's event waits for its own VM": (
+        workflow(ready_at=None, source=Source.USER),
+        LEADER,
+        PEERS,
+        0,
+        ApprovalNotAllowed("this VM is not ready"),
+    ),
+    "a user's event, if it is to wait": (
+        workflow(resources=BOTH, source=Source.USER),
+        ApprovalPolicy(user_events_at_once=False),
+        PEERS,
+        0,
+        PeersRequired(("web_1",)),
+    ),
+    "a user's event and the deputy": (workflow(me="web_1", resources=BOTH, source=Source.USER), LEADER, PEERS, 0, TURN),
+    "a short Freeze at once": (
+        workflow(resources=BOTH, type=EventType.FREEZE, duration=seconds(10)),
+        LEADER,
+        frozenset(),
+        0,
+        AT_ONCE,
+    ),
+    "a longer Freeze": (
+        workflow(resources=BOTH, type=EventType.FREEZE, duration=seconds(11)),
+        LEADER,
+        PEERS,
+        0,
+        PeersRequired(("web_1",)),
+    ),
+    "a Freeze of unknown length": (
+        workflow(resources=BOTH, type=EventType.FREEZE),
+        LEADER,
+        PEERS,
+        0,
+        PeersRequired(("web_1",)),
+    ),
+    "a short Freeze, if all are to wait": (
+        workflow(resources=BOTH, type=EventType.FREEZE, duration=seconds(0)),
+        ApprovalPolicy(short_freeze=seconds(0)),
+        PEERS,
+        0,
+        PeersRequired(("web_1",)),
+    ),
+    "a short Reboot": (
+        workflow(resources=BOTH, type=EventType.REBOOT, duration=seconds(1)),
+        LEADER,
+        PEERS,
+        0,
+        PeersRequired(("web_1",)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VERDICTS.values(), ids=VERDICTS.keys())
+def test_verdicts(case: tuple[EventWorkflow, ApprovalPolicy, frozenset[str], float, ApprovalDecision]) -> None:
+    judged, policy, peers, at, verdict = case
+    assert decide_approval(judged, policy=policy, peers=peers, now=NOON + seconds(at)) == verdict
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"short_freeze": seconds(-1)}, {"deputy_after": seconds(-1)}, {"ask_every": seconds(0)}], ids=str
+)
+def test_a_policy_that_makes_no_sense_is_none(wrong: dict[str, timedelta]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        ApprovalPolicy(**wrong)  # type: ignore[arg-type]  # each is one of them

@@ -1,0 +1,191 @@
+"""The journal on disk: whole or not there, and no trouble of the disk ends anything."""
+
+import logging
+import os
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from forewarn.agent.handlers.base import HandlerCall, Phase
+from forewarn.agent.workflow import store as journal_module
+from forewarn.agent.workflow.planner import WorkflowContext, start
+from forewarn.agent.workflow.reducer import apply_input
+from forewarn.agent.workflow.state import EventRemoved, EventSeen, EventWorkflow, HandlerStep
+from forewarn.agent.workflow.store import WorkflowStore, decode_workflow, encode_workflow, file_name, read_workflow
+from forewarn.client import Ending
+from tests.agent.harness import ID, NOON, AgentHarness, FakeService, RecordingHandler, event, seconds
+from tests.support.disks import fill_disk, mount_disk
+
+
+def workflow(id_: str = ID, **facts: object) -> EventWorkflow:
+    seen = event(id_, **facts)  # type: ignore[arg-type]  # facts of an event
+    return start(seen, (HandlerStep(handler="drain"),), WorkflowContext(now=NOON, vm_name="web_0")).workflow
+
+
+def test_what_is_saved_is_read_and_what_is_struck_is_not(tmp_path: Path) -> None:
+    journal = WorkflowStore(tmp_path / "journal")
+    assert journal.load() == ()
+    journal.save(workflow())
+    journal.save(workflow("B"))
+    assert WorkflowStore(tmp_path / "journal").load() == (workflow(), workflow("B"))
+    journal.delete(ID)
+    assert WorkflowStore(tmp_path / "journal").load() == (workflow("B"),)
+    journal.delete(ID)
+    assert journal.error is None
+
+
+def test_a_workflow_with_a_comeback_and_unknown_words_is_read_as_it_was(tmp_path: Path) -> None:
+    strange = workflow(type="Defrost", status="Thinking", source="Moon", description='\x00"\u2028', duration=seconds(9))
+    gone = apply_input(apply_input(strange, EventRemoved(Ending.FINISHED), now=NOON), EventSeen(event()), now=NOON)
+    journal = WorkflowStore(tmp_path)
+    journal.save(gone)
+    assert journal.load() == (gone,)
+
+
+def test_everything_is_synced_before_save_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        done.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    journal = WorkflowStore(tmp_path / "journal")
+    journal.save(workflow())
+    journal.delete(ID)
+    assert done == [f"{ID}.new", "journal", "journal"]
+
+
+@pytest.mark.parametrize(
+    "id_",
+    ["../../etc/passwd", "", ".", "a" * 500, "\ud800", "CON", "x/y", "a.b", "Ünïcode"],
+    ids=lambda id_: ascii(id_)[:20],
+)
+def test_no_id_leaves_the_directory(id_: str) -> None:
+    name = file_name(id_)
+    assert name == Path(name).name
+    assert len(name) <= 71
+    assert name.isascii()
+
+
+GARBAGE = {
+    "empty": b"",
+    "zeros": bytes(4096),
+    "half a page": encode_workflow(workflow())[:200],
+    "no JSON": b"\xff\xfe{",
+    "other JSON": b"[1,2,3]",
+    "deep": b"[" * 100_000,
+    "another format": encode_workflow(workflow()).replace(b'"format":1', b'"format":99'),
+    "a state that does not exist": encode_workflow(workflow()).replace(b'"begun"', b'"perhaps"'),
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
+def test_garbage_is_put_aside_and_said(tmp_path: Path, garbage: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    journal = WorkflowStore(tmp_path)
+    journal.save(workflow("B"))
+    (tmp_path / f"{ID}.json").write_bytes(garbage)
+    assert journal.load() == (workflow("B"),)
+    assert (tmp_path / f"{ID}.json.unreadable-1").read_bytes() == garbage
+    assert f"and is now {ID}.json.unreadable-1; look whether something is left prepared" in caplog.text
+    assert len(journal.unreadable) == 1
+    (tmp_path / f"{ID}.json").write_bytes(garbage)
+    assert journal.load() == (workflow("B"),)
+    assert (tmp_path / f"{ID}.json.unreadable-2").exists()
+
+
+def test_what_is_too_long_is_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "LARGEST", 100)
+    (tmp_path / "x").write_bytes(encode_workflow(workflow()))
+    with pytest.raises(ValueError, match="longer than 100 bytes"):
+        read_workflow(tmp_path / "x")
+
+
+@given(st.binary(max_size=300), st.integers(0, 2000), st.integers(0, 30))
+def test_any_damage_is_found_or_harmless(noise: bytes, at: int, cut: int) -> None:
+    page = encode_workflow(workflow())
+    try:
+        found = decode_workflow(page[:at] + noise + page[at + cut :])
+    except ValueError:
+        return
+    assert found == workflow()
+
+
+def test_what_was_left_half_written_is_no_page(tmp_path: Path) -> None:
+    journal = WorkflowStore(tmp_path)
+    journal.save(workflow())
+    (tmp_path / f"{ID}.new").write_bytes(b"half")
+    assert journal.load() == (workflow(),)
+
+
+def test_what_was_left_half_written_is_cleared_away(tmp_path: Path) -> None:
+    WorkflowStore(tmp_path).save(workflow())
+    (tmp_path / "B.new").write_bytes(b'{"format":')
+    assert WorkflowStore(tmp_path).load() == (workflow(),)
+    assert [path.name for path in tmp_path.iterdir()] == [f"{ID}.json"]
+
+
+def test_a_directory_that_is_a_file_is_trouble_and_no_end(tmp_path: Path) -> None:
+    (tmp_path / "journal").write_text("no directory")
+    journal = WorkflowStore(tmp_path / "journal")
+    assert journal.load() == ()
+    journal.save(workflow())
+    assert journal.has_error.is_set()
+    assert "the journal cannot be written" in str(journal.error)
+    (tmp_path / "journal").unlink()
+    journal.flush()
+    assert not journal.error
+    assert journal.load() == (workflow(),)
+
+
+def test_without_a_directory_nothing_is_kept() -> None:
+    journal = WorkflowStore(None)
+    journal.save(workflow())
+    assert journal.load() == ()
+    assert journal.error is None
+
+
+def test_read_page_tells_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(GARBAGE["another format"])
+    with pytest.raises(ValueError, match="of format 99; this agent knows 1"):
+        read_workflow(tmp_path / "x")
+
+
+async def test_an_agent_on_a_full_disk_goes_on_says_so_and_catches_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="forewarn.agent")
+    diary: list[str] = []
+    drain = RecordingHandler("drain", diary)
+    with mount_disk(tmp_path / "disk", "128k"):
+        stage = AgentHarness(tmp_path / "disk" / "state", FakeService(), [drain])
+        async with stage.run_agent() as agent:
+            ballast = fill_disk(tmp_path / "disk")
+            await stage.show(event())
+            assert agent.workflows[ID].phase is Phase.APPROVE
+            assert drain.attempts(HandlerCall.PREPARE) == [1]
+            assert any("journal cannot be written: No space left on device" in each for each in agent.status().troubles)
+            ballast.unlink()
+            await stage.advance(seconds(10))
+            assert agent.status().troubles == ()
+        stage.service.show()
+        async with stage.run_agent() as agent:
+            assert drain.attempts(HandlerCall.RECOVER) == [1]
+            assert not agent.workflows
+    assert caplog.messages.count("the journal is on disk again") == 1
+
+
+async def test_an_agent_starts_on_a_full_disk(tmp_path: Path) -> None:
+    diary: list[str] = []
+    drain = RecordingHandler("drain", diary)
+    with mount_disk(tmp_path / "disk", "64k"):
+        fill_disk(tmp_path / "disk")
+        stage = AgentHarness(tmp_path / "disk" / "state", FakeService(event()), [drain])
+        async with stage.run_agent() as agent:
+            assert agent.workflows[ID].phase is Phase.APPROVE
+            await stage.show()
+            assert drain.attempts(HandlerCall.RECOVER) == [1]
+            assert not agent.workflows

@@ -1,0 +1,735 @@
+"""`forewarn campaign`: the real program against a real service whose time stands still."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import IO, Any
+
+import msgspec
+import pytest
+import typer
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import NotFound, ServiceUnreachable
+from forewarn.cli.live import campaign_follow
+from forewarn.cli.live.campaign_follow import follow
+from forewarn.cli.options.campaign import OPTIONS
+from forewarn.cli.options.service import ServiceConnection
+from forewarn.cli.output import Output
+from forewarn.cli.views.campaign import BAR_WIDTH, progress_lines
+from forewarn.core.campaign.record import CampaignState
+from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
+from forewarn.platform.webhooks import sign
+from tests.cli.in_process import run, run_details, run_json, run_table
+from tests.cli.options.test_completion import completions
+from tests.cli.service_machine import ServiceMachine, run_service_machine
+from tests.cli.terminal import Terminal
+from tests.support.program import GUARD, PROGRAM, Machine
+from tests.support.serve_process import SETTINGS as SERVED
+from tests.support.serve_process import run_serve
+
+FLEET = """
+[[scopes]]
+name = "web"
+kind = "availability-set"
+update_domains = 3
+hosts = ["hv-0", "hv-1", "hv-2"]
+vms = [{ name = "web-{n}", count = 6 }]
+
+[[scopes]]
+name = "db"
+kind = "availability-set"
+update_domains = 2
+hosts = ["hv-3", "hv-4"]
+tags = { tier = "back" }
+vms = [{ name = "db-{n}", count = 2 }]
+"""
+
+BEGIN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
+
+KERNEL = """
+name = "kernel"
+type = "Reboot"
+duration = "1m"
+
+[selection]
+all = true
+
+[policy]
+gap = "1h"
+"""
+
+
+@pytest.fixture
+def service_machine(tmp_path: Path) -> Iterator[ServiceMachine]:
+    with run_service_machine(tmp_path, FLEET) as service_machine:
+        (tmp_path / "kernel.toml").write_text(KERNEL)
+        yield service_machine
+
+
+@contextmanager
+def watching(machine: Machine, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    process = subprocess.Popen(
+        [PROGRAM, *arguments],
+        cwd=machine.home,
+        env=machine.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        yield process, process.stdout
+        process.kill()
+
+
+def test_plan_shows_every_wave_and_announces_nothing(service_machine: ServiceMachine) -> None:
+    table = run_table(service_machine, "campaign", "plan", "kernel.toml")
+    assert table[0] == ["ANNOUNCED", "NOT BEFORE", "ENDS", "SCOPE", "WAVE", "UPDATE DOMAIN", "HOSTS", "VMS"]
+    announced, not_before = (datetime.fromisoformat(cell) for cell in table[1][:2])
+    assert not_before - announced == timedelta(minutes=15)
+    assert [row[3:] for row in table[1:] if row[3] == "web"] == [
+        ["web", "1", "0", "hv-0", "web-0, web-3"],
+        ["web", "2", "1", "hv-1", "web-1, web-4"],
+        ["web", "3", "2", "hv-2", "web-2, web-5"],
+    ]
+    ended = run(service_machine, "campaign", "plan", "kernel.toml")
+    assert ended.stderr.startswith("5 waves in 2 scopes: 8 VMs, 5 hosts; first announced at ")
+    assert run_json(service_machine, "event", "list") == run_json(service_machine, "campaign", "list", "--all") == []
+
+
+def test_plan_that_leaves_something_out_ends_with_3_and_start_refuses_it(service_machine: ServiceMachine) -> None:
+    planned = run(service_machine, "campaign", "plan", "kernel.toml", "--vms-at-once", "1")
+    assert planned.code == 3
+    assert "\nNO PLACE FOR" in planned.stdout
+    assert "vms_at_once" in planned.stdout
+    nothing = run(service_machine, "campaign", "plan", "kernel.toml", "--scope", "web", "--vms-at-once", "1")
+    assert nothing.stdout.startswith("NO PLACE FOR"), "no empty line where there is no wave"
+    assert "6 VMs without a place" in planned.stderr
+    started = run(service_machine, "campaign", "start", "kernel.toml", "--vms-at-once", "1")
+    assert (started.code, started.stdout) == (3, "")
+    assert "have no place, because of vms_at_once" in started.stderr
+
+
+def test_name_in_use_is_remarked_by_the_plan_and_refused_by_the_start(service_machine: ServiceMachine) -> None:
+    run_json(service_machine, "campaign", "start", "kernel.toml")
+    planned = run(service_machine, "campaign", "plan", "kernel.toml")
+    assert planned.code == 0
+    assert "a campaign kernel is not over yet: until it is, another one needs another name" in planned.stderr
+    started = run(service_machine, "campaign", "start", "kernel.toml")
+    assert (started.code, "a campaign kernel that is not over exists already" in started.stderr) == (3, True)
+
+
+def test_options_come_before_the_file_and_can_do_without_it(service_machine: ServiceMachine) -> None:
+    laid_over = run_json(
+        service_machine, "campaign", "plan", "kernel.toml", "--scope", "db", "--gap", "2h", "--notice", "30m"
+    )
+    alone = run_json(
+        service_machine, "campaign", "plan", "--name", "k", "--type", "reboot", "--duration", "1m",
+        "--tag", "tier=back",
+        "--gap", "2h", "--notice", "30m",
+    )  # fmt: skip
+    assert laid_over == alone
+    assert [wave["vms"] for wave in alone["waves"]] == [["db-0"], ["db-1"]]
+
+
+def test_every_key_of_the_file_has_its_option() -> None:
+    said = {item.name.rstrip("_") for item in OPTIONS}
+    keys = {*CampaignSpec.__struct_fields__, *Selection.__struct_fields__, *CampaignPolicy.__struct_fields__}
+    assert keys - said == {"selection", "policy", "waves"}
+
+
+def test_every_option_says_what_its_key_says(service_machine: ServiceMachine) -> None:
+    tomorrow = (datetime.fromisoformat(run_json(service_machine, "clock", "show")["now"]) + timedelta(days=1)).replace(
+        microsecond=0
+    )
+    start_at = tomorrow.isoformat().replace("+00:00", "Z")
+    options = (
+        "--name", "k", "--type", "Redeploy", "--duration", "9s", "--description", "new hosts",
+        "--start-at", start_at, "--scope", "web", "--host", "hv-*", "--tag", "tier=back",
+        "--exclude-scope", "no-*", "--exclude-host", "hv-9", "--exclude-vm", "web-5", "--exclude-tag", "a=b",
+        "--gap", "2h", "--notice", "20m", "--expected", "3m", "--scopes-at-once", "50%", "--hosts-at-once", "2",
+        "--vms-at-once", "7", "--window", "mon-fri 01:00-05:00 Europe/Vienna", "--window", "sat 00:00-24:00",
+        "--blackout", "2029-12-24T12:00Z/2029-12-27T06:00Z holidays", "--zone", "Europe/Paris", "--must-end-inside",
+        "--gate-patience", "1h", "--halt-after", "none", "--no-advance",
+    )  # fmt: skip
+    run_json(service_machine, "campaign", "start", *options)
+    spec = run_json(service_machine, "campaign", "show", "k")["spec"]
+    policy = spec.pop("policy")
+    assert spec == {
+        "name": "k",
+        "type": "Redeploy",
+        "duration": "9s",
+        "description": "new hosts",
+        "start_at": start_at,
+        "selection": {
+            "scopes": ["web"],
+            "hosts": ["hv-*"],
+            "tags": {"tier": "back"},
+            "all": False,
+            "exclude_scopes": ["no-*"],
+            "exclude_hosts": ["hv-9"],
+            "exclude_vms": ["web-5"],
+            "exclude_tags": {"a": "b"},
+        },
+    }
+    assert policy == {
+        "waves": "update-domain",
+        "gap": "2h",
+        "notice": "20m",
+        "expected": "3m",
+        "scopes_at_once": "50%",
+        "hosts_at_once": 2,
+        "vms_at_once": 7,
+        "windows": [
+            {"days": ["mon", "tue", "wed", "thu", "fri"], "start": "01:00", "end": "05:00", "zone": "Europe/Vienna"},
+            {"days": ["sat"], "start": "00:00", "end": "24:00", "zone": None},
+        ],
+        "blackouts": [{"start": "2029-12-24T12:00:00Z", "end": "2029-12-27T06:00:00Z", "why": "holidays"}],
+        "zone": "Europe/Paris",
+        "must_end_inside": True,
+        "gate": None,
+        "gate_patience": "1h",
+        "halt_after": None,
+        "advance": False,
+    }
+
+
+FULL = """
+start_at = 2029-01-01T00:00:00Z
+duration = "9s"
+name = "k"
+type = "Reboot"
+[selection]
+all = true
+exclude_scopes = ["no-*"]
+exclude_hosts = ["hv-9"]
+exclude_vms = ["web-5"]
+exclude_tags = { a = "b" }
+[policy]
+notice = "20m"
+expected = "3m"
+scopes_at_once = "50%"
+hosts_at_once = 2
+vms_at_once = 7
+windows = ["22:00-23:00"]
+blackouts = ["2029-12-24T12:00Z/2029-12-27T06:00Z"]
+must_end_inside = true
+gate = "health"
+halt_after = 3
+advance = false
+"""
+SWITCHES = [
+    *("--start-at", "--duration", "--exclude-scope", "--exclude-host", "--exclude-vm", "--exclude-tag", "--notice"),
+    *("--expected", "--scopes-at-once", "--hosts-at-once", "--vms-at-once", "--window", "--blackout", "--gate"),
+]
+
+
+def test_options_switch_off_what_the_file_says(service_machine: ServiceMachine) -> None:
+    (service_machine.home / "full.toml").write_text(FULL)
+    off = [word for switch in SWITCHES for word in (switch, "none")]
+    run_json(
+        service_machine,
+        "campaign",
+        "start",
+        "full.toml",
+        *off,
+        "--no-must-end-inside",
+        "--advance",
+        "--halt-after",
+        "none",
+    )
+    spec = run_json(service_machine, "campaign", "show", "k")["spec"]
+    plain = v1.CampaignSpec(
+        name="k",
+        type=v1.CampaignType.REBOOT,
+        selection=v1.SelectionView(all=True),
+        policy=v1.PolicyView(halt_after=None),
+    )
+    assert spec == json.loads(msgspec.json.encode(plain))
+
+
+WRONG = {
+    "several, one of them none": (
+        ("kernel.toml", "--window", "none", "--window", "22:00-23:00"),
+        "--window: 'none' is not a window",
+    ),
+    "nothing": ((), "say --name NAME, and --type TYPE, and --scope, --host, --tag or --all; or name a FILE"),
+    "no such file": (("no.toml",), "cannot read no.toml: No such file or directory"),
+    "window": (("kernel.toml", "--window", "at night"), "--window: 'at night' is not a window"),
+    "black-out": (("kernel.toml", "--blackout", "christmas"), "--blackout: 'christmas' is not a black-out"),
+    "limit": (("kernel.toml", "--vms-at-once", "few"), "--vms-at-once: 'few' is not a limit"),
+    "duration": (("kernel.toml", "--gap", "long"), "--gap: 'long' is not a duration"),
+    "too long": (("kernel.toml", "--gap", "31d"), "forewarn: --gap is 0s to 30d, not 31d\n"),
+    "pattern": (("kernel.toml", "--exclude-vm", "a b"), "--exclude-vm: 'a b' is neither a name nor a pattern"),
+    "moment": (("kernel.toml", "--start-at", "2030-01-07T10:00"), "--start-at needs a time zone: write it like"),
+    "gate": (("kernel.toml", "--gate", "ftp://host/"), "--gate: 'ftp://host/' is not a URL that can be asked"),
+    "time of day": (("kernel.toml", "--window", "22-04:00"), "--window: start '22' is not a time of day"),
+    "turned black-out": (
+        ("kernel.toml", "--blackout", "2027-12-24T12:00Z/2026-12-24T12:00Z"),
+        "--blackout: a black-out ends after it starts: 2027-12-24T12:00:00Z to 2026-12-24T12:00:00Z does not",
+    ),
+    "tag": (("kernel.toml", "--tag", "tier"), "--tag: 'tier' is no tag: write it like team=web"),
+    "halt after": (("kernel.toml", "--halt-after", "0"), "--halt-after: '0' is no number from 1 on, and not none"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "complaint"), WRONG.values(), ids=WRONG)
+def test_wrong_option_is_named(service_machine: ServiceMachine, arguments: tuple[str, ...], complaint: str) -> None:
+    ended = run(service_machine, "campaign", "plan", *arguments)
+    assert (ended.code, complaint in ended.stderr) == (2, True), ended.stderr
+
+
+def test_zone_that_there_is_not_is_named_with_its_key(service_machine: ServiceMachine) -> None:
+    ended = run(service_machine, "campaign", "plan", "kernel.toml", "--zone", "Mars/Base")
+    assert "policy.zone: there is no time zone 'Mars/Base'" in ended.stderr
+    (service_machine.home / "zones.toml").write_text(KERNEL + "windows = ['01:00-02:00', '03:00-04:00 Mars/Base']\n")
+    ended = run(service_machine, "campaign", "plan", "zones.toml")
+    assert "policy.windows[1].zone: there is no time zone 'Mars/Base'" in ended.stderr
+
+
+def test_wrong_file_is_named_with_its_key(service_machine: ServiceMachine) -> None:
+    (service_machine.home / "wrong.toml").write_text(KERNEL + "gaps = '1h'\n")
+    ended = run(service_machine, "campaign", "start", "wrong.toml")
+    assert ended.code == 2
+    assert "wrong.toml: policy.gaps: there is no such key here; do you mean gap?" in ended.stderr
+
+
+def test_campaign_is_started_shown_listed_and_remembered(service_machine: ServiceMachine) -> None:
+    started = run(service_machine, "campaign", "start", "kernel.toml", "--why", "ticket 4711", "--key", "k")
+    again = run(service_machine, "campaign", "start", "kernel.toml", "--why", "ticket 4711", "--key", "k")
+    assert (started.code, again.code) == (0, 0)
+    assert "`forewarn campaign watch kernel` follows it." in started.stderr
+    run_json(service_machine, "clock", "advance", "20m")
+    shown = run(service_machine, "campaign", "show", "kernel")
+    assert f"wave 1  {'█' * BAR_WIDTH}  2/2 scopes, 3 VMs: 2 done" in shown.stdout
+    assert f"wave 3  {'░' * BAR_WIDTH}  0/1 scopes, 2 VMs: 1 planned" in shown.stdout
+    assert "until the gap after a wave is over" in shown.stdout
+    known = run_details(service_machine, "campaign", "show", "kernel")
+    assert (known["state"], known["selected"]) == ("Running", "8 VMs on 5 hosts in 2 scopes")
+    assert run_details(service_machine, "campaign", "show", known["id"][:6].lower())["campaign"] == "kernel"
+    assert [row[:4] for row in run_table(service_machine, "campaign", "list")[1:]] == [
+        ["kernel", "Running", "Reboot", "2/5"]
+    ]
+    run_json(service_machine, "clock", "advance", "3h")
+    assert run_json(service_machine, "campaign", "list") == []
+    assert [each["state"] for each in run_json(service_machine, "campaign", "list", "--all")] == ["Completed"]
+    short = run(service_machine, "campaign", "show", known["id"][:3])
+    assert (short.code, "needs at least 4 characters" in short.stderr) == (4, True)
+    (last,) = [
+        row
+        for row in run_table(service_machine, "history", "--campaign", "kernel")
+        if row[1:3] == ["wave-settled", "web, wave 3"]
+    ]
+    assert last[-1] == "update domain: 2; vms: 2"
+    lines = [line["did"] for line in run_json(service_machine, "history", "--campaign", "kernel")]
+    assert (lines[0], lines[-1], lines.count("wave-settled")) == ("campaign-started", "campaign-ended", 5)
+
+
+def test_clock_tells_what_campaigns_do_on_the_way(failing_service: ServiceMachine) -> None:
+    (failing_service.home / "broken").touch()
+    run_json(failing_service, "campaign", "start", "kernel.toml", "--scope", "web")
+    said = run(failing_service, "clock", "advance", "20m").stderr
+    told_of = [line.split()[2:5] for line in said.splitlines() if " campaign " in line]
+    assert told_of == [["campaign", "kernel", did] for did in ("wave-cleared", "wave-failed", "campaign-halted")], said
+    assert "campaign kernel wave-cleared web, wave 1 (update domain: 0)" in said
+
+
+def test_clock_tells_how_many_changes_it_does_not_tell_and_how_to_see_them(service_machine: ServiceMachine) -> None:
+    run_json(service_machine, "campaign", "start", "kernel.toml")
+    said = run(service_machine, "clock", "advance", "6h").stderr.splitlines()
+    shown, (rest,) = said[:20], said[20:]
+    assert all(line.startswith("2") for line in shown)
+    number = int(rest.split()[1])
+    assert rest.startswith(f"And {number} more: `forewarn history --since ")
+    since = rest.split("`")[1].split()[-1]
+    changes = run_json(service_machine, "history", "--since", since)
+    assert 0 < number <= len(changes)
+
+
+def test_campaign_is_paused_resumed_and_aborted(service_machine: ServiceMachine) -> None:
+    run_json(service_machine, "campaign", "start", "kernel.toml")
+    paused = run(service_machine, "campaign", "pause", "kernel", "--why", "look")
+    assert tuple(paused.stdout.splitlines()[1].split()[:2]) == ("kernel", "Paused")
+    assert "paused, by admin since" in run(service_machine, "campaign", "show", "kernel").stdout
+    assert (
+        "`forewarn campaign resume kernel` goes on, `forewarn campaign abort kernel --why …` ends it." in paused.stderr
+    )
+    assert run_json(service_machine, "campaign", "resume", "kernel")["state"] == "Running"
+    without = run(service_machine, "campaign", "abort", "kernel")
+    assert (without.code, without.stderr) == (2, "forewarn: say why, for the journal: --why TEXT\n")
+    run_json(service_machine, "campaign", "abort", "kernel", "--why", "withdrawn")
+    run_json(service_machine, "clock", "advance", "1h")
+    assert run_json(service_machine, "campaign", "show", "kernel")["state"] == "Aborted"
+    assert run_json(service_machine, "event", "list") == []
+    assert (
+        f"wave 1  {'·' * BAR_WIDTH}  0/2 scopes, 3 VMs: 2 left"
+        in run(service_machine, "campaign", "show", "kernel").stdout
+    )
+    assert [row[:4] for row in run_table(service_machine, "campaign", "list", "--all")[1:]] == [
+        ["kernel", "Aborted", "Reboot", "0/5"]
+    ]
+    assert "kernel Aborted, 0/5 waves, 5 left" in run(service_machine, "campaign", "watch", "kernel").stdout
+    over = run(service_machine, "campaign", "resume", "kernel")
+    unknown = run(service_machine, "campaign", "show", "nothing")
+    assert (over.code, unknown.code) == (3, 4)
+    assert "`forewarn campaign list --all` shows them" in unknown.stderr
+
+
+def test_campaign_is_watched_in_lines_to_its_end(service_machine: ServiceMachine) -> None:
+    with watching(service_machine, "campaign", "start", "kernel.toml", "--wait") as (process, lines):
+        first = lines.readline()
+        run_json(service_machine, "clock", "advance", "6h")
+        rest, _ = process.communicate(timeout=GUARD)
+    assert "kernel Running, 0/5 waves" in first
+    assert "wave-settled" in rest
+    assert "kernel Completed, 5/5 waves" in rest.splitlines()[-1]
+    assert process.returncode == 0
+
+
+def test_campaign_is_watched_as_objects_and_ctrl_c_leaves_it_alone(service_machine: ServiceMachine) -> None:
+    run_json(service_machine, "campaign", "start", "kernel.toml")
+    with watching(service_machine, "campaign", "watch", "kernel", "-o", "json") as (process, lines):
+        first = json.loads(lines.readline())
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=GUARD)
+    assert (first["name"], first["state"], process.returncode) == ("kernel", "Running", 130)
+    assert "To watch again: forewarn campaign watch kernel" in said
+    assert run_json(service_machine, "campaign", "show", "kernel")["state"] == "Running"
+
+
+def test_campaign_is_watched_live_with_bars(service_machine: ServiceMachine) -> None:
+    run_json(service_machine, "campaign", "start", "kernel.toml")
+    with Terminal(service_machine, "campaign", "watch", "kernel", columns=140) as terminal:
+        terminal.wait_for("0/5 waves")
+        terminal.wait_for("▒" * 3)
+        terminal.wait_for("Time stands still")
+        run_json(service_machine, "clock", "advance", "20m")
+        terminal.wait_for("2/5 waves")
+        terminal.wait_for("expected end")
+        run_json(service_machine, "clock", "advance", "6h")
+        terminal.wait_for("5/5 waves")
+        assert terminal.end() == 0
+    assert "█" * BAR_WIDTH in terminal.seen
+
+
+MAINTAIN = """#!/bin/sh
+test "$FOREWARN_PHASE" = probe && exit 75
+test ! -e broken || { echo "host does not answer" >&2; exit 1; }
+"""
+
+SETTINGS = """
+platform = "command"
+[command]
+program = ["{home}/maintain"]
+[gates.health]
+command = ["/bin/sh", "-c", "test ! -e {home}/shut || {{ echo '3 alerts are firing'; exit 1; }}"]
+retries = 0
+"""
+
+
+@pytest.fixture
+def failing_service(tmp_path: Path) -> Iterator[ServiceMachine]:
+    """Have a service run whose maintenance is a program that fails while a file is there, and that has a gate."""
+    service_machine = ServiceMachine(tmp_path)
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    (tmp_path / "kernel.toml").write_text(KERNEL)
+    (tmp_path / "maintain").write_text(MAINTAIN.replace("broken", f"{tmp_path}/broken"))
+    (tmp_path / "maintain").chmod(0o755)
+    (tmp_path / "forewarn.toml").write_text(SETTINGS.format(home=tmp_path))
+    with service_machine.up("--ephemeral", "--manual-time", "--fleet", "fleet.toml"):
+        yield service_machine
+
+
+def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done(
+    failing_service: ServiceMachine,
+) -> None:
+    (failing_service.home / "broken").touch()
+    run_json(failing_service, "campaign", "start", "kernel.toml", "--halt-after", "2")
+    run_json(failing_service, "clock", "advance", "20m")
+    watched = run(failing_service, "campaign", "watch", "kernel")
+    assert watched.code == 1
+    assert "`forewarn campaign retry kernel web` has wave 1 of web made once more" in watched.stderr
+    assert "`forewarn campaign skip kernel db --why …` goes on without it." in watched.stderr
+    shown = run(failing_service, "campaign", "show", "kernel")
+    assert "wave 1 of web has failed" in shown.stdout
+    assert "host does not answer" in shown.stdout
+    assert f"wave 1  {'▚' * BAR_WIDTH}  0/2 scopes, 3 VMs: 2 failed" in shown.stdout
+    (failing_service.home / "broken").unlink()
+    run_json(failing_service, "campaign", "retry", "kernel", "web", "--why", "the host is back")
+    run_json(failing_service, "campaign", "skip", "kernel", "db", "--why", "rebooted by hand")
+    run_json(failing_service, "campaign", "resume", "kernel")
+    run_json(failing_service, "clock", "advance", "6h")
+    ended = run_json(failing_service, "campaign", "show", "kernel")
+    assert (ended["state"], ended["failures"]) == ("Completed", [])
+    assert ended["progress"][0] == {
+        "n": 1, "waves": 2, "vms": 3, "planned": 0, "announced": 0, "cleared": 0, "done": 1, "failed": 0,
+        "retrying": 0, "skipped": 1, "left": 0,
+    }  # fmt: skip
+
+
+def test_all_that_has_failed_is_retried_or_skipped_at_once(failing_service: ServiceMachine) -> None:
+    (failing_service.home / "broken").touch()
+    run_json(failing_service, "campaign", "start", "kernel.toml", "--halt-after", "none")
+    run_json(failing_service, "clock", "advance", "20m")
+    assert completions(failing_service, "campaign", "retry", "kernel", "w") == ["web"]
+    retried = run(failing_service, "campaign", "retry", "kernel", "--failed", "--key", "k")
+    assert (retried.code, retried.stderr.splitlines()[-1]) == (0, "Done in 2 scopes.")
+    run_json(failing_service, "clock", "advance", "20m")
+    skipped = run(failing_service, "campaign", "skip", "kernel", "web", "nothing", "db", "--why", "by hand")
+    assert skipped.code == 4
+    assert "nothing: " in skipped.stderr
+    assert skipped.stderr.splitlines()[-1] == "Done in 2 scopes, refused in 1."
+    run_json(failing_service, "clock", "advance", "1m")
+    assert [
+        wave["state"] for wave in run_json(failing_service, "campaign", "show", "kernel", "--waves") if wave["n"] == 1
+    ] == [
+        "skipped",
+        "skipped",
+    ]
+    again = run(failing_service, "campaign", "skip", "kernel", "--failed", "--why", "by hand")
+    assert (again.code, again.stderr) == (0, "No wave has failed: there is nothing to do.\n")
+
+
+@pytest.mark.parametrize("limit", [None, "1"], ids=["all have failed", "one has, and takes the room"])
+def test_watching_ends_where_everything_that_is_left_has_failed_though_nothing_halts(
+    failing_service: ServiceMachine, limit: str | None
+) -> None:
+    (failing_service.home / "broken").touch()
+    limits = () if limit is None else ("--scopes-at-once", limit)
+    run_json(failing_service, "campaign", "start", "kernel.toml", "--halt-after", "none", *limits)
+    with watching(failing_service, "campaign", "watch", "kernel") as (process, lines):
+        lines.readline()
+        run_json(failing_service, "clock", "advance", "20m")
+        _, said = process.communicate(timeout=GUARD)
+    assert process.returncode == 1
+    assert "`forewarn campaign retry kernel web` has wave 1 of web made once more" in said
+    assert run_json(failing_service, "campaign", "show", "kernel")["state"] == "Running"
+
+
+def test_watching_an_abort_ends_where_only_a_person_can_let_it_end(failing_service: ServiceMachine) -> None:
+    (failing_service.home / "broken").touch()
+    run_json(failing_service, "campaign", "start", "kernel.toml", "--scope", "web")
+    run_json(failing_service, "clock", "advance", "20m")
+    run_json(failing_service, "campaign", "abort", "kernel", "--why", "withdrawn")
+    watched = run(failing_service, "campaign", "watch", "kernel")
+    assert watched.code == 1
+    assert "kernel Aborting" in watched.stdout
+    assert "`forewarn campaign skip kernel web --why …` goes on without it." in watched.stderr
+    assert "campaign resume" not in watched.stderr
+    run_json(failing_service, "campaign", "skip", "kernel", "web", "--why", "by hand")
+    run_json(failing_service, "clock", "advance", "1m")
+    ended = run(failing_service, "campaign", "watch", run_json(failing_service, "campaign", "list", "--all")[0]["id"])
+    assert (ended.code, "kernel Aborted" in ended.stdout, ended.stderr) == (1, True, "")
+
+
+@pytest.mark.parametrize("arguments", [(), ("web", "--failed")], ids=["neither", "both"])
+def test_either_scopes_or_all_that_has_failed_is_said(
+    service_machine: ServiceMachine, arguments: tuple[str, ...]
+) -> None:
+    run_json(service_machine, "campaign", "start", "kernel.toml")
+    ended = run(service_machine, "campaign", "retry", "kernel", *arguments)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "say which: SCOPE, or several, or --failed" in ended.stderr
+
+
+def test_list_has_the_expected_end_of_those_under_way_and_the_end_of_those_that_are_over(
+    service_machine: ServiceMachine,
+) -> None:
+    run_json(service_machine, "campaign", "start", "kernel.toml")
+    assert run_table(service_machine, "campaign", "list")[0][6:] == ["EXPECTED END", "ID"]
+    run_json(service_machine, "clock", "advance", "6h")
+    head, over = run_table(service_machine, "campaign", "list", "--all")
+    ended = datetime.fromisoformat(run_json(service_machine, "campaign", "show", over[-1])["ended_at"])
+    assert (head[6:], over[6]) == (["ENDED", "ID"], f"{ended:%Y-%m-%d %H:%M:%SZ}")
+    run_json(service_machine, "campaign", "start", "kernel.toml", "--name", "next")
+    head, going, over = run_table(service_machine, "campaign", "list", "--all")
+    assert head[6:] == ["EXPECTED END", "ENDED", "ID"]
+    assert (bool(going[6]), going[7], over[6], bool(over[7])) == (True, "", "", True)
+
+
+def test_waves_are_listed_with_how_they_stand(service_machine: ServiceMachine) -> None:
+    run_json(service_machine, "campaign", "start", "kernel.toml")
+    announced = run_table(service_machine, "campaign", "show", "kernel", "--scope", "web")
+    assert announced[0] == [
+        "SCOPE", "WAVE", "STATE", "NOT BEFORE", "SINCE", "PLANNED FOR", "UPDATE DOMAIN", "VMS",
+    ]  # fmt: skip
+    first, second, third = announced[1:]
+    assert first[:3] == ["web", "1", "announced"]
+    assert (first[3], first[4], first[6:]) == (first[5], "", ["0", "2"])
+    assert (second[2:5], third[2:5]) == (["planned", "", ""], ["planned", "", ""])
+    run_json(service_machine, "clock", "advance", "20m")
+    waves = run_json(service_machine, "campaign", "show", "kernel", "--waves")
+    assert sorted((wave["scope"], wave["n"], wave["state"]) for wave in waves) == [
+        ("db", 1, "done"), ("db", 2, "planned"), ("web", 1, "done"), ("web", 2, "planned"), ("web", 3, "planned"),
+    ]  # fmt: skip
+    unknown = run(service_machine, "campaign", "show", "kernel", "--waves", "--scope", "wbe")
+    assert (unknown.code, "campaign kernel has no scope wbe" in unknown.stderr) == (4, True)
+
+
+def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(failing_service: ServiceMachine) -> None:
+    (failing_service.home / "shut").touch()
+    run_json(failing_service, "campaign", "start", "kernel.toml", "--gate", "health", "--gate-patience", "10m")
+    run_json(failing_service, "clock", "advance", "80m")
+    waits = run(failing_service, "campaign", "show", "kernel")
+    assert "gate health is shut since" in waits.stdout
+    assert "3 alerts are firing; web, db wait for it, and it is asked again at " in waits.stdout
+    waiting = run(failing_service, "event", "list", "--scope", "db").stdout
+    assert (
+        "campaign kernel has not cleared it, as its gate is shut (`forewarn campaign show kernel` says why)" in waiting
+    )
+    (shut,) = [row for row in run_table(failing_service, "history", "--campaign", "kernel") if row[1] == "gate-shut"]
+    assert (shut[2], shut[-1]) == ("web, wave 2", "sh ended with 1: 3 alerts are firing; gate: health")
+    run_json(failing_service, "clock", "advance", "10m")
+    assert run_json(failing_service, "campaign", "show", "kernel")["state"] == "Halted"
+    (failing_service.home / "shut").unlink()
+    run_json(failing_service, "campaign", "resume", "kernel")
+    run_json(failing_service, "clock", "advance", "6h")
+    assert run_json(failing_service, "campaign", "show", "kernel")["state"] == "Completed"
+    unknown = run(failing_service, "campaign", "plan", "kernel.toml", "--gate", "no-such")
+    assert unknown.code == 4
+    assert "there is no gate no-such: there is health; gates are set in forewarn.toml" in unknown.stderr
+
+
+class Listener(ThreadingHTTPServer):
+    """Takes what it is sent, but refuses the first."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), WebhookHandler)
+        self.told: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self.has_refused = False
+
+
+class WebhookHandler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    server: Listener
+
+    def do_POST(self) -> None:
+        """Take a message."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(204 if self.server.has_refused else 503)
+        self.end_headers()
+        if self.server.has_refused:
+            assert self.headers["Forewarn-Signature"] == sign("of the hook", body)
+            self.server.told.put(json.loads(body))
+        self.server.has_refused = True
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_webhook_is_told_of_start_and_end_signed_and_until_it_listens(tmp_path: Path) -> None:
+    service_machine = ServiceMachine(tmp_path)
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    (tmp_path / "kernel.toml").write_text(KERNEL)
+    (tmp_path / "secret").write_text("of the hook\n")
+    with Listener() as listener:
+        Thread(target=listener.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.server_port}/hook"
+        (tmp_path / "forewarn.toml").write_text(f'[campaigns]\nwebhooks = ["{url}"]\nwebhook_secret_file = "secret"\n')
+        with service_machine.up("--ephemeral", "--manual-time", "--fleet", "fleet.toml"):
+            started = run_json(service_machine, "campaign", "start", "kernel.toml", "--why", "ticket 4711")
+            first = listener.told.get(timeout=GUARD)
+            run_json(service_machine, "clock", "advance", "6h")
+            second = listener.told.get(timeout=GUARD)
+        listener.shutdown()
+    assert [(each["what"], each["campaign"], each["name"], each["why"]) for each in (first, second)] == [
+        ("started", started["id"], "kernel", "ticket 4711"),
+        ("ended", started["id"], "kernel", "Completed"),
+    ]
+
+
+def test_running_service_takes_over_gates(tmp_path: Path) -> None:
+    ask = v1.StartCampaign(
+        name="kernel",
+        type=v1.CampaignType.REBOOT,
+        selection=v1.CampaignSelection(scopes=("web",)),
+        policy=v1.CampaignPolicy(gate="health"),
+    )
+    with run_serve(tmp_path) as service:
+        with pytest.raises(NotFound, match="health") as unknown:
+            service.api.start_campaign(ask)
+        (tmp_path / "forewarn.toml").write_text(f'{SERVED}\n[gates.health]\ncommand = ["/bin/true"]\n')
+        service.process.send_signal(signal.SIGHUP)
+        assert service.wait_for("settings are taken over")["changed"] == ["gates"]
+        assert service.api.start_campaign(ask).spec.policy.gate == "health"
+    assert unknown.value.code == "unknown-gate"
+
+
+def campaign_of(*progress: v1.WaveProgress) -> v1.Campaign:
+    return v1.Campaign(
+        id="X", name="k", type=v1.CampaignType.REBOOT, state=CampaignState.RUNNING, by="a",
+        started_at=BEGIN, ended_at=None, planned_end=None, expected_end=None, said_by="a", said_at=BEGIN, why="",
+        scopes=1_000, hosts=1, vms=1, waves=1, waves_over=0, vms_over=0, failures=(), gate=None, explain=(),
+        spec=v1.CampaignSpec(name="k", type=v1.CampaignType.REBOOT, selection=v1.SelectionView(all=True)),
+        progress=progress,
+    )  # fmt: skip
+
+
+def test_bars_show_everything_that_there_is() -> None:
+    campaign = campaign_of(
+        v1.WaveProgress(n=1, waves=1_000, vms=5_000, done=997, announced=1, failed=1, planned=1),
+        v1.WaveProgress(n=2, waves=1, vms=1, planned=1),
+    )
+    first, second = progress_lines(campaign)
+    assert (
+        first
+        == f"wave 1  {'█' * (BAR_WIDTH - 3)}▒▚░   997/1000 scopes, 5000 VMs: 997 done, 1 announced, 1 failed, 1 planned"
+    )
+    assert second == f"wave 2  {'░' * BAR_WIDTH}     0/1    scopes, 1 VM: 1 planned"
+
+
+def test_campaign_is_asked_for_again_after_a_single_question_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The feed goes on meanwhile, so nobody says that the service is back."""
+    running = campaign_of(v1.WaveProgress(n=1, waves=1, vms=1, planned=1))
+    ended = msgspec.structs.replace(running, state=CampaignState.COMPLETED, ended_at=BEGIN)
+    follow(
+        ServiceConnection(FlakyApiClient([running, ServiceUnreachable("http://x", "too busy"), ended]), Output.TABLE),
+        running,
+    )
+    seen = capsys.readouterr()
+    assert "k Completed" in seen.out
+    assert "too busy" in seen.err
+
+
+def test_campaign_is_asked_for_now_and_then_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a wave has no room when its time has come is in no journal."""
+    monkeypatch.setattr(campaign_follow, "POLL_INTERVAL", 0.0)
+    running = campaign_of(v1.WaveProgress(n=1, waves=2, vms=2, announced=1, failed=1))
+    stuck = msgspec.structs.replace(running, stuck=True)
+    with pytest.raises(typer.Exit) as ended:
+        follow(ServiceConnection(FlakyApiClient([running, running, running, stuck]), Output.TABLE), running)
+    assert ended.value.exit_code == 1
+
+
+class FlakyApiClient(ApiClient):
+    """A service that fails to answer one question."""
+
+    def __init__(self, answers: list[v1.Campaign | ServiceUnreachable]) -> None:
+        self._answers = iter(answers)
+
+    def watch(self, **_: Any) -> Iterator[v1.JournalEntry | None]:
+        """Say that something has happened, and then nothing more."""
+        yield None
+        Event().wait()
+
+    def campaign(self, _: str) -> v1.Campaign:
+        """Give the next answer."""
+        answer = next(self._answers)
+        if isinstance(answer, ServiceUnreachable):
+            raise answer
+        return answer
+
+    def clock(self) -> v1.Clock:
+        """Say what time it is."""
+        return v1.Clock(now=BEGIN, manual=True, next_at=None)

@@ -1,0 +1,207 @@
+"""`forewarn conformance`: what it shows, writes and ends with."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from forewarn.testing.conformance import RULES
+from forewarn.testing.service import Forewarn
+from tests.cli.in_process import CommandResult, run
+from tests.support.program import Machine
+from tests.testing.conformance.mock import VERSIONS, MockEndpoint, MockRequest, MockResponse, error, run_mock
+
+QUICK = ("--pace", "10000", "--timeout", "30s")
+
+
+class ListsNewestFirst(MockEndpoint):
+    """It has one fault."""
+
+    def versions(self) -> list[str]:
+        return super().versions()[::-1]
+
+
+class ServesNobody(MockEndpoint):
+    """It knows no VM."""
+
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        return error(403, "who are you?")
+
+
+def check(machine: Machine, mock: MockEndpoint, *options: str) -> CommandResult:
+    with run_mock(mock) as url:
+        return run(machine, "conformance", url, *QUICK, *options)
+
+
+def test_right_one_ends_with_0(machine: Machine) -> None:
+    ended = check(machine, MockEndpoint())
+    assert ended.code == 0
+    head, *lines = ended.stdout.splitlines()
+    assert head.split("  ")[0] == "ROW"
+    assert [line.split()[0] for line in lines] == [row.id for row in RULES]
+    assert f"{len(RULES)} rows at http://127.0.0.1:" in ended.stderr
+    assert "0 wrong, 1 differs," in ended.stderr
+    assert "Wrong:" not in ended.stderr
+
+
+def test_summary_is_all_that_is_said_where_stderr_is_no_terminal(machine: Machine) -> None:
+    (line,) = check(machine, MockEndpoint()).stderr.splitlines()
+    assert line.startswith(f"{len(RULES)} rows at http://127.0.0.1:")
+
+
+def test_each_line_cites_its_rule(machine: Machine) -> None:
+    lines = {line.split()[0]: line for line in check(machine, ListsNewestFirst()).stdout.splitlines()}
+    assert lines["path-case"].split(maxsplit=2)[1:] == ["passed", "Requests: Paths match in any case."]
+    assert "wrong" in lines["versions"]
+    assert "the versions do not go from 2017-03-01 to the newest" in lines["versions"]
+    assert "Requests: versions · `GET /metadata/versions` · the api-versions of the document" in lines["versions"]
+    assert "differs" in lines["wait-header"]
+    assert "Forewarn-Wait is absent. Waiting instead of polling: Answers" in lines["wait-header"]
+    assert "not checked" in lines["approve"]
+    assert "--approve EVENTID" in lines["approve"]
+
+
+def test_wrong_one_ends_with_1_and_is_named_at_the_end(machine: Machine) -> None:
+    ended = check(machine, ListsNewestFirst())
+    assert ended.code == 1
+    assert ended.stderr.splitlines()[-1] == "Wrong: versions."
+
+
+def test_problems_alone_are_shown_when_they_are_asked_for(machine: Machine) -> None:
+    ended = check(machine, ListsNewestFirst(), "--problems")
+    assert ended.code == 1
+    assert [line.split()[:2] for line in ended.stdout.splitlines()] == [
+        ["ROW", "FINDING"],
+        ["versions", "wrong"],
+        ["wait-header", "differs"],
+    ]
+    assert f"{len(RULES)} rows at" in ended.stderr
+
+
+def test_where_there_is_no_problem_no_table_is_shown(machine: Machine, forewarn: Forewarn) -> None:
+    ended = run(machine, "conformance", forewarn.vm("db-0").url, *QUICK, "--problems")
+    assert (ended.code, ended.stdout) == (0, "")
+    assert "0 wrong, 0 differ," in ended.stderr
+
+
+def test_json_tells_all(machine: Machine) -> None:
+    ended = check(machine, ListsNewestFirst(), "-o", "json")
+    assert ended.code == 1
+    told = json.loads(ended.stdout)
+    assert list(told) == ["endpoint", "requests", "seconds", "passed", "wrong", "differs", "not_checked", "rows"]
+    assert told["wrong"] == 1
+    assert told["passed"] + told["wrong"] + told["differs"] + told["not_checked"] == len(told["rows"]) == len(RULES)
+    (wrong,) = (row for row in told["rows"] if row["verdict"] == "wrong")
+    assert list(wrong) == ["row", "section", "rule", "is_own", "verdict", "why", "seen", "seconds"]
+    assert wrong["seen"] == [
+        f"GET /metadata/versions → 200 OK: {json.dumps({'apiVersions': VERSIONS[::-1]}, separators=(',', ':'))}"
+    ]
+
+
+def test_junit_is_written_beside(machine: Machine) -> None:
+    ended = check(machine, ListsNewestFirst(), "--junit", "findings.xml")
+    assert ended.code == 1
+    (suite,) = ElementTree.fromstring((machine.home / "findings.xml").read_bytes())
+    cases = {case.get("name"): case for case in suite}
+    assert list(cases) == [row.id for row in RULES]
+    assert suite.get("failures") == "1"
+    failure = cases["versions"].find("failure")
+    assert failure is not None
+    assert (failure.text or "").startswith("Rule: docs/reference/guest-protocol.md, Requests: versions ·")
+    differs, unchecked = cases["wait-header"].find("skipped"), cases["approve"].find("skipped")
+    assert differs is not None
+    assert differs.get("message") == "differs: Forewarn-Wait is absent"
+    assert unchecked is not None
+    assert cases["query"].get("classname") == "conformance.requests"
+
+
+def test_report_that_cannot_be_written_is_a_failure(machine: Machine) -> None:
+    ended = check(machine, MockEndpoint(), "--junit", "nowhere/findings.xml")
+    assert ended.code == 1
+    assert "cannot write nowhere/findings.xml" in ended.stderr
+
+
+@pytest.fixture(scope="module")
+def forewarn() -> Iterator[Forewarn]:
+    with Forewarn() as service:
+        yield service
+
+
+def test_event_is_approved_when_it_is_named(machine: Machine, forewarn: Forewarn) -> None:
+    event = forewarn.schedule("Reboot", "web-0")
+    url = forewarn.vm("web-0").url
+    assert run(machine, "conformance", url, *QUICK).code == 0
+    assert event.state == "Scheduled"
+    ended = run(machine, "conformance", url, *QUICK, "--approve", event.id.lower(), "--burst")
+    assert ended.code == 0
+    assert "0 wrong, 0 differ," in ended.stderr
+    assert event.state == "Started"
+
+
+def test_event_that_is_not_there_is_said_to_be_missing(machine: Machine, forewarn: Forewarn) -> None:
+    missing = "602D9444-D2CD-49C7-8624-8643E7171297"
+    ended = run(machine, "conformance", forewarn.vm("db-0").url, *QUICK, "--approve", missing)
+    assert ended.code == 0
+    assert f"Nothing was approved: there is no event {missing} in the document.\n" in ended.stderr
+
+
+def test_endpoint_can_be_the_environments(machine: Machine, forewarn: Forewarn) -> None:
+    ended = run(machine, "conformance", *QUICK, FOREWARN_ENDPOINT=forewarn.vm("db-0").url)
+    assert ended.code == 0
+
+
+def test_stranger_ends_with_3(machine: Machine) -> None:
+    """Nothing was found wrong, because nothing was found; a pipeline must not take that for a pass."""
+    ended = check(machine, ServesNobody())
+    assert ended.code == 3
+    assert "does not serve this machine" in ended.stderr
+
+
+def test_nobody_there_ends_with_5(machine: Machine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        host, port = listener.getsockname()
+    ended = run(machine, "conformance", f"http://{host}:{port}", *QUICK)
+    assert (ended.code, ended.stdout) == (5, "")
+    assert f"cannot reach http://{host}:{port}" in ended.stderr
+    assert "check the URL, and that its service runs" in ended.stderr
+    assert "FOREWARN_ENDPOINT" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("http://127.0.0.1:1/metadata",), "is no metadata endpoint"),
+        (("127.0.0.1:1", "--approve", "all"), "--approve: all is not the id of an event"),
+        (("127.0.0.1:1", "--pace", "0"), "--pace: 0 is not between 0 and 10000"),
+        (("127.0.0.1:1", "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
+        (("127.0.0.1:1", "--timeout", "0s"), "--timeout: an answer takes longer than nothing"),
+    ],
+    ids=["url", "approve", "pace", "timeout", "no time"],
+)
+def test_wrong_usage_ends_with_2(machine: Machine, options: tuple[str, ...], why: str) -> None:
+    ended = run(machine, "conformance", *options)
+    assert ended.code == 2
+    assert why in ended.stderr
+
+
+def test_table_fits_a_narrow_terminal(machine: Machine, forewarn: Forewarn) -> None:
+    lines = machine.run_on_terminal("conformance", forewarn.vm("db-0").url, *QUICK, columns=80)
+    table = [line for line in lines if not line.startswith(("Checking", "\x1b"))]
+    assert any(line.startswith("query ") for line in table)
+    assert max(len(line) for line in table if "rows at" not in line) <= 80
+
+
+def test_file_of_the_report_can_be_named_by_the_environment(machine: Machine, tmp_path: Path) -> None:
+    with run_mock(MockEndpoint()) as url:
+        run(machine, "conformance", url, *QUICK, FOREWARN_JUNIT=str(tmp_path / "of-environment.xml"))
+    assert (tmp_path / "of-environment.xml").is_file()
+
+
+def test_problem_names_the_request_that_shows_it(machine: Machine) -> None:
+    """Whoever mends an endpoint repeats it; the plain query goes without saying."""
+    lines = {line.split()[0]: line for line in check(machine, ListsNewestFirst(), "--problems").stdout.splitlines()}
+    assert "(GET /metadata/versions). Requests: " in lines["versions"]
+    assert "Forewarn-Wait is absent. Waiting" in lines["wait-header"]

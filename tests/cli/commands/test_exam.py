@@ -1,0 +1,246 @@
+"""`forewarn exam`: what it shows, writes and ends with."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from forewarn.testing import exam, sandbox
+from forewarn.testing.exam import exam_scenarios
+from forewarn.testing.exam import handler as candidate
+from tests.cli.in_process import run, run_json, run_table
+from tests.support.program import GUARD, PROGRAM, Machine
+
+HANDLER = Path(__file__).parents[2] / "testing/exam/sample_handler.py"
+TOLD_URL = ("--url-variable", "EXAM_URL")
+ONE = ("--only", "user-restart")
+SLOW = 5.0
+
+
+@pytest.fixture(autouse=True)
+def patient(machine: Machine) -> None:
+    """Have the exam wait longer: the machine may be slow."""
+    machine.environment["FOREWARN_PATIENCE"] = str(SLOW)
+
+
+def handler(error: str) -> tuple[str, ...]:
+    return ("--", sys.executable, str(HANDLER), error)
+
+
+def test_honest_handler_ends_with_0_and_a_table(machine: Machine) -> None:
+    ended = run(machine, "exam", *ONE, *TOLD_URL, *handler("none"))
+    assert ended.code == 0, ended.stderr
+    header, row = ended.stdout.splitlines()
+    assert header.split() == ["SCENARIO", "RESULT", "KEPT", "BROKEN", "NOT", "JUDGED", "TOOK"]
+    assert row.split()[:5] == ["user-restart", "passed", "9", "0", "2"]
+    assert ended.stderr.splitlines() == [
+        "1 scenario: 1m40s at the most.",
+        "✓ user-restart",
+        "1 scenario: 9 kept, 0 broken, 2 not judged.",
+        (
+            "Not judged: 1 × no marker was named: --prepared FILE; 1 × no marker was named: --recovered FILE. "
+            "`--all` shows each."
+        ),
+    ]
+
+
+def test_finding_says_what_was_seen_and_what_was_expected(machine: Machine) -> None:
+    ended = run(machine, "exam", "--only", "empty-body", *TOLD_URL, *handler("dies of an empty body"))
+    assert ended.code == 1
+    lines = ended.stdout.splitlines()
+    assert lines[1].split()[:2] == ["empty-body", "failed"]
+    assert lines[2:4] == [
+        "empty-body, keeps-running:",
+        "    expected:  it must go on running, through all of it and afterwards",
+    ]
+    assert re.fullmatch(r"    seen:      it ended with exit code 1 at \d+\.\d s, saying: json\..*", lines[4])
+    assert lines[5] == "    printed:"
+    assert lines[-1].startswith("      | json.decoder.JSONDecodeError")
+    assert ended.stderr.splitlines()[1] == "✗ empty-body: keeps-running"
+
+
+def test_machine_that_is_too_slow_says_nothing_about_the_program(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was only too slow is played once more, one by one; then it is said what is not known and what to do."""
+    monkeypatch.setattr(exam, "LIMIT", 0.001)
+    report = tmp_path / "exam.xml"
+    two = (*ONE, "--only", "live-migration", "--junit", str(report))
+    ended = run(machine, "exam", *two, *TOLD_URL, *handler("none"))
+    assert ended.code == 6
+    lines = ended.stderr.splitlines()
+    late = "the 0.005 s were over before the story was"
+    assert lines[0] == "2 scenarios, 2 at a time: 1s at the most."
+    assert sorted(lines[1:3]) == [f"? live-migration: {late}", f"? user-restart: {late}"]
+    assert lines[3:6] == [
+        (
+            "Perhaps it was only the machine that was too slow for live-migration, user-restart. "
+            "Once more, one by one: 1s at the most."
+        ),
+        f"? live-migration, once more and alone: {late}",
+        f"? user-restart, once more and alone: {late}",
+    ]
+    assert lines[-2] == (
+        "Not finished, in two tries, the second alone: live-migration, user-restart. "
+        "That says nothing about the program. "
+        "Run them again while the machine has less to do, or give them more time:"
+    )
+    assert lines[-1].startswith("  forewarn exam --only live-migration --only user-restart --patience 15 … -- ")
+    assert [line.split()[1:3] for line in ended.stdout.splitlines()[1:3]] == [["not", "finished"]] * 2
+    suite = ElementTree.parse(report).getroot()[0]
+    assert [case.get("classname") for case in suite if case.get("name") == "finished"] == [
+        "exam.live-migration",
+        "exam.user-restart",
+    ]
+
+
+def test_json_and_junit_tell_all(machine: Machine, tmp_path: Path) -> None:
+    """Of two markers one is named: what the other would tell is not judged, and never counts as kept."""
+    report = tmp_path / "exam.xml"
+    options = (*ONE, *TOLD_URL, "--prepared", "prepared", "--junit", str(report), "-o", "json")
+    ended = run(machine, "exam", *options, *handler("none"))
+    assert ended.code == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    (scenario,) = found.pop("scenarios")
+    assert found == {"passed": True, "kept": 10, "broken": 0, "not_judged": 1}
+    sheet = next(sheet for sheet in exam_scenarios() if sheet.name == "user-restart")
+    demands = [demand.key for demand in sheet.checks]
+    findings = scenario.pop("findings")
+    assert [finding["demand"] for finding in findings] == demands
+    assert findings[-1] == {
+        "demand": "recovers-E1",
+        "mood": "must",
+        "expected": "must recover when E1 is over",
+        "verdict": "not judged",
+        "seen": "no marker was named: --recovered FILE",
+    }
+    assert scenario.pop("seconds") > 0
+    assert scenario == {
+        "passed": True,
+        "scenario": "user-restart",
+        "title": sheet.scenario().title,
+        "is_finished": True,
+        "exit_code": None,
+        "problem": None,
+        "output": "",
+        "tries": 1,
+    }
+    suite = ElementTree.parse(report).getroot()[0]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("11", "0", "1")
+    assert [(case.get("classname"), case.get("name")) for case in suite] == [
+        ("exam.user-restart", demand) for demand in demands
+    ]
+
+
+def test_type_can_be_ignored_on_purpose(machine: Machine) -> None:
+    only = ("--only", "live-migration")
+    ended = run(machine, "exam", *only, *TOLD_URL, "--expect", "Freeze=ignore", "--all", *handler("none"))
+    assert ended.code == 1
+    line = (
+        "live-migration  approves-E1       broken      must not approve E1 while it is Scheduled. Seen: it approved E1"
+    )
+    assert line in ended.stdout
+    assert "    expected:  it must not approve E1 while it is Scheduled" in ended.stdout.splitlines()
+
+
+def test_vm_can_have_another_name_and_the_command_the_url(machine: Machine) -> None:
+    command = ("--", "env", "EXAM_URL={url}", sys.executable, str(HANDLER), "none")
+    assert run(machine, "exam", "--only", "event-for-another-vm", "--vm", "web-1", *command).code == 0
+
+
+def test_program_runs_as_a_vm_without_root(machine: Machine) -> None:
+    if (why := sandbox.unavailable_reason()) is not None:
+        pytest.skip(why)
+    ended = run(machine, "exam", *ONE, *handler("none"))
+    assert ended.code == 0, ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "broken"),
+    [
+        ("exit 3", {"asks", "keeps-running"}),
+        ("sleep 60", {"asks"}),
+        ("while :; do echo all is well; done", {"asks"}),
+    ],
+    ids=["it crashes", "it never asks", "it only prints"],
+)
+def test_program_that_is_no_handler(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, script: str, broken: set[str]
+) -> None:
+    monkeypatch.setattr(candidate, "FIRST_POLL_TIMEOUT", 1.0 / SLOW)
+    ended = run(machine, "exam", *ONE, *TOLD_URL, "-o", "json", "--", "sh", "-c", script)
+    assert ended.code == 1
+    (scenario,) = json.loads(ended.stdout)["scenarios"]
+    assert {finding["demand"] for finding in scenario["findings"] if finding["verdict"] == "broken"} == broken
+    assert scenario["exit_code"] == (3 if script == "exit 3" else None)
+    assert len(scenario["output"]) <= 2 * 64 * 1024
+
+
+def test_demands_are_explained_without_running_anything(machine: Machine) -> None:
+    table = run_table(machine, "exam", "--explain", *ONE)
+    assert ["user-restart", "approves-E1", "must approve E1 while it is Scheduled"] in table
+    explained = run_json(machine, "exam", "--explain")
+    assert [sheet["scenario"] for sheet in explained] == [sheet.name for sheet in exam_scenarios()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "say which program"),
+        (("--only", "doomsday", "--", "true"), 4, "the exam has no scenario doomsday"),
+        (("--", "./there-is-none"), 2, "there is no program ./there-is-none"),
+        (("--expect", "Freeze=dance", "--", "true"), 2, "say approve, ignore or either"),
+        (("--expect", "Melt=ignore", "--", "true"), 2, "Freeze, Reboot"),
+    ],
+    ids=["no program", "no such scenario", "no such program", "no such wish", "no such type"],
+)
+def test_mistakes_are_told_before_anything_runs(
+    machine: Machine, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    ended = run(machine, "exam", *arguments)
+    assert (ended.code, said in ended.stderr) == (code, True), ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "told to end"])
+def test_nothing_is_left_behind_when_it_is_interrupted(
+    machine: Machine, tmp_path: Path, number: signal.Signals
+) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"echo $$ > {pid_file}.draft; mv {pid_file}.draft {pid_file}; exec sleep 600"
+    with begun(machine, "exam", *ONE, *TOLD_URL, "--", "sh", "-c", script) as process:
+        until(pid_file.exists, process)
+        process.send_signal(number)
+        assert process.wait(GUARD) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+
+
+@contextmanager
+def begun(machine: Machine, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Begin a command, and leave nothing of it behind, whatever happens."""
+    # Who was begun in the background of a shell ignores Ctrl-C, and so would all that it begins.
+    command = ["env", "--default-signal=INT", str(PROGRAM), *arguments]
+    silent = subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=machine.home, env=machine.environment, stdout=silent, stderr=silent) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(is_so: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
+    """Wait for something that a process does; when it has ended it never will."""
+    end = time.monotonic() + GUARD
+    while not is_so():
+        assert process.poll() is None, f"it has ended with {process.returncode}"
+        assert time.monotonic() < end
+        time.sleep(0.02)

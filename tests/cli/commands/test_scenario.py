@@ -1,0 +1,270 @@
+"""`forewarn scenario`: stories listed, shown, checked and played, with the real program."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forewarn.testing.scenario import library_names, library_text
+from tests.cli.in_process import run, run_json, run_table
+from tests.support.program import GUARD, PROGRAM, Machine
+from tests.support.serve_process import run_serve
+
+WEB = "# A restart.\nplatform automatic\nscope web availability-set\nvm web-0 domain 0\nvm web-1 domain 1\n"
+GOOD = f"{WEB}restart web-0 → E1 Scheduled not_before 10:15 by user, incarnation 2\nexpect E1 Completed within 20m\n"
+DIFFERENT = f"{WEB}restart web-0 → E1 Started\nexpect E1 Completed within 1m\n"
+WRONG = f"{WEB}schedule Rebot web-0\nwait\ncancel E1 → nothing\n"
+
+
+@pytest.fixture
+def stories(machine: Machine) -> Path:
+    for name, text in {"good": GOOD, "different": DIFFERENT, "wrong": WRONG}.items():
+        (machine.home / f"{name}.txt").write_text(text)
+    return machine.home
+
+
+def test_shipped_scenarios_are_listed_and_shown(machine: Machine) -> None:
+    assert [row[0] for row in run_table(machine, "scenario", "list")] == ["SCENARIO", *library_names()]
+    assert {each["name"]: each["handler"] for each in run_json(machine, "scenario", "list")} == dict.fromkeys(
+        library_names(), "web-0"
+    )
+    assert run(machine, "scenario", "show", "host-update").stdout == library_text("host-update")
+    shown = run_json(machine, "scenario", "show", "eviction-8s")
+    assert (shown["name"], shown["text"]) == ("eviction-8s", library_text("eviction-8s"))
+
+
+def test_check_names_line_and_word_and_what_is_allowed(machine: Machine, stories: Path) -> None:
+    ended = run(machine, "scenario", "check", "good.txt", "wrong.txt")
+    assert ended.code == 1
+    assert ended.stdout.splitlines() == [
+        (
+            "wrong.txt:6:10: 'Rebot': an event type is expected here: Freeze, Reboot, Redeploy, Preempt or Terminate;"
+            " did you mean Reboot?"
+        ),
+        "wrong.txt:7:6: a duration is missing: for instance 90s, 15m, 1h30m or 2d",
+    ]
+    as_json = run(machine, "scenario", "check", "wrong.txt", "-o", "json")
+    assert [(each["file"], each["line"], each["column"], each["word"]) for each in json.loads(as_json.stdout)] == [
+        ("wrong.txt", 6, 10, "Rebot"),
+        ("wrong.txt", 7, 6, ""),
+    ]
+
+
+def test_check_finds_names_that_nothing_has(machine: Machine) -> None:
+    (machine.home / "names.txt").write_text(f"{WEB}cancel E7\nschedule Reboot web-9 in 15m → E1 Scheduled\n")
+    ended = run(machine, "scenario", "check", "names.txt")
+    assert ended.code == 1
+    assert ended.stdout.splitlines() == [
+        "names.txt:6:8: 'E7': no such event has appeared",
+        (
+            "names.txt:7:17: 'web-9': scope web has no VM web-9 (unknown-vm);"
+            " where that is meant, the arrow says `refused …`"
+        ),
+    ]
+
+
+def test_check_of_what_is_right_says_so(machine: Machine, stories: Path) -> None:
+    ended = run(machine, "scenario", "check", "good.txt", "different.txt")
+    assert (ended.code, ended.stdout, ended.stderr) == (0, "", "Nothing is wrong with these 2.\n")
+
+
+def test_story_is_played_on_the_rules_alone(machine: Machine, stories: Path) -> None:
+    (result,) = run_json(machine, "scenario", "run", "good.txt", "--core")
+    assert (result["name"], result["stage"], result["verdict"]) == ("good", "the rules", "as told")
+    assert [step["text"] for step in result["steps"]] == [
+        line.partition(" →")[0] for line in GOOD.splitlines() if not line.startswith("#")
+    ]
+    assert result["steps"][-1]["facts"][-1] == "E1 Completed after 1m, incarnation 4"
+
+
+def test_difference_is_shown_and_ends_with_1(machine: Machine, stories: Path) -> None:
+    ended = run(machine, "scenario", "run", "good.txt", "different.txt", "--core")
+    assert ended.code == 1
+    assert [line.split("  ")[0] for line in ended.stdout.splitlines()[:3]] == ["SCENARIO", "good", "different"]
+    assert ended.stdout.splitlines()[3:] == [
+        "different, line 6: restart web-0",
+        "    told:      E1 Started",
+        "    happened:  E1 Scheduled not_before 10:15 by user, incarnation 2",
+        "different, line 7: expect E1 Completed within 1m",
+        "    told:      E1 Completed within 1m",
+        "    happened:  nothing",
+    ]
+    assert "  ✗ expect E1 Completed within 1m\n" in ended.stderr
+
+
+def test_arrow_that_says_nothing_is_explained(machine: Machine) -> None:
+    (machine.home / "open.txt").write_text(f"{WEB}wait 5m →\n")
+    ended = run(machine, "scenario", "run", "open.txt", "--core")
+    assert (ended.code, ended.stdout.splitlines()[2:]) == (
+        1,
+        [
+            "open, line 6: wait 5m",
+            "    told:      (the arrow says nothing of it: where nothing follows, it says `nothing`)",
+            "    happened:  nothing",
+        ],
+    )
+
+
+def test_story_in_real_time_says_what_it_waits_for_and_how_long_at_most(machine: Machine) -> None:
+    """Days that pass at once are not spoken of; a file without a title has its name."""
+    (machine.home / "slow.txt").write_text(f"{WEB.partition(chr(10))[2]}wait 10m\nexpect nothing within 10m at 10:20\n")
+    ended = run(machine, "scenario", "run", "slow.txt", "--speed", "1200")
+    assert (ended.code, [line for line in ended.stderr.splitlines() if "vm" not in line]) == (
+        0,
+        [
+            "slow  (up to 2s)",
+            "  ✓ platform automatic",
+            "  ✓ scope web availability-set  →  web created",
+            "  … wait 10m  (up to 1s)",
+            "  ✓ wait 10m",
+            "  … expect nothing within 10m at 10:20  (up to 1s)",
+            "  ✓ expect nothing within 10m at 10:20",
+        ],
+    )
+    at_once = run(machine, "scenario", "run", "slow.txt", "--core")
+    assert (at_once.code, at_once.stderr.splitlines()[0], "up to" in at_once.stderr) == (0, "slow", False)
+
+
+def test_story_that_cannot_be_played_ends_with_1_and_says_where(machine: Machine) -> None:
+    (machine.home / "refused.txt").write_text(f"{WEB}evict web-0\n")
+    (result,) = json.loads(run(machine, "scenario", "run", "refused.txt", "--core", "-o", "json").stdout)
+    assert result["verdict"] == "cannot be played"
+    assert result["error"].startswith("line 6, column 7, at 'web-0': web-0 has regular priority")
+
+
+def test_terminal_shows_each_step_while_it_is_played_and_no_more_than_fits(machine: Machine, stories: Path) -> None:
+    lines = machine.run_on_terminal("scenario", "run", "good.txt", "--core", columns=60)
+    assert [line.removeprefix("\x1b[K") for line in lines if "expect" in line] == [
+        "  … expect E1 Completed within 20m",
+        "  ✓ expect E1 Completed within 20m  →  E1 Started (due), i…",
+    ]
+    assert [line.split()[:3] for line in lines[-1:]] == [["good", "\x1b[32mas", "told\x1b[0m"]]
+
+
+def test_terminal_shows_the_longest_wait_even_where_the_line_does_not_fit(machine: Machine) -> None:
+    (machine.home / "slow.txt").write_text(f"{WEB}expect nothing within 10m at +0d 10:00\n")
+    lines = machine.run_on_terminal("scenario", "run", "slow.txt", "--speed", "1200", columns=40)
+    assert "\x1b[K  … expect nothing within …  (up to 1s)" in lines
+
+
+WRONG_USES = {
+    "no story": (("run",), 2, "say which"),
+    "a story and all": (("run", "user-restart", "--all"), 2, "say which"),
+    "core with a service": (("run", "user-restart", "--core", "--private"), 2, "--core needs no service"),
+    "no speed": (("run", "user-restart", "--speed", "0"), 2, "--speed is a number above 0"),
+    "nowhere": (("show", "nowhere"), 4, "there is no scenario nowhere, and no such file"),
+    "wrong file": (("run", "wrong.txt"), 2, "wrong.txt:6:10: 'Rebot': an event type is expected here"),
+    "two errors": (("run", "wrong.txt"), 2, "(`forewarn scenario check wrong.txt` shows 1 more)"),
+    "directory": (("check", "."), 2, "cannot read .: Is a directory"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_USES)
+def test_wrong_use_is_explained(machine: Machine, stories: Path, case: str) -> None:
+    words, code, sentence = WRONG_USES[case]
+    ended = run(machine, "scenario", *words)
+    assert (ended.code, ended.stdout) == (code, "")
+    assert sentence in ended.stderr
+
+
+def test_without_a_service_stories_have_one_of_their_own(machine: Machine, stories: Path) -> None:
+    ended = run(machine, "scenario", "run", "service-off-for-a-day", "good.txt", "eviction-8s")
+    assert ended.code == 0, ended.stderr
+    table = [line.split() for line in ended.stdout.splitlines()]
+    assert [row[0] for row in table] == ["SCENARIO", "service-off-for-a-day", "good", "eviction-8s"]
+    assert all(line.endswith("a private service") for line in ended.stdout.splitlines()[1:])
+    assert "✓ expect web disabled within 1d  →  web disabled (no request for 1d)" in ended.stderr
+
+
+def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: Path) -> None:
+    """Beside its own fleet, which has a scope web as well."""
+    with machine.up("--manual-time", "--ephemeral") as up:
+        before = run_json(machine, "vm", "list")
+        results = run_json(machine, "scenario", "run", "good.txt", "service-off-for-a-day", "cancelled-event")
+        assert [(each["stage"], each["verdict"]) for each in results] == [
+            (up.ready["operator_url"], "as told"),
+            ("a private service", "as told"),
+            (up.ready["operator_url"], "as told"),
+        ]
+        assert run_json(machine, "vm", "list") == before
+        (result,) = run_json(machine, "scenario", "run", "good.txt", "--private")
+        assert (result["stage"], result["verdict"]) == ("a private service", "as told")
+
+
+def test_service_for_real_vms_is_left_alone(machine: Machine, stories: Path) -> None:
+    with run_serve(machine.home) as service:
+        before = list(service.api.scopes())
+        where = {"FOREWARN_DATA": str(machine.home / "data")}
+        ended = run(machine, "scenario", "run", "good.txt", **where)
+        assert (ended.code, ended.stdout) == (3, "")
+        assert "is no emulator but a service for real VMs" in ended.stderr
+        assert list(service.api.scopes()) == before
+        assert run(machine, "scenario", "run", "good.txt", "--private", **where).code == 0
+
+
+def test_rules_alone_need_no_server(machine: Machine, stories: Path) -> None:
+    """A plain install has neither of these."""
+    missing = ("httptools", "jinja2", "litestar", "prometheus_client", "uvicorn", "uvloop")
+    script = f"import sys\nsys.modules.update(dict.fromkeys({missing}))\nfrom forewarn.cli import main\nmain()"
+    plain = [sys.executable, "-c", script, "scenario", "run", "good.txt"]
+    on_rules, in_service = (
+        subprocess.run(
+            [*plain, *more],
+            cwd=stories,
+            env=machine.environment,
+            capture_output=True,
+            text=True,
+            timeout=GUARD,
+            check=False,
+        )
+        for more in (["--core"], [])
+    )
+    assert on_rules.returncode == 0, on_rules.stderr
+    assert (in_service.returncode, in_service.stdout) == (2, "")
+    assert "pip install 'forewarn[server]'" in in_service.stderr
+
+
+def test_guide_does_what_it_says(machine: Machine) -> None:
+    page = (Path(__file__).parents[3] / "docs/howto/write-a-scenario.md").read_text()
+    shown = re.findall(r"^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    commands = [line.removeprefix("$ ") for language, text in shown if language for line in text.splitlines()]
+    (story,) = (text for language, text in shown if not language and text.startswith("#"))
+    for command in commands:
+        program, _, file = command.partition(" > ")
+        ended = run(machine, *program.removeprefix("forewarn ").split())
+        assert ended.code == 0, (command, ended)
+        if file:
+            assert ended.stdout.startswith("# ")
+            (machine.home / file).write_text(story)
+    assert len(commands) == 5
+
+
+def test_interrupted_story_takes_away_what_it_brought_along(machine: Machine) -> None:
+    (machine.home / "long.txt").write_text(f"{WEB}schedule Reboot web-0 in 1d\nexpect E1 Started within 2d\n")
+    with machine.up("--ephemeral", "--fleet", _no_fleet(machine)):
+        playing = subprocess.Popen(
+            [PROGRAM, "scenario", "run", "long.txt"],
+            cwd=machine.home,
+            env=machine.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert playing.stderr is not None
+        for line in playing.stderr:
+            if "schedule" in line:
+                break
+        playing.send_signal(signal.SIGINT)
+        playing.communicate(timeout=GUARD)
+        assert playing.returncode == 130
+        assert run_json(machine, "scope", "list") == []
+
+
+def _no_fleet(machine: Machine) -> str:
+    file = machine.home / "fleet.toml"
+    file.write_text("scopes = []\n")
+    return str(file)

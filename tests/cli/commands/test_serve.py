@@ -1,0 +1,360 @@
+"""`forewarn serve`: how it starts, what it logs, how it takes settings over, and how it ends."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import RequestRefused
+from forewarn.api.local_service import read_token
+from forewarn.core.access import Role
+from forewarn.core.event import EventType
+from tests.support.program import FREE_PORTS, GUARD, LOOPBACK, PROGRAM, Machine
+from tests.support.serve_process import SETTINGS, ServeProcess, isolated_environment, run_serve
+
+EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+
+
+def guest_url(service: ServeProcess, vm: str) -> str:
+    return str(service.api.vm(vm).guest_url)
+
+
+def get(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=GUARD)
+    try:
+        connection.request("GET", path, headers={"Metadata": "true"} | headers)
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
+def refused(directory: Path, settings: str, **environ: str) -> tuple[int, str]:
+    """Start it with settings with which it does not start; return exit code and complaint."""
+    (directory / "forewarn.toml").write_text(settings)
+    ended = subprocess.run(
+        [PROGRAM, "serve"],
+        cwd=directory,
+        env=isolated_environment(directory, **environ),
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+        check=False,
+    )
+    assert ended.stdout == ""
+    return ended.returncode, ended.stderr
+
+
+def test_it_has_to_be_told_who_carries_maintenance_out(tmp_path: Path) -> None:
+    code, complaint = refused(tmp_path, 'data = "data"')
+    assert code == 2
+    assert complaint.startswith("forewarn: platform is not set, and a service that announces what nobody carries out")
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ('platform = "command"', "forewarn.toml: platform command needs command.program"),
+        ("sped = 2", "forewarn.toml: there is no setting sped"),
+        ("speed = 2", "forewarn.toml: speed is for the emulator"),
+        ('operator = "0.0.0.0:8170"', "forewarn.toml: operator 0.0.0.0:8170 can be reached from other machines"),
+        ('[tls]\ncertificate = "c.pem"', "forewarn.toml: tls.certificate is set and tls.key is not"),
+    ],
+    ids=["no program", "unknown key", "emulator only", "no TLS", "half of TLS"],
+)
+def test_wrong_settings_are_refused_with_file_and_key(tmp_path: Path, settings: str, complaint: str) -> None:
+    code, said = refused(tmp_path, settings, FOREWARN_PLATFORM="" if "platform" in settings else "simulated")
+    assert (code, complaint in said) == (2, True), said
+
+
+def test_port_that_is_busy_is_logged_and_exit_code_3(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, said = refused(tmp_path, f'data = "data"\nplatform = "simulated"\noperator = "127.0.0.1:{port}"')
+    (line,) = said.splitlines()
+    record = json.loads(line)
+    assert (code, record["level"]) == (3, "critical")
+    assert f"cannot listen on port {port} of 127.0.0.1 for the operator API" in record["message"]
+
+
+def test_every_line_of_the_log_is_json_and_no_token_is_in_it(tmp_path: Path) -> None:
+    with run_serve(tmp_path, SETTINGS + '[log]\nlevel = "debug"') as service:
+        token = read_token(tmp_path / "data/token")
+        service.api.schedule(v1.ScheduleEvents(type=EventType.REBOOT, vms=("db",)))
+        with pytest.raises(RequestRefused):
+            ApiClient(service.operator_url, "fw_wrong-token").me()
+        made = service.api.create_token(v1.CreateToken(name="eve", role=Role.VIEWER))
+        ApiClient(service.operator_url, made.secret).me()
+        proc = Path(f"/proc/{service.process.pid}")
+        assert token.encode() not in (proc / "cmdline").read_bytes() + (proc / "environ").read_bytes()
+    for line in service.text.splitlines():
+        record = json.loads(line)
+        assert list(record)[:4] == ["time", "level", "logger", "message"]
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", record["time"])
+    for secret in (token, made.secret, "wrong-token"):
+        assert secret not in service.text
+    assert service.messages()[-2:] == ["ending", "ended"]
+
+
+def test_simulation_is_pointed_out(tmp_path: Path) -> None:
+    with run_serve(tmp_path) as service:
+        pass
+    assert "maintenance is announced and only simulated: nothing happens to any VM" in service.messages()
+
+
+def test_program_that_cannot_be_run_is_pointed_out_at_the_start_and_on_reload(tmp_path: Path) -> None:
+    settings = SETTINGS.replace('"simulated"', '"command"') + '\n[command]\nprogram = ["{program}"]\n'
+    missing, plain = tmp_path / "missing", tmp_path / "fleet.toml"
+    with run_serve(tmp_path, settings.format(program=missing)) as service:
+        for program in ("/bin/true", plain):
+            (tmp_path / "forewarn.toml").write_text(settings.format(program=program))
+            service.process.send_signal(signal.SIGHUP)
+            service.wait_for("settings are taken over")
+    complaints = [message for message in service.messages() if "cannot be run" in message]
+    assert complaints == [
+        f"{program} cannot be run, and all work on VMs fails: look at command.program" for program in (missing, plain)
+    ]
+
+
+def test_fleet_begins_without_vms_where_no_file_is_named(tmp_path: Path) -> None:
+    settings = SETTINGS.replace('fleet = "fleet.toml"\n', "")
+    with run_serve(tmp_path, settings) as service:
+        assert list(service.api.vms()) == []
+    with run_serve(tmp_path) as service:
+        assert list(service.api.vms()) == []
+    (record,) = [record for record in service.log if record["message"].startswith("there is a fleet already")]
+    assert (record["level"], record["fleet"]) == ("info", str(tmp_path / "fleet.toml"))
+
+
+def test_first_token_is_an_admins_and_the_local_command_line_finds_it(tmp_path: Path) -> None:
+    with run_serve(tmp_path) as service:
+        assert service.api.me().role is Role.ADMIN
+        ended = subprocess.run(
+            [PROGRAM, "vm", "list", "-o", "json"],
+            cwd=tmp_path,
+            env=isolated_environment(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=GUARD,
+            check=True,
+        )
+        assert [vm["name"] for vm in json.loads(ended.stdout)] == ["db", "web-0", "web-1"]
+
+
+def test_held_requests_are_answered_when_it_ends(tmp_path: Path) -> None:
+    with run_serve(tmp_path) as service:
+        url = guest_url(service, "db")
+        _, headers, _ = get(url, EVENTS)
+        answers: list[int] = []
+
+        def wait() -> None:
+            answers.append(get(url, f"{EVENTS}&wait=60", **{"If-None-Match": headers["etag"]})[0])
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        until_held(service)
+        assert service.stop(signal.SIGTERM) == 0, service.text
+        waiting.join(GUARD)
+    assert answers == [304]
+
+
+def until_held(service: ServeProcess) -> None:
+    """Wait until a guest's request is held, as the figures of the service say."""
+    parts = urlsplit(service.operator_url)
+    token = read_token(service.directory / "data/token")
+    figures = ""
+    for _ in range(10_000):
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=GUARD)
+        connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {token}"})
+        figures = connection.getresponse().read().decode()
+        connection.close()
+        if re.search(r"^forewarn_guest_held\S* 1(\.0)?$", figures, re.MULTILINE):
+            return
+    raise AssertionError(figures)
+
+
+def test_whoever_follows_the_journal_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    with run_serve(tmp_path) as service:
+        following = service.api.watch(after=0)
+        assert next(entry for entry in following if entry is not None).position == 1
+        assert service.stop(signal.SIGTERM) == 0, service.text
+
+
+def test_reload_takes_over_what_can_be_and_names_the_rest(tmp_path: Path) -> None:
+    short = v1.ScheduleEvents(type=EventType.REBOOT, vms=("db",), notice="1m")
+    with run_serve(tmp_path) as service:
+        get(guest_url(service, "db"), EVENTS)
+        with pytest.raises(RequestRefused) as too_short:
+            service.api.schedule(short)
+        assert too_short.value.code == "notice-too-short"
+        changed = SETTINGS.replace(f'"{LOOPBACK}:0"', f'"{LOOPBACK}:1"')
+        (tmp_path / "forewarn.toml").write_text(f"{changed}\n[policy]\nenforce_notice = false\n")
+        service.process.send_signal(signal.SIGHUP)
+        assert service.wait_for("settings are taken over")["changed"] == ["policy.enforce_notice"]
+        assert service.wait_for("these settings need a restart")["message"].endswith(": listen")
+        assert len(service.api.schedule(short).made) == 1
+
+
+def test_reload_takes_over_the_rate_and_the_level(tmp_path: Path) -> None:
+    with run_serve(tmp_path) as service:
+        (tmp_path / "forewarn.toml").write_text(
+            f'{SETTINGS}\n[guest]\nrequests_per_second = "none"\n[log]\nlevel = "warning"\n'
+        )
+        service.process.send_signal(signal.SIGHUP)
+        url = guest_url(service, "db")
+        for _ in range(100):
+            if get(url, EVENTS)[0] != 429 and all(get(url, EVENTS)[0] == 200 for _ in range(20)):
+                break
+        else:
+            raise AssertionError("requests are still limited")
+        assert service.stop() == 0
+    assert service.messages()[-1] != "ended"
+
+
+def test_wrong_settings_on_reload_change_nothing(tmp_path: Path) -> None:
+    with run_serve(tmp_path) as service:
+        (tmp_path / "forewarn.toml").write_text("speed = 'fast'")
+        service.process.send_signal(signal.SIGHUP)
+        record = service.wait_for("settings are not taken over")
+        assert (record["level"], "speed takes a number above 0" in record["message"]) == ("error", True)
+        assert len(list(service.api.vms())) == 3
+
+
+def test_token_file_that_cannot_be_used_on_reload_changes_nothing_and_ends_nothing(tmp_path: Path) -> None:
+    with run_serve(tmp_path) as service:
+        (tmp_path / "data/token").write_text("no token at all\n")
+        (tmp_path / "forewarn.toml").write_text(f"{SETTINGS}\n[policy]\nenforce_notice = false\n")
+        service.process.send_signal(signal.SIGHUP)
+        record = service.wait_for("settings are not taken over")
+        assert (record["level"], "this is not a token" in record["message"]) == ("error", True)
+        (tmp_path / "data/token").write_text("guess-me\n")
+        service.process.send_signal(signal.SIGHUP)
+        assert "too short" in service.wait_for("settings are not taken over")["message"]
+        (tmp_path / "data/token").unlink()
+        service.process.send_signal(signal.SIGHUP)
+        assert service.wait_for("settings are taken over")["changed"] == ["policy.enforce_notice"]
+
+
+def test_lost_token_file_is_made_again_on_reload(tmp_path: Path) -> None:
+    with run_serve(tmp_path) as service:
+        first = read_token(tmp_path / "data/token")
+        (tmp_path / "data/token").unlink()
+        service.process.send_signal(signal.SIGHUP)
+        service.wait_for("no setting has changed")
+        second = read_token(tmp_path / "data/token")
+        assert first != second
+        assert service.api.me().role is Role.ADMIN
+
+
+@contextmanager
+def listening_manager(name: str | bytes) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(name)
+        manager.settimeout(GUARD)
+        yield manager
+
+
+def told(manager: socket.socket, wanted: str) -> str:
+    """Return the next datagram that begins like this."""
+    while not (said := manager.recv(4096).decode()).startswith(wanted):
+        pass
+    return said
+
+
+@pytest.mark.parametrize("kind", ["file", "abstract"])
+def test_service_manager_hears_how_it_is(tmp_path: Path, kind: str) -> None:
+    name = f"@forewarn-{os.getpid()}" if kind == "abstract" else str(tmp_path / "notify")
+    with listening_manager(name.replace("@", "\0", 1)) as manager:
+        watchdog = {"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "200000"}
+        with run_serve(tmp_path, **watchdog) as service:
+            assert told(manager, "READY=1") == "READY=1\nSTATUS=Serves 3 VMs."
+            told(manager, "WATCHDOG=1")
+            told(manager, "WATCHDOG=1")
+            service.process.send_signal(signal.SIGHUP)
+            assert re.fullmatch(r"RELOADING=1\nMONOTONIC_USEC=\d+", told(manager, "RELOADING=1"))
+            told(manager, "READY=1")
+            service.process.send_signal(signal.SIGTERM)
+            told(manager, "STOPPING=1")
+            assert service.wait_for_exit() == 0
+
+
+def test_second_service_on_the_same_data_is_refused(tmp_path: Path) -> None:
+    with run_serve(tmp_path) as service:
+        code, said = refused(tmp_path, SETTINGS)
+        assert (code, "a service runs on" in said) == (3, True), said
+        assert len(list(service.api.vms())) == 3
+
+
+def test_data_that_are_ahead_of_real_time_are_pointed_out(machine: Machine, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    with machine.up("--manual-time", "--data", data):
+        moved: dict[str, Any] = machine.run_json("clock", "advance", "30d", "--data", data)
+    with run_serve(tmp_path) as service:
+        pass
+    warning = f"These data were at {moved['now'][:10]} "
+    assert any(message.startswith(warning) for message in service.messages()), service.text
+
+
+def test_that_no_vm_can_ask_is_pointed_out(tmp_path: Path) -> None:
+    with run_serve(tmp_path, SETTINGS.replace(f'listen = "{LOOPBACK}:0"\n', "")) as service:
+        pass
+    (record,) = [record for record in service.log if record["message"].startswith("No VM can ask")]
+    assert (record["level"], "listen_link_local" in record["message"]) == ("warning", True)
+    with run_serve(tmp_path) as service:
+        pass
+    assert not any(message.startswith("No VM can ask") for message in service.messages())
+
+
+def test_emulator_does_not_touch_the_data_of_a_service_for_real_vms(machine: Machine, tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    with run_serve(tmp_path):
+        pass
+    (tmp_path / "forewarn.toml").unlink()
+    refused_ = machine.run("up", *FREE_PORTS, *data)
+    assert (refused_.returncode, refused_.stdout) == (3, "")
+    assert refused_.stderr == (
+        f"forewarn: {tmp_path / 'data'} has the data of a service for real VMs, and the emulator would only pretend to "
+        "carry their maintenance out: run `forewarn serve` there, or choose another --data. If the emulator is to have "
+        f"them all the same, remove {tmp_path / 'data/preset'} first\n"
+    )
+    (tmp_path / "data/preset").unlink()
+    with machine.up(*data) as service:
+        assert set(service.guest_urls) == {"db/db", "web/web-0", "web/web-1"}
+
+
+def test_data_of_the_emulator_are_pointed_out_once(machine: Machine, tmp_path: Path) -> None:
+    with machine.up("--data", str(tmp_path / "data")):
+        pass
+    with run_serve(tmp_path) as first:
+        pass
+    with run_serve(tmp_path) as second:
+        pass
+    pointed_out = [
+        [message for message in service.messages() if "the emulator's" in message] for service in (first, second)
+    ]
+    assert [len(messages) for messages in pointed_out] == [1, 0]
+
+
+def test_directory_of_which_nothing_is_said_belongs_to_whoever_comes(machine: Machine, tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path / "data"))
+    with machine.up(*data):
+        pass
+    (tmp_path / "data/preset").unlink()
+    with machine.up(*data) as service:
+        assert len(service.guest_urls) == 15
+    assert (tmp_path / "data/preset").read_text() == "emulator\n"

@@ -1,0 +1,173 @@
+"""Operators served with TLS: who is trusted, who is not, and how a certificate is renewed."""
+
+import json
+import signal
+import socket
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+import trustme
+
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import ApiError, CertificateError, ServiceUnreachable
+from forewarn.api.local_service import read_token
+from tests.support.program import GUARD, PROGRAM
+from tests.support.serve_process import SETTINGS, ServeProcess, isolated_environment, run_serve
+
+TLS = f'{SETTINGS}\n[tls]\ncertificate = "cert.pem"\nkey = "key.pem"\n'
+
+
+class Authority:
+    """Somebody who certifies that a service is the one that it says it is."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._ca = trustme.CA()
+        self.file = directory / "authority.pem"
+        self._ca.cert_pem.write_to_path(str(self.file))
+
+    def certify(self, *names: str) -> None:
+        """Write a certificate and its key to where the settings say."""
+        issued = self._ca.issue_cert(*names)
+        issued.private_key_pem.write_to_path(str(self._directory / "key.pem"))
+        chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+        (self._directory / "cert.pem").write_bytes(chain)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    made = Authority(tmp_path)
+    made.certify("127.0.0.1")
+    return made
+
+
+def client(service: ServeProcess, url: str | None = None, ca: Path | None = None) -> ApiClient:
+    return ApiClient(url or service.operator_url, read_token(service.directory / "data/token"), ca=ca)
+
+
+def shown_certificate(service: ServeProcess) -> bytes:
+    """Return the certificate that the service shows."""
+    host, _, port = service.operator_url.removeprefix("https://").partition(":")
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection((host, int(port)), timeout=GUARD) as plain_connection,
+        context.wrap_socket(plain_connection) as connection,
+    ):
+        shown = connection.getpeercert(binary_form=True)
+        assert shown is not None
+        return shown
+
+
+def test_operators_are_served_to_those_who_trust_the_authority(tmp_path: Path, authority: Authority) -> None:
+    with run_serve(tmp_path, TLS) as service:
+        assert service.operator_url.startswith("https://127.0.0.1:")
+        assert len(list(client(service, ca=authority.file).vms())) == 3
+        with pytest.raises(CertificateError):
+            client(service).me()
+
+
+def test_certificate_of_another_name_is_not_trusted(tmp_path: Path, authority: Authority) -> None:
+    authority.certify("elsewhere.example")
+    with run_serve(tmp_path, TLS) as service, pytest.raises(CertificateError):
+        client(service, ca=authority.file).me()
+
+
+def test_nothing_is_said_in_the_open(tmp_path: Path, authority: Authority) -> None:
+    with run_serve(tmp_path, TLS) as service:
+        with pytest.raises(ApiError):
+            client(service, url=service.operator_url.replace("https:", "http:")).me()
+        host, _, port = service.operator_url.removeprefix("https://").partition(":")
+        with socket.create_connection((host, int(port)), timeout=GUARD) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert not connection.recv(65_536).startswith(b"HTTP")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1], ids=["1.0", "1.1"])
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_old_versions_of_tls_are_refused(tmp_path: Path, authority: Authority, version: ssl.TLSVersion) -> None:
+    context = ssl.create_default_context(cafile=authority.file)
+    context.minimum_version = context.maximum_version = version
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with run_serve(tmp_path, TLS) as service:
+        host, _, port = service.operator_url.removeprefix("https://").partition(":")
+        with (
+            socket.create_connection((host, int(port)), timeout=GUARD) as connection,
+            pytest.raises((ssl.SSLError, ConnectionResetError)),
+        ):
+            context.wrap_socket(connection, server_hostname=host)
+
+
+def test_command_line_on_the_same_machine_needs_no_authority(tmp_path: Path, authority: Authority) -> None:
+    """It knows the service's certificate itself, whatever name is in it."""
+    authority.certify("forewarn.example")
+    with run_serve(tmp_path, TLS):
+        ended = run(tmp_path, "vm", "list", "-o", "json")
+        assert (ended.returncode, len(json.loads(ended.stdout))) == (0, 3), ended.stderr
+
+
+def test_command_line_elsewhere_is_told_whom_to_trust(tmp_path: Path, authority: Authority) -> None:
+    with run_serve(tmp_path, TLS) as service:
+        away = {"FOREWARN_URL": service.operator_url, "FOREWARN_TOKEN": read_token(tmp_path / "data/token")}
+        assert run(tmp_path, "vm", "list", **away).returncode == 5
+        trusting = run(tmp_path, "vm", "list", **away, FOREWARN_CA=str(authority.file))
+        assert trusting.returncode == 0, trusting.stderr
+
+
+def run(directory: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PROGRAM, *arguments],
+        cwd=directory,
+        env=isolated_environment(directory, **environ),
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+        check=False,
+    )
+
+
+def test_renewed_certificate_is_used_after_a_reload(tmp_path: Path, authority: Authority) -> None:
+    with run_serve(tmp_path, TLS) as service:
+        before = shown_certificate(service)
+        authority.certify("127.0.0.1")
+        assert shown_certificate(service) == before
+        service.process.send_signal(signal.SIGHUP)
+        service.wait_for("no setting has changed")
+        assert shown_certificate(service) != before
+        client(service, ca=authority.file).me()
+
+
+def test_broken_certificate_is_refused_on_reload_and_the_old_one_goes_on(tmp_path: Path, authority: Authority) -> None:
+    with run_serve(tmp_path, TLS) as service:
+        before = shown_certificate(service)
+        (tmp_path / "cert.pem").write_text("no certificate")
+        service.process.send_signal(signal.SIGHUP)
+        record = service.wait_for("settings are not taken over")
+        assert f"cannot serve with tls.certificate {tmp_path / 'cert.pem'}" in record["message"]
+        assert shown_certificate(service) == before
+
+
+@pytest.mark.parametrize("what", ["missing", "of another key"])
+def test_certificate_that_cannot_be_used_is_named_at_the_start(tmp_path: Path, authority: Authority, what: str) -> None:
+    if what == "missing":
+        (tmp_path / "cert.pem").unlink()
+    else:
+        key = (tmp_path / "key.pem").read_bytes()
+        authority.certify("127.0.0.1")
+        (tmp_path / "key.pem").write_bytes(key)
+    (tmp_path / "forewarn.toml").write_text(TLS)
+    (tmp_path / "fleet.toml").write_text("scopes = []")
+    ended = run(tmp_path, "serve")
+    record = json.loads(ended.stderr)
+    expected = "No such file or directory" if what == "missing" else "they are no PEM files that belong together"
+    assert ended.returncode == 3
+    assert expected in record["message"]
+
+
+def test_unreachable_service_is_unreachable_with_tls_too(tmp_path: Path, authority: Authority) -> None:
+    with run_serve(tmp_path, TLS) as service:
+        pass
+    with pytest.raises(ServiceUnreachable):
+        client(service, ca=authority.file).me()

@@ -1,0 +1,115 @@
+"""Tokens from the command line: what they are good for, and that their secrets go nowhere by accident."""
+
+import json
+import stat
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.in_process import run, run_json, run_table
+from tests.cli.service_machine import run_service_machine
+from tests.support.program import Machine
+
+FLEET = """
+[[scopes]]
+name = "web"
+kind = "availability-set"
+vms = [{ name = "web-0" }]
+
+[[scopes]]
+name = "db"
+kind = "availability-set"
+vms = [{ name = "db-0" }]
+"""
+
+
+@pytest.fixture(scope="module")
+def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    with run_service_machine(tmp_path_factory.mktemp("tokens"), FLEET) as machine:
+        yield machine
+
+
+def test_secret_is_all_that_goes_to_stdout(service_machine: Machine) -> None:
+    made = run(service_machine, "token", "create", "pipe", "--role", "operator", "--expires", "90d")
+    assert (made.code, made.stdout.count("\n"), " " in made.stdout) == (0, 1, False)
+    assert "pipe: operator, until " in made.stderr
+    assert made.stdout.strip() not in made.stderr
+    assert run(service_machine, "vm", "list", FOREWARN_TOKEN=made.stdout.strip()).code == 0
+
+
+def test_secret_can_go_to_a_file_of_its_owner(service_machine: Machine) -> None:
+    made = run(service_machine, "token", "create", "kept", "--save", "kept.token")
+    file = service_machine.home / "kept.token"
+    assert (made.code, made.stdout, stat.S_IMODE(file.stat().st_mode)) == (0, "", 0o600)
+    assert run_json(service_machine, "clock", "show", "--token-file", str(file))["manual"]
+    shown = run_json(service_machine, "token", "create", "shown", "--save", "shown.token")
+    assert (shown["name"], "secret" in shown) == ("shown", False)
+
+
+def test_secret_takes_the_place_of_no_other_file(service_machine: Machine) -> None:
+    file = service_machine.home / "ann.token"
+    file.write_text("the only copy\n")
+    before = run_json(service_machine, "token", "list")
+    ended = run(service_machine, "token", "create", "bob", "--save", "ann.token")
+    assert (ended.code, "ann.token is there already" in ended.stderr) == (1, True)
+    assert (file.read_text(), run_json(service_machine, "token", "list")) == ("the only copy\n", before)
+
+
+def test_no_token_is_made_whose_secret_cannot_be_written(service_machine: Machine) -> None:
+    before = run_json(service_machine, "token", "list")
+    ended = run(service_machine, "token", "create", "lost", "--save", "/nowhere/lost.token")
+    assert (ended.code, "cannot write /nowhere/lost.token" in ended.stderr) == (1, True)
+    assert run_json(service_machine, "token", "list") == before
+
+
+def test_tokens_are_listed_without_their_secrets_and_revoked(service_machine: Machine) -> None:
+    made = run_json(service_machine, "token", "create", "visitor", "--role", "viewer", "--scope", "web*")
+    secret, id_ = made["secret"], made["token"]["id"]
+    listed = run(service_machine, "token", "list").stdout
+    assert (id_ in listed, secret in listed) == (True, False)
+    (row,) = (row for row in run_table(service_machine, "token", "list") if row[0] == id_)
+    assert (row[1:4], row[-1]) == (["visitor", "viewer", "web*"], "good")
+    assert run(service_machine, "token", "revoke", id_, "--why", "left").stderr == f"Token {id_} is revoked.\n"
+    (row,) = (row for row in run_table(service_machine, "token", "list") if row[0] == id_)
+    assert row[-1] == "revoked"
+    refused = run(service_machine, "vm", "list", FOREWARN_TOKEN=secret)
+    assert (refused.code, "FOREWARN_TOKEN or --token-file" in refused.stderr) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("role", "scope", "command", "code", "said"),
+    [
+        ("viewer", None, ("event", "list"), 0, ""),
+        ("viewer", None, ("event", "schedule", "Freeze", "web-0"), 3, "has the role viewer, and this needs operator"),
+        ("operator", None, ("token", "list"), 3, "needs admin"),
+        ("operator", "web", ("event", "schedule", "Freeze", "web-0"), 0, ""),
+        ("operator", "web", ("event", "list", "--scope", "db-0"), 3, "is for web only"),
+        ("operator", "web", ("event", "schedule", "Freeze", "db-0"), 4, "there is no VM db-0 in web"),
+        ("operator", "web", ("hold", "everything"), 3, "limited to some scopes"),
+    ],
+    ids=[
+        "viewer sees",
+        "viewer changes",
+        "operator makes tokens",
+        "in its scope",
+        "another scope",
+        "VM of another scope",
+        "fleet-wide",
+    ],
+)
+def test_token_goes_as_far_as_its_role_and_scopes(
+    service_machine: Machine, role: str, scope: str | None, command: tuple[str, ...], code: int, said: str
+) -> None:
+    limits = () if scope is None else ("--scope", scope)
+    name = "-".join((role, *command))
+    secret = run_json(service_machine, "token", "create", name, "--role", role, *limits)["secret"]
+    ended = run(service_machine, *command, FOREWARN_TOKEN=secret)
+    assert (ended.code, said in ended.stderr) == (code, True), ended.stderr
+    assert secret not in ended.stderr + ended.stdout
+
+
+def test_journal_says_who_made_and_revoked_tokens(service_machine: Machine) -> None:
+    made = run_json(service_machine, "token", "create", "noted")
+    lines = run(service_machine, "history", "--did", "token-created", "-o", "json").stdout
+    assert "noted" in [line["facts"]["name"] for line in json.loads(lines)]
+    assert made["secret"] not in lines

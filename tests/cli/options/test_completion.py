@@ -1,0 +1,136 @@
+"""Names complete in the shell, with what the service has; where none can be asked the shell hears nothing."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.cli.in_process import run_json
+from tests.cli.service_machine import run_service_machine
+from tests.support.program import Machine
+
+FLEET = """
+[[scopes]]
+name = "web"
+kind = "availability-set"
+hosts = ["hv-0", "hv-1"]
+vms = [{ name = "web-{n}", count = 2 }]
+
+[[scopes]]
+name = "batch"
+kind = "placement-group"
+scale_set = "batch"
+vms = [{ count = 12 }]
+"""
+
+
+@pytest.fixture(scope="module")
+def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    with run_service_machine(tmp_path_factory.mktemp("completing"), FLEET) as machine:
+        yield machine
+
+
+def completions(machine: Machine, *words: str, shell: str = "bash", **environment: str) -> list[str]:
+    typed = ("forewarn", *words)
+    if shell == "bash":
+        asked = {"COMP_WORDS": " ".join(typed), "COMP_CWORD": str(len(typed) - 1)}
+    else:
+        asked = {"_TYPER_COMPLETE_ARGS": " ".join(typed)}
+    ended = machine.run(_FOREWARN_COMPLETE=f"complete_{shell}", **asked, **environment)
+    assert ended.stderr == ""
+    return ended.stdout.splitlines() if shell != "bash" else sorted(ended.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (("event", "schedule", "Freeze", "web-"), ["web-0", "web-1"]),
+        (("event", "schedule", "Freeze", "web/"), ["web/web-0", "web/web-1"]),
+        (("event", "schedule", "Freeze", "web-0", "batch_1"), ["batch_1", "batch_10", "batch_11"]),
+        (("event", "schedule", "Freeze", "nothing"), []),
+        (("event", "schedule", "Re"), ["Reboot", "Redeploy"]),
+        (("vm", "list", "--host", "h"), ["hv-0", "hv-1"]),
+        (("vm", "restart", "web-"), ["web-0", "web-1"]),
+        (("scope", "show", ""), ["batch", "web"]),
+        (("host", "show", ""), ["hv-0", "hv-1"]),
+        (("hold", "--scope", "w"), ["web"]),
+        (("history", "--did", "impact-f"), ["impact-failed"]),
+        (("campaign", "plan", "--scope", "w"), ["web"]),
+        (("campaign", "plan", "--type", "Re"), ["Reboot", "Redeploy"]),
+        (("campaign", "list", "--state", "Pa"), ["Paused"]),
+        (("token", "create", "x", "--role", ""), ["admin", "operator", "viewer"]),
+        (("hos",), ["host"]),
+    ],
+    ids=" ".join,
+)
+def test_names_complete(service_machine: Machine, typed: tuple[str, ...], expected: list[str]) -> None:
+    assert completions(service_machine, *typed) == expected
+
+
+def test_campaigns_complete_by_their_names_and_say_what_they_are(service_machine: Machine) -> None:
+    run_json(
+        service_machine,
+        "campaign",
+        "start",
+        "--name",
+        "kernel",
+        "--type",
+        "Freeze",
+        "--scope",
+        "batch",
+        "--notice",
+        "1h",
+    )
+    assert completions(service_machine, "campaign", "show", "k", shell="zsh") == [
+        '_arguments \'*: :(("kernel":"Running Freeze"))\''
+    ]
+    assert completions(service_machine, "history", "--campaign", "") == ["kernel"]
+    assert completions(service_machine, "campaign", "skip", "kernel", "") == ["batch", "web"]
+    assert completions(service_machine, "campaign", "retry", "kernel", "") == [], "nothing has failed"
+
+
+def test_events_and_tokens_complete_by_their_ids_and_say_what_they_are(service_machine: Machine) -> None:
+    (event,) = run_json(service_machine, "event", "schedule", "Reboot", "web-0")["made"]
+    (token,) = run_json(service_machine, "token", "list")
+    assert completions(service_machine, "event", "show", event["id"][:3]) == [event["id"]]
+    assert completions(service_machine, "token", "revoke", "") == [token["id"]]
+    described = "\n".join(completions(service_machine, "event", "cancel", "", shell="zsh"))
+    assert "Scheduled Reboot of web-0" in described
+
+
+def test_completion_without_a_service_stays_silent(machine: Machine) -> None:
+    assert completions(machine, "event", "list", "--vm", "w") == []
+
+
+def test_completion_waits_not_long_for_a_service_that_is_silent(machine: Machine) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert completions(machine, "vm", "show", "w", FOREWARN_URL=url, FOREWARN_TOKEN="x") == []
+
+
+def test_completion_waits_not_long_for_a_service_that_says_little_by_little(machine: Machine) -> None:
+    """Each word comes in time, the last one never."""
+    with socket.create_server(("127.0.0.1", 0)) as dripping:
+
+        def drip() -> None:
+            connection, _ = dripping.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                while not is_over.wait(0.2):
+                    connection.sendall(b" ")
+
+        is_over = threading.Event()
+        service = threading.Thread(target=drip)
+        service.start()
+        url = f"http://127.0.0.1:{dripping.getsockname()[1]}"
+        try:
+            assert completions(machine, "vm", "show", "w", FOREWARN_URL=url, FOREWARN_TOKEN="x") == []
+        finally:
+            is_over.set()
+            service.join()
+
+
+def test_completion_with_a_wrong_token_stays_silent(service_machine: Machine) -> None:
+    assert completions(service_machine, "vm", "show", "w", FOREWARN_TOKEN="wrong") == []

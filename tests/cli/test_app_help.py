@@ -1,0 +1,144 @@
+"""What the program says about itself: help, the reference, and what the shell is offered."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.main import get_group
+
+from forewarn.cli.app import COMMAND_SECTIONS
+from tests.cli.in_process import run
+from tests.support.program import Machine
+
+PAGE = (Path(__file__).parents[2] / "docs/reference/cli.md").read_text()
+
+
+def _commands() -> Iterator[tuple[str, Any]]:
+    for offer in (offer for offers in COMMAND_SECTIONS.values() for offer in offers):
+        module, _, attribute = offer.target.partition(":")
+        found = getattr(import_module(f"forewarn.cli.commands.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            for name, command in get_group(found).commands.items():
+                yield f"{offer.name} {name}", command
+        else:
+            yield offer.name, found
+
+
+COMMANDS = dict(_commands())
+
+OF_ONE_REQUEST = {
+    "--address", "--all", "--amount", "--approval", "--approve", "--at", "--auto-approve", "--blackout", "--burst",
+    "--by", "--campaign", "--clear", "--core", "--description", "--did", "--done", "--dry-run", "--duration",
+    "--event", "--exclude-host", "--exclude-scope", "--exclude-tag", "--exclude-vm", "--expected", "--expires",
+    "--explain", "--failed", "--failure", "--fault-domain", "--for", "--for-others", "--force", "--gap", "--gate",
+    "--gate-patience", "--give-up", "--halt-after", "--held", "--host", "--hosts-at-once", "--in", "--key",
+    "--kind", "--location", "--mine", "--must-end-inside", "--name", "--newest", "--advance", "--notice",
+    "--only", "--os", "--placement-group", "--predicted", "--priority", "--private", "--problems", "--prune",
+    "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scope", "--scopes-at-once",
+    "--since", "--skip", "--source", "--speed", "--start-at", "--state", "--subscription", "--tag",
+    "--terminate-notice", "--times", "--to-next", "--type", "--until", "--update-domain", "--user", "--vm",
+    "--vm-id", "--vms-at-once", "--wait", "--waves", "--why", "--window", "-y", "--yes", "--zone",
+}  # fmt: skip
+"""Options without a variable: a forgotten one would change events, or hide some."""
+
+SETTINGS = {"up", "serve", "config"}
+"""Commands whose options are settings, or about them."""
+
+
+def _help(machine: Machine, command: str) -> str:
+    ended = run(machine, *command.split(), "--help")
+    assert ended.code == 0
+    return ended.stdout
+
+
+def _options(page: str) -> list[str]:
+    return re.split(r"\n  (?=-)", page.partition("\nOptions:")[2])[1:]
+
+
+@pytest.mark.parametrize("group", sorted({name.partition(" ")[0] for name in COMMANDS if " " in name}))
+def test_no_description_of_a_command_is_cut(machine: Machine, group: str) -> None:
+    assert "..." not in _help(machine, group).partition("\nCommands:")[2]
+
+
+def test_every_command_of_the_issue_is_there() -> None:
+    assert set(COMMANDS) >= {
+        *(f"vm {name}" for name in ("list", "show", "add", "remove", "restart", "redeploy", "delete", "evict", "fail")),
+        *(f"event {name}" for name in ("schedule", "list", "show", "cancel", "approve", "retry", "resolve", "watch")),
+        *(f"campaign {name}" for name in ("plan", "start", "list", "show", "watch", "pause", "resume", "abort")),
+        *("scope list", "scope show", "host list", "host show", "fleet import", "fleet export"),
+        *("token create", "token list", "token revoke", "hold", "release", "history", "watch", "doctor", "config"),
+    }
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_of_more_than_one_request_has_its_variable(machine: Machine, command: str) -> None:
+    options = _options(_help(machine, command))
+    without = [text for text in options if not re.search(r"\[env\s+var:\s+FOREWARN_", text)]
+    names = {text.split()[0].rstrip(",") for text in without}
+    assert names - OF_ONE_REQUEST == {"--help"}
+    if command not in SETTINGS:
+        of_one = {text.split()[0].rstrip(",") for text in options} & OF_ONE_REQUEST
+        assert of_one - names <= {"--name", "--state"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_speaks_to_people(machine: Machine, command: str) -> None:
+    page = _help(machine, command)
+    assert page.startswith(f"Usage: forewarn {command} [OPTIONS]")
+    assert [line for line in page.splitlines() if re.search(r"<\w+|list\[|\{", line)] == []
+    assert max(map(len, page.splitlines())) <= 80
+    if command.split(maxsplit=1)[0] not in {*SETTINGS, "clock", "guest"}:
+        assert re.search(r"^  Examples?: ", page, re.MULTILINE)
+
+
+def test_commands_are_listed_by_chapter(machine: Machine) -> None:
+    page = run(machine, "--help").stdout
+    assert [line[:-1] for line in page.splitlines() if re.fullmatch(r"\S.*:", line)] == ["Options", *COMMAND_SECTIONS]
+    listed = re.findall(r"^  ([a-z]+) ", page.partition("--help")[2], re.MULTILINE)
+    assert listed == [offer.name for offers in COMMAND_SECTIONS.values() for offer in offers]
+
+
+def test_program_without_a_command_explains_itself(machine: Machine) -> None:
+    page = machine.run()
+    said = page.stdout + page.stderr
+    assert all(command.split()[0] in said for command in COMMANDS)
+
+
+def test_help_imports_no_command_and_no_client() -> None:
+    """It has to be there at once."""
+    script = (
+        "import sys, forewarn.cli.app as a\ntry:\n a.app(['--help'])\nfinally:\n print(*sys.modules, file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    modules = set(ended.stderr.split())
+    assert "forewarn.cli.app" in modules
+    assert (
+        modules & {"forewarn.cli.commands.vm", "forewarn.api.client", "rich.console", "ssl", "litestar", "uvloop"}
+        == set()
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [(("histroy",), "history"), (("vm", "lst"), "list")], ids=["command", "below a command"]
+)
+def test_mistyped_command_is_answered_with_the_nearest(machine: Machine, typed: tuple[str, ...], meant: str) -> None:
+    ended = run(machine, *typed)
+    assert (ended.code, f"Did you mean '{meant}'?" in ended.stderr) == (2, True)
+
+
+def test_reference_names_every_command_option_and_exit_code(machine: Machine) -> None:
+    for command in COMMANDS:
+        *group, name = command.split()
+        told = f"forewarn {command}" in PAGE or any(
+            f"`{name}" in line for line in PAGE.splitlines() if f"`forewarn {' '.join(group)} " in line
+        )
+        assert told, command
+        options = set(re.findall(r"--[a-z][a-z-]+", " ".join(_options(_help(machine, command))))) - {"--help"}
+        assert {option for option in options if option not in PAGE and not option.startswith("--no-")} == set(), command
+    assert [code for code in range(6) if f"| {code} |" not in PAGE] == []

@@ -1,0 +1,107 @@
+"""Where results go: to a full disk, to nowhere, and what everybody may read of the command line."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forewarn.cli.argv import _tokens
+from forewarn.cli.output import sanitize
+from tests.cli.service_machine import ServiceMachine, run_service_machine
+
+FULL = Path("/dev/full")
+linux_only = pytest.mark.skipif(not FULL.exists(), reason="needs Linux's /dev/full and /proc")
+
+
+@pytest.fixture(scope="module")
+def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceMachine]:
+    with run_service_machine(tmp_path_factory.mktemp("shop")) as opened:
+        yield opened
+
+
+def run(service_machine: ServiceMachine, *arguments: str, how: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a command with its stdout where a shell puts it."""
+    command = " ".join((sys.executable, "-m", "forewarn.cli", *arguments, how))
+    return subprocess.run(  # the shell is what closes stdout; nothing in it is foreign
+        command,
+        shell=True,
+        cwd=service_machine.home,
+        env=service_machine.environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@linux_only
+@pytest.mark.parametrize("command", [("vm", "list"), ("vm", "list", "-o", "json"), ("fleet", "export")])
+def test_full_disk_is_said_in_a_sentence(service_machine: ServiceMachine, command: tuple[str, ...]) -> None:
+    done = run(service_machine, *command, how="> /dev/full")
+    assert (done.returncode, done.stderr) == (1, b"forewarn: cannot write the result: No space left on device\n")
+
+
+def test_stdout_that_is_closed_takes_nothing(service_machine: ServiceMachine) -> None:
+    done = run(service_machine, "vm", "list", how=">&-")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_fleet_is_exported_to_stdout_by_its_usual_name(service_machine: ServiceMachine) -> None:
+    named, plain = service_machine.run("fleet", "export", "-"), service_machine.run("fleet", "export")
+    assert (named.returncode, named.stdout) == (0, plain.stdout)
+    assert not (service_machine.home / "-").exists()
+
+
+@pytest.mark.parametrize("command", [("vm", "show"), ("scope", "show"), ("host", "show"), ("token", "revoke")])
+def test_empty_name_is_of_nothing(service_machine: ServiceMachine, command: tuple[str, ...]) -> None:
+    assert service_machine.run(*command, "").returncode == 4
+
+
+@pytest.mark.parametrize("reason", ["", "  "])
+def test_hold_without_a_reason_is_none(service_machine: ServiceMachine, reason: str) -> None:
+    assert service_machine.run("hold", reason).returncode == 2
+    assert service_machine.run_json("hold") == {"fleet": None, "scopes": []}
+
+
+def test_tokens_are_found_however_they_are_said() -> None:
+    assert list(_tokens(["vm", "--token", "a", "--token=b", "--token-file", "c", "--token"])) == ["a", "b", ""]
+
+
+@linux_only
+def test_token_on_the_command_line_is_not_in_the_process_list() -> None:
+    """The program reads stdin while we look at how the system shows it."""
+    program = (
+        "import sys; from forewarn.cli.argv import redact_tokens; redact_tokens(sys.argv); print(flush=True); input()"
+    )
+    arguments = [sys.executable, "-c", program, "--token", "fw_secret", "--token=fw_other", "vm"]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.readline()
+        shown = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+        process.stdin.write(b"\n")
+        process.stdin.close()
+    assert shown[3:-1] == [b"--token", b"xxxxxxxxx", b"--token=xxxxxxxx", b"vm"]
+
+
+def test_what_others_have_written_does_not_command_the_terminal(service_machine: ServiceMachine) -> None:
+    reason = "\x1b]0;yours\x07\x1b[2Jaudit\x9b1m \N{RIGHT-TO-LEFT OVERRIDE}"
+    service_machine.run("hold", reason, "--scope", "pair")
+    try:
+        shown = [
+            service_machine.run(*command)
+            for command in (("hold",), ("scope", "show", "pair"), ("history", "--did", "held"))
+        ]
+        (hold,) = service_machine.run_json("hold")["scopes"]
+    finally:
+        service_machine.run("release", "--scope", "pair")
+    for ended in shown:
+        assert "audit" in ended.stdout + ended.stderr
+        assert not set("\x1b\x07\x9b\N{RIGHT-TO-LEFT OVERRIDE}") & set(ended.stdout + ended.stderr)
+    assert hold["reason"] == reason
+
+
+def test_our_own_colours_are_shown() -> None:
+    assert sanitize("\x1b[31mbad\x1b[0m\n") == "\x1b[31mbad\x1b[0m\n"

@@ -1,0 +1,240 @@
+"""Server on real sockets with a scripted behaviour per connection: resets, delays, cut and wrong responses."""
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import takewhile
+from typing import NamedTuple, TypeAlias
+
+from forewarn.client.endpoint import Endpoint
+from tests.client.scripted_flow import document
+
+GUARD = 60.0
+"""For how many seconds something may take before it counts as hanging."""
+
+PLAIN = {"Content-Type": "application/json; charset=utf-8"}
+
+
+class ReceivedRequest(NamedTuple):
+    """A request as it arrived."""
+
+    line: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def target(self) -> str:
+        return self.line.split(" ")[1]
+
+
+class Connection:
+    """One connection, from the server's side."""
+
+    def __init__(self, line: socket.socket, server: "FaultyServer") -> None:
+        self._socket, self._server = line, server
+        self.advance_time: Callable[[], None] = lambda: None
+
+    def read(self) -> ReceivedRequest:
+        """Take the whole request."""
+        with self._socket.makefile("rb") as reader:
+            first = reader.readline().decode().rstrip("\r\n")
+            # A client that hangs up has no blank line at the end.
+            headers = dict(_header(row) for row in takewhile(b"\r\n".__ne__, reader))
+            body = reader.read(int(headers.get("content-length", "0")))
+        seen = ReceivedRequest(first, headers, body)
+        self.advance_time()
+        self._server.record(seen)
+        return seen
+
+    def send(self, *parts: bytes) -> None:
+        for part in parts:
+            self._socket.sendall(part)
+
+    def reset(self) -> None:
+        """End the connection in a way that the other side takes for an error."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
+
+    def wait_for_hang_up(self) -> None:
+        """Say nothing until the other side goes."""
+        with suppress(OSError):
+            self._socket.recv(1)
+        self._server.hang_ups.release()
+
+
+Behaviour: TypeAlias = Callable[[Connection], None]
+
+
+def _header(row: bytes) -> tuple[str, str]:
+    name, _, value = row.decode("latin-1").partition(":")
+    return name.lower(), value.strip()
+
+
+def raw_response(status: int = 200, body: bytes = document(), /, **headers: str) -> bytes:
+    """Make a whole answer; `_` stands for `-` in the names of headers."""
+    given = (
+        PLAIN | {"Content-Length": str(len(body))} | {key.replace("_", "-"): value for key, value in headers.items()}
+    )
+    head = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+    return f"HTTP/1.1 {status} Whatever\r\n{head}\r\n".encode() + body
+
+
+def sends(*parts: bytes) -> Behaviour:
+    """Read the request, send these bytes, and close."""
+
+    def act(connection: Connection) -> None:
+        connection.read()
+        connection.send(*parts)
+
+    return act
+
+
+def responds(status: int = 200, body: bytes = document(), /, **headers: str) -> Behaviour:
+    """Answer like a good server."""
+    return sends(raw_response(status, body, **headers))
+
+
+def dribbles(whole: bytes) -> Behaviour:
+    """Send each byte for itself."""
+    return sends(*(bytes([byte]) for byte in whole))
+
+
+def trickles(first: bytes, more: bytes) -> Behaviour:
+    """Send more and more, without end, until the other side has gone."""
+
+    def act(connection: Connection) -> None:
+        connection.read()
+        connection.send(first)
+        while True:
+            connection.send(more)
+            time.sleep(0.01)
+
+    return act
+
+
+class FakeTime:
+    """The time that answers take, as the client sees it: it passes only within what a server is told to do."""
+
+    def __init__(self) -> None:
+        self._now = 1000.0
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def within(self, act: Behaviour, seconds: float) -> Behaviour:
+        """Let so much time pass as soon as the request has come."""
+
+        def longer(connection: Connection) -> None:
+            connection.advance_time = lambda: self._advance(seconds)
+            act(connection)
+
+        return longer
+
+    def _advance(self, seconds: float) -> None:
+        self._now += seconds
+
+
+def resets_after(*parts: bytes) -> Behaviour:
+    """Read the request, send these bytes, and reset the connection."""
+
+    def act(connection: Connection) -> None:
+        connection.read()
+        connection.send(*parts)
+        connection.reset()
+
+    return act
+
+
+def closes_at_once(connection: Connection) -> None:
+    """Do not even read the request."""
+
+
+def holds(connection: Connection) -> None:
+    """Read the request and say nothing any more."""
+    connection.read()
+    connection.wait_for_hang_up()
+
+
+def holds_after(*parts: bytes) -> Behaviour:
+    """Send the beginning of an answer and nothing more."""
+
+    def act(connection: Connection) -> None:
+        connection.read()
+        connection.send(*parts)
+        connection.wait_for_hang_up()
+
+    return act
+
+
+class FaultyServer:
+    """Does one act per connection, in turn; when there are no more, it holds."""
+
+    def __init__(self, *acts: Behaviour, host: str = "127.0.0.1") -> None:
+        self.received: list[ReceivedRequest] = []
+        self.requests = threading.Semaphore(0)
+        """Released once for each request that has arrived."""
+        self.hang_ups = threading.Semaphore(0)
+        """Released once for each client that has gone while it was held."""
+        self._behaviours = iter(acts)
+        self._listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self.url = str(Endpoint(host, self._listener.getsockname()[1]))
+        self._connections: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept)]
+
+    @property
+    def targets(self) -> list[str]:
+        return [seen.target for seen in self.received]
+
+    def record(self, seen: ReceivedRequest) -> None:
+        self.received.append(seen)
+        self.requests.release()
+
+    def wait_for_requests(self, count: int = 1) -> None:
+        for _ in range(count):
+            assert self.requests.acquire(timeout=GUARD), "no request has come"
+
+    def wait_for_hang_up(self) -> None:
+        assert self.hang_ups.acquire(timeout=GUARD), "the client has not gone"
+
+    @contextmanager
+    def running(self) -> Iterator["FaultyServer"]:
+        self._threads[0].start()
+        try:
+            yield self
+        finally:
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self._end()
+
+    def _end(self) -> None:
+        self._threads[0].join(GUARD)
+        for line in self._connections:
+            with suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(GUARD)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                line, _ = self._listener.accept()
+                self._connections.append(line)
+                thread = threading.Thread(target=self._act, args=(line, next(self._behaviours, holds)))
+                self._threads.append(thread)
+                thread.start()
+
+    def _act(self, line: socket.socket, act: Behaviour) -> None:
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with line, suppress(OSError):
+            act(Connection(line, self))
+
+
+@contextmanager
+def run_faulty_server(*acts: Behaviour, host: str = "127.0.0.1") -> Iterator[FaultyServer]:
+    """Run a server for a while."""
+    with FaultyServer(*acts, host=host).running() as running:
+        yield running

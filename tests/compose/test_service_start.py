@@ -1,0 +1,144 @@
+"""How a service starts: guests first, operators after them, and nothing is loaded that nobody needs."""
+
+import asyncio
+import http.client
+import subprocess
+import sys
+import threading
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarn.compose import RunningService, operators, run_service
+from forewarn.fleet.service import Fleet
+from forewarn.settings import EMULATOR, load_settings
+
+GUARD = 60.0
+EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+
+
+def loaded_by(program: str) -> set[str]:
+    """Return what a process has loaded after it has run the program."""
+    script = f"{program}\nimport sys\nprint(*sys.modules)"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=GUARD)
+    return {name.partition(".")[0] for name in ended.stdout.split()}
+
+
+def test_guests_can_be_served_without_what_serves_operators() -> None:
+    """It takes longer to load than all the rest: a VM's first answer must not wait for it."""
+    loaded = loaded_by("import forewarn.cli.process.up_main")
+    assert "httptools" in loaded
+    assert loaded & {"litestar", "uvicorn", "jinja2", "yaml"} == set()
+
+
+def test_operator_side_loads_no_library_that_happens_to_be_installed() -> None:
+    loaded = loaded_by("from forewarn.operator.app import preload\npreload()")
+    assert "litestar" in loaded
+    assert loaded & {"pydantic", "attrs", "attr"} == set()
+
+
+class SilentReporter:
+    """Says nothing."""
+
+    def report(self, sentence: str) -> None:
+        """Say nothing."""
+
+    def fleet_file_ignored(self, source: Path) -> None:
+        """Say nothing."""
+
+    def fill_progress(self, done: int, total: int) -> None:
+        """Say nothing."""
+
+
+def ask(port: int) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=GUARD)
+    try:
+        connection.request("GET", EVENTS, headers={"Metadata": "true"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def started(data: Path) -> AbstractAsyncContextManager[RunningService]:
+    """Start the emulator on any ports."""
+    flags = {"data": str(data), "listen": "127.0.0.1:0", "operator": "127.0.0.1:0"}
+    settings = load_settings(EMULATOR, flags=flags, environ={}, file=None).settings
+    return run_service(settings, EMULATOR, environ={}, reporter=SilentReporter())
+
+
+@pytest.fixture
+def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have the guests' ports noted here before the operator side is loaded."""
+    serve = operators.serve_operators
+    noted: list[int] = []
+
+    def serve_noting_ports(fleet: Fleet, *others: Any) -> AbstractAsyncContextManager[None]:
+        noted.extend(fleet.ports.values())
+        return serve(fleet, *others)
+
+    monkeypatch.setattr(operators, "serve_operators", serve_noting_ports)
+    return noted
+
+
+async def test_guest_is_answered_while_the_operator_side_is_loaded(
+    tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it is loaded only after a guest has its answer: were it the other way round, none would come."""
+    load = operators._prepare
+    answers: list[int] = []
+
+    def load_after_an_answer() -> None:
+        answers.append(ask(ports[0]))
+        load()
+
+    monkeypatch.setattr(operators, "_prepare", load_after_an_answer)
+    async with started(tmp_path):
+        assert answers == [200]
+
+
+async def test_service_that_is_to_end_while_the_operator_side_is_loaded_ends_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load itself cannot be stopped; nothing of it is used then, and the data can be opened again at once."""
+    loads, may_load = asyncio.Event(), threading.Event()
+    loop, load = asyncio.get_running_loop(), operators._prepare
+
+    def load_when_told() -> None:
+        loop.call_soon_threadsafe(loads.set)
+        may_load.wait(GUARD)
+        load()
+
+    async def start() -> None:
+        async with started(tmp_path):
+            raise AssertionError("it has started")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operators, "_prepare", load_when_told)
+        starting = asyncio.create_task(start())
+        await loads.wait()
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        may_load.set()
+    async with started(tmp_path) as running:
+        assert await asyncio.to_thread(ask, next(iter(running.fleet.ports.values()))) == 200
+
+
+async def test_what_keeps_the_operator_side_from_being_loaded_ends_the_start(
+    tmp_path: Path, ports: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that nobody can operate does not stay; its guests' ports are free again."""
+
+    def fail() -> None:
+        raise ImportError("no such part")
+
+    monkeypatch.setattr(operators, "_prepare", fail)
+    with pytest.raises(ImportError, match="no such part"):
+        async with started(tmp_path):
+            raise AssertionError("it has started")
+    assert ports
+    for port in ports:
+        with pytest.raises(ConnectionRefusedError):
+            ask(port)

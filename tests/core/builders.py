@@ -1,0 +1,41 @@
+"""Builders of scopes, VMs and schedule requests for tests of the rules, with defaults for all other fields."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
+
+from forewarn.core import inventory
+from forewarn.core.change import Change
+from forewarn.core.event import EventType
+from forewarn.core.schedule import ScheduleRequest
+from forewarn.core.scope import Scope, ScopeKind
+from forewarn.core.vm import Roster, Vm
+
+NOW = datetime(2030, 1, 7, 10, tzinfo=UTC)
+
+
+def guid(name: object) -> str:
+    """Return the id that goes with a name."""
+    return str(uuid5(NAMESPACE_DNS, str(name))).upper()
+
+
+def a_vm(name: str, **fields: Any) -> Vm:
+    return Vm(name=name, vm_id=guid(name), **fields)
+
+
+def a_scope(vms: Sequence[Vm] = (), **fields: Any) -> Scope:
+    """Return a scope that has been created."""
+    values: dict[str, Any] = {"id": "web", "kind": ScopeKind.AVAILABILITY_SET, "epoch": "e1", "changed_at": NOW}
+    return saved_scope(inventory.create_scope(Scope(**values | fields, roster=Roster(tuple(vms))), by="test", now=NOW))
+
+
+def a_request(*vms: str, **fields: Any) -> ScheduleRequest:
+    values: dict[str, Any] = {"id": guid("request"), "type": EventType.REBOOT, "vms": vms, "by": "test"}
+    return ScheduleRequest(**values | fields)
+
+
+def saved_scope(change: Change[Any]) -> Scope:
+    """Return the scope that a change keeps."""
+    assert change.scope is not None
+    return change.scope

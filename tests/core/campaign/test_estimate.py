@@ -1,0 +1,151 @@
+"""When a campaign is expected to end: from where it is, whatever has differed from the plan."""
+
+from datetime import UTC, datetime, timedelta, tzinfo
+
+import msgspec
+
+from forewarn.core.campaign.estimate import CompletionEstimate
+from forewarn.core.campaign.limits import Counts
+from forewarn.core.campaign.record import (
+    Campaign,
+    CampaignState,
+    GateClosed,
+    ScopeProgress,
+    StateChange,
+    Wave,
+    WaveState,
+)
+from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Selection, Window
+from forewarn.core.event import EventType
+from forewarn.core.policy import EMULATOR, RuleContext
+from forewarn.core.scope import Hold
+from tests.fleet.fleets import TEN
+
+CONDITIONS = RuleContext(policy=EMULATOR)
+MINUTE = timedelta(minutes=1)
+DONE, PLANNED, ANNOUNCED, CLEARED, SKIPPED, FAILED = (
+    WaveState.DONE,
+    WaveState.PLANNED,
+    WaveState.ANNOUNCED,
+    WaveState.CLEARED,
+    WaveState.SKIPPED,
+    WaveState.FAILED,
+)
+Told = tuple[int, WaveState, int]
+"""Of a wave: when it was planned, its state, and since or for when, in minutes since the campaign began."""
+
+
+def zones(_: str) -> tzinfo:
+    return UTC
+
+
+def minutes(number: float) -> datetime:
+    return TEN + number * MINUTE
+
+
+def campaign(*scopes: tuple[Told, ...], start_at: datetime | None = None, **policy: object) -> Campaign:
+    """Make a campaign of which every wave is expected to take five minutes, with a notice of fifteen."""
+    spec = CampaignSpec(
+        name="kernel",
+        type=EventType.REBOOT,
+        selection=Selection(all=True),
+        policy=CampaignPolicy(**policy),  # type: ignore[arg-type]  # as each test says
+        start_at=start_at,
+    )
+    progress = tuple(
+        ScopeProgress(
+            f"web-{n}",
+            0,
+            tuple(Wave(i, planned * 60, state, at * 60, 1) for i, (planned, state, at) in enumerate(told)),
+        )
+        for n, told in enumerate(scopes)
+    )
+    return Campaign(
+        id="0F0E0D0C-0B0A-4908-8706-050403020100",
+        spec=spec,
+        state=CampaignState.RUNNING,
+        by="alice",
+        started_at=TEN,
+        state_change=StateChange(by="alice", at=TEN),
+        scopes=progress,
+        selected=Counts(len(scopes), len(scopes), sum(map(len, scopes))),
+    )
+
+
+def expected_end(value: Campaign, conditions: RuleContext, now: datetime) -> datetime | None:
+    outlook = CompletionEstimate(value, conditions, now=now, zones=zones)
+    for progress in value.scopes:
+        outlook.add(progress)
+    return outlook.end
+
+
+def end(value: Campaign, now: float) -> float | None:
+    """Return the expected end in minutes since the campaign began."""
+    expected = expected_end(value, CONDITIONS, minutes(now))
+    return None if expected is None else (expected - TEN) / MINUTE
+
+
+def test_undisturbed_campaign_is_expected_to_end_as_planned() -> None:
+    assert end(campaign(((15, PLANNED, 0), (50, PLANNED, 0))), 0) == 55
+    assert end(campaign(((15, CLEARED, 15), (50, PLANNED, 0))), 16) == 55
+    assert end(campaign(((15, DONE, 20), (50, ANNOUNCED, 50))), 36) == 55
+
+
+def test_wave_that_has_not_ended_in_time_moves_what_follows() -> None:
+    late = campaign(((15, CLEARED, 15), (50, PLANNED, 0)))
+    assert end(late, 30) == 30 + 30 + 5
+
+
+def test_shut_gate_lets_nothing_start_before_it_is_asked_again() -> None:
+    waiting = campaign(((15, DONE, 20), (50, ANNOUNCED, 50), (85, PLANNED, 0)))
+    shut = GateClosed(since=minutes(50), why="sick", retry_at=minutes(61))
+    assert end(msgspec.structs.replace(waiting, gate=shut), 60) == 61 + 5 + 30 + 5
+
+
+def test_gap_that_is_still_running_after_a_skip_has_to_pass() -> None:
+    assert end(campaign(((15, DONE, 20), (50, SKIPPED, 40), (85, PLANNED, 0))), 41) == 40 + 30 + 5
+    assert end(campaign(((15, DONE, 20), (50, PLANNED, 0)), ((15, FAILED, 20), (50, PLANNED, 0))), 40) == 40 + 30 + 5
+
+
+def test_wave_that_was_added_has_its_notice_and_the_gap_before_it() -> None:
+    assert end(campaign(((15, DONE, 20), (20, PLANNED, 0))), 20) == 20 + 30 + 5
+    assert end(campaign(((15, DONE, 20), (20, PLANNED, 0)), gap=timedelta(0)), 20) == 20 + 15 + 5
+
+
+def test_early_approval_moves_what_follows_up_unless_the_plan_binds() -> None:
+    waves = ((15, CLEARED, 2), (50, PLANNED, 0))
+    assert end(campaign(waves), 3) == 2 + 5 + 30 + 5
+    assert end(campaign(waves, advance=False), 3) == 55
+
+
+def test_what_waits_for_room_keeps_its_place_behind_what_is_late() -> None:
+    rows: tuple[tuple[Told, ...], ...] = (((15, ANNOUNCED, 15),), ((20, PLANNED, 0),), ((25, PLANNED, 0),))
+    assert end(campaign(*rows, scopes_at_once=Limit(1)), 0) == 30
+    assert end(campaign(*rows, scopes_at_once=Limit(1)), 40) == 40 + 3 * 5 + 10, "those behind it have their notice yet"
+    assert end(campaign(*rows), 40) == 40 + 15 + 5
+    early: tuple[tuple[Told, ...], ...] = (((15, CLEARED, 5),), ((20, ANNOUNCED, 15),), ((25, PLANNED, 0),))
+    assert end(campaign(*early, scopes_at_once=Limit(1)), 6) == 6 + 15 + 5
+
+
+def test_limits_cannot_be_used_more_than_to_the_full() -> None:
+    many = tuple(((15, ANNOUNCED, 15),) for _ in range(10))
+    assert end(campaign(*many, vms_at_once=Limit(2)), 20) == 20 + 5 * 5
+
+
+def test_nothing_starts_outside_of_windows_or_before_start_at() -> None:
+    window = Window(start="22:00", end="22:10")
+    assert end(campaign(((720, PLANNED, 0), (2160, PLANNED, 0)), windows=(window,)), 0) == 36 * 60 + 5
+    assert end(campaign(((75, PLANNED, 0),), start_at=minutes(60)), 0) == 60 + 15 + 5
+
+
+def test_end_that_waits_for_a_person_is_not_foretold() -> None:
+    paused = msgspec.structs.replace(campaign(((15, PLANNED, 0),)), state=CampaignState.PAUSED)
+    assert end(paused, 0) is None
+    held = msgspec.structs.replace(CONDITIONS, hold=Hold(by="bob", reason="audit", at=TEN))
+    assert expected_end(campaign(((15, PLANNED, 0),)), held, TEN) is None
+    never = Window(start="22:00", end="22:02")
+    assert end(campaign(((15, PLANNED, 0),), windows=(never,), must_end_inside=True), 0) is None
+
+
+def test_when_nothing_is_left_the_end_is_now() -> None:
+    assert end(campaign(((15, DONE, 20),)), 20.5) == 20.5

@@ -1,0 +1,165 @@
+"""What a campaign waits for, in sentences: by the names and values of what was asked for."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.core.campaign.explain import CampaignBlockers, WaitReasons, stop_reason
+from forewarn.core.campaign.limits import ExceededLimit
+from forewarn.core.campaign.record import Campaign, CampaignState, GateClosed
+from forewarn.core.campaign.spec import HttpCheck, Limit, Window
+from tests.core.campaign.test_estimate import (
+    ANNOUNCED,
+    CLEARED,
+    CONDITIONS,
+    DONE,
+    FAILED,
+    PLANNED,
+    campaign,
+    minutes,
+    zones,
+)
+
+WAITS = ((15, PLANNED, 0),)
+NONE = CampaignBlockers()
+NO_PLACE = CampaignBlockers(announce_limit=ExceededLimit(what="scopes", limit=2, wanted=3))
+NO_ROOM = CampaignBlockers(start_limit=ExceededLimit(what="scopes", limit=2, wanted=3), is_permanent=True)
+SHUT = GateClosed(since=minutes(50), why="503", retry_at=minutes(61))
+
+
+def waits(value: Campaign, hindrances: CampaignBlockers, *, now: float = 10) -> WaitReasons:
+    taken = WaitReasons(value, CONDITIONS, hindrances, now=minutes(now), zones=zones)
+    for progress in value.scopes:
+        taken.add(progress)
+    return taken
+
+
+def said(value: Campaign, hindrances: CampaignBlockers = NONE, *, now: float = 10) -> tuple[str, ...]:
+    return waits(value, hindrances, now=now).messages
+
+
+def halted(value: Campaign) -> Campaign:
+    return msgspec.structs.replace(value, state=CampaignState.HALTED)
+
+
+CASES: dict[str, tuple[Campaign, CampaignBlockers, str]] = {
+    "one under way": (campaign(((9, CLEARED, 9),)), NONE, "1 wave is under way"),
+    "several under way": (campaign(*[((9, CLEARED, 9),)] * 2), NONE, "2 waves are under way"),
+    "one announced": (
+        campaign(((15, ANNOUNCED, 15),)),
+        NONE,
+        "1 wave is announced, for 2026-03-02 10:15:00Z",
+    ),
+    "several announced": (
+        campaign(((16, ANNOUNCED, 16),), ((15, ANNOUNCED, 15),)),
+        NONE,
+        "2 waves are announced, the first for 2026-03-02 10:15:00Z",
+    ),
+    "one is due": (campaign(((9, ANNOUNCED, 9),)), NONE, "1 wave is due, since 2026-03-02 10:09:00Z"),
+    "several are due": (
+        campaign(((9, ANNOUNCED, 9),), ((8, ANNOUNCED, 8),)),
+        NONE,
+        "2 waves are due, the first since 2026-03-02 10:08:00Z",
+    ),
+    "one rests": (
+        campaign(((0, DONE, 5), (40, PLANNED, 0))),
+        NONE,
+        "1 scope waits until 2026-03-02 10:35:00Z, when the gap after its wave is over",
+    ),
+    "several rest": (
+        campaign(*[((0, DONE, 5), (40, PLANNED, 0))] * 2),
+        NONE,
+        "2 scopes wait until the gap after a wave is over, the first until 2026-03-02 10:35:00Z",
+    ),
+    "one has no turn yet": (
+        campaign(WAITS, scopes_at_once=Limit(2)),
+        NO_PLACE,
+        "1 scope waits for its turn: scopes_at_once allows 2",
+    ),
+    "several have no turn yet": (
+        campaign(*[WAITS] * 20, scopes_at_once=Limit(percent=10)),
+        NO_PLACE,
+        "20 scopes wait for their turn: scopes_at_once allows 2 (10%)",
+    ),
+    "not before its planned time": (
+        campaign(WAITS, advance=False),
+        NONE,
+        "1 scope waits for the time that the plan has for it: advance is false",
+    ),
+    "window shuts before the notice is over": (
+        campaign(*[WAITS] * 2, windows=(Window(start="10:00", end="10:12"),)),
+        NONE,
+        "2 scopes wait for a window that is open when their notice is over",
+    ),
+    "about to be announced": (campaign(WAITS), NONE, "1 scope waits to be announced"),
+    "one is held": (
+        campaign(WAITS),
+        CampaignBlockers(held_scopes=frozenset({"web-0"})),
+        "web-0 is held by an operator",
+    ),
+    "several are held": (
+        campaign(WAITS, WAITS),
+        CampaignBlockers(held_scopes=frozenset({"web-0", "web-1"})),
+        "web-0, web-1 are held by an operator",
+    ),
+}
+
+
+@pytest.mark.parametrize(("value", "hindrances", "sentence"), CASES.values(), ids=CASES)
+def test_waiting_is_told_with_its_reason(value: Campaign, hindrances: CampaignBlockers, sentence: str) -> None:
+    assert said(value, hindrances) == (sentence,)
+
+
+@pytest.mark.parametrize(
+    ("gate", "name"),
+    [("health", "health"), (HttpCheck(url="http://lb:81/-/ok?key=s"), "http://lb:81/-/ok")],
+    ids=["by name", "by address"],
+)
+def test_shut_gate_is_named_with_those_who_wait_for_it(gate: Any, name: str) -> None:
+    shut = msgspec.structs.replace(campaign(((9, DONE, 9),), gate=gate), gate=SHUT)
+    begin = f"gate {name} is shut since 2026-03-02 10:50:00Z: 503; "
+    again = "it is asked again at 2026-03-02 11:01:00Z"
+    assert said(shut, now=60) == (begin + again,)
+    assert said(shut, CampaignBlockers(at_gate=("web-0",)), now=60) == (f"{begin}web-0 waits for it, and {again}",)
+    many = CampaignBlockers(at_gate=tuple(f"web-{n}" for n in range(12)))
+    ten_of_them = ", ".join(f"web-{n}" for n in range(10))
+    assert said(shut, many, now=60) == (f"{begin}{ten_of_them} and 2 more wait for it, and {again}",)
+
+
+STUCK: dict[str, tuple[Campaign, CampaignBlockers, bool]] = {
+    "all have failed": (campaign(((9, FAILED, 9),), ((9, FAILED, 9), (20, PLANNED, 0))), NONE, True),
+    "nothing has failed": (campaign(((9, ANNOUNCED, 9),)), NONE, False),
+    "another is under way": (campaign(((9, FAILED, 9),), ((9, CLEARED, 9),)), NONE, False),
+    "another rests": (campaign(((9, FAILED, 9),), ((5, DONE, 5), (35, PLANNED, 0))), NONE, False),
+    "another is through but for the look at who is left": (campaign(((9, FAILED, 9),), ((5, DONE, 5),)), NONE, False),
+    "another is announced for later": (campaign(((9, FAILED, 9),), ((12, ANNOUNCED, 12),)), NO_ROOM, False),
+    "another is due and has no room for good": (campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)), NO_ROOM, True),
+    "another is due and has no room yet": (
+        campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)),
+        NO_ROOM._replace(is_permanent=False),
+        False,
+    ),
+    "another is due and waits for something else": (campaign(((9, FAILED, 9),), ((9, ANNOUNCED, 9),)), NO_PLACE, False),
+    "another cannot be announced for good": (
+        campaign(((9, FAILED, 9),), WAITS),
+        NO_PLACE._replace(is_permanent=True),
+        True,
+    ),
+    "another is about to be announced": (campaign(((9, FAILED, 9),), WAITS), NONE, False),
+    "halted": (halted(campaign(((9, FAILED, 9),))), NONE, False),
+}
+
+
+@pytest.mark.parametrize(("value", "hindrances", "is_stuck"), STUCK.values(), ids=STUCK)
+def test_campaign_needs_a_person_where_nothing_else_can_let_it_go_on(
+    value: Campaign, hindrances: CampaignBlockers, is_stuck: bool
+) -> None:
+    assert waits(value, hindrances).needs_operator is is_stuck
+
+
+def test_whoever_sees_only_an_event_is_told_why_its_campaign_starts_nothing() -> None:
+    running = campaign(WAITS)
+    paused = msgspec.structs.replace(running, state=CampaignState.PAUSED)
+    shut = msgspec.structs.replace(running, gate=SHUT)
+    assert [stop_reason(each) for each in (running, paused, shut)] == ["", "it is Paused", "its gate is shut"]

@@ -1,0 +1,100 @@
+"""Making a scope what a fleet file says: no address is given twice, and whoever is refused stays as it was."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forewarn.core import reconcile as reshaping
+from forewarn.core.errors import Invalid
+from forewarn.core.policy import PRODUCTION, RuleContext
+from forewarn.core.reconcile import AddressKey, plan_changes, reconcile
+from forewarn.core.scope import Scope
+from forewarn.core.vm import Roster, Traits, Vm
+from tests.fleet.fleets import TEN, scope, vm
+
+CHAIN = 200
+
+
+def group(addresses: dict[str, int | None]) -> Scope:
+    """Make a scope of VMs with these addresses."""
+    return scope(
+        "web", *(vm(name, ip=None if n is None else f"10.0.{n // 250}.{n % 250 + 1}") for name, n in addresses.items())
+    )
+
+
+def test_address_that_its_owner_keeps_is_refused_to_whoever_should_get_it() -> None:
+    found = plan_changes(group({"a": 1, "b": 2}), group({"a": 2, "c": 3}), prune=False)
+    assert found.refused == {"a": "address 10.0.0.3 in network default belongs to b"}
+    assert plan_changes(group({"a": 1, "b": 2}), group({"a": 2, "c": 3}), prune=True).refused == {}
+
+
+def test_addresses_can_be_exchanged() -> None:
+    wanted = group({"a": 2, "b": 1})
+    change = reconcile(group({"a": 1, "b": 2}), wanted, RuleContext(policy=PRODUCTION), by="ann", now=TEN, prune=False)
+    assert change.scope is not None
+    assert change.scope.roster == wanted.roster
+
+
+def test_refusal_that_leads_to_the_next_looks_at_each_vm_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each VM should get the address of the next, and the last cannot give its own away."""
+    looked = 0
+    look = reshaping.address_keys
+
+    def places(one: Vm) -> set[AddressKey]:
+        nonlocal looked
+        looked += 1
+        return look(one)
+
+    monkeypatch.setattr(reshaping, "address_keys", places)
+    present = group({f"v{n}": n for n in range(CHAIN)})
+    wanted = group({f"v{n}": n + 1 for n in range(CHAIN)})
+    found = plan_changes(present, wanted, prune=False, refused={f"v{CHAIN - 1}": "it is busy"})
+    assert len(found.refused) == CHAIN
+    assert looked < 10 * CHAIN
+
+
+ADDRESSES = st.dictionaries(st.sampled_from("abcdef"), st.none() | st.integers(1, 8))
+
+
+def unique(addresses: dict[str, int | None]) -> dict[str, int | None]:
+    """Leave out the addresses that another VM has already."""
+    first = {n: name for name, n in reversed(addresses.items()) if n is not None}
+    return {name: n if n is not None and first[n] == name else None for name, n in addresses.items()}
+
+
+@given(
+    before=ADDRESSES.map(unique),
+    after=ADDRESSES.map(unique),
+    refused=st.sets(st.sampled_from("abcdef")),
+    prune=st.booleans(),
+)
+def test_whatever_is_wanted_no_address_has_two_owners_and_the_refused_stay_as_they_are(
+    before: dict[str, int | None], after: dict[str, int | None], refused: set[str], prune: bool
+) -> None:
+    present, wanted = group(before), group(after)
+    why = dict.fromkeys(refused & after.keys(), "it is busy")
+    change = reconcile(present, wanted, RuleContext(policy=PRODUCTION), by="ann", now=TEN, prune=prune, refused=why)
+    assert change.scope is not None
+    owned = [(address.network, address.ip) for each in change.scope.roster for address in each.addresses]
+    assert len(owned) == len(set(owned))
+    for name in before.keys() | after.keys():
+        old, new, target = present.roster.find(name), change.scope.roster.find(name), wanted.roster.find(name)
+        if name in change.result.refused:
+            assert new == old
+        elif name in after or prune:
+            assert new == target
+        else:
+            assert new == old
+
+
+@pytest.mark.parametrize("name", ["a", "b"], ids=["changed", "added"])
+def test_tags_that_are_too_many_only_together_with_those_of_the_scope_are_refused(name: str) -> None:
+    half = {f"tag-{n}": "x" for n in range(26)}
+    other = {f"other-{n}": "x" for n in range(26)}
+    present = msgspec.structs.replace(group({"a": 1}), traits=Traits(tags=half))
+    vms = {each: vm(each, ip=f"10.0.0.{n}") for n, each in enumerate("ab", start=2)}
+    vms[name] = msgspec.structs.replace(vms[name], traits=Traits(tags=other))
+    wanted = msgspec.structs.replace(present, roster=Roster(tuple(vms.values())))
+    with pytest.raises(Invalid, match="tags"):
+        reconcile(present, wanted, RuleContext(policy=PRODUCTION), by="ann", now=TEN, prune=False)

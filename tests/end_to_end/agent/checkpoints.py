@@ -1,0 +1,113 @@
+"""Checkpoint server: programs under test report what they are about to do, then wait for the test."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Condition, Thread
+from typing import NamedTuple
+
+from tests.support.processes import GUARD
+
+SCRIPT = """\
+#!/bin/sh
+exec curl --silent --show-error --fail --noproxy '*' --max-time {guard:.0f} --data '' {url}/{path}
+"""
+
+
+class CheckpointCall(NamedTuple):
+    """What a program was about to do: a VM's agent in one of its phases, or the platform about to reboot a VM."""
+
+    what: str
+    vm: str
+    attempt: int = 1
+
+
+CheckpointAction = Callable[[CheckpointCall], None]
+
+
+class CheckpointServer:
+    """Hears every call, in order; does what was asked for at some of them, once, while the caller waits."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._calls: list[CheckpointCall] = []
+        self._next_actions: dict[tuple[str, str], CheckpointAction] = {}
+        self._permanent_actions: dict[str, CheckpointAction] = {}
+        self.errors: list[str] = []
+
+    def on_next(self, what: str, vm: str, action: CheckpointAction) -> None:
+        """Run this at the next such call, before it may go on."""
+        self._next_actions[what, vm] = action
+
+    def on_every(self, what: str, action: CheckpointAction) -> None:
+        """Run this at every such call."""
+        self._permanent_actions[what] = action
+
+    @property
+    def calls(self) -> list[CheckpointCall]:
+        """Everything that was heard so far."""
+        with self._changed:
+            return list(self._calls)
+
+    def wait_for(self, what: str, vm: str, *, times: int = 1) -> None:
+        """Return when such a call has come so often."""
+        with self._changed:
+            heard = self._changed.wait_for(lambda: self._count(what, vm) >= times, GUARD)
+            assert heard, f"waited in vain for {what} of {vm}; heard {self._calls}"
+
+    def clear_calls(self) -> None:
+        """Begin anew: what was heard so far belongs to the past."""
+        with self._changed:
+            self._calls.clear()
+
+    def handle(self, call: CheckpointCall) -> None:
+        """Take a call; whoever called waits until this returns."""
+        with self._changed:
+            self._calls.append(call)
+            self._changed.notify_all()
+        actions = (self._next_actions.pop((call.what, call.vm), None), self._permanent_actions.get(call.what))
+        for action in actions:
+            if action is not None:
+                action(call)
+
+    def _count(self, what: str, vm: str) -> int:
+        return sum(1 for call in self._calls if (call.what, call.vm) == (what, vm))
+
+
+@contextmanager
+def run_checkpoint_server() -> Iterator[tuple[CheckpointServer, str]]:
+    """Give a tower, and the URL under which programs of the lab call it: POST /what/vm/attempt."""
+    heard = CheckpointServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            _, what, vm, *attempt = self.path.split("/")
+            try:
+                heard.handle(CheckpointCall(what, vm, int(attempt[0]) if attempt else 1))
+                status = 200
+            except Exception as error:  # noqa: BLE001 - the test has to learn of it, whatever it is
+                heard.errors.append(f"{self.path}: {error!r}")
+                status = 500
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield heard, f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+def write_checkpoint_script(path: Path, url: str, call: str, *, before: str = "") -> None:
+    """Write a program that makes such a call and waits for its answer; the shell fills in `call`."""
+    script = SCRIPT.format(guard=GUARD, url=url, path=call)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(script.replace("exec ", f"{before}\nexec ") if before else script)
+    path.chmod(0o755)

@@ -1,0 +1,253 @@
+"""Campaigns while something goes wrong around them: no policy is broken by what comes late, and nobody is hit twice."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from forewarn.clock import ManualClock, wait_until
+from forewarn.core.campaign.record import CampaignState, WaveState
+from forewarn.core.campaign.spec import Window
+from forewarn.core.event import EventType
+from forewarn.core.impact import Done, Failed, NotStarted
+from forewarn.core.journal import Entry, EntryKind
+from forewarn.core.policy import PRODUCTION
+from forewarn.core.scope import Scope
+from forewarn.platform.port import GatePassed, GateRequest, Work
+from forewarn.store.port import RecordKey, RecordKind, StoreFull
+from tests.fleet.campaign.campaigns import (
+    CAMPAIGN_ID,
+    MINUTE,
+    DurablePlatform,
+    advance_to,
+    campaign_spec,
+    read_campaign_journal,
+    start_campaign,
+)
+from tests.fleet.campaign.policy_checks import PolicyCheckingStore
+from tests.fleet.fleets import TEN, run_fleet, scope, until, vm, web_scope
+
+HOUR = timedelta(hours=1)
+
+
+def at(hours: int, minutes: int = 0) -> datetime:
+    return TEN.replace(hour=hours, minute=minutes)
+
+
+def two_hosts() -> Scope:
+    """Make a scope whose first update domain is on two hosts."""
+    return scope(
+        "web",
+        vm("web-0", domain=0, host="hv-0"),
+        vm("web-1", domain=0, host="hv-1"),
+        vm("web-2", domain=1, host="hv-2"),
+    )
+
+
+class SlowAndBroken:
+    """Work on `web-0` fails at once, on others it takes forty minutes."""
+
+    repeatable = True
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    async def carry_out(self, work: Work) -> Done | Failed:
+        if work.vm == "web-0":
+            return Failed("no power")
+        await wait_until(self._clock, self._clock.now() + 40 * MINUTE)
+        return Done()
+
+    async def probe(self, work: Work) -> NotStarted:
+        return NotStarted()
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["seen", "ended while the service was down"])
+async def test_gap_begins_when_the_last_work_of_a_skipped_wave_has_ended(is_restarted: bool) -> None:
+    store, clock = PolicyCheckingStore(), ManualClock(TEN)
+    async with run_fleet(two_hosts(), store=store, clock=clock, platform=SlowAndBroken(clock)) as fleet:
+        await start_campaign(fleet, campaign_spec(halt_after=None))
+        await advance_to(fleet, at(10, 20))
+        await fleet.campaigns.skip(CAMPAIGN_ID, "web", by="bob", why="it is going to be replaced")
+        await advance_to(fleet, at(10, 50))
+        assert [event.vms for event in fleet.replica.scope("web").events] == [("web-1",)], "nothing is announced yet"
+        if not is_restarted:
+            await advance_to(fleet, at(13))
+    async with run_fleet(store=store, clock=clock, platform=SlowAndBroken(clock)) as fleet:
+        await advance_to(fleet, at(14))
+        assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
+    assert store.started == 3
+
+
+async def test_campaign_that_begins_within_a_second_announces_at_once_and_keeps_the_notice() -> None:
+    store, clock = PolicyCheckingStore(), ManualClock(TEN + timedelta(milliseconds=300))
+    async with run_fleet(web_scope(), store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await fleet.advance(timedelta(0))
+        (event,) = fleet.replica.scope("web").events
+        assert (event.created_at, event.not_before) == (clock.now(), TEN + timedelta(minutes=15, seconds=1))
+        await fleet.advance(12 * HOUR)
+        assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
+    assert store.started == 3
+
+
+async def test_scope_that_takes_no_part_is_told_nothing_and_has_its_waves_by_the_same_rules() -> None:
+    store, clock = PolicyCheckingStore(), ManualClock(TEN)
+    async with run_fleet(web_scope(), store=store, clock=clock, policy=PRODUCTION) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await fleet.advance(timedelta(0))
+        (event,) = fleet.replica.scope("web").events
+        assert (event.announced, event.not_before) == (False, at(10, 15))
+        await fleet.advance(12 * HOUR)
+        assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
+    assert store.started == 3
+
+
+async def test_two_campaigns_over_one_scope_take_turns_by_update_domain() -> None:
+    store, clock = PolicyCheckingStore(), ManualClock(TEN)
+    platform = DurablePlatform(clock, length=20 * MINUTE)
+    async with run_fleet(web_scope(), store=store, clock=clock, platform=platform) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await fleet.advance(10 * MINUTE)
+        await start_campaign(fleet, campaign_spec(name="firmware"), id_=CAMPAIGN_ID[:-1] + "1")
+        await fleet.advance(12 * HOUR)
+        assert [each.state for each in fleet.campaigns.all()] == [CampaignState.COMPLETED] * 2
+    assert platform.done == {f"web/web-{n}": [EventType.REBOOT] * 2 for n in range(6)}
+
+
+class HalfFull(PolicyCheckingStore):
+    """A store that keeps no scopes while `full` is set, and counts those that it refused."""
+
+    full = False
+    refused = 0
+
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if self.full and key.kind is RecordKind.SCOPE:
+            self.refused += 1
+            raise StoreFull(Path("/test"))
+        return await super().save(key, value, entries, expected=expected)
+
+
+async def test_nothing_starts_after_the_window_because_it_could_not_be_saved_earlier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("forewarn.fleet.campaign.actions.MIN_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.fleet.scheduler.RETRY_DELAY", 0.001)
+    store, clock = HalfFull(), ManualClock(TEN)
+    async with run_fleet(web_scope(), store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
+        await start_campaign(fleet, campaign_spec(windows=(Window(start="10:00", end="10:20"),)))
+        await advance_to(fleet, at(10, 14))
+        store.full = True
+        clock.set(at(10, 15))
+        await until(lambda: store.refused > 2)
+        clock.set(at(10, 30))
+        store.full = False
+        await fleet.advance(HOUR)
+        assert store.started == 0
+        await fleet.advance(24 * HOUR)
+        assert store.started == 1
+
+
+class Hesitant(PolicyCheckingStore):
+    """A store that takes its time with scopes, until it is told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if key.kind is RecordKind.SCOPE:
+            await self.goes_on.wait()
+        return await super().save(key, value, entries, expected=expected)
+
+
+async def test_wave_that_was_to_start_does_not_once_the_campaign_is_paused() -> None:
+    """It was decided that it may, and the pause came before the scope could be told."""
+    store, clock = Hesitant(), ManualClock(TEN)
+    async with run_fleet(web_scope(), store=store, clock=clock, platform=DurablePlatform(clock)) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await advance_to(fleet, at(10, 14))
+        (event,) = fleet.replica.scope("web").events
+        store.goes_on.clear()
+        approving = asyncio.create_task(fleet.approve("web", "web-0", [event.id]))
+        clock.set(at(10, 15))
+        await until(lambda: fleet.campaigns.find(CAMPAIGN_ID).scopes[0].wave(1).state is WaveState.CLEARED)
+        pausing = asyncio.create_task(fleet.campaigns.pause(CAMPAIGN_ID, by="bob"))
+        await until(lambda: fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.PAUSED)
+        store.goes_on.set()
+        await asyncio.gather(approving, pausing)
+        await fleet.advance(HOUR)
+        assert store.started == 0
+        await fleet.campaigns.resume(CAMPAIGN_ID, by="bob")
+        await fleet.advance(MINUTE)
+        assert store.started == 1
+
+
+class SteppedClock(ManualClock):
+    """A clock that can be set back."""
+
+    def step_back(self, by: timedelta) -> None:
+        self._now -= by
+
+
+async def test_campaign_goes_on_by_its_own_time_when_the_clock_is_set_back() -> None:
+    store, clock = PolicyCheckingStore(), SteppedClock(TEN)
+    platform = DurablePlatform(clock)
+    async with run_fleet(web_scope(), store=store, clock=clock, platform=platform) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await advance_to(fleet, at(10, 10))
+        await fleet.campaigns.pause(CAMPAIGN_ID, by="bob")
+        await advance_to(fleet, at(10, 20))
+        await fleet.campaigns.pause(CAMPAIGN_ID, by="carol")
+        clock.step_back(3 * HOUR)
+        await fleet.campaigns.resume(CAMPAIGN_ID, by="bob")
+        await fleet.advance(MINUTE)
+        assert (store.started, fleet.clock.now()) == (1, at(7, 21)), "it was due before"
+        await fleet.advance(12 * HOUR)
+        assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
+    assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}
+
+
+class HangingGateChecker:
+    """A gate that hangs."""
+
+    gates = ("health",)
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()
+
+    async def check(self, request: GateRequest) -> GatePassed:
+        self.is_asked.set()
+        await asyncio.Event().wait()
+        return GatePassed()
+
+
+async def test_campaign_can_be_aborted_while_its_gate_hangs() -> None:
+    store, clock, gate = PolicyCheckingStore(), ManualClock(TEN), HangingGateChecker()
+    async with run_fleet(web_scope(), store=store, clock=clock, checker=gate) as fleet:
+        await start_campaign(fleet, campaign_spec(gate="health"))
+        passing = asyncio.create_task(fleet.advance(HOUR))
+        await gate.is_asked.wait()
+        await fleet.campaigns.abort(CAMPAIGN_ID, by="bob")
+        await until(lambda: fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.ABORTED)
+        passing.cancel()
+    assert [row.entry.kind for row in await read_campaign_journal(store)][-3:] == [
+        EntryKind.CAMPAIGN_ABORTED,
+        EntryKind.WAVE_LEFT,
+        EntryKind.CAMPAIGN_ENDED,
+    ]
+
+
+async def test_nobody_is_handled_again_when_the_journal_has_forgotten_that_he_was() -> None:
+    store, clock = PolicyCheckingStore(), ManualClock(TEN)
+    platform = DurablePlatform(clock)
+    async with run_fleet(web_scope(), store=store, clock=clock, platform=platform) as fleet:
+        await start_campaign(fleet, campaign_spec())
+        await advance_to(fleet, at(11, 10))
+        store.clear_journal()
+        await fleet.advance(12 * HOUR)
+        assert fleet.campaigns.find(CAMPAIGN_ID).state is CampaignState.COMPLETED
+    assert platform.done == {f"web/web-{n}": [EventType.REBOOT] for n in range(6)}

@@ -1,0 +1,69 @@
+"""ETag and If-None-Match: who has the document already is told so, and no more."""
+
+import pytest
+
+from forewarn.core.event import EventType
+from tests.fleet.fleets import schedule_request
+from tests.guest.running_endpoint import EVENTS, GET, request, run_endpoint
+
+OLD = "/metadata/scheduledevents?api-version=2017-08-01"
+CURRENT = '"e1.1.2020-07-01"'
+
+
+@pytest.mark.parametrize(
+    "matching",
+    [CURRENT, f"W/{CURRENT}", f'"other", {CURRENT}', f'W/"other",W/{CURRENT} , "third"', "*"],
+)
+async def test_same_document_is_304_without_a_body(matching: str) -> None:
+    """With the ETag and the longest hold, and nothing about a length."""
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        for _ in range(3):
+            answer = await peer.get(("If-None-Match", matching))
+            assert (answer.status, answer.body) == (304, b"")
+            assert answer.headers["etag"] == CURRENT
+            assert answer.headers["forewarn-wait"] == "60"
+            assert "content-length" not in answer.headers
+        assert (await peer.request()).status == 200
+
+
+@pytest.mark.parametrize("other", ['"e1.2.2020-07-01"', '"e1.1.2017-08-01"', "e1.1.2020-07-01", "nonsense"])
+async def test_another_etag_is_answered_with_the_document(other: str) -> None:
+    """The ETag of another version of the document is another one."""
+    async with run_endpoint() as endpoint:
+        answer = await (await endpoint.connect()).get(("If-None-Match", other))
+        assert (answer.status, answer.headers["etag"]) == (200, CURRENT)
+
+
+async def test_known_question_is_answered_anew_when_the_document_changes() -> None:
+    """The fast way gives the same answers as the long one, for all versions on one connection."""
+    async with run_endpoint() as endpoint:
+        peer = await endpoint.connect()
+        conditional = request("GET", EVENTS, ("If-None-Match", CURRENT))
+        assert [(await peer.request(conditional)).status for _ in range(3)] == [304] * 3
+        assert [(await peer.request()).document["DocumentIncarnation"] for _ in range(3)] == [1] * 3
+        (pair,) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        assert [(await peer.request()).document["DocumentIncarnation"] for _ in range(2)] == [2] * 2
+        changed = await peer.request(conditional)
+        assert (changed.status, changed.headers["etag"]) == (200, '"e1.2.2020-07-01"')
+        assert "EventSource" in (await peer.request()).document["Events"][0]
+        assert "EventSource" not in (await peer.get(target=OLD)).document["Events"][0]
+        await endpoint.fleet.events.cancel(pair[1], by="test")
+        assert (await peer.request()).document == {"DocumentIncarnation": 3, "Events": []}
+
+
+async def test_post_pays_no_attention_to_if_none_match() -> None:
+    """PROTOCOL §1."""
+    async with run_endpoint() as endpoint:
+        answer = await (await endpoint.connect()).post(b'{"StartRequests":[]}', ("If-None-Match", CURRENT))
+        assert answer.status == 200
+
+
+async def test_all_connections_share_the_prepared_answer() -> None:
+    """It is made once per document and version."""
+    async with run_endpoint() as endpoint:
+        for name in ("web/web-0", "web/web-1"):
+            peer = await endpoint.connect(name)
+            await peer.request(GET)
+            await peer.get(target=OLD)
+        assert len(endpoint.fleet.replica.view("web").prepared) == 2

@@ -1,0 +1,116 @@
+"""The first request switches Scheduled Events on for its scope (PROTOCOL §6)."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from forewarn.core.event import EventType
+from forewarn.core.policy import PRODUCTION
+from forewarn.guest.connection_state import ConnectionState
+from tests.fleet.fleets import FailingStore, schedule_request, scope, until, vm
+from tests.guest.running_endpoint import GET, approval, request, run_endpoint
+
+LONG = timedelta(hours=1)
+
+
+async def test_first_answer_comes_after_the_scope_is_enabled() -> None:
+    """And shows what waited for that."""
+    async with run_endpoint(policy=PRODUCTION) as endpoint:
+        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0", notice=LONG))
+        answer = await (await endpoint.connect()).request()
+        assert endpoint.fleet.replica.scope("web").enabled
+        assert len(answer.document["Events"]) == 1
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        request("GET", "/metadata/versions"),
+        request("GET", "/metadata/instance?api-version=2021-02-01"),
+        request(metadata=False),
+        request("POST", body=b"[]"),
+        request("PUT", body=b""),
+    ],
+    ids=["versions", "instance", "no header", "bad body", "bad method"],
+)
+async def test_only_valid_requests_for_events_enable(raw: bytes) -> None:
+    """Nothing else counts as a sign of life."""
+    async with run_endpoint(policy=PRODUCTION) as endpoint:
+        await (await endpoint.connect()).request(raw)
+        assert not endpoint.fleet.replica.scope("web").enabled
+
+
+async def test_approval_enables_too() -> None:
+    """Any valid request to scheduledevents does."""
+    async with run_endpoint(policy=PRODUCTION) as endpoint:
+        assert (await (await endpoint.connect()).post(approval())).status == 200
+        assert endpoint.fleet.replica.scope("web").enabled
+
+
+async def test_guest_is_answered_even_if_that_cannot_be_saved() -> None:
+    """To read is always possible; the next request tries again."""
+    store = FailingStore()
+    async with run_endpoint(policy=PRODUCTION, store=store) as endpoint:
+        peer = await endpoint.connect()
+        store.full = True
+        assert (await peer.request()).status == 200
+        assert not endpoint.fleet.replica.scope("web").enabled
+        store.full = False
+        assert (await peer.request()).status == 200
+        assert endpoint.fleet.replica.scope("web").enabled
+
+
+async def test_every_request_counts_when_the_clock_is_moved_by_hand() -> None:
+    """Even between two beats of the endpoint's heart, and on the fast way."""
+    async with run_endpoint(policy=PRODUCTION) as endpoint:
+        peer = await endpoint.connect()
+        for _ in range(4):
+            assert (await peer.request()).status == 200
+            await endpoint.fleet.advance(timedelta(hours=23))
+        assert endpoint.fleet.replica.scope("web").enabled
+        await endpoint.fleet.advance(timedelta(hours=2))
+        assert not endpoint.fleet.replica.scope("web").enabled
+        first, second = await peer.request(), await peer.request()
+        assert first.headers["etag"] == second.headers["etag"] != '"e1.1.2020-07-01"'
+        assert endpoint.fleet.replica.scope("web").enabled
+
+
+async def test_first_answers_of_a_scope_are_delayed() -> None:
+    """All of them until the time is over; then none any more, and other scopes have their own time."""
+    async with run_endpoint(
+        scope("a", vm("a0"), vm("a1")), scope("b", vm("b0")), policy=PRODUCTION, enable_delay=timedelta(seconds=0.5)
+    ) as endpoint:
+        first, second = await endpoint.connect("a/a0"), await endpoint.connect("a/a1")
+        began = asyncio.get_running_loop().time()
+        first.send(GET)
+        await until(lambda: endpoint.fleet.replica.scope("a").enabled)
+        second.send(request("POST", body=approval()))
+        await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING] * 2)
+        assert [(await peer.read_response()).status for peer in (first, second)] == [200, 200]
+        assert asyncio.get_running_loop().time() - began >= 0.5
+        assert endpoint.server._state.enable_delay._enabling == {}
+        endpoint.server._state.enable_delay._delay = LONG.total_seconds()
+        assert (await first.request()).status == 200
+
+
+async def test_delay_ends_with_the_server() -> None:
+    """Nobody has to wait for it then."""
+    async with run_endpoint(policy=PRODUCTION, enable_delay=LONG) as endpoint:
+        peer = await endpoint.connect()
+        peer.send(GET)
+        await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
+        closing = asyncio.create_task(endpoint.server.aclose())
+        answer = await peer.read_response()
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        await closing
+
+
+async def test_peer_that_resets_during_the_delay_is_forgotten() -> None:
+    """Its connection does not stay. (One that closes may have closed its own side only, and is answered.)"""
+    async with run_endpoint(policy=PRODUCTION, enable_delay=LONG) as endpoint:
+        peer = await endpoint.connect()
+        peer.send(GET)
+        await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
+        peer.reset()
+        await until(lambda: endpoint.counters.connections == 0)

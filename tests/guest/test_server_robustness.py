@@ -1,0 +1,183 @@
+"""Attempts to break it: garbage, mutations, half-open connections, errors of our own. The server lives on."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import msgspec
+import pytest
+
+from forewarn.core.event import EventType, State
+from forewarn.fleet.replica import ScopeView
+from forewarn.guest.connection_state import ConnectionState
+from forewarn.wire.error_responses import REASON_PHRASES
+from tests.fleet.fleets import schedule_request, until
+from tests.guest.running_endpoint import EVENTS, GET, UNLIMITED, Peer, RunningEndpoint, approval, request, run_endpoint
+from tests.guest.test_handler_approval import SlowStore
+from tests.guest.test_parser import EVERY
+
+EMPTY = b'{"DocumentIncarnation":1,"Events":[]}'
+
+
+async def is_well(endpoint: RunningEndpoint) -> bool:
+    """Tell whether the server serves as if nothing had happened."""
+    answer = await (await endpoint.connect("web/web-1")).request()
+    return answer.status == 200 and answer.body == EMPTY
+
+
+def mutated(chance: random.Random) -> bytes:
+    """Take a request that is right, or several, and spoil it."""
+    samples = [GET, request("POST", body=approval()), *(raw for raw, _ in EVERY.values())]
+    raw = bytearray(b"".join(chance.choice(samples) for _ in range(chance.randint(1, 4))))
+    for _ in range(chance.randint(1, 5)):
+        at = chance.randrange(len(raw))
+        raw[at : at + chance.randint(0, 4)] = chance.randbytes(chance.randint(0, 4))
+        if not raw:
+            break
+    return bytes(raw)
+
+
+def garbage(chance: random.Random) -> bytes:
+    return chance.randbytes(chance.randint(1, 2000))
+
+
+@pytest.mark.parametrize("make", [garbage, mutated])
+@pytest.mark.parametrize("seed", range(4))
+async def test_garbage_never_breaks_the_server(make: Callable[[random.Random], bytes], seed: int) -> None:
+    """Whatever comes back is HTTP with one of our statuses, and never a 500; the seed is in the name."""
+    chance = random.Random(seed)
+    async with run_endpoint() as endpoint:
+        for _ in range(60):
+            peer = await endpoint.connect()
+            raw = make(chance)
+            while raw and not peer.writer.is_closing():
+                size = chance.randint(1, len(raw))
+                peer.send(raw[:size])
+                raw = raw[size:]
+                await asyncio.sleep(0)
+            if not peer.writer.is_closing():
+                with suppress(OSError):
+                    peer.writer.write_eof()
+            answers = await peer.read_until_close()
+            assert answers == b"" or answers.startswith(b"HTTP/1.1 ")
+        assert endpoint.counters.responses[500] == endpoint.counters.failures == 0
+        assert set(endpoint.counters.responses) == set(REASON_PHRASES)
+        assert await is_well(endpoint)
+
+
+async def test_half_open_connections_keep_nobody_out_for_long(open_files: int) -> None:
+    """More than a thousand that send nothing, or half a head, from a VM that is up to no good."""
+    most = min(1500, (open_files - 300) // 2)
+    limits = msgspec.structs.replace(UNLIMITED, connections_per_vm=most)
+    async with run_endpoint(limits=limits) as endpoint:
+        await endpoint.connect()
+        port = endpoint.ports["web/web-0"]
+        peers = [await endpoint.connect_to(port) for _ in range(most + 100)]
+        for peer in peers[: most - 10 : 2]:
+            peer.send(b"GET /meta")
+        await until(lambda: endpoint.counters.connections == most)
+        await until(lambda: endpoint.connection_states().count(ConnectionState.HEAD) == len(peers[: most - 10 : 2]))
+        assert await is_well(endpoint)
+        endpoint.tick_seconds(11)
+        await until(lambda: ConnectionState.HEAD not in endpoint.connection_states())
+        endpoint.tick_seconds(3)
+        await until(lambda: endpoint.counters.connections <= most // 2 + 10)
+        endpoint.tick_seconds(121)
+        await until(lambda: endpoint.counters.connections == 0)
+        assert await is_well(endpoint)
+
+
+async def test_error_of_our_own_is_500_logged_and_closed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At once, later, or on the fast way; the answers before it are given, and others go on."""
+    async with run_endpoint() as endpoint:
+        peer, other = await endpoint.connect(), await endpoint.connect("web/web-1")
+        for _ in range(2):
+            await peer.request()
+            await other.request()
+
+        def broken(_: ScopeView) -> Awaitable[None] | None:
+            raise ZeroDivisionError("the test's own")
+
+        with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
+            patch.setattr(endpoint.server._state, "record_request", broken)
+            await fails(peer, GET)
+            patch.setattr(endpoint.fleet, "record_request", broken)
+            peer = await endpoint.connect()
+            peer.send(request("GET", "/metadata/versions"))
+            await fails(peer, GET, before=1)
+        assert [record.message for record in caplog.records] == ["a request failed"] * 2
+        assert "the test's own" in caplog.text
+        assert endpoint.counters.failures == 2
+        assert (await other.request()).status == 200
+
+
+async def fails(peer: Peer, raw: bytes, *, before: int = 0) -> None:
+    """Expect answers before it, a 500, and the end."""
+    peer.send(raw)
+    assert [(await peer.read_response()).status for _ in range(before)] == [200] * before
+    answer = await peer.read_response()
+    assert (answer.status, answer.headers["connection"]) == (500, "close")
+    assert "logged" in answer.document["error"]
+    assert await peer.is_closed()
+
+
+async def test_error_within_an_approval_is_500(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What happens later is guarded like what happens at once."""
+
+    async def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    async with run_endpoint() as endpoint:
+        monkeypatch.setattr(endpoint.fleet, "approve", broken)
+        peer = await endpoint.connect()
+        with caplog.at_level(logging.ERROR):
+            await fails(peer, request("POST", body=approval()))
+        assert endpoint.counters.failures == 1
+        assert await is_well(endpoint)
+
+
+async def test_fleet_that_ends_first_leaves_no_request_without_an_answer() -> None:
+    """An approval that was abandoned is 500, never 503: nobody knows that it has had no effect, and indeed it has."""
+    store = SlowStore()
+    async with run_endpoint(store=store) as endpoint:
+        ((_, event),) = await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        peer = await endpoint.connect()
+        await peer.request()
+        store.may_save.clear()
+        peer.send(request("POST", body=approval(event)))
+        await until(lambda: endpoint.connection_states() == [ConnectionState.RESPONDING])
+        (connection,) = endpoint.connections()
+        assert connection._pending is not None
+        connection._pending.cancel()
+        answer = await peer.read_response()
+        assert (answer.status, answer.headers["connection"]) == (500, "close")
+        assert b"no effect" not in answer.body
+        assert endpoint.counters.failures == 1
+        store.may_save.set()
+        again = await endpoint.connect()
+        await until(lambda: endpoint.fleet.replica.scope("web").events[0].state is State.STARTED)
+        assert (await again.get(target=EVENTS)).document["Events"][0]["EventStatus"] == "Started"
+
+
+async def test_resets_in_every_phase_leave_nothing_behind() -> None:
+    """No connection, no slot, no tally, no task."""
+    held = request("GET", f"{EVENTS}&wait=60", ("If-None-Match", '"e1.1.2020-07-01"'))
+    stages = [b"", GET, GET[:30], request("POST", EVENTS, ("Content-Length", "9")), held, b"nonsense\r\n", GET * 300]
+    async with run_endpoint() as endpoint:
+        before = len(asyncio.all_tasks())
+        for raw in stages * 5:
+            peer = await endpoint.connect()
+            peer.send(raw)
+            await until(lambda: endpoint.counters.accepted == len(endpoint.peers))
+            peer.reset()
+        await until(lambda: endpoint.counters.connections == 0 and endpoint.counters.long_polls == 0)
+        endpoint.tick_seconds(2)
+        assert endpoint.server._state.rate_limiter._counters == {}
+        await until(lambda: len(asyncio.all_tasks()) <= before)
+        assert await is_well(endpoint)

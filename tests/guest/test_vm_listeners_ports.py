@@ -1,0 +1,267 @@
+"""A port of its own for every VM: given once, kept, never given to another."""
+
+import asyncio
+import os
+import resource
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from forewarn.core.change import Change
+from forewarn.core.inventory import add_vm, remove_vm
+from forewarn.core.journal import Entry
+from forewarn.core.scope import Scope
+from forewarn.fleet.service import Fleet
+from forewarn.guest.limits import SPARE_FILES, Limits
+from forewarn.guest.server import GuestServer
+from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, VmPortListeners
+from forewarn.store.memory import MemoryStore
+from forewarn.store.port import RecordKey, RecordKind, StoreFull
+from tests.fleet.fleets import run_fleet, scope, until, vm, web_scope
+
+HOST = "127.0.0.1"
+ASK = b"GET /metadata/instance/compute/name?api-version=2021-02-01&format=text HTTP/1.0\r\nMetadata: true\r\n\r\n"
+
+
+@asynccontextmanager
+async def ports(fleet: Fleet, first: int = 0) -> AsyncIterator[VmPortListeners]:
+    server = GuestServer(fleet, limits=Limits())
+    given = VmPortListeners(fleet, server, HOST, first)
+    try:
+        async with given.serve():
+            yield given
+    finally:
+        await server.aclose()
+
+
+async def answer_at(url: str | None) -> tuple[bytes, bytes]:
+    """Ask for the name of the VM; return the status line and the body."""
+    assert url is not None
+    reader, writer = await asyncio.open_connection(HOST, int(url.rpartition(":")[2]))
+    writer.write(ASK)
+    async with asyncio.timeout(60):
+        answer = await reader.read()
+    writer.close()
+    return answer.partition(b"\r\n")[0], answer.partition(b"\r\n\r\n")[2]
+
+
+async def test_every_vm_answers_at_a_port_of_its_own() -> None:
+    async with run_fleet(web_scope(), scope("db", vm("db"))) as fleet, ports(fleet) as given:
+        urls = {
+            (view.id, each.name): given.url(view.id, each.name)
+            for view in fleet.replica.views()
+            for each in view.roster or ()
+        }
+        assert len(set(urls.values())) == 7
+        for (_, name), url in urls.items():
+            assert await answer_at(url) == (b"HTTP/1.1 200 OK", name.encode())
+
+
+async def test_ports_begin_where_they_are_told_to_and_follow_the_count() -> None:
+    many = scope("s", *(vm(f"vm-{n}") for n in (0, 10, 2)))
+    async with run_fleet(many) as fleet:
+        first = await free_row(3)
+        async with ports(fleet, first):
+            assert fleet.ports == {"s/vm-0": first, "s/vm-2": first + 1, "s/vm-10": first + 2}
+
+
+async def free_row(length: int) -> int:
+    """Return the first of some ports in a row that nobody uses."""
+    # Below the ports that the system gives away by itself, and other processes of the suite begin elsewhere.
+    begin = 10_000 + os.getpid() % 20_000
+    for first in range(begin, begin + 2_000, length):
+        try:
+            for port in range(first, first + length):
+                with socket.create_server((HOST, port)):
+                    pass
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no ports are free")
+
+
+async def test_vm_that_comes_later_gets_a_port_too() -> None:
+    async with run_fleet(web_scope()) as fleet, ports(fleet) as given:
+        await fleet.apply("web", lambda value: add_vm(value, vm("web-6"), by="test", now=fleet.clock.now()))
+        await fleet.inventory.add_scope(scope("db", vm("db")), by="test")
+        await until(lambda: None not in (given.url("web", "web-6"), given.url("db", "db")))
+        assert await answer_at(given.url("web", "web-6")) == (b"HTTP/1.1 200 OK", b"web-6")
+        assert await answer_at(given.url("db", "db")) == (b"HTTP/1.1 200 OK", b"db")
+        assert len(set(fleet.ports.values())) == 8
+
+
+async def come(fleet: Fleet, name: str) -> None:
+    await fleet.apply("web", lambda value: add_vm(value, vm(name), by="test", now=fleet.clock.now()))
+
+
+class FullFleetStateStore(MemoryStore):
+    """A store that keeps scopes, but while `full` is set not what was given to them."""
+
+    full = False
+    refused = 0
+
+    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+        if self.full and key.kind is RecordKind.FLEET:
+            self.refused += 1
+            raise StoreFull(Path("/test"))
+        return await super().save(key, value, entries, expected=expected)
+
+
+async def test_port_that_could_not_be_saved_is_given_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then nobody listens: a port that is not kept could become another VM's."""
+    monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
+    store = FullFleetStateStore()
+    async with run_fleet(web_scope(), store=store) as fleet, ports(fleet) as given:
+        store.full = True
+        await come(fleet, "web-6")
+        await until(lambda: store.refused > 1)
+        await until(lambda: len(given._server._listeners) == 6)
+        assert given.url("web", "web-6") is None
+        assert not given.is_complete
+        store.full = False
+        await until(lambda: given.url("web", "web-6") is not None)
+        await until(lambda: given.is_complete)
+        assert await answer_at(given.url("web", "web-6")) == (b"HTTP/1.1 200 OK", b"web-6")
+        assert len(given._server._listeners) == 7
+
+
+async def test_vm_that_leaves_before_it_has_its_port_takes_none_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    listen_as = GuestServer.listen_for_vm
+
+    async def leave_before(server: GuestServer, name: str, host: str, port: int) -> int:
+        if name == "web/hasty":
+            await fleet.apply("web", lambda value: without(value, "hasty", fleet))
+        return await listen_as(server, name, host, port)
+
+    monkeypatch.setattr(GuestServer, "listen_for_vm", leave_before)
+    async with run_fleet(web_scope()) as fleet, ports(fleet) as given:
+        await come(fleet, "hasty")
+        await come(fleet, "web-6")
+        await until(lambda: given.url("web", "web-6") is not None)
+        await come(fleet, "web-7")
+        await until(lambda: given.url("web", "web-7") is not None)
+        assert "web/hasty" not in fleet.ports
+
+
+async def test_busy_port_of_one_vm_keeps_no_other_from_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And it gets it as soon as it is free again."""
+    monkeypatch.setattr("forewarn.guest.vm_listeners.MIN_BACKOFF", 0.001)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.MAX_BACKOFF", 0.001)
+    with socket.create_server((HOST, 0)) as other:
+        port = other.getsockname()[1]
+        async with run_fleet(web_scope()) as fleet, ports(fleet) as given:
+            await fleet.assign_ports({"a/a": port})
+            await fleet.inventory.add_scope(scope("a", vm("a")), by="test")
+            await fleet.inventory.add_scope(scope("b", vm("b")), by="test")
+            await until(lambda: given.url("b", "b") is not None)
+            assert given.url("a", "a") is None
+            other.close()
+            await until(lambda: given.url("a", "a") is not None)
+            assert await answer_at(given.url("a", "a")) == (b"HTTP/1.1 200 OK", b"a")
+
+
+async def visit(fleet: Fleet, given: VmPortListeners, name: str) -> None:
+    await come(fleet, name)
+    await until(lambda: given.url("web", name) is not None)
+    await fleet.apply("web", lambda value: without(value, name, fleet))
+
+
+async def test_vms_that_come_and_go_do_not_use_up_the_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who left first is told so no more; its port is still nobody else's."""
+    files = SPARE_FILES + 2 * 8
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    async with run_fleet(web_scope()) as fleet, ports(fleet) as given:
+        for n in range(6):
+            await visit(fleet, given, f"guest-{n}")
+        assert len(given._server._listeners) == 8
+        assert (await answer_at(given.url("web", "guest-5")))[0] == b"HTTP/1.1 403 Forbidden"
+        assert (await answer_at(given.url("web", "guest-4")))[0] == b"HTTP/1.1 403 Forbidden"
+        with pytest.raises(ConnectionRefusedError):
+            await answer_at(f"http://{HOST}:{fleet.ports['web/guest-0']}")
+        assert len(set(fleet.ports.values())) == 12
+        assert (await answer_at(given.url("web", "web-0")))[0] == b"HTTP/1.1 200 OK"
+
+
+async def test_error_of_our_own_while_ports_are_given_ends_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than to go on without: nobody would notice until a VM is missed."""
+
+    async def fail(*_: object) -> bool:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(VmPortListeners, "_open_for_new", fail)
+
+    async def serve(fleet: Fleet) -> None:
+        async with asyncio.timeout(60), ports(fleet):
+            await come(fleet, "web-6")
+            await asyncio.Event().wait()
+
+    async with run_fleet(web_scope()) as fleet:
+        with pytest.raises(RuntimeError, match="a bug"):
+            await serve(fleet)
+
+
+async def test_vm_that_has_left_is_refused_at_its_port_which_nobody_else_gets() -> None:
+    store = MemoryStore()
+    async with run_fleet(web_scope(), store=store) as fleet, ports(fleet) as given:
+        url, port = given.url("web", "web-0"), fleet.ports["web/web-0"]
+        await fleet.apply("web", lambda value: without(value, "web-0", fleet))
+        status, _ = await answer_at(url)
+        assert status == b"HTTP/1.1 403 Forbidden"
+        await fleet.inventory.add_scope(scope("db", vm("db")), by="test")
+        await until(lambda: given.url("db", "db") is not None)
+        before = dict(fleet.ports)
+    async with run_fleet(store=store) as fleet, ports(fleet) as given:
+        await fleet.apply("web", lambda value: add_vm(value, vm("new"), by="test", now=fleet.clock.now()))
+        await until(lambda: given.url("web", "new") is not None)
+        assert fleet.ports["web/new"] not in before.values()
+        assert {name: fleet.ports[name] for name in before} == before
+        assert before["web/web-0"] == port
+
+
+def without(value: Scope, name: str, fleet: Fleet) -> Change[None]:
+    return remove_vm(value, name, fleet.rule_context, by="test", now=fleet.clock.now())
+
+
+async def test_ports_are_the_same_after_a_restart_wherever_others_begin() -> None:
+    store = MemoryStore()
+    async with run_fleet(web_scope(), store=store) as fleet, ports(fleet):
+        before = dict(fleet.ports)
+    async with run_fleet(store=store) as fleet, ports(fleet, 8180):
+        assert fleet.ports == before
+
+
+async def test_busy_port_is_refused_by_name_and_nothing_is_kept() -> None:
+    with socket.create_server((HOST, 0)) as other:
+        port = other.getsockname()[1]
+        async with run_fleet(web_scope()) as fleet:
+            with pytest.raises(ListenFailed, match=f"port {port} of {HOST} for VM web/web-0, another program does"):
+                async with ports(fleet, port):
+                    pass
+            assert fleet.ports == {}
+
+
+async def test_free_ports_are_found_around_busy_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await free_row(8)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.FREE_PORT_RANGE", range(first, first + 1))
+    with socket.create_server((HOST, first + 1)), socket.create_server((HOST, first + 3)):
+        async with run_fleet(web_scope()) as fleet, ports(fleet):
+            assert list(fleet.ports.values()) == [first, first + 2, *range(first + 4, first + 8)]
+
+
+async def test_lower_ports_are_tried_before_those_that_systems_lend(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await free_row(8)
+    monkeypatch.setattr("forewarn.guest.vm_listeners.FREE_PORT_RANGE", range(first, first + 6))
+    monkeypatch.setattr("forewarn.guest.vm_listeners.secrets.randbelow", lambda number: number - 2)
+    async with run_fleet(web_scope()) as fleet, ports(fleet):
+        assert list(fleet.ports.values()) == [first + 4, first + 5, *range(first, first + 4)]
+
+
+async def test_more_vms_than_ports_is_said() -> None:
+    async with run_fleet(web_scope()) as fleet:
+        with pytest.raises(PortUnavailable, match="not every VM can have a port of its own from 65534 on"):
+            async with ports(fleet, 65_534):
+                pass
+        assert fleet.ports == {}

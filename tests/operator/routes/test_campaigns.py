@@ -1,0 +1,595 @@
+"""Campaigns over the API: planned, started, followed and steered, by those who may."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import NotFound, RequestRefused
+from forewarn.clock import SystemClock
+from forewarn.core.access import Role
+from forewarn.core.campaign.record import CampaignState
+from forewarn.core.event import EventType
+from forewarn.core.impact import Failed
+from forewarn.core.journal import EntryKind
+from forewarn.core.policy import EMULATOR
+from forewarn.operator import campaign_planner, process_worker
+from forewarn.operator.process_worker import run_in_process
+from tests.operator.running_api import GUARD, TEN, RunningApi, run_api
+
+ALL = v1.CampaignSelection(all=True)
+HOUR = timedelta(hours=1)
+
+
+def asked(name: str = "kernel", *scopes: str, **policy: Any) -> v1.StartCampaign:
+    selection = v1.CampaignSelection(scopes=scopes) if scopes else ALL
+    return v1.StartCampaign(
+        name=name,
+        type=v1.CampaignType.REBOOT,
+        selection=selection,
+        duration="1m",
+        policy=v1.CampaignPolicy(**{"gap": "1h", **policy}),
+    )
+
+
+def planned(api: ApiClient, ask: v1.CampaignRequest) -> v1.CampaignPlan:
+    *_, last = api.plan_campaign(ask)
+    assert last.result is not None
+    return last.result
+
+
+async def start(service: RunningApi, ask: v1.StartCampaign, *, key: str | None = None) -> v1.Campaign:
+    return await service.client(lambda api: api.start_campaign(ask, key=key))
+
+
+async def shown(service: RunningApi, name: str = "kernel") -> v1.Campaign:
+    return await service.client(lambda api: api.campaign(name))
+
+
+@asynccontextmanager
+async def failing(*vms: str) -> AsyncIterator[RunningApi]:
+    """Serve, with work that fails on some VMs."""
+    async with run_api() as service:
+        for vm in vms:
+            service.platform.set_outcomes(vm, Failed("the host does not answer"))
+        yield service
+
+
+async def test_plan_tells_every_wave_and_changes_nothing() -> None:
+    async with run_api() as service:
+        before = await service.stored_state()
+        plan = await service.client(lambda api: planned(api, asked()))
+        assert await service.stored_state() == before
+    assert (plan.scopes, plan.hosts, plan.vms, plan.unplaced) == (4, 6, 15, [])
+    vms = [f"{wave.scope}/{vm}" for wave in plan.waves for vm in wave.vms]
+    assert len(vms) == len(set(vms)) == 15
+    web = [wave for wave in plan.waves if wave.scope == "web"]
+    assert [(wave.n, wave.update_domain, wave.vms) for wave in web] == [
+        (1, 0, ["web-0", "web-3"]),
+        (2, 1, ["web-1", "web-4"]),
+        (3, 2, ["web-2", "web-5"]),
+    ]
+    assert [wave.not_before for wave in web] == [
+        TEN + timedelta(minutes=15),
+        TEN + timedelta(minutes=76),
+        TEN + timedelta(minutes=137),
+    ]
+    assert plan.ends_at == max(wave.ends_at for wave in plan.waves)
+
+
+async def test_plan_says_what_has_no_place_and_by_how_much_and_is_not_started() -> None:
+    async with run_api() as service:
+        plan = await service.client(lambda api: planned(api, asked("k", "web", vms_at_once=1)))
+        with pytest.raises(RequestRefused) as refused:
+            await start(service, asked("k", "web", vms_at_once=1))
+        assert await service.client(lambda api: list(api.campaigns())) == []
+    assert plan.waves == []
+    assert [(each.update_domain, each.rule, each.by_how_much) for each in plan.unplaced] == [
+        (0, "vms_at_once", "1 VM too many"),
+        (1, "vms_at_once", "1 VM too many"),
+        (2, "vms_at_once", "1 VM too many"),
+    ]
+    assert refused.value.status == 409
+    assert "vms_at_once" in str(refused.value)
+
+
+async def test_plan_can_also_be_had_as_one_answer() -> None:
+    async with run_api() as service:
+        reply = await service.request("POST", "/v1/campaigns/plan", asked("k", "web"))
+        streamed = await service.client(lambda api: planned(api, asked("k", "web")))
+    assert reply.status == 200
+    assert msgspec.json.decode(reply.body, type=v1.CampaignPlan) == streamed
+
+
+async def test_large_plan_is_made_in_another_process_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with run_api() as service:
+        small = await service.client(lambda api: planned(api, asked()))
+        monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
+        lines = await service.client(lambda api: list(api.plan_campaign(asked())))
+        wrong = msgspec.structs.replace(asked(), selection=v1.CampaignSelection(scopes=("no-such-*",)))
+        refused = await service.client(lambda api: list(api.plan_campaign(wrong)))
+    assert lines[-1].result == small
+    assert (lines[-1].done, lines[-1].total) == (15, 15)
+    assert all(line.result is None and line.error is None for line in lines[:-1])
+    assert refused[-1].error is not None
+    assert refused[-1].error.error.code == "invalid"
+
+
+async def test_planning_ends_with_whoever_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan is only read: nobody is left to want it."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(*_: object) -> campaign_planner.EncodedPlan:
+        begun.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
+    monkeypatch.setattr(campaign_planner, "run_in_process", endless)
+    async with run_api() as service, asyncio.timeout(GUARD):
+        _, writer = await asyncio.open_connection("127.0.0.1", service.port)
+        body = msgspec.json.encode(asked())
+        head = (
+            "POST /v1/campaigns/plan HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer a-token-for-tests\r\n"
+            f"Accept: application/x-ndjson\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        writer.write(head.encode() + body)
+        await begun.wait()
+        writer.transport.abort()
+        await ended.wait()
+
+
+async def test_process_that_dies_over_a_plan_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def dies(*_: object) -> campaign_planner.EncodedPlan:
+        raise EOFError
+
+    monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
+    monkeypatch.setattr(campaign_planner, "run_in_process", dies)
+    async with run_api() as service:
+        reply = await service.request("POST", "/v1/campaigns", asked())
+        lines = await service.client(lambda api: list(api.plan_campaign(asked())))
+    assert (reply.status, reply.code) == (503, "plan-failed")
+    assert lines[-1].error is not None
+    assert lines[-1].error.error.code == "plan-failed"
+
+
+def explode(_: object) -> None:
+    raise NotFound(404, "unknown", "with facts of its own", {"a": "b"})
+
+
+async def test_error_of_another_process_comes_back_with_its_facts() -> None:
+    with pytest.raises(NotFound, match="with facts of its own") as raised:
+        await run_in_process(explode)
+    assert (raised.value.status, raised.value.code, raised.value.details) == (404, "unknown", {"a": "b"})
+
+
+def vanish(_: object) -> None:
+    os._exit(1)
+
+
+async def test_process_that_ends_without_a_word_is_noticed() -> None:
+    with pytest.raises(EOFError):
+        await run_in_process(vanish)
+
+
+async def test_process_that_ends_before_it_has_its_work_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_worker, "_run_child", vanish)
+    with pytest.raises(EOFError):
+        await run_in_process(partial(stay, bytes(4_000_000)))
+
+
+def stay(file: Any, _: object) -> None:
+    file.with_suffix(".part").write_text(str(os.getpid()))
+    file.with_suffix(".part").rename(file)
+    while True:
+        time.sleep(GUARD)
+
+
+async def test_process_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    waiting = asyncio.create_task(run_in_process(partial(stay, file)))
+    async with asyncio.timeout(GUARD):
+        while not file.exists():  # noqa: ASYNC110 - a file raises no event
+            await asyncio.sleep(0.01)
+        pid = int(file.read_text())
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await asyncio.get_running_loop().shutdown_default_executor()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_process_that_nobody_waits_for_any_more_does_nothing(tmp_path: Path) -> None:
+    """Whoever has left before the process was there would leave it behind."""
+    file = tmp_path / "pid"
+    waiting = asyncio.create_task(run_in_process(partial(stay, file)))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert not file.exists()
+
+
+async def test_campaign_goes_from_wave_to_wave_to_its_end() -> None:
+    async with run_api() as service:
+        started = await start(service, msgspec.structs.replace(asked("kernel", "web"), why="ticket 4711"))
+        assert (started.state, started.by, started.why) == (CampaignState.RUNNING, "admin", "ticket 4711")
+        assert (started.scopes, started.hosts, started.vms, started.waves, started.waves_over) == (1, 3, 6, 3, 0)
+        await service.fleet.advance(timedelta(minutes=20))
+        after_first = await shown(service)
+        waves = await service.client(lambda api: list(api.waves("kernel")))
+        await service.fleet.advance(3 * HOUR)
+        ended = await shown(service)
+        lines = await service.client(lambda api: list(api.history(campaign="kernel")))
+        (event,) = {
+            row.event for row in await service.client(lambda api: list(api.history(vm="web/web-0"))) if row.event
+        }
+    assert after_first.progress[0] == v1.WaveProgress(n=1, waves=1, vms=2, done=1)
+    assert after_first.progress[1] == v1.WaveProgress(n=2, waves=1, vms=2, planned=1)
+    assert after_first.expected_end == started.planned_end
+    assert any("gap" in sentence for sentence in after_first.explain)
+    assert [(wave.scope, wave.n, wave.state, wave.vms) for wave in waves] == [
+        ("web", 1, v1.WaveState.DONE, 2),
+        ("web", 2, v1.WaveState.PLANNED, 2),
+        ("web", 3, v1.WaveState.PLANNED, 2),
+    ]
+    assert [wave.planned_at for wave in waves] == [
+        TEN + timedelta(minutes=15),
+        TEN + timedelta(minutes=76),
+        TEN + timedelta(minutes=137),
+    ]
+    assert (ended.state, ended.waves_over, ended.vms_over, ended.explain) == (CampaignState.COMPLETED, 3, 6, [])
+    assert [line.did for line in lines] == [
+        EntryKind.CAMPAIGN_STARTED,
+        *(EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_CLEARED, EntryKind.WAVE_SETTLED) * 3,
+        EntryKind.CAMPAIGN_ENDED,
+    ]
+    assert {(line.kind, line.record) for line in lines} == {("campaign", ended.id)}
+    assert event is not None
+
+
+async def test_campaign_goes_to_its_end_in_real_time() -> None:
+    """A real clock is never at a whole second, as a manual one mostly is."""
+    fast = msgspec.structs.replace(EMULATOR, speed=1_000.0)
+    async with run_api(clock=SystemClock(), policy=fast) as service:
+        ask = asked("kernel", "web", "db-0", gap="1m")
+        ask = msgspec.structs.replace(ask, type=v1.CampaignType.FREEZE, duration="1s")
+        await start(service, ask)
+
+        def follow(api: ApiClient) -> v1.JournalEntry:
+            lines = (line for line in api.watch(after=0, campaign="kernel") if line is not None)
+            return next(line for line in lines if line.did is EntryKind.CAMPAIGN_ENDED)
+
+        async with asyncio.timeout(GUARD):
+            await service.client(follow)
+        ended = await shown(service)
+    assert (ended.state, ended.waves_over, ended.waves) == (CampaignState.COMPLETED, 4, 4)
+
+
+async def test_waves_are_listed_by_page_scope_and_state() -> None:
+    async with run_api() as service:
+        await start(service, asked())
+        await service.fleet.advance(timedelta(0))
+        first = await service.request("GET", "/v1/campaigns/kernel/waves?limit=4")
+        rest = await service.request("GET", f"/v1/campaigns/kernel/waves?after={first.json['next']}")
+        single: list[Any] = []
+        after: str | None = ""
+        while after is not None:
+            page = await service.request("GET", f"/v1/campaigns/kernel/waves?limit=1&after={after}")
+            single += page.json["waves"]
+            after = page.json["next"]
+        of_web = await service.client(lambda api: list(api.waves("kernel", scope="web", state=v1.WaveState.ANNOUNCED)))
+    assert len(first.json["waves"]) == 4
+    assert len(first.json["waves"] + rest.json["waves"]) == 10
+    assert single == first.json["waves"] + rest.json["waves"]
+    assert rest.json["next"] is None
+    assert [(wave.scope, wave.n, wave.at) for wave in of_web] == [("web", 1, TEN + timedelta(minutes=15))]
+
+
+async def test_start_is_done_once_however_often_it_is_asked() -> None:
+    async with run_api() as service:
+        first = await start(service, asked(), key="once")
+        again = await start(service, asked(), key="once")
+        with pytest.raises(RequestRefused) as reused:
+            await start(service, asked("another"), key="once")
+        with pytest.raises(RequestRefused) as twice:
+            await start(service, asked())
+        assert await service.client(lambda api: len(list(api.campaigns()))) == 1
+    assert first.id == again.id
+    assert reused.value.code == "key-reused"
+    assert (twice.value.status, "kernel" in str(twice.value)) == (409, True)
+
+
+async def test_campaign_is_paused_resumed_and_aborted() -> None:
+    async with run_api() as service:
+        await start(service, asked("kernel", "web"))
+        paused = await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign(why="look"), key="p"))
+        again = await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign(why="look"), key="p"))
+        await service.fleet.advance(HOUR)
+        still = await shown(service)
+        resumed = await service.client(lambda api: api.resume_campaign("kernel", v1.ResumeCampaign()))
+        await service.client(lambda api: api.abort_campaign(resumed.id, v1.AbortCampaign(why="withdrawn")))
+        await service.fleet.advance(HOUR)
+        aborted = await shown(service)
+        left = await service.client(lambda api: list(api.waves(resumed.id, state=v1.WaveState.LEFT)))
+        with pytest.raises(RequestRefused) as over:
+            await service.client(lambda api: api.pause_campaign(resumed.id, v1.PauseCampaign()))
+        events = await service.client(lambda api: list(api.events()))
+    assert paused.state is again.state is still.state is CampaignState.PAUSED
+    assert (paused.said_by, paused.why) == ("admin", "look")
+    assert still.waves_over == 0
+    assert resumed.state is CampaignState.RUNNING
+    assert (aborted.state, aborted.why, aborted.ended_at is None) == (CampaignState.ABORTED, "withdrawn", False)
+    assert (over.value.status, events) == (409, [])
+    assert [(wave.n, wave.state, wave.at) for wave in left] == [(n, v1.WaveState.LEFT, None) for n in (2, 3)]
+    assert aborted.progress[1] == v1.WaveProgress(n=2, waves=1, vms=2, left=1)
+    assert (aborted.waves, aborted.waves_over, aborted.vms_over) == (3, 1, 2)
+
+
+async def test_failure_halts_and_is_told_with_its_scope_and_can_be_retried_or_skipped() -> None:
+    async with failing("web/web-0", "db-0/db-0") as service:
+        await start(service, asked("kernel", "web", "db-0", halt_after=2))
+        await service.fleet.advance(timedelta(minutes=20))
+        halted = await shown(service)
+        await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="web", why="the host is back")))
+        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", why="by hand")))
+        with pytest.raises(RequestRefused):
+            await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="no-such")))
+        await service.client(lambda api: api.resume_campaign("kernel", v1.ResumeCampaign()))
+        await service.fleet.advance(6 * HOUR)
+        ended = await shown(service)
+    assert halted.state is CampaignState.HALTED
+    assert halted.expected_end is None
+    assert {(failure.scope, failure.n, failure.update_domain) for failure in halted.failures} == {
+        ("web", 1, 0),
+        ("db-0", 1, 0),
+    }
+    assert all("the host does not answer" in failure.why for failure in halted.failures)
+    assert any("retry it or skip it" in sentence for sentence in halted.explain)
+    assert (ended.state, ended.failures) == (CampaignState.COMPLETED, [])
+    assert ended.progress[0] == v1.WaveProgress(n=1, waves=2, vms=3, done=1, skipped=1)
+
+
+async def test_running_campaign_is_stuck_once_every_scope_that_is_not_through_has_failed() -> None:
+    async with failing("web/web-0", "db-0/db-0") as service:
+        await start(service, asked("kernel", "web", "db-0", "shop", halt_after=None))
+        seen = []
+        for minutes in (16, 80, 80):
+            await service.fleet.advance(timedelta(minutes=minutes))
+            campaign = await shown(service)
+            seen.append((campaign.state, sorted(each.scope for each in campaign.failures), campaign.stuck))
+        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", why="broken")))
+        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="web", why="broken")))
+        gone_on = await shown(service)
+    both = ["db-0", "web"]
+    assert seen == [(CampaignState.RUNNING, both, False)] + [(CampaignState.RUNNING, both, True)] * 2
+    assert (gone_on.state, gone_on.stuck) == (CampaignState.RUNNING, False)
+
+
+async def test_campaigns_are_listed_newest_first_by_state_and_page() -> None:
+    async with run_api() as service:
+        await start(service, asked("first", "web"))
+        await service.client(lambda api: api.abort_campaign("first", v1.AbortCampaign(why="no")))
+        await service.fleet.advance(timedelta(minutes=1))
+        await start(service, asked("second", "web"))
+        await service.fleet.advance(timedelta(minutes=1))
+        await start(service, asked("third", "db-0"))
+        everything = await service.client(lambda api: [each.name for each in api.campaigns()])
+        not_over = await service.client(lambda api: [each.name for each in api.campaigns(only_open=True)])
+        aborted = await service.client(lambda api: [each.name for each in api.campaigns(state=CampaignState.ABORTED)])
+        page = await service.request("GET", "/v1/campaigns?limit=2")
+        rest = await service.request("GET", f"/v1/campaigns?after={page.json['next']}")
+    assert everything == ["third", "second", "first"]
+    assert (not_over, aborted) == (["third", "second"], ["first"])
+    assert [each["name"] for each in page.json["campaigns"] + rest.json["campaigns"]] == everything
+
+
+async def test_campaign_is_followed_by_itself() -> None:
+    async with run_api() as service:
+        started = await start(service, asked("kernel", "web"))
+
+        def follow(api: ApiClient) -> list[v1.JournalEntry]:
+            lines = (line for line in api.watch(after=0, campaign="kernel") if line is not None)
+            return list(islice(lines, 3))
+
+        async with asyncio.timeout(GUARD):
+            following = asyncio.create_task(service.client(follow))
+            await service.fleet.advance(timedelta(minutes=20))
+            lines = await following
+    assert [line.did for line in lines] == [
+        EntryKind.CAMPAIGN_STARTED,
+        EntryKind.WAVE_ANNOUNCED,
+        EntryKind.WAVE_CLEARED,
+    ]
+    assert {line.record for line in lines} == {started.id}
+
+
+MAY = {
+    "viewer": (Role.VIEWER, {"plan": 200, "start": 403, "list": 200, "show": 200, "pause": 403, "abort": 403}),
+    "operator": (Role.OPERATOR, {"plan": 200, "start": 201, "list": 200, "show": 200, "pause": 200, "abort": 200}),
+}
+
+
+@pytest.mark.parametrize("case", MAY)
+async def test_viewers_read_and_operators_change(case: str) -> None:
+    role, expected = MAY[case]
+    async with run_api() as service:
+        await start(service, asked("there", "web"))
+        secret = await service.token("t", role)
+        new = asked("new", "db-0")
+        asks: dict[str, tuple[str, str, object]] = {
+            "plan": ("POST", "/v1/campaigns/plan", new),
+            "start": ("POST", "/v1/campaigns", new),
+            "list": ("GET", "/v1/campaigns", None),
+            "show": ("GET", "/v1/campaigns/there", None),
+            "pause": ("POST", "/v1/campaigns/there/pause", {}),
+            "abort": ("POST", "/v1/campaigns/there/abort", {"why": "no"}),
+        }
+        statuses = {
+            name: (await service.request(method, path, body, token=secret)).status
+            for name, (method, path, body) in asks.items()
+        }
+    assert statuses == expected
+
+
+async def test_token_for_scopes_sees_and_starts_only_campaigns_within_them() -> None:
+    async with run_api() as service:
+        await start(service, asked("wide", "web", "db-0"))
+        await start(service, asked("narrow", "shop"))
+        secret = await service.token("shopkeeper", Role.OPERATOR, "shop", "web")
+
+        async def ask(method: str, path: str, body: object = None) -> tuple[int, Any]:
+            reply = await service.request(method, path, body, token=secret)
+            return reply.status, reply.json
+
+        listed = await ask("GET", "/v1/campaigns")
+        hidden = await ask("GET", "/v1/campaigns/wide")
+        unknown = await ask("GET", "/v1/campaigns/no-such")
+        steered = await ask("POST", "/v1/campaigns/wide/abort", {"why": "mine"})
+        beyond = await ask("POST", "/v1/campaigns", asked("too-far"))
+        beyond_plan = await ask("POST", "/v1/campaigns/plan", asked("too-far"))
+        within = await ask("POST", "/v1/campaigns", asked("mine", "web"))
+        _, history = await ask("GET", "/v1/history?limit=1000")
+        of_hidden = await ask("GET", "/v1/history?campaign=wide")
+        watched = await ask("GET", "/v1/watch?campaign=wide")
+        names = {each.id: each.name for each in service.fleet.campaigns.all()}
+    assert [each["name"] for each in listed[1]["campaigns"]] == ["narrow"]
+    assert hidden[0] == unknown[0] == steered[0] == of_hidden[0] == watched[0] == 404
+    assert hidden[1]["error"]["code"] == "unknown-campaign"
+    assert (beyond[0], beyond[1]["error"]["code"], beyond_plan[0]) == (403, "scope-forbidden", 403)
+    assert within[0] == 201
+    told = {names[line["record"]] for line in history["entries"] if line["kind"] == "campaign"}
+    assert told == {"narrow", "mine"}
+
+
+async def test_token_for_scopes_finds_out_nothing_of_others_by_planning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there and what is not is refused in the same words, and nobody is told how much there is."""
+    monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
+    async with run_api() as service:
+        secret = await service.token("shopkeeper", Role.VIEWER, "shop", "web-*")
+
+        async def refused(*scopes: str) -> tuple[int, str]:
+            ask = asked("probe", *scopes)
+            reply = await service.request("POST", "/v1/campaigns/plan", ask, token=secret)
+            return reply.status, str(reply.json["error"]["message"]).replace(scopes[-1], "SCOPE")
+
+        assert await refused("db-0") == await refused("db-9")
+        assert await refused("shop", "db-*") == await refused("shop", "dc-*")
+        assert (await refused("shop", "db-0"))[0] == 403
+        for selection in ({"all": True}, {"hosts": ["hv-0"]}, {"hosts": ["no-such"]}, {"tags": {"no": "such"}}):
+            ask = msgspec.to_builtins(asked("probe")) | {"selection": {**selection, "exclude_scopes": ["db-*"]}}
+            reply = await service.request("POST", "/v1/campaigns/plan", ask, token=secret)
+            assert (reply.status, reply.code) == (403, "scope-forbidden")
+        mine = asked("mine", "shop")
+        assert (await service.request("POST", "/v1/campaigns/plan", mine, token=secret)).status == 200
+
+
+async def test_name_of_a_campaign_that_is_not_seen_is_free_and_whoever_sees_both_says_an_id() -> None:
+    """Otherwise whoever guesses names would learn of campaigns of others."""
+    async with run_api() as service:
+        hidden = await start(service, asked("kernel", "web", "db-0"))
+        secret = await service.token("shopkeeper", Role.OPERATOR, "shop", "web")
+        planned = await service.request("POST", "/v1/campaigns/plan", asked("kernel", "web"), token=secret)
+        started = await service.request("POST", "/v1/campaigns", asked("Kernel", "shop"), token=secret)
+        again = await service.request("POST", "/v1/campaigns", asked("kernel", "shop"), token=secret)
+        await service.client(lambda api: api.abort_campaign(hidden.id, v1.AbortCampaign(why="x")))
+        second = await service.request("POST", "/v1/campaigns", asked("one", "shop"), token=secret)
+        third = await start(service, asked("other", "db-0"))
+        twin = await service.request("POST", "/v1/campaigns", asked("other", "shop"), token=secret)
+        mine = await service.request("GET", "/v1/campaigns/other", token=secret)
+        both = await service.request("GET", "/v1/campaigns/other")
+    assert planned.json["remarks"] == [
+        "a campaign that you do not see has still to do 6 VMs of these: each has its own turn with them"
+    ]
+    assert (started.status, again.status, again.code, second.status) == (201, 409, "already-there", 201)
+    assert (twin.status, mine.json["id"]) == (201, twin.json["id"])
+    assert (both.status, both.code) == (409, "ambiguous-campaign")
+    assert sorted(both.json["error"]["details"]["candidates"]) == sorted([third.id, twin.json["id"]])
+
+
+async def test_pattern_that_proves_to_reach_further_is_refused_without_a_word_of_how_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
+    async with run_api() as service:
+        secret = await service.token("t", Role.VIEWER, "sho?", "we?")
+        ask = msgspec.structs.replace(asked("probe"), selection=v1.CampaignSelection(scopes=("we*", "sho*")))
+        within = await service.request("POST", "/v1/campaigns/plan", ask, token=secret)
+        wide = await service.token("v", Role.VIEWER, "*-0?")
+        ask = msgspec.structs.replace(asked("probe"), selection=v1.CampaignSelection(scopes=("*-0*",)))
+        beyond = await service.request("POST", "/v1/campaigns/plan", ask, token=wide, Accept="application/x-ndjson")
+        lines = [msgspec.json.decode(line, type=v1.PlanProgress) for line in beyond.body.splitlines()]
+    assert within.status == 200
+    assert {(line.done, line.total) for line in lines} == {(0, 0)}
+    assert lines[-1].error is not None
+    assert lines[-1].error.error.code == "scope-forbidden"
+
+
+async def test_gate_that_a_campaign_brings_along_has_no_password_for_everybody_to_see() -> None:
+    async with run_api() as service:
+        own = asked("k", "web", gate=v1.HttpGate(url="http://me:s3cret@127.0.0.1:9/"))
+        reply = await service.request("POST", "/v1/campaigns", own)
+        assert service.fleet.campaigns.all() == ()
+    assert (reply.status, reply.code) == (422, "invalid")
+    assert "s3cret" not in reply.body.decode()
+    assert "settings" in reply.json["error"]["message"]
+
+
+async def test_gate_of_ones_own_needs_an_admin_and_a_named_one_has_to_be_there() -> None:
+    async with run_api() as service:
+        operator = await service.token("o", Role.OPERATOR)
+        own = asked("k", "web", gate=v1.HttpGate(url="http://127.0.0.1:9/"))
+        refused = await service.request("POST", "/v1/campaigns", own, token=operator)
+        planned_too = await service.request("POST", "/v1/campaigns/plan", own, token=operator)
+        started = await service.request("POST", "/v1/campaigns", own)
+        unknown = await service.request("POST", "/v1/campaigns", asked("l", "web", gate="no-such"))
+    assert (refused.status, refused.code, planned_too.status) == (403, "forbidden", 403)
+    assert started.status == 201
+    assert (unknown.status, unknown.code) == (404, "unknown-gate")
+
+
+WRONG = {
+    "no VMs": ({"selection": {}}, 422, "say which VMs are meant"),
+    "unknown zone": ({"policy": {"zone": "Mars/Olympus"}}, 422, "there is no time zone"),
+    "unknown key": ({"policy": {"gaps": "1h"}}, 400, "gaps"),
+    "limit": ({"policy": {"vms_at_once": "0%"}}, 422, "a limit in percent is above 0"),
+    "name": ({"name": "a b"}, 422, "campaign 'a b'"),
+    "name of a path": ({"name": "plan"}, 422, "cannot be called plan"),
+    "type": ({"type": "Preempt"}, 400, "type"),
+    "nothing selected": ({"selection": {"scopes": ["no-such"]}}, 422, ""),
+    "date at the end of the calendar": ({"start_at": "9999-12-31T23:59:59-12:00"}, 422, "start_at"),
+}
+
+
+@pytest.mark.parametrize(("change", "status", "sentence"), WRONG.values(), ids=WRONG)
+async def test_wrong_request_is_refused_and_starts_nothing(change: dict[str, Any], status: int, sentence: str) -> None:
+    async with run_api() as service:
+        reply = await service.request("POST", "/v1/campaigns", msgspec.to_builtins(asked()) | change)
+        assert service.fleet.campaigns.all() == ()
+    assert reply.status == status, reply.body
+    assert sentence in reply.json["error"]["message"]
+
+
+async def test_event_of_a_campaign_says_that_it_waits_for_it() -> None:
+    async with run_api() as service:
+        campaign = await start(service, asked("kernel", "web"))
+        await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign()))
+        await service.fleet.advance(HOUR)
+        (event,) = await service.client(lambda api: list(api.events(scope="web", type_=EventType.REBOOT)))
+    assert (event.status, event.campaign) == ("Scheduled", campaign.id)
+    assert event.explain == ["campaign kernel has not cleared it, as it is Paused"]

@@ -1,0 +1,371 @@
+"""Events through the API: listing by what is asked, their stories, and what a person does about them."""
+
+from datetime import timedelta
+
+import pytest
+
+from forewarn.api import v1
+from forewarn.api.errors import NotFound, RequestRefused
+from forewarn.core.access import Role
+from forewarn.core.event import EventType, Source
+from forewarn.core.impact import Failed, ImpactState
+from forewarn.core.journal import EntryKind
+from forewarn.core.scope import EventOutcome
+from forewarn.operator.views import events
+from tests.operator.running_api import TEN, RunningApi, run_api
+
+NEVER = "11111111-2222-3333-4444-555555555555"
+
+
+async def schedule(service: RunningApi, type_: str, *vms: str, **more: object) -> str:
+    """Make one event, and return its id."""
+    reply = await service.request("POST", "/v1/events", {"type": type_, "vms": list(vms)} | more)
+    assert reply.status == 201, reply.json
+    (made,) = reply.json["made"]
+    id_: str = made["id"]
+    return id_
+
+
+async def event_detail(service: RunningApi, event: str) -> v1.EventDetail:
+    return await service.client(lambda api: api.event(event))
+
+
+def timeline_lines(timeline: list[v1.JournalEntry]) -> list[tuple[EntryKind, str]]:
+    return [(entry.did, entry.by) for entry in timeline]
+
+
+@pytest.fixture
+def everywhere() -> list[tuple[str, list[str], dict[str, object]]]:
+    """What the listing is asked for: events of all sorts."""
+    return [
+        ("Freeze", ["web-0"], {}),
+        ("Reboot", ["web-1"], {"source": "User"}),
+        ("Redeploy", ["FrontEnd_IN_0"], {"failure": True}),
+        ("Preempt", ["batch_1"], {}),
+        ("Freeze", ["db-0"], {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["batch_1", "db-0", "FrontEnd_IN_0", "web-0", "web-1"]),
+        ("type=Freeze", ["db-0", "web-0"]),
+        ("status=Started", ["FrontEnd_IN_0"]),
+        ("status=Scheduled&type=Freeze", ["db-0", "web-0"]),
+        ("source=User", ["web-1"]),
+        ("scope=web&source=Platform", ["web-0"]),
+        ("host=hv-0", ["FrontEnd_IN_0", "web-0"]),
+        ("vm=batch_1&type=Freeze", []),
+        ("vm=batch_1&type=Preempt", ["batch_1"]),
+    ],
+)
+async def test_events_are_listed_by_what_is_asked(
+    query: str, expected: list[str], everywhere: list[tuple[str, list[str], dict[str, object]]]
+) -> None:
+    async with run_api() as service:
+        for type_, vms, more in everywhere:
+            await schedule(service, type_, *vms, **more)
+        page = (await service.request("GET", f"/v1/events?{query}")).json
+    assert [event["vms"][0] for event in page["events"]] == expected
+
+
+async def test_pages_go_on_within_what_is_asked(
+    everywhere: list[tuple[str, list[str], dict[str, object]]],
+) -> None:
+    async with run_api() as service:
+        for type_, vms, more in everywhere:
+            await schedule(service, type_, *vms, **more)
+        first = (await service.request("GET", "/v1/events?type=Freeze&limit=1")).json
+        after = first["next"].replace("+", "%2B")
+        second = (await service.request("GET", f"/v1/events?type=Freeze&limit=1&after={after}")).json
+    assert [event["vms"] for event in first["events"] + second["events"]] == [["db-0"], ["web-0"]]
+    assert second["next"] is None
+
+
+async def test_every_listing_shows_the_holds() -> None:
+    async with run_api() as service:
+        event = await schedule(service, "Freeze", "web-0")
+        await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
+        await service.client(lambda api: api.hold(v1.CreateHold(reason="closing", scope="web")))
+        page = (await service.request("GET", "/v1/events")).json
+        shown = (await event_detail(service, event)).event
+    assert (page["held"]["reason"], page["events"][0]["held"]["reason"]) == ("audit", "closing")
+    assert shown is not None
+    assert shown.held == v1.Hold(scope="web", by="admin", at=TEN, reason="closing")
+    assert shown.explain == [
+        "all maintenance is held by admin: audit",
+        "the scope is held by admin: closing",
+        "not before 2026-03-02 10:15:00Z, or earlier if any VM of the scope approves",
+    ]
+
+
+async def test_detail_of_an_open_event_has_the_event_and_its_timeline() -> None:
+    async with run_api() as service:
+        id_ = await schedule(service, "Reboot", "web-0", why="ticket 7")
+        (listed,) = await service.client(lambda api: list(api.events()))
+        shown = await event_detail(service, id_.lower())
+    (entry,) = shown.timeline
+    assert shown == v1.EventDetail(
+        id=id_,
+        scope="web",
+        type=EventType.REBOOT,
+        vms=["web-0"],
+        event=listed,
+        outcome=None,
+        ended_at=None,
+        timeline=[
+            v1.JournalEntry(
+                position=entry.position,
+                kind="scope",
+                record="web",
+                at=TEN,
+                did=EntryKind.SCHEDULED,
+                by="admin",
+                why="ticket 7",
+                event=id_,
+                vms=["web-0"],
+                incarnation=2,
+                facts={"not_before": "2026-03-02T10:15:00Z", "type": "Reboot", "source": "Platform"},
+            )
+        ],
+    )
+
+
+async def test_detail_of_an_ended_event_is_the_journals() -> None:
+    async with run_api() as service:
+        id_ = await schedule(service, "Redeploy", "web-0")
+        await service.fleet.approve("web", "web-3", [id_])
+        await service.fleet.advance(timedelta(hours=1))
+        shown = await event_detail(service, id_)
+    assert (shown.scope, shown.type, shown.vms, shown.event) == ("web", EventType.REDEPLOY, ["web-0"], None)
+    assert (shown.outcome, shown.ended_at) == (EventOutcome.COMPLETED, shown.timeline[-1].at)
+    assert timeline_lines(list(shown.timeline)) == [
+        (EntryKind.SCHEDULED, "admin"),
+        (EntryKind.APPROVED, "vm:web-3"),
+        (EntryKind.STARTED, "vm:web-3"),
+        (EntryKind.IMPACT_BEGUN, "platform"),
+        (EntryKind.IMPACT_DONE, "platform"),
+        (EntryKind.COMPLETED, "platform"),
+    ]
+
+
+async def test_very_long_event_detail_has_its_newest_lines_and_still_knows_its_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "MAX_TIMELINE", 2)
+    async with run_api() as service:
+        id_ = await schedule(service, "Reboot", "web-0")
+        await service.fleet.advance(timedelta(hours=1))
+        shown = await event_detail(service, id_)
+    assert (shown.type, shown.vms, shown.outcome) == (EventType.REBOOT, ["web-0"], EventOutcome.COMPLETED)
+    assert timeline_lines(list(shown.timeline)) == [
+        (EntryKind.IMPACT_DONE, "platform"),
+        (EntryKind.COMPLETED, "platform"),
+    ]
+
+
+async def test_event_detail_outlives_the_scope() -> None:
+    async with run_api() as service:
+        id_ = await schedule(service, "Freeze", "db-0")
+        await service.client(lambda api: api.remove_scope("db-0", force=True, why="not needed"))
+        shown = await event_detail(service, id_)
+    assert (shown.scope, shown.event, shown.outcome) == ("db-0", None, EventOutcome.CANCELED)
+
+
+@pytest.mark.parametrize("path", ["", "/cancel", "/approve", "/retry", "/resolve"])
+async def test_event_that_never_was_is_not_found(path: str) -> None:
+    bodies: dict[str, object] = {"/approve": {"vm": "web-0"}, "/resolve": {"done": True, "why": "x"}}
+    async with run_api() as service:
+        method, body = ("POST", bodies.get(path, {})) if path else ("GET", None)
+        reply = await service.request(method, f"/v1/events/{NEVER}{path}", body)
+    assert (reply.status, reply.code) == (404, "unknown-event")
+
+
+async def test_scheduled_event_is_cancelled_and_a_started_one_is_not() -> None:
+    async with run_api() as service:
+        id_ = await schedule(service, "Reboot", "web-0")
+        cancelled = await service.client(lambda api: api.cancel(id_, v1.CancelEvent(why="withdrawn")))
+        assert (cancelled.event, cancelled.outcome, cancelled.timeline[-1].why) == (
+            None,
+            EventOutcome.CANCELED,
+            "withdrawn",
+        )
+        with pytest.raises(NotFound, match="there is no open event"):
+            await service.client(lambda api: api.cancel(id_, v1.CancelEvent()))
+        started = await schedule(service, "Reboot", "web-0", failure=True)
+        with pytest.raises(RequestRefused, match="is Started: it cannot be canceled") as refused:
+            await service.client(lambda api: api.cancel(started, v1.CancelEvent()))
+        assert (refused.value.status, refused.value.code) == (409, "illegal-move")
+
+
+async def test_event_is_approved_on_behalf_of_a_vm() -> None:
+    async with run_api() as service:
+        id_ = await schedule(service, "Reboot", "web-0")
+        ask = v1.ApproveEvent(vm="web/web-2", why="drained by hand")
+        approved = await service.client(lambda api: api.approve(id_, ask))
+        assert approved.event is not None
+        assert (approved.event.status, approved.event.approvals) == ("Started", [v1.Approval(vm="web-2", at=TEN)])
+        note = next(entry for entry in approved.timeline if entry.did is EntryKind.APPROVED)
+        assert (note.by, note.why) == ("admin", "in the name of web-2: drained by hand")
+        with pytest.raises(NotFound, match="BackEnd_IN_0"):
+            await service.client(lambda api: api.approve(id_, v1.ApproveEvent(vm="shop/BackEnd_IN_0")))
+
+
+async def test_failed_impact_is_retried_then_resolved() -> None:
+    async with run_api() as service:
+        service.platform.set_outcomes("web/web-0", Failed("no power"), Failed("still none"))
+        id_ = await schedule(service, "Reboot", "web-0", failure=True)
+        await service.fleet.advance(timedelta(hours=1))
+        failed = await event_detail(service, id_)
+        assert failed.event is not None
+        assert [(impact.state, impact.why) for impact in failed.event.impacts] == [(ImpactState.FAILED, "no power")]
+        assert failed.event.explain == ["the work on web-0 has failed: no power"]
+
+        retried = await service.client(lambda api: api.retry(id_, v1.RetryImpact(why="power is back"), key="r1"))
+        assert (retried.timeline[-1].did, retried.timeline[-1].by) == (EntryKind.IMPACT_RETRIED, "admin")
+        again = await service.client(lambda api: api.retry(id_, v1.RetryImpact(why="power is back"), key="r1"))
+        assert sum(entry.did is EntryKind.IMPACT_RETRIED for entry in again.timeline) == 1
+        await service.fleet.advance(timedelta(hours=1))
+        with pytest.raises(RequestRefused, match="reason") as refused:
+            await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=False, why=" ")))
+        assert refused.value.status == 422
+        given_up = await service.client(
+            lambda api: api.resolve(id_, v1.ResolveImpact(done=False, why="scrapped", vm="web-0"))
+        )
+    assert (given_up.outcome, given_up.event) == (EventOutcome.FAILED, None)
+    assert timeline_lines(list(given_up.timeline))[-2:] == [
+        (EntryKind.IMPACT_GIVEN_UP, "admin"),
+        (EntryKind.FAILED, "admin"),
+    ]
+
+
+async def test_failed_impact_that_was_done_after_all_completes_the_event() -> None:
+    async with run_api() as service:
+        service.platform.set_outcomes("web/web-0", Failed("no answer"))
+        id_ = await schedule(service, "Reboot", "web-0", failure=True)
+        await service.fleet.advance(timedelta(hours=1))
+        done = await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=True, why="it is up")))
+    assert done.outcome is EventOutcome.COMPLETED
+
+
+@pytest.mark.parametrize("path", ["retry", "resolve"])
+async def test_nothing_to_retry_or_resolve_is_refused(path: str) -> None:
+    async with run_api() as service:
+        id_ = await schedule(service, "Reboot", "web-0")
+        body = {"done": True, "why": "x"} if path == "resolve" else {}
+        reply = await service.request("POST", f"/v1/events/{id_}/{path}", body)
+    assert (reply.status, reply.code) == (409, "illegal-move")
+
+
+@pytest.mark.parametrize("path", ["retry", "resolve"])
+async def test_work_on_a_vm_that_the_event_does_not_affect_is_neither_retried_nor_resolved(path: str) -> None:
+    async with run_api() as service:
+        service.platform.set_outcomes("web/web-0", Failed("no power"))
+        id_ = await schedule(service, "Reboot", "web-0", failure=True)
+        await service.fleet.advance(timedelta(hours=1))
+        body = {"vm": "web-1"} | ({"done": True, "why": "x"} if path == "resolve" else {})
+        before = await service.stored_state()
+        reply = await service.request("POST", f"/v1/events/{id_}/{path}", body)
+        assert await service.stored_state() == before
+    assert (reply.status, reply.json["error"]) == (
+        404,
+        {
+            "code": "not-affected",
+            "message": f"event {id_} does not affect web-1: name a VM that it affects, or none to mean all of them",
+            "details": {"vm": "web-1", "event": id_},
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("cancel", {"why": "no"}),
+        ("approve", {"vm": "web-1"}),
+    ],
+)
+async def test_repeated_change_does_nothing_twice_and_is_answered_after_the_end(
+    path: str, body: dict[str, object]
+) -> None:
+    async with run_api() as service:
+        id_ = await schedule(service, "Reboot", "web-0")
+        first = await service.request("POST", f"/v1/events/{id_}/{path}", body, Idempotency_Key="k")
+        await service.fleet.advance(timedelta(hours=1))
+        kept = await service.stored_state()
+        again = await service.request("POST", f"/v1/events/{id_}/{path}", body, Idempotency_Key="k")
+        assert (first.status, again.status, await service.stored_state()) == (200, 200, kept)
+        other = await service.request("POST", f"/v1/events/{id_}/{path}", body | {"why": "x"}, Idempotency_Key="k")
+    assert (other.status, other.code) == (409, "key-reused")
+
+
+async def test_token_of_one_scope_sees_and_changes_nothing_else() -> None:
+    async with run_api() as service:
+        shop = await service.token("shop-only", Role.OPERATOR, "shop")
+        web_event = await schedule(service, "Freeze", "web-0")
+        own = await service.request("POST", "/v1/events", {"type": "Freeze", "vms": ["BackEnd_IN_0"]}, token=shop)
+        assert own.status == 201
+        listed = (await service.request("GET", "/v1/events", token=shop)).json["events"]
+        assert [event["scope"] for event in listed] == ["shop"]
+        kept = await service.stored_state()
+        unknown, forbidden = (404, {"unknown-event", "unknown-vm", "unknown-host"}), (403, {"scope-forbidden"})
+        for method, path, body, (status, codes) in [
+            ("GET", f"/v1/events/{web_event}", None, unknown),
+            ("GET", "/v1/events?scope=web", None, forbidden),
+            ("GET", "/v1/events?vm=web-0", None, unknown),
+            ("GET", "/v1/events?scope=nothing", None, forbidden),
+            ("POST", f"/v1/events/{web_event}/cancel", {}, unknown),
+            ("POST", f"/v1/events/{web_event}/approve", {"vm": "web-0"}, unknown),
+            ("POST", "/v1/events", {"type": "Freeze", "vms": ["web-0"]}, unknown),
+            ("POST", "/v1/events", {"type": "Freeze", "vms": ["web/nothing"]}, forbidden),
+            ("POST", "/v1/events", {"type": "Freeze", "scope": "web"}, forbidden),
+            ("POST", "/v1/events", {"type": "Freeze", "host": "hv-0"}, forbidden),
+            ("POST", "/v1/operations/restart", {"vm": "web-0"}, unknown),
+            ("POST", "/v1/operations/delete", {"vm": "web-0"}, unknown),
+        ]:
+            reply = await service.request(method, path, body, token=shop)
+            assert reply.status == status, (path, reply.json)
+            assert reply.code in codes, (path, reply.json)
+        assert await service.stored_state() == kept
+
+
+async def test_viewer_changes_nothing() -> None:
+    async with run_api() as service:
+        viewer = await service.token("looks", Role.VIEWER)
+        event = await schedule(service, "Freeze", "web-0")
+        for path, body in [
+            ("/v1/events", {"type": "Freeze", "vms": ["db-0"]}),
+            (f"/v1/events/{event}/cancel", {}),
+            (f"/v1/events/{event}/approve", {"vm": "web-0"}),
+            (f"/v1/events/{event}/retry", {}),
+            (f"/v1/events/{event}/resolve", {"done": True, "why": "x"}),
+            ("/v1/operations/restart", {"vm": "web-0"}),
+            ("/v1/operations/fail", {"host": "hv-0"}),
+            ("/v1/holds", {"reason": "x"}),
+            ("/v1/holds/release", {}),
+        ]:
+            reply = await service.request("POST", path, body, token=viewer)
+            assert (reply.status, reply.code) == (403, "forbidden"), path
+        assert (await service.request("GET", f"/v1/events/{event}", token=viewer)).status == 200
+
+
+async def test_client_asks_for_events_by_everything_that_the_service_knows() -> None:
+    async with run_api() as service:
+        frozen = await schedule(service, "Freeze", "web-0")
+        (made,) = (await service.request("POST", "/v1/operations/restart", {"vm": "db-0"})).json["made"]
+        host = service.fleet.replica.find("web-0")[1].host
+        found = [
+            await service.client(lambda api: [event.id for event in api.events(host=host)]),
+            await service.client(lambda api: [event.id for event in api.events(source=Source.USER)]),
+            await service.client(lambda api: [event.id for event in api.events(type_=EventType.FREEZE)]),
+            await service.client(lambda api: [event.id for event in api.events(status="Started")]),
+            await service.client(lambda api: [event.id for event in api.events(vm="db-0", scope="db-0")]),
+        ]
+    assert found == [[frozen], [made["id"]], [frozen], [], [made["id"]]]
+
+
+async def test_client_says_empty_names_as_they_are() -> None:
+    """A variable that is not set must not list everything."""
+    async with run_api() as service:
+        with pytest.raises(RequestRefused, match="scope: this is empty; say which, or leave it out"):
+            await service.client(lambda api: list(api.events(scope="")))

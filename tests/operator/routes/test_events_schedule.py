@@ -1,0 +1,300 @@
+"""The operator API: what each path answers."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from forewarn.api import v1
+from forewarn.core.event import Cause, EventType, Source
+from forewarn.core.impact import ImpactState
+from forewarn.core.policy import PRODUCTION, AnnouncePolicy
+from tests.fleet.fleets import FailingStore
+from tests.operator.running_api import TEN, run_api
+
+
+async def test_time_that_has_passed_is_refused() -> None:
+    async with run_api() as service:
+        body = {"type": "Freeze", "vms": ["db-0"], "not_before": "2026-03-02T09:58:59Z"}
+        refused = await service.request("POST", "/v1/events", body)
+        open_events = await service.client(lambda api: list(api.events()))
+    assert (refused.status, refused.code, open_events) == (422, "invalid", [])
+    assert refused.json["error"]["message"] == (
+        "not_before 2026-03-02 09:58:59Z is in the past: the service's clock says 2026-03-02 10:00:00Z; "
+        "to start at once, give a notice of 0s"
+    )
+
+
+async def test_time_that_has_just_passed_means_at_once() -> None:
+    async with run_api() as service:
+        body = {"type": "Freeze", "vms": ["db-0"], "not_before": "2026-03-02T09:59:00Z"}
+        made = (await service.request("POST", "/v1/events", body)).json
+    assert [(event["not_before"], event["status"]) for event in made["events"]] == [("2026-03-02T10:00:00Z", "Started")]
+
+
+async def test_repeated_request_is_answered_when_its_time_has_passed() -> None:
+    async with run_api() as service:
+        body = {"type": "Freeze", "vms": ["db-0"], "not_before": "2026-03-02T10:20:00Z"}
+        first = await service.request("POST", "/v1/events", body, Idempotency_Key="k1")
+        await service.client(lambda api: api.advance("3h"))
+        again = await service.request("POST", "/v1/events", body, Idempotency_Key="k1")
+    assert (again.status, again.json["made"]) == (201, first.json["made"])
+
+
+async def test_event_is_shown_from_its_announcement_to_its_end() -> None:
+    ask = v1.ScheduleEvents(
+        type=EventType.REBOOT,
+        vms=["web-3", "web/web-0"],
+        notice="20m",
+        duration="90s",
+        description="New kernel.",
+        why="ticket 7",
+    )
+    async with run_api() as service:
+        scheduled = await service.client(lambda api: api.schedule(ask))
+        (event,) = scheduled.events
+        assert scheduled.made == [v1.CreatedEvent(id=event.id, scope="web")]
+        assert event == v1.Event(
+            id=event.id,
+            scope="web",
+            type=EventType.REBOOT,
+            status="Scheduled",
+            source=Source.PLATFORM,
+            cause=Cause.MAINTENANCE,
+            vms=["web-3", "web-0"],
+            update_domain=0,
+            host="hv-0",
+            made_at=TEN,
+            not_before=TEN + timedelta(minutes=20),
+            started_at=None,
+            duration="1m30s",
+            description="New kernel.",
+            by="admin",
+            why="ticket 7",
+            announced=True,
+            approvals=[],
+            impacts=[],
+            explain=["not before 2026-03-02 10:20:00Z, or earlier if any VM of the scope approves"],
+        )
+        await service.fleet.approve("web", "web-1", [event.id])
+        (event,) = await service.client(lambda api: list(api.events()))
+        assert (event.status, event.started_at, event.explain) == ("Started", TEN, [])
+        assert event.approvals == [v1.Approval(vm="web-1", at=TEN)]
+        assert [(impact.vm, impact.state, impact.attempt) for impact in event.impacts] == [
+            ("web-3", ImpactState.BEGUN, 1),
+            ("web-0", ImpactState.BEGUN, 1),
+        ]
+        await service.client(lambda api: api.advance("60s"))
+        assert await service.client(lambda api: list(api.events())) == []
+
+
+async def test_request_over_several_places_makes_an_event_for_each() -> None:
+    ask = v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0", "web-1", "FrontEnd_IN_0", "BackEnd_IN_0"])
+    async with run_api() as service:
+        events = (await service.client(lambda api: api.schedule(ask))).events
+        assert [(event.scope, event.vms) for event in events] == [
+            ("web", ["web-0"]),
+            ("web", ["web-1"]),
+            ("shop", ["FrontEnd_IN_0", "BackEnd_IN_0"]),
+        ]
+        assert {event.not_before for event in events} == {TEN + timedelta(minutes=15)}
+
+
+async def test_time_can_be_said_in_any_zone() -> None:
+    async with run_api() as service:
+        body = {"type": "Freeze", "vms": ["db-0"], "not_before": "2026-03-02T13:30:00+02:00"}
+        reply = await service.request("POST", "/v1/events", body)
+        assert (reply.status, reply.json["events"][0]["not_before"]) == (201, "2026-03-02T11:30:00Z")
+
+
+@pytest.mark.parametrize(
+    ("more", "cause", "status"),
+    [
+        ({"source": "User"}, "user", "Scheduled"),
+        ({"failure": True}, "failure", "Started"),
+        ({"notice": "0s"}, "maintenance", "Started"),
+    ],
+    ids=["user", "failure", "no notice"],
+)
+async def test_source_failure_and_notice_have_their_effect(more: dict[str, object], cause: str, status: str) -> None:
+    async with run_api() as service:
+        reply = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"]} | more)
+        (event,) = reply.json["events"]
+        assert (event["cause"], event["status"]) == (cause, status)
+
+
+async def test_same_key_makes_nothing_twice_even_after_the_end() -> None:
+    body = {"type": "Reboot", "vms": ["db-0", "web-0"], "failure": True}
+    async with run_api() as service:
+        first = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
+        again = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
+        assert (first.status, again.json) == (201, first.json)
+        await service.fleet.advance(timedelta(minutes=5))
+        late = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
+        assert (late.json["made"], late.json["events"]) == (first.json["made"], [])
+        other = await service.request("POST", "/v1/events", body, Idempotency_Key="twice")
+        assert {made["id"] for made in other.json["made"]}.isdisjoint({made["id"] for made in first.json["made"]})
+
+
+async def test_events_come_in_pages_and_by_scope_and_vm() -> None:
+    async with run_api() as service:
+        for vms in (["web-0", "web-1", "web-2"], ["db-0"], ["web-0"], ["BackEnd_IN_1"]):
+            await service.request("POST", "/v1/events", {"type": "Freeze", "vms": vms})
+        everything = await service.client(lambda api: [(event.scope, event.vms) for event in api.events()])
+        assert [scope for scope, _ in everything] == ["db-0", "shop", "web", "web", "web", "web"]
+        assert everything[-1] == ("web", ["web-0"])
+        for limit in (1, 2, 5, 6):
+            seen = []
+            after: str | None = ""
+            while after is not None:
+                page = (
+                    await service.request("GET", f"/v1/events?limit={limit}&after={after.replace('+', '%2B')}")
+                ).json
+                seen += [(event["scope"], event["vms"]) for event in page["events"]]
+                after = page["next"]
+            assert seen == everything
+        of_vm = await service.client(lambda api: [event.vms for event in api.events(vm="WEB-0")])
+        of_scope = await service.client(lambda api: [event.vms for event in api.events(scope="shop")])
+        of_neither = await service.client(lambda api: list(api.events(scope="shop", vm="web-0")))
+        assert (of_vm, of_scope, of_neither) == ([["web-0"], ["web-0"]], [["BackEnd_IN_1"]], [])
+
+
+@pytest.mark.parametrize("wrong", ["5", "soon", "", "m5"])
+async def test_wrong_duration_is_called_so(wrong: str) -> None:
+    async with run_api() as service:
+        reply = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": wrong})
+    said = f'notice: {wrong!r} is not a duration: write it like "90s", "15m", "1h30m" or "2d"'
+    assert (reply.status, reply.json["error"]["message"]) == (400, said)
+
+
+REFUSALS: dict[str, tuple[str, str, object, int, str]] = {
+    "no such path": ("GET", "/v1/nothing", None, 404, "no-such-path"),
+    "no such method": ("DELETE", "/v1/vms", None, 405, "no-such-method"),
+    "no JSON": ("POST", "/v1/events", b"{", 400, "malformed"),
+    "no object": ("POST", "/v1/events", [], 400, "malformed"),
+    "no body": ("POST", "/v1/events", None, 400, "malformed"),
+    "unknown field": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "in": "5m"}, 400, "malformed"),
+    "unknown field of the clock": ("POST", "/v1/clock/advance", {"by": "5m", "to": "6m"}, 400, "malformed"),
+    "unknown parameter": ("GET", "/v1/vms?scop=web", None, 400, "malformed"),
+    "limit too small": ("GET", "/v1/vms?limit=0", None, 400, "malformed"),
+    "limit too large": ("GET", "/v1/events?limit=1001", None, 400, "malformed"),
+    "limit no number": ("GET", "/v1/events?limit=many", None, 400, "malformed"),
+    "number for a yes": ("POST", "/v1/clock/advance", {"by": "5m", "to_next": 0}, 400, "malformed"),
+    "text for nothing": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "null"}, 400, "malformed"),
+    "no VMs": ("POST", "/v1/events", {"type": "Reboot", "vms": []}, 422, "invalid"),
+    "too many VMs": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"] * 1001}, 400, "malformed"),
+    "unknown type": ("POST", "/v1/events", {"type": "reboot", "vms": ["db-0"]}, 400, "malformed"),
+    "notice no duration": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "5"}, 400, "malformed"),
+    "time without zone": (
+        "POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "not_before": "2026-03-02T10:00"}, 400, "malformed",
+    ),
+    "description too long": (
+        "POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "description": "x" * 513}, 400, "malformed",
+    ),
+    "body too large": ("POST", "/v1/events", b" " * (1024 * 1024 + 1), 413, "too-large"),
+    "unknown scope": ("GET", "/v1/vms?scope=nothing", None, 404, "unknown-scope"),
+    "events of an unknown VM": ("GET", "/v1/events?vm=nothing", None, 404, "unknown-vm"),
+    "unknown VM": ("POST", "/v1/events", {"type": "Reboot", "vms": ["web-0", "nothing"]}, 404, "unknown-vm"),
+    "VM of an unknown scope": ("POST", "/v1/events", {"type": "Reboot", "vms": ["none/web-0"]}, 404, "unknown-scope"),
+    "notice and time": (
+        "POST", "/v1/events",
+        {"type": "Reboot", "vms": ["db-0"], "notice": "5m", "not_before": "2026-03-02T10:00:00Z"}, 422, "invalid",
+    ),
+    "notice of years": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "400d"}, 422, "invalid"),
+    "time off the calendar": (
+        "POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "not_before": "0001-01-01T00:00:00+01:00"},
+        422, "invalid",
+    ),
+    "failing freeze": ("POST", "/v1/events", {"type": "Freeze", "vms": ["db-0"], "failure": True}, 422, "invalid"),
+    "preempt of a regular VM": ("POST", "/v1/events", {"type": "Preempt", "vms": ["db-0"]}, 409, "not-evictable"),
+    "freeze by a user": (
+        "POST", "/v1/events", {"type": "Freeze", "vms": ["db-0"], "source": "User"}, 409, "source-not-allowed",
+    ),
+    "clock neither way": ("POST", "/v1/clock/advance", {}, 422, "invalid"),
+    "clock both ways": ("POST", "/v1/clock/advance", {"by": "5m", "to_next": True}, 422, "invalid"),
+    "clock beyond the calendar": ("POST", "/v1/clock/advance", {"by": "36501d"}, 422, "invalid"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+async def test_impossible_request_is_refused_and_changes_nothing(case: str) -> None:
+    method, path, body, status, code = REFUSALS[case]
+    async with run_api() as service:
+        before = await service.stored_state()
+        reply = await service.request(method, path, body)
+        assert (reply.status, reply.code) == (status, code)
+        assert set(reply.json["error"]) == {"code", "message", "details"}
+        assert reply.json["error"]["message"]
+        assert await service.stored_state() == before
+
+
+@pytest.mark.parametrize("key", ["", "x" * 65, "two words"], ids=["empty", "too long", "words"])
+async def test_key_that_cannot_be_kept_is_refused(key: str) -> None:
+    async with run_api() as service:
+        reply = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"]}, Idempotency_Key=key)
+        assert (reply.status, reply.code) == (400, "malformed")
+
+
+async def test_ambiguous_name_is_refused_with_what_to_say_instead() -> None:
+    text = "".join(
+        f'[[scopes]]\nname = "{name}"\nkind = "cloud-service"\nvms = [{{ name = "FrontEnd_IN_0" }}]\n' for name in "ab"
+    )
+    async with run_api(fleet_file=text) as service:
+        reply = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["FrontEnd_IN_0"]})
+        assert (reply.status, reply.json) == (
+            409,
+            {
+                "error": {
+                    "code": "ambiguous-vm",
+                    "message": "there are several VMs FrontEnd_IN_0: say which, a/FrontEnd_IN_0 or b/FrontEnd_IN_0",
+                    "details": {"vm": "FrontEnd_IN_0", "candidates": ["a/FrontEnd_IN_0", "b/FrontEnd_IN_0"]},
+                }
+            },
+        )
+
+
+async def test_notice_that_is_too_short_is_refused_with_the_earliest_start() -> None:
+    policy = msgspec.structs.replace(PRODUCTION, announce=AnnouncePolicy.ALWAYS)
+    async with run_api(policy=policy) as service:
+        reply = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "1m"})
+        assert (reply.status, reply.code) == (409, "notice-too-short")
+        assert reply.json["error"]["details"] == {
+            "type": "Reboot",
+            "minimum": "15m",
+            "earliest": "2026-03-02T10:15:00Z",
+            "requested": "2026-03-02T10:01:00Z",
+        }
+
+
+async def test_full_disk_is_said_and_nothing_has_changed() -> None:
+    store = FailingStore()
+    async with run_api(store=store) as service:
+        store.full = True
+        reply = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"]})
+        assert (reply.status, reply.code) == (503, "not-saved")
+        store.full = False
+        assert await service.client(lambda api: list(api.events())) == []
+
+
+async def test_failure_of_the_service_is_said_without_its_insides() -> None:
+    async with run_api() as service:
+        service.fleet.replica.newest = None  # type: ignore[method-assign,assignment]
+        reply = await service.request("GET", "/v1/vms")
+        assert (reply.status, reply.code, b"Traceback" in reply.body) == (500, "internal", False)
+
+
+async def test_methods_of_a_path_are_told() -> None:
+    async with run_api() as service:
+        told = [await service.request(method, "/v1/events") for method in ("OPTIONS", "DELETE")]
+        allowed = {"GET", "OPTIONS", "POST"}
+        assert [(reply.status, set(reply.headers["allow"].split(", "))) for reply in told] == [
+            (204, allowed),
+            (405, allowed),
+        ]
+
+
+async def test_no_page_loads_anything_from_elsewhere() -> None:
+    async with run_api() as service:
+        for path in ("/", "/schema", "/schema/swagger", "/openapi.json/swagger", "/openapi.json/redoc"):
+            reply = await service.request("GET", path)
+            assert (reply.status, b"http" in reply.body.replace(b"/openapi.json", b"")) == (404, False), path

@@ -1,0 +1,112 @@
+"""Holds: on the whole fleet and on scopes, with a reason that everybody sees."""
+
+from datetime import timedelta
+
+from forewarn.api import v1
+from forewarn.core.access import Role
+from forewarn.core.event import EventType
+from forewarn.core.journal import EntryKind
+from tests.operator.running_api import TEN, run_api
+
+FREEZE = v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0", "db-0"])
+
+
+async def test_nothing_planned_starts_while_all_is_held() -> None:
+    async with run_api() as service:
+        held = await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
+        assert held == v1.Holds(fleet=v1.Hold(scope=None, by="admin", at=TEN, reason="audit"), scopes=[])
+        await service.client(lambda api: api.schedule(FREEZE))
+        await service.client(lambda api: api.fail(v1.Fail(vms=["web-1"])))
+        await service.fleet.advance(timedelta(minutes=20))
+        waiting = await service.client(lambda api: list(api.events()))
+        assert [(event.status, event.explain) for event in waiting] == [
+            ("Scheduled", ["all maintenance is held by admin: audit"])
+        ] * 2
+        released = await service.client(lambda api: api.release(v1.ReleaseHold(why="done")))
+        assert released == v1.Holds(fleet=None, scopes=[])
+        await service.fleet.advance(timedelta(seconds=1))
+        assert {event.status for event in await service.client(lambda api: list(api.events()))} == {"Started"}
+        notes = await service.client(lambda api: [entry for entry in api.history() if entry.kind == "fleet"])
+    assert [(note.did, note.by, note.why) for note in notes if note.did is not EntryKind.CLOCK_MOVED] == [
+        (EntryKind.HELD, "admin", "audit"),
+        (EntryKind.RELEASED, "admin", "done"),
+    ]
+
+
+async def test_scope_is_held_by_itself_and_stays_so_when_the_fleet_is_released() -> None:
+    async with run_api() as service:
+        await service.client(lambda api: api.schedule(FREEZE))
+        await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
+        held = await service.client(lambda api: api.hold(v1.CreateHold(reason="closing", scope="web")))
+        assert [hold.scope for hold in held.scopes] == ["web"]
+        await service.client(lambda api: api.release(v1.ReleaseHold()))
+        await service.fleet.advance(timedelta(minutes=16))
+        waiting = await service.client(lambda api: list(api.events()))
+        assert [(event.scope, event.explain) for event in waiting] == [("web", ["the scope is held by admin: closing"])]
+        assert waiting[0].held == v1.Hold(scope="web", by="admin", at=TEN, reason="closing")
+        listed = await service.client(lambda api: api.holds())
+        assert listed.scopes == [waiting[0].held]
+        await service.client(lambda api: api.release(v1.ReleaseHold(scope="web")))
+        (started,) = await service.client(lambda api: list(api.events()))
+    assert (started.status, started.held) == ("Started", None)
+
+
+async def test_hold_that_is_there_gets_the_new_reason() -> None:
+    async with run_api() as service:
+        await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
+        held = await service.client(lambda api: api.hold(v1.CreateHold(reason="audit, until Friday")))
+    assert held.fleet is not None
+    assert held.fleet.reason == "audit, until Friday"
+
+
+async def test_releasing_what_is_not_held_does_nothing() -> None:
+    async with run_api() as service:
+        kept = await service.stored_state()
+        assert await service.client(lambda api: api.holds()) == v1.Holds(fleet=None, scopes=[])
+        for body in ({}, {"scope": "web"}):
+            assert (await service.request("POST", "/v1/holds/release", body)).status == 200
+        assert await service.stored_state() == kept
+
+
+async def test_repeated_hold_and_release_do_nothing_twice() -> None:
+    async with run_api() as service:
+        for scope in (None, "web"):
+            body = {"reason": "audit", "scope": scope}
+            for path, key, ask in [("", f"h{scope}", body), ("/release", f"r{scope}", {"scope": scope})]:
+                first = await service.request("POST", f"/v1/holds{path}", ask, Idempotency_Key=key)
+                kept = await service.stored_state()
+                again = await service.request("POST", f"/v1/holds{path}", ask, Idempotency_Key=key)
+                assert (first.status, again.status, again.json) == (200, 200, first.json)
+                assert await service.stored_state() == kept
+            # The hold, said again after it was released, does not come back.
+            late = await service.request("POST", "/v1/holds", body, Idempotency_Key=f"h{scope}")
+            assert (late.json["fleet"], late.json["scopes"]) == (None, [])
+
+
+async def test_impossible_holds_are_refused_and_change_nothing() -> None:
+    async with run_api() as service:
+        kept = await service.stored_state()
+        for path, body, expected in [
+            ("", {}, (400, "malformed")),
+            ("", {"reason": ""}, (400, "malformed")),
+            ("", {"reason": "  "}, (422, "invalid")),
+            ("", {"reason": "x", "scope": "nowhere"}, (404, "unknown-scope")),
+            ("/release", {"scope": "nowhere"}, (404, "unknown-scope")),
+            ("/release", {"reason": "x"}, (400, "malformed")),
+        ]:
+            reply = await service.request("POST", f"/v1/holds{path}", body)
+            assert (reply.status, reply.code) == expected, (path, body)
+        assert await service.stored_state() == kept
+
+
+async def test_token_of_one_scope_holds_that_scope_alone() -> None:
+    async with run_api() as service:
+        web = await service.token("web-only", Role.OPERATOR, "web")
+        await service.client(lambda api: api.hold(v1.CreateHold(reason="audit", scope="db-0")))
+        for path, body in [("", {"reason": "x"}), ("/release", {})]:
+            reply = await service.request("POST", f"/v1/holds{path}", body, token=web)
+            assert (reply.status, reply.code) == (403, "forbidden")
+        other = await service.request("POST", "/v1/holds", {"reason": "x", "scope": "db-0"}, token=web)
+        assert (other.status, other.code) == (403, "scope-forbidden")
+        own = await service.request("POST", "/v1/holds", {"reason": "closing", "scope": "web"}, token=web)
+    assert (own.status, [hold["scope"] for hold in own.json["scopes"]]) == (200, ["web"])

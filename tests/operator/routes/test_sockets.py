@@ -1,0 +1,51 @@
+"""A VM's socket is opened by the emulator, for operators of its scope; a service for real VMs opens none."""
+
+from pathlib import Path
+
+from forewarn.core.access import Role
+from tests.operator.running_api import FakeGuests, run_api
+
+
+class Opening:
+    """Opens a socket for every VM but one."""
+
+    async def open(self, vm: str) -> Path:
+        if vm == "web/web-1":
+            raise OSError(28, "No space left on device")
+        return Path("/sockets") / vm.replace("/", "-")
+
+
+def _opening() -> FakeGuests:
+    guests = FakeGuests()
+    guests.sockets = Opening()
+    return guests
+
+
+async def test_socket_is_told_by_any_name_of_the_vm() -> None:
+    async with run_api(guests=_opening()) as service:
+        for name in ("web-0", "web/web-0"):
+            answer = await service.request("POST", "/v1/sockets", {"vm": name})
+            assert answer.status == 200
+            assert answer.json == {"scope": "web", "vm": "web-0", "path": "/sockets/web-web-0"}
+
+
+async def test_service_for_real_vms_opens_none() -> None:
+    async with run_api() as service:
+        answer = await service.request("POST", "/v1/sockets", {"vm": "web-0"})
+    assert (answer.status, answer.json["error"]["code"]) == (409, "not-in-production")
+
+
+async def test_socket_that_cannot_be_opened_is_no_error_of_the_service() -> None:
+    async with run_api(guests=_opening()) as service:
+        answer = await service.request("POST", "/v1/sockets", {"vm": "web-1"})
+    assert (answer.status, answer.json["error"]["code"]) == (503, "no-socket")
+    assert answer.json["error"]["message"] == "no socket can be opened for VM web/web-1: No space left on device"
+
+
+async def test_socket_of_another_scope_is_not_opened() -> None:
+    async with run_api(guests=_opening()) as service:
+        token = await service.token("web", Role.OPERATOR, "web")
+        answer = await service.request("POST", "/v1/sockets", {"vm": "db-0/db-0"}, token=token)
+        unknown = await service.request("POST", "/v1/sockets", {"vm": "nothing"})
+    assert (answer.status, answer.json["error"]["code"]) == (403, "scope-forbidden")
+    assert (unknown.status, unknown.json["error"]["code"]) == (404, "unknown-vm")

@@ -1,0 +1,84 @@
+"""The service itself: its clock."""
+
+from datetime import UTC, datetime, timedelta
+
+from forewarn.api import v1
+from forewarn.clock import SystemClock
+from forewarn.core.access import Role
+from forewarn.core.event import EventType
+from forewarn.core.journal import EntryKind
+from forewarn.store.port import JournalQuery
+from tests.fleet.fleets import FailingStore
+from tests.operator.running_api import TEN, run_api
+
+
+async def test_clock_is_shown_and_moved() -> None:
+    async with run_api() as service:
+        assert await service.client(lambda api: api.clock()) == v1.Clock(now=TEN, manual=True, next_at=None)
+        await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
+        due = TEN + timedelta(minutes=15)
+        assert await service.client(lambda api: api.advance("1m")) == v1.AdvanceResult(
+            now=TEN + timedelta(minutes=1), manual=True, next_at=due, changes=[]
+        )
+        moved = await service.client(lambda api: api.advance())
+        assert (moved.now, moved.next_at) == (due, due + timedelta(seconds=9))
+        assert [(change.did, change.record, change.vms) for change in moved.changes] == [
+            (EntryKind.STARTED, "db-0", ["db-0"])
+        ]
+
+
+async def test_changes_on_the_way_are_told_in_order() -> None:
+    async with run_api() as service:
+        await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.REBOOT, scope="web")))
+        moved = await service.client(lambda api: api.advance("1h"))
+    assert [(change.at - TEN, change.did, change.vms) for change in moved.changes] == [
+        (timedelta(minutes=15 + n + m), did, [f"web-{n}", f"web-{n + 3}"])
+        for n in range(3)
+        for m, did in enumerate((EntryKind.STARTED, EntryKind.COMPLETED))
+    ]
+
+
+async def test_clock_stays_where_time_alone_changes_no_event() -> None:
+    async with run_api() as service:
+        assert await service.client(lambda api: api.advance()) == v1.AdvanceResult(
+            now=TEN, manual=True, next_at=None, changes=[]
+        )
+
+
+async def test_real_time_is_shown_and_stays() -> None:
+    async with run_api(clock=SystemClock()) as service:
+        clock = await service.client(lambda api: api.clock())
+        assert (clock.manual, clock.next_at, clock.now <= datetime.now(UTC)) == (False, None, True)
+        reply = await service.request("POST", "/v1/clock/advance", {"by": "1m"})
+        assert (reply.status, reply.code) == (409, "time-is-real")
+
+
+async def test_journal_says_who_moved_the_clock() -> None:
+    async with run_api() as service:
+        token = await service.token("ann", Role.OPERATOR)
+        await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
+        for body in ({"by": "1m"}, {"to_next": True}):
+            await service.request("POST", "/v1/clock/advance", body, token=token)
+        rows = await service.store.journal(JournalQuery(kinds=(EntryKind.CLOCK_MOVED,)))
+    assert [row.entry.by for row in rows] == ["ann", "ann"]
+
+
+async def test_service_that_cannot_save_is_not_ready() -> None:
+    store = FailingStore()
+    async with run_api(store=store) as service:
+        store.full = True
+        service.fleet.health.add_check(lambda: "the moon is full")
+        reply = await service.request("GET", "/readyz", token=None)
+        health = await service.request("GET", "/healthz", token=None)
+    assert (reply.status, reply.json["ready"], reply.json["problems"][-1]) == (503, False, "the moon is full")
+    assert health.status == 200
+
+
+async def test_figures_are_served_to_prometheus() -> None:
+    async with run_api() as service:
+        for token in (None, "wrong"):
+            await service.request("GET", "/v1/clock", token=token)
+        reply = await service.request("GET", "/metrics")
+    assert b'\nforewarn_operator_answers_total{status="401"} 2.0\n' in reply.body
+    assert (reply.status, reply.headers["content-type"].split(";")[0]) == (200, "text/plain")
+    assert b"\nforewarn_build_info{" in reply.body

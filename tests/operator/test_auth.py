@@ -1,0 +1,259 @@
+"""No token, no answer; and each token goes as far as its role and its scopes."""
+
+import asyncio
+import base64
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from litestar import Litestar, get
+from litestar.exceptions import ImproperlyConfiguredException
+from litestar.routes import HTTPRoute
+
+from forewarn.core.access import Role
+from forewarn.operator.app import litestar_app
+from forewarn.operator.auth import Permission, check_permissions_declared
+from forewarn.operator.metrics import new_status_counts
+from tests.operator.running_api import TOKEN, FakeGuests, RunningApi, run_api
+
+HEADERS = {
+    "none": ({}, "no-token"),
+    "wrong": ({"Authorization": "Bearer wrong"}, "wrong-token"),
+    "not ASCII": ({"Authorization": "Bearer \xe9"}, "wrong-token"),
+    "empty": ({"Authorization": "Bearer"}, "no-token"),
+    "blank": ({"Authorization": ""}, "no-token"),
+    "other scheme": ({"Authorization": f"Token {TOKEN}"}, "no-token"),
+    "no password": ({"Authorization": "Basic " + base64.b64encode(b"admin").decode()}, "no-token"),
+    "no base64": ({"Authorization": f"Basic {TOKEN}"}, "no-token"),
+    "wrong password": ({"Authorization": "Basic " + base64.b64encode(b"admin:wrong").decode()}, "wrong-token"),
+    "token as user": ({"Authorization": "Basic " + base64.b64encode(f"{TOKEN}:".encode()).decode()}, "no-token"),
+}
+
+
+@pytest.mark.parametrize("case", HEADERS)
+async def test_without_a_token_there_is_no_answer(case: str) -> None:
+    headers, code = HEADERS[case]
+    paths = ("/v1/vms", "/v1/clock", "/metrics", "/openapi.json", "/docs", "/", "/nothing", "/healthz/", "/readyz/..")
+    async with run_api() as service:
+        replies = {path: await service.request("GET", path, token=None, **headers) for path in paths}
+    assert {path: (reply.status, reply.code) for path, reply in replies.items()} == dict.fromkeys(paths, (401, code))
+
+
+async def test_token_is_taken_as_password_of_any_user() -> None:
+    password = base64.b64encode(f"anybody:{TOKEN}".encode()).decode()
+    async with run_api() as service:
+        reply = await service.request("GET", "/v1/me", token=None, Authorization=f"Basic {password}")
+        asked = await service.raw(b"GET /docs HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert (reply.status, reply.json) == (200, {"name": "admin", "role": "admin", "scopes": []})
+    assert b'www-authenticate: Basic realm="Forewarn' in asked
+
+
+async def test_password_changes_nothing() -> None:
+    """A browser that knows it sends it with whatever the page of a stranger has it ask."""
+    password = base64.b64encode(f"anybody:{TOKEN}".encode()).decode()
+    changes = [
+        ("POST", "/v1/holds", {"reason": "x"}),
+        ("PATCH", "/v1/vms/web-0", {}),
+        ("DELETE", "/v1/vms/web-0", None),
+    ]
+    async with run_api() as service:
+        before = await service.stored_state()
+        replies = [
+            await service.request(method, path, body, token=None, Authorization=f"Basic {password}")
+            for method, path, body in changes
+        ]
+        after = await service.stored_state()
+    answers = {(reply.status, reply.code, reply.headers["www-authenticate"]) for reply in replies}
+    assert (answers, after == before) == ({(401, "no-token", "Bearer")}, True)
+
+
+async def test_two_tokens_are_none() -> None:
+    async with run_api() as service:
+        raw = b"GET /v1/clock HTTP/1.1\r\nHost: x\r\n" + 2 * b"Authorization: Bearer a-token-for-tests\r\n" + b"\r\n"
+        assert (await service.raw(raw)).startswith(b"HTTP/1.1 401 ")
+
+
+async def test_health_needs_no_token() -> None:
+    async with run_api() as service:
+        replies = [await service.request("GET", path, token=None) for path in ("/healthz", "/readyz")]
+    assert [reply.status for reply in replies] == [200, 200]
+    assert (replies[0].json["status"], replies[1].json) == ("ok", {"ready": True, "problems": []})
+
+
+async def test_health_can_be_looked_at_without_its_body() -> None:
+    head = "{} /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    async with run_api() as service:
+        whole, bare = [await _all_of(service.port, head.format(method).encode()) for method in ("GET", "HEAD")]
+    assert bare.startswith(b"HTTP/1.1 200 ")
+    assert (whole.count(b'"status":"ok"'), bare.endswith(b"\r\n\r\n")) == (1, True)
+
+
+async def _all_of(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    async with asyncio.timeout(60):
+        answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_revoked_and_expired_tokens_open_nothing() -> None:
+    async with run_api() as service:
+        long_valid = await service.token("long", Role.VIEWER, expires_at=datetime.now(UTC) + timedelta(hours=1))
+        revoked = await service.token("revoked", Role.VIEWER)
+        before = await service.request("GET", "/v1/me", token=revoked)
+        (id_,) = (token.id for token in service.fleet.tokens.all() if token.name == "revoked")
+        await service.fleet.tokens.revoke(id_, by="test")
+        after = await service.request("GET", "/v1/me", token=revoked)
+        still = await service.request("GET", "/v1/me", token=long_valid)
+    assert (before.status, after.status, after.code, still.status) == (200, 401, "wrong-token", 200)
+
+
+ROLES: dict[str, tuple[Role | None, tuple[str, ...]]] = {
+    "nobody": (None, ()),
+    "viewer": (Role.VIEWER, ()),
+    "operator": (Role.OPERATOR, ()),
+    "admin": (Role.ADMIN, ()),
+    "operator of web": (Role.OPERATOR, ("web",)),
+    "admin of web": (Role.ADMIN, ("web", "we*")),
+}
+
+BODIES: dict[str, dict[str, object]] = {
+    "/v1/scopes": {"id": "web", "kind": "standalone"},
+    "/v1/vms": {"name": "!", "scope": "web"},
+    "/v1/tokens": {"name": "!", "role": "viewer"},
+    "/v1/clock/advance": {},
+}
+"""Requests that are refused for what they ask, once it is clear that the caller may ask."""
+
+
+async def test_every_path_answers_exactly_those_whose_role_it_declares() -> None:
+    """Walk over every path and method there is, with every kind of token."""
+    async with run_api() as service:
+        tokens = {
+            name: None if role is None else await service.token("a-" + name.replace(" ", "-"), role, *scopes)
+            for name, (role, scopes) in ROLES.items()
+        }
+        wrong = []
+        for path, method, need in declared(service):
+            for name, token in tokens.items():
+                role, scopes = ROLES[name]
+                expected = _expected(need, role, scopes)
+                seen = await _refusal(service, method, path, token)
+                if (seen in (401, 403)) is not (expected in (401, 403)) or (
+                    expected in (401, 403) and seen != expected
+                ):
+                    wrong.append((method, path, name, expected, seen))
+    assert wrong == []
+
+
+def declared(service: RunningApi) -> list[tuple[str, str, Permission]]:
+    app = litestar_app(service.fleet, guests=FakeGuests(), status_counts=new_status_counts())
+    routes = (route for route in app.routes if isinstance(route, HTTPRoute))
+    return [
+        (route.path_format, method, handler.opt.get("need", Permission(Role.VIEWER)))
+        for route in routes
+        for handler in route.route_handlers
+        for method in handler.http_methods
+    ]
+
+
+def _expected(need: Permission, role: Role | None, scopes: tuple[str, ...]) -> int:
+    if need.role is None:
+        return 200
+    if role is None:
+        return 401
+    return 200 if role.includes(need.role) and not (need.all_scopes and scopes) else 403
+
+
+async def _refusal(service: RunningApi, method: str, path: str, token: str | None) -> int:
+    """Ask for what is within the scope `web` or nowhere, and return the status; of a stream only that is waited for."""
+    filled = path.replace("{scope_id}", "web").replace("{vm}", "web/nothing").replace("{host}", "nowhere")
+    filled = filled.replace("{token_id}", "nothing").replace("{event}", "nothing").replace("/{path}", "")
+    body = b"" if method in ("GET", "DELETE", "OPTIONS") else msgspec.json.encode(BODIES.get(path, {"!": "!"}))
+    head = f"{method} {filled} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
+    head += "" if token is None else f"Authorization: Bearer {token}\r\n"
+    answer = await service.raw(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+    return int(answer.split(b" ", 2)[1])
+
+
+async def test_every_method_is_declared() -> None:
+    """Nobody is let in by forgetting to say who may come in."""
+
+    @get("/forgotten")
+    async def forgotten() -> None: ...
+
+    with pytest.raises(ImproperlyConfiguredException, match="does not say which role"):
+        check_permissions_declared(Litestar([forgotten], openapi_config=None).routes)
+
+
+SCOPED: dict[str, tuple[str, str, object, int, str]] = {
+    "own scope": ("GET", "/v1/scopes/web", None, 200, ""),
+    "other scope": ("GET", "/v1/scopes/shop", None, 403, "scope-forbidden"),
+    "scope that does not exist": ("GET", "/v1/scopes/nowhere", None, 403, "scope-forbidden"),
+    "own VM": ("GET", "/v1/vms/web-0", None, 200, ""),
+    "other VM": ("GET", "/v1/vms/shop/FrontEnd_IN_0", None, 403, "scope-forbidden"),
+    "other VM by its bare name": ("GET", "/v1/vms/FrontEnd_IN_0", None, 404, "unknown-vm"),
+    "VM that does not exist": ("GET", "/v1/vms/shop/nothing", None, 403, "scope-forbidden"),
+    "VMs of another scope": ("GET", "/v1/vms?scope=shop", None, 403, "scope-forbidden"),
+    "host of others": ("GET", "/v1/hosts/hv-9", None, 404, "unknown-host"),
+    "VM for another scope": ("POST", "/v1/vms", {"name": "x", "scope": "shop"}, 403, "scope-forbidden"),
+    "VM alone": ("POST", "/v1/vms", {"name": "x"}, 403, "scope-forbidden"),
+    "VM alone within the limits": ("POST", "/v1/vms", {"name": "web-alone"}, 201, ""),
+    "scope": ("POST", "/v1/scopes", {"id": "x", "kind": "standalone"}, 403, "scope-forbidden"),
+    "change of another VM": ("PATCH", "/v1/vms/db-0/db-0", {"host": "hv-1"}, 403, "scope-forbidden"),
+    "change of another scope": ("PATCH", "/v1/scopes/shop", {}, 403, "scope-forbidden"),
+    "removal of another VM": ("DELETE", "/v1/vms/db-0/db-0", None, 403, "scope-forbidden"),
+    "removal of another scope": ("DELETE", "/v1/scopes/shop", None, 403, "scope-forbidden"),
+    "own change": ("PATCH", "/v1/vms/web-0", {"host": "hv-1"}, 200, ""),
+    "doctor of another VM": ("GET", "/v1/diagnosis?vm=db-0/db-0", None, 403, "scope-forbidden"),
+    "export": ("GET", "/v1/fleet", None, 403, "forbidden"),
+    "import": ("POST", "/v1/fleet/import", b"", 403, "forbidden"),
+    "tokens": ("GET", "/v1/tokens", None, 403, "forbidden"),
+    "clock": ("POST", "/v1/clock/advance", {"by": "1m"}, 403, "forbidden"),
+}
+
+
+async def test_token_for_some_scopes_goes_no_further() -> None:
+    answers = {}
+    async with run_api() as service:
+        token = await service.token("web-team", Role.OPERATOR, "web", "web-*")
+        for case, (method, path, body, _, _) in SCOPED.items():
+            before = await service.stored_state()
+            reply = await service.request(method, path, body, token=token)
+            answers[case] = (reply.status, reply.code if reply.status >= 400 else "")
+            if method == "GET" or reply.status >= 400:
+                assert await service.stored_state() == before, case
+    assert answers == {case: (status, code) for case, (_, _, _, status, code) in SCOPED.items()}
+
+
+async def test_lists_have_what_the_token_is_for() -> None:
+    async with run_api() as service:
+        token = await service.token("web-team", Role.VIEWER, "web")
+        seen: dict[str, Any] = {
+            what: (await service.request("GET", f"/v1/{what}", token=token)).json[what]
+            for what in ("scopes", "vms", "hosts")
+        }
+        hosts = {vm.host for vm in service.fleet.replica.scope("web").roster}
+    assert [scope["id"] for scope in seen["scopes"]] == ["web"]
+    assert {vm["scope"] for vm in seen["vms"]} == {"web"}
+    assert {host["name"] for host in seen["hosts"]} == hosts
+    assert {scope for host in seen["hosts"] for scope in host["scopes"]} == {"web"}
+
+
+async def test_tokens_appear_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with run_api() as service:
+        secret = await service.token("secret", Role.ADMIN)
+        service.fleet.replica.newest = None  # type: ignore[method-assign,assignment]
+        reply = await service.request("GET", "/v1/vms", token=secret)
+        await service.request("GET", "/v1/vms", token="fw_not_a_token")
+        await service.request("POST", "/v1/tokens", {"name": "other", "role": "viewer"}, token=secret)
+        kept = repr(await service.stored_state())
+    assert reply.status == 500
+    assert "failed" in caplog.text
+    assert not {secret, secret.removeprefix("fw_"), "fw_not_a_token", TOKEN} & set(caplog.text.split())
+    assert secret not in caplog.text
+    assert secret not in kept

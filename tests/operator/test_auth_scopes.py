@@ -1,0 +1,110 @@
+"""A token for some scopes learns nothing of others: no answer has a word of what is there."""
+
+from typing import Any
+
+import pytest
+
+from forewarn.core.access import Role
+from tests.operator.running_api import RunningApi, run_api
+
+FLEET = """
+[[scopes]]
+name = "web"
+kind = "availability-set"
+hosts = ["hv-0", "hv-1"]
+vms = [{ name = "web-{n}", count = 2 }, { name = "same", host = "hv-1" }]
+
+[[scopes]]
+name = "hidden"
+kind = "availability-set"
+hosts = ["hv-0", "hv-7"]
+vms = [
+  { name = "db-0", addresses = [{ ip = "10.0.0.4", network = "n" }] },
+  { name = "db-1", addresses = [{ ip = "10.0.0.5", network = "n" }] },
+  { name = "same", host = "hv-7" },
+]
+
+[[scopes]]
+name = "third"
+kind = "availability-set"
+vms = [{ name = "same" }]
+"""
+
+EVENT = "E0E0E0E0-0000-0000-0000-000000000000"
+ADDRESS = {"addresses": [{"ip": "10.0.0.4", "network": "n"}]}
+
+ASKED: dict[str, tuple[str, str, object, int, str]] = {
+    "VM by its bare name": ("GET", "/v1/vms/db-0", None, 404, "unknown-vm"),
+    "VM that there is none of": ("GET", "/v1/vms/db-9", None, 404, "unknown-vm"),
+    "change": ("PATCH", "/v1/vms/db-0", {"host": "x"}, 404, "unknown-vm"),
+    "removal": ("DELETE", "/v1/vms/db-0", None, 404, "unknown-vm"),
+    "deletion": ("POST", "/v1/operations/delete", {"vm": "db-0"}, 404, "unknown-vm"),
+    "restart": ("POST", "/v1/operations/restart", {"vm": "db-0"}, 404, "unknown-vm"),
+    "events": ("GET", "/v1/events?vm=db-0", None, 404, "unknown-vm"),
+    "history": ("GET", "/v1/history?vm=db-0", None, 404, "unknown-vm"),
+    "event": ("GET", f"/v1/events/{EVENT}", None, 404, "unknown-event"),
+    "cancelling": ("POST", f"/v1/events/{EVENT}/cancel", {}, 404, "unknown-event"),
+    "approving": ("POST", f"/v1/events/{EVENT}/approve", {"vm": "db-0"}, 404, "unknown-event"),
+    "host": ("POST", "/v1/events", {"type": "Reboot", "host": "hv-7"}, 404, "unknown-host"),
+    "host in part": ("POST", "/v1/events", {"type": "Reboot", "host": "hv-0"}, 403, "scope-forbidden"),
+    "failing host": ("POST", "/v1/operations/fail", {"host": "hv-7"}, 404, "unknown-host"),
+    "address": ("PATCH", "/v1/vms/web-0", ADDRESS, 409, "address-taken"),
+    "figures": ("GET", "/metrics", None, 403, "forbidden"),
+    "diagnosis": ("GET", "/v1/diagnosis?vm=db-0", None, 200, ""),
+    "diagnosis of a bare name": ("GET", "/v1/diagnosis?vm=same", None, 200, ""),
+    "history of an event": ("GET", f"/v1/history?event={EVENT}", None, 200, ""),
+    "whole history": ("GET", "/v1/history", None, 200, ""),
+    "hosts": ("GET", "/v1/hosts", None, 200, ""),
+    "bare name that others bear, too": ("GET", "/v1/vms/same", None, 200, ""),
+    "events of such a name": ("GET", "/v1/events?vm=same", None, 200, ""),
+    "history of such a name": ("GET", "/v1/history?vm=same", None, 200, ""),
+    "restart of such a name": ("POST", "/v1/operations/restart", {"vm": "same"}, 201, ""),
+    "deletion of such a name": ("POST", "/v1/operations/delete", {"vm": "same"}, 200, ""),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+async def test_answers_tell_nothing_of_other_scopes(case: str) -> None:
+    method, path, body, status, code = ASKED[case]
+    async with run_api(fleet_file=FLEET) as service:
+        event = await _event_elsewhere(service)
+        token = await service.token("web-team", Role.OPERATOR, "web")
+        reply = await service.request(method, path.replace(EVENT, event), body, token=token)
+    assert (reply.status, reply.code if reply.status >= 400 else "") == (status, code)
+    assert not [word for word in (b"hidden", b"third", b"10.0.0.5", b"ticket") if word in reply.body.lower()]
+
+
+async def _event_elsewhere(service: RunningApi) -> str:
+    made = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["hidden/db-0"], "why": "ticket"})
+    id_: str = made.json["made"][0]["id"]
+    return id_
+
+
+async def test_names_are_ambiguous_among_those_that_are_seen() -> None:
+    async with run_api(fleet_file=FLEET) as service:
+        token = await service.token("some", Role.VIEWER, "web", "third")
+        reply = await service.request("GET", "/v1/vms/same", token=token)
+    assert (reply.status, reply.json["error"]["details"]["candidates"]) == (409, ["web/same", "third/same"])
+
+
+async def test_address_that_two_claim_is_told_without_the_other() -> None:
+    async with run_api(fleet_file=FLEET) as service:
+        token = await service.token("web-team", Role.OPERATOR, "web")
+        reply = await service.request("PATCH", "/v1/vms/web-0", ADDRESS, token=token)
+        admin = await service.request("PATCH", "/v1/vms/web-0", ADDRESS)
+    error: dict[str, Any] = reply.json["error"]
+    assert error["message"] == "address 10.0.0.4 in network n belongs to a VM of another scope"
+    assert admin.json["error"]["details"]["vm"] == "hidden/db-0"
+
+
+async def test_deletion_by_a_name_that_others_bear_is_done_once() -> None:
+    """When the answer is lost and the VM has gone, the same name means the same VM: not one that is left."""
+    async with run_api(fleet_file=FLEET) as service:
+        token = await service.token("web-team", Role.OPERATOR, "web")
+        replies = [
+            await service.request("POST", "/v1/operations/delete", {"vm": "same"}, token=token, Idempotency_Key="k1")
+            for _ in range(2)
+        ]
+        left = [vm["scope"] for vm in (await service.request("GET", "/v1/vms?name=same")).json["vms"]]
+    assert [(reply.status, reply.json) for reply in replies] == [(200, {"made": [], "events": []})] * 2
+    assert left == ["hidden", "third"]

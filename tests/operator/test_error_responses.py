@@ -1,0 +1,96 @@
+"""Every error of the rules and of the fleet has its answer."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import forewarn.fleet.importer
+from forewarn.core.errors import CoreError
+from forewarn.fleet.errors import FleetError
+from forewarn.operator.error_responses import STATUS_BY_ERROR
+from tests.operator.running_api import run_api
+
+NEVER_ASKED_FOR = {forewarn.fleet.importer.FleetFileConflict}
+"""Raised only while the service starts."""
+
+
+def tree(error: type[Exception]) -> Iterator[type[Exception]]:
+    yield error
+    for below in error.__subclasses__():
+        yield from tree(below)
+
+
+@pytest.mark.parametrize("root", [CoreError, FleetError])
+def test_every_error_has_a_row(root: type[Exception]) -> None:
+    ours = {error for error in tree(root) if error.__module__.startswith("forewarn.")}
+    ours = {error for error in ours if not error.__module__.startswith("forewarn.testing.")}
+    assert ours - NEVER_ASKED_FOR - set(STATUS_BY_ERROR) == set()
+
+
+def test_codes_are_words_for_programs() -> None:
+    assert {error.code for error in STATUS_BY_ERROR if not error.code.replace("-", "").isalpha()} == set()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "name"),
+    [
+        ("GET", "/v1/history?did=exploded", {}, "did"),
+        ("GET", "/v1/events?status=x", {}, "status"),
+        ("GET", "/v1/events?limit=0", {}, "limit"),
+        ("GET", "/v1/vms?name=", {}, "name"),
+        ("GET", "/v1/history?by=", {}, "by"),
+        ("GET", "/v1/watch", {"Last_Event_ID": "x"}, "Last-Event-ID"),
+        ("POST", "/v1/holds", {"Idempotency_Key": "a b"}, "Idempotency-Key"),
+    ],
+)
+async def test_wrong_parameter_is_called_as_it_was_sent(
+    method: str, path: str, headers: dict[str, str], name: str
+) -> None:
+    async with run_api() as service:
+        body = {"reason": "x"} if method == "POST" else None
+        reply = await service.request(method, path, body, **headers)
+    assert (reply.status, reply.json["error"]["message"].partition(":")[0]) == (400, name)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        ("/v1/events?status=x", None, "status: 'x' is not among Scheduled and Started"),
+        ("/v1/history?did=held&did=x", None, "did: 'x' is not among scope-created, "),
+        ("/v1/scopes", {"id": "x", "kind": "y"}, "kind: 'y' is not among standalone, cloud-service, "),
+        ("/v1/scopes", {"id": "x", "kind": "standalone", "os": "y"}, "os: 'y' is not among linux and windows"),
+        (
+            "/v1/scopes",
+            {"id": "x", "kind": "standalone", "auto_approve": ["y"]},
+            "auto_approve[0]: 'y' is not among Freeze, Reboot, Redeploy, Preempt and Terminate",
+        ),
+    ],
+)
+async def test_word_that_is_not_allowed_is_told_with_those_that_are(path: str, body: object, sentence: str) -> None:
+    async with run_api() as service:
+        reply = await service.request("GET" if body is None else "POST", path, body)
+    assert (reply.status, reply.json["error"]["message"][: len(sentence)]) == (400, sentence)
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("/v1/vms/x", "there is no VM x; `forewarn vm list` shows them"),
+        ("/v1/scopes/x", "there is no scope x; `forewarn scope list` shows them"),
+        ("/v1/hosts/x", "no VM is on a host x; `forewarn host list` shows them"),
+        ("/v1/campaigns/x", "there is no campaign x; `forewarn campaign list --all` shows them"),
+    ],
+)
+async def test_what_there_is_not_is_told_with_where_to_look(path: str, sentence: str) -> None:
+    async with run_api() as service:
+        reply = await service.request("GET", path)
+    assert (reply.status, reply.json["error"]["message"]) == (404, sentence)
+
+
+@pytest.mark.parametrize("path", ["scopes?name", "vms?scope", "vms?tag", "events?host", "events?vm", "history?event"])
+async def test_filter_that_says_nothing_does_not_let_everything_through(path: str) -> None:
+    name = path.partition("?")[2]
+    async with run_api() as service:
+        reply = await service.request("GET", f"/v1/{path}=")
+    sentence = f"{name}: this is empty; say which, or leave it out (what is allowed: /openapi.json)"
+    assert (reply.status, reply.json["error"]["message"]) == (400, sentence)

@@ -1,0 +1,151 @@
+"""Schemathesis reads the description of the API and tries to catch the service out."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forewarn.operator.error_responses import MALFORMED, STATUS_BY_ERROR
+from tests.operator.running_api import TOKEN, run_api
+
+SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
+QUICK = "examples,fuzzing,stateful"
+THOROUGH = "examples,coverage,fuzzing,stateful"
+"""Coverage goes through every bound of every parameter, which takes minutes."""
+
+# What is well formed is never called malformed: it is done, or refused for a reason that the rules know.
+CHECKS = """
+[checks]
+positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 422]
+"""
+
+NAMES = ["db-0", "web-0", "web/web-3", "batch_1", "shop/FrontEnd_IN_0", "nothing"]
+
+SCOPES = ["db-0", "web", "sh*", "nothing"]
+
+LEFT_OUT = {
+    "watch": "it goes on for ever",
+    "importFleet": "a fleet file is no JSON, and a wrong one would take everything away",
+    "revokeToken": "it would revoke the token with which it asks",
+}
+"""These have tests of their own."""
+
+OTHER_CODES = {"malformed", "no-token", "wrong-token", "internal", "not-readable", "too-many-connections"}
+"""Codes of what is refused, or fails, outside the tables."""
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("known_names", "examples", "phases"),
+    [
+        pytest.param(True, 8, QUICK, id="with names of VMs"),
+        pytest.param(True, 8, THOROUGH, id="with names of VMs, every bound", marks=pytest.mark.long),
+        pytest.param(False, 30, THOROUGH, id="as served", marks=pytest.mark.long),
+    ],
+)
+async def test_service_keeps_to_its_description(tmp_path: Path, known_names: bool, examples: int, phases: str) -> None:
+    """Each operation by itself, and then one after the other with what the one before has answered."""
+    (tmp_path / "checks.toml").write_text(CHECKS)
+    async with run_api() as service:
+        description = (await service.request("GET", "/openapi.json")).json
+        if known_names:
+            schemas = description["components"]["schemas"]
+            schemas["ScheduleEvents"]["properties"]["vms"]["items"]["enum"] = NAMES
+            schemas["Operate"]["properties"]["vm"]["enum"] = NAMES
+            schemas["CampaignSelection"]["properties"]["scopes"]["items"] = {"enum": SCOPES}
+        (tmp_path / "openapi.json").write_bytes(msgspec.json.encode(description))
+        process = await asyncio.create_subprocess_exec(
+            SCHEMATHESIS,
+            *("--config-file", "checks.toml", "run", "openapi.json", "--url", service.url),
+            *("--header", f"Authorization: Bearer {TOKEN}", "--max-examples", str(examples)),
+            *("--phases", phases),
+            *(word for id_ in LEFT_OUT for word in ("--exclude-operation-id", id_)),
+            *("--generation-deterministic", "--warnings", "off", "--no-color"),
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate()
+        assert process.returncode == 0, said.decode()
+        assert "Stateful (in" in said.decode()
+
+
+async def test_description_is_of_openapi_3_1_and_names_every_path() -> None:
+    async with run_api() as service:
+        description = (await service.request("GET", "/openapi.json")).json
+    assert description["openapi"].startswith("3.1.")
+    paths = {f"{method.upper()} {path}" for path, methods in description["paths"].items() for method in methods}
+    assert paths == {
+        "GET /healthz",
+        "GET /readyz",
+        "GET /metrics",
+        "GET /v1/me",
+        "GET /v1/clock",
+        "POST /v1/clock/advance",
+        "GET /v1/scopes",
+        "POST /v1/scopes",
+        "GET /v1/scopes/{scope_id}",
+        "PATCH /v1/scopes/{scope_id}",
+        "DELETE /v1/scopes/{scope_id}",
+        "GET /v1/vms",
+        "POST /v1/vms",
+        "GET /v1/vms/{vm}",
+        "PATCH /v1/vms/{vm}",
+        "DELETE /v1/vms/{vm}",
+        "GET /v1/hosts",
+        "GET /v1/hosts/{host}",
+        "GET /v1/fleet",
+        "POST /v1/fleet/import",
+        "GET /v1/diagnosis",
+        "GET /v1/events",
+        "POST /v1/events",
+        "GET /v1/events/{event}",
+        "POST /v1/events/{event}/cancel",
+        "POST /v1/events/{event}/approve",
+        "POST /v1/events/{event}/retry",
+        "POST /v1/events/{event}/resolve",
+        "POST /v1/operations/restart",
+        "POST /v1/operations/redeploy",
+        "POST /v1/operations/delete",
+        "POST /v1/operations/evict",
+        "POST /v1/operations/fail",
+        "POST /v1/operations/predict-failure",
+        "POST /v1/sockets",
+        "GET /v1/campaigns",
+        "POST /v1/campaigns",
+        "POST /v1/campaigns/plan",
+        "GET /v1/campaigns/{campaign}",
+        "GET /v1/campaigns/{campaign}/waves",
+        "POST /v1/campaigns/{campaign}/pause",
+        "POST /v1/campaigns/{campaign}/resume",
+        "POST /v1/campaigns/{campaign}/abort",
+        "POST /v1/campaigns/{campaign}/retry",
+        "POST /v1/campaigns/{campaign}/skip",
+        "GET /v1/holds",
+        "POST /v1/holds",
+        "POST /v1/holds/release",
+        "GET /v1/faults",
+        "POST /v1/faults",
+        "DELETE /v1/faults",
+        "DELETE /v1/faults/{fault_id}",
+        "GET /v1/history",
+        "GET /v1/watch",
+        "GET /v1/tokens",
+        "POST /v1/tokens",
+        "DELETE /v1/tokens/{token_id}",
+    }
+    assert description["security"] == [{"token": []}, {"password": []}]
+    assert description["paths"]["/healthz"]["get"]["security"] == [{}]
+
+
+async def test_reference_names_every_path_and_every_code() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/operator-api.md").read_text()
+    async with run_api() as service:
+        description = (await service.request("GET", "/openapi.json")).json
+    codes = (
+        {error.code for error in STATUS_BY_ERROR} | {malformed.code for malformed in MALFORMED.values()} | OTHER_CODES
+    )
+    assert [path for path in description["paths"] if path not in page] == []
+    assert {code for code in codes if f"`{code}`" not in page} == set()

@@ -1,0 +1,80 @@
+"""Requests of those who wish the service ill, or do not know it: each is refused like any other, with a stable code."""
+
+import asyncio
+
+import pytest
+
+from tests.operator.running_api import TOKEN, run_api
+
+BODIES = {
+    "deeply nested list": b'{"type":' + b"[" * 100_000,
+    "deeply nested object": b'{"type":' * 50_000,
+    "deeply nested where it may be anything": b'{"tags":{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}}",
+    "no UTF-8": b'{"type":"\xff\xfe"}',
+    "half a character": b'{"type":"Reboot","vms":["\\ud800"]}',
+    "not JSON": b"type=Reboot",
+    "number beyond all numbers": b'{"type":"Reboot","scope":"web","update_domain":1e400}',
+    "null": b"null",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("case", BODIES)
+async def test_body_that_cannot_be_read_is_malformed(case: str) -> None:
+    async with run_api() as service:
+        replies = [
+            await service.request("POST", "/v1/events", BODIES[case]),
+            await service.request("PATCH", "/v1/scopes/web", BODIES[case]),
+        ]
+    assert [(reply.status, reply.code) for reply in replies] == [(400, "malformed")] * 2
+
+
+async def test_missing_body_is_said() -> None:
+    async with run_api() as service:
+        reply = await service.request("POST", "/v1/events", b"")
+    assert reply.json["error"]["message"] == "the request has no body: send JSON (what is allowed: /openapi.json)"
+
+
+@pytest.mark.parametrize("host", ["a:b:c", "x:99999999", "[", "[::1"])
+async def test_host_that_is_none_makes_no_difference(host: str) -> None:
+    lines = f"Host: {host}", f"Authorization: Bearer {TOKEN}", "Idempotency-Key: k1", "Content-Length: 2", "", "{}"
+    async with run_api() as service:
+        answer = await service.raw("\r\n".join(("POST /v1/holds/release HTTP/1.1", *lines)).encode())
+        lost = await service.raw("\r\n".join((f"GET /v1/vms?x=1 HTTP/1.1\r\nHost: {host}", lines[1], "", "")).encode())
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert lost.startswith(b"HTTP/1.1 400 ")
+
+
+async def test_parameter_that_is_said_twice_is_refused() -> None:
+    """Whoever says two scopes would be shown one of them and not know which."""
+    async with run_api() as service:
+        twice = await service.request("GET", "/v1/vms?scope=web&scope=shop")
+        several = await service.request("GET", "/v1/history?did=scheduled&did=started")
+    assert (twice.status, twice.code, several.status) == (400, "malformed", 200)
+    assert twice.json["error"]["message"] == "scope is said more than once"
+
+
+NO_HTTP = {
+    "TLS": b"\x16\x03\x01garbage\r\n\r\n",
+    "two lengths": b"POST /v1/holds HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    "blank in a name": b"GET /v1/me HTTP/1.1\r\nHost: x\r\nAuthorization : Bearer x\r\n\r\n",
+    "endless head": b"GET /v1/me HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 200_000,
+}
+
+
+@pytest.mark.parametrize("case", NO_HTTP)
+async def test_what_is_no_http_is_refused_like_everything_else(case: str) -> None:
+    async with run_api() as service:
+        head = await service.raw(NO_HTTP[case])
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/json\r\n" in head
+
+
+async def test_crowd_is_told_to_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarn.operator.server.CONNECTIONS", 1)
+    async with run_api() as service:
+        _, writer = await asyncio.open_connection("127.0.0.1", service.port)
+        refused = await service.request("GET", "/healthz")
+        writer.close()
+        await writer.wait_closed()
+    assert (refused.status, refused.code) == (503, "too-many-connections")

@@ -1,0 +1,247 @@
+"""Gates: real programs and a real web server, and what each answer means."""
+
+import asyncio
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import trustme
+
+from forewarn.core.campaign.spec import HttpCheck
+from forewarn.platform.gates import MAX_CONCURRENT, SettingsGateChecker
+from forewarn.platform.port import GateFailed, GatePassed, GateRequest
+from forewarn.settings import Gate, GateSettings
+from tests.platform.recording_server import RecordingServer, run_recording_server
+
+CAMPAIGN = "11111111-2222-4333-8444-555555555555"
+QUESTION = GateRequest(gate="health", campaign=CAMPAIGN, name="kernel", scope="web", wave=2)
+BRIEF = timedelta(milliseconds=1)
+SHORT = timedelta(milliseconds=200)
+GUARD = 60
+
+Make = Callable[..., SettingsGateChecker]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Make a gatekeeper whose gate is a shell script; `$HERE` is a directory in which it can leave something."""
+
+    def make(script: str, **settings: Any) -> SettingsGateChecker:
+        program = tmp_path / "check"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        gate = GateSettings(command=(str(program), "-q"), pause=BRIEF, **settings)
+        environ = {"PATH": os.environ["PATH"], "HERE": str(tmp_path), "FOREWARN_TOKEN": "secret"}
+        return SettingsGateChecker([Gate("health", gate)], tmp_path / "work", environ)
+
+    return make
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[RecordingServer]:
+    async with run_recording_server() as web:
+        yield web
+
+
+def http_gate(web: RecordingServer, tmp_path: Path, **settings: Any) -> SettingsGateChecker:
+    gate = GateSettings(url=web.url, pause=BRIEF, **settings)
+    return SettingsGateChecker([Gate("health", gate)], tmp_path / "work", {})
+
+
+async def test_program_that_ends_with_0_says_open(make: Make, tmp_path: Path) -> None:
+    assert await make("exit 0").check(QUESTION) == GatePassed()
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+async def test_program_that_ends_otherwise_says_shut_and_its_last_line_says_why(make: Make) -> None:
+    gate = make("echo looking; echo 3 alerts are firing >&2; exit 7", retries=0)
+    assert await gate.check(QUESTION) == GateFailed("check ended with 7: 3 alerts are firing")
+
+
+async def test_program_is_told_what_is_asked_and_nothing_of_the_service(make: Make, tmp_path: Path) -> None:
+    assert await make("env > $HERE/env; cat > $HERE/given; echo $1 > $HERE/argument").check(QUESTION) == GatePassed()
+    lines = (tmp_path / "env").read_text().splitlines()
+    assert {line for line in lines if line.startswith("FOREWARN_")} == {
+        "FOREWARN_PHASE=gate",
+        "FOREWARN_GATE=health",
+        f"FOREWARN_CAMPAIGN={CAMPAIGN}",
+        "FOREWARN_CAMPAIGN_NAME=kernel",
+        "FOREWARN_SCOPE=web",
+        "FOREWARN_WAVE=2",
+    }
+    assert json.loads((tmp_path / "given").read_text()) == {
+        "phase": "gate",
+        "gate": "health",
+        "campaign": {"id": CAMPAIGN, "name": "kernel"},
+        "scope": "web",
+        "wave": 2,
+    }
+    assert (tmp_path / "argument").read_text() == "-q\n"
+
+
+async def test_shut_gate_is_asked_again_as_often_as_it_says(make: Make, tmp_path: Path) -> None:
+    gate = make('echo . >> $HERE/tries; test $(wc -l < $HERE/tries) -ge 3 || { echo "not yet"; exit 1; }', retries=2)
+    assert await gate.check(QUESTION) == GatePassed()
+    (tmp_path / "tries").unlink()
+    gate = make("echo . >> $HERE/tries; exit 1", retries=2)
+    assert await gate.check(QUESTION) == GateFailed("check ended with 1")
+    assert (tmp_path / "tries").read_text() == ".\n" * 3
+
+
+async def test_program_that_takes_too_long_is_ended_with_all_it_started(make: Make, tmp_path: Path) -> None:
+    gate = make("sleep 1000 & echo $! > $HERE/child; wait", timeout=timedelta(seconds=1), retries=0)
+    async with asyncio.timeout(GUARD):
+        assert await gate.check(QUESTION) == GateFailed("check took longer than 1s and was ended")
+    await until(lambda: not is_running(int((tmp_path / "child").read_text())))
+
+
+async def test_program_is_ended_with_whoever_asks(make: Make, tmp_path: Path) -> None:
+    gate = make("echo $$ > $HERE/pid.part; mv $HERE/pid.part $HERE/pid; sleep 1000")
+    asking = asyncio.create_task(gate.check(QUESTION))
+    await until((tmp_path / "pid").exists)
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert asking.cancelled()
+    await until(lambda: not is_running(int((tmp_path / "pid").read_text())))
+
+
+async def test_program_that_is_not_there_keeps_the_gate_shut(tmp_path: Path) -> None:
+    gate = SettingsGateChecker([Gate("health", GateSettings(command=("/no/such",), retries=0))], tmp_path / "work", {})
+    assert await gate.check(QUESTION) == GateFailed("such cannot be started: No such file or directory (/no/such)")
+
+
+async def test_gate_without_a_definition_is_shut_and_says_what_to_do(tmp_path: Path) -> None:
+    gates = SettingsGateChecker([], tmp_path, {})
+    assert list(gates.gates) == []
+    assert await gates.check(QUESTION) == GateFailed(
+        "the settings have no gate health: define [gates.health], and reload"
+    )
+    gates.reload([Gate("health", GateSettings(command=("/bin/true",)))])
+    assert list(gates.gates) == ["health"]
+    assert await gates.check(QUESTION) == GatePassed()
+
+
+async def test_expected_status_says_open(web: RecordingServer, tmp_path: Path) -> None:
+    web.statuses = [204]
+    assert await http_gate(web, tmp_path, expect_status=204).check(QUESTION) == GatePassed()
+    (received,) = web.received
+    assert received.request_line == "GET /hook?a=b HTTP/1.1"
+    assert received.headers["host"] == f"127.0.0.1:{web.port}"
+
+
+@pytest.mark.parametrize("status", [500, 204, 302], ids=["error", "another success", "redirect"])
+async def test_any_other_status_says_shut(web: RecordingServer, tmp_path: Path, status: int) -> None:
+    web.statuses = [status]
+    answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
+    assert answer == GateFailed(f"http://127.0.0.1:{web.port} answers {status}, not 200")
+    assert len(web.received) == 1
+
+
+async def test_address_is_asked_again_as_often_as_it_says(web: RecordingServer, tmp_path: Path) -> None:
+    web.statuses = [500, 503]
+    assert await http_gate(web, tmp_path, retries=2).check(QUESTION) == GatePassed()
+    assert len(web.received) == 3
+
+
+async def test_silence_is_shut_when_the_time_is_over(web: RecordingServer, tmp_path: Path) -> None:
+    web.statuses = [None]
+    async with asyncio.timeout(GUARD):
+        answer = await http_gate(web, tmp_path, timeout=SHORT, retries=0).check(QUESTION)
+    assert answer == GateFailed(f"http://127.0.0.1:{web.port} gave no answer within 0.2s")
+
+
+async def test_nobody_there_is_shut(web: RecordingServer, tmp_path: Path) -> None:
+    async with run_recording_server() as gone:
+        pass
+    answer = await http_gate(gone, tmp_path, retries=0).check(QUESTION)
+    assert answer == GateFailed(f"http://127.0.0.1:{gone.port} does not answer: Connection refused")
+
+
+MUMBLED = {
+    "it hangs up": (b"", "it hangs up"),
+    "it hangs up in the middle": (b"HTTP/1.1 200 OK\r\nContent-Le", "it hangs up"),
+    "another protocol": (b"220 mail.example ESMTP\r\n\r\n", "what it says is not HTTP"),
+}
+
+
+@pytest.mark.parametrize("case", MUMBLED)
+async def test_what_is_no_answer_is_shut(web: RecordingServer, tmp_path: Path, case: str) -> None:
+    said, why = MUMBLED[case]
+    web.statuses = [said]
+    answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
+    assert answer == GateFailed(f"http://127.0.0.1:{web.port} does not answer: {why}")
+
+
+async def test_that_an_answer_is_to_come_is_none(web: RecordingServer, tmp_path: Path) -> None:
+    web.statuses = [b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 503 No\r\n\r\n"]
+    answer = await http_gate(web, tmp_path, retries=0).check(QUESTION)
+    assert answer == GateFailed(f"http://127.0.0.1:{web.port} answers 503, not 200")
+
+
+async def test_server_with_a_certificate_that_nobody_trusts_is_shut_and_told_nothing(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    async with run_recording_server(context) as web:
+        gate = GateSettings(url=web.url.replace("http:", "https:"), retries=0)
+        answer = await SettingsGateChecker([Gate("health", gate)], tmp_path / "work", {}).check(QUESTION)
+    place = f"https://127.0.0.1:{web.port}"
+    assert answer == GateFailed(f"{place} is not trusted: unable to get local issuer certificate")
+    assert web.received == []
+
+
+async def test_servers_that_do_not_answer_keep_no_thread_from_others(web: RecordingServer, tmp_path: Path) -> None:
+    threads = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(threads)
+    web.statuses = [None] * MAX_CONCURRENT
+    gate = http_gate(web, tmp_path, timeout=timedelta(hours=1))
+    asking = [asyncio.create_task(gate.check(QUESTION)) for _ in range(MAX_CONCURRENT)]
+    await until(lambda: len(web.received) == MAX_CONCURRENT)
+    async with asyncio.timeout(GUARD):
+        assert await asyncio.to_thread(lambda: "somebody else's work") == "somebody else's work"
+    for task in asking:
+        task.cancel()
+    await asyncio.wait(asking)
+
+
+async def test_gate_that_is_asked_again_later_has_no_place_meanwhile(web: RecordingServer, tmp_path: Path) -> None:
+    shut = GateSettings(command=("/bin/false",), pause=timedelta(hours=1), retries=1)
+    gates = SettingsGateChecker([Gate("health", shut), Gate("web", GateSettings(url=web.url))], tmp_path / "work", {})
+    pausing = [asyncio.create_task(gates.check(QUESTION)) for _ in range(MAX_CONCURRENT)]
+    async with asyncio.timeout(GUARD):
+        assert await gates.check(msgspec.structs.replace(QUESTION, gate="web")) == GatePassed()
+    assert not any(task.done() for task in pausing)
+    for task in pausing:
+        task.cancel()
+    await asyncio.wait(pausing)
+
+
+async def test_campaign_can_bring_its_check_along_and_a_password_is_not_told(
+    web: RecordingServer, tmp_path: Path
+) -> None:
+    web.statuses = [401]
+    url = web.url.replace("http://", "http://me:s3cret@")
+    check = HttpCheck(url=url, retries=0)
+    question = GateRequest(gate=check, campaign=CAMPAIGN, name="kernel")
+    answer = await SettingsGateChecker([], tmp_path, {}).check(question)
+    assert answer == GateFailed(f"http://127.0.0.1:{web.port} answers 401, not 200")
+    assert web.received[0].headers["authorization"] == "Basic bWU6czNjcmV0"
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    async with asyncio.timeout(GUARD):
+        while not fact():  # noqa: ASYNC110 - a file raises no event
+            await asyncio.sleep(0.01)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

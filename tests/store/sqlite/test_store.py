@@ -1,0 +1,383 @@
+"""The SQLite store keeps the contract, and is sound where its surroundings are not."""
+
+import asyncio
+import resource
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from forewarn.store.port import JournalQuery, Record, RecordKey, RecordKind, StoreFailed, StoreFull, StoreInUse
+from forewarn.store.sqlite import database
+from forewarn.store.sqlite import store as sqlite_store
+from forewarn.store.sqlite.store import SqliteStore
+from forewarn.store.sqlite.writer import Save, SaveResult
+from tests.store.contract import (
+    BATCH,
+    GUARD_SECONDS,
+    WEB,
+    DurableStoreContract,
+    OpenStore,
+    entries,
+    read_items,
+    read_snapshot,
+    whole_journal,
+)
+from tests.support.disks import fill_disk, mount_disk
+
+
+class TestSqliteStore(DurableStoreContract):
+    @pytest.fixture
+    def open_store(self, tmp_path: Path) -> OpenStore:
+        return lambda: SqliteStore.open(tmp_path / "data")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    store = await SqliteStore.open(tmp_path / "data")
+    yield store
+    await store.aclose()
+
+
+def make_room(store: SqliteStore) -> None:
+    store._database.writer._connection.execute("PRAGMA max_page_count = 1000000")
+
+
+def assert_sound(directory: Path) -> None:
+    with closing(sqlite3.connect(directory / database.DATABASE_FILE)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        counted = connection.execute("SELECT count(*) FROM journal").fetchone()
+        assert connection.execute("SELECT journal_rows FROM counters").fetchone() == counted
+
+
+async def test_file_is_written_as_promised(store: SqliteStore) -> None:
+    connection = store._database.writer._connection
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "2 is FULL"
+
+
+async def test_reading_connection_cannot_write(store: SqliteStore) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        store._database.reader._connection.execute("DELETE FROM records")
+
+
+async def test_full_file_refuses_and_takes_up_again_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(database.PRAGMAS, "max_page_count", "60")
+    store = await SqliteStore.open(tmp_path)
+    revision = await store.save(WEB, b"before", entries(1), expected=None)
+    with pytest.raises(StoreFull) as refusal:
+        await store.save(WEB, bytes(300_000), entries(1, first=2), expected=revision)
+    assert refusal.value.path == tmp_path / "forewarn.db"
+    assert await store.load(WEB) == Record(WEB, b"before", revision)
+    assert len(await whole_journal(store)) == 1
+    make_room(store)
+    again = await store.save(WEB, bytes(300_000), entries(1, first=2), expected=revision)
+    assert again > revision
+    await store.aclose()
+    assert_sound(tmp_path)
+
+
+async def test_save_that_does_not_fit_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(database.PRAGMAS, "max_page_count", "60")
+    store = await SqliteStore.open(tmp_path)
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(5)]
+    values = [b"small", b"small", bytes(300_000), b"small", b"small"]
+    async with store.watch() as changes:
+        await read_snapshot(changes)
+        results = await asyncio.gather(
+            *(store.save(key, value, entries(1), expected=None) for key, value in zip(keys, values, strict=True)),
+            return_exceptions=True,
+        )
+        assert isinstance(results.pop(2), StoreFull)
+        saved = [keys[0], keys[1], keys[3], keys[4]]
+        kept = [await store.load(key) for key in saved]
+        assert [(record.key, record.value, record.revision) for record in kept if record] == [
+            (key, b"small", revision) for key, revision in zip(saved, results, strict=True)
+        ]
+        assert await read_items(changes, 4) == kept
+    assert [row.key for row in await whole_journal(store)] == saved
+    await store.aclose()
+    assert_sound(tmp_path)
+
+
+async def check_often(store: SqliteStore) -> None:
+    """The log may have some room left in its last pages."""
+    for _ in range(5_000):
+        await store.check()
+
+
+async def test_check_tells_that_the_disk_is_full_and_that_it_has_room_again(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    with mount_disk(disk, "2m"):
+        store = await SqliteStore.open(disk / "data")
+        try:
+            await store.check()
+            ballast = fill_disk(disk)
+            with pytest.raises(StoreFull):
+                await check_often(store)
+            ballast.unlink()
+            await store.check()
+        finally:
+            await store.aclose()
+
+
+async def test_full_disk_loses_nothing_and_is_left_behind_when_there_is_room(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    with mount_disk(disk, "4m"):
+        store = await SqliteStore.open(disk / "data")
+        keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(10)]
+        revisions = {key: await store.save(key, b"before", entries(1), expected=None) for key in keys}
+        ballast = fill_disk(disk)
+        async with store.watch() as changes:
+            await read_snapshot(changes)
+            results = await asyncio.gather(
+                *(store.save(key, bytes(50_000), entries(1), expected=revisions[key]) for key in keys),
+                return_exceptions=True,
+            )
+            assert [type(result) for result in results] == [StoreFull] * 10
+            assert [await store.load(key) for key in keys] == [Record(key, b"before", revisions[key]) for key in keys]
+            assert len(await whole_journal(store)) == 10
+            ballast.unlink()
+            again = await store.save(keys[0], bytes(50_000), entries(1, first=2), expected=revisions[keys[0]])
+            assert await read_items(changes, 1) == [Record(keys[0], bytes(50_000), again)]
+        await store.aclose()
+        assert_sound(disk / "data")
+
+
+async def test_full_disk_refuses_a_new_store_and_leaves_room_for_a_later_one(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    with mount_disk(disk, "4m"):
+        (disk / "data").mkdir()
+        ballast = fill_disk(disk)
+        with pytest.raises(StoreFull):
+            await SqliteStore.open(disk / "data")
+        ballast.unlink()
+        store = await SqliteStore.open(disk / "data")
+        await store.aclose()
+
+
+@contextmanager
+def files_limited_to(size: int) -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+async def test_refusal_of_the_system_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path)
+    revision = await store.save(WEB, b"before", entries(1), expected=None)
+    with files_limited_to(100_000), pytest.raises(StoreFailed) as refusal:
+        await store.save(WEB, bytes(300_000), entries(1, first=2), expected=revision)
+    assert (refusal.value.path, refusal.value.reason) == (tmp_path / "forewarn.db", "disk I/O error")
+    assert await store.load(WEB) == Record(WEB, b"before", revision)
+    await store.save(WEB, bytes(300_000), entries(1, first=2), expected=revision)
+    await store.aclose()
+    assert_sound(tmp_path)
+
+
+async def test_commit_that_fails_saves_nothing_of_its_group(tmp_path: Path) -> None:
+    """The first few would have fitted alone; but what the disk has of a failed commit, nobody knows."""
+    store = await SqliteStore.open(tmp_path)
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(10)]
+    with files_limited_to(300_000):
+        results = await asyncio.gather(
+            *(store.save(key, bytes(50_000), entries(1), expected=None) for key in keys), return_exceptions=True
+        )
+    assert [type(result) for result in results] == [StoreFailed] * 10
+    assert [await store.load(key) for key in keys] == [None] * 10
+    assert await whole_journal(store) == []
+    await asyncio.gather(*(store.save(key, bytes(50_000), entries(1), expected=None) for key in keys))
+    await store.aclose()
+    assert_sound(tmp_path)
+
+
+async def test_another_program_in_the_file_delays_a_save_and_blocks_nothing_else(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    revision = await store.save(WEB, b"before", entries(1), expected=None)
+    with closing(sqlite3.connect(tmp_path / "data" / "forewarn.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        saving = asyncio.create_task(store.save(WEB, b"after", entries(1, first=2), expected=revision))
+        assert await store.load(WEB) == Record(WEB, b"before", revision)
+        assert len(await store.journal(JournalQuery())) == 1
+        assert not saving.done()
+        other.execute("ROLLBACK")
+        assert await saving > revision
+
+
+async def test_another_program_that_keeps_the_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.01)
+    store = await SqliteStore.open(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreFailed) as refusal:
+            await store.save(WEB, b"value", entries(1), expected=None)
+        assert refusal.value.reason == "database is locked"
+        other.execute("ROLLBACK")
+    await store.save(WEB, b"value", entries(1), expected=None)
+    await store.aclose()
+
+
+async def test_batch_waits_once_for_a_program_that_keeps_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no save's fault, so none is tried again alone: 64 of them would keep the writer busy for minutes."""
+    monkeypatch.setattr(database, "BUSY_TIMEOUT", 0.01)
+    store = await SqliteStore.open(tmp_path)
+    statements: list[str] = []
+    store._database.writer._connection.set_trace_callback(statements.append)
+    saves = [Save(RecordKey(RecordKind.SCOPE, f"scope-{n}"), b"value", (), None) for n in range(64)]
+    with closing(sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        outcomes = store._database.writer.commit(saves)
+        other.execute("ROLLBACK")
+    assert [getattr(outcome, "reason", None) for outcome in outcomes] == ["database is locked"] * 64
+    assert len(statements) <= 1, statements
+    await store.aclose()
+
+
+async def test_saves_asked_for_at_once_are_one_transaction(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = count_batches(store, monkeypatch)
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(64)]
+
+    async def write(key: RecordKey) -> None:
+        revision = None
+        for step in range(5):
+            revision = await store.save(key, f"{step}".encode(), entries(1), expected=revision)
+
+    await asyncio.gather(*(write(key) for key in keys))
+    assert batches == [64] * 5
+
+
+async def test_writers_out_of_step_fall_into_step(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = count_batches(store, monkeypatch)
+
+    async def write(key: RecordKey, times: int) -> None:
+        revision = None
+        for step in range(times):
+            revision = await store.save(key, f"{step}".encode(), entries(1), expected=revision)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(write(WEB, 4))
+        await asyncio.sleep(0)  # it asks …
+        await asyncio.sleep(0)  # … and its transaction begins
+        for n in range(63):
+            group.create_task(write(RecordKey(RecordKind.SCOPE, f"scope-{n}"), 3))
+    assert batches == [1, 64, 64, 64]
+
+
+def count_batches(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    sizes: list[int] = []
+    commit = store._group._commit
+
+    def counting(saves: Sequence[Save]) -> list[SaveResult]:
+        sizes.append(len(saves))
+        return commit(saves)
+
+    monkeypatch.setattr(store._group, "_commit", counting)
+    return sizes
+
+
+async def test_large_saves_are_not_gathered_without_bound(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = count_batches(store, monkeypatch)
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(40)]
+    await asyncio.gather(*(store.save(key, bytes(700_000), [], expected=None) for key in keys))
+    assert batches == [24, 16]
+
+
+async def test_closing_waits_for_saves_whose_transaction_has_not_begun(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path)
+    keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(10)]
+    with closing(sqlite3.connect(tmp_path / "forewarn.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        saves: list[asyncio.Task[int]] = []
+        for wave in (keys[:1], keys[1:]):
+            saves += [asyncio.create_task(store.save(key, b"value", entries(1), expected=None)) for key in wave]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        ending = asyncio.create_task(store.aclose())
+        for _ in range(20):
+            await asyncio.to_thread(lambda: None)
+        assert not ending.done()
+        other.execute("ROLLBACK")
+    async with asyncio.timeout(GUARD_SECONDS):
+        await asyncio.gather(*saves)
+        await ending
+    assert_sound(tmp_path)
+
+
+async def test_unforeseen_error_reaches_every_caller_and_the_store_goes_on(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store._group, "_commit", fail)
+        results = await asyncio.gather(
+            *(store.save(key, b"value", [], expected=None) for key in (WEB, BATCH)), return_exceptions=True
+        )
+    assert [type(result) for result in results] == [ZeroDivisionError, ZeroDivisionError]
+    await store.save(WEB, b"value", [], expected=None)
+
+
+async def test_opening_that_was_given_up_leaves_the_directory_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = threading.Event()
+    open_parts = sqlite_store._OpenDatabase.open
+
+    def open_and_tell(directory: Path) -> sqlite_store._OpenDatabase:
+        try:
+            return open_parts(directory)
+        finally:
+            opened.set()
+
+    monkeypatch.setattr(sqlite_store._OpenDatabase, "open", open_and_tell)
+    opening = asyncio.create_task(SqliteStore.open(tmp_path))
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    await asyncio.to_thread(opened.wait)
+    async with asyncio.timeout(GUARD_SECONDS):
+        store = await open_when_free(tmp_path)
+    await store.aclose()
+
+
+async def open_when_free(directory: Path) -> SqliteStore:
+    while True:
+        try:
+            return await SqliteStore.open(directory)
+        except StoreInUse:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("path", ["", "with space", "with%percent", "with?question#hash", "é"])
+async def test_directory_may_have_any_name(tmp_path: Path, path: str) -> None:
+    store = await SqliteStore.open(tmp_path / path)
+    await store.save(WEB, b"value", entries(1), expected=None)
+    await store.aclose()
+    assert_sound(tmp_path / path)
+
+
+async def test_backup_of_a_running_store_is_a_store(store: SqliteStore, tmp_path: Path) -> None:
+    """The command of docs/reference/data-directory.md."""
+    revision = await store.save(WEB, b"value", entries(2), expected=None)
+    rows = await store.journal(JournalQuery())
+    with closing(sqlite3.connect(tmp_path / "data" / "forewarn.db")) as other:
+        other.execute("VACUUM INTO ?", (str(tmp_path / "forewarn.db"),))
+    await store.save(WEB, b"later", entries(1, first=3), expected=revision)
+
+    backup = await SqliteStore.open(tmp_path)
+    assert await backup.load(WEB) == Record(WEB, b"value", revision)
+    assert await backup.journal(JournalQuery()) == rows
+    await backup.aclose()

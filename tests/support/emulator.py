@@ -1,0 +1,159 @@
+"""A real `forewarn up` process on manual time (the emulator) for clients that know nothing of Forewarn."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from forewarn.api.client import ApiClient
+from forewarn.api.local_service import read_token
+from forewarn.api.v1 import ScheduleEvents
+from forewarn.core.event import EventType
+from forewarn.core.scope import ScopeKind
+
+FOREWARN = (sys.executable, "-m", "forewarn.cli")
+NEWEST = "2020-07-01"
+GUARD = 120.0
+"""For how many seconds a program may take before it counts as hanging."""
+
+POOL = 32
+"""How many scopes of each kind a service has to give to its tests."""
+
+SCOPES: dict[ScopeKind, str] = {
+    ScopeKind.AVAILABILITY_SET: 'update_domains = 3\nvms = [{ name = "vm-{n}", count = 3 }]',
+    ScopeKind.CLOUD_SERVICE: 'update_domains = 2\nvms = [{ name = "FrontEnd_IN_{n}", count = 2 }]',
+    ScopeKind.PLACEMENT_GROUP: 'scale_set = "batch"\npriority = "low"\nvms = [{ count = 2 }]',
+}
+
+
+class Vm(msgspec.Struct, frozen=True):
+    """A VM of the service, and the URL at which it finds its endpoint."""
+
+    scope: str
+    name: str
+    url: str
+
+    def events(self, version: str = NEWEST) -> str:
+        """Return where its events are."""
+        return f"{self.url}{events_path(version)}"
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.name}"
+
+
+def events_path(version: str = NEWEST) -> str:
+    """Return the path and query of a request for events."""
+    return f"/metadata/scheduledevents?api-version={version}"
+
+
+def plain_environment(**more: str) -> dict[str, str]:
+    """Return the environment for a program: without proxies, and without settings of Forewarn."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.lower().endswith("_proxy") and not name.startswith("FOREWARN_")
+    }
+    return kept | more
+
+
+def pool_of_scopes() -> str:
+    """Write a fleet file with scopes of each kind, so that each test has some to itself."""
+    scopes = (
+        f'[[scopes]]\nname = "{kind}-{n}"\nkind = "{kind}"\n{rest}\n'
+        for kind, rest in SCOPES.items()
+        for n in range(POOL)
+    )
+    return "\n".join(scopes)
+
+
+class UpOutput(msgspec.Struct, frozen=True):
+    """What `forewarn up` prints when it has started, as far as tests need it."""
+
+    pid: int
+    operator_url: str
+    data: str
+    token_file: str
+    guest_urls: dict[str, str]
+
+    def api(self) -> ApiClient:
+        """Return a client of its operators."""
+        return ApiClient(self.operator_url, read_token(Path(self.token_file)))
+
+
+def _vm(full_name: str, url: str) -> Vm:
+    scope, _, name = full_name.partition("/")
+    return Vm(scope, name, url)
+
+
+class EmulatorProcess:
+    """The running process, seen by those who run the fleet."""
+
+    def __init__(self, started: UpOutput) -> None:
+        self._api = started.api()
+        self._vms = [_vm(full_name, url) for full_name, url in started.guest_urls.items()]
+        self._unused = {kind: [f"{kind}-{n}" for n in range(POOL)] for kind in SCOPES}
+
+    def scope_to_itself(self, kind: ScopeKind) -> tuple[Vm, ...]:
+        """Return the VMs of a scope that no other test has touched."""
+        scope = self._unused[kind].pop(0)
+        return tuple(vm for vm in self._vms if vm.scope == scope)
+
+    def schedule(self, type_: EventType, *vms: Vm, notice: str = "1h") -> tuple[str, ...]:
+        """Make events; they start when approved, or when the clock is moved by the notice."""
+        ask = ScheduleEvents(type=type_, vms=tuple(str(vm) for vm in vms), notice=notice)
+        return tuple(made.id for made in self._api.schedule(ask).made)
+
+    def advance(self, by: str) -> None:
+        """Let time pass; what happens in it is over on return."""
+        self._api.advance(by)
+
+    def statuses(self, vm: Vm) -> dict[str, str]:
+        """Return the status of each open event of a VM's scope."""
+        return {event.id: event.status for event in self._api.events(scope=vm.scope)}
+
+
+@contextmanager
+def run_emulator(directory: Path, **environ: str) -> Iterator[EmulatorProcess]:
+    """Run a service with a pool of scopes on any free ports of loopback."""
+    fleet = directory / "fleet.toml"
+    fleet.write_text(pool_of_scopes(), encoding="utf-8")
+    with forewarn_up(directory, "--fleet", str(fleet), **environ) as started:
+        yield EmulatorProcess(started)
+
+
+@contextmanager
+def forewarn_up(directory: Path, *options: str, within: Sequence[str] = (), **environ: str) -> Iterator[UpOutput]:
+    """Run `forewarn up`, by a command that runs it if one is given, and end it as Ctrl-C does. It keeps nothing."""
+    ports = ("--listen", "127.0.0.1:0", "--operator", "127.0.0.1:0")
+    command = [*within, *FOREWARN, "up", "--ephemeral", "--manual-time", "--output", "json", *ports, *options]
+    log = directory / "up.log"
+    with (
+        log.open("w") as talk,
+        subprocess.Popen(
+            command,
+            env=plain_environment(XDG_RUNTIME_DIR=str(directory), **environ),
+            cwd=directory,
+            stdout=subprocess.PIPE,
+            stderr=talk,
+        ) as process,
+    ):
+        try:
+            first_line = process.stdout.readline() if process.stdout else b""
+            assert first_line, f"the service did not start; it said: {log.read_text()}"
+            yield msgspec.json.decode(first_line, type=UpOutput)
+        finally:
+            _end(process)
+    assert process.returncode == 0, f"the service did not end in order; it said: {log.read_text()}"
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(GUARD)
+    finally:
+        process.kill()

@@ -1,0 +1,62 @@
+"""Child processes of tests, free ports, and polling with a timeout."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+GUARD = 120.0
+"""For how many seconds anything may take before it counts as hanging."""
+
+
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
+    """Look again and again until it is so. The guard is against hanging: on a busy machine everything is late."""
+    give_up_at = time.monotonic() + GUARD
+    while not is_so():
+        assert time.monotonic() < give_up_at, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+def free_ports(number: int) -> list[int]:
+    """Return different ports on which nobody listens at the moment."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    try:
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+class Program:
+    """A program that can be started again after its end. What it says goes to one file."""
+
+    def __init__(self, command: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> None:
+        self._command = command
+        self._environ = {**os.environ, **(environ or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log = log
+
+    def start(self) -> None:
+        """Start it; it must not be running."""
+        assert not self.is_running, f"{self._command} runs already"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, env=self._environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """End it without any chance to do something before."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(GUARD)
+
+    def output(self) -> str:
+        """Return everything that it has said in all its lives."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""

@@ -1,0 +1,225 @@
+"""Endpoints that are wrong at the edges: HTTP itself, names, limits, the extension. With them every row is failed."""
+
+import socket
+from typing import Any
+
+import pytest
+
+from forewarn.testing.conformance import RULES, Report, Verdict, examine
+from tests.testing.conformance import test_rules_wrong_endpoints
+from tests.testing.conformance.mock import (
+    NO_VERSION,
+    VERSIONS,
+    Headers,
+    MockEndpoint,
+    MockRequest,
+    MockResponse,
+    Refused,
+    error,
+    run_mock,
+)
+from tests.testing.conformance.reports import GUARD, no_delay, rule_ids
+from tests.testing.conformance.test_rules_wrong_endpoints import NO_EXTENSION, Case
+
+Fields = dict[str, Any]
+
+CANNOT_FAIL = {"approve-starts"}
+"""Whatever holds an event, an endpoint need not tell: this row is passed, or not checked."""
+
+
+def look(mock: MockEndpoint) -> Report:
+    with run_mock(mock) as url:
+        return examine(url, approve_event=mock.events[0]["EventId"], burst=True, pace=no_delay(), timeout=GUARD)
+
+
+class TidiesPaths(MockEndpoint):
+    def place(self, asked: MockRequest) -> list[str] | None:
+        kept: list[str] = []
+        for segment in asked.path.replace("%2F", "/").split("/"):
+            if segment == "..":
+                kept.pop()
+            elif segment not in ("", "."):
+                kept.append(segment)
+        return super().resolve_path(asked._replace(target="/" + "/".join(kept)))
+
+
+class WantsParametersInTheirOwnCase(MockEndpoint):
+    def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
+        if "api-version=" not in asked.target:
+            raise Refused(self.bad_version(400, NO_VERSION))
+        return super().check_version(asked, is_instance=is_instance)
+
+
+class RefusesOtherParameters(MockEndpoint):
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
+        others = {name for name, _ in asked.parameters} - {"api-version", "wait"}
+        return error(400, "what is that?") if others else super().query(asked, version)
+
+
+class KnowsOneHttpOnly(MockEndpoint):
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        return error(505, "too old") if asked.http == "1.0" else super().answer(asked, body)
+
+
+class KeepsTheUnderscore(MockEndpoint):
+    def name(self, vm: str, version: str) -> str:
+        return vm if version > VERSIONS[1] or "_IN_" in vm else f"_{vm}"
+
+
+class HasItsOwnTitle(MockEndpoint):
+    def document(self, version: str) -> Fields:
+        return super().document(version) | {"Title": "events"}
+
+
+class HasOtherIdsInOlderVersions(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        shown = super().event(each, version)
+        return shown | ({"EventId": f"{each['EventId'][:-1]}-"} if version < VERSIONS[-1] else {})
+
+
+class SendsChunks(MockEndpoint):
+    def written(self, asked: MockRequest | None, reply: MockResponse) -> bytes:
+        if reply.status != 200 or not reply.body:
+            return super().written(asked, reply)
+        chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(reply.body), reply.body)
+        return super().written(asked, reply._replace(body=chunks))
+
+    def usual_headers(self, reply: MockResponse) -> Headers:
+        usual = super().usual_headers(reply)
+        return [("Transfer-Encoding", "chunked"), *usual[1:]] if reply.status == 200 and reply.body else usual
+
+
+class ForgetsWhatHasEnded(MockEndpoint):
+    def start(self, each: Fields) -> None:
+        self.events = [other for other in self.events if other is not each]
+        self.incarnation += 2
+
+
+class LimitsWithoutAWord(MockEndpoint):
+    answers = 0
+
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        self.answers += 1
+        return error(429, "slower") if self.answers % 9 == 0 else super().answer(asked, body)
+
+
+class LooksAtTheMethodFirst(MockEndpoint):
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        self.check_method(asked, ("GET", "POST"))
+        return super().answer(asked, body)
+
+
+class LooksAtTheHeaderFirst(MockEndpoint):
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        self.check_header(asked)
+        return super().answer(asked, body)
+
+
+class ReadsWhateverComes(MockEndpoint):
+    """Heads and bodies of any size; what is no HTTP, it takes for something to fail about."""
+
+    def read_and_answer(
+        self, line: socket.socket, head: bytes, unread: bytes
+    ) -> tuple[MockResponse, MockRequest | None, bytes]:
+        reply, asked, rest = super().read_and_answer(line, head, unread)
+        is_refused = asked is None or reply.status in (413, 431)
+        return (error(500, "failed")._replace(closes=True), asked, rest) if is_refused else (reply, asked, rest)
+
+
+class HasEverything(MockEndpoint):
+    def instance(self, asked: MockRequest, path: list[str]) -> MockResponse:
+        found = super().instance(asked, path)
+        return MockResponse(200, b'""') if found.status == 404 else found
+
+
+CASES = [
+    Case(TidiesPaths, set(), {"path-nowhere"}),
+    Case(WantsParametersInTheirOwnCase, set(), {"parameter-case"}),
+    Case(RefusesOtherParameters, set(), {"parameter-other"}),
+    Case(KnowsOneHttpOnly, {"http-1.0", "http-1.0-keep-alive"}),
+    Case(KeepsTheUnderscore, {"names"}),
+    Case(HasItsOwnTitle, {"document-keys"}),
+    Case(HasOtherIdsInOlderVersions, {"event-id-versions", "preempt-since", "terminate-since"}),
+    Case(SendsChunks, {"content-length"}),
+    Case(ForgetsWhatHasEnded, set(), {"approve-ended"}),
+    Case(LimitsWithoutAWord, {"rate"}),
+    Case(LooksAtTheMethodFirst, set(), {"order-path-method"}),
+    Case(LooksAtTheHeaderFirst, set(), {"order-path-header", "order-method-header", "order-forwarded-header"}),
+    Case(ReadsWhateverComes, {"body-too-large", "head-too-large", "not-http"}),
+    Case(HasEverything, set(), {"instance-nowhere", "path-nowhere"}),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.mock.__name__)
+def test_wrong_one_fails_in_exactly_its_rows(case: Case) -> None:
+    report = look(case.mock())
+    assert rule_ids(report, Verdict.WRONG) == case.wrong
+    assert rule_ids(report, Verdict.DIFFERS) == case.differs | NO_EXTENSION
+
+
+class OffersToWait(MockEndpoint):
+    """Says that it holds queries, on its documents alone, and holds none."""
+
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
+        reply = super().query(asked, version)
+        offered = (("Forewarn-Wait", "60"),) if reply.status == 200 else ()
+        return reply._replace(headers=(*reply.headers, *offered))
+
+
+class NeverChangesForWhoeverWaits(OffersToWait):
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
+        reply = super().query(asked, version)
+        return MockResponse(304) if asked.parameter("wait") and reply.status == 200 else reply
+
+
+class ChangesForWhoeverWaits(OffersToWait):
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
+        fresh = asked._replace(headers=[("Metadata", "true")])
+        return super().query(fresh if asked.parameter("wait") else asked, version)
+
+
+WAITING = [
+    Case(OffersToWait, set(), {"wait-header-304", "wait-holds", "wait-ends-with-change"}),
+    Case(
+        NeverChangesForWhoeverWaits,
+        set(),
+        {"wait-header-304", "wait-holds", "wait-ends-with-change", "wait-other-etag", "wait-without-etag"},
+    ),
+    Case(ChangesForWhoeverWaits, set(), {"wait-header-304", "wait-too-many"}),
+]
+
+
+@pytest.mark.parametrize("case", WAITING, ids=lambda case: case.mock.__name__)
+def test_wrong_extension_differs_in_exactly_its_rows(case: Case) -> None:
+    report = look(case.mock())
+    assert rule_ids(report, Verdict.WRONG) == set()
+    assert rule_ids(report, Verdict.DIFFERS) == case.differs
+
+
+class KnowsNobody(MockEndpoint):
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        return MockResponse(403, b"go away")
+
+
+def test_stranger_has_to_be_told_why() -> None:
+    report = look(KnowsNobody())
+    assert rule_ids(report, Verdict.DIFFERS) == {"unknown-caller"}
+    assert rule_ids(report, Verdict.PASSED) == rule_ids(report, Verdict.WRONG) == set()
+
+
+class Broken(MockEndpoint):
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
+        return error(500, "failed")
+
+
+def test_endpoint_that_has_no_document_is_wrong_in_what_it_was_asked_for() -> None:
+    wrong = rule_ids(look(Broken()), Verdict.WRONG)
+    assert {"query", *(f"version-{version}" for version in VERSIONS)} <= wrong
+
+
+def test_every_row_was_failed_by_somebody() -> None:
+    """Else it would be passed without being checked."""
+    cases = (*test_rules_wrong_endpoints.CASES, *CASES, *WAITING)
+    failed = set().union(*(case.wrong | case.differs for case in cases))
+    elsewhere = {"query", "version-2020-07-01", "unknown-caller", *NO_EXTENSION}
+    assert {row.id for row in RULES} - failed - elsewhere == CANNOT_FAIL

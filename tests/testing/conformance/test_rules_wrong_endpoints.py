@@ -1,0 +1,711 @@
+"""Endpoints that are not ours: one that keeps to the protocol, and many of which each does something wrong."""
+
+import json
+import re
+import uuid
+from collections.abc import Set
+from typing import Any, NamedTuple
+
+import pytest
+
+from forewarn.testing.conformance import Pace, Report, Verdict, examine
+from forewarn.testing.conformance.raw_http import METADATA_HEADER, Request
+from tests.testing.conformance.mock import (
+    NO_HEADER,
+    VERSIONS,
+    Headers,
+    MockEndpoint,
+    MockRequest,
+    MockResponse,
+    Refused,
+    error,
+    run_mock,
+)
+from tests.testing.conformance.reports import GUARD, finding_lines, no_delay, rule_ids
+
+Fields = dict[str, Any]
+
+
+def look(mock: MockEndpoint) -> Report:
+    """Look at an endpoint; its first event may be approved."""
+    approved = mock.events[0]["EventId"]
+    with run_mock(mock) as url:
+        return examine(url, approve_event=approved, pace=no_delay(), timeout=GUARD)
+
+
+NO_EXTENSION = {"wait-header"}
+NOT_TRIED = {
+    "approve-ended", "rate", "unknown-caller", "wait-ends-with-change", "wait-header-304", "wait-holds",
+    "wait-other-etag", "wait-too-many", "wait-without-etag",
+}  # fmt: skip
+
+
+def test_right_one_differs_only_where_it_has_no_extension() -> None:
+    report = look(MockEndpoint())
+    assert finding_lines(report, Verdict.WRONG) == []
+    assert rule_ids(report, Verdict.DIFFERS) == NO_EXTENSION
+    assert rule_ids(report, Verdict.UNCHECKED) == NOT_TRIED
+
+
+class IgnoresTheHeader(MockEndpoint):
+    def check_header(self, asked: MockRequest) -> None: ...
+
+
+class WantsTheHeaderInItsOwnCase(MockEndpoint):
+    def check_header(self, asked: MockRequest) -> None:
+        if ("Metadata", "true") not in asked.headers and asked.parameter("api-version") != VERSIONS[:1]:
+            raise Refused(MockResponse(400, NO_HEADER))
+
+
+class WantsTheHeaderOnEveryApproval(MockEndpoint):
+    def check_header(self, asked: MockRequest) -> None:
+        super().check_header(asked._replace(method="GET"))
+
+
+class SaysOtherwiseThatTheHeaderIsMissing(MockEndpoint):
+    def check_header(self, asked: MockRequest) -> None:
+        try:
+            super().check_header(asked)
+        except Refused:
+            raise Refused(error(400, "Metadata header missing")) from None
+
+
+class ServesWhatWasForwarded(MockEndpoint):
+    def check_forwarded(self, asked: MockRequest) -> None: ...
+
+
+class ForbidsWhatWasForwarded(MockEndpoint):
+    def check_forwarded(self, asked: MockRequest) -> None:
+        if asked.values("x-forwarded-for"):
+            raise Refused(error(403, "this was forwarded"))
+
+
+class KnowsOnePathOnly(MockEndpoint):
+    def place(self, asked: MockRequest) -> list[str] | None:
+        return super().resolve_path(asked) if asked.path == asked.path.lower() else None
+
+
+class ExpectsNoProxies(MockEndpoint):
+    def place(self, asked: MockRequest) -> list[str] | None:
+        return None if asked.target.startswith("http:") else super().resolve_path(asked)
+
+
+class TakesLatest(MockEndpoint):
+    def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
+        given = asked.parameter("api-version")
+        return VERSIONS[-1] if given == ["latest"] else super().check_version(asked, is_instance=is_instance)
+
+
+class RefusesUnknownVersionsWith400(MockEndpoint):
+    def bad_version(self, status: int, why: str) -> MockResponse:
+        return super().bad_version(400, why)
+
+
+class TakesTheFirstOfTwoVersions(MockEndpoint):
+    def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
+        target = re.sub(r"(api-version=[^&]*)&api-version=.*", r"\1", asked.target)
+        return super().check_version(asked._replace(target=target), is_instance=is_instance)
+
+
+class NeedsNoVersion(MockEndpoint):
+    def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
+        given = asked.parameter("api-version")
+        return super().check_version(asked, is_instance=is_instance) if any(given) else VERSIONS[-1]
+
+
+class ListsNewestFirst(MockEndpoint):
+    def versions(self) -> list[str]:
+        return VERSIONS[::-1]
+
+
+class KnowsTheNewestVersionOnly(MockEndpoint):
+    def check_version(self, asked: MockRequest, *, is_instance: bool) -> str:
+        version = super().check_version(asked, is_instance=is_instance)
+        if not is_instance and version != VERSIONS[-1]:
+            raise Refused(self.bad_version(404, "unsupported"))
+        return version
+
+
+class ShowsAllToAll(MockEndpoint):
+    def is_shown(self, each: Fields, version: str) -> bool:
+        return True
+
+
+class CountsWhatItShows(MockEndpoint):
+    def document(self, version: str) -> Fields:
+        document = super().document(version)
+        hidden = len(self.events) - len(document["Events"])
+        return document | {"DocumentIncarnation": self.incarnation - hidden}
+
+
+class HasAllFieldsInAllVersions(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        return each | {"Resources": [self.name(vm, version) for vm in each["Resources"]]}
+
+
+class NamesWithoutUnderscore(MockEndpoint):
+    def name(self, vm: str, version: str) -> str:
+        return vm
+
+
+class NamesRoleInstancesWithUnderscore(MockEndpoint):
+    def name(self, vm: str, version: str) -> str:
+        return f"_{vm}" if version == VERSIONS[0] else vm
+
+
+class OrdersKeysAsThePagesDo(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        event = super().event(each, version)
+        first = ("EventId", "EventType", "ResourceType", "Resources", "EventStatus", "NotBefore")
+        return {name: event[name] for name in first} | event
+
+
+class HasOneKeyMore(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        return super().event(each, version) | {"PlatformData": "x"}
+
+
+class HasOneKeyLess(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        event = super().event(each, version)
+        return {name: value for name, value in event.items() if name != "ResourceType"}
+
+
+class WritesPrettily(MockEndpoint):
+    def encode(self, value: object) -> bytes:
+        return json.dumps(value, indent=2).encode()
+
+
+class CountsInText(MockEndpoint):
+    def document(self, version: str) -> Fields:
+        return super().document(version) | {"DocumentIncarnation": str(self.incarnation)}
+
+
+class CountsQuestions(MockEndpoint):
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
+        self.incarnation += 1
+        return super().query(asked, version)
+
+
+class CountsNothing(MockEndpoint):
+    def start(self, each: Fields) -> None:
+        super().start(each)
+        self.incarnation -= 1
+
+
+class CountsInStepsOfTwo(MockEndpoint):
+    def start(self, each: Fields) -> None:
+        super().start(each)
+        self.incarnation += 1
+
+
+class HasSmallIds(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        return super().event(each, version) | {"EventId": each["EventId"].lower()}
+
+
+class GivesAnotherIdAtTheStart(MockEndpoint):
+    def start(self, each: Fields) -> None:
+        super().start(each)
+        self.ended.add(each["EventId"])
+        each["EventId"] = str(uuid.uuid4()).upper()
+
+
+class ShowsWhatHasEnded(MockEndpoint):
+    def __init__(self) -> None:
+        super().__init__()
+        self.events[1]["EventStatus"] = "Completed"
+
+
+class HasAnotherType(MockEndpoint):
+    def __init__(self) -> None:
+        super().__init__()
+        self.events[-1]["EventType"] = "LiveMigration"
+
+
+class WritesIsoDates(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        return super().event(each, version) | {"NotBefore": each["NotBefore"] and "2026-03-02T10:15:00Z"}
+
+
+class WritesTheWrongDayOfTheWeek(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        return super().event(each, version) | {"NotBefore": each["NotBefore"].replace("Mon", "Tue")}
+
+
+class SaysNullOnceStarted(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        return super().event(each, version) | {"NotBefore": each["NotBefore"] or None}
+
+
+class KeepsTheDateOnceStarted(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        return super().event(each, version) | {"NotBefore": "Mon, 02 Mar 2026 10:15:00 GMT"}
+
+
+class HasNoDescription(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        event = super().event(each, version)
+        return event | ({"Description": None} if "Description" in event else {})
+
+
+class BlamesAzure(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        event = super().event(each, version)
+        return event | ({"EventSource": "Azure"} if "EventSource" in event else {})
+
+
+class MeasuresInText(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        event = super().event(each, version)
+        return event | ({"DurationInSeconds": "-1"} if "DurationInSeconds" in event else {})
+
+
+class NamesOneResource(MockEndpoint):
+    def event(self, each: Fields, version: str) -> Fields:
+        return super().event(each, version) | {"Resources": self.name(each["Resources"][0], version)}
+
+
+class HasNoCharset(MockEndpoint):
+    def content_type(self) -> str:
+        return "application/json"
+
+
+class HasNoServerNoIdAndNoDate(MockEndpoint):
+    def usual_headers(self, reply: MockResponse) -> Headers:
+        return [("Server", "Werkzeug/3.0.1 Python/3.12.2"), ("Content-Length", str(len(reply.body)))]
+
+
+class HasNoETag(MockEndpoint):
+    def etag(self, version: str) -> str | None:
+        return None
+
+
+class ForgetsItsETags(MockEndpoint):
+    def etag(self, version: str) -> str | None:
+        return f'"{uuid.uuid4()}"'
+
+
+class NeverSendsAgain(MockEndpoint):
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
+        return MockResponse(304) if asked.values("if-none-match") else super().query(asked, version)
+
+
+class SendsABodyWith304(MockEndpoint):
+    def written(self, asked: MockRequest | None, reply: MockResponse) -> bytes:
+        return super().written(asked, reply) + (b"{}" if reply.status == 304 else b"")
+
+
+class AnswersToHead(MockEndpoint):
+    def check_method(self, asked: MockRequest, allowed: tuple[str, ...]) -> None:
+        if asked.method != "HEAD":
+            super().check_method(asked, allowed)
+
+
+class DoesNotSayWhatItAllows(MockEndpoint):
+    def check_method(self, asked: MockRequest, allowed: tuple[str, ...]) -> None:
+        if asked.method not in allowed:
+            raise Refused(error(405, "no"))
+
+
+class RefusesInHtml(MockEndpoint):
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        reply = super().answer(asked, body)
+        return (
+            MockResponse(404, b"<h1>Not Found</h1>", (("Content-Type", "text/html"),)) if reply.status == 404 else reply
+        )
+
+
+class SaysNothingAboutClosing(MockEndpoint):
+    def says_close(self) -> Headers:
+        return []
+
+
+class ClosesAlways(MockEndpoint):
+    def keeps_open(self, asked: MockRequest) -> bool:
+        return False
+
+
+class DoesNotContinue(MockEndpoint):
+    def expect(self, asked: MockRequest) -> None:
+        raise Refused(error(417, "nothing can be expected here"))
+
+
+class ContinuesWhatItRefuses(MockEndpoint):
+    def expect(self, asked: MockRequest) -> None:
+        if asked.values("expect") != ["100-continue"]:
+            raise Refused(error(417, "what is expected is not"))
+
+
+class AnswersWithTheDocument(MockEndpoint):
+    def approved(self) -> MockResponse:
+        return MockResponse(200, self.encode(self.document(VERSIONS[-1])))
+
+
+class AnswersWith202(MockEndpoint):
+    def approved(self) -> MockResponse:
+        return MockResponse(202)
+
+
+class ApprovesOnce(MockEndpoint):
+    def approve(self, body: bytes | None) -> MockResponse:
+        ids = self.read_ids(body or b"")
+        started = [each["EventId"] for each in self.events if each["EventStatus"] == "Started"]
+        return error(409, "it has started") if set(ids) & set(started) else super().approve(body)
+
+
+class ComparesIdsByCase(MockEndpoint):
+    def read_ids(self, body: bytes) -> list[str]:
+        super().read_ids(body)
+        return [each["EventId"] for each in json.loads(body.decode("utf-8-sig"))["StartRequests"]]
+
+
+class TakesNoneForAll(MockEndpoint):
+    def read_ids(self, body: bytes) -> list[str]:
+        return super().read_ids(body) or [each["EventId"] for each in self.events]
+
+
+class TakesUnknownIds(MockEndpoint):
+    def read_ids(self, body: bytes) -> list[str]:
+        return [id_ for id_ in super().read_ids(body) if id_ in {each["EventId"] for each in self.events}]
+
+
+class TakesAnyBody(MockEndpoint):
+    def read_ids(self, body: bytes) -> list[str]:
+        try:
+            return super().read_ids(body)
+        except Refused:
+            return []
+
+
+class ApprovesWhatItRefuses(MockEndpoint):
+    def approve(self, body: bytes | None) -> MockResponse:
+        for each in self.events[:1]:
+            if each["EventId"].encode() in (body or b"") and each["EventStatus"] == "Scheduled":
+                self.start(each)
+        return super().approve(body)
+
+
+class WantsJsonToBeCalledSo(MockEndpoint):
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        if asked.method == "POST" and asked.values("content-type") != ["application/json"]:
+            return error(415, "this is no JSON")
+        return super().answer(asked, body)
+
+
+class TakesNothingElse(MockEndpoint):
+    """The body has this key and no other."""
+
+    def read_ids(self, body: bytes) -> list[str]:
+        if b"DocumentIncarnation" in body:
+            raise Refused(error(400, "what is that?"))
+        return super().read_ids(body)
+
+
+class HasNothingElse(MockEndpoint):
+    """Scheduled Events and nothing beside, as most mocks."""
+
+    def place(self, asked: MockRequest) -> list[str] | None:
+        place = super().resolve_path(asked)
+        return place if place == ["scheduledevents"] else None
+
+
+class LikeTheFlaskSample(MockEndpoint):
+    """The errors of a sample that many begin with: whoever asks for anything gets the one event there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events = self.events[:1]
+        self.events[0]["EventId"] = str(uuid.uuid4())
+
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        if asked.path != "/metadata/scheduledevents":
+            return MockResponse(404, b"<!doctype html>", (("Content-Type", "text/html; charset=utf-8"),))
+        if asked.method in ("PUT", "DELETE"):
+            return MockResponse(405, b"<!doctype html>", (("Allow", "HEAD, POST, OPTIONS, GET"),))
+        if asked.method == "OPTIONS":
+            return MockResponse(200, b"", (("Allow", "HEAD, POST, OPTIONS, GET"),))
+        if asked.method == "POST":
+            self.take(body or b"")
+        return MockResponse(200, self.encode(self.document(VERSIONS[-1])), (("Content-Type", "application/json"),))
+
+    def take(self, body: bytes) -> None:
+        try:
+            told = json.loads(body)
+        except ValueError:
+            raise Refused(error(400, "Invalid JSON")) from None
+        entries = told.get("StartRequests") if isinstance(told, dict) else None
+        if isinstance(entries, list) and entries and entries[0].get("EventId") == self.events[0]["EventId"]:
+            self.start(self.events[0])
+            self.events[0]["EventId"] = str(uuid.uuid4())
+
+    def event(self, each: Fields, version: str) -> Fields:
+        iso = {"NotBefore": each["NotBefore"] and "2026-03-02T10:15:00Z"}
+        return dict(sorted((each | iso).items()))
+
+    def encode(self, value: object) -> bytes:
+        return super().encode(value) + b"\n"
+
+    def usual_headers(self, reply: MockResponse) -> Headers:
+        return [("Server", "Werkzeug/3.0.1"), ("Date", "Mon, 02 Mar 2026 10:00:00 GMT"), *_length(reply)]
+
+    def expect(self, asked: MockRequest) -> None: ...
+
+
+def _length(reply: MockResponse) -> Headers:
+    return [("Content-Length", str(len(reply.body)))]
+
+
+class Case(NamedTuple):
+    """An endpoint, and exactly the rows that have to find it out."""
+
+    mock: type[MockEndpoint]
+    wrong: Set[str]
+    differs: Set[str] = frozenset()
+
+
+HEADER = {
+    "approval-header", "expect-refused", "header-empty", "header-false", "header-other", "instance-header", "no-header",
+    "preview-query-header", "versions-header",
+}  # fmt: skip
+OWN_HEADER = {"header-twice", "order-header-version"}
+LATER_APPROVALS = {
+    "approve-again", "approve-form", "approve-id-case", "approve-if-none-match", "approve-incarnation-number",
+    "approve-incarnation-text", "approve-no-content-type", "approve-started", "approve-text", "expect-continue",
+    "preview-approval-header", "version-of-approval",
+}  # fmt: skip
+OWN_LATER_APPROVALS = {"approve-byte-order-mark", "approve-twice", "wait-on-approval"}
+INSTANCE = {
+    "instance", "instance-header", "instance-json", "instance-leaf-text", "instance-names", "instance-strings",
+    "version-unsupported-instance", "versions", "versions-header",
+}  # fmt: skip
+OWN_INSTANCE = {"format-wrong", "instance-leaf-json", "instance-path-case", "instance-versions"}
+NO_VERSION = {"version-empty", "version-missing", "version-missing-approval", "version-missing-body"}
+TWO_VERSIONS = {"version-twice", "version-twice-approval"}
+UNSUPPORTED = {
+    "version-latest", "version-unsupported", "version-unsupported-approval", "version-unsupported-instance",
+}  # fmt: skip
+FORWARDED = {"forwarded", "forwarded-approval"}
+OWN_FORWARDED = {"forwarded-status", "order-forwarded-header"}
+FIELDS = {"description-since", "duration-since", "source-since"}
+METHODS = {"method-delete", "method-head", "method-options", "method-put"}
+BODIES = {"body-no-event-id", "body-no-list", "body-no-object", "body-no-start-requests"}
+
+CASES = [
+    Case(IgnoresTheHeader, HEADER, OWN_HEADER),
+    Case(
+        WantsTheHeaderInItsOwnCase,
+        {"header-name-case", "header-value-case", "preview-query-header"},
+        {"header-twice"},
+    ),
+    Case(WantsTheHeaderOnEveryApproval, {"preview-approval-header"}),
+    Case(SaysOtherwiseThatTheHeaderIsMissing, HEADER, OWN_HEADER),
+    Case(ServesWhatWasForwarded, FORWARDED, OWN_FORWARDED),
+    Case(ForbidsWhatWasForwarded, set(), OWN_FORWARDED),
+    Case(KnowsOnePathOnly, {"path-case"}, {"instance-path-case"}),
+    Case(ExpectsNoProxies, {"target-absolute"}, {"target-any-host"}),
+    Case(TakesLatest, {"version-latest", "version-unsupported-instance"}),
+    Case(RefusesUnknownVersionsWith400, UNSUPPORTED, {"order-version-body"}),
+    Case(TakesTheFirstOfTwoVersions, TWO_VERSIONS),
+    Case(NeedsNoVersion, NO_VERSION),
+    Case(ListsNewestFirst, {"versions"}),
+    Case(
+        KnowsTheNewestVersionOnly,
+        {f"version-{version}" for version in VERSIONS[:-1]} | {"preview-approval-header", "version-of-approval"},
+    ),
+    Case(ShowsAllToAll, {"preempt-since", "terminate-since"}),
+    Case(CountsWhatItShows, set(), {"hidden-events"}),
+    Case(HasAllFieldsInAllVersions, FIELDS),
+    Case(NamesWithoutUnderscore, {"preview-names"}),
+    Case(NamesRoleInstancesWithUnderscore, {"preview-role-instances"}),
+    Case(OrdersKeysAsThePagesDo, {"event-keys", "event-keys-older"}),
+    Case(HasOneKeyMore, {"event-keys", "event-keys-older"}),
+    Case(HasOneKeyLess, {"event-keys", "resource-type"}),
+    Case(WritesPrettily, {"compact"}),
+    Case(CountsInText, {"incarnation"}),
+    Case(CountsQuestions, {"incarnation-same", "incarnation-step"}, {"hidden-events"}),
+    Case(CountsNothing, {"incarnation-step"}),
+    Case(CountsInStepsOfTwo, {"incarnation-step"}),
+    Case(HasSmallIds, {"event-id"}),
+    Case(GivesAnotherIdAtTheStart, {"event-id-started"}),
+    Case(ShowsWhatHasEnded, {"event-status"}),
+    Case(HasAnotherType, {"event-type"}),
+    Case(WritesIsoDates, {"not-before"}),
+    Case(WritesTheWrongDayOfTheWeek, {"not-before"}),
+    Case(SaysNullOnceStarted, {"not-before-started"}),
+    Case(KeepsTheDateOnceStarted, {"not-before-started"}),
+    Case(HasNoDescription, {"description"}),
+    Case(BlamesAzure, {"event-source"}),
+    Case(MeasuresInText, {"duration"}),
+    Case(NamesOneResource, {"resources"}),
+    Case(HasNoCharset, {"content-type"}),
+    Case(HasNoServerNoIdAndNoDate, {"date", "request-id", "server"}),
+    Case(HasNoETag, {"etag"}),
+    Case(ForgetsItsETags, {"etag-unchanged"}, {"etag-list", "etag-weak"}),
+    Case(NeverSendsAgain, {"etag-changed"}),
+    Case(SendsABodyWith304, {"etag-unchanged"}, {"etag-any", "etag-list", "etag-weak"}),
+    Case(AnswersToHead, {"method-head"}),
+    Case(DoesNotSayWhatItAllows, METHODS),
+    Case(RefusesInHtml, {"unknown-path"}),
+    Case(SaysNothingAboutClosing, {"connection-close"}),
+    Case(ClosesAlways, {"keep-alive"}),
+    Case(DoesNotContinue, {"expect-continue", "expect-refused"}),
+    Case(ContinuesWhatItRefuses, {"expect-refused"}),
+    Case(AnswersWithTheDocument, set(), {"approve-body"}),
+    Case(AnswersWith202, LATER_APPROVALS | {"approve"}, OWN_LATER_APPROVALS | {"approve-nothing"}),
+    Case(ApprovesOnce, LATER_APPROVALS, OWN_LATER_APPROVALS),
+    Case(ComparesIdsByCase, {"approve-id-case"}),
+    Case(TakesNoneForAll, set(), {"approve-nothing"}),
+    Case(TakesUnknownIds, set(), {"approve-all-or-nothing", "unknown-event"}),
+    Case(TakesAnyBody, BODIES | {"body-no-json"}, {"approve-all-or-nothing", "approve-names"}),
+    Case(ApprovesWhatItRefuses, {"refused-nothing"}),
+    Case(WantsJsonToBeCalledSo, {"approve-form", "approve-no-content-type", "approve-text"}),
+    Case(TakesNothingElse, {"approve-incarnation-number", "approve-incarnation-text"}),
+    Case(HasNothingElse, INSTANCE, OWN_INSTANCE),
+    Case(
+        LikeTheFlaskSample,
+        HEADER
+        | INSTANCE
+        | NO_VERSION
+        | TWO_VERSIONS
+        | UNSUPPORTED
+        | FORWARDED
+        | FIELDS
+        | METHODS
+        | BODIES
+        | {"compact", "content-type", "etag", "event-id", "event-id-started", "event-keys", "event-keys-older"}
+        | {"not-before", "path-case", "preview-names", "request-id", "server", "unknown-path"},
+        OWN_HEADER
+        | OWN_INSTANCE
+        | OWN_FORWARDED
+        | {"approve-all-or-nothing", "approve-body", "approve-names", "expect-other", "order-method-header"}
+        | {"order-version-body", "path-encoded", "path-slash", "unknown-event", "wait-wrong"},
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.mock.__name__)
+def test_wrong_one_fails_in_exactly_its_rows(case: Case) -> None:
+    report = look(case.mock())
+    assert rule_ids(report, Verdict.WRONG) == case.wrong
+    assert rule_ids(report, Verdict.DIFFERS) == case.differs | NO_EXTENSION
+
+
+def test_finding_tells_what_was_asked_and_answered() -> None:
+    found = {finding.row: finding for finding in look(WritesIsoDates()).findings}
+    assert "NotBefore is “2026-03-02T10:15:00Z”" in found["not-before"].why
+    found = {finding.row: finding for finding in look(RefusesInHtml()).findings}
+    assert found["unknown-path"].seen == (
+        "GET /metadata/nowhere?api-version=2020-07-01 → 404 Not Found: <h1>Not Found</h1>",
+    )
+    assert found["query"].seen == ()
+
+
+class NotEnabledYet(MockEndpoint):
+    """The first answers are empty, as those of the real service can be."""
+
+    asked = 0
+
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
+        self.asked += 1
+        return MockResponse(200) if self.asked <= 3 else super().query(asked, version)
+
+
+def test_service_may_have_nothing_to_say_before_it_is_enabled() -> None:
+    assert finding_lines(look(NotEnabledYet()), Verdict.WRONG) == []
+
+
+class NeverEnabled(MockEndpoint):
+    def query(self, asked: MockRequest, version: str) -> MockResponse:
+        return super().query(asked, version)._replace(body=b"")
+
+
+def test_of_an_empty_document_nothing_is_said() -> None:
+    """It is neither right nor wrong; its headers are."""
+    found = {finding.row: finding for finding in look(NeverEnabled()).findings}
+    assert found["query"].verdict is Verdict.PASSED
+    assert found["compact"].verdict is Verdict.UNCHECKED
+    assert found["compact"].why.startswith("there is no document: the answer is empty")
+    assert found["server"].verdict is Verdict.PASSED
+
+
+class BusyWithItself(MockEndpoint):
+    """Every fourth answer sends the caller away for a while."""
+
+    answers = 0
+
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        self.answers += 1
+        if self.answers % 4 == 0:
+            return MockResponse(410) if self.answers % 8 else MockResponse(503, b"", (("Retry-After", "2"),))
+        return super().answer(asked, body)
+
+
+def test_service_that_is_busy_is_asked_again() -> None:
+    assert finding_lines(look(BusyWithItself()), Verdict.WRONG) == []
+
+
+class Overloaded(MockEndpoint):
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        return MockResponse(503) if asked.path == "/metadata/versions" else super().answer(asked, body)
+
+
+def test_service_that_is_always_busy_is_given_up() -> None:
+    slept: list[float] = []
+    with run_mock(Overloaded()) as url:
+        report = examine(url, pace=Pace(1e9, sleep=slept.append), timeout=GUARD)
+    found = {finding.row: finding for finding in report.findings}
+    assert found["versions"].verdict is Verdict.WRONG
+    assert found["versions"].why == "the service sends us away, again and again: 503 Other"
+    assert 70 < sum(slept) <= 121
+
+
+class BeingUpdated(MockEndpoint):
+    """As the real service while it is updated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+
+    def answer(self, asked: MockRequest, body: bytes | None) -> MockResponse:
+        return super().answer(asked, body) if self.seconds >= 70 else MockResponse(410)
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+def test_update_of_the_service_is_waited_for() -> None:
+    mock = BeingUpdated()
+    with run_mock(mock) as url:
+        report = examine(url, pace=Pace(1e9, sleep=mock.pass_seconds), timeout=GUARD)
+    assert finding_lines(report, Verdict.WRONG) == []
+
+
+def test_every_wrong_one_is_looked_at() -> None:
+    others = {NotEnabledYet, NeverEnabled, BusyWithItself, Overloaded, BeingUpdated}
+    here = {mock for mock in MockEndpoint.__subclasses__() if mock.__module__ == __name__}
+    assert {case.mock for case in CASES} == here - others
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (Request(), "GET /metadata/scheduledevents?api-version=2020-07-01"),
+        (Request(target="/x", headers=()), "GET /x without Metadata: true"),
+        (Request(target="/x", headers=(("Metadata", "false"),)), "GET /x with Metadata: false"),
+        (Request(target="/x", headers=(("Metadata", ""),)), "GET /x with Metadata:"),
+        (
+            Request(target="/x", headers=(("Metadata", "true"), ("Metadata", "no"))),
+            "GET /x with Metadata: true, Metadata: no",
+        ),
+        (Request(target="/x", headers=(METADATA_HEADER, ("Expect", "wonders"))), "GET /x with Expect: wonders"),
+        (Request(method="POST", target="/x", body=b"{}", http_version="1.0"), "POST /x in HTTP/1.0 with the body {}"),
+    ],
+)
+def test_request_says_what_is_special_about_it(request_: Request, words: str) -> None:
+    assert str(request_) == words
+
+
+def test_finding_says_what_is_wanted() -> None:
+    found = {finding.row: finding.why for finding in look(WritesIsoDates()).findings}
+    assert found["not-before"].endswith("and not a date like Mon, 19 Sep 2016 18:29:47 GMT")

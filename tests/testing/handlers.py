@@ -1,0 +1,37 @@
+"""Small event handlers in threads, as programs under test."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from forewarn.client import Appeared, ClientError, Closed, Event, ScheduledEvents
+
+GUARD = 60.0
+"""For how many seconds a test waits for something that is sure to come."""
+
+
+@contextmanager
+def run_handler(url: str, *, prepare: Callable[[Event], bool] = lambda _: True) -> Iterator[None]:
+    """Approve every event of a VM that `prepare` says yes to, as long as the context lasts."""
+    with ScheduledEvents(url, interval=0.05, on_trouble=_nothing) as client:
+        thread = threading.Thread(target=_handle, args=(client, prepare), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            client.close()
+            thread.join(GUARD)
+            assert not thread.is_alive()
+
+
+def _handle(client: ScheduledEvents, prepare: Callable[[Event], bool]) -> None:
+    try:
+        for change in client.watch(mine=True):
+            if isinstance(change, Appeared) and prepare(change.event):
+                client.approve(change.event)
+    except Closed:
+        pass
+
+
+def _nothing(error: ClientError, pause: float) -> None:
+    """Say nothing about what is tried again."""

@@ -1,0 +1,326 @@
+"""`forewarn run` with real programs against a real service, by root and by somebody without any rights."""
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forewarn.api.client import ApiClient
+from forewarn.api.v1 import ScheduleEvents, SetFault
+from forewarn.core.event import EventType
+from forewarn.core.fault import FaultKind
+from tests.support.emulator import FOREWARN, UpOutput, forewarn_up, plain_environment
+from tests.testing.sandbox.accounts import Account
+from tests.testing.sandbox.vm_socket import GUARD, lines
+
+EVENTS = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
+NAME = "http://169.254.169.254/metadata/instance/compute/name?api-version=2020-07-01&format=text"
+CURL = ("curl", "--silent", "--show-error", "--header", "Metadata:true")
+TOO_MUCH = ("--output", "/dev/null", "--write-out", "%{http_code}", "--data-binary", "@-", "--header", "Expect:")
+
+HANDLER = """
+import json, sys, urllib.request
+URL = "http://169.254.169.254/metadata/scheduledevents?api-version=2020-07-01"
+def ask(body=None):
+    request = urllib.request.Request(URL, body, {"Metadata": "true"})
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        return answer.read()
+for event in json.loads(ask())["Events"]:
+    ask(json.dumps({"StartRequests": [{"EventId": event["EventId"]}]}).encode())
+    print(event["EventId"])
+"""
+"""A handler as people write it: it knows nothing of Forewarn."""
+
+AGENT = """
+[http]
+listen = "none"
+
+[[rules]]
+types = ["Reboot"]
+handlers = ["log"]
+"""
+
+
+class AccountService:
+    """A service of a person's own, and the program at their hands."""
+
+    def __init__(self, account: Account, started: UpOutput) -> None:
+        self.person = account
+        self.started = started
+
+    @property
+    def api(self) -> ApiClient:
+        """The operator API."""
+        return self.started.api()
+
+    def run(self, vm: str, *command: str) -> "subprocess.Popen[bytes]":
+        """Begin a program as a VM."""
+        return subprocess.Popen(
+            [*self.person.within, *FOREWARN, "run", "--vm", vm, "--", *command],
+            env=plain_environment(FOREWARN_DATA=self.started.data, HOME=str(self.person.home)),
+            cwd=self.person.home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def output(self, vm: str, *command: str) -> str:
+        """Run a program that must succeed as a VM, and return what it prints."""
+        program = self.run(vm, *command)
+        out, err = program.communicate(timeout=GUARD)
+        assert program.returncode == 0, err.decode()
+        return out.decode()
+
+    def schedule(self, vm: str, type_: EventType = EventType.REBOOT) -> str:
+        """Announce something, an hour ahead."""
+        (made,) = self.api.schedule(ScheduleEvents(type=type_, vms=(vm,), notice="1h")).made
+        return made.id
+
+    def status(self, event: str) -> str | None:
+        """Return how far an event is."""
+        shown = self.api.event(event).event
+        return None if shown is None else shown.status
+
+
+@pytest.fixture(scope="module")
+def account_service(account: Account) -> Iterator[AccountService]:
+    with forewarn_up(account.home, within=account.within) as started:
+        yield AccountService(account, started)
+
+
+@pytest.fixture
+def python(account: Account) -> str:
+    """A Python that the person can run inside, where they have no rights to read what others have closed."""
+    if account.user == os.getuid():
+        return sys.executable
+    found = shutil.which("python3", path="/usr/local/bin:/usr/bin")
+    if found is None:
+        pytest.skip("the system has no Python that everybody can run: install python3")
+    return found
+
+
+def test_curl_is_answered_as_the_vm(account_service: AccountService) -> None:
+    event = account_service.schedule("web/web-0")
+    script = f"{shlex.join([*CURL, EVENTS])}; echo; {shlex.join([*CURL, NAME])}; echo; hostname; id -u"
+    document, *others = account_service.output("web-0", "sh", "-c", script).splitlines()
+    assert event in [seen["EventId"] for seen in json.loads(document)["Events"]]
+    assert others == ["web-0", "web-0", str(account_service.person.user)]
+
+
+def test_handler_that_knows_nothing_of_forewarn_approves(account_service: AccountService, python: str) -> None:
+    event = account_service.schedule("web/web-0")
+    assert event in account_service.output("web-0", python, "-c", HANDLER).splitlines()
+    assert account_service.status(event) == "Started"
+
+
+def test_several_vms_run_at_the_same_time_and_each_is_its_own(account_service: AccountService) -> None:
+    names = ("web-0", "web-1", "db-0")
+    programs = [account_service.run(name, *CURL, *[NAME] * 20) for name in names]
+    answers = [program.communicate(timeout=GUARD)[0].decode() for program in programs]
+    assert answers == [name * 20 for name in names]
+
+
+def test_other_vms_and_the_operator_api_cannot_be_reached(account_service: AccountService) -> None:
+    urls = (*account_service.started.guest_urls.values(), account_service.started.operator_url)
+    sockets = Path(account_service.started.data) / "sockets"
+    tried = f'for url in {" ".join(urls)}; do curl --silent "$url" && echo "$url answers"; done; echo all tried'
+    assert account_service.output("web-0", "sh", "-c", f"{tried}; ls -A {shlex.quote(str(sockets))}") == "all tried\n"
+    assert list(sockets.iterdir()) != []
+
+
+def test_fault_is_the_programs_to_bear(account_service: AccountService) -> None:
+    """A reset too, although a unix socket knows none; and what was said before it is not lost."""
+    account_service.api.set_fault(SetFault(kind=FaultKind.RESET, vm="db-0", times=1))
+    script = f"{shlex.join([*CURL, EVENTS])}; echo; {shlex.join([*CURL, NAME])}"
+    program = account_service.run("db-0", "sh", "-c", script)
+    out, err = program.communicate(timeout=GUARD)
+    assert (program.returncode, out) == (0, b"\ndb-0")
+    assert b"reset" in err
+
+
+def test_approval_that_is_too_large_is_told_so(account_service: AccountService) -> None:
+    script = f"head -c 3000000 /dev/zero | {shlex.join([*CURL, *TOO_MUCH, EVENTS])}"
+    assert account_service.output("web-0", "sh", "-c", script) == "413"
+
+
+def test_sockets_are_their_owners_alone(account_service: AccountService) -> None:
+    path = Path(account_service.api.open_socket("web-0").path)
+    assert account_service.api.open_socket("web/web-0").path == str(path)
+    assert account_service.api.open_socket("web-1").path != str(path)
+    assert [oct(file.stat().st_mode & 0o777) for file in (path.parent, path)] == ["0o700", "0o600"]
+    assert {path.parent.stat().st_uid, path.stat().st_uid} == {account_service.person.user}
+
+
+def test_unknown_vm_is_refused(account_service: AccountService) -> None:
+    program = account_service.run("nothing", "true")
+    _, err = program.communicate(timeout=GUARD)
+    assert (program.returncode, err.decode()) == (
+        4,
+        "forewarn: there is no VM nothing; `forewarn vm list` shows them\n",
+    )
+
+
+def test_options_after_the_program_are_the_programs(account_service: AccountService) -> None:
+    command = [
+        *account_service.person.within,
+        *FOREWARN,
+        "run",
+        "--vm",
+        "web-0",
+        "sh",
+        "-c",
+        'echo "$@"',
+        "--",
+        "--vm",
+        "x",
+    ]
+    ended = subprocess.run(
+        command,
+        env=plain_environment(FOREWARN_DATA=account_service.started.data),
+        cwd=account_service.person.home,
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "--vm x\n", "")
+
+
+def test_signal_ends_the_program_and_not_only_the_command(account_service: AccountService) -> None:
+    program = account_service.run(
+        "web-0", "sh", "-c", "trap 'echo asked to end; exit 9' TERM; echo ready; sleep 600 & wait"
+    )
+    seen = lines(program)
+    assert next(seen) == "ready"
+    program.send_signal(signal.SIGTERM)
+    assert next(seen) == "asked to end"
+    program.communicate(timeout=GUARD)
+    assert program.returncode == 9
+
+
+def test_without_a_service_there_is_none_to_be_taken_for(sandboxes: None, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [*FOREWARN, "run", "--vm", "web-0", "--data", str(tmp_path), "--", "true"],
+        env=plain_environment(),
+        capture_output=True,
+        text=True,
+        timeout=GUARD,
+        check=False,
+    )
+    assert (ended.returncode, f"no service runs on {tmp_path}" in ended.stderr) == (5, True)
+
+
+@pytest.fixture(scope="module")
+def own_service(sandboxes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccountService]:
+    """The path of its sockets is longer than the 107 bytes that the address of one has room for."""
+    deep = tmp_path_factory.mktemp("own") / ("d" * 100) / ("e" * 100)
+    deep.mkdir(parents=True)
+    with forewarn_up(deep) as started:
+        yield AccountService(Account((), deep, os.getuid()), started)
+
+
+class TestOurOwnPrograms:
+    """The client and the agent, where the tests' own Python can be run."""
+
+    def test_client_finds_its_endpoint_and_waits_for_changes(self, own_service: AccountService) -> None:
+        watching = own_service.run("web-0", *FOREWARN, "guest", "watch", "-o", "json")
+        first = own_service.schedule("web/web-0")
+        seen = lines(watching)
+        assert first in next(line for line in seen if first in line)
+        own_service.output("web-0", *FOREWARN, "guest", "approve", first)
+        assert own_service.status(first) == "Started"
+        assert "Started" in next(line for line in seen if "Started" in line)
+        watching.send_signal(signal.SIGINT)
+        watching.communicate(timeout=GUARD)
+        assert watching.returncode == 0
+
+    def test_agent_approves_what_its_rules_name(self, own_service: AccountService) -> None:
+        settings = own_service.person.home / "agent.toml"
+        settings.write_text(AGENT)
+        state = str(own_service.person.home / "state")
+        event = own_service.schedule("web/web-0")
+        agent = own_service.run("web-0", *FOREWARN, "agent", "run", "--config", str(settings), "--state", state)
+        try:
+            while own_service.status(event) == "Scheduled":
+                assert agent.poll() is None, agent.communicate()[1].decode()
+        finally:
+            agent.send_signal(signal.SIGTERM)
+            agent.communicate(timeout=GUARD)
+        assert own_service.status(event) == "Started"
+
+    def test_service_that_comes_back_is_found_again(self, sandboxes: None, tmp_path: Path) -> None:
+        """Whether it was ended or killed; and the sockets of all VMs are hidden still."""
+        data = tmp_path / "data"
+        with _up(data) as first:
+            program = first.run("web-0", sys.executable, "-u", "-c", PATIENT, str(data / "sockets"))
+            seen = lines(program)
+            assert next(seen) == "web-0 []"
+            first.end(signal.SIGINT)
+        for how in (signal.SIGKILL, signal.SIGINT):
+            assert next(seen) == "ended"
+            with _up(data) as again:
+                assert again.api.open_socket("web-1").path
+                _say(program, "go on")
+                assert next(seen) == "web-0 []"
+                again.end(how)
+        assert next(seen) == "ended"
+        program.communicate(timeout=GUARD)
+        assert program.returncode == 0
+
+
+PATIENT = """
+import os, socket, sys
+def ask():
+    asking = socket.create_connection(("169.254.169.254", 80), timeout=120)
+    path = "/metadata/instance/compute/name?api-version=2020-07-01&format=text"
+    asking.sendall(f"GET {path} HTTP/1.1\\r\\nHost: x\\r\\nMetadata: true\\r\\n\\r\\n".encode())
+    print(asking.recv(65536).decode().rpartition("\\n")[2], os.listdir(sys.argv[1]))
+    return asking
+for _ in range(3):
+    held = ask()
+    while held.recv(65536):
+        pass
+    print("ended")
+    sys.stdin.readline()
+"""
+"""Asks, waits for the end of its connection, and asks again when it is told that somebody is there."""
+
+
+class RestartableService(AccountService):
+    """A service whose data are kept."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", started: UpOutput) -> None:
+        super().__init__(Account((), Path(started.data), os.getuid()), started)
+        self._process = process
+
+    def end(self, how: signal.Signals) -> None:
+        """End it, in order or not."""
+        self._process.send_signal(how)
+        self._process.wait(GUARD)
+
+
+@contextmanager
+def _up(data: Path) -> Iterator[RestartableService]:
+    options = ("--data", str(data), "--operator", "127.0.0.1:0", "--listen", "127.0.0.1:0")
+    command = [*FOREWARN, "up", *options, "--output", "json"]
+    with subprocess.Popen(command, env=plain_environment(), stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            yield RestartableService(process, msgspec.json.decode(process.stdout.readline(), type=UpOutput))
+        finally:
+            process.kill()
+
+
+def _say(program: "subprocess.Popen[bytes]", what: str) -> None:
+    assert program.stdin is not None
+    program.stdin.write(f"{what}\n".encode())
+    program.stdin.flush()

@@ -1,0 +1,93 @@
+"""`expect … within …` and `wait`: exact where the clock is moved, and the same on both stages."""
+
+from collections.abc import Callable
+
+import pytest
+
+from forewarn.testing.scenario import CoreBackend, LiveBackend, StepResult, parse, required_setup, run_script
+from forewarn.testing.service import Forewarn
+from tests.testing.scenario.backends import NO_FLEET, run_on_core, run_on_service
+
+WEB = "platform automatic\nscope web availability-set\nvm web-0 domain 0\nvm web-1 domain 1\n"
+
+both_stages = pytest.mark.parametrize("tell", [run_on_core, run_on_service], ids=["core", "service"])
+
+
+def last_lines(text: str, number: int) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()[-number:]]
+
+
+@both_stages
+def test_time_stops_at_the_fact_that_is_expected(tell: Callable[[str], str]) -> None:
+    text = f"{WEB}schedule Reboot web-0 in 20m\nexpect E1 Started within 1h →\nschedule Freeze web-1 →\n"
+    assert last_lines(tell(text), 2) == [
+        "expect E1 Started within 1h → E1 Started (due), incarnation 3; E1 on web-0 begun",
+        "schedule Freeze web-1 → E2 Scheduled not_before 10:35, incarnation 4",
+    ]
+
+
+@both_stages
+def test_limit_belongs_to_the_time_within_which_it_is_expected(tell: Callable[[str], str]) -> None:
+    text = f"{WEB}schedule Reboot web-0 in 20m\nexpect E1 Started within 20m →\n"
+    assert last_lines(tell(text), 1) == [
+        "expect E1 Started within 20m → E1 Started (due), incarnation 3; E1 on web-0 begun"
+    ]
+
+
+@both_stages
+def test_time_passes_from_change_to_change_on_the_way(tell: Callable[[str], str]) -> None:
+    text = f"{WEB}schedule Reboot web-0 web-1\nwait 1h →\n"
+    assert last_lines(tell(text), 8) == [
+        "wait 1h → E1 Started (due), incarnation 4",
+        "→ E1 on web-0 begun",
+        "→ E1 on web-0 done after 1m",
+        "→ E1 Completed after 1m, incarnation 5",
+        "→ E2 Started (due), 1m late, incarnation 6",
+        "→ E2 on web-1 begun",
+        "→ E2 on web-1 done after 1m",
+        "→ E2 Completed after 1m, incarnation 7",
+    ]
+
+
+PLAYED = {
+    "too late by a second": ("schedule Reboot web-0 in 20m\nexpect E1 Started within 1199s", False),
+    "something else happens": ("schedule Reboot web-0\nexpect E1 Canceled within 1h", False),
+    "another reason": ("schedule Reboot web-0\nexpect E1 Started (approved by web-0) within 1h", False),
+    "with the reason": ("schedule Reboot web-0\nexpect E1 Started (due) within 1h", True),
+    "beginning of a word": ("schedule Reboot web-0\nexpect E1 Started (du within 1h", False),
+    "event that never appears": ("schedule Reboot web-0\nexpect E2 Started within 1h", False),
+    "it has happened already": ("schedule Reboot web-0\nwait 1h\nexpect E1 Started within 1s", True),
+    "it happened before another command": (
+        "schedule Reboot web-0\nwait 1h\nwait 1s\nexpect E1 Started within 1h",
+        False,
+    ),
+    "once is not twice": ("schedule Reboot web-0\nexpect E1 Started within 1h\nexpect E1 Started within 1h", False),
+    "in another order": (
+        "schedule Reboot web-0\nwait 1h\nexpect E1 Completed within 1s\nexpect E1 Started within 1s",
+        True,
+    ),
+    "work": ("schedule Reboot web-0\nexpect E1 on web-0 begun within 1h\nexpect E1 on web-0 done within 60s", True),
+    "nothing": ("schedule Reboot web-0\nexpect nothing within 899s", True),
+    "not nothing": ("schedule Reboot web-0\nexpect nothing within 900s", False),
+    "a scope is no event": ("policy idle 1d\nquery web-0\nexpect nothing within 2d", True),
+    "a scope": ("policy idle 1d\nquery web-0\nexpect web disabled within 1d", True),
+    "from another time on": ("schedule Reboot web-0\nexpect E1 Completed within 1m at 10:15", True),
+    "happened until that time": ("schedule Reboot web-0\nexpect E1 Started within 1s at 10:20", True),
+}
+
+
+def played_on_both(text: str) -> list[list[StepResult]]:
+    story = parse(text)
+    wanted = required_setup(story)
+    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as stage:
+        return [list(run_script(story, CoreBackend())), list(run_script(story, stage))]
+
+
+@pytest.mark.parametrize("case", PLAYED)
+def test_expectation_is_met_or_not(case: str) -> None:
+    text, is_met = PLAYED[case]
+    policy, rest = text.split("\n", 1) if text.startswith("policy") else ("", text)
+    core, service = played_on_both(f"{policy}\n{WEB}{rest}\n")
+    assert [each.is_as_expected for each in core] == [*([True] * (len(core) - 1)), is_met]
+    assert [each.facts for each in service] == [each.facts for each in core]
+    assert [each.is_as_expected for each in service] == [each.is_as_expected for each in core]

@@ -1,0 +1,84 @@
+"""The scenarios that come with Forewarn: each goes as it tells, on the pure core and in a running service."""
+
+from pathlib import Path
+
+import pytest
+
+from forewarn.testing import scenarios
+from forewarn.testing.scenario import CoreBackend, LiveBackend, Scenario, library_scenarios, required_setup, run_script
+from forewarn.testing.service import Forewarn
+from tests.testing.scenario.backends import NO_FLEET, render, run_on_core, run_on_service
+
+HOME = Path(scenarios.__file__).parent
+
+SHIPPED = {scenario.name: scenario for scenario in library_scenarios()}
+
+OF_THE_ISSUE = {
+    "live-migration",
+    "host-update",
+    "user-restart",
+    "hardware-failure",
+    "predicted-failure",
+    "eviction-30s",
+    "eviction-8s",
+    "terminate-on-scale-in",
+    "cancelled-event",
+    "two-events-at-once",
+    "event-for-another-vm",
+    "withdrawn-and-scheduled-again",
+    "service-off-for-a-day",
+    "storm-of-20",
+}
+
+each_shipped = pytest.mark.parametrize("scenario", SHIPPED.values(), ids=list(SHIPPED))
+
+
+def test_all_that_people_need_are_shipped() -> None:
+    assert set(SHIPPED) == OF_THE_ISSUE == {file.stem for file in HOME.glob("*.txt")}
+
+
+@each_shipped
+def test_scenario_says_what_it_shows_and_who_handles_it(scenario: Scenario) -> None:
+    assert scenario.title.endswith(".")
+    assert scenario.handler == "web-0"
+    assert any(step.expected for step in scenario.script.steps) or "expect" in scenario.text
+
+
+@each_shipped
+def test_scenario_goes_as_told_on_the_core(scenario: Scenario, rewrite: bool) -> None:
+    played = list(run_script(scenario.script, CoreBackend()))
+    if rewrite:
+        (HOME / f"{scenario.name}.txt").write_text(render(scenario.script, played))
+        return
+    assert [each for each in played if not each.is_as_expected] == []
+    assert render(scenario.script, played) == scenario.text
+
+
+@each_shipped
+def test_scenario_goes_as_told_in_a_service(scenario: Scenario) -> None:
+    wanted = required_setup(scenario.script)
+    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as stage:
+        played = list(run_script(scenario.script, stage))
+    assert [each for each in played if not each.is_as_expected] == []
+    assert render(scenario.script, played) == scenario.text
+
+
+@each_shipped
+def test_every_line_of_a_scenario_is_followed_by_the_same_on_both_stages(scenario: Scenario) -> None:
+    """Also where the scenario does not say what follows."""
+    text = "\n".join(
+        f"{line} →" if line and not line.startswith("#") and "→" not in line else line
+        for line in scenario.text.splitlines()
+    )
+    assert run_on_service(text) == run_on_core(text)
+
+
+def test_scenarios_are_played_beside_a_fleet_and_leave_nothing_behind() -> None:
+    """The demonstration fleet has a scope web, too."""
+    with Forewarn() as service:
+        before = list(service.api.scopes()), list(service.api.vms())
+        for scenario in (SHIPPED["user-restart"], SHIPPED["hardware-failure"], SHIPPED["user-restart"]):
+            with LiveBackend(service.api) as stage:
+                assert [each for each in run_script(scenario.script, stage) if not each.is_as_expected] == []
+        assert (list(service.api.scopes()), list(service.api.vms())) == before
+        assert list(service.api.events()) == []

@@ -1,0 +1,356 @@
+"""A running service as a stage: other clocks, programs in the place of the handler, and leaving nothing behind."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from forewarn.api import v1
+from forewarn.client import NotAllowed, ScheduledEvents
+from forewarn.core.journal import EntryKind
+from forewarn.testing.scenario import (
+    Cancelled,
+    CoreBackend,
+    LiveBackend,
+    Scenario,
+    ScenarioError,
+    Step,
+    StepResult,
+    library_scenarios,
+    max_duration,
+    parse,
+    required_setup,
+    run_script,
+)
+from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario.grammar import COMMAND_SYNTAX
+from forewarn.testing.scenario.live_commands import run_command
+from forewarn.testing.service import Forewarn
+from tests.testing.scenario.backends import NO_FLEET, render, run_on_core, run_on_service
+
+GUARD = 60.0
+PAUSE = 0.005
+"""Between two questions of a handler, in seconds."""
+
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
+
+WEB = "platform automatic\nscope web availability-set\nvm web-0 domain 0\nvm web-1 domain 1\n"
+
+RESTART = next(scenario for scenario in library_scenarios() if scenario.name == "user-restart")
+
+
+class Handler:
+    """A handler as a program would be one: it asks on its own, and approves what is its VM's, or does not."""
+
+    def __init__(self, *, approves: bool) -> None:
+        self._approves = approves
+        self._thread = threading.Thread(target=self._run)
+        self._ended = threading.Event()
+        self._asked = threading.Condition()
+        self._questions = 0
+        self.vm: v1.Vm | None = None
+        self.approved: list[str] = []
+
+    def start(self, vm: v1.Vm) -> None:
+        self.vm = vm
+        self._thread.start()
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Wait for a question that was begun after this, and for what came of it."""
+        with self._asked:
+            until = self._questions + 2
+            assert self._asked.wait_for(lambda: self._questions >= until or self._ended.is_set(), GUARD)
+
+    def end(self) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(GUARD)
+
+    def _run(self) -> None:
+        assert self.vm is not None
+        with ScheduledEvents(self.vm.guest_url, name=self.vm.name) as asking:
+            while not self._ended.wait(PAUSE):
+                try:
+                    self._poll(asking, self.vm.name)
+                except NotAllowed:
+                    self._ended.set()
+                with self._asked:
+                    self._questions += 1
+                    self._asked.notify_all()
+
+    def _poll(self, asking: ScheduledEvents, name: str) -> None:
+        for event in asking.get().affecting(name).events:
+            if self._approves and not event.is_started and event.id not in self.approved:
+                self.approved.append(event.id)
+                asking.approve(event)
+
+
+@contextmanager
+def handled(*, approves: bool) -> Iterator[Handler]:
+    handler = Handler(approves=approves)
+    try:
+        yield handler
+    finally:
+        handler.end()
+
+
+def differing(played: list[StepResult]) -> list[StepResult]:
+    return [each for each in played if not each.is_as_expected]
+
+
+def test_every_command_is_known_in_a_service() -> None:
+    base = run_command.dispatch(object)
+    of_the_stage = {say.SetPolicy, say.UsePlatform, say.Handler, say.Tick, say.Wait, say.Expect}
+    assert {
+        form.command for form in COMMAND_SYNTAX.values() if run_command.dispatch(form.command) is base
+    } == of_the_stage
+
+
+def test_program_plays_the_handler() -> None:
+    with Forewarn(NO_FLEET) as service, handled(approves=True) as handler:
+        with LiveBackend(service.api, program=handler, timeout=GUARD) as stage:
+            played = list(run_script(RESTART.script, stage))
+        entries = list(service.api.history(did=[EntryKind.APPROVED]))
+    assert differing(played) == []
+    assert handler.vm is not None
+    assert handler.vm.name == "web-0"
+    assert [(entry.by, entry.event) for entry in entries] == [("vm:web-0", id_) for id_ in handler.approved]
+    assert len(handler.approved) == 1
+
+
+APPROVED = {
+    "cancelled-event": 1,
+    "event-for-another-vm": 0,
+    "eviction-30s": 1,
+    "eviction-8s": 1,
+    "hardware-failure": 0,
+    "host-update": 1,
+    "live-migration": 1,
+    "predicted-failure": 1,
+    "service-off-for-a-day": 1,
+    "storm-of-20": 1,
+    "terminate-on-scale-in": 1,
+    "two-events-at-once": 2,
+    "user-restart": 1,
+    "withdrawn-and-scheduled-again": 2,
+}
+"""How many events are the handler's own, and wait for its approval."""
+
+
+@pytest.mark.parametrize("scenario", library_scenarios(), ids=lambda scenario: scenario.name)
+def test_every_shipped_scenario_leaves_its_handler_to_a_program(scenario: Scenario) -> None:
+    wanted = required_setup(scenario.script)
+    with Forewarn(NO_FLEET, settings=wanted.settings) as service, handled(approves=True) as handler:
+        with LiveBackend(service.api, setup=wanted, program=handler, timeout=GUARD) as stage:
+            played = list(run_script(scenario.script, stage))
+        entries = list(service.api.history(did=[EntryKind.APPROVED], by="vm:web-0"))
+    assert differing(played) == []
+    assert [entry.event for entry in entries] == handler.approved
+    assert len(entries) == APPROVED[scenario.name]
+
+
+def test_what_a_program_does_not_do_is_not_done_for_it() -> None:
+    with Forewarn(NO_FLEET) as service, handled(approves=False) as handler:
+        with LiveBackend(service.api, program=handler, timeout=0.01) as stage:
+            played = list(run_script(RESTART.script, stage))
+        assert list(service.api.history(did=[EntryKind.APPROVED])) == []
+        (started,) = service.api.history(did=[EntryKind.STARTED])
+    assert started.why == "due"
+    assert differing(played) == []
+
+
+class ObservingProgram:
+    """A program that notes at what time it was waited for."""
+
+    def __init__(self, service: Forewarn) -> None:
+        self._service = service
+        self.moments: list[datetime] = []
+
+    def start(self, vm: v1.Vm) -> None:
+        assert vm.guest_url is not None
+
+    def catch_up(self) -> None:
+        self.moments.append(self._service.now)
+
+
+def test_program_is_waited_for_before_the_clock_is_moved() -> None:
+    with Forewarn(NO_FLEET, start=NOON) as service:
+        spectator = ObservingProgram(service)
+        with LiveBackend(service.api, program=spectator) as stage:
+            list(run_script(parse(f"{WEB}wait 1m\nhandler web-0\nwait 1m\nwait 1m\n"), stage))
+        assert service.now == NOON + timedelta(minutes=3)
+    assert spectator.moments == [NOON + timedelta(minutes=1), NOON + timedelta(minutes=2)]
+
+
+def test_story_begins_with_a_whole_second() -> None:
+    with Forewarn(NO_FLEET) as service:
+        service.advance("0.25s")
+        with LiveBackend(service.api) as stage:
+            assert differing(list(run_script(RESTART.script, stage))) == []
+
+
+def test_journal_is_read_from_a_position_on() -> None:
+    with Forewarn() as service:
+        lines = list(service.api.history())
+        assert list(service.api.history(after=lines[2].position)) == lines[3:]
+        backwards = list(service.api.history(newest_first=True, after=lines[2].position))
+        assert backwards == [lines[1], lines[0]]
+
+
+def test_real_time_is_waited_for_and_not_compared() -> None:
+    story = parse(
+        f"{WEB}schedule Reboot web-0 in 10m  →  E1 Scheduled not_before 10:10, incarnation 2\n"
+        "expect E1 Started within 10m\n"
+        "expect E1 Completed within 5m\n"
+        "schedule Freeze web-0 in 10h → E2 Scheduled not_before 20:17, incarnation 5\n"
+        "expect nothing within 1m\n"
+    )
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as stage:
+        played = list(run_script(story, stage))
+    assert differing(played) == []
+
+
+def test_real_time_still_tells_what_did_not_happen() -> None:
+    story = parse(f"{WEB}schedule Reboot web-0 in 10h → E1 Scheduled not_before 20:00\nexpect E1 Started within 1s\n")
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as stage:
+        assert [each.step.command for each in differing(list(run_script(story, stage)))] == [
+            each.command for each in story.steps[-2:]
+        ]
+
+
+def test_story_can_be_cancelled_from_elsewhere_and_leaves_nothing_behind() -> None:
+    story = parse(f"{WEB}schedule Reboot web-0 in 1d\nexpect E1 Started within 2d\n")
+    with Forewarn(NO_FLEET, manual_time=False) as service:
+        with LiveBackend(service.api) as stage:
+
+            def cancel_at_the_end(step: Step) -> None:
+                if isinstance(step.command, say.Expect):
+                    threading.Thread(target=stage.cancel).start()
+
+            with pytest.raises(Cancelled):
+                list(run_script(story, stage, on_step=cancel_at_the_end))
+            with pytest.raises(Cancelled):
+                list(run_script(story, stage))
+        assert list(service.api.scopes()) == []
+
+
+def test_manual_story_can_be_cancelled_too() -> None:
+    story = parse(f"{WEB}schedule Reboot web-0 in 1d\nwait 2d\n")
+    with Forewarn(NO_FLEET) as service, LiveBackend(service.api) as stage:
+        plays = run_script(story, stage)
+        next(plays)
+        stage.cancel()
+        with pytest.raises(Cancelled):
+            next(plays)
+
+
+def test_faults_are_survived_and_told_the_same() -> None:
+    text = (
+        f"{WEB}fault 410 web-0 times 1 →\nfault reset times 1 →\nquery web-0 →\nrestart web-0 →\n"
+        "fault slow web-0 of 1s for 1m →\nclear faults →\napprove E1 by web-0 →\n"
+    )
+    assert run_on_service(text) == run_on_core(text)
+
+
+def test_faults_and_holds_end_with_their_story() -> None:
+    story = parse(f'{WEB}fault 500\nfault hang web-1 for 1d\nhold all "moving house"\n')
+    with Forewarn(NO_FLEET) as service:
+        with LiveBackend(service.api) as stage:
+            assert differing(list(run_script(story, stage))) == []
+            assert len(service.api.faults().faults) == 2
+        assert list(service.api.faults().faults) == []
+        assert service.api.holds().fleet is None
+
+
+def test_demonstration_fleet_is_told_the_same_and_stays() -> None:
+    text = (
+        "platform automatic\nfleet demonstration\nhandler batch_0\n"
+        "schedule Reboot web-0 web-1 →\nredeploy FrontEnd_IN_0 →\nevict batch_0 →\nfail db-0 →\n"
+        "expect E3 Completed within 1h →\n"
+        "wait 1h →\ndocument web-5 →\n"
+    )
+    story = parse(text)
+    with Forewarn() as service:
+        with LiveBackend(service.api) as stage:
+            by_service = render(story, list(run_script(story, stage)))
+        assert {scope.id for scope in service.api.scopes()} == {"db-0", "web", "batch", "shop"}
+    assert by_service == render(story, list(run_script(story, CoreBackend())))
+
+
+WAITS: dict[str, tuple[say.Command, timedelta | None, timedelta]] = {
+    "wait": (say.Wait(time=10 * MINUTE), None, SECOND),
+    "expect": (say.Expect(subject="nothing", happening=(), within=20 * MINUTE), None, 2 * SECOND),
+    "time that has come": (say.Tick(time=timedelta(hours=9)), None, timedelta(0)),
+    "command": (say.Query(vm="web-0"), None, timedelta(0)),
+    "command at a time that has come": (say.Wait(time=10 * MINUTE), timedelta(hours=9), SECOND),
+}
+
+
+@pytest.fixture(scope="module")
+def fast_stage() -> Iterator[LiveBackend]:
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as stage:
+        yield stage
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_longest_wait_is_told_in_real_time(case: str, fast_stage: LiveBackend) -> None:
+    command, at, wait = WAITS[case]
+    assert fast_stage.max_wait(command, at) == wait
+
+
+def test_wait_for_a_time_ends_when_it_comes(fast_stage: LiveBackend) -> None:
+    """A day is 144 seconds here, of which some have passed."""
+    wait = fast_stage.max_wait(say.Tick(time=timedelta(days=1, hours=10)), None)
+    assert timedelta(0) < wait <= 144 * SECOND
+    assert fast_stage.max_wait(say.Query(vm="web-0"), timedelta(days=1, hours=10)) <= wait
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_clock_that_is_moved_is_not_waited_for(case: str, service: Forewarn) -> None:
+    command, at, _ = WAITS[case]
+    with LiveBackend(service.api) as stage:
+        assert stage.max_wait(command, at) == timedelta(0)
+    assert CoreBackend().max_wait(command, at) == timedelta(0)
+
+
+def test_story_lasts_as_long_as_it_says_at_most() -> None:
+    story = parse(f"{WEB}wait 5m\nexpect nothing within 10m at 10:20\ntick 10:25\nquery web-0\ntick\n")
+    assert max_duration(story) == 30 * MINUTE
+    assert max_duration(parse(f"{WEB}tick 10:25\n")) == 25 * MINUTE
+
+
+UNPLAYABLE = {
+    "work": ("scope a standalone\nvm x\nfail x\nbegin E1", "E1", "the platform of a service does its work itself"),
+    "state": ("scope a standalone\nstate a", "a", "a service does not tell this"),
+    "outage": ("outage 1d", "outage", "a service that runs cannot do this"),
+    "policy": ("policy production", "policy", "the service keeps the policy it has"),
+    "policy on the way": ("scope a standalone\npolicy idle 1d", "policy", "the service keeps the policy it has"),
+    "time of work": ("platform automatic lasting 5s", "lasting", "the service decides how long work takes"),
+    "clock": ("tick 09:00", "tick", "the clock of a service does not go back"),
+    "scope": ("query a/x", "query", "there is no such scope"),
+    "no scope": ("vm x", "vm", "there is no scope yet"),
+    "label": ("scope a standalone\ncancel E1", "E1", "no such event has appeared"),
+    "two": ("scope a standalone\nvm x\nscope b standalone\nvm x\nquery x", "x", "several scopes have such a VM"),
+    "fleet": ("fleet demonstration", "demonstration", "the service has no scope db-0"),
+    "refused": ("scope a standalone\nrestart x", "x", "scope a has no VM x (unknown-vm); a line without an arrow"),
+}
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Forewarn]:
+    with Forewarn(NO_FLEET) as running:
+        yield running
+
+
+@pytest.mark.parametrize("case", UNPLAYABLE)
+def test_what_cannot_be_played_is_named(case: str, service: Forewarn) -> None:
+    text, word, problem = UNPLAYABLE[case]
+    with LiveBackend(service.api) as stage, pytest.raises(ScenarioError) as caught:
+        list(run_script(parse(text), stage))
+    assert caught.value.problem.startswith(problem)
+    assert (caught.value.line, caught.value.word) == (len(text.splitlines()), word)
+    assert list(service.api.scopes()) == []

@@ -1,0 +1,97 @@
+"""What a service in a test stands on: a thread with a loop of its own, and a directory for a while."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from forewarn.testing.background import BackgroundContext
+from tests.testing.handlers import GUARD
+
+
+class Context:
+    """A context that remembers what became of it."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.told: list[str] = []
+        self._fails = fails
+
+    @asynccontextmanager
+    async def make(self) -> AsyncIterator[str]:
+        self.told.append(threading.current_thread().name)
+        try:
+            yield "value"
+        finally:
+            self.told.append("left")
+        if self._fails:
+            raise ValueError("it has gone wrong")
+
+
+class TestBackground:
+    def test_context_is_entered_and_left_in_its_thread(self) -> None:
+        context = Context()
+        background = BackgroundContext(context.make, name="behind")
+        assert background.start() == "value"
+        assert context.told == ["behind"]
+        background.stop()
+        assert context.told == ["behind", "left"]
+
+    def test_what_goes_wrong_at_the_end_is_raised_once(self) -> None:
+        background = BackgroundContext(Context(fails=True).make, name="behind")
+        background.start()
+        with pytest.raises(ValueError, match="it has gone wrong"):
+            background.stop()
+        background.stop()
+
+    def test_whoever_is_interrupted_while_it_starts_leaves_nothing_behind(self) -> None:
+        main, interrupted = threading.get_ident(), threading.Event()
+        context = Context()
+
+        def interrupt(_signal: int, _frame: FrameType | None) -> None:
+            interrupted.set()
+            raise KeyboardInterrupt
+
+        @asynccontextmanager
+        async def make() -> AsyncIterator[str]:
+            signal.pthread_kill(main, signal.SIGINT)
+            assert await asyncio.to_thread(interrupted.wait, GUARD)
+            async with context.make() as value:
+                yield value
+
+        before, threads = signal.signal(signal.SIGINT, interrupt), threading.enumerate()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                BackgroundContext(make, name="behind").start()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert context.told == ["behind", "left"]
+        assert threading.enumerate() == threads
+
+
+DIRECTORY = """
+import os, sys
+from forewarn.testing.service import temporary_directory
+kept = temporary_directory()
+directory = kept.__enter__()
+print(directory, flush=True)
+if (child := os.fork()) == 0:
+    sys.exit()
+os.waitpid(child, 0)
+print(directory.is_dir())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no fork")
+def test_directory_goes_with_the_process_that_made_it_and_not_with_a_fork() -> None:
+    command = [sys.executable, "-c", DIRECTORY]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=GUARD)
+    directory, is_there = done.stdout.splitlines()
+    assert is_there == "True"
+    assert not Path(directory).exists()
