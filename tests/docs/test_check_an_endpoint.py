@@ -25,7 +25,7 @@ class KnowsOnePathOnly(MockEndpoint):
         super().__init__()
         self.events.clear()
 
-    def place(self, asked: MockRequest) -> list[str] | None:
+    def resolve_path(self, asked: MockRequest) -> list[str] | None:
         is_exact = asked.path == asked.path.lower() and not asked.path.endswith("/")
         return super().resolve_path(asked) if is_exact else None
 

@@ -33,7 +33,7 @@ def look(mock: MockEndpoint) -> Report:
 
 
 class TidiesPaths(MockEndpoint):
-    def place(self, asked: MockRequest) -> list[str] | None:
+    def resolve_path(self, asked: MockRequest) -> list[str] | None:
         kept: list[str] = []
         for segment in asked.path.replace("%2F", "/").split("/"):
             if segment == "..":

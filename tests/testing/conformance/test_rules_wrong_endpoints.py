@@ -81,12 +81,12 @@ class ForbidsWhatWasForwarded(MockEndpoint):
 
 
 class KnowsOnePathOnly(MockEndpoint):
-    def place(self, asked: MockRequest) -> list[str] | None:
+    def resolve_path(self, asked: MockRequest) -> list[str] | None:
         return super().resolve_path(asked) if asked.path == asked.path.lower() else None
 
 
 class ExpectsNoProxies(MockEndpoint):
-    def place(self, asked: MockRequest) -> list[str] | None:
+    def resolve_path(self, asked: MockRequest) -> list[str] | None:
         return None if asked.target.startswith("http:") else super().resolve_path(asked)
 
 
@@ -405,7 +405,7 @@ class TakesNothingElse(MockEndpoint):
 class HasNothingElse(MockEndpoint):
     """Scheduled Events and nothing beside, as most mocks."""
 
-    def place(self, asked: MockRequest) -> list[str] | None:
+    def resolve_path(self, asked: MockRequest) -> list[str] | None:
         place = super().resolve_path(asked)
         return place if place == ["scheduledevents"] else None
 
