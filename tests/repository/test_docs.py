@@ -60,21 +60,3 @@ def test_drawn_layers_are_the_checked_layers(root: Path, project: dict[str, Any]
     contracts = project["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     assert [re.sub("[()]", "", layer) for layer in layers] == drawing[1].splitlines()
-
-
-def words_of(glossary: str) -> list[str]:
-    return re.findall(r"^\| `?([^|`]+)`? \|", glossary, re.MULTILINE)[1:]
-
-
-def test_glossary_is_in_alphabetical_order_without_repeats(root: Path) -> None:
-    words = words_of((root / "docs/glossary.md").read_text())
-    assert words == sorted(set(words), key=lambda word: word.replace("_", " ").casefold())
-
-
-def test_glossary_explains_the_parts_and_the_words_of_the_rules(root: Path) -> None:
-    words = set(words_of((root / "docs/glossary.md").read_text()))
-    rules = {
-        "approval", "campaign", "clockwork", "enablement", "epoch", "event", "hold", "impact", "incarnation", "journal",
-        "listener", "notice", "platform", "probe", "recent", "record", "replica", "revision", "scope", "wave",
-    }  # fmt: skip
-    assert rules - words == set()
