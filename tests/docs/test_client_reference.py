@@ -45,6 +45,6 @@ def test_every_sign_and_sentence_of_a_client_is_there() -> None:
         '| `WITHDRAWN` | `"withdrawn"` | It was still Scheduled: it does not happen after all. |',
         "def interruptible(*types: str) -> AbstractContextManager[Interruption]",
         "| `Closed` | The client was closed before the answer came. | make another client",
-        "└── WrongEndpoint",
+        "└── EndpointUnavailable",
     ):
         assert text in page

@@ -1,4 +1,4 @@
-"""The documentation holds together: links lead somewhere, and drawings show the code."""
+"""The documentation holds together: links and paths lead somewhere, and drawings show the code."""
 
 import re
 from collections.abc import Iterator
@@ -8,6 +8,10 @@ from typing import Any
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+CODE_PATH = re.compile(r"(?<![\w./-])(?:src|tests|tools)/[\w/-]+(?:\.[a-z]+)?")
+SHORT_PATH = re.compile(r"`([a-z]+/[a-z0-9_/]+\.py)`")
+"""A path below `src/forewarn`, as decisions write it. (Dotted names are checked in test_vocabulary.py.)"""
+
 DRAWING = re.compile(r"^```\n(cli\n.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -55,8 +59,38 @@ def test_every_page_is_reached_from_the_index(root: Path) -> None:
 
 
 def test_drawn_layers_are_the_checked_layers(root: Path, project: dict[str, Any]) -> None:
-    drawing = DRAWING.search((root / "docs/explanation/house.md").read_text())
+    drawing = DRAWING.search((root / "docs/explanation/architecture.md").read_text())
     assert drawing
     contracts = project["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     assert [re.sub("[()]", "", layer) for layer in layers] == drawing[1].splitlines()
+
+
+def test_table_of_packages_is_complete(root: Path) -> None:
+    page = (root / "docs/explanation/architecture.md").read_text()
+    first_cells = re.findall(r"^\| (`.+?) \|", page, re.MULTILINE)
+    listed = [package for cell in first_cells for package in re.findall(r"`([\w/]+)`", cell)]
+    source = root / "src/forewarn"
+    packages = {path.parent.relative_to(source).as_posix() for path in source.glob("*/**/__init__.py")}
+    inner = {"testing/conformance/rules", "testing/exam/scenarios"}
+    assert sorted(listed) == sorted(packages - inner | {"clock"})
+
+
+def missing_paths(root: Path, page: str) -> list[str]:
+    """Return the paths of code in the page that do not exist."""
+    paths = [root / path for path in CODE_PATH.findall(page)]
+    packages = {path.stem for path in (root / "src/forewarn").iterdir()}
+    paths += [root / "src/forewarn" / path for path in SHORT_PATH.findall(page) if path.partition("/")[0] in packages]
+    return [path.relative_to(root).as_posix() for path in paths if not path.exists()]
+
+
+def test_every_path_of_code_exists(root: Path, files: tuple[Path, ...]) -> None:
+    missing = {
+        str(page): paths for page in files if page.suffix == ".md" and (paths := missing_paths(root, page.read_text()))
+    }
+    assert missing == {}
+
+
+def test_missing_paths_are_seen(root: Path) -> None:
+    page = "See `tests/desk`, `tests/core`, `core/scope.py`, `core/desk.py`, `hooks/desk.py` and tools/desk.py."
+    assert missing_paths(root, page) == ["tests/desk", "tools/desk.py", "src/forewarn/core/desk.py"]

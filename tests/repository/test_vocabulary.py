@@ -53,6 +53,9 @@ KEYWORD = re.compile(r"[A-Za-z][\w.-]*")
 PACKAGES = {"forewarn": "src/forewarn", "bench": "bench", "tests": "tests"}
 MODULE_NAME = re.compile(rf"(?<![\w./@:-])(?:{'|'.join(PACKAGES)})(?:\.\w+)+(?::\w+)?")
 IMPORT_STATEMENT = re.compile(rf"from ((?:{'|'.join(PACKAGES)})(?:\.\w+)*) import (\w+(?:, \w+)*)")
+SHORT_NAME = re.compile(r"`((?:core|wire)(?:\.\w+)+)")
+"""A name of code without `forewarn.`, in packages whose names begin neither a file's name nor a setting's."""
+
 PLANTED = "planted"
 """Modules of this name exist only in the copy of the tree in which the checks of `make check` are tested."""
 
@@ -340,6 +343,8 @@ def dotted_names(text: str) -> Iterator[str]:
     """Return module and attribute names in a text, and what its import statements import."""
     for name in MODULE_NAME.findall(text):
         yield name.replace(":", ".")
+    for name in SHORT_NAME.findall(text):
+        yield f"forewarn.{name}"
     for module, imported in IMPORT_STATEMENT.findall(text):
         yield from (f"{module}.{name}" for name in imported.split(", "))
 
@@ -374,4 +379,5 @@ def test_missing_modules_are_noticed() -> None:
     assert exists("forewarn.core.event.Event")
     assert not exists(missing)
     assert list(dotted_names(f"python -m {missing}")) == [missing]
+    assert list(dotted_names(f"see `{missing.removeprefix('forewarn.')}`")) == [missing]
     assert list(dotted_names("from forewarn" + ".core.desk import a, b")) == [missing, f"{missing}.a", f"{missing}.b"]
