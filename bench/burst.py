@@ -1,7 +1,7 @@
 """Many guests at once: each has a connection of its own, asks one thing, and notes when its answer came.
 
-`python -m bench.burst` connects, says `Asked` as soon as the last question is sent, and `Answered` when the last
-answer is there.
+`python -m bench.burst` connects, sends `RequestsSent` to its parent after the last request, and `ResponsesReceived`
+after the last response.
 """
 
 import select

@@ -203,7 +203,7 @@ def test_key_and_digest_have_their_limits(key: str, digest: str) -> None:
 
 
 def test_full_scope_has_room_for_every_key_it_may_come_to_remember() -> None:
-    """A full `recent` is counted from the start: no command is refused because its key does not fit."""
+    """A full `ended` is counted from the start: no command is refused because its key does not fit."""
     scope = a_scope([a_vm(f"vm-{n}") for n in range(200)])
     number = 0
     while True:

@@ -280,7 +280,7 @@ def test_recent_holds_256_ended_events_and_as_many_keys() -> None:
 
 
 def test_key_is_remembered_even_when_its_events_are_forgotten() -> None:
-    """An old key whose event has dropped out of `recent` must not make the event again."""
+    """An old key whose event has dropped out of `ended` must not make the event again."""
     scope = a_scope([a_vm("v0")])
     scope = saved_scope(schedule(scope, a_request("v0", key="first"), ALWAYS, now=NOW))
     scope = saved_scope(cancel(scope, scope.events[0].id, ALWAYS, by="test", now=NOW))

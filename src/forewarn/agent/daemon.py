@@ -97,7 +97,7 @@ class Agent:
     async def running(self) -> AsyncIterator["Agent"]:
         """Watch and walk for as long as the context lasts. What is prepared then stays so, for the next agent.
 
-        Raises UnusableState, and nothing else.
+        Raises StateDirectoryError, and nothing else.
         """
         async with AsyncExitStack() as stack:
             self._lock_state(stack)

@@ -149,7 +149,7 @@ def error_response(status: int, reason: str, *headers: tuple[str, str]) -> Respo
 
 
 def parse_request(head: bytes) -> Request:
-    """Read the head of a request; raises NotHttp."""
+    """Read the head of a request; raises InvalidRequest."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     match first.split(" "):
         case [method, target, "HTTP/1.1" | "HTTP/1.0"] if method.isalpha() and target.startswith("/"):

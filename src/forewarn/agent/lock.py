@@ -45,7 +45,7 @@ class StateDirectoryInUse(StateDirectoryError):
 def acquire_lock(directory: Path) -> int:
     """Own the directory for as long as the file that is returned is open; the system gives it back in any case.
 
-    Raises UnusableState, or OSError if the disk has no place for a lock.
+    Raises StateDirectoryError, or OSError if the disk has no place for a lock.
     """
     fd = _open_lock_file(directory)
     try:

@@ -101,7 +101,7 @@ def discover_endpoint(*interfaces: str) -> str:
     Asking DHCP needs root or CAP_NET_BIND_SERVICE on Linux. It takes no lease and changes no address. In a coroutine,
     call `await asyncio.to_thread(discover_endpoint)`.
 
-    Raises NotDiscovered: NothingToAskBy, MayNotAsk, NoOffer, NoEndpointOffered or WrongEndpoint.
+    Raises NotDiscovered: InterfaceNotFound, DhcpNotAllowed, DhcpTimeout, EndpointNotFound or EndpointUnavailable.
     """
     if has_events(USUAL_ENDPOINT):
         return USUAL_ENDPOINT

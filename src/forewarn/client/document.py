@@ -111,7 +111,7 @@ def event_key(event: Event) -> str:
 def read_document(body: bytes) -> Document | None:
     """Read the body of a 200; None for an empty one. Of two events with one id the later counts.
 
-    Raises `wire.reading.Unreadable`, and nothing else.
+    Raises `wire.document_parser.InvalidDocument`, and nothing else.
     """
     document = document_parser.parse_document(body)
     if document is None:

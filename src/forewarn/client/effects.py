@@ -29,7 +29,7 @@ class Send(NamedTuple):
 
 
 class Sleep(NamedTuple):
-    """Let so many seconds pass; reply with nothing. `because` is the trouble after which it is tried again."""
+    """Let so many seconds pass; reply with nothing. `error` is the trouble after which it is tried again."""
 
     seconds: float
     error: ClientError | None = None

@@ -53,7 +53,7 @@ class RequestCancelled(OSError):
 
 
 class Exchange:
-    """A request and its answer. After `hang_up`, `run` returns soon, whatever it waits for, and usually a Failure."""
+    """A request and its answer. After `cancel`, `run` returns soon, whatever it waits for, and usually a Failure."""
 
     def __init__(self, endpoint: Endpoint, request: Request, timeout: float) -> None:
         self._endpoint, self._request, self._timeout = endpoint, request, timeout

@@ -30,7 +30,7 @@ CLEARED_RESERVE = 16
 IMPACT_RESERVE = 160 + MAX_IMPACT_TEXT_BYTES
 APPROVAL_RESERVE = 64
 """Room that is kept free, so that what was once accepted can always be approved, held, started, failed and ended:
-per scope for a full `recent` and a hold; per event for its start and a host's name, and for its clearance where a
+per scope for a full `ended` and a hold; per event for its start and a host's name, and for its clearance where a
 campaign made it; per affected VM for its impact and, once that is done, the name of another host; per approval that is
 missing (the names of the VMs come on top)."""
 

@@ -62,7 +62,7 @@ def start_ready_events(draft: Draft, context: RuleContext) -> None:
 def start_if_ready(draft: Draft, event: Event, context: RuleContext, *, approved_by: str | None = None) -> None:
     """Start a Scheduled event that nothing holds.
 
-    `spoken_by` names who gave the last approval, where it was not the VM itself.
+    `approved_by` names who gave the last approval, where it was not the VM itself.
     """
     if is_due_or_approved(draft.scope, event, now=draft.now) and not external_blockers(draft.scope, event, context):
         _start(draft, event, approved_by)

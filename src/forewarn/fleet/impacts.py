@@ -33,7 +33,7 @@ wait for them hear of it first: nothing is late about work that begins a moment 
 
 
 class Impacts:
-    """The work that is under way, one task per impact. `calm` is awaited before any begins."""
+    """The work that is under way, one task per impact. `wait_idle` is awaited before any begins."""
 
     def __init__(
         self, platform: Platform, scopes: Scopes, tasks: asyncio.TaskGroup, *, wait_idle: Callable[[], Awaitable[None]]

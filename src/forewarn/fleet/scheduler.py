@@ -117,7 +117,7 @@ class ScopeTicker:
     """The scopes on which time acts now.
 
     `before` is awaited before it acts on any. Afterwards `look` is called where nothing has changed: what has changed
-    was looked at when it was saved. `set_alarm` is called in any case, with the time up to which time has acted.
+    was looked at when it was saved. `set_timer` is called in any case, with the time up to which time has acted.
     """
 
     def __init__(

@@ -302,7 +302,7 @@ class Fleet:
         """Make the events of a request in all scopes of its VMs, and return pairs of scope and event.
 
         All scopes are asked before the first is changed. If one of them has changed by the time it is its turn, and
-        refuses, PartlyMade says what was made in the others.
+        refuses, PartialSchedule says what was made in the others.
         """
         requests = split_by_scope(self.replica, request, now=self.clock.now())
         for scope, part in requests.items():

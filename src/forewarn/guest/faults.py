@@ -143,7 +143,7 @@ class Faults:
         why: str = "",
         idempotency_key: IdempotencyKey | None = None,
     ) -> Fault:
-        """End a fault now, unless `may` refuses that; what it has made wait is answered.
+        """End a fault now, unless `check` refuses that; what it has made wait is answered.
 
         If the journal cannot have it, it is not cleared.
         """

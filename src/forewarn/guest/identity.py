@@ -108,7 +108,7 @@ class Peer:
         self.counter = rate_limiter.add_connection(self._counter_key())
 
     def identify(self) -> Caller | ErrorResponse:
-        """Tell who calls as of now, or why it is nobody; its requests count towards `tally`."""
+        """Tell who calls as of now, or why it is nobody; its requests count towards `counter`."""
         caller = self._caller
         if isinstance(caller, ErrorResponse) or self.address_index.get(self.address) is not caller.view:
             return self._identify_again()

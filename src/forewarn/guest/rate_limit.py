@@ -12,7 +12,7 @@ class RateCounter:
         self.long_polls = 0
         self.tick = 0
         self.requests = 0
-        """Admitted within the second that `beat` counts."""
+        """Admitted within the second that `tick` counts."""
         self.refusals = 0
         """Not admitted within it."""
 

@@ -46,7 +46,7 @@ class TimedConnection(Protocol):
 
 
 class ServerState:
-    """The one place that connections turn to. It counts the seconds, by the monotonic clock, in `beats`."""
+    """The one place that connections turn to. It counts the seconds, by the monotonic clock, in `ticks`."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ CACHED_REQUEST_BYTES = 2048
 
 
 class HttpSession:
-    """One request after the other: from when `take_later` gives something until `reply`, nothing may be read."""
+    """One request after the other: from when `take_pending` gives something until `reply`, nothing may be read."""
 
     __slots__ = (
         "_cached_response",

@@ -38,7 +38,7 @@ class HttpRequest(NamedTuple):
 
 
 async def fetch_status(request: HttpRequest, time_limit: timedelta) -> int:
-    """Send a request and return the status of its answer; NoAnswer says why there is none.
+    """Send a request and return the status of its answer; RequestFailed says why there is none.
 
     Waiting takes no thread: others need them, and one cannot be called back.
     """

@@ -25,7 +25,7 @@ class ConcurrencyLimiter:
 
     @asynccontextmanager
     async def slot(self, max_wait: float | None = None) -> AsyncIterator[None]:
-        """Take a place, in turn; after so many seconds without one raise NoPlace."""
+        """Take a place, in turn; after so many seconds without one raise SlotTimeout."""
         if self._used < self._limit and not self._waiting:
             self._used += 1
         else:

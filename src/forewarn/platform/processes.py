@@ -32,7 +32,7 @@ RESTORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class ProcessNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be known of a program to find it again. `born` tells it from a later one with the same pid."""
+    """What has to be known of a program to find it again. `start_ticks` tells it from a later one with the same pid."""
 
     pid: int
     start_ticks: str | None = msgspec.field(name="born")

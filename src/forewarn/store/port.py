@@ -238,7 +238,7 @@ class Store(Protocol):
         """Save value and entries in one step and return the new revision, once both are durable.
 
         `value` None deletes the record; `expected` None means that it must not exist. Revisions are opaque,
-        grow per key and are never reused, not even after deletion. Raises Conflict where the record is not at
+        grow per key and are never reused, not even after deletion. Raises RevisionConflict where the record is not at
         `expected`: then nothing was saved. A cancelled save may or may not have happened.
         Raises what `check_save` raises, before anything else is looked at.
         """

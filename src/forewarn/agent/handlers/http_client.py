@@ -31,7 +31,7 @@ class Request(NamedTuple):
 
 
 async def send(request: Request, tls: ssl.SSLContext | None) -> int:
-    """Send a request and return the status of the answer; OSError, NotHttp and EOFError say why there is none."""
+    """Send a request and return the status of the response. Raises OSError, InvalidResponse or EOFError without one."""
     parts = urlsplit(request.url)
     port = parts.port or PORTS[parts.scheme]
     reader, writer = await asyncio.open_connection(

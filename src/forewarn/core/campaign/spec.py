@@ -258,7 +258,7 @@ class CampaignPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     notice: timedelta | None = None
     """From a wave's announcement to its start; None is the minimum of its type."""
     expected: timedelta | None = None
-    """How long a wave is expected to take; None is the campaign's duration, or else `USUAL_LENGTH`."""
+    """How long a wave is expected to take; None is the campaign's duration, or else `DEFAULT_WAVE_DURATION`."""
     scopes_at_once: Limit | None = None
     hosts_at_once: Limit | None = None
     vms_at_once: Limit | None = None

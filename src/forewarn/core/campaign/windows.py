@@ -43,7 +43,7 @@ def may_start(policy: CampaignPolicy, moment: datetime, length: timedelta, zones
 def next_start(policy: CampaignPolicy, moment: datetime, length: timedelta, zones: ZoneLookup) -> datetime | None:
     """Return the first moment, not before this one, at which a wave of this length may start.
 
-    None: there is none within `LONGEST_CAMPAIGN`.
+    None: there is none within `MAX_CAMPAIGN_DURATION`.
     """
     return next((max(span.start, moment) for span in start_spans(policy, moment, length, zones)), None)
 
@@ -80,7 +80,7 @@ def _subtract(span: Span, taken: Sequence[Span], since: datetime) -> Iterator[Sp
 
 
 def _windows(policy: CampaignPolicy, since: datetime, zones: ZoneLookup) -> Iterator[Span]:
-    """Yield the windows that end after `since` and begin within `LONGEST_CAMPAIGN`, in order of their starts.
+    """Yield the windows that end after `since` and begin within `MAX_CAMPAIGN_DURATION`, in order of their starts.
 
     Without windows it is always open.
     """

@@ -83,7 +83,7 @@ class CampaignStatus(NamedTuple):
 class Campaigns:
     """All campaigns, as they were last saved. `by` is who asks, `once` the request's key: asking again changes nothing.
 
-    Must be told of every scope that has changed (`look`), and of every hold on the fleet (`look_again`).
+    Must be told of every scope that has changed (`evaluate`), and of every hold on the fleet (`reevaluate`).
     """
 
     def __init__(

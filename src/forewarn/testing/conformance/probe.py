@@ -41,7 +41,7 @@ class ApprovalTrace(msgspec.Struct):
     """Whether the connection ended after a body that is too large."""
 
     def response(self, name: str) -> Response:
-        """Return what a request was answered; NotChecked if there was no occasion to send it."""
+        """Return what a request was answered; CheckSkipped if there was no occasion to send it."""
         if name not in self.responses:
             raise CheckSkipped(self.skip_reason())
         outcome = self.responses[name]
@@ -168,7 +168,7 @@ class Probe:
     def receive(
         self, connection: RawConnection, request: Request | None = None, *, within: float | None = None
     ) -> Response:
-        """Read the next answer; SentAway if it says nothing of what was asked."""
+        """Read the next answer; ServiceUnavailable if it says nothing of what was asked."""
         response = connection.read_response(request, within=within)
         if response.status == TOO_MANY_REQUESTS:
             self.rate_limit_response = self.rate_limit_response or response

@@ -13,7 +13,7 @@ OWN_SECTIONS = frozenset({"Waiting instead of polling"})
 """Sections of the page that bear the mark as a whole."""
 
 Check: TypeAlias = Callable[[Probe], None]
-"""Returns if the endpoint does as the rule says; else raises Otherwise, NotChecked, or Unanswered."""
+"""Returns if the endpoint does as the rule says; else raises Mismatch, CheckSkipped, or RequestFailed."""
 
 
 class Precondition(StrEnum):

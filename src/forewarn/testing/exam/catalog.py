@@ -60,7 +60,7 @@ class ExamScenario(msgspec.Struct, frozen=True, kw_only=True):
     `notice` is the one that the story gives the handler's first event, and `lasts` what is left of it by the real
     clock: from them follows how fast time runs. `looks`: how often the program asks before the story goes on after a
     change. `behind`: by how much the service's time is behind at first, where the story lets that much pass.
-    `retold`: changes to the text, where fast time needs them.
+    `replacements`: changes to the text, where fast time needs them.
     """
 
     name: str

@@ -44,7 +44,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_expectations(values: Sequence[str], *, for_others: bool = False) -> Expectations:
-    """Read expectations such as `approve` and `Freeze=ignore`; what is said later counts. Raises UnknownWish."""
+    """Read expectations such as `approve` and `Freeze=ignore`; what is said later counts. Raises InvalidExpectation."""
     types = {kind.value.casefold(): kind.value for kind in EventType}
     by_type: dict[str, Expectation] = {}
     default, shared = Expectation.APPROVE, Expectation.EITHER

@@ -129,7 +129,7 @@ def examine(
 ) -> Report:
     """Examine a program in scenarios side by side. What a busy machine may have spoilt is tried once more, alone.
 
-    Raises NotBegun where there is no such program.
+    Raises LaunchFailed where there is no such program.
     """
     watcher = watcher or NullObserver()
     run = _Exam(ask, watcher)

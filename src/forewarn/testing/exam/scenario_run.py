@@ -132,7 +132,7 @@ class ScenarioRun:
         self._recovered: Marker | None = None
 
     def run(self) -> Result:
-        """Examine the program, and judge. Raises NotBegun where there is no such program."""
+        """Examine the program, and judge. Raises LaunchFailed where there is no such program."""
         self._began_at = time.monotonic()
         with TemporaryDirectory(prefix="forewarn-exam-") as directory:
             self._prepared = _marker(self._options.markers.prepared, Path(directory))

@@ -43,9 +43,9 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 class HandlerTrace:
     """Everything that can be judged. Moments are of the monotonic clock.
 
-    `labels` are the ids of the story's events by the story's names for them. `left_at`: since when the VM is gone.
+    `labels` are the ids of the story's events by their names in the story. `vm_removed_at`: since when the VM is gone.
     `dropped`: how many older requests could not be remembered.
-    `is_cut_short`: the time was over before the program could have had its chance, which says nothing about it.
+    `is_timed_out`: the time was over before the program could have had its chance, which says nothing about it.
     `prepared` and `recovered` are the moments at which the user's markers have changed, or None where there are none.
     """
 

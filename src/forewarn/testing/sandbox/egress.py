@@ -27,7 +27,7 @@ IGNORED_OUTPUT = "Failed to send"
 
 
 class Egress(NamedTuple):
-    """A program that connects; `connecting` does it for the network of a process, as long as the context lasts."""
+    """A program that connects; `connect` does it for the network of a process, as long as the context lasts."""
 
     program: str
     nameserver: str

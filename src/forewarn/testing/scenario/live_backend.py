@@ -44,7 +44,7 @@ class LiveBackend:
 
     `wanted` is how the service was started, as far as stories can say it. `speed` is how much faster it is than the
     story: of a service with `--speed 60` minutes are told where seconds pass. `program` plays the story's handler; it
-    has `patience` seconds for each of its lines. Raises NotAnEmulator where the service is for real VMs.
+    has `patience` seconds for each of its lines. Raises ScenarioNotAllowed where the service is for real VMs.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class LiveScope:
 
 
 class LiveState:
-    """The part of a service that a story is about. `speaker` is who does what the story is doing."""
+    """The part of a service that a story is about. `actor` is who does what the story is doing."""
 
     def __init__(self, api: ApiClient, names: Names) -> None:
         self.api, self.names = api, names

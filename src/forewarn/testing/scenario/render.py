@@ -27,7 +27,7 @@ class Names:
     """The names that a story gives: labels to events, ordinals to epochs, short times to moments.
 
     Where a service is faster than its stories, `speed` says so. Where it has a clock of its own, its moments are
-    rounded to the `grain`.
+    rounded to the `precision`.
     """
 
     def __init__(

@@ -62,7 +62,7 @@ class Backend(Protocol):
     def execute(self, command: Command, at: timedelta | None) -> CommandResult:
         """Do it, at that time of the story if one is said, and tell what followed.
 
-        A refusal is a fact, too. Raises Unplayable where the story names what there is not.
+        A refusal is a fact, too. Raises InvalidCommand where the story names what there is not.
         """
         ...
 
