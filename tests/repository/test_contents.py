@@ -104,3 +104,8 @@ def test_types_are_shipped(root: Path) -> None:
 def test_changelog_has_room_for_the_next_release(root: Path) -> None:
     headings = [line for line in lines_of(root / "CHANGELOG.md") if line.startswith("## ")]
     assert headings[0] == "## [Unreleased]"
+
+
+def test_files_with_exceptions_from_lint_rules_exist(root: Path, project: dict[str, Any]) -> None:
+    patterns = project["tool"]["ruff"]["lint"]["per-file-ignores"]
+    assert [name for name in patterns if "{" not in name and not any(root.glob(name))] == []
