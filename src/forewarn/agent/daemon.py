@@ -13,20 +13,17 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import timedelta
 from typing import Any
 
-import msgspec
-
 from forewarn.agent.context import AgentContext
 from forewarn.agent.handler_runner import HandlerRunner
 from forewarn.agent.handlers.base import Handler
-from forewarn.agent.http_server import JSON, TEXT, HttpServer, Request, Response, error_response
+from forewarn.agent.http_api import AgentApi
+from forewarn.agent.http_server import HttpServer
 from forewarn.agent.lock import acquire_lock
 from forewarn.agent.log_events import log_events, write_log
-from forewarn.agent.metrics import CONTENT_TYPE, AgentMetrics
-from forewarn.agent.peers import PATH as READY_PATH
-from forewarn.agent.peers import check_peers, peer_response
+from forewarn.agent.metrics import AgentMetrics
+from forewarn.agent.peers import check_peers
 from forewarn.agent.phases import Phase
-from forewarn.agent.status import JOURNAL, SOCKET, AgentStatus, workflow_statuses
-from forewarn.agent.status import PATH as STATUS_PATH
+from forewarn.agent.status import JOURNAL, SOCKET, AgentStatus
 from forewarn.agent.workflow.planner import WorkflowContext, advance, handlers_in_use, resume, start
 from forewarn.agent.workflow.reducer import apply_input, infer_ending
 from forewarn.agent.workflow.state import (
@@ -70,13 +67,14 @@ class Agent:
     def __init__(self, context: AgentContext) -> None:
         self._context = context
         self._clock = context.clock
-        self._started_at = self._clock.now()
-        self._metrics = AgentMetrics(context.handlers, self._started_at)
+        started_at = self._clock.now()
+        self._metrics = AgentMetrics(context.handlers, started_at)
         self._store = WorkflowStore(
             None if context.dry_run else context.state_directory / JOURNAL,
             on_error=lambda _: self._metrics.count_store_error(),
         )
         self._workflows: dict[str, EventWorkflow] = {}
+        self._api = AgentApi(context, self._store, self._metrics, self._workflows, started_at=started_at)
         self._logged: dict[str, EventWorkflow] = {}
         self._unconfirmed: set[str] = set()
         """The walks of which nobody knows yet whether their event is still there."""
@@ -86,10 +84,7 @@ class Agent:
         self._runner = HandlerRunner(
             context.handlers, self._clock, self._spawn, self._on_input, dry_run=context.dry_run
         )
-        self._name: str | None = None
-        self._has_document = False
         self._last_warning = ""
-        self._listen_error: str | None = None
         self.port: int | None = None
         """Where it listens, once it does."""
 
@@ -101,7 +96,7 @@ class Agent:
         """
         async with AsyncExitStack() as stack:
             self._lock_state(stack)
-            listener = HttpServer(self.respond)
+            listener = HttpServer(self._api.respond)
             stack.push_async_callback(listener.aclose)
             stack.push_async_callback(self._shut_down)
             self._spawn(self._listen(listener))
@@ -116,41 +111,8 @@ class Agent:
         return self._workflows
 
     def status(self) -> AgentStatus:
-        """Tell how everything is."""
-        return AgentStatus(
-            is_running=True,
-            name=self._name,
-            endpoint=self._context.client.endpoint,
-            started_at=self._started_at,
-            troubles=(*filter(None, self._troubles().values()), *self._store.unreadable),
-            walks=workflow_statuses(self._workflows.values()),
-        )
-
-    def respond(self, request: Request) -> Response:
-        """Answer whoever asks over HTTP."""
-        if request.method not in {"GET", "HEAD"}:
-            return error_response(405, "this agent is only asked", ("Allow", "GET, HEAD"))
-        if request.path.startswith(READY_PATH):
-            secret = None if self._context.peers is None else self._context.peers.secret
-            return peer_response(request, self._workflows, vm_name=self._name, secret=secret)
-        match request.path:
-            case "/readyz":
-                troubles = [why for why in self._troubles().values() if why]
-                return Response(503 if troubles else 200, ("\n".join(troubles or ["ready"]) + "\n").encode(), TEXT)
-            case "/metrics":
-                troubles_now = {what: why is not None for what, why in self._troubles().items()}
-                return Response(200, self._metrics.render(self._workflows.values(), troubles_now), CONTENT_TYPE)
-            case _:
-                return error_response(404, "here are /readyz, /metrics and /v1/ready/<EventId>")
-
-    def _troubles(self) -> dict[str, str | None]:
-        service = self._context.client.trouble
-        unseen = None if self._has_document else "the service has not been heard yet"
-        return {
-            "service": str(service) if service else unseen,
-            "journal": self._store.error,
-            "listening": self._listen_error,
-        }
+        """Return the status that `agent status` shows."""
+        return self._api.status()
 
     def _lock_state(self, stack: AsyncExitStack) -> None:
         if self._context.dry_run:
@@ -161,7 +123,7 @@ class Agent:
             LOG.error("nothing keeps a second agent from %s: %s", self._context.state_directory, error.strerror)  # noqa: TRY400  # it says all
 
     async def _listen(self, listener: HttpServer) -> None:
-        local = HttpServer(self._respond_local)
+        local = HttpServer(self._api.respond_local)
         if not self._context.dry_run:
             try:
                 await local.listen_unix(self._context.state_directory / SOCKET)
@@ -170,19 +132,11 @@ class Agent:
         try:
             if self._context.listen is not None:
                 self.port = await listener.listen_with_retry(
-                    self._context.listen, lambda: self._pause(RETRY_INTERVAL), self._set_listen_error
+                    self._context.listen, lambda: self._pause(RETRY_INTERVAL), self._api.set_listen_error
                 )
             await asyncio.Event().wait()
         finally:
             await local.aclose()
-
-    def _set_listen_error(self, trouble: str | None) -> None:
-        self._listen_error = trouble
-
-    def _respond_local(self, request: Request) -> Response:
-        if request.path == STATUS_PATH:
-            return Response(200, msgspec.json.encode(self.status()), JSON)
-        return error_response(404, f"here is {STATUS_PATH}")
 
     async def _retry_saves(self) -> None:
         while True:
@@ -195,9 +149,9 @@ class Agent:
             self._resume(workflow)
         # What is gone is recovered whether the service answers or not.
         self._advance_all()
-        self._name = await self._fetch_name()
-        LOG.info("this VM is %s; %s is asked for its events", self._name, self._context.client.endpoint)
-        self._reconcile((await self._first_document()).affecting(self._name))
+        self._api.vm_name = vm_name = await self._fetch_name()
+        LOG.info("this VM is %s; %s is asked for its events", vm_name, self._context.client.endpoint)
+        self._reconcile((await self._first_document()).affecting(vm_name))
         await self._watch()
 
     async def _fetch_name(self) -> str:
@@ -285,7 +239,7 @@ class Agent:
                 self._workflows[id_] = apply_input(workflow, EventSeen(there[id_]), now=now)
             elif id_ in self._unconfirmed:
                 self._workflows[id_] = apply_input(workflow, EventRemoved(infer_ending(workflow, now=now)), now=now)
-        self._unconfirmed, self._has_document = set(), True
+        self._unconfirmed, self._api.has_document = set(), True
         self._advance_all()
         for event in mine.events:
             with _logged_errors("an event cannot be dealt with"):
@@ -304,7 +258,7 @@ class Agent:
             return
         steps, is_notify_only = self._choose_steps(event)
         context = WorkflowContext(
-            now=self._clock.now(), vm_name=self._name or "", **self._context_fields(event_key(event))
+            now=self._clock.now(), vm_name=self._api.vm_name or "", **self._context_fields(event_key(event))
         )
         self._apply(start(event, steps, context, is_notify_only=is_notify_only))
         self._advance_all()

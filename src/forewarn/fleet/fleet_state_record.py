@@ -30,7 +30,7 @@ class FleetStateRecord:
 
     async def apply(self, rule: Callable[[FleetState], Decision[FleetState, None]]) -> None:
         """Apply a rule to the ledger and save it."""
-        await self._queues.apply(FLEET_STATE.id, lambda ledger: rule(ledger or FleetState()))
+        await self._queues.apply(FLEET_STATE.id, lambda state: rule(state or FleetState()))
 
     def set_policy(self, policy: Policy) -> None:
         """Let another policy hold from now on."""

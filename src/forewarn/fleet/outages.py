@@ -10,7 +10,7 @@ from functools import partial
 
 from forewarn.clock import Clock, ManualClock
 from forewarn.core.policy import Outage
-from forewarn.fleet import fleet_state as book
+from forewarn.fleet import fleet_state
 from forewarn.fleet.errors import SaveFailed
 from forewarn.fleet.fleet_state_record import FleetStateRecord
 
@@ -39,7 +39,7 @@ class OutageTracker:
 
     async def start(self) -> None:
         """Save that the service has started."""
-        await self._state_record.apply(partial(book.record_start, now=self._clock.now()))
+        await self._state_record.apply(partial(fleet_state.record_start, now=self._clock.now()))
 
     async def run(self) -> None:
         """Save every few minutes that the service is alive, if it counts silence."""
@@ -61,7 +61,7 @@ class OutageTracker:
             return
         async with self._lock:
             if (outage := self._detect_outage()) is not None:
-                await self._state_record.apply(partial(book.record_outage, outage=outage))
+                await self._state_record.apply(partial(fleet_state.record_outage, outage=outage))
                 self._reset_baseline()
 
     @property
@@ -70,7 +70,7 @@ class OutageTracker:
 
     async def _save_alive(self) -> None:
         await self.record_outage()
-        await self._state_record.apply(partial(book.record_heartbeat, now=self._clock.now()))
+        await self._state_record.apply(partial(fleet_state.record_heartbeat, now=self._clock.now()))
 
     def _detect_outage(self) -> Outage | None:
         """Return the time that the clock says has passed and this process knows nothing of."""

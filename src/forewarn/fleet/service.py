@@ -26,7 +26,7 @@ from forewarn.core.policy import Policy, RuleContext
 from forewarn.core.schedule import ScheduleRequest, schedule
 from forewarn.core.scope import Hold, Scope, migrate
 from forewarn.core.vm import Vm
-from forewarn.fleet import fleet_state as book
+from forewarn.fleet import fleet_state
 from forewarn.fleet.campaign.service import Campaigns
 from forewarn.fleet.errors import EventNotFound, ScopeNotFound
 from forewarn.fleet.event_loop import SLICE_ITEMS, FairShare, tasks_until_exit
@@ -384,7 +384,9 @@ class Fleet:
         """Have the journal tell of a fault: that of the VM's scope, or of the fleet where it is one of all VMs."""
         now = self.clock.now()
         if fault.vm is None:
-            await self._state_record.apply(partial(book.record_fault, did=did, fault=fault, by=by, why=why, now=now))
+            await self._state_record.apply(
+                partial(fleet_state.record_fault, did=did, fault=fault, by=by, why=why, now=now)
+            )
         else:
             scope = fault.vm.rpartition("/")[0]
             await self.apply(scope, lambda value: add_fault_entry(value, did, fault, by=by, why=why, now=now))
@@ -401,9 +403,9 @@ class Fleet:
 
     async def _save_clock(self, moment: datetime, move: ClockChange | None) -> None:
         if move is None:
-            await self._state_record.apply(partial(book.pass_clock, to=moment))
+            await self._state_record.apply(partial(fleet_state.pass_clock, to=moment))
         else:
-            await self._state_record.apply(partial(book.move_clock, to=moment, by=move.by, why=move.why))
+            await self._state_record.apply(partial(fleet_state.move_clock, to=moment, by=move.by, why=move.why))
 
     def _count_clock_waiters(self) -> int | None:
         """Return how many of our tasks wait for the clock if all of them do, None if something else is under way."""
@@ -431,7 +433,7 @@ class Fleet:
 
     async def mark_filled(self) -> None:
         """Remember that the first fleet file has been taken to its end."""
-        await self._state_record.apply(book.mark_filled)
+        await self._state_record.apply(fleet_state.mark_filled)
 
     @property
     def ports(self) -> Mapping[str, int]:
@@ -440,7 +442,7 @@ class Fleet:
 
     async def assign_ports(self, ports: Mapping[str, int]) -> None:
         """Give ports to VMs; one that belongs or belonged to another VM is refused."""
-        await self._state_record.apply(partial(book.assign_ports, ports=ports))
+        await self._state_record.apply(partial(fleet_state.assign_ports, ports=ports))
 
     @property
     def current_hold(self) -> Hold | None:
@@ -459,7 +461,9 @@ class Fleet:
                 scope, lambda value: operations.hold(value, by=by, reason=reason, now=self.clock.now()), idempotency_key
             )
             return
-        await self._apply_once(partial(book.set_hold, by=by, reason=reason, now=self.clock.now()), idempotency_key)
+        await self._apply_once(
+            partial(fleet_state.set_hold, by=by, reason=reason, now=self.clock.now()), idempotency_key
+        )
         await self._scopes.wait_saved()
 
     async def release(
@@ -473,13 +477,13 @@ class Fleet:
                 idempotency_key,
             )
             return
-        await self._apply_once(partial(book.clear_hold, by=by, why=why, now=self.clock.now()), idempotency_key)
+        await self._apply_once(partial(fleet_state.clear_hold, by=by, why=why, now=self.clock.now()), idempotency_key)
 
     async def _apply_once(
         self, rule: Callable[[FleetState], Decision[FleetState, None]], idempotency_key: IdempotencyKey | None
     ) -> None:
         await self._state_record.apply(
-            lambda ledger: book.apply_once(ledger, idempotency_key, rule, now=self.clock.now())
+            lambda state: fleet_state.apply_once(state, idempotency_key, rule, now=self.clock.now())
         )
 
     # Chance.

@@ -8,23 +8,23 @@ import pytest
 
 from forewarn.guest.observer import Observed
 from forewarn.testing.exam import Expectations, Verdict, parse_expectations
-from forewarn.testing.exam.checks import (
+from forewarn.testing.exam.approval_checks import (
     ApprovalCheck,
-    Check,
     EndedApprovalCheck,
-    ExitCheck,
     OtherVmApprovalCheck,
+    RepeatedApprovalCheck,
+    StartedApprovalCheck,
+)
+from forewarn.testing.exam.checks import Check, evaluate
+from forewarn.testing.exam.effect_checks import PrepareCheck, RecoverCheck
+from forewarn.testing.exam.poll_checks import (
+    ExitCheck,
     PollCheck,
     PollIntervalCheck,
-    PrepareCheck,
     ProxyCheck,
     RateLimitCheck,
-    RecoverCheck,
-    RepeatedApprovalCheck,
     RunningCheck,
-    StartedApprovalCheck,
     ValidRequestCheck,
-    evaluate,
 )
 from forewarn.testing.exam.trace import HandlerTrace, ProcessExit
 

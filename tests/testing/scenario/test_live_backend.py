@@ -18,13 +18,13 @@ from forewarn.testing.scenario import (
     ScenarioError,
     Step,
     StepResult,
+    commands,
     library_scenarios,
     max_duration,
     parse,
     required_setup,
     run_script,
 )
-from forewarn.testing.scenario import commands as say
 from forewarn.testing.scenario.grammar import COMMAND_SYNTAX
 from forewarn.testing.scenario.live_commands import run_command
 from forewarn.testing.service import Forewarn
@@ -104,7 +104,14 @@ def differing(played: list[StepResult]) -> list[StepResult]:
 
 def test_every_command_is_known_in_a_service() -> None:
     base = run_command.dispatch(object)
-    of_the_stage = {say.SetPolicy, say.UsePlatform, say.Handler, say.Tick, say.Wait, say.Expect}
+    of_the_stage = {
+        commands.SetPolicy,
+        commands.UsePlatform,
+        commands.Handler,
+        commands.Tick,
+        commands.Wait,
+        commands.Expect,
+    }
     assert {
         form.command for form in COMMAND_SYNTAX.values() if run_command.dispatch(form.command) is base
     } == of_the_stage
@@ -228,7 +235,7 @@ def test_story_can_be_cancelled_from_elsewhere_and_leaves_nothing_behind() -> No
         with LiveBackend(service.api) as stage:
 
             def cancel_at_the_end(step: Step) -> None:
-                if isinstance(step.command, say.Expect):
+                if isinstance(step.command, commands.Expect):
                     threading.Thread(target=stage.cancel).start()
 
             with pytest.raises(Cancelled):
@@ -281,12 +288,12 @@ def test_demonstration_fleet_is_told_the_same_and_stays() -> None:
     assert by_service == render(story, list(run_script(story, CoreBackend())))
 
 
-WAITS: dict[str, tuple[say.Command, timedelta | None, timedelta]] = {
-    "wait": (say.Wait(time=10 * MINUTE), None, SECOND),
-    "expect": (say.Expect(subject="nothing", happening=(), within=20 * MINUTE), None, 2 * SECOND),
-    "time that has come": (say.Tick(time=timedelta(hours=9)), None, timedelta(0)),
-    "command": (say.Query(vm="web-0"), None, timedelta(0)),
-    "command at a time that has come": (say.Wait(time=10 * MINUTE), timedelta(hours=9), SECOND),
+WAITS: dict[str, tuple[commands.Command, timedelta | None, timedelta]] = {
+    "wait": (commands.Wait(time=10 * MINUTE), None, SECOND),
+    "expect": (commands.Expect(subject="nothing", happening=(), within=20 * MINUTE), None, 2 * SECOND),
+    "time that has come": (commands.Tick(time=timedelta(hours=9)), None, timedelta(0)),
+    "command": (commands.Query(vm="web-0"), None, timedelta(0)),
+    "command at a time that has come": (commands.Wait(time=10 * MINUTE), timedelta(hours=9), SECOND),
 }
 
 
@@ -304,9 +311,9 @@ def test_longest_wait_is_told_in_real_time(case: str, fast_stage: LiveBackend) -
 
 def test_wait_for_a_time_ends_when_it_comes(fast_stage: LiveBackend) -> None:
     """A day is 144 seconds here, of which some have passed."""
-    wait = fast_stage.max_wait(say.Tick(time=timedelta(days=1, hours=10)), None)
+    wait = fast_stage.max_wait(commands.Tick(time=timedelta(days=1, hours=10)), None)
     assert timedelta(0) < wait <= 144 * SECOND
-    assert fast_stage.max_wait(say.Query(vm="web-0"), timedelta(days=1, hours=10)) <= wait
+    assert fast_stage.max_wait(commands.Query(vm="web-0"), timedelta(days=1, hours=10)) <= wait
 
 
 @pytest.mark.parametrize("case", WAITS)

@@ -4,13 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.testing.scenario import commands as say
-from forewarn.testing.scenario import parse
+from forewarn.testing.scenario import commands, parse
 from tests.testing.scenario.backends import run_on_core, run_on_service, without_reasons
 
 FILES = sorted((Path(__file__).parents[2] / "core/scenarios").glob("*.txt"))
 
-OF_THE_CORE_ALONE = (say.Begin, say.Done, say.Failed, say.Later, say.Unknown, say.State, say.Wake)
+OF_THE_CORE_ALONE = (
+    commands.Begin,
+    commands.Done,
+    commands.Failed,
+    commands.Later,
+    commands.Unknown,
+    commands.State,
+    commands.Wake,
+)
 """In a service the platform does its work itself, and records are not shown."""
 
 NOT_IN_A_SERVICE = {

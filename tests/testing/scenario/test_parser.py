@@ -13,8 +13,7 @@ from forewarn.core.journal import EntryKind
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
-from forewarn.testing.scenario import CoreBackend, ScenarioError, parse, render_script, run_script
-from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario import CoreBackend, ScenarioError, commands, parse, render_script, run_script
 from forewarn.testing.scenario.core_backend import run_command
 from forewarn.testing.scenario.grammar import COMMAND_SYNTAX
 from forewarn.testing.scenario.lexer import TIME, Lexeme, time_text
@@ -24,54 +23,60 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 GUID = "01234567-89AB-CDEF-0123-456789ABCDEF"
 
-SPELT: dict[str, say.BaseCommand] = {
-    "policy production announce always notice any speed 60 idle never operations 3": say.SetPolicy(
-        preset=say.Preset.PRODUCTION,
+SPELT: dict[str, commands.BaseCommand] = {
+    "policy production announce always notice any speed 60 idle never operations 3": commands.SetPolicy(
+        preset=commands.Preset.PRODUCTION,
         announce=AnnouncePolicy.ALWAYS,
-        notice=say.NoticeRule.ANY,
+        notice=commands.NoticeRule.ANY,
         speed=60.0,
         idle=None,
         operations=3,
     ),
-    "policy idle 2d": say.SetPolicy(idle=48 * HOUR),
-    "platform automatic lasting 5s": say.UsePlatform(way=say.PlatformMode.AUTOMATIC, lasting=timedelta(seconds=5)),
-    "fleet demonstration": say.UseFleet(fleet=say.FleetName.DEMONSTRATION),
-    "handler web/web_0": say.Handler(vm="web/web_0"),
-    "scope web availability-set approval all auto-approve Reboot Redeploy priority low": say.AddScope(
+    "policy idle 2d": commands.SetPolicy(idle=48 * HOUR),
+    "platform automatic lasting 5s": commands.UsePlatform(
+        way=commands.PlatformMode.AUTOMATIC, lasting=timedelta(seconds=5)
+    ),
+    "fleet demonstration": commands.UseFleet(fleet=commands.FleetName.DEMONSTRATION),
+    "handler web/web_0": commands.Handler(vm="web/web_0"),
+    "scope web availability-set approval all auto-approve Reboot Redeploy priority low": commands.AddScope(
         scope="web",
         kind=ScopeKind.AVAILABILITY_SET,
         approval=ApprovalRule.ALL,
         auto_approve=(EventType.REBOOT, EventType.REDEPLOY),
         priority=Priority.LOW,
     ),
-    "change scope web auto-approve terminate-notice 6m": say.ChangeScope(
+    "change scope web auto-approve terminate-notice 6m": commands.ChangeScope(
         scope="web", auto_approve=(), terminate_notice=6 * MINUTE
     ),
-    'remove scope web force by alice why "no more"': say.RemoveScope(
+    'remove scope web force by alice why "no more"': commands.RemoveScope(
         scope="web", force=True, by="alice", why="no more"
     ),
-    "vm web_0 web_1 of web domain 2 host hv-1": say.AddVms(
+    "vm web_0 web_1 of web domain 2 host hv-1": commands.AddVms(
         names=("web_0", "web_1"), scope="web", domain=2, host="hv-1"
     ),
-    "change vm web/web_0 host unknown domain 1 by alice": say.ChangeVm(vm="web/web_0", host=None, domain=1, by="alice"),
-    "move web_0 to hv-2": say.ChangeVm(vm="web_0", host="hv-2"),
-    "remove vm web_0": say.RemoveVm(vm="web_0"),
-    "clear E1": say.Clear(event="E1"),
-    "tick": say.Tick(),
-    "tick -1d 10:15:30.25": say.Tick(time=timedelta(days=-1, hours=10, minutes=15, seconds=30.25)),
-    "wait 1h30m": say.Wait(time=1.5 * HOUR),
-    "expect E1 Started (due) within 15m": say.Expect(subject="E1", happening=("Started", "(due)"), within=15 * MINUTE),
-    "expect E1 on web_0 done within 90s": say.Expect(
+    "change vm web/web_0 host unknown domain 1 by alice": commands.ChangeVm(
+        vm="web/web_0", host=None, domain=1, by="alice"
+    ),
+    "move web_0 to hv-2": commands.ChangeVm(vm="web_0", host="hv-2"),
+    "remove vm web_0": commands.RemoveVm(vm="web_0"),
+    "clear E1": commands.Clear(event="E1"),
+    "tick": commands.Tick(),
+    "tick -1d 10:15:30.25": commands.Tick(time=timedelta(days=-1, hours=10, minutes=15, seconds=30.25)),
+    "wait 1h30m": commands.Wait(time=1.5 * HOUR),
+    "expect E1 Started (due) within 15m": commands.Expect(
+        subject="E1", happening=("Started", "(due)"), within=15 * MINUTE
+    ),
+    "expect E1 on web_0 done within 90s": commands.Expect(
         subject="E1", happening=("on", "web_0", "done"), within=1.5 * MINUTE
     ),
-    "expect nothing within 5m": say.Expect(subject="nothing", happening=(), within=5 * MINUTE),
-    "outage 90s": say.Outage(time=1.5 * MINUTE),
-    "query web_0": say.Query(vm="web_0"),
-    f'approve E1 {GUID} "no id" by web_0 through alice': say.Approve(
+    "expect nothing within 5m": commands.Expect(subject="nothing", happening=(), within=5 * MINUTE),
+    "outage 90s": commands.Outage(time=1.5 * MINUTE),
+    "query web_0": commands.Query(vm="web_0"),
+    f'approve E1 {GUID} "no id" by web_0 through alice': commands.Approve(
         events=("E1", GUID, "no id"), vm="web_0", through="alice"
     ),
-    "approve by web_0": say.Approve(events=(), vm="web_0"),
-    "schedule Freeze web_0 web_1 in 20m lasting 5s by user why drill request r key k": say.Schedule(
+    "approve by web_0": commands.Approve(events=(), vm="web_0"),
+    "schedule Freeze web_0 web_1 in 20m lasting 5s by user why drill request r key k": commands.Schedule(
         type=EventType.FREEZE,
         vms=("web_0", "web_1"),
         notice=20 * MINUTE,
@@ -81,36 +86,38 @@ SPELT: dict[str, say.BaseCommand] = {
         request="r",
         key="k",
     ),
-    "schedule Freeze web_0 campaign kernel": say.Schedule(type=EventType.FREEZE, vms=("web_0",), campaign="kernel"),
-    "schedule Reboot web_0 not_before +1d 10:00": say.Schedule(
+    "schedule Freeze web_0 campaign kernel": commands.Schedule(
+        type=EventType.FREEZE, vms=("web_0",), campaign="kernel"
+    ),
+    "schedule Reboot web_0 not_before +1d 10:00": commands.Schedule(
         type=EventType.REBOOT, vms=("web_0",), not_before=34 * HOUR
     ),
-    "restart web_0 request r": say.Restart(vm="web_0", request="r"),
-    "redeploy web_0": say.Redeploy(vm="web_0"),
-    "delete web_0": say.Delete(vm="web_0"),
-    "evict web_0 in 8s": say.Evict(vm="web_0", notice=timedelta(seconds=8)),
-    "fail web_0 web_1 with Reboot": say.Fail(vms=("web_0", "web_1"), type=EventType.REBOOT),
-    "predict web_0 in 3d": say.Predict(vms=("web_0",), ahead=72 * HOUR),
-    "cancel E2 why done": say.Cancel(event="E2", why="done"),
-    'hold all "moving house" by alice': say.Hold(what="all", reason="moving house", by="alice"),
-    "release web why done": say.Release(what="web", why="done"),
-    "begin E1 again": say.Begin(event="E1", again=True),
-    "done E1 web_0 on hv-2": say.Done(event="E1", vms=("web_0",), host="hv-2"),
-    "failed E1 web_0 why broken": say.Failed(event="E1", vms=("web_0",), why="broken"),
-    "later E1 in 5m": say.Later(event="E1", after=5 * MINUTE),
-    "unknown E1 why crash": say.Unknown(event="E1", why="crash"),
-    "retry E1 web_0 by alice": say.Retry(event="E1", vms=("web_0",), by="alice"),
-    "resolve E1 done by alice why seen": say.Resolve(event="E1", done=True, by="alice", why="seen"),
-    "resolve E1 on web_0 why seen": say.Resolve(event="E1", vm="web_0", why="seen"),
-    "fault 410 web_0 times 3": say.SetFault(kind=FaultKind.STATUS_410, vm="web_0", times=3),
-    "fault slow for 30s of 2s": say.SetFault(
+    "restart web_0 request r": commands.Restart(vm="web_0", request="r"),
+    "redeploy web_0": commands.Redeploy(vm="web_0"),
+    "delete web_0": commands.Delete(vm="web_0"),
+    "evict web_0 in 8s": commands.Evict(vm="web_0", notice=timedelta(seconds=8)),
+    "fail web_0 web_1 with Reboot": commands.Fail(vms=("web_0", "web_1"), type=EventType.REBOOT),
+    "predict web_0 in 3d": commands.Predict(vms=("web_0",), ahead=72 * HOUR),
+    "cancel E2 why done": commands.Cancel(event="E2", why="done"),
+    'hold all "moving house" by alice': commands.Hold(what="all", reason="moving house", by="alice"),
+    "release web why done": commands.Release(what="web", why="done"),
+    "begin E1 again": commands.Begin(event="E1", again=True),
+    "done E1 web_0 on hv-2": commands.Done(event="E1", vms=("web_0",), host="hv-2"),
+    "failed E1 web_0 why broken": commands.Failed(event="E1", vms=("web_0",), why="broken"),
+    "later E1 in 5m": commands.Later(event="E1", after=5 * MINUTE),
+    "unknown E1 why crash": commands.Unknown(event="E1", why="crash"),
+    "retry E1 web_0 by alice": commands.Retry(event="E1", vms=("web_0",), by="alice"),
+    "resolve E1 done by alice why seen": commands.Resolve(event="E1", done=True, by="alice", why="seen"),
+    "resolve E1 on web_0 why seen": commands.Resolve(event="E1", vm="web_0", why="seen"),
+    "fault 410 web_0 times 3": commands.SetFault(kind=FaultKind.STATUS_410, vm="web_0", times=3),
+    "fault slow for 30s of 2s": commands.SetFault(
         kind=FaultKind.SLOW, lasting=timedelta(seconds=30), amount=timedelta(seconds=2)
     ),
-    "clear faults": say.ClearFaults(),
-    "explain E1": say.Explain(event="E1"),
-    "document web_0": say.Document(vm="web_0"),
-    "state web": say.State(scope="web"),
-    "wake web": say.Wake(scope="web"),
+    "clear faults": commands.ClearFaults(),
+    "explain E1": commands.Explain(event="E1"),
+    "document web_0": commands.Document(vm="web_0"),
+    "state web": commands.State(scope="web"),
+    "wake web": commands.Wake(scope="web"),
 }
 
 # Line, column, word, and what is said about it.
@@ -264,7 +271,7 @@ def tell(text: str) -> str:
 
 
 @pytest.mark.parametrize(("line", "command"), SPELT.items(), ids=list(SPELT))
-def test_line_says(line: str, command: say.BaseCommand) -> None:
+def test_line_says(line: str, command: commands.BaseCommand) -> None:
     assert [step.command for step in parse(line).steps] == [command]
 
 
@@ -274,7 +281,7 @@ def test_every_command_is_spelt_in_this_test() -> None:
 
 def test_every_command_is_played_by_the_core() -> None:
     base = run_command.dispatch(object)
-    of_time = {say.UsePlatform, say.Wait, say.Expect}
+    of_time = {commands.UsePlatform, commands.Wait, commands.Expect}
     assert {form.command for form in COMMAND_SYNTAX.values() if run_command.dispatch(form.command) is base} == of_time
 
 
@@ -295,7 +302,7 @@ def test_error_names_line_column_and_word_and_what_is_allowed(case: str) -> None
 @pytest.mark.parametrize("names", ["host1 host2", "a b c", "one-in two-in", '"domian" 0'])
 def test_names_that_are_no_options_are_names(names: str) -> None:
     (step,) = parse(f"vm {names}").steps
-    assert step.command == say.AddVms(names=tuple(names.replace('"', "").split()))
+    assert step.command == commands.AddVms(names=tuple(names.replace('"', "").split()))
 
 
 def test_error_message_is_for_people() -> None:
@@ -322,7 +329,7 @@ def test_byte_order_mark_is_no_part_of_a_story() -> None:
 
 def test_command_may_say_when_it_is_said() -> None:
     (step,) = parse("query web_0 at +1d  10:30").steps
-    assert (step.at, step.command) == (34.5 * HOUR, say.Query(vm="web_0"))
+    assert (step.at, step.command) == (34.5 * HOUR, commands.Query(vm="web_0"))
 
 
 def test_facts_are_parted_by_semicolons_or_lines() -> None:
@@ -332,7 +339,7 @@ def test_facts_are_parted_by_semicolons_or_lines() -> None:
 
 def test_arrow_in_quotation_marks_is_text() -> None:
     (step,) = parse('hold web "a → b; c" → nothing').steps
-    assert (step.command, step.expected) == (say.Hold(what="web", reason="a → b; c"), ("nothing",))
+    assert (step.command, step.expected) == (commands.Hold(what="web", reason="a → b; c"), ("nothing",))
 
 
 def test_header_comment_is_the_fact() -> None:
@@ -392,4 +399,4 @@ def test_times_are_read_as_they_are_written(time: timedelta) -> None:
     text = time_text(time)
     assert TIME.read(Lexeme(text, 1, 1 + len(text))) == time
     step: Any = parse(f"tick {text}").steps[0]
-    assert step.command == say.Tick(time=time)
+    assert step.command == commands.Tick(time=time)

@@ -130,10 +130,10 @@ class CampaignActions:
             )
         except CoreError as refusal:
             why = str(refusal)
-            return lambda course: fail_wave(course, why)
+            return lambda rollout: fail_wave(rollout, why)
         if announced is None:
             return None
-        return lambda course: course.record_announced(
+        return lambda rollout: rollout.record_announced(
             action.scope,
             action.n,
             vms=announced.vms,
@@ -240,14 +240,14 @@ class CampaignActions:
         waves = self._owner.rollout.progress(action.scope).waves
         if not history.covers(waves):
             log.warning("the journal no longer tells whom campaign %s is done with", self._owner.record.name)
-            return lambda course: course.record_closed(action.scope, {}, now=self._owner.now())
+            return lambda rollout: rollout.record_closed(action.scope, {}, now=self._owner.now())
         skipped = {wave.update_domain for wave in waves if wave.state is WaveState.SKIPPED}
         left: dict[int, int] = {}
         for vm in self._selector.select(scope) if scope is not None else ():
             is_passed_over = vm.update_domain in skipped and vm.name not in history.dropped
             if vm.name not in history.touched and not is_passed_over:
                 left[vm.update_domain] = left.get(vm.update_domain, 0) + 1
-        return lambda course: course.record_closed(action.scope, left, now=self._owner.now())
+        return lambda rollout: rollout.record_closed(action.scope, left, now=self._owner.now())
 
     async def _check_gate(self, action: CheckGate) -> RolloutUpdate:
         spec, checked_at = self._owner.record.spec, self._owner.now()
@@ -263,8 +263,8 @@ class CampaignActions:
                 result = GateFailed(f"it could not be asked: {error!r}")
         if isinstance(result, GateFailed):
             reason = result.reason
-            return lambda course: course.record_gate_closed(action, reason, now=self._owner.now())
-        return lambda course: course.record_gate_open(action, asked_at=checked_at, now=self._owner.now())
+            return lambda rollout: rollout.record_gate_closed(action, reason, now=self._owner.now())
+        return lambda rollout: rollout.record_gate_open(action, asked_at=checked_at, now=self._owner.now())
 
     async def _read_history(self, scope: str) -> ScopeHistory:
         """Read what the journal of a scope says since the campaign began."""

@@ -251,7 +251,7 @@ class CampaignRunner:
         except CoreError as refusal:
             log.info("campaign %s could not do %s: %s", self.record.name, action, refusal)
         self._in_flight -= 1
-        self._updates.append(lambda course: self._apply_update(course, action, update))
+        self._updates.append(lambda rollout: self._apply_update(rollout, action, update))
         self.wake()
 
     def _apply_update(self, rollout: Rollout, action: Action, update: RolloutUpdate | None) -> None:

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import uuid4
 
-from forewarn.core import operations
 from forewarn.core.campaign.commands import abort, pause, resume, retry, skip
 from forewarn.core.campaign.estimate import CompletionEstimate
 from forewarn.core.campaign.explain import CampaignBlockers, WaitReasons, stop_reason
@@ -32,23 +31,21 @@ from forewarn.core.campaign.record import (
 from forewarn.core.campaign.rollout import Rollout
 from forewarn.core.campaign.selection import Selector
 from forewarn.core.campaign.spec import CampaignSpec
-from forewarn.core.change import Change
-from forewarn.core.errors import CoreError, Invalid, PlacementFailed, ResourceExists
-from forewarn.core.event import State
+from forewarn.core.errors import Invalid, PlacementFailed, ResourceExists
 from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.core.scope import Scope
 from forewarn.core.text import check_text, truncate_text
+from forewarn.fleet.campaign.orphans import OrphanEvents
 from forewarn.fleet.campaign.runner import CampaignRunner
 from forewarn.fleet.campaign.zones import find_zone
-from forewarn.fleet.errors import AmbiguousCampaign, CampaignNotFound, GateNotFound, SaveFailed, ScopeNotFound
+from forewarn.fleet.errors import AmbiguousCampaign, CampaignNotFound, GateNotFound, SaveFailed
 from forewarn.fleet.event_loop import yielding
 from forewarn.fleet.queue import Decision, RecordCodec, RecordQueues
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.scheduler import TimerHeap
 from forewarn.fleet.scopes import Scopes
 from forewarn.platform.port import GateChecker, Notifier
-from forewarn.store.port import Deleted, Record, RecordKey, RecordKind, SnapshotEnd, Store, StoreError, WatchItem
+from forewarn.store.port import Deleted, Record, RecordKind, SnapshotEnd, Store, WatchItem
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +94,7 @@ class Campaigns:
         self._records: dict[str, tuple[Campaign | None, int]] = {}
         self._runners: dict[str, CampaignRunner] = {}
         self._by_scope: dict[str, list[CampaignRunner]] = {}
-        self._orphans: set[str] = set()
+        self._orphans = OrphanEvents(scopes, store, tasks, is_open=self._is_open)
         self._fleet_load = FleetLoad()
         self._lock = asyncio.Lock()
         self._queues = RecordQueues(
@@ -111,7 +108,7 @@ class Campaigns:
     @property
     def busy(self) -> int:
         """How much is under way that does not wait for the clock."""
-        return self._queues.busy + len(self._orphans) + sum(rolling.is_busy for rolling in self._runners.values())
+        return self._queues.busy + self._orphans.busy + sum(runner.is_busy for runner in self._runners.values())
 
     @property
     def is_armed(self) -> bool:
@@ -307,21 +304,25 @@ class Campaigns:
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
         """Announce and start nothing until it is resumed. On return, what was about to start has started."""
-        return await self._run_command(id_, lambda course, now: pause(course, by=by, why=why, now=now), idempotency_key)
+        return await self._run_command(
+            id_, lambda rollout, now: pause(rollout, by=by, why=why, now=now), idempotency_key
+        )
 
     async def resume(
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
         """Let a campaign go on that was paused or has halted; failures are counted anew."""
         return await self._run_command(
-            id_, lambda course, now: resume(course, by=by, why=why, now=now), idempotency_key
+            id_, lambda rollout, now: resume(rollout, by=by, why=why, now=now), idempotency_key
         )
 
     async def abort(
         self, id_: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
     ) -> Campaign:
         """Cancel what is Scheduled, let what is Started end, and be over."""
-        return await self._run_command(id_, lambda course, now: abort(course, by=by, why=why, now=now), idempotency_key)
+        return await self._run_command(
+            id_, lambda rollout, now: abort(rollout, by=by, why=why, now=now), idempotency_key
+        )
 
     async def retry(
         self, id_: str, scope: str, *, by: str, why: str = "", idempotency_key: IdempotencyKey | None = None
@@ -339,7 +340,10 @@ class Campaigns:
     ) -> Campaign:
         """Pass over the current wave of a scope, which has not begun or has failed."""
         return await self._run_command(
-            id_, lambda course, now: skip(course, scope, by=by, why=why, now=now), idempotency_key, affected_scope=scope
+            id_,
+            lambda rollout, now: skip(rollout, scope, by=by, why=why, now=now),
+            idempotency_key,
+            affected_scope=scope,
         )
 
     async def _run_command(
@@ -387,7 +391,7 @@ class Campaigns:
             runner.on_record_deleted()
         if not campaign.state.is_over:
             log.warning("the record of campaign %s is gone: its events are canceled", campaign.name)
-            self._tasks.create_task(self._cancel_all_orphans(campaign), name=f"cancel events of {campaign.id}")
+            self._tasks.create_task(self._orphans.cancel_of(campaign), name=f"cancel events of {campaign.id}")
 
     def evaluate(self, view: ScopeView) -> None:
         """Take a scope as it is now. Where no campaign has it and it has no events, that costs next to nothing."""
@@ -396,7 +400,7 @@ class Campaigns:
         for runner in self._by_scope.get(view.id, ()):
             runner.mark_changed(view.id)
         if self._is_live and view.scope is not None:
-            self._cancel_orphans(view.scope)
+            self._orphans.cancel_in(view.scope)
 
     def reevaluate(self) -> None:
         """See everything anew: what holds for the whole fleet has changed."""
@@ -446,41 +450,6 @@ class Campaigns:
     def _wake(self, id_: str) -> None:
         if (runner := self._runners.get(id_)) is not None:
             runner.wake()
-
-    async def _cancel_all_orphans(self, campaign: Campaign) -> None:
-        async for progress in yielding(campaign.scopes):
-            scope, _ = self._scopes.replica.newest(progress.scope)
-            if scope is not None:
-                self._cancel_orphans(scope)
-
-    def _cancel_orphans(self, scope: Scope) -> None:
-        for event in scope.events:
-            if event.campaign and event.state is State.SCHEDULED and not self._is_open(event.campaign):
-                self._start_cancel(scope.id, event.id, event.campaign)
-
-    def _start_cancel(self, scope: str, event: str, campaign: str) -> None:
-        if event not in self._orphans:
-            self._orphans.add(event)
-            self._tasks.create_task(self._cancel_orphan(scope, event, campaign), name=f"cancel {event}")
-
-    async def _cancel_orphan(self, scope: str, event: str, campaign: str) -> None:
-        """Cancel an event that would wait for ever: its campaign is over, or nobody knows of it."""
-
-        def rule(value: Scope) -> Change[None]:
-            if (found := value.find_event(event)) is None or found.state is not State.SCHEDULED:
-                return Change(value, (), None)
-            now = self._scopes.clock.now()
-            why = "its campaign is over"
-            return operations.cancel(value, event, self._scopes.rule_context, by="campaigns", now=now, why=why)
-
-        try:
-            record = await self._store.load(RecordKey(RecordKind.CAMPAIGN, campaign))
-            if record is None or decode(record.value).state.is_over:
-                await self._scopes.apply(scope, rule)
-        except (ScopeNotFound, CoreError, SaveFailed, StoreError):
-            return  # the next change of the scope, or the next start of the service, tries again
-        finally:
-            self._orphans.discard(event)
 
     def _newest(self, id_: str) -> tuple[Campaign | None, int | None]:
         campaign, revision = self._records.get(id_, (None, 0))

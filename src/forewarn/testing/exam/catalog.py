@@ -11,22 +11,22 @@ from importlib.resources import files
 
 import msgspec
 
-from forewarn.testing.exam.checks import (
+from forewarn.testing.exam.approval_checks import (
     ApprovalCheck,
-    Check,
     EndedApprovalCheck,
-    ExitCheck,
     OtherVmApprovalCheck,
-    OtherVmPrepareCheck,
+    RepeatedApprovalCheck,
+    StartedApprovalCheck,
+)
+from forewarn.testing.exam.checks import Check
+from forewarn.testing.exam.effect_checks import OtherVmPrepareCheck, PrepareCheck, RecoverCheck
+from forewarn.testing.exam.poll_checks import (
+    ExitCheck,
     PollCheck,
     PollIntervalCheck,
-    PrepareCheck,
     ProxyCheck,
     RateLimitCheck,
-    RecoverCheck,
-    RepeatedApprovalCheck,
     RunningCheck,
-    StartedApprovalCheck,
     ValidRequestCheck,
 )
 from forewarn.testing.scenario import Scenario, library_names, library_text, parse_scenario

@@ -12,7 +12,8 @@ import msgspec
 
 from forewarn.api.errors import ApiError
 from forewarn.testing.exam.catalog import HANDLER_VM, ExamScenario
-from forewarn.testing.exam.checks import Finding, RecoverCheck, Verdict, evaluate
+from forewarn.testing.exam.checks import Finding, Verdict, evaluate
+from forewarn.testing.exam.effect_checks import RecoverCheck
 from forewarn.testing.exam.expectations import Expectations
 from forewarn.testing.exam.handler import ExamHandler
 from forewarn.testing.exam.handler_process import (
@@ -23,8 +24,16 @@ from forewarn.testing.exam.handler_process import (
 )
 from forewarn.testing.exam.markers import Marker, MarkerWatcher
 from forewarn.testing.exam.trace import HandlerTrace
-from forewarn.testing.scenario import Cancelled, LiveBackend, Scenario, ScenarioError, Step, required_setup, run_script
-from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario import (
+    Cancelled,
+    LiveBackend,
+    Scenario,
+    ScenarioError,
+    Step,
+    commands,
+    required_setup,
+    run_script,
+)
 from forewarn.testing.service import Forewarn
 
 LIMIT = 20.0
@@ -40,7 +49,15 @@ MIN_DURATION = 2.5
 """For how many seconds a program is watched at the least: in less nobody could say how often it asks."""
 
 LABEL = re.compile(r"\bE\d+\b")
-EVENT_COMMANDS = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)
+EVENT_COMMANDS = (
+    commands.Schedule,
+    commands.Restart,
+    commands.Redeploy,
+    commands.Delete,
+    commands.Evict,
+    commands.Fail,
+    commands.Predict,
+)
 SECOND = timedelta(seconds=1)
 MAX_CATCH_UP = timedelta(minutes=5)
 """A clock that is farther behind is meant to be."""

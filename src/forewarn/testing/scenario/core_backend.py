@@ -25,7 +25,7 @@ from forewarn.core.policy import Outage
 from forewarn.core.schedule import ScheduleRequest, schedule
 from forewarn.core.scope import Hold, Scope
 from forewarn.core.vm import Priority, Traits, Vm
-from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario import commands
 from forewarn.testing.scenario.core_clock import SimulatedClock
 from forewarn.testing.scenario.core_state import CoreState, guid
 from forewarn.testing.scenario.expect import facts_equal
@@ -40,7 +40,7 @@ PLATFORM = "platform"
 
 
 class CoreBackend:
-    """Plays stories on the pure core. `world` is what has become of it."""
+    """Plays stories on the pure core. `state` is what has become of it."""
 
     def __init__(self) -> None:
         self.state = CoreState()
@@ -51,23 +51,23 @@ class CoreBackend:
         """Tell whether exactly this was expected: nothing here is left to chance."""
         return facts_equal(facts, expected)
 
-    def max_wait(self, command: say.Command, at: timedelta | None) -> timedelta:  # noqa: ARG002 - the same for all
+    def max_wait(self, command: commands.Command, at: timedelta | None) -> timedelta:  # noqa: ARG002 - the same for all
         """Return no time: days pass at once here."""
         return timedelta(0)
 
-    def execute(self, command: say.Command, at: timedelta | None) -> CommandResult:
+    def execute(self, command: commands.Command, at: timedelta | None) -> CommandResult:
         """Do what the command says, and tell what followed."""
         self.state.facts = []
         if at is not None:
             self._set_clock(at)
-        if isinstance(command, say.Expect):
+        if isinstance(command, commands.Expect):
             self._matcher.add(self.state.facts)
             return self._matcher.expect(command, self._advance, limit=self.state.now + command.within)
         result = CommandResult(tuple(self._facts_of(command)))
         self._matcher.reset(result.facts)
         return result
 
-    def _facts_of(self, command: say.Command) -> list[str]:
+    def _facts_of(self, command: commands.Command) -> list[str]:
         state = self.state
         try:
             self._dispatch(command)
@@ -78,13 +78,13 @@ class CoreBackend:
             state.report_new_work()
         return state.facts
 
-    def _dispatch(self, command: say.Command) -> None:
+    def _dispatch(self, command: commands.Command) -> None:
         match command:
-            case say.UsePlatform():
+            case commands.UsePlatform():
                 self._clock.use_automatic_platform(command.lasting)
-            case say.Wait():
+            case commands.Wait():
                 self._clock.advance_to(self.state.now + command.time)
-            case say.Tick(time=timedelta() as time) if self._clock.is_automatic:
+            case commands.Tick(time=timedelta() as time) if self._clock.is_automatic:
                 self._set_clock(time)
             case _:
                 run_command(command, self.state)
@@ -111,59 +111,59 @@ class CoreBackend:
 
 
 @singledispatch
-def run_command(command: say.BaseCommand, _state: CoreState) -> None:
+def run_command(command: commands.BaseCommand, _state: CoreState) -> None:
     """Do what a command says: one function for each."""
     raise TypeError(f"{type(command).__name__} is not for this stage")
 
 
 @run_command.register
-def _(command: say.SetPolicy, world: CoreState) -> None:
-    policy = apply_policy(world.context.policy, command)
-    world.context = msgspec.structs.replace(world.context, policy=policy)
+def _(command: commands.SetPolicy, state: CoreState) -> None:
+    policy = apply_policy(state.context.policy, command)
+    state.context = msgspec.structs.replace(state.context, policy=policy)
 
 
 @run_command.register
-def _(_: say.UseFleet, world: CoreState) -> None:
+def _(_: commands.UseFleet, state: CoreState) -> None:
     """There is one fleet with a name: the one that comes with Forewarn."""
-    for scope in demonstration_fleet(CreationContext(at=world.now, new_epoch=world.new_epoch)):
-        if scope.id in world.scopes:
+    for scope in demonstration_fleet(CreationContext(at=state.now, new_epoch=state.new_epoch)):
+        if scope.id in state.scopes:
             raise ResourceExists(f"scope {scope.id}")
-        world.save(scope.id, Change(scope, (), None))
+        state.save(scope.id, Change(scope, (), None))
 
 
 @run_command.register
-def _(command: say.Handler, world: CoreState) -> None:
+def _(command: commands.Handler, state: CoreState) -> None:
     """Nobody is examined here: the story plays the VM's part itself."""
-    world.find(command.vm)
+    state.find(command.vm)
 
 
 @run_command.register
-def _(command: say.AddScope, world: CoreState) -> None:
-    if command.scope in world.scopes:
+def _(command: commands.AddScope, state: CoreState) -> None:
+    if command.scope in state.scopes:
         raise ResourceExists(f"scope {command.scope}")
     scope = Scope(
         id=command.scope,
         kind=command.kind,
-        epoch=world.new_epoch(),
-        changed_at=world.now,
+        epoch=state.new_epoch(),
+        changed_at=state.now,
         traits=_traits(Traits(), command.priority, command.terminate_notice),
         approval=command.approval,
         auto_approve=command.auto_approve,
     )
-    world.save(scope.id, inventory.create_scope(scope, by=say.OPERATOR, now=world.now))
+    state.save(scope.id, inventory.create_scope(scope, by=commands.OPERATOR, now=state.now))
 
 
 @run_command.register
-def _(command: say.ChangeScope, world: CoreState) -> None:
-    scope = world.scope(command.scope)
-    traits = _traits(world.scopes[scope].traits, command.priority, command.terminate_notice)
-    world.apply(
+def _(command: commands.ChangeScope, state: CoreState) -> None:
+    scope = state.scope(command.scope)
+    traits = _traits(state.scopes[scope].traits, command.priority, command.terminate_notice)
+    state.apply(
         scope,
         lambda value: inventory.change_scope(
             value,
-            world.context,
-            by=say.OPERATOR,
-            now=world.now,
+            state.context,
+            by=commands.OPERATOR,
+            now=state.now,
             traits=traits,
             approval=command.approval,
             auto_approve=command.auto_approve,
@@ -172,16 +172,16 @@ def _(command: say.ChangeScope, world: CoreState) -> None:
 
 
 @run_command.register
-def _(command: say.RemoveScope, world: CoreState) -> None:
-    world.apply(
-        world.scope(command.scope),
-        lambda scope: inventory.remove_scope(scope, by=command.by, now=world.now, why=command.why, force=command.force),
+def _(command: commands.RemoveScope, state: CoreState) -> None:
+    state.apply(
+        state.scope(command.scope),
+        lambda scope: inventory.remove_scope(scope, by=command.by, now=state.now, why=command.why, force=command.force),
     )
 
 
 @run_command.register
-def _(command: say.AddVms, world: CoreState) -> None:
-    scope = world.scope(command.scope) if command.scope is not None else world.newest_scope()
+def _(command: commands.AddVms, state: CoreState) -> None:
+    scope = state.scope(command.scope) if command.scope is not None else state.newest_scope()
     for name in command.names:
         vm = Vm(
             name=name,
@@ -190,32 +190,32 @@ def _(command: say.AddVms, world: CoreState) -> None:
             host=command.host,
             traits=_traits(Traits(), command.priority, command.terminate_notice),
         )
-        world.apply(scope, lambda value, vm=vm: inventory.add_vm(value, vm, by=say.OPERATOR, now=world.now))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+        state.apply(scope, lambda value, vm=vm: inventory.add_vm(value, vm, by=commands.OPERATOR, now=state.now))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
 
 
 @run_command.register
-def _(command: say.ChangeVm, world: CoreState) -> None:
-    scope, name = world.find(command.vm)
-    old = world.scopes[scope].vm(name)
+def _(command: commands.ChangeVm, state: CoreState) -> None:
+    scope, name = state.find(command.vm)
+    old = state.scopes[scope].vm(name)
     changed = msgspec.structs.replace(
         old,
         update_domain=old.update_domain if command.domain is None else command.domain,
         host=old.host if command.host is msgspec.UNSET else command.host,
         traits=_traits(old.traits, command.priority, command.terminate_notice),
     )
-    world.apply(
+    state.apply(
         scope,
-        lambda value: inventory.change_vm(value, changed, world.context, by=command.by, now=world.now),
+        lambda value: inventory.change_vm(value, changed, state.context, by=command.by, now=state.now),
     )
 
 
 @run_command.register
-def _(command: say.RemoveVm, world: CoreState) -> None:
-    scope, name = world.find(command.vm)
-    world.apply(
+def _(command: commands.RemoveVm, state: CoreState) -> None:
+    scope, name = state.find(command.vm)
+    state.apply(
         scope,
         lambda value: inventory.remove_vm(
-            value, name, world.context, by=command.by, now=world.now, why=command.why, force=command.force
+            value, name, state.context, by=command.by, now=state.now, why=command.why, force=command.force
         ),
     )
 
@@ -225,46 +225,46 @@ def _traits(base: Traits, priority: Priority | None, terminate_notice: timedelta
 
 
 @run_command.register
-def _(command: say.Tick, world: CoreState) -> None:
+def _(command: commands.Tick, state: CoreState) -> None:
     if command.time is not None:
-        world.set_clock(command.time)
-    world.tick()
+        state.set_clock(command.time)
+    state.tick()
 
 
 @run_command.register
-def _(command: say.Outage, world: CoreState) -> None:
+def _(command: commands.Outage, state: CoreState) -> None:
     """Whatever lived in memory only is lost."""
-    began_at, world.now = world.now, world.now + command.time
-    outage = Outage(began_at=began_at, ended_at=world.now)
-    world.context = msgspec.structs.replace(world.context, outages=(*world.context.outages, outage))
-    world.seen_at = {}
+    began_at, state.now = state.now, state.now + command.time
+    outage = Outage(began_at=began_at, ended_at=state.now)
+    state.context = msgspec.structs.replace(state.context, outages=(*state.context.outages, outage))
+    state.seen_at = {}
 
 
 @run_command.register
-def _(command: say.Query, world: CoreState) -> None:
+def _(command: commands.Query, state: CoreState) -> None:
     """As a service does it: every request counts, few are saved."""
-    scope, _ = world.find(command.vm)
-    world.seen_at[scope] = world.now
-    if needs_save(world.scopes[scope], now=world.now):
-        world.apply(scope, lambda value: mark_seen(value, now=world.now, epoch=world.new_epoch()))
+    scope, _ = state.find(command.vm)
+    state.seen_at[scope] = state.now
+    if needs_save(state.scopes[scope], now=state.now):
+        state.apply(scope, lambda value: mark_seen(value, now=state.now, epoch=state.new_epoch()))
 
 
 @run_command.register
-def _(command: say.Approve, world: CoreState) -> None:
-    scope, vm = world.find(command.vm)
-    ids = [world.event(event) for event in command.events]
-    world.apply(scope, lambda value: approve(value, vm, ids, world.context, now=world.now, by=command.through))
+def _(command: commands.Approve, state: CoreState) -> None:
+    scope, vm = state.find(command.vm)
+    ids = [state.event(event) for event in command.events]
+    state.apply(scope, lambda value: approve(value, vm, ids, state.context, now=state.now, by=command.through))
 
 
 @run_command.register
-def _(command: say.Schedule, world: CoreState) -> None:
-    not_before = None if command.not_before is None else world.names.moment(command.not_before)
+def _(command: commands.Schedule, state: CoreState) -> None:
+    not_before = None if command.not_before is None else state.names.moment(command.not_before)
     ask = ScheduleRequest(
-        id=world.request_id(command.request),
+        id=state.request_id(command.request),
         type=command.type,
         vms=command.vms,
         by=command.by,
-        source=Source.USER if command.by == say.USER else Source.PLATFORM,
+        source=Source.USER if command.by == commands.USER else Source.PLATFORM,
         not_before=not_before,
         notice=command.notice,
         duration=command.duration,
@@ -273,35 +273,35 @@ def _(command: say.Schedule, world: CoreState) -> None:
         campaign=command.campaign,
         digest=guid(repr(msgspec.structs.replace(command, request=None)))[:DIGEST_LENGTH],
     )
-    _schedule(world, ask)
+    _schedule(state, ask)
 
 
 @run_command.register
-def _(command: say.Restart, world: CoreState) -> None:
-    _schedule(world, operations.restart(command.vm, request=world.request_id(command.request), by=say.USER))
+def _(command: commands.Restart, state: CoreState) -> None:
+    _schedule(state, operations.restart(command.vm, request=state.request_id(command.request), by=commands.USER))
 
 
 @run_command.register
-def _(command: say.Redeploy, world: CoreState) -> None:
-    _schedule(world, operations.redeploy(command.vm, request=world.request_id(command.request), by=say.USER))
+def _(command: commands.Redeploy, state: CoreState) -> None:
+    _schedule(state, operations.redeploy(command.vm, request=state.request_id(command.request), by=commands.USER))
 
 
 @run_command.register
-def _(command: say.Evict, world: CoreState) -> None:
-    request = world.request_id(command.request)
-    _schedule(world, operations.evict(command.vm, request=request, by=PLATFORM, notice=command.notice))
+def _(command: commands.Evict, state: CoreState) -> None:
+    request = state.request_id(command.request)
+    _schedule(state, operations.evict(command.vm, request=request, by=PLATFORM, notice=command.notice))
 
 
 @run_command.register
-def _(command: say.Fail, world: CoreState) -> None:
-    request = world.request_id(command.request)
-    _schedule(world, operations.fail(command.vms, request=request, by=PLATFORM, kind=command.type))
+def _(command: commands.Fail, state: CoreState) -> None:
+    request = state.request_id(command.request)
+    _schedule(state, operations.fail(command.vms, request=request, by=PLATFORM, kind=command.type))
 
 
 @run_command.register
-def _(command: say.Predict, world: CoreState) -> None:
-    request = world.request_id(command.request)
-    _schedule(world, operations.predict_failure(command.vms, request=request, by=PLATFORM, ahead=command.ahead))
+def _(command: commands.Predict, state: CoreState) -> None:
+    request = state.request_id(command.request)
+    _schedule(state, operations.predict_failure(command.vms, request=request, by=PLATFORM, ahead=command.ahead))
 
 
 def _schedule(state: CoreState, request: ScheduleRequest) -> None:
@@ -321,113 +321,113 @@ def _schedule_rule(state: CoreState, request: ScheduleRequest) -> Callable[[Scop
 
 
 @run_command.register
-def _(command: say.Delete, world: CoreState) -> None:
-    scope, vm = world.find(command.vm)
-    request = world.request_id(command.request)
-    world.apply(
+def _(command: commands.Delete, state: CoreState) -> None:
+    scope, vm = state.find(command.vm)
+    request = state.request_id(command.request)
+    state.apply(
         scope,
-        lambda value: operations.delete(value, vm, world.context, request=request, by=say.USER, now=world.now),
+        lambda value: operations.delete(value, vm, state.context, request=request, by=commands.USER, now=state.now),
         named=[vm],
     )
 
 
 @run_command.register
-def _(command: say.Cancel, world: CoreState) -> None:
-    event = world.event(command.event)
-    world.apply(
-        world.scope_of_event(event),
-        lambda scope: operations.cancel(scope, event, world.context, by=command.by, now=world.now, why=command.why),
+def _(command: commands.Cancel, state: CoreState) -> None:
+    event = state.event(command.event)
+    state.apply(
+        state.scope_of_event(event),
+        lambda scope: operations.cancel(scope, event, state.context, by=command.by, now=state.now, why=command.why),
     )
 
 
 @run_command.register
-def _(command: say.Clear, world: CoreState) -> None:
-    event = world.event(command.event)
-    world.apply(
-        world.scope_of_event(event), lambda scope: operations.clear(scope, (event,), world.context, now=world.now)
+def _(command: commands.Clear, state: CoreState) -> None:
+    event = state.event(command.event)
+    state.apply(
+        state.scope_of_event(event), lambda scope: operations.clear(scope, (event,), state.context, now=state.now)
     )
 
 
 @run_command.register
-def _(command: say.Hold, world: CoreState) -> None:
-    if command.what == say.ALL_SCOPES:
-        held = Hold(by=command.by, at=world.now, reason=command.reason)
-        world.context = msgspec.structs.replace(world.context, hold=held)
-        world.facts.append(f"everything held by {command.by} ({command.reason})")
+def _(command: commands.Hold, state: CoreState) -> None:
+    if command.what == commands.ALL_SCOPES:
+        held = Hold(by=command.by, at=state.now, reason=command.reason)
+        state.context = msgspec.structs.replace(state.context, hold=held)
+        state.facts.append(f"everything held by {command.by} ({command.reason})")
         return
-    world.apply(
-        world.scope(command.what),
-        lambda scope: operations.hold(scope, by=command.by, reason=command.reason, now=world.now),
+    state.apply(
+        state.scope(command.what),
+        lambda scope: operations.hold(scope, by=command.by, reason=command.reason, now=state.now),
     )
 
 
 @run_command.register
-def _(command: say.Release, world: CoreState) -> None:
-    if command.what == say.ALL_SCOPES:
-        world.context = msgspec.structs.replace(world.context, hold=None)
-        world.facts.append(f"everything released by {command.by}")
-        world.tick()
+def _(command: commands.Release, state: CoreState) -> None:
+    if command.what == commands.ALL_SCOPES:
+        state.context = msgspec.structs.replace(state.context, hold=None)
+        state.facts.append(f"everything released by {command.by}")
+        state.tick()
         return
-    world.apply(
-        world.scope(command.what),
-        lambda scope: operations.release(scope, world.context, by=command.by, now=world.now, why=command.why),
+    state.apply(
+        state.scope(command.what),
+        lambda scope: operations.release(scope, state.context, by=command.by, now=state.now, why=command.why),
     )
 
 
 @run_command.register
-def _(command: say.Begin, world: CoreState) -> None:
+def _(command: commands.Begin, state: CoreState) -> None:
     _on_impacts(
-        world,
+        state,
         command.event,
         command.vms,
-        lambda scope, event, vm: impact_lifecycle.begin(scope, event, vm, now=world.now, again=command.again),
+        lambda scope, event, vm: impact_lifecycle.begin(scope, event, vm, now=state.now, again=command.again),
     )
 
 
 @run_command.register
-def _(command: say.Done, world: CoreState) -> None:
-    _settle(world, command.event, command.vms, Done(command.host))
+def _(command: commands.Done, state: CoreState) -> None:
+    _settle(state, command.event, command.vms, Done(command.host))
 
 
 @run_command.register
-def _(command: say.Failed, world: CoreState) -> None:
-    _settle(world, command.event, command.vms, Failed(command.why))
+def _(command: commands.Failed, state: CoreState) -> None:
+    _settle(state, command.event, command.vms, Failed(command.why))
 
 
 @run_command.register
-def _(command: say.Later, world: CoreState) -> None:
-    _settle(world, command.event, command.vms, Retry(command.after, command.why))
+def _(command: commands.Later, state: CoreState) -> None:
+    _settle(state, command.event, command.vms, Retry(command.after, command.why))
 
 
 @run_command.register
-def _(command: say.Unknown, world: CoreState) -> None:
-    _settle(world, command.event, command.vms, Unknown(command.why))
+def _(command: commands.Unknown, state: CoreState) -> None:
+    _settle(state, command.event, command.vms, Unknown(command.why))
 
 
 @run_command.register
-def _(command: say.Retry, world: CoreState) -> None:
+def _(command: commands.Retry, state: CoreState) -> None:
     _on_impacts(
-        world,
+        state,
         command.event,
         command.vms,
         lambda scope, event, vm: impact_lifecycle.retry(
-            scope, event, vm, by=command.by, now=world.now, why=command.why
+            scope, event, vm, by=command.by, now=state.now, why=command.why
         ),
     )
 
 
 @run_command.register
-def _(command: say.Resolve, world: CoreState) -> None:
-    event = world.event(command.event)
-    world.apply(
-        world.scope_of_event(event),
+def _(command: commands.Resolve, state: CoreState) -> None:
+    event = state.event(command.event)
+    state.apply(
+        state.scope_of_event(event),
         lambda scope: impact_lifecycle.resolve(
             scope,
             event,
-            world.context,
+            state.context,
             by=command.by,
             why=command.why,
-            now=world.now,
+            now=state.now,
             done=command.done,
             vm=command.vm,
         ),
@@ -454,10 +454,10 @@ def _on_impacts(
 
 
 @run_command.register
-def _(command: say.SetFault, world: CoreState) -> None:
+def _(command: commands.SetFault, state: CoreState) -> None:
     """Tell of it: the core has no endpoint that could misbehave."""
-    vm = None if command.vm is None else "/".join(world.find(command.vm))
-    until = None if command.lasting is None else world.now + command.lasting
+    vm = None if command.vm is None else "/".join(state.find(command.vm))
+    until = None if command.lasting is None else state.now + command.lasting
     Fault(
         id=guid("fault"),
         kind=command.kind,
@@ -465,37 +465,37 @@ def _(command: say.SetFault, world: CoreState) -> None:
         until=until,
         times=command.times,
         amount=command.amount,
-        by=say.OPERATOR,
-        set_at=world.now,
+        by=commands.OPERATOR,
+        set_at=state.now,
     )
-    world.facts.append(render_fault(command))
+    state.facts.append(render_fault(command))
 
 
 @run_command.register
-def _(_: say.ClearFaults, world: CoreState) -> None:
-    world.facts.append(FAULTS_CLEARED)
+def _(_: commands.ClearFaults, state: CoreState) -> None:
+    state.facts.append(FAULTS_CLEARED)
 
 
 @run_command.register
-def _(command: say.Explain, world: CoreState) -> None:
-    scope = world.scopes[world.scope_of_event(world.event(command.event))]
-    holds = explain(scope, scope.event(world.event(command.event)), world.context, now=world.now)
-    world.facts += [world.names.replace_ids(sentence) for sentence in blocker_messages(holds)]
+def _(command: commands.Explain, state: CoreState) -> None:
+    scope = state.scopes[state.scope_of_event(state.event(command.event))]
+    holds = explain(scope, scope.event(state.event(command.event)), state.context, now=state.now)
+    state.facts += [state.names.replace_ids(sentence) for sentence in blocker_messages(holds)]
 
 
 @run_command.register
-def _(command: say.Document, world: CoreState) -> None:
-    scope, _ = world.find(command.vm)
-    world.facts += render_document(world.scopes[scope], world.names)
+def _(command: commands.Document, state: CoreState) -> None:
+    scope, _ = state.find(command.vm)
+    state.facts += render_document(state.scopes[scope], state.names)
 
 
 @run_command.register
-def _(command: say.State, world: CoreState) -> None:
-    world.facts += render_scope(world.scopes[world.scope(command.scope)], world.names)
+def _(command: commands.State, state: CoreState) -> None:
+    state.facts += render_scope(state.scopes[state.scope(command.scope)], state.names)
 
 
 @run_command.register
-def _(command: say.Wake, world: CoreState) -> None:
-    scope = world.scope(command.scope)
-    moment = wake_at(world.scopes[scope], world.context, seen_at=world.seen_at.get(scope))
-    world.facts.append("never" if moment is None else world.names.time(moment))
+def _(command: commands.Wake, state: CoreState) -> None:
+    scope = state.scope(command.scope)
+    moment = wake_at(state.scopes[scope], state.context, seen_at=state.seen_at.get(scope))
+    state.facts.append("never" if moment is None else state.names.time(moment))

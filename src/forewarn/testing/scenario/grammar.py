@@ -16,7 +16,7 @@ from forewarn.core.event import EventType
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import ApprovalRule, ScopeKind
 from forewarn.core.vm import Priority
-from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario import commands
 from forewarn.testing.scenario.expect import FACT_WORD, check_expectation
 from forewarn.testing.scenario.lexer import (
     AMOUNT,
@@ -62,7 +62,7 @@ class CommandSyntax(msgspec.Struct, frozen=True):
     `check` finds the first word that does not go with those before it, and says what may stand there.
     """
 
-    command: type[say.BaseCommand]
+    command: type[commands.BaseCommand]
     words: tuple[Slot, ...] = ()
     options: dict[str, Slot | Flag] = {}
     required: dict[str, Slot] = {}
@@ -97,56 +97,60 @@ _IMPACTS = (Slot("event", EVENT), _many("vms", VM, at_least=0))
 
 COMMAND_SYNTAX: dict[str, CommandSyntax] = {
     "policy": CommandSyntax(
-        say.SetPolicy,
-        (_optional("preset", one_of("a preset", say.Preset)),),
+        commands.SetPolicy,
+        (_optional("preset", one_of("a preset", commands.Preset)),),
         {
             "announce": Slot("announce", one_of("a rule for announcing", AnnouncePolicy)),
-            "notice": Slot("notice", one_of("a rule for notices", say.NoticeRule)),
+            "notice": Slot("notice", one_of("a rule for notices", commands.NoticeRule)),
             "speed": Slot("speed", NUMBER),
             "idle": Slot("idle", DURATION_OR_NEVER),
             "operations": Slot("operations", WHOLE_NUMBER),
         },
     ),
     "platform": CommandSyntax(
-        say.UsePlatform, (Slot("way", one_of("a way", say.PlatformMode)),), {"lasting": Slot("lasting", DURATION)}
+        commands.UsePlatform,
+        (Slot("way", one_of("a way", commands.PlatformMode)),),
+        {"lasting": Slot("lasting", DURATION)},
     ),
-    "fleet": CommandSyntax(say.UseFleet, (Slot("fleet", one_of("a fleet", say.FleetName)),)),
-    "handler": CommandSyntax(say.Handler, (Slot("vm", VM),)),
+    "fleet": CommandSyntax(commands.UseFleet, (Slot("fleet", one_of("a fleet", commands.FleetName)),)),
+    "handler": CommandSyntax(commands.Handler, (Slot("vm", VM),)),
     "scope": CommandSyntax(
-        say.AddScope, (Slot("scope", NAME), Slot("kind", one_of("a kind", ScopeKind))), _SCOPE_OPTIONS
+        commands.AddScope, (Slot("scope", NAME), Slot("kind", one_of("a kind", ScopeKind))), _SCOPE_OPTIONS
     ),
-    "change scope": CommandSyntax(say.ChangeScope, (Slot("scope", NAME),), _SCOPE_OPTIONS),
-    "remove scope": CommandSyntax(say.RemoveScope, (Slot("scope", NAME),), {"force": Flag("force"), **_BY, **_WHY}),
+    "change scope": CommandSyntax(commands.ChangeScope, (Slot("scope", NAME),), _SCOPE_OPTIONS),
+    "remove scope": CommandSyntax(
+        commands.RemoveScope, (Slot("scope", NAME),), {"force": Flag("force"), **_BY, **_WHY}
+    ),
     "vm": CommandSyntax(
-        say.AddVms,
+        commands.AddVms,
         (_many("names", NAME),),
         {"of": Slot("scope", NAME), "domain": Slot("domain", WHOLE_NUMBER), "host": Slot("host", HOST), **_TRAITS},
     ),
     "change vm": CommandSyntax(
-        say.ChangeVm,
+        commands.ChangeVm,
         (Slot("vm", VM),),
         {"domain": Slot("domain", WHOLE_NUMBER), "host": Slot("host", HOST), **_TRAITS, **_BY},
     ),
-    "move": CommandSyntax(say.ChangeVm, (Slot("vm", VM),), _BY, required={"to": Slot("host", HOST)}),
-    "remove vm": CommandSyntax(say.RemoveVm, (Slot("vm", VM),), {"force": Flag("force"), **_BY, **_WHY}),
-    "tick": CommandSyntax(say.Tick, (_optional("time", TIME),)),
-    "wait": CommandSyntax(say.Wait, (Slot("time", DURATION),)),
+    "move": CommandSyntax(commands.ChangeVm, (Slot("vm", VM),), _BY, required={"to": Slot("host", HOST)}),
+    "remove vm": CommandSyntax(commands.RemoveVm, (Slot("vm", VM),), {"force": Flag("force"), **_BY, **_WHY}),
+    "tick": CommandSyntax(commands.Tick, (_optional("time", TIME),)),
+    "wait": CommandSyntax(commands.Wait, (Slot("time", DURATION),)),
     "expect": CommandSyntax(
-        say.Expect,
+        commands.Expect,
         (Slot("subject", FACT_WORD), _many("happening", FACT_WORD, at_least=0)),
         required={"within": Slot("within", DURATION)},
         check=check_expectation,
     ),
-    "outage": CommandSyntax(say.Outage, (Slot("time", DURATION),)),
-    "query": CommandSyntax(say.Query, (Slot("vm", VM),)),
+    "outage": CommandSyntax(commands.Outage, (Slot("time", DURATION),)),
+    "query": CommandSyntax(commands.Query, (Slot("vm", VM),)),
     "approve": CommandSyntax(
-        say.Approve,
+        commands.Approve,
         (_many("events", EVENT, at_least=0),),
         {"through": Slot("through", NAME)},
         required={"by": Slot("vm", VM)},
     ),
     "schedule": CommandSyntax(
-        say.Schedule,
+        commands.Schedule,
         (Slot("type", EVENT_TYPE), _many("vms", VM)),
         {
             "in": Slot("notice", DURATION),
@@ -159,35 +163,35 @@ COMMAND_SYNTAX: dict[str, CommandSyntax] = {
             **_REQUEST,
         },
     ),
-    "restart": CommandSyntax(say.Restart, (Slot("vm", VM),), _REQUEST),
-    "redeploy": CommandSyntax(say.Redeploy, (Slot("vm", VM),), _REQUEST),
-    "delete": CommandSyntax(say.Delete, (Slot("vm", VM),), _REQUEST),
-    "evict": CommandSyntax(say.Evict, (Slot("vm", VM),), {"in": Slot("notice", DURATION), **_REQUEST}),
-    "fail": CommandSyntax(say.Fail, (_many("vms", VM),), {"with": Slot("type", EVENT_TYPE), **_REQUEST}),
-    "predict": CommandSyntax(say.Predict, (_many("vms", VM),), _REQUEST, required={"in": Slot("ahead", DURATION)}),
-    "cancel": CommandSyntax(say.Cancel, (Slot("event", EVENT),), {**_BY, **_WHY}),
-    "clear": CommandSyntax(say.Clear, (Slot("event", EVENT),)),
-    "hold": CommandSyntax(say.Hold, (Slot("what", NAME), Slot("reason", TEXT)), _BY),
-    "release": CommandSyntax(say.Release, (Slot("what", NAME),), {**_BY, **_WHY}),
-    "begin": CommandSyntax(say.Begin, _IMPACTS, {"again": Flag("again")}),
-    "done": CommandSyntax(say.Done, _IMPACTS, {"on": Slot("host", HOST)}),
-    "failed": CommandSyntax(say.Failed, _IMPACTS, _WHY),
-    "later": CommandSyntax(say.Later, _IMPACTS, _WHY, required={"in": Slot("after", DURATION)}),
-    "unknown": CommandSyntax(say.Unknown, _IMPACTS, _WHY),
-    "retry": CommandSyntax(say.Retry, _IMPACTS, {**_BY, **_WHY}),
+    "restart": CommandSyntax(commands.Restart, (Slot("vm", VM),), _REQUEST),
+    "redeploy": CommandSyntax(commands.Redeploy, (Slot("vm", VM),), _REQUEST),
+    "delete": CommandSyntax(commands.Delete, (Slot("vm", VM),), _REQUEST),
+    "evict": CommandSyntax(commands.Evict, (Slot("vm", VM),), {"in": Slot("notice", DURATION), **_REQUEST}),
+    "fail": CommandSyntax(commands.Fail, (_many("vms", VM),), {"with": Slot("type", EVENT_TYPE), **_REQUEST}),
+    "predict": CommandSyntax(commands.Predict, (_many("vms", VM),), _REQUEST, required={"in": Slot("ahead", DURATION)}),
+    "cancel": CommandSyntax(commands.Cancel, (Slot("event", EVENT),), {**_BY, **_WHY}),
+    "clear": CommandSyntax(commands.Clear, (Slot("event", EVENT),)),
+    "hold": CommandSyntax(commands.Hold, (Slot("what", NAME), Slot("reason", TEXT)), _BY),
+    "release": CommandSyntax(commands.Release, (Slot("what", NAME),), {**_BY, **_WHY}),
+    "begin": CommandSyntax(commands.Begin, _IMPACTS, {"again": Flag("again")}),
+    "done": CommandSyntax(commands.Done, _IMPACTS, {"on": Slot("host", HOST)}),
+    "failed": CommandSyntax(commands.Failed, _IMPACTS, _WHY),
+    "later": CommandSyntax(commands.Later, _IMPACTS, _WHY, required={"in": Slot("after", DURATION)}),
+    "unknown": CommandSyntax(commands.Unknown, _IMPACTS, _WHY),
+    "retry": CommandSyntax(commands.Retry, _IMPACTS, {**_BY, **_WHY}),
     "resolve": CommandSyntax(
-        say.Resolve, (Slot("event", EVENT),), {"on": Slot("vm", NAME), "done": Flag("done"), **_BY, **_WHY}
+        commands.Resolve, (Slot("event", EVENT),), {"on": Slot("vm", NAME), "done": Flag("done"), **_BY, **_WHY}
     ),
     "fault": CommandSyntax(
-        say.SetFault,
+        commands.SetFault,
         (Slot("kind", FAULT), _optional("vm", VM)),
         {"for": Slot("lasting", DURATION), "times": Slot("times", WHOLE_NUMBER), "of": Slot("amount", AMOUNT)},
     ),
-    "clear faults": CommandSyntax(say.ClearFaults),
-    "explain": CommandSyntax(say.Explain, (Slot("event", EVENT),)),
-    "document": CommandSyntax(say.Document, (Slot("vm", VM),)),
-    "state": CommandSyntax(say.State, (Slot("scope", NAME),)),
-    "wake": CommandSyntax(say.Wake, (Slot("scope", NAME),)),
+    "clear faults": CommandSyntax(commands.ClearFaults),
+    "explain": CommandSyntax(commands.Explain, (Slot("event", EVENT),)),
+    "document": CommandSyntax(commands.Document, (Slot("vm", VM),)),
+    "state": CommandSyntax(commands.State, (Slot("scope", NAME),)),
+    "wake": CommandSyntax(commands.Wake, (Slot("scope", NAME),)),
 }
 
 NAME_TYPES = (NAME, VM)
@@ -208,7 +212,7 @@ AT_SLOT = Slot("at", TIME)
 """Every command may say when it is said: `… at 10:00` sets the clock to that time first."""
 
 
-def parse_command(words: Sequence[Lexeme], line: int) -> tuple[say.Command, timedelta | None]:
+def parse_command(words: Sequence[Lexeme], line: int) -> tuple[commands.Command, timedelta | None]:
     """Read a command and the time at which it is said."""
     missing = Lexeme("", words[-1].end + 1, words[-1].end + 1)
     verb, rest = _split_verb(words, line, missing)
@@ -253,7 +257,7 @@ class _CommandParser:
         self.line, self.missing = line, missing
         self.fields: dict[str, object] = {}
 
-    def parse(self) -> tuple[say.Command, timedelta | None]:
+    def parse(self) -> tuple[commands.Command, timedelta | None]:
         for slot in self.syntax.words:
             self._check_options(slot)
             self._parse_slot(slot)
@@ -266,7 +270,7 @@ class _CommandParser:
         if self.syntax.check is not None and (wrong := self.syntax.check(self.words)) is not None:
             raise self._error(wrong[1], wrong[0])
         at = cast("timedelta | None", self.fields.pop("at", None))
-        return cast("say.Command", self.syntax.command(**self.fields)), at
+        return cast("commands.Command", self.syntax.command(**self.fields)), at
 
     def _parse_option(self) -> None:
         word = self.remaining.pop(0)

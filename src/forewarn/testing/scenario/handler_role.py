@@ -4,7 +4,7 @@ from typing import Protocol
 
 from forewarn.api import v1
 from forewarn.core.journal import EntryKind
-from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario import commands
 from forewarn.testing.scenario.journal_watcher import JournalWatcher
 from forewarn.testing.scenario.live_commands import wait_for_port
 from forewarn.testing.scenario.live_state import LiveState
@@ -52,9 +52,9 @@ class HandlerRole:
         if self._program is not None and self.is_active:
             self._program.catch_up()
 
-    def handles(self, command: say.Command) -> bool:
+    def handles(self, command: commands.Command) -> bool:
         """Tell whether it is the program's to do this; its VM may have been taken away by now."""
-        if self.handler is None or not self.is_active or not isinstance(command, say.Approve | say.Query):
+        if self.handler is None or not self.is_active or not isinstance(command, commands.Approve | commands.Query):
             return False
         scope, slash, name = command.vm.casefold().rpartition("/")
         scope_name = next(
@@ -62,11 +62,11 @@ class HandlerRole:
         )
         return name == self.handler.name.casefold() and (not slash or scope == scope_name.casefold())
 
-    def may_have_changed(self, command: say.Command) -> bool:
+    def may_have_changed(self, command: commands.Command) -> bool:
         """Tell whether the command shows what is so, which the program may have changed by now, or not yet."""
-        return self.is_active and isinstance(command, say.Document | say.Explain)
+        return self.is_active and isinstance(command, commands.Document | commands.Explain)
 
-    def wait_for_program(self, command: say.Command) -> list[str]:
+    def wait_for_program(self, command: commands.Command) -> list[str]:
         """Wait until the program has done it, but not for ever; a manual clock stands still meanwhile."""
         facts = self._state.new_facts(hidden=(EntryKind.ENABLED,))
         deadline = self._watcher.deadline(self._timeout)
@@ -74,12 +74,12 @@ class HandlerRole:
             facts += self._state.new_facts(hidden=(EntryKind.ENABLED,))
         return facts
 
-    def _is_done(self, command: say.Command) -> bool:
+    def _is_done(self, command: commands.Command) -> bool:
         """Tell whether the program has approved the events, or they are too far on for that to matter.
 
         When it asks is its own affair.
         """
-        if self.handler is None or not isinstance(command, say.Approve):
+        if self.handler is None or not isinstance(command, commands.Approve):
             return True
         details = [self._state.api.event(self._state.event(event)) for event in command.events]
         waiting = [story.event for story in details if story.event is not None and story.event.started_at is None]

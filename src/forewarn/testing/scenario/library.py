@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario import commands
 from forewarn.testing.scenario.parser import Script, parse
 
 SUFFIX = ".txt"
@@ -27,7 +27,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def handler(self) -> str | None:
         """The VM whose part a program can play, if the story names one."""
-        named = (step.command.vm for step in self.script.steps if isinstance(step.command, say.Handler))
+        named = (step.command.vm for step in self.script.steps if isinstance(step.command, commands.Handler))
         return next(named, None)
 
 

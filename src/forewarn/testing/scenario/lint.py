@@ -3,14 +3,22 @@
 from collections.abc import Iterator
 
 from forewarn.core.errors import ScopeVmNotFound
-from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario import commands
 from forewarn.testing.scenario.core_backend import CoreBackend
 from forewarn.testing.scenario.grammar import COMMAND_SYNTAX
 from forewarn.testing.scenario.lexer import ScenarioError, is_label
 from forewarn.testing.scenario.parser import Script, Step, parse_valid_lines
 from forewarn.testing.scenario.runner import REFUSED, StepResult, refusal_error, run_script
 
-EVENT_COMMANDS = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)
+EVENT_COMMANDS = (
+    commands.Schedule,
+    commands.Restart,
+    commands.Redeploy,
+    commands.Delete,
+    commands.Evict,
+    commands.Fail,
+    commands.Predict,
+)
 """The commands that make events."""
 
 VM_NOT_FOUND = f"{REFUSED}{ScopeVmNotFound.code}: "
@@ -81,5 +89,5 @@ def _arrow_problem(step: Step) -> ScenarioError | None:
     """Find an arrow that says nothing, which no outcome agrees with."""
     if step.expected != ():
         return None
-    problem = f"nothing is said behind the arrow: say what follows, or `{say.NOTHING}`, or leave the arrow out"
+    problem = f"nothing is said behind the arrow: say what follows, or `{commands.NOTHING}`, or leave the arrow out"
     return ScenarioError(problem, line=step.line, column=step.words[-1].end + 1)

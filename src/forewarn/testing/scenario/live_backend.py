@@ -14,7 +14,7 @@ from forewarn.api.errors import RequestRefused
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import CoreError
 from forewarn.core.journal import EntryKind
-from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario import commands
 from forewarn.testing.scenario.core_state import START_TIME
 from forewarn.testing.scenario.expect import contains_expected_facts, facts_equal, facts_equal_except_times
 from forewarn.testing.scenario.handler_role import DEFAULT_TIMEOUT, HandlerProgram, HandlerRole
@@ -96,27 +96,27 @@ class LiveBackend:
             return contains_expected_facts(facts, expected)
         return facts_equal(facts, expected) if self._is_exact else facts_equal_except_times(facts, expected)
 
-    def max_wait(self, command: say.Command, at: timedelta | None) -> timedelta:
+    def max_wait(self, command: commands.Command, at: timedelta | None) -> timedelta:
         """Return for how long the clock may have to be waited for; one that can be moved is not waited for."""
         if isinstance(self._clock, ManualLiveClock):
             return ZERO
         until_then = ZERO if at is None else self._until(self.state.names.moment(at))
         match command:
-            case say.Wait(time=time) | say.Expect(within=time):
+            case commands.Wait(time=time) | commands.Expect(within=time):
                 return until_then + time / self._speed
-            case say.Tick(time=timedelta() as time):
+            case commands.Tick(time=timedelta() as time):
                 return self._until(self.state.names.moment(time))
             case _:
                 return until_then
 
-    def execute(self, command: say.Command, at: timedelta | None) -> CommandResult:
+    def execute(self, command: commands.Command, at: timedelta | None) -> CommandResult:
         """Have it done by the service, and tell what followed."""
         self._watcher.check()
         self.state.actor = _actor(command)
         facts = [] if at is None else self._advance_to(self.state.names.moment(at))
-        if isinstance(command, say.Expect):
+        if isinstance(command, commands.Expect):
             self._matcher.add(facts)
-            grace = ZERO if command.subject == say.NOTHING else self._clock.grace
+            grace = ZERO if command.subject == commands.NOTHING else self._clock.grace
             return self._matcher.expect(command, self._advance, limit=self._after(command.within) + grace)
         is_handled = self._handler_role.handles(command)
         facts += self._execute_by_program(command) if is_handled else self._execute(command)
@@ -132,12 +132,12 @@ class LiveBackend:
         else:
             self._matcher.reset(facts)
 
-    def _execute_by_program(self, command: say.Command) -> list[str]:
+    def _execute_by_program(self, command: commands.Command) -> list[str]:
         facts = self._handler_role.wait_for_program(command)
         self._clock.settle()
         return facts + self.state.new_facts(hidden=(EntryKind.ENABLED,))
 
-    def _execute(self, command: say.Command) -> list[str]:
+    def _execute(self, command: commands.Command) -> list[str]:
         try:
             named = [self.state.find(vm).name for vm in _named_vms(command)]
             own = self._dispatch(command)
@@ -145,27 +145,27 @@ class LiveBackend:
             facts = self.state.new_facts(hidden=(EntryKind.ENABLED,))
             return [*facts, f"{REFUSED}{refusal.code}: {self.state.replace_ids(str(refusal))}"]
         self._clock.settle()
-        facts = self.state.new_facts(named, hidden=() if isinstance(command, say.Query) else (EntryKind.ENABLED,))
+        facts = self.state.new_facts(named, hidden=() if isinstance(command, commands.Query) else (EntryKind.ENABLED,))
         return facts or own if isinstance(command, EVENT_COMMANDS) else [*own, *facts]
 
-    def _dispatch(self, command: say.Command) -> list[str]:
+    def _dispatch(self, command: commands.Command) -> list[str]:
         match command:
-            case say.SetPolicy():
+            case commands.SetPolicy():
                 self._check_policy(command)
-            case say.UsePlatform():
+            case commands.UsePlatform():
                 if command.lasting != self._setup.lasting:
                     raise InvalidCommand("the service decides how long work takes: set simulated.…", "lasting")
-            case say.Handler():
+            case commands.Handler():
                 self._handler_role.assign(self.state.find(command.vm))
-            case say.Wait():
+            case commands.Wait():
                 return self._advance_to(self._after(command.time))
-            case say.Tick():
+            case commands.Tick():
                 return [] if command.time is None else self._advance_to(self.state.names.moment(command.time))
             case _:
                 return run_command(command, self.state)
         return []
 
-    def _check_policy(self, command: say.SetPolicy) -> None:
+    def _check_policy(self, command: commands.SetPolicy) -> None:
         self._policy = apply_policy(self._policy, command)
         if self._policy != self._setup.policy:
             problem = (
@@ -217,28 +217,36 @@ def _align_to_second(api: ApiClient) -> v1.Clock:
     return api.advance(format_duration(SECOND - past)) if clock.manual and past else clock
 
 
-EVENT_COMMANDS = (say.Schedule, say.Restart, say.Redeploy, say.Delete, say.Evict, say.Fail, say.Predict)
+EVENT_COMMANDS = (
+    commands.Schedule,
+    commands.Restart,
+    commands.Redeploy,
+    commands.Delete,
+    commands.Evict,
+    commands.Fail,
+    commands.Predict,
+)
 """The commands that make events. If these are known already, that is all there is to tell."""
 
 
-def _named_vms(command: say.Command) -> Sequence[str]:
+def _named_vms(command: commands.Command) -> Sequence[str]:
     """Return the VMs whose events need not name them again."""
     match command:
-        case say.Schedule(vms=vms) | say.Fail(vms=vms) | say.Predict(vms=vms):
+        case commands.Schedule(vms=vms) | commands.Fail(vms=vms) | commands.Predict(vms=vms):
             return vms
-        case say.Restart(vm=vm) | say.Redeploy(vm=vm) | say.Delete(vm=vm) | say.Evict(vm=vm):
+        case commands.Restart(vm=vm) | commands.Redeploy(vm=vm) | commands.Delete(vm=vm) | commands.Evict(vm=vm):
             return (vm,)
         case _:
             return ()
 
 
-def _actor(command: say.Command) -> str:
+def _actor(command: commands.Command) -> str:
     match command:
-        case say.Restart() | say.Redeploy() | say.Delete():
-            return say.USER
-        case say.Evict() | say.Fail() | say.Predict():
+        case commands.Restart() | commands.Redeploy() | commands.Delete():
+            return commands.USER
+        case commands.Evict() | commands.Fail() | commands.Predict():
             return "platform"
-        case say.Approve(through=str() as through):
+        case commands.Approve(through=str() as through):
             return through
         case _:
-            return str(getattr(command, "by", say.OPERATOR))
+            return str(getattr(command, "by", commands.OPERATOR))

@@ -18,7 +18,7 @@ from forewarn.core.duration import format_duration
 from forewarn.core.errors import CoreError, ScopeEventNotFound
 from forewarn.core.event import Source
 from forewarn.core.fault import format_signed_duration
-from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario import commands
 from forewarn.testing.scenario.live_state import LiveState
 from forewarn.testing.scenario.render import FAULTS_CLEARED, render_fault
 from forewarn.testing.scenario.runner import InvalidCommand
@@ -45,7 +45,7 @@ class GuestRequestFailed(CoreError):
 
 
 @singledispatch
-def run_command(command: say.BaseCommand, _state: LiveState) -> list[str]:
+def run_command(command: commands.BaseCommand, _state: LiveState) -> list[str]:
     """Do what a command says; return what is to be told of it besides what the journal says. One function for each."""
     raise TypeError(f"{type(command).__name__} is not for this stage")
 
@@ -54,11 +54,11 @@ def run_command(command: say.BaseCommand, _state: LiveState) -> list[str]:
 
 
 @run_command.register
-def _(_: say.UseFleet, world: LiveState) -> list[str]:
+def _(_: commands.UseFleet, state: LiveState) -> list[str]:
     """There is one fleet with a name. A service that has another one is not changed."""
     for scope in DEMONSTRATION_SCOPES:
         try:
-            world.adopt(world.api.scope(scope))
+            state.adopt(state.api.scope(scope))
         except NotFound:
             raise InvalidCommand(
                 f"the service has no scope {scope}: start it without --fleet", "demonstration"
@@ -70,8 +70,8 @@ DEMONSTRATION_SCOPES = ("db-0", "web", "batch", "shop")
 
 
 @run_command.register
-def _(command: say.AddScope, world: LiveState) -> list[str]:
-    world.add(
+def _(command: commands.AddScope, state: LiveState) -> list[str]:
+    state.add(
         v1.AddScope(
             id=command.scope,
             kind=command.kind,
@@ -85,28 +85,28 @@ def _(command: say.AddScope, world: LiveState) -> list[str]:
 
 
 @run_command.register
-def _(command: say.ChangeScope, world: LiveState) -> list[str]:
+def _(command: commands.ChangeScope, state: LiveState) -> list[str]:
     ask = v1.ChangeScope(
         approval=_or_unset(command.approval),
         auto_approve=_or_unset(command.auto_approve),
         priority=_or_unset(command.priority),
         terminate_notice=_or_unset(_optional_text(command.terminate_notice)),
     )
-    world.api.change_scope(world.scope(command.scope), ask)
+    state.api.change_scope(state.scope(command.scope), ask)
     return []
 
 
 @run_command.register
-def _(command: say.RemoveScope, world: LiveState) -> list[str]:
-    world.api.remove_scope(world.scope(command.scope), force=command.force, why=command.why)
+def _(command: commands.RemoveScope, state: LiveState) -> list[str]:
+    state.api.remove_scope(state.scope(command.scope), force=command.force, why=command.why)
     return []
 
 
 @run_command.register
-def _(command: say.AddVms, world: LiveState) -> list[str]:
-    scope = world.newest_scope() if command.scope is None else world.scope(command.scope)
+def _(command: commands.AddVms, state: LiveState) -> list[str]:
+    scope = state.newest_scope() if command.scope is None else state.scope(command.scope)
     for name in command.names:
-        world.api.add_vm(
+        state.api.add_vm(
             v1.AddVm(
                 name=name,
                 scope=scope,
@@ -120,20 +120,20 @@ def _(command: say.AddVms, world: LiveState) -> list[str]:
 
 
 @run_command.register
-def _(command: say.ChangeVm, world: LiveState) -> list[str]:
+def _(command: commands.ChangeVm, state: LiveState) -> list[str]:
     ask = v1.ChangeVm(
         host=command.host,
         update_domain=_or_unset(command.domain),
         priority=_or_unset(command.priority),
         terminate_notice=_or_unset(_optional_text(command.terminate_notice)),
     )
-    world.api.change_vm(_full_name(world, command.vm), ask)
+    state.api.change_vm(_full_name(state, command.vm), ask)
     return []
 
 
 @run_command.register
-def _(command: say.RemoveVm, world: LiveState) -> list[str]:
-    world.api.remove_vm(_full_name(world, command.vm), force=command.force, why=command.why)
+def _(command: commands.RemoveVm, state: LiveState) -> list[str]:
+    state.api.remove_vm(_full_name(state, command.vm), force=command.force, why=command.why)
     return []
 
 
@@ -141,35 +141,35 @@ def _(command: say.RemoveVm, world: LiveState) -> list[str]:
 
 
 @run_command.register
-def _(command: say.Query, world: LiveState) -> list[str]:
-    with _guest_client(world, world.find(command.vm)) as endpoint:
+def _(command: commands.Query, state: LiveState) -> list[str]:
+    with _guest_client(state, state.find(command.vm)) as endpoint:
         endpoint.get()
     return []
 
 
 @run_command.register
-def _(command: say.Approve, world: LiveState) -> list[str]:
-    vm = world.find(command.vm)
-    ids = [world.event(event) for event in command.events]
+def _(command: commands.Approve, state: LiveState) -> list[str]:
+    vm = state.find(command.vm)
+    ids = [state.event(event) for event in command.events]
     if command.through is not None:
         for id_ in ids:
-            world.api.approve(id_, v1.ApproveEvent(vm=f"{vm.scope}/{vm.name}"))
+            state.api.approve(id_, v1.ApproveEvent(vm=f"{vm.scope}/{vm.name}"))
     elif ids:
-        with _guest_client(world, vm) as endpoint:
+        with _guest_client(state, vm) as endpoint:
             endpoint.approve(*ids)
     return []
 
 
 @run_command.register
-def _(command: say.Document, world: LiveState) -> list[str]:
+def _(command: commands.Document, state: LiveState) -> list[str]:
     """Ask as the VM does: a service shows its documents to nobody else."""
-    vm = world.find(command.vm)
-    with _guest_client(world, vm) as endpoint:
+    vm = state.find(command.vm)
+    with _guest_client(state, vm) as endpoint:
         document = endpoint.get()
-    world.read_journal()
-    place = next(place for place in world.scopes.values() if place.id == vm.scope)
-    number = f"epoch {world.names.newest_epoch(place.name)}, incarnation {document.incarnation}"
-    return [number, *(_render_event(event, world) for event in document.events)]
+    state.read_journal()
+    place = next(place for place in state.scopes.values() if place.id == vm.scope)
+    number = f"epoch {state.names.newest_epoch(place.name)}, incarnation {document.incarnation}"
+    return [number, *(_render_event(event, state) for event in document.events)]
 
 
 def _render_event(event: SeenEvent, state: LiveState) -> str:
@@ -209,52 +209,52 @@ def wait_for_port(state: LiveState, vm: v1.Vm) -> v1.Vm:
 
 
 @run_command.register
-def _(command: say.Schedule, world: LiveState) -> list[str]:
+def _(command: commands.Schedule, state: LiveState) -> list[str]:
     if command.campaign:
         raise InvalidCommand("a campaign makes its events itself", "campaign")
     ask = v1.ScheduleEvents(
         type=command.type,
-        vms=_full_names(world, command.vms),
+        vms=_full_names(state, command.vms),
         notice=_optional_text(command.notice),
-        not_before=None if command.not_before is None else world.names.moment(command.not_before),
+        not_before=None if command.not_before is None else state.names.moment(command.not_before),
         duration=_optional_text(command.duration),
-        source=Source.USER if command.by == say.USER else Source.PLATFORM,
+        source=Source.USER if command.by == commands.USER else Source.PLATFORM,
         why=command.why,
     )
-    return _known_events(world, world.api.schedule(ask, key=command.key or command.request))
+    return _known_events(state, state.api.schedule(ask, key=command.key or command.request))
 
 
 @run_command.register
-def _(command: say.Restart, world: LiveState) -> list[str]:
-    return _known_events(world, world.api.restart(v1.Operate(vm=_full_name(world, command.vm)), key=command.request))
+def _(command: commands.Restart, state: LiveState) -> list[str]:
+    return _known_events(state, state.api.restart(v1.Operate(vm=_full_name(state, command.vm)), key=command.request))
 
 
 @run_command.register
-def _(command: say.Redeploy, world: LiveState) -> list[str]:
-    return _known_events(world, world.api.redeploy(v1.Operate(vm=_full_name(world, command.vm)), key=command.request))
+def _(command: commands.Redeploy, state: LiveState) -> list[str]:
+    return _known_events(state, state.api.redeploy(v1.Operate(vm=_full_name(state, command.vm)), key=command.request))
 
 
 @run_command.register
-def _(command: say.Delete, world: LiveState) -> list[str]:
-    return _known_events(world, world.api.delete(v1.Operate(vm=_full_name(world, command.vm)), key=command.request))
+def _(command: commands.Delete, state: LiveState) -> list[str]:
+    return _known_events(state, state.api.delete(v1.Operate(vm=_full_name(state, command.vm)), key=command.request))
 
 
 @run_command.register
-def _(command: say.Evict, world: LiveState) -> list[str]:
-    ask = v1.Evict(vm=_full_name(world, command.vm), notice=_optional_text(command.notice))
-    return _known_events(world, world.api.evict(ask, key=command.request))
+def _(command: commands.Evict, state: LiveState) -> list[str]:
+    ask = v1.Evict(vm=_full_name(state, command.vm), notice=_optional_text(command.notice))
+    return _known_events(state, state.api.evict(ask, key=command.request))
 
 
 @run_command.register
-def _(command: say.Fail, world: LiveState) -> list[str]:
-    ask = v1.Fail(vms=_full_names(world, command.vms), type=command.type)
-    return _known_events(world, world.api.fail(ask, key=command.request))
+def _(command: commands.Fail, state: LiveState) -> list[str]:
+    ask = v1.Fail(vms=_full_names(state, command.vms), type=command.type)
+    return _known_events(state, state.api.fail(ask, key=command.request))
 
 
 @run_command.register
-def _(command: say.Predict, world: LiveState) -> list[str]:
-    ask = v1.PredictFailure(vms=_full_names(world, command.vms), ahead=format_duration(command.ahead))
-    return _known_events(world, world.api.predict_failure(ask, key=command.request))
+def _(command: commands.Predict, state: LiveState) -> list[str]:
+    ask = v1.PredictFailure(vms=_full_names(state, command.vms), ahead=format_duration(command.ahead))
+    return _known_events(state, state.api.predict_failure(ask, key=command.request))
 
 
 def _known_events(state: LiveState, scheduled: v1.ScheduleResponse) -> list[str]:
@@ -264,101 +264,103 @@ def _known_events(state: LiveState, scheduled: v1.ScheduleResponse) -> list[str]
 
 
 @run_command.register
-def _(command: say.Cancel, world: LiveState) -> list[str]:
-    world.api.cancel(world.event(command.event), v1.CancelEvent(why=command.why))
+def _(command: commands.Cancel, state: LiveState) -> list[str]:
+    state.api.cancel(state.event(command.event), v1.CancelEvent(why=command.why))
     return []
 
 
 @run_command.register
-def _(command: say.Hold, world: LiveState) -> list[str]:
-    of_all = command.what == say.ALL_SCOPES
-    world.api.hold(v1.CreateHold(reason=command.reason, scope=None if of_all else world.scope(command.what)))
-    world.holders[command.reason] = command.by
-    world.holds_all |= of_all
+def _(command: commands.Hold, state: LiveState) -> list[str]:
+    of_all = command.what == commands.ALL_SCOPES
+    state.api.hold(v1.CreateHold(reason=command.reason, scope=None if of_all else state.scope(command.what)))
+    state.holders[command.reason] = command.by
+    state.holds_all |= of_all
     return [f"everything held by {command.by} ({command.reason})"] if of_all else []
 
 
 @run_command.register
-def _(command: say.Release, world: LiveState) -> list[str]:
-    if command.what == say.ALL_SCOPES:
-        world.api.release(v1.ReleaseHold(why=command.why))
-        world.holds_all = False
+def _(command: commands.Release, state: LiveState) -> list[str]:
+    if command.what == commands.ALL_SCOPES:
+        state.api.release(v1.ReleaseHold(why=command.why))
+        state.holds_all = False
         return [f"everything released by {command.by}"]
-    world.api.release(v1.ReleaseHold(why=command.why, scope=world.scope(command.what)))
+    state.api.release(v1.ReleaseHold(why=command.why, scope=state.scope(command.what)))
     return []
 
 
 @run_command.register
-def _(command: say.Retry, world: LiveState) -> list[str]:
+def _(command: commands.Retry, state: LiveState) -> list[str]:
     for vm in command.vms or (None,):
-        world.api.retry(world.event(command.event), v1.RetryImpact(vm=vm, why=command.why))
+        state.api.retry(state.event(command.event), v1.RetryImpact(vm=vm, why=command.why))
     return []
 
 
 @run_command.register
-def _(command: say.Resolve, world: LiveState) -> list[str]:
+def _(command: commands.Resolve, state: LiveState) -> list[str]:
     ask = v1.ResolveImpact(done=command.done, why=command.why, vm=command.vm)
-    world.api.resolve(world.event(command.event), ask)
+    state.api.resolve(state.event(command.event), ask)
     return []
 
 
 @run_command.register
-def _(command: say.Explain, world: LiveState) -> list[str]:
-    story = world.api.event(world.event(command.event))
+def _(command: commands.Explain, state: LiveState) -> list[str]:
+    story = state.api.event(state.event(command.event))
     if story.event is None:
         raise ScopeEventNotFound(story.id, story.scope)
-    return [world.replace_ids(sentence) for sentence in story.event.explain]
+    return [state.replace_ids(sentence) for sentence in story.event.explain]
 
 
 # Faults.
 
 
 @run_command.register
-def _(command: say.SetFault, world: LiveState) -> list[str]:
-    fault = world.api.set_fault(
+def _(command: commands.SetFault, state: LiveState) -> list[str]:
+    fault = state.api.set_fault(
         v1.SetFault(
             kind=command.kind,
-            vm=None if command.vm is None else _full_name(world, command.vm),
+            vm=None if command.vm is None else _full_name(state, command.vm),
             lasting=_optional_text(command.lasting),
             times=command.times,
             amount=None if command.amount is None else format_signed_duration(command.amount),
         )
     )
-    world.faults.append(fault.id)
+    state.faults.append(fault.id)
     return [render_fault(command)]
 
 
 @run_command.register
-def _(_: say.ClearFaults, world: LiveState) -> list[str]:
-    world.clear_faults()
+def _(_: commands.ClearFaults, state: LiveState) -> list[str]:
+    state.clear_faults()
     return [FAULTS_CLEARED]
 
 
 # What only the core can do, where a story is the platform, the clock and the store in one.
 
 
-@run_command.register(say.Begin)
-@run_command.register(say.Done)
-@run_command.register(say.Failed)
-@run_command.register(say.Later)
-@run_command.register(say.Unknown)
-def _(command: say.Begin | say.Done | say.Failed | say.Later | say.Unknown, _world: LiveState) -> list[str]:
+@run_command.register(commands.Begin)
+@run_command.register(commands.Done)
+@run_command.register(commands.Failed)
+@run_command.register(commands.Later)
+@run_command.register(commands.Unknown)
+def _(
+    command: commands.Begin | commands.Done | commands.Failed | commands.Later | commands.Unknown, _state: LiveState
+) -> list[str]:
     raise InvalidCommand(PLATFORM_WORK, command.event)
 
 
-@run_command.register(say.State)
-@run_command.register(say.Wake)
-def _(command: say.State | say.Wake, _world: LiveState) -> list[str]:
+@run_command.register(commands.State)
+@run_command.register(commands.Wake)
+def _(command: commands.State | commands.Wake, _state: LiveState) -> list[str]:
     raise InvalidCommand(NOT_AVAILABLE, command.scope)
 
 
 @run_command.register
-def _(_: say.Outage, _world: LiveState) -> list[str]:
+def _(_: commands.Outage, _state: LiveState) -> list[str]:
     raise InvalidCommand(NOT_SUPPORTED, "outage")
 
 
 @run_command.register
-def _(command: say.Clear, _world: LiveState) -> list[str]:
+def _(command: commands.Clear, _state: LiveState) -> list[str]:
     raise InvalidCommand("a campaign clears its events itself", command.event)
 
 

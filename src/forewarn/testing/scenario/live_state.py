@@ -11,7 +11,7 @@ from forewarn.api.client import ApiClient
 from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.core.errors import ResourceExists, ScopeVmNotFound
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario import commands
 from forewarn.testing.scenario.render import FactRenderer, Names
 from forewarn.testing.scenario.runner import InvalidCommand, event_id
 
@@ -46,7 +46,7 @@ class LiveState:
         self.holds_all = False
         self.holders: dict[str, str] = {}
         """Who in the story holds something, by the reason."""
-        self.actor = say.OPERATOR
+        self.actor = commands.OPERATOR
         self._own_name = api.me().name
         self._pending_facts: list[str] = []
         newest = next(api.history(newest_first=True), None)

@@ -7,7 +7,7 @@ import msgspec
 from forewarn.core.duration import format_duration
 from forewarn.core.event import EventType
 from forewarn.core.policy import EMULATOR, PRODUCTION, Policy
-from forewarn.testing.scenario import commands as say
+from forewarn.testing.scenario import commands
 from forewarn.testing.scenario.core_state import START_TIME
 from forewarn.testing.scenario.parser import Script
 
@@ -18,24 +18,24 @@ def max_duration(script: Script) -> timedelta:
     for step in script.steps:
         time = max(time, step.at or time)
         match step.command:
-            case say.Wait(time=more) | say.Expect(within=more):
+            case commands.Wait(time=more) | commands.Expect(within=more):
                 time += more
-            case say.Tick(time=timedelta() as until):
+            case commands.Tick(time=timedelta() as until):
                 time = max(time, until)
             case _:
                 pass
     return time - START_TIME
 
 
-PRESETS = {say.Preset.EMULATOR: EMULATOR, say.Preset.PRODUCTION: PRODUCTION}
+PRESETS = {commands.Preset.EMULATOR: EMULATOR, commands.Preset.PRODUCTION: PRODUCTION}
 
 
-def apply_policy(policy: Policy, command: say.SetPolicy) -> Policy:
+def apply_policy(policy: Policy, command: commands.SetPolicy) -> Policy:
     """Return the policy that the command leads to."""
     base = PRESETS[command.preset] if command.preset is not None else policy
     values: dict[str, object] = {
         "announce": command.announce,
-        "enforce_notice": None if command.notice is None else command.notice is say.NoticeRule.ENFORCED,
+        "enforce_notice": None if command.notice is None else command.notice is commands.NoticeRule.ENFORCED,
         "speed": command.speed,
         "user_operations": command.operations,
     }
@@ -76,9 +76,9 @@ def required_setup(script: Script) -> ServiceSetup:
     setup = DEFAULT_SETUP
     for step in script.steps:
         match step.command:
-            case say.SetPolicy() as command:
+            case commands.SetPolicy() as command:
                 setup = msgspec.structs.replace(setup, policy=apply_policy(setup.policy, command))
-            case say.UsePlatform(lasting=lasting):
+            case commands.UsePlatform(lasting=lasting):
                 setup = msgspec.structs.replace(setup, lasting=lasting)
             case _:
                 return setup

@@ -1,0 +1,204 @@
+"""Checks of a handler's approvals: its own events while they are Scheduled, no others, and not again and again."""
+
+from typing import ClassVar
+
+import msgspec
+
+from forewarn.client.document import Event, Status
+from forewarn.testing.exam.checks import (
+    TOLERANCE,
+    CheckResult,
+    Polarity,
+    Verdict,
+    broken,
+    count_text,
+    describe_exit,
+    kept,
+    not_judged,
+)
+from forewarn.testing.exam.expectations import Expectation, Expectations
+from forewarn.testing.exam.trace import ApprovalRequest, HandlerTrace
+
+MAX_APPROVALS = 3
+"""An approval may be repeated, if its answer was lost say; more than this is a handler that does not remember."""
+
+
+class ApprovalCheck(msgspec.Struct, frozen=True):
+    """An event of its own VM is approved while it waits for that.
+
+    `like`: an event that names other VMs too is judged if the program has approved that one.
+    """
+
+    event: str
+    like: str | None = None
+
+    polarity: ClassVar[Polarity] = Polarity.MUST
+    needs_all_requests: ClassVar[bool] = True
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+        return f"approves-{self.event}"
+
+    @property
+    def description(self) -> str:
+        """What it is."""
+        if self.like is not None:
+            return f"approve {self.event} while it is Scheduled, as it has approved {self.like}"
+        return f"approve {self.event} while it is Scheduled"
+
+    def evaluate(self, trace: HandlerTrace, expectations: Expectations) -> CheckResult:
+        """Judge by what is wanted for events of this kind."""
+        id_ = trace.labels.get(self.event)
+        first = None if id_ is None else trace.first_document_with(id_, status=Status.SCHEDULED)
+        if id_ is None or first is None:
+            return not_judged(f"it was never told of {self.event} as Scheduled")
+        event = trace.last_scheduled_event(id_) or first.events[id_]
+        expectation = self._expectation(event, trace, expectations)
+        match expectation:
+            case Expectation.EITHER:
+                return not_judged(f"{self.event} names {', '.join(event.resources)}{_describe_approval(trace, id_)}")
+            case Expectation.IGNORE:
+                return self._evaluate_ignore(trace, id_)
+            case Expectation.APPROVE:
+                return self._evaluate_approve(trace, id_, event)
+
+    def _expectation(self, event: Event, trace: HandlerTrace, expectations: Expectations) -> Expectation:
+        expectation = expectations.for_event(event)
+        if len(event.resources) == 1 or expectation is not Expectation.APPROVE:
+            return expectation
+        before = None if self.like is None else trace.labels.get(self.like)
+        has_before = before is not None and any(approval.is_accepted for approval in trace.approvals_of(before))
+        return Expectation.APPROVE if has_before else expectations.shared
+
+    def _evaluate_ignore(self, trace: HandlerTrace, id_: str) -> CheckResult:
+        sent = trace.approvals_of(id_)
+        if sent:
+            return CheckResult(
+                Verdict.BROKEN, f"it approved {self.event} {trace.time_text(sent[0].at)}", Polarity.MUST_NOT
+            )
+        return CheckResult(Verdict.KEPT, f"it was told of {self.event} and did not approve it", Polarity.MUST_NOT)
+
+    def _evaluate_approve(self, trace: HandlerTrace, id_: str, event: Event) -> CheckResult:
+        sent = trace.approvals_of(id_)
+        started = trace.first_document_with(id_, status=Status.STARTED)
+        in_time = [one for one in sent if started is None or one.at <= started.at + TOLERANCE]
+        if any(one.is_accepted for one in in_time):
+            when = next(one for one in in_time if one.is_accepted)
+            return kept(f"POST {trace.time_text(when.at)}, answered 200")
+        if in_time:
+            return not_judged(f"it tried {trace.time_text(in_time[0].at)} and was answered {in_time[0].status}")
+        if trace.exit_status is not None:
+            return not_judged(f"{describe_exit(trace)} before it could")
+        if not (trace.is_finished or started is not None or trace.gone_at(id_) is not None):
+            return not_judged("the time was over before it could")
+        told = trace.first_document_with(id_)
+        after = sum(1 for question in trace.polls if told is not None and question.at > told.at)
+        others = ", ".join(sorted({trace.label(one.id) for one in trace.approvals} - {self.event})) or "nothing"
+        return broken(
+            f"it was told of {self.event} ({event.type}, {event.status}) {trace.time_text(told.at if told else 0.0)}, "
+            f"asked {count_text(after)} after that, and approved {others}"
+        )
+
+
+class OtherVmApprovalCheck(msgspec.Struct, frozen=True):
+    """Events that name only other VMs are theirs to approve: with an approval their impact begins."""
+
+    key: ClassVar[str] = "approves-others"
+    polarity: ClassVar[Polarity] = Polarity.MUST_NOT
+    needs_all_requests: ClassVar[bool] = True
+    description: ClassVar[str] = "approve an event that names only other VMs"
+
+    def evaluate(self, trace: HandlerTrace, expectations: Expectations) -> CheckResult:
+        """Look at every approval of an event that was told and is not the VM's own."""
+        others = {id_ for told in trace.documents for id_, event in told.events.items() if not event.affects(trace.vm)}
+        if not others:
+            return not_judged("it was told of no such event")
+        wrong = [approval for approval in trace.approvals if approval.id in others]
+        if expectations.for_others:
+            return not_judged(f"it may act for others; it approved {len(wrong)} of their events")
+        if not wrong:
+            return kept(f"it was told of {len(others)} such and approved none")
+        event = trace.event(wrong[0].id)
+        named = ", ".join(event.resources) if event is not None else ""
+        return broken(f"it approved {trace.label(wrong[0].id)}, of {named}, {trace.time_text(wrong[0].at)}")
+
+
+class StartedApprovalCheck(msgspec.Struct, frozen=True):
+    """What has started waits for nobody: there is nothing to approve."""
+
+    key: ClassVar[str] = "approves-started"
+    polarity: ClassVar[Polarity] = Polarity.MUST_NOT
+    needs_all_requests: ClassVar[bool] = True
+    description: ClassVar[str] = "approve an event that it was told has started"
+
+    def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
+        """News that came a moment ago may have crossed the approval; an event that was never Scheduled may not."""
+        started = {id_ for told in trace.documents for id_, event in told.events.items() if event.is_started}
+        if not started:
+            return not_judged("it was told of no event that has started")
+        wrong = [approval for approval in trace.approvals if _was_started(trace, approval)]
+        if not wrong:
+            return kept(f"it was told of {len(started)} such and approved none of them then")
+        return broken(f"it approved {trace.label(wrong[0].id)} {trace.time_text(wrong[0].at)}, which was Started")
+
+
+def _was_started(trace: HandlerTrace, approval: ApprovalRequest) -> bool:
+    was_scheduled = trace.first_document_with(approval.id, status=Status.SCHEDULED) is not None
+    told = trace.latest_document(approval.at - (TOLERANCE if was_scheduled else 0.0))
+    event = None if told is None else told.events.get(approval.id)
+    return event is not None and event.is_started
+
+
+class EndedApprovalCheck(msgspec.Struct, frozen=True):
+    """What is over, or was called off, is not approved any more."""
+
+    key: ClassVar[str] = "approves-gone"
+    polarity: ClassVar[Polarity] = Polarity.MUST_NOT
+    needs_all_requests: ClassVar[bool] = True
+    description: ClassVar[str] = "approve an event that is in the document no more"
+
+    def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
+        """Look for approvals of events that had been told before, and were not in documents since."""
+        known = {id_ for told in trace.documents for id_ in told.events}
+        if not any(trace.gone_at(id_) is not None for id_ in known):
+            return not_judged("it was told of no event that is over")
+        wrong = [approval for approval in trace.approvals if _was_gone(trace, approval)]
+        if not wrong:
+            return kept("it approved none")
+        gone_at = trace.gone_at(wrong[0].id) or 0.0
+        return broken(
+            f"it approved {trace.label(wrong[0].id)} {trace.time_text(wrong[0].at)}, "
+            f"which had been gone since {gone_at - trace.began_at:.1f} s"
+        )
+
+
+def _was_gone(trace: HandlerTrace, approval: ApprovalRequest) -> bool:
+    gone_at = trace.gone_at(approval.id)
+    return gone_at is not None and gone_at + TOLERANCE < approval.at
+
+
+class RepeatedApprovalCheck(msgspec.Struct, frozen=True):
+    """An approval counts once; it may be repeated, but not for ever."""
+
+    key: ClassVar[str] = "approves-again"
+    polarity: ClassVar[Polarity] = Polarity.MUST_NOT
+    needs_all_requests: ClassVar[bool] = True
+    description: ClassVar[str] = f"approve an event more than {MAX_APPROVALS} times: once is enough"
+
+    def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
+        """Count the approvals that were taken."""
+        counts: dict[str, int] = {}
+        for approval in trace.approvals:
+            if approval.is_accepted:
+                counts[approval.id] = counts.get(approval.id, 0) + 1
+        if not counts:
+            return not_judged("it approved nothing")
+        id_ = max(counts, key=counts.__getitem__)
+        seen = f"it approved {trace.label(id_)} {count_text(counts[id_])}"
+        return broken(seen) if counts[id_] > MAX_APPROVALS else kept(seen)
+
+
+def _describe_approval(trace: HandlerTrace, id_: str) -> str:
+    sent = trace.approvals_of(id_)
+    return f"; it approved it {trace.time_text(sent[0].at)}" if sent else "; it did not approve it"
