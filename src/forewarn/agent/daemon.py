@@ -181,7 +181,11 @@ class Agent:
 
     async def _watch(self) -> None:
         while True:
-            known = tuple(walk.reannounced or walk.event for walk in self._workflows.values() if _is_announced(walk))
+            known = tuple(
+                workflow.reannounced or workflow.event
+                for workflow in self._workflows.values()
+                if _is_announced(workflow)
+            )
             try:
                 async for change in self._context.client.watch(mine=True, since=Document(events=known)):
                     with _logged_errors("a change cannot be dealt with"):
@@ -279,7 +283,11 @@ class Agent:
 
     def _advance_all(self) -> None:
         """Let every walk go on: one may have waited for what another has let go."""
-        while any(self._advance(walk) for walk in tuple(self._workflows.values()) if walk.id not in self._unconfirmed):
+        while any(
+            self._advance(workflow)
+            for workflow in tuple(self._workflows.values())
+            if workflow.id not in self._unconfirmed
+        ):
             pass
 
     def _advance(self, workflow: EventWorkflow) -> bool:
@@ -314,8 +322,8 @@ class Agent:
             write_log(workflow, log_event, dry_run=self._context.dry_run)
         self._logged[workflow.id] = workflow
         self._set_timer(change)
-        for do in change.actions:
-            self._execute(workflow, do)
+        for action in change.actions:
+            self._execute(workflow, action)
 
     def _set_timer(self, change: WorkflowChange) -> None:
         id_ = change.workflow.id
@@ -324,14 +332,14 @@ class Agent:
         if change.wake_at is not None:
             self._timers[id_] = self._clock.call_at(change.wake_at, self._advance_all)
 
-    def _execute(self, workflow: EventWorkflow, do: Action) -> None:
-        match do:
+    def _execute(self, workflow: EventWorkflow, action: Action) -> None:
+        match action:
             case NotifyHandlers(phase, attempt):
                 self._runner.notify(workflow, phase, attempt)
             case StartCall():
-                self._runner.start(workflow, do)
+                self._runner.start(workflow, action)
             case CancelCall():
-                self._runner.cancel(workflow, do)
+                self._runner.cancel(workflow, action)
             case CheckPeers(names):
                 self._spawn(self._check_peers(workflow, names))
             case Approve():

@@ -99,8 +99,8 @@ class HttpServer:
         self._is_closed = True
         for server in self._servers:
             server.close()
-        for talk in tuple(self._connections):
-            talk.cancel()
+        for connection in tuple(self._connections):
+            connection.cancel()
         if self._connections:
             await asyncio.wait(self._connections)
         for server in self._servers:

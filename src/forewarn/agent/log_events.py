@@ -51,10 +51,12 @@ LOGGED = ENDED | {CallState.RUNNING, CallState.SKIPPED}
 
 def log_events(before: EventWorkflow | None, change: WorkflowChange) -> Iterator[LogEvent]:
     """Give what became different, in the order in which it happened: what ended, what phases came, what begins."""
-    calls = [remark for step in change.workflow.steps for remark in _call_changes(_previous_step(before, step), step)]
-    yield from (remark for remark in calls if remark.progress.state in ENDED)
-    yield from (PhaseStarted(do.phase, do.attempt) for do in change.actions if isinstance(do, NotifyHandlers))
-    yield from (remark for remark in calls if remark.progress.state not in ENDED)
+    calls = [event for step in change.workflow.steps for event in _call_changes(_previous_step(before, step), step)]
+    yield from (event for event in calls if event.progress.state in ENDED)
+    yield from (
+        PhaseStarted(action.phase, action.attempt) for action in change.actions if isinstance(action, NotifyHandlers)
+    )
+    yield from (event for event in calls if event.progress.state not in ENDED)
     old, new = before.approval if before else Approval(), change.workflow.approval
     if (new.state, new.reason) != (old.state, old.reason):
         yield ApprovalChanged(new.state, new.reason)
@@ -96,11 +98,11 @@ def write_log(workflow: EventWorkflow, log_event: LogEvent, *, dry_run: bool = F
         case PhaseStarted(phase, attempt):
             again = "" if attempt == 1 else ", again after a restart"
             _log(logging.INFO, f"{about}: {phase}{again}", workflow, phase=phase, attempt=attempt)
-        case CallChanged(handler, half, progress):
-            _write_call(about, workflow, handler, half, progress)
-        case ApprovalChanged(asked, why):
-            level, words = APPROVAL_TEXTS[asked]
-            _log(level, f"{about}: {words}{_reason_suffix(why)}", workflow, approval=asked, why=why)
+        case CallChanged(handler, call, progress):
+            _write_call(about, workflow, handler, call, progress)
+        case ApprovalChanged(state, why):
+            level, words = APPROVAL_TEXTS[state]
+            _log(level, f"{about}: {words}{_reason_suffix(why)}", workflow, approval=state, why=why)
 
 
 def _write_call(about: str, workflow: EventWorkflow, handler: str, call: HandlerCall, progress: CallProgress) -> None:

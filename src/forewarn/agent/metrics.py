@@ -40,11 +40,11 @@ class AgentMetrics:
                 self._phases[phase] += 1
                 if phase is Phase.NOTICE:
                     self._events[workflow.event.type if workflow.event.type in TYPES else OTHER] += 1
-            case CallChanged(handler, half, progress):
+            case CallChanged(handler, call, progress):
                 known = handler if handler in self._handlers else OTHER
-                self._calls[known, half, progress.state] += 1
-            case ApprovalChanged(asked):
-                self._approvals[asked] += 1
+                self._calls[known, call, progress.state] += 1
+            case ApprovalChanged(state):
+                self._approvals[state] += 1
 
     def count_store_error(self) -> None:
         """Count that something could not be written, or read."""
@@ -61,7 +61,7 @@ class AgentMetrics:
         yield from _family(
             "trouble", "gauge", "Whether something is wrong.", [((("with", k),), int(v)) for k, v in troubles.items()]
         )
-        phases = Counter(walk.phase for walk in workflows)
+        phases = Counter(workflow.phase for workflow in workflows)
         yield from _family(
             "walks", "gauge", "Events that are being dealt with.", [((("phase", p),), phases[p]) for p in Phase]
         )
@@ -78,12 +78,12 @@ class AgentMetrics:
             "phases_total", "counter", "Phases that began.", [((("phase", p),), self._phases[p]) for p in Phase]
         )
         yield from _family("halves_total", "counter", "What became of what handlers did.", self._call_samples())
-        asked = (ApprovalState.IN_FLIGHT, ApprovalState.GIVEN, ApprovalState.FAILED)
+        states = (ApprovalState.IN_FLIGHT, ApprovalState.GIVEN, ApprovalState.FAILED)
         yield from _family(
             "approvals_total",
             "counter",
             "Approvals that were sent, and what became of them.",
-            [((("state", a),), self._approvals[a]) for a in asked],
+            [((("state", a),), self._approvals[a]) for a in states],
         )
         yield from _family(
             "journal_troubles_total", "counter", "What the disk did not take, or give.", [((), self._store_errors)]
@@ -91,15 +91,15 @@ class AgentMetrics:
 
     def _call_samples(self) -> list[tuple[Labels, float]]:
         return [
-            ((("handler", handler), ("half", half), ("state", state)), self._calls[handler, half, state])
+            ((("handler", handler), ("half", call), ("state", state)), self._calls[handler, call, state])
             for handler in self._handlers
-            for half in HandlerCall
+            for call in HandlerCall
             for state in COUNTED_STATES
         ]
 
 
 def _unrecovered(workflows: tuple[EventWorkflow, ...]) -> int:
-    return sum(step.recover.state is CallState.FAILED for walk in workflows for step in walk.steps)
+    return sum(step.recover.state is CallState.FAILED for workflow in workflows for step in workflow.steps)
 
 
 def _family(name: str, kind: str, what: str, samples: list[tuple[Labels, float]]) -> Iterator[str]:

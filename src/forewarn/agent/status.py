@@ -65,7 +65,7 @@ class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 def workflow_statuses(workflows: Iterable[EventWorkflow]) -> tuple[WorkflowStatus, ...]:
     """Show the walks, the oldest first."""
-    return tuple(_workflow_status(walk) for walk in sorted(workflows, key=lambda walk: walk.noticed_at))
+    return tuple(_workflow_status(workflow) for workflow in sorted(workflows, key=lambda workflow: workflow.noticed_at))
 
 
 def read_status(state_directory: Path) -> AgentStatus:

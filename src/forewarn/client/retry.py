@@ -23,9 +23,9 @@ def backoff(error: ClientError, failures: int, jitter: float) -> float:
     `chance`, from 0 to 1, spreads the pauses: not all VMs are to come back in the same moment.
     """
     longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 16))
-    asked = error.retry_after if isinstance(error, Unavailable) else None
-    if asked is not None:
-        return min(asked, LONGEST_RETRY_AFTER) + longest * jitter / 2
+    retry_after = error.retry_after if isinstance(error, Unavailable) else None
+    if retry_after is not None:
+        return min(retry_after, LONGEST_RETRY_AFTER) + longest * jitter / 2
     return longest * (1 + jitter) / 2
 
 

@@ -126,7 +126,7 @@ class Draft:
     def put(self, event: Event) -> None:
         """Keep the event: in its place where it is open already, else as the last."""
         events = list(self.scope.events)
-        index = next((place for place, other in enumerate(events) if other.id == event.id), len(events))
+        index = next((position for position, other in enumerate(events) if other.id == event.id), len(events))
         events[index : index + 1] = [event]
         self.set(events=tuple(events))
 

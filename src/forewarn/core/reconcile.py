@@ -111,31 +111,31 @@ class _AddressClaims:
         self._after |= {vm.name: vm for vm in found.added if found.allows(vm)}
         self._claims: dict[AddressKey, list[str]] = {}
         for vm in _resulting_vms(scope, found):
-            for place in address_keys(vm):
-                self._claims.setdefault(place, []).append(vm.name)
-        self._contested = [place for place, names in self._claims.items() if len(names) > 1]
+            for address in address_keys(vm):
+                self._claims.setdefault(address, []).append(vm.name)
+        self._contested = [address for address, names in self._claims.items() if len(names) > 1]
 
     def refused(self) -> dict[str | None, str]:
         """Say why some VMs cannot become what they should."""
         refused: dict[str | None, str] = {}
         while self._contested:
-            network, ip = place = self._contested.pop()
-            claims = tuple(self._claims[place])
+            network, ip = address = self._contested.pop()
+            claims = tuple(self._claims[address])
             for name in claims if len(claims) > 1 else ():
-                if name in self._after and place not in self._current_addresses(name):
+                if name in self._after and address not in self._current_addresses(name):
                     other = next(claimant for claimant in claims if claimant != name)
                     refused[name] = f"address {ip} in network {network} belongs to {other}"
                     self._revert(name)
         return refused
 
     def _revert(self, name: str) -> None:
-        for place in address_keys(self._after.pop(name)):
-            self._claims[place].remove(name)
-        for place in self._current_addresses(name):
-            claims = self._claims.setdefault(place, [])
+        for address in address_keys(self._after.pop(name)):
+            self._claims[address].remove(name)
+        for address in self._current_addresses(name):
+            claims = self._claims.setdefault(address, [])
             claims.append(name)
             if len(claims) > 1:
-                self._contested.append(place)
+                self._contested.append(address)
 
     def _current_addresses(self, name: str) -> set[AddressKey]:
         """Return the addresses that a VM has as it is."""

@@ -30,8 +30,8 @@ class HealthCheck:
 
     async def problems(self) -> tuple[str, ...]:
         """Return what keeps the service from its work; nothing: it is ready."""
-        said = [await self._store_problem(), *(check() for check in self._checks)]
-        return tuple(problem for problem in said if problem is not None)
+        problems = [await self._store_problem(), *(check() for check in self._checks)]
+        return tuple(problem for problem in problems if problem is not None)
 
     async def _store_problem(self) -> str | None:
         wrote_at = self._store.last_write_at

@@ -148,7 +148,7 @@ class RecordQueues(Generic[V]):
             if value is old and not entries:
                 return results
             if value is None and old is None:
-                return [answer for one in batch for answer in await self._decide_and_save(id_, [one])]
+                return [result for one in batch for result in await self._decide_and_save(id_, [one])]
             try:
                 await self._save(id_, value, entries, revision)
             except RevisionConflict:

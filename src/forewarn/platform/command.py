@@ -92,9 +92,9 @@ class CommandPlatform:
 
     async def probe(self, work: Work) -> Done | NotStarted | Unknown:
         """Wait for the program of an earlier service if it still runs, then ask whether the work was done."""
-        answer = await self._run_probe(work, await self._wait_for_previous(work))
+        outcome = await self._run_probe(work, await self._wait_for_previous(work))
         self._files(work, CommandPhase.CARRY_OUT).remove()
-        return answer
+        return outcome
 
     @property
     def _path(self) -> str:

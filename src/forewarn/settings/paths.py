@@ -32,6 +32,6 @@ def user_data_directory(environ: Mapping[str, str], *, system: str = sys.platfor
 def find_data_directory(given: str | None, environ: Mapping[str, str], file: Path | None) -> Path | None:
     """Return the data directory that is said anywhere, without looking at any other setting; None: nowhere."""
     flags = {} if given is None else {"data": given}
-    found = [(value, place) for key, place, value in iter_overrides(flags, environ, file) if key == "data"]
+    found = [(value, source) for key, source, value in iter_overrides(flags, environ, file) if key == "data"]
     path = parse_value("data", *found[-1]) if found else None
     return path if isinstance(path, Path) else None

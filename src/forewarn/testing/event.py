@@ -16,10 +16,10 @@ class Event:
     @property
     def state(self) -> str:
         """Where it is: `Scheduled` or `Started`, or how it has ended: `completed`, `canceled` or `failed`."""
-        story = self.story
-        if story.event is not None:
-            return story.event.status
-        return story.outcome.value if story.outcome is not None else "unknown"
+        detail = self.story
+        if detail.event is not None:
+            return detail.event.status
+        return detail.outcome.value if detail.outcome is not None else "unknown"
 
     @property
     def story(self) -> v1.EventDetail:

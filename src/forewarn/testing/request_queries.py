@@ -70,12 +70,12 @@ class RequestQueries(ABC):
         __tracebackhide__ = True
         name = self._full_name(vm)
 
-        def asked() -> list[Observed] | None:
+        def find_requests() -> list[Observed] | None:
             requests = list(filter(is_events_query, self._request_log.requests(name)))
             return requests if len(requests) >= times else None
 
         often = f"{times} times " if times > 1 else ""
-        return self._wait_for(asked, f"{name} has not asked for its events {often}", name, timeout)
+        return self._wait_for(find_requests, f"{name} has not asked for its events {often}", name, timeout)
 
     def wait_until_told(
         self,
@@ -89,7 +89,7 @@ class RequestQueries(ABC):
         __tracebackhide__ = True
         name = None if vm is None else self._full_name(vm)
 
-        def told() -> Observed | None:
+        def find_request() -> Observed | None:
             for request in self._request_log.requests(name):
                 shown = event_in_response(request, str(event))
                 if shown is not None and status in (None, shown.status):
@@ -97,7 +97,9 @@ class RequestQueries(ABC):
             return None
 
         suffix = f"as {status} " if status is not None else ""
-        return self._wait_for(told, f"{_describe_absence(name)} been told of event {event} {suffix}", name, timeout)
+        return self._wait_for(
+            find_request, f"{_describe_absence(name)} been told of event {event} {suffix}", name, timeout
+        )
 
     def wait_for_approval(
         self, event: Event | str, *, vm: VmLike | None = None, timeout: float = DEFAULT_TIMEOUT

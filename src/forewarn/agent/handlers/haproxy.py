@@ -93,8 +93,8 @@ class HaproxyHandler(HandlerBase[HaproxySettings]):
 
     async def _count_sessions(self) -> int:
         """Return how many requests are under way or waiting on all servers."""
-        answer = await self._command("show stat -1 4 -1")
-        rows = csv.DictReader(answer.removeprefix("# ").splitlines())
+        response = await self._command("show stat -1 4 -1")
+        rows = csv.DictReader(response.removeprefix("# ").splitlines())
         mine = (row for row in rows if f"{row.get('pxname')}/{row.get('svname')}" in self.settings.servers)
         return sum(int(row.get("scur") or 0) + int(row.get("qcur") or 0) for row in mine)
 
@@ -108,8 +108,8 @@ class HaproxyHandler(HandlerBase[HaproxySettings]):
     async def _set_state(self, server: str, state: str) -> None:
         """Change the state of a server. HAProxy says nothing if it does that, and why if not."""
         command = f"set server {server} state {state}"
-        if answer := (await self._command(command)).strip():
-            raise HaproxyError(f"HAProxy refuses `{command}`: {answer.splitlines()[0]}")
+        if response := (await self._command(command)).strip():
+            raise HaproxyError(f"HAProxy refuses `{command}`: {response.splitlines()[0]}")
 
     async def _command(self, command: str) -> str:
         address = self.settings.socket
@@ -133,16 +133,16 @@ async def _open_unix(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWr
 
 async def _read_all(reader: asyncio.StreamReader) -> bytes:
     """Read until HAProxy hangs up, which it does after one command."""
-    answer = b""
-    while len(answer) < LARGEST_RESPONSE and (more := await reader.read(LARGEST_RESPONSE)):
-        answer += more
-    return answer
+    response = b""
+    while len(response) < LARGEST_RESPONSE and (more := await reader.read(LARGEST_RESPONSE)):
+        response += more
+    return response
 
 
-def _states(answer: str) -> Iterable[dict[str, str]]:
+def _states(response: str) -> Iterable[dict[str, str]]:
     """Read what `show servers state` says: a version, the names of columns after a #, then a line for each server."""
     names: list[str] = []
-    for line in answer.splitlines():
+    for line in response.splitlines():
         if line.startswith("# "):
             names = line.removeprefix("# ").split()
         elif names and line.strip():

@@ -38,8 +38,8 @@ class WebhookHandler(HandlerBase[WebhookSettings]):
 
     async def notify(self, context: HandlerContext) -> CallResult:
         """Send the request, if it is wanted in a phase that has no half."""
-        is_half = context.phase in (Phase.PREPARE, Phase.RECOVER)
-        is_wanted = context.phase in self.settings.phases and not is_half
+        is_call = context.phase in (Phase.PREPARE, Phase.RECOVER)
+        is_wanted = context.phase in self.settings.phases and not is_call
         return await self._retry(self._send, context) if is_wanted else Done()
 
     async def check(self) -> list[str]:
@@ -105,8 +105,8 @@ def _basic_auth(url: str) -> dict[str, str]:
     parts = urlsplit(url)
     if parts.username is None:
         return {}
-    said = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return {"Authorization": f"Basic {b64encode(said.encode()).decode()}"}
+    credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return {"Authorization": f"Basic {b64encode(credentials.encode()).decode()}"}
 
 
 def _call_result(origin: str, status: int) -> CallResult:

@@ -142,14 +142,14 @@ def _if_peers_ready(
 
 
 def _not_ready(workflow: EventWorkflow, names: tuple[str, ...]) -> str:
-    states = {normalize_name(word.name): word for word in workflow.peers}
+    states = {normalize_name(peer.name): peer for peer in workflow.peers}
     missing = ((name, states.get(normalize_name(name))) for name in names)
     return "; ".join(
-        f"{name} ({word.reason if word else 'not asked'})" for name, word in missing if not (word and word.is_ready)
+        f"{name} ({peer.reason if peer else 'not asked'})" for name, peer in missing if not (peer and peer.is_ready)
     )
 
 
 def _too_late(workflow: EventWorkflow) -> str:
-    if waiting := "; ".join(f"{word.name} ({word.reason})" for word in workflow.peers if not word.is_ready):
+    if waiting := "; ".join(f"{peer.name} ({peer.reason})" for peer in workflow.peers if not peer.is_ready):
         return f"not all VMs were ready before NotBefore: {waiting}"
     return "NotBefore has passed: the event starts without an approval"

@@ -93,7 +93,7 @@ class WorkflowStore:
                 with suppress(OSError):
                     path.unlink()
         workflows = (self._read(path) for path in paths if path.suffix == ".json")
-        return tuple(walk for walk in workflows if walk is not None)
+        return tuple(workflow for workflow in workflows if workflow is not None)
 
     def save(self, workflow: EventWorkflow) -> None:
         """Have the walk on disk, if at all possible; in any case remember that it should be."""

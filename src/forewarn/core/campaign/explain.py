@@ -97,10 +97,10 @@ class WaitReasons:
         campaign = self._campaign
         if campaign.state.is_over:
             return ()
-        said = [*_state_messages(campaign, self._context), *_failure_messages(campaign, self._failed)]
+        messages = [*_state_messages(campaign, self._context), *_failure_messages(campaign, self._failed)]
         if campaign.state is CampaignState.RUNNING:
-            said += [*self._blocker_messages(), *self._progress_messages()]
-        return tuple(said)
+            messages += [*self._blocker_messages(), *self._progress_messages()]
+        return tuple(messages)
 
     def _blocker_messages(self) -> Iterator[str]:
         """Say what keeps every wave from starting, or the next."""
@@ -168,9 +168,9 @@ def _failure_messages(campaign: Campaign, scopes: Mapping[str, ScopeProgress]) -
 
 
 def _gate_message(spec: CampaignSpec, gate: GateClosed, waiting: Sequence[str]) -> str:
-    said = f"gate {gate_name(spec.policy.gate)} is shut since {_format_time(gate.since)}: {gate.why}"
+    message = f"gate {gate_name(spec.policy.gate)} is shut since {_format_time(gate.since)}: {gate.why}"
     who = f"{_join_names(waiting)} wait{'s' if len(waiting) == 1 else ''} for it, and it" if waiting else "it"
-    return f"{said}; {who} is asked again at {_format_time(gate.retry_at)}"
+    return f"{message}; {who} is asked again at {_format_time(gate.retry_at)}"
 
 
 def _join_names(names: Sequence[str]) -> str:

@@ -97,11 +97,11 @@ def plan(
     if not totals.vms:
         raise Invalid("the selection fits no VM: `forewarn vm list` shows what there is")
     limits = resolve_limits(spec.policy, totals)
-    lines = [_scope_plan(rank, scope, limits) for rank, scope in enumerate(scopes)]
-    waves = tuple(_with_progress(_placed(spec, lines, context, limits, begin, zones), totals.vms, progress))
+    scope_plans = [_scope_plan(rank, scope, limits) for rank, scope in enumerate(scopes)]
+    waves = tuple(_with_progress(_placed(spec, scope_plans, context, limits, begin, zones), totals.vms, progress))
     return Plan(
         waves=waves,
-        unplaced=(*_too_large(lines, limits), *_too_late(spec, lines, context, begin, zones)),
+        unplaced=(*_too_large(scope_plans, limits), *_too_late(spec, scope_plans, context, begin, zones)),
         ends_at=max((wave.ends_at for wave in waves), default=None),
         totals=totals,
         remarks=tuple(_remarks(spec, scopes, context)),
@@ -133,7 +133,7 @@ def _alone(group: WaveGroup) -> Counts:
 
 def _placed(
     spec: CampaignSpec,
-    lines: Sequence[_ScopePlan],
+    scope_plans: Sequence[_ScopePlan],
     context: RuleContext,
     limits: CampaignLimits,
     begin: datetime,
@@ -144,13 +144,20 @@ def _placed(
     openings = WindowCursor(start_spans(spec.policy, begin + notice, length, zones))
     # The next wave of a scope is announced when the one before has ended: its notice takes as long, gap or not.
     timetable = Timetable(limits, openings, length=length, rest=max(wave_gap(spec, context), notice))
-    for line in lines:
-        for busy in line.scope.busy:
-            timetable.reserve(Load(line.scope.id, busy.hosts, busy.vms), Span(busy.start, busy.end))
-        timetable.add(line.row, begin + notice)
-    for place in timetable.placements(until=begin + MAX_CAMPAIGN_DURATION):
-        line = lines[place.rank]
-        yield _wave(line.scope.id, line.groups[place.n - 1], place.n, place.at, notice=notice, length=length)
+    for scope_plan in scope_plans:
+        for busy in scope_plan.scope.busy:
+            timetable.reserve(Load(scope_plan.scope.id, busy.hosts, busy.vms), Span(busy.start, busy.end))
+        timetable.add(scope_plan.row, begin + notice)
+    for placement in timetable.placements(until=begin + MAX_CAMPAIGN_DURATION):
+        scope_plan = scope_plans[placement.rank]
+        yield _wave(
+            scope_plan.scope.id,
+            scope_plan.groups[placement.n - 1],
+            placement.n,
+            placement.at,
+            notice=notice,
+            length=length,
+        )
 
 
 def _wave(
@@ -183,13 +190,13 @@ def _with_progress(
         progress(total, total)
 
 
-def _too_large(lines: Iterable[_ScopePlan], limits: CampaignLimits) -> Iterator[UnplacedVms]:
+def _too_large(scope_plans: Iterable[_ScopePlan], limits: CampaignLimits) -> Iterator[UnplacedVms]:
     """Yield what would exceed a limit even if nothing else were in impact."""
-    for line in lines:
-        for group in line.scope.groups:
+    for scope_plan in scope_plans:
+        for group in scope_plan.scope.groups:
             if exceeded := limits.exceeded(_alone(group)):
                 yield UnplacedVms(
-                    scope=line.scope.id,
+                    scope=scope_plan.scope.id,
                     update_domain=group.update_domain,
                     vms=group.vms,
                     rule=exceeded[0].rule,
@@ -200,17 +207,17 @@ def _too_large(lines: Iterable[_ScopePlan], limits: CampaignLimits) -> Iterator[
 
 
 def _too_late(
-    spec: CampaignSpec, lines: Sequence[_ScopePlan], context: RuleContext, begin: datetime, zones: ZoneLookup
+    spec: CampaignSpec, scope_plans: Sequence[_ScopePlan], context: RuleContext, begin: datetime, zones: ZoneLookup
 ) -> Iterator[UnplacedVms]:
     """Yield what has found no place in time."""
-    if not any(line.row.left for line in lines):
+    if not any(scope_plan.row.left for scope_plan in scope_plans):
         return
     closed = _closed_reason(spec.policy, begin + wave_notice(spec, context), wave_duration(spec, context), zones)
-    for line in lines:
-        rule, by_how_much, why = closed or _too_late_reason(line)
-        for group in line.groups[line.row.placed :]:
+    for scope_plan in scope_plans:
+        rule, by_how_much, why = closed or _too_late_reason(scope_plan)
+        for group in scope_plan.groups[scope_plan.row.placed :]:
             yield UnplacedVms(
-                scope=line.scope.id,
+                scope=scope_plan.scope.id,
                 update_domain=group.update_domain,
                 vms=group.vms,
                 rule=rule,
@@ -239,8 +246,8 @@ def _closed_reason(
     return rule, f"{missing} too long", f"a wave is expected to take {duration}, and {open_for}: {missing} too long"
 
 
-def _too_late_reason(line: _ScopePlan) -> tuple[str, str, str]:
-    left = f"{line.row.left} of {len(line.groups)} waves left"
+def _too_late_reason(scope_plan: _ScopePlan) -> tuple[str, str, str]:
+    left = f"{scope_plan.row.left} of {len(scope_plan.groups)} waves left"
     return (
         "longest-campaign",
         left,

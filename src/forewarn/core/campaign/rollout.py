@@ -165,10 +165,10 @@ class Rollout(CampaignDraft):
 
     def _withdraw_scheduled(self, scope: str, events: Iterable[Event]) -> None:
         """Take back what has not started; what has, ends."""
-        said = self._campaign.state_change
+        state_change = self._campaign.state_change
         for event in events:
             if event.state is State.SCHEDULED:
-                self._add_action(WithdrawEvent(scope, event.id, said.by, said.why or "aborted"))
+                self._add_action(WithdrawEvent(scope, event.id, state_change.by, state_change.why or "aborted"))
 
     def _withdraw_skipped(self, scope: str, events: Iterable[Event]) -> None:
         """Take back what is left of waves that were skipped: what has not started, and what is stuck."""
@@ -303,10 +303,10 @@ class Rollout(CampaignDraft):
             self._end(CampaignState.COMPLETED, now)
 
     def _end(self, state: CampaignState, now: datetime) -> None:
-        said = self._campaign.state_change
+        state_change = self._campaign.state_change
         if state is CampaignState.COMPLETED:
-            said = StateChange(by=self.by, at=now)
-        self.set(state=state, state_change=said, ended_at=now, gate=None)
+            state_change = StateChange(by=self.by, at=now)
+        self.set(state=state, state_change=state_change, ended_at=now, gate=None)
         self.add_entry(EntryKind.CAMPAIGN_ENDED, by=self.by, now=now, state=state.value)
         self.add_notification("ended", now=now, why=state.value)
 
@@ -402,7 +402,7 @@ class Rollout(CampaignDraft):
             self._add_action(CheckGate(id_, n))
         return False
 
-    def record_gate_open(self, asked: CheckGate, *, asked_at: datetime, now: datetime) -> None:
+    def record_gate_open(self, check: CheckGate, *, asked_at: datetime, now: datetime) -> None:
         """The gate was found open."""
         if self._campaign.state.is_over:
             return
@@ -410,9 +410,9 @@ class Rollout(CampaignDraft):
         if self._campaign.gate is not None:
             shut_since = format_timestamp(self._campaign.gate.since)
             self.set(gate=None)
-            self._add_gate_entry(EntryKind.GATE_OPENED, asked, now=now, shut_since=shut_since)
+            self._add_gate_entry(EntryKind.GATE_OPENED, check, now=now, shut_since=shut_since)
 
-    def record_gate_closed(self, asked: CheckGate, why: str, *, now: datetime) -> None:
+    def record_gate_closed(self, check: CheckGate, why: str, *, now: datetime) -> None:
         """The gate was found shut; where it stays so for too long, the campaign halts."""
         if self._campaign.state.is_over:
             return
@@ -421,17 +421,17 @@ class Rollout(CampaignDraft):
         again_at = min(now + GATE_RETRY_DELAY, since + timeout) if now < since + timeout else now + GATE_RETRY_DELAY
         self.set(gate=GateClosed(since=since, why=truncate_text(why), retry_at=again_at))
         if known is None:
-            self._add_gate_entry(EntryKind.GATE_CLOSED, asked, now=now, why=why)
+            self._add_gate_entry(EntryKind.GATE_CLOSED, check, now=now, why=why)
         if now >= since + timeout:
             name = gate_name(self._campaign.spec.policy.gate)
             self.halt(f"gate {name} has been shut since {format_timestamp(since)}: {why}", now=now)
 
     def _add_gate_entry(
-        self, entry_kind: EntryKind, asked: CheckGate, *, now: datetime, why: str = "", **facts: str
+        self, entry_kind: EntryKind, check: CheckGate, *, now: datetime, why: str = "", **facts: str
     ) -> None:
         gate = truncate_text(gate_name(self._campaign.spec.policy.gate))
         self.add_entry(
-            entry_kind, by=self.by, now=now, why=why, gate=gate, scope=asked.scope, wave=str(asked.n), **facts
+            entry_kind, by=self.by, now=now, why=why, gate=gate, scope=check.scope, wave=str(check.n), **facts
         )
 
     # Announcing.

@@ -132,7 +132,7 @@ class Probe:
         """Ask, even if it has been asked before."""
         timeout = self.timeout if within is None else within
         try:
-            self._cache[request] = self.with_retries(lambda line: self._exchange(line, request, timeout))
+            self._cache[request] = self.with_retries(lambda connection: self._exchange(connection, request, timeout))
         except RequestFailed as error:
             self._cache[request] = error
         return self._cached_response(request)

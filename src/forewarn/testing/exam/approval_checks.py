@@ -92,11 +92,12 @@ class ApprovalCheck(msgspec.Struct, frozen=True):
             return not_judged(f"{describe_exit(trace)} before it could")
         if not (trace.is_finished or started is not None or trace.gone_at(id_) is not None):
             return not_judged("the time was over before it could")
-        told = trace.first_document_with(id_)
-        after = sum(1 for question in trace.polls if told is not None and question.at > told.at)
+        document = trace.first_document_with(id_)
+        seen_at = document.at if document is not None else 0.0
+        after = sum(1 for poll in trace.polls if document is not None and poll.at > seen_at)
         others = ", ".join(sorted({trace.label(one.id) for one in trace.approvals} - {self.event})) or "nothing"
         return broken(
-            f"it was told of {self.event} ({event.type}, {event.status}) {trace.time_text(told.at if told else 0.0)}, "
+            f"it was told of {self.event} ({event.type}, {event.status}) {trace.time_text(seen_at)}, "
             f"asked {count_text(after)} after that, and approved {others}"
         )
 
@@ -111,7 +112,9 @@ class OtherVmApprovalCheck(msgspec.Struct, frozen=True):
 
     def evaluate(self, trace: HandlerTrace, expectations: Expectations) -> CheckResult:
         """Look at every approval of an event that was told and is not the VM's own."""
-        others = {id_ for told in trace.documents for id_, event in told.events.items() if not event.affects(trace.vm)}
+        others = {
+            id_ for document in trace.documents for id_, event in document.events.items() if not event.affects(trace.vm)
+        }
         if not others:
             return not_judged("it was told of no such event")
         wrong = [approval for approval in trace.approvals if approval.id in others]
@@ -134,7 +137,7 @@ class StartedApprovalCheck(msgspec.Struct, frozen=True):
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
         """News that came a moment ago may have crossed the approval; an event that was never Scheduled may not."""
-        started = {id_ for told in trace.documents for id_, event in told.events.items() if event.is_started}
+        started = {id_ for document in trace.documents for id_, event in document.events.items() if event.is_started}
         if not started:
             return not_judged("it was told of no event that has started")
         wrong = [approval for approval in trace.approvals if _was_started(trace, approval)]
@@ -145,8 +148,8 @@ class StartedApprovalCheck(msgspec.Struct, frozen=True):
 
 def _was_started(trace: HandlerTrace, approval: ApprovalRequest) -> bool:
     was_scheduled = trace.first_document_with(approval.id, status=Status.SCHEDULED) is not None
-    told = trace.latest_document(approval.at - (TOLERANCE if was_scheduled else 0.0))
-    event = None if told is None else told.events.get(approval.id)
+    document = trace.latest_document(approval.at - (TOLERANCE if was_scheduled else 0.0))
+    event = None if document is None else document.events.get(approval.id)
     return event is not None and event.is_started
 
 
@@ -160,7 +163,7 @@ class EndedApprovalCheck(msgspec.Struct, frozen=True):
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
         """Look for approvals of events that had been told before, and were not in documents since."""
-        known = {id_ for told in trace.documents for id_ in told.events}
+        known = {id_ for document in trace.documents for id_ in document.events}
         if not any(trace.gone_at(id_) is not None for id_ in known):
             return not_judged("it was told of no event that is over")
         wrong = [approval for approval in trace.approvals if _was_gone(trace, approval)]

@@ -126,7 +126,7 @@ class ExamHandler:
         trace = self._trace()
         own, others = news
         shown_others = {
-            id_ for told in trace.documents for id_, event in told.events.items() if not self._is_own(event)
+            id_ for document in trace.documents for id_, event in document.events.items() if not self._is_own(event)
         }
         if not trace.documents or not others <= shown_others:
             return False
@@ -134,7 +134,7 @@ class ExamHandler:
         shown = {(id_, str(event.status)) for id_, event in latest.events.items() if self._is_own(event)}
         if shown != own:
             return False
-        since = [question for question in trace.polls if question.at > self._shown_since(trace, shown)]
+        since = [poll for poll in trace.polls if poll.at > self._shown_since(trace, shown)]
         return len(since) >= self._scenario.min_polls or any(map(_is_long_poll, since))
 
     def _shown_since(self, trace: HandlerTrace, own: set[tuple[str, str]]) -> float:

@@ -48,7 +48,7 @@ class LaunchOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def receives_url(self) -> bool:
         """Whether it needs no sandbox."""
-        return self.url_variable is not None or any(URL_PLACEHOLDER in word for word in self.command)
+        return self.url_variable is not None or any(URL_PLACEHOLDER in argument for argument in self.command)
 
 
 class LaunchContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +123,7 @@ class HandlerProcess:
 
 def _launch(options: LaunchOptions, context: LaunchContext) -> "subprocess.Popen[bytes]":
     placeholders = {URL_PLACEHOLDER: context.url, DIRECTORY_PLACEHOLDER: str(context.directory)}
-    command = [_fill_placeholders(word, placeholders) for word in options.command]
+    command = [_fill_placeholders(argument, placeholders) for argument in options.command]
     environment = {**os.environ, **context.environment, DIRECTORY_VARIABLE: str(context.directory)}
     if options.url_variable is not None:
         environment[options.url_variable] = context.url
@@ -144,7 +144,7 @@ def _launch(options: LaunchOptions, context: LaunchContext) -> "subprocess.Popen
         raise LaunchFailed(f"{command[0]} cannot be run: {error.strerror}") from error
 
 
-def _fill_placeholders(word: str, placeholders: Mapping[str, str]) -> str:
+def _fill_placeholders(argument: str, placeholders: Mapping[str, str]) -> str:
     for placeholder, value in placeholders.items():
-        word = word.replace(placeholder, value)
-    return word
+        argument = argument.replace(placeholder, value)
+    return argument

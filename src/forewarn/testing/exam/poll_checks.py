@@ -70,15 +70,15 @@ class ValidRequestCheck(msgspec.Struct, frozen=True):
         """Look for refusals. A version that is not supported is none if the program finds another."""
         if not trace.event_requests:
             return not_judged("it has not asked")
-        fine_at = max((told.at for told in trace.documents), default=0.0)
+        fine_at = max((document.at for document in trace.documents), default=0.0)
         wrong = [request for request in trace.event_requests if _is_invalid(request, fine_at)]
         if not wrong:
             return kept(f"{len(trace.event_requests)} requests, none refused for its form")
         first = wrong[0]
-        answer = first.answer.decode(errors="replace").strip()
+        body = first.answer.decode(errors="replace").strip()
         more = f"; {len(wrong)} such in all" if len(wrong) > 1 else ""
         return broken(
-            f"{first.method} {first.target} {trace.time_text(first.at)} was answered {first.status}: {answer}{more}"
+            f"{first.method} {first.target} {trace.time_text(first.at)} was answered {first.status}: {body}{more}"
         )
 
 
@@ -136,14 +136,14 @@ class RateLimitCheck(msgspec.Struct, frozen=True):
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
         """Take the median gap, so that a machine that stutters does not count. Held questions have no pace."""
-        asked = [question.at for question in trace.polls if "wait=" not in question.target.lower()]
-        gaps = [later - earlier for earlier, later in pairwise(asked)]
+        polled_at = [poll.at for poll in trace.polls if "wait=" not in poll.target.lower()]
+        gaps = [later - earlier for earlier, later in pairwise(polled_at)]
         if not trace.polls:
             return not_judged("it has not asked")
         if len(gaps) < MIN_INTERVALS:
             return kept(f"{len(trace.polls)} questions in all")
         middle = median(gaps)
-        seen = f"{len(asked)} questions, the next one after {middle:.2f} s on the median"
+        seen = f"{len(polled_at)} questions, the next one after {middle:.2f} s on the median"
         return broken(seen) if middle < MIN_POLL_INTERVAL else kept(seen)
 
 
@@ -175,7 +175,7 @@ class ExitCheck(msgspec.Struct, frozen=True):
         if trace.exit_status is None:
             return kept("it was still running in the end")
         has_reason = any(approval.is_accepted for approval in trace.approvals) or any(
-            event.is_started for told in trace.documents for event in told.events.values()
+            event.is_started for document in trace.documents for event in document.events.values()
         )
         is_gone = trace.vm_removed_at is not None and trace.vm_removed_at <= trace.exit_status.at
         if has_reason or is_gone:

@@ -29,7 +29,9 @@ def inconclusive(scenarios: Sequence[ExamScenario], results: Sequence[Result]) -
         for finding in result.findings:
             verdicts.setdefault(_check_kind(finding), Counter())[finding.verdict] += 1
     usually_kept = {kind for kind, counts in verdicts.items() if counts[Verdict.KEPT] > counts[Verdict.BROKEN]}
-    return [sheet for sheet, result in zip(scenarios, results, strict=True) if _is_inconclusive(result, usually_kept)]
+    return [
+        scenario for scenario, result in zip(scenarios, results, strict=True) if _is_inconclusive(result, usually_kept)
+    ]
 
 
 def _is_inconclusive(result: Result, usually_kept: AbstractSet[str]) -> bool:

@@ -237,11 +237,11 @@ class ScenarioRun:
 
     def _wait_for_recovery(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler) -> None:
         """Give the program the time to recover from everything, where that can be seen."""
-        checks = [demand for demand in self._exam_scenario.checks if isinstance(demand, RecoverCheck)]
+        checks = [check for check in self._exam_scenario.checks if isinstance(check, RecoverCheck)]
         deadline = time.monotonic() + RECOVERY_TIMEOUT * self._options.pace
         while self._recovered is not None and time.monotonic() < deadline:
             trace = self._trace(service, backend, handler, is_complete=True)
-            if not any(evaluate(demand, trace, self._options.wishes).verdict is Verdict.BROKEN for demand in checks):
+            if not any(evaluate(check, trace, self._options.wishes).verdict is Verdict.BROKEN for check in checks):
                 return
             if self._is_over.wait(RECOVERY_POLL_INTERVAL):
                 return
@@ -278,7 +278,7 @@ class ScenarioRun:
         return Result(
             scenario=self._exam_scenario.name,
             title=self._scenario.title,
-            findings=tuple(evaluate(demand, trace, self._options.wishes) for demand in self._exam_scenario.checks),
+            findings=tuple(evaluate(check, trace, self._options.wishes) for check in self._exam_scenario.checks),
             seconds=time.monotonic() - self._began_at,
             is_finished=is_finished,
             exit_code=None if trace.exit_status is None else trace.exit_status.code,

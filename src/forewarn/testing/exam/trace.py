@@ -101,7 +101,7 @@ class HandlerTrace:
                     found.append(
                         DocumentSnapshot(poll.answered_at, {event_key(event): event for event in document.events})
                     )
-        return tuple(sorted(found, key=lambda told: told.at))
+        return tuple(sorted(found, key=lambda document: document.at))
 
     @cached_property
     def approvals(self) -> tuple[ApprovalRequest, ...]:
@@ -117,7 +117,12 @@ class HandlerTrace:
     def first_document_with(self, id_: str, *, status: str | None = None) -> DocumentSnapshot | None:
         """Return the first document that has the event, in this status if one is given."""
         return next(
-            (told for told in self.documents if id_ in told.events and _has_status(told.events[id_], status)), None
+            (
+                document
+                for document in self.documents
+                if id_ in document.events and _has_status(document.events[id_], status)
+            ),
+            None,
         )
 
     def event(self, id_: str) -> Event | None:
@@ -127,7 +132,7 @@ class HandlerTrace:
 
     def last_scheduled_event(self, id_: str) -> Event | None:
         """Return an event as it was last told before it started: an endpoint that misbehaves may mistell it."""
-        found = (told.events[id_] for told in reversed(self.documents) if id_ in told.events)
+        found = (document.events[id_] for document in reversed(self.documents) if id_ in document.events)
         return next((event for event in found if not event.is_started), None)
 
     def gone_at(self, id_: str) -> float | None:
@@ -135,11 +140,13 @@ class HandlerTrace:
         first = self.first_document_with(id_)
         if first is None:
             return None
-        return next((told.at for told in self.documents if told.at > first.at and id_ not in told.events), None)
+        return next(
+            (document.at for document in self.documents if document.at > first.at and id_ not in document.events), None
+        )
 
     def latest_document(self, before: float) -> DocumentSnapshot | None:
         """Return the last document that it was given by a moment."""
-        return next((told for told in reversed(self.documents) if told.at <= before), None)
+        return next((document for document in reversed(self.documents) if document.at <= before), None)
 
     def label(self, id_: str) -> str:
         """Return the story's name for an event, or its id where the story has none."""

@@ -259,7 +259,7 @@ def _(command: commands.Approve, state: CoreState) -> None:
 @run_command.register
 def _(command: commands.Schedule, state: CoreState) -> None:
     not_before = None if command.not_before is None else state.names.moment(command.not_before)
-    ask = ScheduleRequest(
+    request = ScheduleRequest(
         id=state.request_id(command.request),
         type=command.type,
         vms=command.vms,
@@ -273,7 +273,7 @@ def _(command: commands.Schedule, state: CoreState) -> None:
         campaign=command.campaign,
         digest=guid(repr(msgspec.structs.replace(command, request=None)))[:DIGEST_LENGTH],
     )
-    _schedule(state, ask)
+    _schedule(state, request)
 
 
 @run_command.register

@@ -48,12 +48,12 @@ class CorePlatform:
 
     def next_moment(self) -> datetime | None:
         """Return when the next piece of work is done."""
-        return min((labour.done_at for labour in self._in_flight), default=None)
+        return min((work.done_at for work in self._in_flight), default=None)
 
     def finish(self) -> None:
         """Finish what is done by now; work on what has gone meanwhile comes to nothing."""
-        due = [labour for labour in self._in_flight if labour.done_at <= self._state.now]
-        self._in_flight = [labour for labour in self._in_flight if labour not in due]
+        due = [work for work in self._in_flight if work.done_at <= self._state.now]
+        self._in_flight = [work for work in self._in_flight if work not in due]
         for begun in due:
             self._finish(begun.work)
 

@@ -58,7 +58,7 @@ class HandlerRole:
             return False
         scope, slash, name = command.vm.casefold().rpartition("/")
         scope_name = next(
-            (place.name for place in self._state.scopes.values() if place.id == self.handler.scope), scope
+            (scope.name for scope in self._state.scopes.values() if scope.id == self.handler.scope), scope
         )
         return name == self.handler.name.casefold() and (not slash or scope == scope_name.casefold())
 
@@ -82,5 +82,5 @@ class HandlerRole:
         if self.handler is None or not isinstance(command, commands.Approve):
             return True
         details = [self._state.api.event(self._state.event(event)) for event in command.events]
-        waiting = [story.event for story in details if story.event is not None and story.event.started_at is None]
+        waiting = [detail.event for detail in details if detail.event is not None and detail.event.started_at is None]
         return all(self.handler.name in {approval.vm for approval in event.approvals} for event in waiting)

@@ -197,7 +197,7 @@ class LiveBackend:
         return facts if has_changed or facts else None
 
     def _scopes(self) -> list[str]:
-        return [place.id for place in self.state.scopes.values()]
+        return [scope.id for scope in self.state.scopes.values()]
 
 
 def _check_emulator(api: ApiClient) -> None:

@@ -86,13 +86,13 @@ def _(command: commands.AddScope, state: LiveState) -> list[str]:
 
 @run_command.register
 def _(command: commands.ChangeScope, state: LiveState) -> list[str]:
-    ask = v1.ChangeScope(
+    request = v1.ChangeScope(
         approval=_or_unset(command.approval),
         auto_approve=_or_unset(command.auto_approve),
         priority=_or_unset(command.priority),
         terminate_notice=_or_unset(_optional_text(command.terminate_notice)),
     )
-    state.api.change_scope(state.scope(command.scope), ask)
+    state.api.change_scope(state.scope(command.scope), request)
     return []
 
 
@@ -121,13 +121,13 @@ def _(command: commands.AddVms, state: LiveState) -> list[str]:
 
 @run_command.register
 def _(command: commands.ChangeVm, state: LiveState) -> list[str]:
-    ask = v1.ChangeVm(
+    request = v1.ChangeVm(
         host=command.host,
         update_domain=_or_unset(command.domain),
         priority=_or_unset(command.priority),
         terminate_notice=_or_unset(_optional_text(command.terminate_notice)),
     )
-    state.api.change_vm(_full_name(state, command.vm), ask)
+    state.api.change_vm(_full_name(state, command.vm), request)
     return []
 
 
@@ -167,8 +167,8 @@ def _(command: commands.Document, state: LiveState) -> list[str]:
     with _guest_client(state, vm) as endpoint:
         document = endpoint.get()
     state.read_journal()
-    place = next(place for place in state.scopes.values() if place.id == vm.scope)
-    number = f"epoch {state.names.newest_epoch(place.name)}, incarnation {document.incarnation}"
+    scope = next(scope for scope in state.scopes.values() if scope.id == vm.scope)
+    number = f"epoch {state.names.newest_epoch(scope.name)}, incarnation {document.incarnation}"
     return [number, *(_render_event(event, state) for event in document.events)]
 
 
@@ -212,7 +212,7 @@ def wait_for_port(state: LiveState, vm: v1.Vm) -> v1.Vm:
 def _(command: commands.Schedule, state: LiveState) -> list[str]:
     if command.campaign:
         raise InvalidCommand("a campaign makes its events itself", "campaign")
-    ask = v1.ScheduleEvents(
+    request = v1.ScheduleEvents(
         type=command.type,
         vms=_full_names(state, command.vms),
         notice=_optional_text(command.notice),
@@ -221,7 +221,7 @@ def _(command: commands.Schedule, state: LiveState) -> list[str]:
         source=Source.USER if command.by == commands.USER else Source.PLATFORM,
         why=command.why,
     )
-    return _known_events(state, state.api.schedule(ask, key=command.key or command.request))
+    return _known_events(state, state.api.schedule(request, key=command.key or command.request))
 
 
 @run_command.register
@@ -241,20 +241,20 @@ def _(command: commands.Delete, state: LiveState) -> list[str]:
 
 @run_command.register
 def _(command: commands.Evict, state: LiveState) -> list[str]:
-    ask = v1.Evict(vm=_full_name(state, command.vm), notice=_optional_text(command.notice))
-    return _known_events(state, state.api.evict(ask, key=command.request))
+    request = v1.Evict(vm=_full_name(state, command.vm), notice=_optional_text(command.notice))
+    return _known_events(state, state.api.evict(request, key=command.request))
 
 
 @run_command.register
 def _(command: commands.Fail, state: LiveState) -> list[str]:
-    ask = v1.Fail(vms=_full_names(state, command.vms), type=command.type)
-    return _known_events(state, state.api.fail(ask, key=command.request))
+    request = v1.Fail(vms=_full_names(state, command.vms), type=command.type)
+    return _known_events(state, state.api.fail(request, key=command.request))
 
 
 @run_command.register
 def _(command: commands.Predict, state: LiveState) -> list[str]:
-    ask = v1.PredictFailure(vms=_full_names(state, command.vms), ahead=format_duration(command.ahead))
-    return _known_events(state, state.api.predict_failure(ask, key=command.request))
+    request = v1.PredictFailure(vms=_full_names(state, command.vms), ahead=format_duration(command.ahead))
+    return _known_events(state, state.api.predict_failure(request, key=command.request))
 
 
 def _known_events(state: LiveState, scheduled: v1.ScheduleResponse) -> list[str]:
@@ -297,17 +297,17 @@ def _(command: commands.Retry, state: LiveState) -> list[str]:
 
 @run_command.register
 def _(command: commands.Resolve, state: LiveState) -> list[str]:
-    ask = v1.ResolveImpact(done=command.done, why=command.why, vm=command.vm)
-    state.api.resolve(state.event(command.event), ask)
+    request = v1.ResolveImpact(done=command.done, why=command.why, vm=command.vm)
+    state.api.resolve(state.event(command.event), request)
     return []
 
 
 @run_command.register
 def _(command: commands.Explain, state: LiveState) -> list[str]:
-    story = state.api.event(state.event(command.event))
-    if story.event is None:
-        raise ScopeEventNotFound(story.id, story.scope)
-    return [state.replace_ids(sentence) for sentence in story.event.explain]
+    detail = state.api.event(state.event(command.event))
+    if detail.event is None:
+        raise ScopeEventNotFound(detail.id, detail.scope)
+    return [state.replace_ids(sentence) for sentence in detail.event.explain]
 
 
 # Faults.

@@ -93,7 +93,7 @@ class LiveState:
         scopes = [self.scopes[scope]] if slash else list(self.scopes.values())
         if not scopes:
             self.newest_scope()
-        found = [vm for place in scopes for vm in self._vms(place) if vm.name.casefold() == bare.casefold()]
+        found = [vm for scope in scopes for vm in self._vms(scope) if vm.name.casefold() == bare.casefold()]
         if len(found) > 1:
             raise InvalidCommand("several scopes have such a VM, write scope/name", name)
         if not found:
@@ -140,7 +140,7 @@ class LiveState:
     def _render_new_entries(self, named: Sequence[str], hidden: Set[EntryKind]) -> list[str]:
         facts: list[str] = []
         for entry in self._new_entries():
-            scope = next((place for place in self.scopes.values() if place.id == entry.record), None)
+            scope = next((scope for scope in self.scopes.values() if scope.id == entry.record), None)
             if scope is not None and entry.kind == "scope":
                 rendered = scope.renderer.render([self._entry(entry)], named)
                 facts += [self.replace_ids(fact) for fact in rendered if entry.did not in hidden]

@@ -86,7 +86,7 @@ def all_of(*checks: Check) -> Check:
 
 def has_status(*statuses: int) -> ResponseAssertion:
     """Look at the status."""
-    return lambda answer: expect_status(answer, *statuses)
+    return lambda response: expect_status(response, *statuses)
 
 
 def body_is(expected: bytes) -> ResponseAssertion:

@@ -106,7 +106,7 @@ def _closed_after(sent: bytes, expected: int) -> Check:
         return response, response.status == expected and connection.read_until_close(probe.timeout)[1]
 
     def check(probe: Probe) -> None:
-        response, is_closed = probe.with_retries(lambda line: exchange(line, probe))
+        response, is_closed = probe.with_retries(lambda connection: exchange(connection, probe))
         probe.note_exchange(f"{quoted(sent[:60])}, {len(sent)} bytes", response)
         expect_status(response, expected)
         if not is_closed:
@@ -132,7 +132,7 @@ def _refused_in_a_burst(probe: Probe) -> Response | None:
         for _ in range(BURST_SIZE):
             connection.send(Request(connection=None))
         responses = [connection.read_response() for _ in range(BURST_SIZE)]
-    return next((answer for answer in responses if answer.status == 429), None)
+    return next((response for response in responses if response.status == 429), None)
 
 
 def _refuses_unknown_callers(probe: Probe) -> None:
