@@ -51,7 +51,7 @@ def _always(_: Event) -> bool:
 
 
 class AgentContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent works with."""
+    """The dependencies of an agent."""
 
     client: EventClient
     handlers: Mapping[str, Handler]

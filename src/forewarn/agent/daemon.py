@@ -54,7 +54,7 @@ from forewarn.clock import Timer
 RETRY_INTERVAL = timedelta(seconds=5)
 """How long to wait before trying again what should always work."""
 CLOCK_CHECK_INTERVAL = 2.0
-"""How often, in seconds of no wall clock, it is looked whether that was set back."""
+"""How often, in monotonic seconds, to check whether the wall clock was set back."""
 ENABLE_TIMEOUT = timedelta(seconds=150)
 """How long a service may say nothing before that counts as saying that nothing is planned."""
 
@@ -62,7 +62,7 @@ LOG = logging.getLogger("forewarn.agent")
 
 
 class Agent:
-    """The walks of one VM, and everything that is under way for them."""
+    """The workflows of one VM, and everything that is in flight for them."""
 
     def __init__(self, context: AgentContext) -> None:
         self._context = context
@@ -77,7 +77,7 @@ class Agent:
         self._api = AgentApi(context, self._store, self._metrics, self._workflows, started_at=started_at)
         self._logged: dict[str, EventWorkflow] = {}
         self._unconfirmed: set[str] = set()
-        """The walks of which nobody knows yet whether their event is still there."""
+        """The workflows whose event has not been seen in a document since the start."""
         self._timers: dict[str, Timer] = {}
         self._pauses: set[asyncio.Event] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,7 +90,7 @@ class Agent:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Agent"]:
-        """Watch and walk for as long as the context lasts. What is prepared then stays so, for the next agent.
+        """Watch events and run their workflows while the context lasts. What is prepared stays so, for the next agent.
 
         Raises StateDirectoryError, and nothing else.
         """
@@ -107,7 +107,7 @@ class Agent:
 
     @property
     def workflows(self) -> Mapping[str, EventWorkflow]:
-        """Every walk that is not over, by the id of its event in upper case."""
+        """Every workflow that is not over, by the id of its event in upper case."""
         return self._workflows
 
     def status(self) -> AgentStatus:
@@ -165,7 +165,7 @@ class Agent:
             await self._pause(RETRY_INTERVAL)
 
     async def _first_document(self) -> Document:
-        """Return the first document that says something, if walks from the journal depend on it."""
+        """Return the first document that is not empty, if stored workflows depend on it."""
         deadline = self._clock.now() + ENABLE_TIMEOUT
         while True:
             try:
@@ -228,7 +228,7 @@ class Agent:
         self._advance_all()
 
     def _resume(self, stored: EventWorkflow) -> None:
-        """Go on with a walk from the journal: if its event was there, once it is known whether it still is."""
+        """Resume a stored workflow; if its event had not ended, once it is known whether the event is still there."""
         self._logged[stored.id] = stored
         if stored.ending is None:
             self._unconfirmed.add(stored.id)
@@ -236,7 +236,7 @@ class Agent:
             self._apply(resume(stored, now=self._clock.now()))
 
     def _reconcile(self, mine: Document) -> None:
-        """Take the first document as what happened while nobody looked."""
+        """Reconcile the stored workflows with the first document: what has changed while no agent was running."""
         now, there = self._clock.now(), {event_key(event): event for event in mine.events}
         for id_, workflow in self._workflows.items():
             if id_ in there:
@@ -282,7 +282,7 @@ class Agent:
         self._advance_all()
 
     def _advance_all(self) -> None:
-        """Let every walk go on: one may have waited for what another has let go."""
+        """Advance every workflow until nothing changes: one may wait for a handler that another has just released."""
         while any(
             self._advance(workflow)
             for workflow in tuple(self._workflows.values())
@@ -291,7 +291,7 @@ class Agent:
             pass
 
     def _advance(self, workflow: EventWorkflow) -> bool:
-        # One walk that cannot go on must not keep the others from it.
+        # An error in one workflow must not stop the others.
         with _logged_errors("a walk cannot go on"):
             self._apply(advance(workflow, self._workflow_context(workflow)))
         return self._workflows.get(workflow.id) != workflow
@@ -311,7 +311,7 @@ class Agent:
         }
 
     def _apply(self, change: WorkflowChange) -> None:
-        """Keep, say, do: in this order."""
+        """Save the change, log it, execute its actions: in this order."""
         workflow = change.workflow
         before = self._logged.get(workflow.id)
         self._workflows[workflow.id] = workflow

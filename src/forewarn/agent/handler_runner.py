@@ -26,7 +26,7 @@ Key = tuple[str, str, HandlerCall]
 
 
 class _RunningCall:
-    """One try of one half."""
+    """One attempt of one handler call."""
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
@@ -35,7 +35,7 @@ class _RunningCall:
 
 
 class HandlerRunner:
-    """Everything that handlers are doing."""
+    """Runs handler calls and notifications as tasks, each with its time limit."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class HandlerRunner:
         self._is_closed = False
 
     def start(self, workflow: EventWorkflow, action: StartCall) -> None:
-        """Begin a half."""
+        """Start a handler call."""
         run = self._calls[workflow.id, action.handler, action.call] = _RunningCall(action.attempt)
         run.task = self._spawn(self._run(run, workflow, action))
 
     def cancel(self, workflow: EventWorkflow, action: CancelCall) -> None:
-        """End a half; to ask again for the same does nothing."""
+        """Cancel a handler call. Idempotent."""
         key = (workflow.id, action.handler, action.call)
         run = self._calls.get(key)
         if run is None or run.task is None or run.attempt != action.attempt or run.cancel_reason:
@@ -68,9 +68,9 @@ class HandlerRunner:
         self._spawn(self._await_cancelled(key, run))
 
     def notify(self, workflow: EventWorkflow, phase: Phase, attempt: int) -> None:
-        """Tell all handlers of the walk of a phase: each in the order of the phases, and none waits for another.
+        """Notify all handlers of the workflow of a phase: each in the order of the phases, and none waits for another.
 
-        Who is told of recovery is also told whether his recover half follows: it does if he may have prepared.
+        The notification of recovery also says whether a recover call follows: it does if the handler may have prepared.
         """
         for step in workflow.steps:
             handler = self._handlers.get(step.handler)

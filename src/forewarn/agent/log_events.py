@@ -22,14 +22,14 @@ from forewarn.agent.workflow.state import (
 
 
 class PhaseStarted(msgspec.Struct, frozen=True):
-    """The walk has come to a phase, or goes on in it after a restart."""
+    """The workflow has entered a phase, or goes on in it after a restart."""
 
     phase: Phase
     attempt: int
 
 
 class CallChanged(msgspec.Struct, frozen=True):
-    """A half has come to a state that is worth a word."""
+    """A handler call has reached a state that is logged."""
 
     handler: str
     call: HandlerCall
@@ -50,7 +50,7 @@ LOGGED = ENDED | {CallState.RUNNING, CallState.SKIPPED}
 
 
 def log_events(before: EventWorkflow | None, change: WorkflowChange) -> Iterator[LogEvent]:
-    """Give what became different, in the order in which it happened: what ended, what phases came, what begins."""
+    """Yield what has changed, in the order in which it happened: ended calls, started phases, started calls."""
     calls = [event for step in change.workflow.steps for event in _call_changes(_previous_step(before, step), step)]
     yield from (event for event in calls if event.progress.state in ENDED)
     yield from (

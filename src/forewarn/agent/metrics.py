@@ -32,7 +32,7 @@ class AgentMetrics:
         self._store_errors = 0
 
     def count(self, workflow: EventWorkflow, log_event: LogEvent) -> None:
-        """Count a remark about a walk."""
+        """Count a log event of a workflow."""
         match log_event:
             case PhaseStarted(phase, attempt):
                 if attempt > 1:

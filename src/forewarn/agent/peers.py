@@ -52,7 +52,7 @@ class Peers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent says of itself and an event."""
+    """The response of a peer: its VM, the event and whether it is ready."""
 
     name: str
     event: str
@@ -97,7 +97,7 @@ def _reason(workflow: EventWorkflow) -> str:
 
 
 async def check_peers(peers: Peers, names: Iterable[str], event_id: str) -> tuple[PeerState, ...]:
-    """Ask all at once; every one of them has a word in what is returned."""
+    """Ask all peers in parallel; return the state of every one."""
     slots = asyncio.Semaphore(MOST_AT_ONCE)
     addresses = {normalize_name(name): address for name, address in peers.addresses.items()}
 

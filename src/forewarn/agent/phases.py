@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """The steps of an event's walk, in their order."""
+    """The phases of an event's workflow, in their order."""
 
     NOTICE = "notice"
     PREPARE = "prepare"
@@ -15,7 +15,7 @@ class Phase(StrEnum):
 
 
 class HandlerCall(StrEnum):
-    """What a handler does, and what it does to undo it."""
+    """The two calls of a handler: prepare, and recover to undo it."""
 
     PREPARE = "prepare"
     RECOVER = "recover"

@@ -18,7 +18,7 @@ class RuleMatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose_handlers(settings: AgentSettings, event: Event) -> RuleMatch:
-    """Return the handlers of the first rule that matches; where none does, those that only tell."""
+    """Return the handlers of the first rule that matches; where none does, those that only notify."""
     for number, rule in enumerate(settings.rules):
         if matches(rule, event):
             return RuleMatch(handlers=rule.handlers, rule=number)

@@ -64,12 +64,12 @@ class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def workflow_statuses(workflows: Iterable[EventWorkflow]) -> tuple[WorkflowStatus, ...]:
-    """Show the walks, the oldest first."""
+    """Return the status of each workflow, the oldest first."""
     return tuple(_workflow_status(workflow) for workflow in sorted(workflows, key=lambda workflow: workflow.noticed_at))
 
 
 def read_status(state_directory: Path) -> AgentStatus:
-    """Ask the agent of a state directory; where none answers, tell what it left in its journal.
+    """Ask the agent of a state directory; where none answers, read its stored workflows.
 
     Raises PermissionError if the directory may not be read.
     """

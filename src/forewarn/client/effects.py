@@ -22,14 +22,14 @@ class Request(NamedTuple):
 
 
 class Send(NamedTuple):
-    """Send a request; reply with its Answer, or with a Failure when no whole one has come within so many seconds."""
+    """Send a request; reply with its Response, or with a Failure when no whole one has come within so many seconds."""
 
     request: Request
     timeout: float
 
 
 class Sleep(NamedTuple):
-    """Let so many seconds pass; reply with nothing. `error` is the trouble after which it is tried again."""
+    """Let so many seconds pass; reply with nothing. `error` is the one after which the flow retries."""
 
     seconds: float
     error: ClientError | None = None

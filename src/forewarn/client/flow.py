@@ -72,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class PollResult(NamedTuple):
-    """What a look brought: a document, if the service sent one, and how to ask the next time."""
+    """The result of a poll: a document, if the service sent one, and how to poll the next time."""
 
     document: Document | None
     etag: str | None
@@ -83,7 +83,7 @@ FIRST_POLL = PollResult(None, None, 0)
 
 
 class ClientFlows:
-    """What is known of one service. Its flows may be carried out at the same time, by any threads."""
+    """The flows of a client of one service. They may run concurrently, in any threads."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ LONGEST_RETRY_AFTER = 70.0
 def backoff(error: ClientError, failures: int, jitter: float) -> float:
     """Return how long to wait after so many failures in a row.
 
-    `chance`, from 0 to 1, spreads the pauses: not all VMs are to come back in the same moment.
+    `jitter`, from 0 to 1, spreads the pauses: not all VMs are to come back in the same moment.
     """
     longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 16))
     retry_after = error.retry_after if isinstance(error, Unavailable) else None

@@ -148,7 +148,7 @@ class _Cancellable(Protocol):
 
 
 class _SyncDriver:
-    """Carries flows out in the thread of the caller, until somebody hangs up."""
+    """Runs flows in the thread of the caller, until it is cancelled."""
 
     def __init__(self, endpoint: Endpoint, on_trouble: OnTrouble, sleep: Callable[[float], object] | None) -> None:
         self._endpoint, self._on_trouble, self._given_sleep = endpoint, on_trouble, sleep
@@ -158,7 +158,7 @@ class _SyncDriver:
         self._in_flight: set[_Cancellable] = set()
 
     def run(self, flow: Flow[T]) -> T:
-        """Carry a flow out to its end; raises Closed if somebody hangs up before."""
+        """Run a flow to its end; raises Closed if it is cancelled before."""
         reply: Reply = None
         with closing(flow):
             while True:
@@ -170,7 +170,7 @@ class _SyncDriver:
                 reply = self._execute(command)
 
     def changes(self, flow: Flow[None]) -> Iterator[Change]:
-        """Carry a flow out that has no end, and give what it gives, until somebody hangs up."""
+        """Run an endless flow, and yield what it yields, until it is cancelled."""
         reply: Reply = None
         with closing(flow):
             while not self._cancelled.is_set():
@@ -186,7 +186,7 @@ class _SyncDriver:
 
     @contextmanager
     def child(self) -> Iterator["_SyncDriver"]:
-        """Have another line for a while, which this one takes along when it hangs up."""
+        """Create another driver for a while; cancelling this one cancels it too."""
         driver = _SyncDriver(self._endpoint, self._on_trouble, self._given_sleep)
         self._register(driver)
         try:

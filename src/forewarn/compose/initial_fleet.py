@@ -41,7 +41,7 @@ async def fill_if_empty(
 ) -> None:
     """Take the fleet file if there is no fleet yet, or go on with it where a crash has interrupted that.
 
-    What is `given` is taken in its place.
+    A `loader` takes its place.
     """
     source = settings.fleet
     if fleet.is_filled:

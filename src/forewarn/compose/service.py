@@ -57,7 +57,7 @@ async def run_service(
 ) -> AsyncIterator[RunningService]:
     """Start the service; when the context ends, end it, in reverse order and with everything saved.
 
-    With `clock`, time is that one's, whatever the settings say; with `scopes`, so is the fleet that it begins with.
+    `clock` and `fleet_loader` replace the clock and the initial fleet that the settings name.
     The `observer` is told of every request of a VM. Faults can be set in the emulator alone.
     """
     async with AsyncExitStack() as stack:

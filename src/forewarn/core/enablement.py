@@ -16,7 +16,7 @@ SEEN_SAVE_INTERVAL = timedelta(hours=1)
 
 
 def needs_save(scope: Scope, *, now: datetime) -> bool:
-    """Tell whether a request from the scope changes what is saved: the quick question before `seen`."""
+    """Tell whether a request from the scope changes what is saved: the quick check before `mark_seen`."""
     return not scope.enabled or scope.seen_at is None or now - scope.seen_at > SEEN_SAVE_INTERVAL
 
 

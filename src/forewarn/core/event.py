@@ -45,7 +45,7 @@ class Cause(StrEnum):
 
 
 class State(StrEnum):
-    """Where an event is in its life. Only Scheduled and Started are ever kept or shown."""
+    """States of the event's state machine. Only Scheduled and Started are ever stored or shown."""
 
     NONE = "not yet made"
     SCHEDULED = "Scheduled"
@@ -54,7 +54,7 @@ class State(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What can happen to an event."""
+    """Triggers of the state machine."""
 
     SCHEDULE = "be scheduled"
     START_AT_ONCE = "start at once"
@@ -69,7 +69,7 @@ class Trigger(StrEnum):
 
 
 class Transition(NamedTuple):
-    """The outcome of a legal move: the next state, how far the incarnation goes up, what the journal says."""
+    """A legal transition: the next state, the increment of the incarnation, the kind of the journal entry."""
 
     to: State
     incarnation: int
@@ -91,7 +91,7 @@ TRANSITIONS: dict[tuple[State, Trigger], Transition] = {
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True):
-    """One VM's word that it is prepared."""
+    """One VM's confirmation that it is prepared."""
 
     vm: str
     at: datetime
@@ -152,7 +152,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def find_transition(event: str, state: State, trigger: Trigger) -> Transition:
-    """Look the move up in the table, or refuse it."""
+    """Look up the transition in the table, or refuse it."""
     found = TRANSITIONS.get((state, trigger))
     if found is None:
         raise InvalidTransition(event, state.value, trigger.value)

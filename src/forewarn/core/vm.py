@@ -75,7 +75,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             check_tags(self.tags)
 
     def with_defaults(self, defaults: "Traits") -> "Traits":
-        """Return these traits with what is not said here taken from `base`; tags are joined."""
+        """Return these traits with what is not said here taken from `defaults`; tags are joined."""
         values = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
         if self.tags and defaults.tags:
             values["tags"] = defaults.tags | self.tags

@@ -59,10 +59,10 @@ SWITCH_INTERVAL = 0.0005
 
 
 class FairShare:
-    """The turns of work that many tasks share: all of them together have one turn in each round of the loop.
+    """Cooperative scheduling: many tasks share one time slice in each iteration of the event loop.
 
-    Whoever comes too late for a round waits, and is called in the order of coming, one in each round. With `pieces` a
-    turn is over when so many pieces are done, not when so much time is: the order then does not depend on how fast the
+    Tasks that find the slice used up wait in a queue, and go on in order, one per iteration. With `max_items` a
+    slice is over when so many items are done, not after a time: the order then does not depend on how fast the
     machine is.
     """
 
@@ -107,7 +107,7 @@ class FairShare:
 
 
 async def yielding(items: Iterable[T], time_slice: float = TIME_SLICE) -> AsyncIterator[T]:
-    """Give the items, and let others have their turn whenever it has taken a while.
+    """Yield the items, and let other tasks run whenever a time slice is used up.
 
     What the items are sifted for must be looked at after this, not before: else a long search has no pause.
     """

@@ -16,7 +16,7 @@ from forewarn.fleet.scopes import Scopes
 
 
 class Events:
-    """The commands on open events. `by` is who asks, `once` the request's key: asking again changes nothing."""
+    """The commands on open events. `by` is the caller; a repeated `idempotency_key` changes nothing."""
 
     def __init__(self, scopes: Scopes, idempotent: IdempotentScopes) -> None:
         self._scopes = scopes

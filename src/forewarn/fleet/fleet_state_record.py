@@ -12,7 +12,7 @@ from forewarn.store.port import Record, RecordKind, Store
 
 
 class FleetStateRecord:
-    """Keeps the ledger in memory as it was last saved. `on_hold` is called when the hold on the fleet has changed."""
+    """Holds the fleet state as it was last saved. `on_hold` is called when the hold on the fleet has changed."""
 
     def __init__(self, store: Store, tasks: asyncio.TaskGroup, policy: Policy, on_hold: Callable[[], None]) -> None:
         self.state = FleetState()
@@ -29,7 +29,7 @@ class FleetStateRecord:
         return self._queues.busy
 
     async def apply(self, rule: Callable[[FleetState], Decision[FleetState, None]]) -> None:
-        """Apply a rule to the ledger and save it."""
+        """Apply a rule to the fleet state and save it."""
         await self._queues.apply(FLEET_STATE.id, lambda state: rule(state or FleetState()))
 
     def set_policy(self, policy: Policy) -> None:

@@ -17,7 +17,7 @@ STORE_TIMEOUT = 5.0
 
 
 class HealthCheck:
-    """Asks the store whether it can write, and everybody else who has a say."""
+    """Checks whether the store can write, and every check that was added."""
 
     def __init__(self, store: MetricsStore) -> None:
         self._store = store
@@ -25,7 +25,7 @@ class HealthCheck:
         self._store_check: asyncio.Future[str | None] | None = None
 
     def add_check(self, check: Callable[[], str | None]) -> None:
-        """Ask this, too, from now on: it returns what is wrong, in a sentence, or None."""
+        """Add a check: it returns the problem, in a sentence, or None."""
         self._checks.append(check)
 
     async def problems(self) -> tuple[str, ...]:

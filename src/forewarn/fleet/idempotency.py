@@ -18,7 +18,7 @@ LIFECYCLE_KINDS = (EntryKind.SCOPE_CREATED, EntryKind.SCOPE_REMOVED)
 
 
 class IdempotentScopes:
-    """Applies rules once per request."""
+    """Applies rules once per idempotency key."""
 
     def __init__(self, scopes: Scopes, store: Store) -> None:
         self._scopes = scopes

@@ -33,7 +33,7 @@ wait for them hear of it first: nothing is late about work that begins a moment 
 
 
 class Impacts:
-    """The work that is under way, one task per impact. `wait_idle` is awaited before any begins."""
+    """The impacts in flight, one task each. `wait_idle` is awaited before any starts."""
 
     def __init__(
         self, platform: Platform, scopes: Scopes, tasks: asyncio.TaskGroup, *, wait_idle: Callable[[], Awaitable[None]]
@@ -126,7 +126,7 @@ class Impacts:
         )
 
     async def _apply_until_saved(self, scope: str, rule: Callable[[Scope], Change[R]]) -> R:
-        """Apply the rule, again and again while the store cannot save: what the platform did must not be forgotten."""
+        """Apply the rule, and retry with a backoff while the store cannot save: the outcome must not be lost."""
         pause = MIN_BACKOFF
         while True:
             try:

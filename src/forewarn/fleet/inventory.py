@@ -77,7 +77,7 @@ class AddressConflict(Exception):
 
 
 class Inventory:
-    """The commands on the inventory. `by` is who asks, `once` the request's key: asking again changes nothing."""
+    """The commands on the inventory. `by` is the caller; a repeated `idempotency_key` changes nothing."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Journal: feeds that follow it from a position, queries for a page of history, and pruning.
+"""Journal: streams that follow it from a position, queries of its history with pagination, and pruning.
 
-A feed is only a position: the newest rows are read once for all feeds, and a feed that is behind, or slow, reads its
+A stream is only a position: the newest rows are read once for all streams, and a slow stream reads its
 own pages. No row is skipped and none is given twice, whichever process saved it.
 """
 
@@ -33,14 +33,14 @@ FEED_PAGE = 500
 """How many lines are read at a time."""
 
 TAIL_ROWS = 1_000
-"""How many of the newest lines are kept for all feeds."""
+"""How many of the newest lines are kept for all streams."""
 
 RETRY_DELAY = 1.0
 """How soon, in seconds, the newest lines are read again after the store has failed."""
 
 
 class JournalStreams:
-    """All feeds of a process. `wake` must be called after every change of the store."""
+    """All journal streams of a process. `wake` must be called after every change of the store."""
 
     def __init__(self, store: Store, tasks: asyncio.TaskGroup) -> None:
         self._store = store
@@ -51,19 +51,19 @@ class JournalStreams:
         self._follower: asyncio.Task[None] | None = None
         self._is_closed = False
         self.open = 0
-        """How many feeds there are."""
+        """How many streams there are."""
 
     def wake(self) -> None:
         """Something was saved, here or elsewhere."""
         self._changed.set()
 
     def close(self) -> None:
-        """Let every feed end after what it has at hand, and every later one at once: the service stops."""
+        """End every stream after the rows that it has, and every later one at once: the service stops."""
         self._is_closed = True
         self._notify()
 
     async def resolve_position(self, after: int | None) -> int:
-        """Return the position from which a feed goes on, or refuse one from which it cannot. None: from now on."""
+        """Return the position from which a stream goes on, or refuse one from which it cannot. None: from now on."""
         extent = await self._store.extent()
         if after is None:
             return extent.last
@@ -74,7 +74,7 @@ class JournalStreams:
         return after
 
     async def rows(self, after: int | None) -> AsyncGenerator[JournalRow, None]:
-        """Give every line after the position, then each new one, until `end`; raise what `begin` raises."""
+        """Yield the rows after the position, then each new one, until `close`; raise what `resolve_position` raises."""
         with self._subscribed():
             position = await self.resolve_position(after)
             while not self._is_closed:
@@ -122,7 +122,7 @@ class JournalStreams:
                 await asyncio.sleep(RETRY_DELAY)
 
     async def _read_new_rows(self, position: int) -> int:
-        """Read what is new into the tail, and tell the feeds."""
+        """Read what is new into the tail, and tell the streams."""
         while rows := await self._store.journal(JournalQuery(after=position, limit=FEED_PAGE)):
             for row in rows:
                 if row.position != position + 1:
@@ -170,7 +170,7 @@ def journal_query(
     newest_first: bool = False,
     limit: int = HISTORY_PAGE,
 ) -> JournalQuery:
-    """Make the query for a page. `page` is the position of the last line of the page before; 0 is the first page.
+    """Build the query for a page. `page` is the position of the last row of the page before; 0 is the first page.
 
     Scopes and VMs that are gone have a history, too: such a VM is named `scope/name`, or by its bare name with its
     scope. A bare name alone must be of a VM that is there, and unambiguous.

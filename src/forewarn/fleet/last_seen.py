@@ -22,7 +22,7 @@ def new_epoch() -> str:
 
 
 class LastSeenTracker:
-    """What the newest requests of all scopes say, saved where it matters."""
+    """The last request of each scope, saved where it changes something."""
 
     def __init__(
         self,

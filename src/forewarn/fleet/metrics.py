@@ -220,7 +220,7 @@ def _count_scope(scope: Scope) -> _ScopeCounts:
 
 
 class MetricsStore:
-    """Passes everything on to the store, and notes how its saves go."""
+    """Wraps a store, and measures its saves."""
 
     def __init__(self, store: Store, metrics: FleetMetrics) -> None:
         self._store = store

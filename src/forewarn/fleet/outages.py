@@ -25,7 +25,7 @@ MIN_OUTAGE = timedelta(minutes=1)
 
 
 class OutageTracker:
-    """When the service was there. A time in which it was not counts for no scope as silence: it is kept as an outage.
+    """Tracks when the service was up. Downtime does not count towards a scope's idle timeout: it is kept as an outage.
 
     The service is absent while it does not run, and also while its machine sleeps, or where its clock is set forward:
     then the clock has moved on and the process has not.

@@ -36,14 +36,14 @@ class Decision(NamedTuple, Generic[V, R]):
 
 
 class PendingCommand(NamedTuple, Generic[V]):
-    """A command in the queue and whoever waits for it."""
+    """A command in the queue, and the future of its result."""
 
     command: Callable[[V | None], Decision[V, Any]]
     caller: asyncio.Future[Any]
 
 
 class RecordCodec(NamedTuple, Generic[V]):
-    """Where records of one kind are kept in memory and how they are written."""
+    """How records of one kind are encoded and decoded, and where their newest values are in memory."""
 
     kind: RecordKind
     newest: Callable[[str], tuple[V | None, int | None]]

@@ -17,7 +17,7 @@ FAR_PAST = datetime.min.replace(tzinfo=UTC)
 
 
 class ScopeView:
-    """One scope as the replica has it. As long as anybody has the view of an id, there is no other one of that id.
+    """One scope in the replica. There is only one view per id while anything refers to it.
 
     `prepared` belongs to whoever serves guests: whatever is kept there holds for this document only, and it is
     replaced whenever epoch or incarnation change. Before `fresh_until` a request changes nothing that is saved.

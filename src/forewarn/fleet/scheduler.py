@@ -21,7 +21,7 @@ WAKE_BATCH = 100
 
 
 class TimerHeap:
-    """Calls `wake` for each scope when its moment has come, the earliest first."""
+    """Calls `wake` for each scope at its due time, the earliest first."""
 
     def __init__(self, clock: Clock, wake: Callable[[str], None]) -> None:
         self._clock = clock
@@ -114,10 +114,10 @@ TICK_CONCURRENCY = 512
 
 
 class ScopeTicker:
-    """The scopes on which time acts now.
+    """Applies due changes to scopes: each tick lets time act on one scope.
 
-    `before` is awaited before it acts on any. Afterwards `look` is called where nothing has changed: what has changed
-    was looked at when it was saved. `set_timer` is called in any case, with the time up to which time has acted.
+    `before_tick` is awaited before any tick. Afterwards `evaluate` is called where nothing has changed: a change
+    was evaluated when it was saved. `set_timer` is called in any case, with the time up to which time has acted.
     """
 
     def __init__(

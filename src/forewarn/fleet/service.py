@@ -150,7 +150,7 @@ class Fleet:
 
         `wall_clock` is the clock by which tokens expire; it is real though `clock` may be manual. `checker` asks the
         gates of
-        campaigns, and `messenger` tells others of them.
+        campaigns, and `notifier` tells others of them.
         """
         async with store.watch() as changes, tasks_until_exit() as tasks:
             gate_checker, notifier_or_null = checker or NullGateChecker(), notifier or NullNotifier()
@@ -237,7 +237,7 @@ class Fleet:
             self._evaluate(view)
 
     def _evaluate(self, view: ScopeView) -> None:
-        """Act on a scope's state: set its alarm, begin its work, tell whoever listens."""
+        """Act on a scope's state: set its timer, start its impacts, notify the observers."""
         self._set_timer(view)
         self._impacts.evaluate(view)
         self.campaigns.evaluate(view)
@@ -263,7 +263,7 @@ class Fleet:
 
     @property
     def overdue(self) -> timedelta:
-        """For how long the clockwork has let something wait that is due: no time, as long as it is alive."""
+        """How long the scheduler is overdue with its earliest timer: zero as long as it runs."""
         return self._timer_heap.overdue()
 
     def on_change(self, listener: Callable[[ScopeView], None]) -> None:
@@ -363,7 +363,7 @@ class Fleet:
     # The journal.
 
     async def read_journal(self, query: JournalQuery) -> list[JournalRow]:
-        """Return a page of the journal; `forewarn.fleet.journal` makes queries from people's words."""
+        """Return a page of the journal; `forewarn.fleet.journal` builds the query of a request."""
         return await self._store.journal(query)
 
     def follow_journal(self, after: int | None = None) -> AsyncGenerator[JournalRow, None]:

@@ -11,7 +11,7 @@ from forewarn.clock import Clock, Timer
 
 
 class Timers:
-    """Calls whoever asked for it when its moment has come, and has the work done that this brings."""
+    """Calls back at a moment of the fleet's clock, and runs the work that this starts."""
 
     def __init__(self, clock: Clock, tasks: asyncio.TaskGroup) -> None:
         self._clock = clock

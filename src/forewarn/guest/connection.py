@@ -29,7 +29,7 @@ STATE_BY_PARSE_STATE = {None: IDLE, ParseState.HEAD: ConnectionState.HEAD, Parse
 
 
 class Connection(asyncio.Protocol):
-    """Serves one peer. Requests behind one that has no answer yet stay bytes, and only so many of them are read."""
+    """Serves one peer. Pipelined requests wait as bytes, and backpressure bounds how many bytes are read."""
 
     __slots__ = (
         "_backlog",
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
         return self._state in BUSY
 
     def pause_writing(self) -> None:
-        """Take no more requests: the peer does not read its answers."""
+        """Read no more requests (backpressure): the peer does not read its responses."""
         self._is_writing_paused = True
         self._set_state(self._next_state())
 
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
             self._pending.cancel()
 
     def expire(self) -> None:
-        """End what has taken too long."""
+        """Handle the timeout of the current state: respond 408, go on reading, close or abort."""
         self._run_safely(self._expire)
 
     def _expire(self) -> None:

@@ -9,7 +9,7 @@ from forewarn.guest.limits import Limits
 
 
 class ConnectionState(Enum):
-    """What a connection waits for."""
+    """State of a connection: what it waits for."""
 
     IDLE = "a request"
     HEAD = "the rest of a request's head"
@@ -25,7 +25,7 @@ NO_TIMEOUT = sys.maxsize
 
 
 def connection_timeouts(limits: Limits) -> dict[ConnectionState, int]:
-    """Return for how many seconds a connection may stay in each phase."""
+    """Return the timeout of each state in seconds."""
     timeouts = {
         ConnectionState.THROTTLED: timedelta(0),
         ConnectionState.IDLE: limits.idle_timeout,

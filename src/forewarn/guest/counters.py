@@ -6,7 +6,7 @@ from forewarn.wire.error_responses import REASON_PHRASES, ErrorReason
 
 
 class Counters:
-    """Totals since the start, but for `connections` and `held`, which are what there is now."""
+    """Totals since the start, but for `connections` and `long_polls`, which are what there is now."""
 
     __slots__ = (
         "accepted",

@@ -15,7 +15,7 @@ from forewarn.wire.request import ApprovalRequest, DocumentRequest, GuestRequest
 
 
 class FaultInjector:
-    """Answers in place of the endpoint where faults are set. Only the right requests for events can be hit."""
+    """Injects faults into responses. Only valid requests for events can be affected."""
 
     def __init__(self, faults: Faults, handler: RequestHandler, enable_delay: EnableDelay) -> None:
         self.faults = faults
@@ -27,7 +27,7 @@ class FaultInjector:
         return isinstance(request, DocumentRequest | ApprovalRequest) and self.faults.affects(_vm_name(caller))
 
     async def respond(self, request: GuestRequest, body: bytes, peer: Peer, caller: Caller) -> Response:
-        """Answer as the faults say, and rightly where none hits."""
+        """Respond as the active faults say, and correctly where none applies."""
         with self.faults.for_request(_vm_name(caller), partial(_applies, request, caller)) as fault_set:
             response = await self._faulty_response(fault_set, request, peer, caller)
         if response is None:

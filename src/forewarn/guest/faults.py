@@ -38,7 +38,7 @@ FIRST_RESPONSE_SENT = "the first answer has been given"
 
 
 class FaultEffect(Enum):
-    """To what a fault is done. A request can be hit in each part, by one fault."""
+    """What a fault affects. A request can be affected by one fault per effect."""
 
     DELAY = "when the answer comes"
     DATE = "the date that it bears"
@@ -57,7 +57,7 @@ TIMER_RESOLUTION = 0.001
 
 
 class FaultSet(NamedTuple):
-    """What hits one request."""
+    """The faults that affect one request, at most one per effect."""
 
     delay: "ActiveFault | None"
     date: "ActiveFault | None"
@@ -69,7 +69,7 @@ FaultFilter = Callable[[FaultKind], bool]
 
 
 class Faults:
-    """All faults of a service. Of those that do the same thing to a request, the one that was set first hits it."""
+    """All faults of a service. Of several with the same effect on a request, the one that was set first applies."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -349,7 +349,7 @@ class EndedFault(NamedTuple):
 
 
 class ActiveFault:
-    """A fault that is set, and what it is doing."""
+    """An active fault: its timer, its hit counts and the requests that it delays."""
 
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
@@ -394,7 +394,7 @@ class ActiveFault:
         return vm in self._first_request_at and not self.remaining(vm, now)
 
     def cancel_timer(self) -> None:
-        """Let no alarm ring for it."""
+        """Cancel its timer."""
         if self.timer is not None:
             self.timer.cancel()
 

@@ -36,7 +36,7 @@ from forewarn.wire.request import (
 
 
 class EnableDelay:
-    """Takes note of requests, and of the scopes that are being switched on (PROTOCOL §6: up to two minutes)."""
+    """Records requests, and delays the first response of a scope while it is enabled (PROTOCOL §6: up to 2 minutes)."""
 
     def __init__(self, fleet: Fleet, delay: timedelta) -> None:
         self._fleet = fleet
@@ -89,7 +89,7 @@ VERSIONS = content_response(encode_versions(), JSON)
 
 
 class RequestHandler:
-    """Answers questions. Callers are known, and within their limits, before they get here."""
+    """Responds to requests. The session has identified the caller and applied the rate limit before."""
 
     def __init__(
         self, fleet: Fleet, long_polls: LongPolls, enable_delay: EnableDelay, *, unsupported_version_status: int
@@ -100,11 +100,11 @@ class RequestHandler:
         self._unsupported_version_status = unsupported_version_status
 
     def route(self, head: RequestHead) -> GuestRequest | ErrorResponse:
-        """Tell what is asked."""
+        """Parse and route a request."""
         return route(head, unsupported_version_status=self._unsupported_version_status)
 
     def respond(self, request: GuestRequest, body: bytes, peer: Peer, caller: Caller) -> Response | PendingResponse:
-        """Answer; with a coroutine where something has to happen first."""
+        """Return the response, or a coroutine where the response has to wait."""
         match request:
             case DocumentRequest():
                 enable_wait = self._enable_delay.record_request(caller)

@@ -23,7 +23,7 @@ class Caller(NamedTuple):
 
 
 class CallerResolver(Protocol):
-    """How a listener knows its callers."""
+    """Resolves the callers of a listener to VMs."""
 
     anonymous_key: str
     """Under what to count those who are no VM; never the name of a scope."""
@@ -32,11 +32,11 @@ class CallerResolver(Protocol):
     """Whose each address is, kept up to date: while this does not change, neither does the scope that calls from it."""
 
     def address(self, peername: object) -> str:
-        """Write the address of a socket's peer as `owners` does."""
+        """Write the address of a socket's peer as `address_index` does."""
         ...
 
     def identify(self, address: str) -> Caller | ErrorResponse:
-        """Tell which VM calls from that address."""
+        """Return the VM that calls from that address."""
         ...
 
 
@@ -95,7 +95,7 @@ class AddressResolver:
 
 
 class Peer:
-    """Whoever is at the other end of a connection. Who that is can change while it is open: VMs come and go."""
+    """The other end of a connection. Its VM can change while the connection is open: VMs come and go."""
 
     __slots__ = ("_caller", "_rate_limiter", "_resolver", "address", "address_index", "counter")
 
@@ -108,7 +108,7 @@ class Peer:
         self.counter = rate_limiter.add_connection(self._counter_key())
 
     def identify(self) -> Caller | ErrorResponse:
-        """Tell who calls as of now, or why it is nobody; its requests count towards `counter`."""
+        """Return the VM that calls as of now, or why there is none; its requests count towards `counter`."""
         caller = self._caller
         if isinstance(caller, ErrorResponse) or self.address_index.get(self.address) is not caller.view:
             return self._identify_again()
@@ -121,7 +121,7 @@ class Peer:
         return caller
 
     def disconnect(self) -> None:
-        """Say goodbye."""
+        """Drop its connection from the rate limiter."""
         self._rate_limiter.remove_connection(self.counter)
 
     def _identify_again(self) -> Caller | ErrorResponse:

@@ -56,7 +56,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def connection_limit(configured: int, *, listening: int) -> int:
-    """Return how many connections the process can have open beside its listening sockets, at the most `asked`."""
+    """Return how many connections the process can have open beside its listening sockets, at the most `configured`."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return configured

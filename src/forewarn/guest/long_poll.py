@@ -13,7 +13,7 @@ WAKE_BATCH = 250
 
 
 class LongPolls:
-    """All requests that are held now. Each ends by itself when its time is over; `release` ends one or all early."""
+    """All long polls that are waiting now. Each ends when its time is over; `release` ends one early."""
 
     def __init__(self, fleet: Fleet, counters: Counters, *, per_vm: int) -> None:
         self._fleet = fleet
@@ -24,7 +24,7 @@ class LongPolls:
         self._is_closing = False
 
     async def wait(self, owner: object, view: ScopeView, counter: RateCounter, seconds: int) -> bool:
-        """Wait until the document changes or the time is over, and tell whether it has changed.
+        """Long poll: wait until the document changes or the time is over; return whether it has changed.
 
         Where nothing more can be held, that is at once. An owner has one request held at a time.
         """
@@ -46,18 +46,18 @@ class LongPolls:
             self._counters.long_polls -= 1
 
     def release(self, owner: object) -> None:
-        """End the request that is held for this owner, if there is one, as if its time were over."""
+        """End the long poll of this owner, if there is one, as if its time were over."""
         if (poll := self._polls.get(owner)) is not None:
             poll.end()
 
     def close(self) -> None:
-        """End all of them as if their time were over, and hold nothing any more."""
+        """End all long polls as if their time were over, and accept no more."""
         self._is_closing = True
         for poll in self._polls.values():
             poll.end()
 
     def record_requests(self) -> None:
-        """Count every held request as one that has just been made: its VM is there and listens."""
+        """Count every long poll as a request of this moment: its VM is there and listens."""
         for view in {held.view for held in self._polls.values()}:
             self._fleet.record_request(view)
 

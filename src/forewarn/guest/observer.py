@@ -28,7 +28,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
     Both times it has the same number, and numbers grow in the order in which requests came. `status` None: there is no
     answer yet, and if nothing more is told, there never was one. `at` and `answered_at` are of the monotonic clock,
-    `wall` is when it came by the service's clock.
+    `wall` is when it arrived, by the service's clock.
     """
 
     number: int
@@ -53,7 +53,7 @@ Observer = Callable[[Observed], None]
 
 
 class RequestTrace:
-    """One request while it is under way, for the observer."""
+    """One request in flight, for the observer."""
 
     __slots__ = ("_observe", "_observed")
 
@@ -95,7 +95,7 @@ class RequestTrace:
 
 
 class RequestObserver:
-    """Sees every request for one observer."""
+    """Reports every request to one observer callback."""
 
     def __init__(self, observer: Observer, clock: Clock) -> None:
         self._observer = observer

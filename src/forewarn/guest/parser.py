@@ -33,7 +33,7 @@ class InvalidRequest(Exception):
 
 
 class ParseState(Enum):
-    """How far the present request has been read."""
+    """State of the parser: how far the current request has been read."""
 
     HEAD = "head"
     BODY = "body"
@@ -41,7 +41,7 @@ class ParseState(Enum):
 
 
 class RequestParser:
-    """Reads the requests of one connection. `next` begins a new one; until then it is the present one that it tells of.
+    """Parses the requests of one connection; its properties are those of the current request until `start_next`.
 
     Methods named `on_…` are called by the parser and must not raise.
     """

@@ -2,7 +2,7 @@
 
 
 class RateCounter:
-    """What one VM has asked for, over all its connections; or one address that is no VM's."""
+    """Requests in this second, connections and long polls of one VM, or of one address that is no VM's."""
 
     __slots__ = ("connections", "key", "long_polls", "refusals", "requests", "tick")
 
@@ -12,24 +12,24 @@ class RateCounter:
         self.long_polls = 0
         self.tick = 0
         self.requests = 0
-        """Admitted within the second that `tick` counts."""
+        """Requests admitted within the second `tick`."""
         self.refusals = 0
         """Not admitted within it."""
 
     def has_room(self, tick: int, limit: int) -> bool:
-        """Tell whether one request more is within the limit of this second."""
+        """Tell whether one more request is within the rate limit of this second."""
         if self.tick != tick:
             self.tick = tick
             self.requests = self.refusals = 0
         return self.requests < limit
 
     def is_throttled(self, tick: int, limit: int) -> bool:
-        """Tell whether nothing more is listened to in this second."""
+        """Tell whether no more requests are read in this second."""
         return self.tick == tick and self.refusals >= limit
 
 
 class RateLimiter:
-    """The tallies of all who are connected, or were within this second: hanging up does not clear one."""
+    """The rate counters of all who are connected, or were within this second: to reconnect does not reset a counter."""
 
     def __init__(self) -> None:
         self._counters: dict[tuple[str, str], RateCounter] = {}
@@ -50,7 +50,7 @@ class RateLimiter:
             self._disconnected.append(counter)
 
     def drop_disconnected(self) -> None:
-        """Drop the tallies of those who have left; to be called when a second begins, for which they say nothing."""
+        """Drop the counters of those who have disconnected; to be called when a new second begins."""
         disconnected, self._disconnected = self._disconnected, []
         for counter in disconnected:
             if not counter.connections and self._counters.get(counter.key) is counter:

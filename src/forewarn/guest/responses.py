@@ -25,9 +25,9 @@ Headers = Iterable[tuple[str, str]]
 
 
 class CommonHeaders:
-    """The lines that every answer bears: the date, who serves, and a request id that never repeats.
+    """The header lines of every response: date, server, and a request id that never repeats.
 
-    The id is a random beginning and `number`, for which `lines` has a place.
+    The id is a random beginning and `request_number`, for which `lines` has a place.
     """
 
     __slots__ = ("_date", "_id", "lines", "request_number")
@@ -49,7 +49,7 @@ class CommonHeaders:
 
 
 class PreparedResponse:
-    """An answer for any number of requests. `body` None: there is none, and no length is told."""
+    """A response rendered for any number of requests. `body` None: no body and no Content-Length."""
 
     __slots__ = ("_head", "_tail", "common_lines", "status", "template")
 
@@ -63,7 +63,7 @@ class PreparedResponse:
         self.common_lines = self.template = b""
 
     def set_common_lines(self, lines: bytes) -> None:
-        """Fill in the letterhead of this second; what is left open in `template` is the number."""
+        """Fill in the common headers of this second; only the request number stays open in `template`."""
         self.common_lines = lines
         self.template = self._head + lines + self._tail
 
@@ -78,7 +78,7 @@ class PreparedResponse:
 
 
 class ShiftedDate(NamedTuple):
-    """An answer that bears another date than the present one."""
+    """A response with another date than the current one."""
 
     response: PreparedResponse | ErrorResponse
     offset: timedelta

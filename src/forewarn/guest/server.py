@@ -27,11 +27,11 @@ KEEP_SOCKET_FILE: dict[str, Any] = {"cleanup_socket": False} if sys.version_info
 """A loop of a newer Python would look for the file by the name that the socket was bound by, which is gone by then."""
 
 MIN_TICK = 0.5
-"""A timer that rings a little early must not make two beats of one, in seconds."""
+"""A timer that fires this many seconds early still counts as one tick."""
 
 
 class GuestServer:
-    """Serves guests on any number of listeners. What they may ask for together is bounded once for all of them."""
+    """Serves guests on any number of listeners, which share one set of limits."""
 
     def __init__(
         self,

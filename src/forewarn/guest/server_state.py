@@ -25,7 +25,7 @@ RECORD_LONG_POLLS_EVERY = 60
 
 
 class TimedConnection(Protocol):
-    """A connection, as far as the desk knows it."""
+    """A connection, as the server state uses it."""
 
     since: int
     """The second in which it began to wait."""
@@ -33,7 +33,7 @@ class TimedConnection(Protocol):
     """How many seconds it may wait."""
 
     def expire(self) -> None:
-        """Wait no longer."""
+        """Handle the timeout."""
         ...
 
     def finish(self) -> None:
@@ -46,7 +46,7 @@ class TimedConnection(Protocol):
 
 
 class ServerState:
-    """The one place that connections turn to. It counts the seconds, by the monotonic clock, in `ticks`."""
+    """State that all connections share. `ticks` counts the seconds by the monotonic clock."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ServerState:
         self._clock = fleet.clock
         self.record_request = fleet.record_request
         self.is_real_time = isinstance(fleet.clock, SystemClock)
-        """Whether to look at the clock once a second is enough: a manual one can move by days between two beats."""
+        """Whether to read the clock once a second is enough: a manual clock can move by days between two ticks."""
         self.limits = limits
         self.counters = counters
         self.common_headers = CommonHeaders(fleet.clock.now())
@@ -127,7 +127,7 @@ class ServerState:
             self._is_empty.set()
 
     def tick(self) -> None:
-        """Let a second pass: renew the date, and see to those who have waited too long."""
+        """Start a new second: renew the date, drop old rate counters, and expire connections that have timed out."""
         self.ticks += 1
         self.refresh_date()
         self.rate_limiter.drop_disconnected()
@@ -141,11 +141,11 @@ class ServerState:
         self.common_headers.refresh(self._clock.now())
 
     def shifted_headers(self, offset: timedelta) -> CommonHeaders:
-        """Return the letterhead of another time."""
+        """Return the common headers of another time."""
         return CommonHeaders(self._clock.now() + offset)
 
     def cancel_waits(self, peer: Peer) -> None:
-        """Keep nothing waiting for a visitor who has ended the connection."""
+        """Drop the pending long poll of a peer that has closed the connection."""
         self.long_polls.release(peer)
         if self._faults is not None:
             self._faults.release(peer)

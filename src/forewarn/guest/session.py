@@ -10,11 +10,11 @@ from forewarn.wire.error_responses import TOO_MANY_REQUESTS, ErrorReason, ErrorR
 from forewarn.wire.request import DocumentRequest, GuestRequest, VersionsRequest
 
 CACHED_REQUEST_BYTES = 2048
-"""No client that asks every second sends more; a larger question is read anew each time."""
+"""Larger requests are not cached: no client that polls every second sends more."""
 
 
 class HttpSession:
-    """One request after the other: from when `take_pending` gives something until `reply`, nothing may be read."""
+    """One request after the other: from when `take_pending` returns something until `send_response`, read nothing."""
 
     __slots__ = (
         "_cached_response",
@@ -73,7 +73,7 @@ class HttpSession:
         """The present request, if there is anybody who observes it."""
 
     def respond_from_cache(self) -> bytes | None:
-        """Answer the known question once more as before; None, and nothing done, if anything has changed since.
+        """Repeat the response to the cached request; None, and nothing done, if anything has changed since.
 
         This is the hot path: every VM asks every second, and hardly ever is there anything new.
         """
@@ -105,7 +105,7 @@ class HttpSession:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether the peer has been refused so often in this second that it is not listened to until the next."""
+        """Whether the peer was refused so often in this second that its requests are not read until the next."""
         return self.peer.counter.is_throttled(self._server_state.ticks, self._server_state.limits.refusals_per_second)
 
     @property
@@ -162,7 +162,7 @@ class HttpSession:
         return pending
 
     def close(self) -> None:
-        """Say goodbye."""
+        """End the session: disconnect the peer and close the parser."""
         self.is_over = True
         self.peer.disconnect()
         self._parser.close()
@@ -238,7 +238,7 @@ class HttpSession:
         self._respond_or_wait(routed, body)
 
     def _admit(self) -> ErrorResponse | None:
-        """Count a request of a known caller, or refuse it."""
+        """Apply the rate limit: count a request of a known caller, or refuse it."""
         caller, counter = self.peer.identify(), self.peer.counter
         has_room = counter.has_room(self._server_state.ticks, self._server_state.rate)
         if has_room and isinstance(caller, Caller):

@@ -154,7 +154,7 @@ class CommandPlatform:
                 return Unknown(f"{why}; whether it was done is not known", output)
 
     async def _run_probe(self, work: Work, earlier_output: str) -> Done | NotStarted | Unknown:
-        """Ask the program whether the work was done; `before` is what it printed when it did it."""
+        """Ask the program whether the work was done; `earlier_output` is what it printed when it did it."""
         try:
             async with self._limiter.slot():
                 ran = await self._run(work, CommandPhase.PROBE, self.settings.probe_limit)
@@ -183,7 +183,7 @@ class CommandPlatform:
         return self._retry_later(work, why, output) if result.code == EX_TEMPFAIL else self._failed(work, why, output)
 
     def _retry_later(self, work: Work, why: str, output: str) -> Retry | Failed:
-        """Put the work off: twice as long each time, up to the longest pause, and not for ever."""
+        """Retry the work later, with an exponential backoff, and not for ever."""
         tries = work.attempt - self._discounted.get(work.id, 0)
         if tries >= self.settings.attempts:
             return self._failed(work, f"{why}, in attempt {tries} of {self.settings.attempts}", output)
@@ -195,7 +195,7 @@ class CommandPlatform:
         return Failed(why, output)
 
     def _reset_attempts(self, work: Work) -> None:
-        """Whatever comes next is a person's wish, and has all its attempts before it."""
+        """An operator has retried it: count the attempts from the start."""
         self._discount_attempts(work, count=work.attempt)
 
     def _postpone(self, work: Work) -> Retry:

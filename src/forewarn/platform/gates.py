@@ -32,7 +32,7 @@ MAX_CONCURRENT = 8
 
 
 class SettingsGateChecker:
-    """Asks gates, as the settings define them by name or as a campaign brings them along."""
+    """Checks gates: those that the settings define by name, and those that a campaign defines itself."""
 
     def __init__(self, gates: Sequence[Gate], directory: Path, environ: Mapping[str, str] = os.environ) -> None:
         self._gates = {gate.name: gate.settings for gate in gates}

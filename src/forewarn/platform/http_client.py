@@ -23,7 +23,7 @@ class RequestFailed(Exception):
 
 
 class HttpRequest(NamedTuple):
-    """What is sent. Its URL may have a secret in it; `place` is as much of it as may be told."""
+    """What is sent. Its URL may have a secret in it; `origin` is as much of it as may be told."""
 
     method: str
     url: str

@@ -11,7 +11,7 @@ class SlotTimeout(Exception):
 
 
 class ConcurrencyLimiter:
-    """So many programs may run at the same time; a limit that changes holds for those that come."""
+    """Limits how many programs run at the same time; a changed limit applies to programs that start later."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -25,7 +25,7 @@ class ConcurrencyLimiter:
 
     @asynccontextmanager
     async def slot(self, max_wait: float | None = None) -> AsyncIterator[None]:
-        """Take a place, in turn; after so many seconds without one raise SlotTimeout."""
+        """Take a slot, in turn; after so many seconds without one raise SlotTimeout."""
         if self._used < self._limit and not self._waiting:
             self._used += 1
         else:

@@ -30,7 +30,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Platform(Protocol):
-    """The port."""
+    """Carries out impacts on VMs."""
 
     @property
     def repeatable(self) -> bool:
@@ -67,7 +67,7 @@ class GateFailed(msgspec.Struct, frozen=True):
 
 
 class GateChecker(Protocol):
-    """Asks the gates of campaigns."""
+    """Checks the gates of campaigns."""
 
     @property
     def gates(self) -> Sequence[str]:
@@ -75,7 +75,7 @@ class GateChecker(Protocol):
         ...
 
     async def check(self, request: GateRequest) -> GatePassed | GateFailed:
-        """Ask, with the time limit and the retries of the gate. What goes wrong makes it shut."""
+        """Check the gate, with its timeout and retries. An error counts as failed."""
         ...
 
 
@@ -92,11 +92,11 @@ class NotificationMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotificationFailed(Exception):
-    """Somebody who is to be told could not be reached."""
+    """A receiver could not be reached."""
 
 
 class Notifier(Protocol):
-    """Tells others of campaigns."""
+    """Sends notifications about campaigns."""
 
     @property
     def has_receivers(self) -> bool:
@@ -104,12 +104,12 @@ class Notifier(Protocol):
         ...
 
     async def notify(self, message: NotificationMessage) -> None:
-        """Try once to tell everybody who does not know it yet; Undelivered: try again later."""
+        """Try once to notify every receiver that has not been notified yet; NotificationFailed: retry later."""
         ...
 
 
 class NullGateChecker:
-    """A world without gates."""
+    """A null checker: no gates."""
 
     @property
     def gates(self) -> Sequence[str]:
@@ -122,7 +122,7 @@ class NullGateChecker:
 
 
 class NullNotifier:
-    """A world in which nobody is told."""
+    """A null notifier: no receivers."""
 
     @property
     def has_receivers(self) -> bool:

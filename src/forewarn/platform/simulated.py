@@ -21,11 +21,11 @@ DURATIONS: dict[EventType, timedelta] = {
 
 
 MAX_RESULTS = 10_000
-"""How many pieces of work the ledger has, the newest."""
+"""How many results are kept, the newest."""
 
 
 class WorkResult(msgspec.Struct, frozen=True):
-    """A line of the ledger: this work ended like this."""
+    """How a piece of work ended."""
 
     work: Work
     outcome: Done | Failed | Retry
@@ -64,7 +64,7 @@ class SimulatedPlatform:
         return outcome
 
     async def probe(self, work: Work) -> Done | NotStarted | Unknown:
-        """Nothing of a simulation outlives its process: what is not in the ledger has not begun."""
+        """Nothing of a simulation outlives its process: work without a kept result has not started."""
         done = (ran.outcome for ran in self.results if ran.work.id == work.id and isinstance(ran.outcome, Done))
         return next(done, NotStarted())
 

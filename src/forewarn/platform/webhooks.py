@@ -41,7 +41,7 @@ class WebhookNotifier:
         self._settings = settings
 
     async def notify(self, message: NotificationMessage) -> None:
-        """Tell everybody who has not been told yet, once; Undelivered says who did not take it."""
+        """POST once to every URL that has not accepted it yet; NotificationFailed names those that did not."""
         delivered = self._delivered.setdefault(message.id, set())
         pending = [url for url in self._settings.webhooks if url not in delivered]
         body = encode_body(message)

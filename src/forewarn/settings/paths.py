@@ -11,7 +11,7 @@ FILE_NAME = "forewarn.toml"
 
 
 def find_settings_file(given: str | None, environ: Mapping[str, str], directory: Path) -> Path | None:
-    """Return the file to read: the one that is named, else `forewarn.toml` in the directory `here` if there is one."""
+    """Return the file to read: the one that is named, else `forewarn.toml` in `directory` if it exists."""
     if named := given or environ.get(VARIABLE_PREFIX + "CONFIG"):
         return Path(named).expanduser()
     usual = directory / FILE_NAME

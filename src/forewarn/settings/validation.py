@@ -8,7 +8,7 @@ from forewarn.settings.types import PlatformName
 
 
 def validate(preset: Preset, settings: Settings, sources: Mapping[str, str], unset: frozenset[str]) -> None:
-    """Refuse what does not go together. `places` says where each key's value is from; `unset` are the preset's."""
+    """Refuse what does not go together. `sources`: where each value comes from; `unset`: the preset's keys."""
     for key, why in preset.required.items():
         if key in unset:
             raise MissingSetting(key, KEYS[key].allowed, why)

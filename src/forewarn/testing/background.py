@@ -23,7 +23,7 @@ class BackgroundTimeout(Exception):
 
 
 class BackgroundContext(Generic[T]):
-    """Enters the context that `make` makes in a thread of its own, and leaves it there when told to."""
+    """Enters the context that `factory` makes in a thread of its own, and leaves it there when told to."""
 
     def __init__(self, factory: Callable[[], AbstractAsyncContextManager[T]], *, name: str) -> None:
         self._factory, self._name = factory, name

@@ -7,7 +7,7 @@ from forewarn.api.client import ApiClient
 
 
 class Event:
-    """An event that a test has made. Its id stays; `state` and `story` are asked for anew each time."""
+    """An event that a test has created. Its id stays; `state` and `story` are read from the service each time."""
 
     def __init__(self, api: ApiClient, id_: str, scope: str) -> None:
         self._api = api

@@ -69,7 +69,7 @@ class RequestLog:
         return [request for _, request in requests if vm in (None, request.vm)]
 
     def wait_for(self, find: Callable[[], T | None], timeout: float) -> T | None:
-        """Return what `look` finds as soon as it finds something; None if it has not by then.
+        """Return what `find` finds as soon as it finds something; None if it has not by then.
 
         It is called without the lock, so it may ask the service.
         """

@@ -19,7 +19,7 @@ DEFAULT_TIMEOUT = 30.0
 
 
 class RequestQueries(ABC):
-    """Whoever has a witness at the endpoints can tell what VMs did there."""
+    """Queries of the request log: what VMs did at their endpoints."""
 
     def __init__(self) -> None:
         self._request_log = RequestLog()

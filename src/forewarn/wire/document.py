@@ -49,7 +49,7 @@ def has_events(scope: Scope, version: str) -> bool:
 
 
 def etag(scope: Scope, version: str) -> str:
-    """Name the document that `document` makes: two of the same name are the same, even after a new beginning."""
+    """Name the document that `encode_document` makes: two of the same name are the same, even after a new beginning."""
     return f'"{scope.epoch}.{scope.incarnation}.{version}"'
 
 

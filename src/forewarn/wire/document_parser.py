@@ -48,7 +48,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 def parse_document(body: bytes) -> Document | None:
     """Read the body of a 200; None for an empty one, which the real service sends before it is enabled.
 
-    Raises Unreadable, and nothing else.
+    Raises InvalidDocument, and nothing else.
     """
     text = body.removeprefix(BYTE_ORDER_MARK).strip()
     if not text:

@@ -86,7 +86,7 @@ class DocumentRequest(msgspec.Struct, frozen=True):
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """Events may start; which ones, `start_requests` reads from the body."""
+    """Events may start; which ones, `parse_approval` reads from the body."""
 
     version: str
 

@@ -15,7 +15,7 @@ __all__ = ["CallResult", "Done", "Failed", "Handler", "HandlerCall", "HandlerCon
 
 
 class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handler is sent for. Nothing in it is secret."""
+    """The event, the call and the time limit that a handler gets. Nothing in it is secret."""
 
     event: Event
     """As it was last seen."""
@@ -23,7 +23,7 @@ class HandlerContext(msgspec.Struct, frozen=True, kw_only=True):
     """This VM's own resource name."""
     phase: Phase
     call: HandlerCall | None = None
-    """None: the handler is only told of the phase."""
+    """None: the handler is only notified of the phase."""
     attempt: int = 1
     """Goes up with every try, and after a crash: the same may have been done before, whole or in part."""
     deadline: datetime | None = None
@@ -57,11 +57,11 @@ CallResult = Done | Retry | Failed
 
 
 class Handler(Protocol):
-    """One thing that is done about events. Each call is one try; the daemon keeps to limit and retries.
+    """Reacts to events. Each call is one attempt; the daemon applies the time limit and the retries.
 
     Calls may be cancelled at any moment; a handler then stops what it began, programs with all their children.
-    Every half can be called again after it has been done: the same try twice must do no harm.
-    Nothing raises but CancelledError. What is said in `why` is logged: no secrets.
+    Every call must be idempotent: it can be repeated after it has been done.
+    Nothing raises but CancelledError. `reason` is logged: no secrets.
     """
 
     @property
@@ -76,7 +76,7 @@ class Handler(Protocol):
 
     @property
     def time_limit(self) -> timedelta:
-        """How long one try of a half may take."""
+        """How long one attempt of a call may take."""
         ...
 
     @property
@@ -91,7 +91,7 @@ class Handler(Protocol):
 
     @property
     def ready_despite_failure(self) -> bool:
-        """Whether the VM counts as ready although this handler's prepare half failed."""
+        """Whether the VM counts as ready although this handler's prepare call failed."""
         ...
 
     async def prepare(self, context: HandlerContext) -> CallResult:
@@ -103,7 +103,7 @@ class Handler(Protocol):
         ...
 
     async def notify(self, context: HandlerContext) -> CallResult:
-        """Hear of a phase: of each once, and after a restart of the present one. Its half does not wait for that."""
+        """Notify the handler of a phase: of each once, and of the current one after a restart. No call waits for it."""
         ...
 
     async def check(self) -> list[str]:
@@ -133,7 +133,7 @@ class HandlerBase(Generic[S]):
 
     @property
     def time_limit(self) -> timedelta:
-        """How long one try of a half may take."""
+        """How long one attempt of a call may take."""
         return self.settings.time_limit
 
     @property
@@ -148,7 +148,7 @@ class HandlerBase(Generic[S]):
 
     @property
     def ready_despite_failure(self) -> bool:
-        """Whether the VM counts as ready although this handler's prepare half failed."""
+        """Whether the VM counts as ready although this handler's prepare call failed."""
         return self.settings.ready_despite_failure
 
     async def prepare(self, context: HandlerContext) -> CallResult:
@@ -173,7 +173,7 @@ class HandlerBase(Generic[S]):
     async def _retry(
         self, call: Callable[[HandlerContext], Awaitable[CallResult]], context: HandlerContext
     ) -> CallResult:
-        """Tell with all tries that there are: halves are repeated by the daemon, tellings by nobody else."""
+        """Notify, with all retries: the daemon retries calls, but not notifications."""
         result = await call(context)
         for _ in range(self.retries):
             if not isinstance(result, Retry):

@@ -34,7 +34,7 @@ def event_json(event: Event) -> bytes:
 
 
 def event_variables(context: HandlerContext, now: datetime) -> dict[str, str]:
-    """Return what a program is told of its errand; what is not known is empty, or -1."""
+    """Return the environment variables of a handler's program; what is not known is empty, or -1."""
     event, left = _wire_event(context.event), context.time_left(now)
     values = {
         "EVENT_ID": event.event_id,

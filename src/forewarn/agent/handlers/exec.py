@@ -49,7 +49,7 @@ class ExecHandler(HandlerBase[ExecSettings]):
         return await self._run_all(self._programs(Phase.RECOVER), context)
 
     async def notify(self, context: HandlerContext) -> CallResult:
-        """Run the hooks of a phase that has no half."""
+        """Run the hooks of a phase that has no handler call."""
         return Done() if context.phase in CALL_PHASES else await self._retry(self._notify_once, context)
 
     async def check(self) -> list[str]:

@@ -16,7 +16,7 @@ class InvalidResponse(Exception):
 
 
 class Request(NamedTuple):
-    """What is sent. Its URL may be secret; `place` says as much of it as others may know."""
+    """What is sent. Its URL may be secret; `origin` says as much of it as others may know."""
 
     method: str
     url: str
@@ -31,7 +31,7 @@ class Request(NamedTuple):
 
 
 async def send(request: Request, tls: ssl.SSLContext | None) -> int:
-    """Send a request and return the status of the response. Raises OSError, InvalidResponse or EOFError without one."""
+    """Send a request and return the status of the response; raises OSError, InvalidResponse or EOFError."""
     parts = urlsplit(request.url)
     port = parts.port or PORTS[parts.scheme]
     reader, writer = await asyncio.open_connection(

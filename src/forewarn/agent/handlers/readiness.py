@@ -65,9 +65,9 @@ class ReadinessHandler(HandlerBase[ReadinessSettings]):
         return Done()
 
     async def notify(self, context: HandlerContext) -> CallResult:
-        """Say no to probes from the notice on; where nothing was prepared, recovery has no half that would end it.
+        """Fail the probes from the notice on; where nothing was prepared, no recover call would end that.
 
-        The half runs beside the telling, and may have been quicker.
+        The call runs in parallel with the notification, and may have been faster.
         """
         if context.phase is Phase.RECOVER and context.call is None:
             await self.recover(context)

@@ -35,7 +35,7 @@ def facts(context: HandlerContext, now: datetime) -> dict[str, Fact]:
 
 
 def fill_template(template: str, values: Mapping[str, Fact], escape: Callable[[str], str] = str) -> str:
-    """Fill a template; `written` makes each fact fit the place at which it stands."""
+    """Fill a template; `escape` makes each fact fit the place at which it stands."""
     return Template(template).safe_substitute({name: escape(_text(fact)) for name, fact in values.items()})
 
 

@@ -37,7 +37,7 @@ class WebhookHandler(HandlerBase[WebhookSettings]):
         return await self._send_if(Phase.RECOVER, context)
 
     async def notify(self, context: HandlerContext) -> CallResult:
-        """Send the request, if it is wanted in a phase that has no half."""
+        """Send the request, if the settings name this phase and it has no handler call."""
         is_call = context.phase in (Phase.PREPARE, Phase.RECOVER)
         is_wanted = context.phase in self.settings.phases and not is_call
         return await self._retry(self._send, context) if is_wanted else Done()

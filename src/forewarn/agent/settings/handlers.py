@@ -44,7 +44,7 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExecSettings(HandlerSettings, frozen=True, kw_only=True):
-    """Programs of the user: one for each half, or a directory of hooks for each phase."""
+    """Programs of the user: one for prepare and one for recover, or a directory of hooks for each phase."""
 
     kind = "exec"
 

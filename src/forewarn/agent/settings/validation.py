@@ -16,7 +16,7 @@ from forewarn.settings import SettingsConflict
 
 
 def validate(settings: AgentSettings, source: str) -> None:
-    """Refuse what does not go together; `place` is the file, for the message."""
+    """Refuse what does not go together; `source` is the file, for the message."""
     problem = next(problems(settings), None)
     if problem is not None:
         raise SettingsConflict(f"{source}: {problem}")

@@ -66,7 +66,7 @@ ApprovalDecision: TypeAlias = ApprovalAllowed | PeersRequired | ApprovalDelayed 
 def decide_approval(
     workflow: EventWorkflow, *, policy: ApprovalPolicy, peers: frozenset[str], now: datetime
 ) -> ApprovalDecision:
-    """Tell whether to approve the event of a walk, knowing the addresses of these peers."""
+    """Decide whether to approve the event of a workflow, given the names of the peers whose addresses are known."""
     if not workflow.is_scheduled:
         return ApprovalNotAllowed("the event is not waiting for anybody")
     if policy.mode is ApprovalMode.NEVER:

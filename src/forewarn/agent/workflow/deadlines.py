@@ -37,7 +37,7 @@ def prepare_deadline(event: Event, noticed_at: datetime) -> datetime | None:
 
 
 def call_deadline(deadline: datetime | None, time_limit: timedelta, *, now: datetime) -> datetime | None:
-    """Return until when a half that begins now may take; None if it does not fit any more."""
+    """Return the deadline of a call that starts now; None if there is no time left for it."""
     until = now + time_limit if deadline is None else min(now + time_limit, deadline - MARGIN)
     return until if until - now >= min(MINIMUM_SLICE, time_limit) else None
 

@@ -55,7 +55,7 @@ PENDING = frozenset({CallState.WAITING, CallState.RUNNING, CallState.PAUSING})
 
 
 class WorkflowContext(NamedTuple):
-    """What else there is to know when a walk goes on."""
+    """Everything besides the workflow itself that the planner needs to advance it."""
 
     now: datetime
     vm_name: str
@@ -63,9 +63,9 @@ class WorkflowContext(NamedTuple):
     peers: frozenset[str] = frozenset()
     """The VMs whose agents can be asked."""
     still_needed: frozenset[str] = frozenset()
-    """The handlers that other walks need as they are: prepared."""
+    """The handlers that other workflows still need prepared."""
     busy: frozenset[str] = frozenset()
-    """The handlers that are at work for other walks: nobody does two things at a time."""
+    """The handlers with a call in flight for other workflows: a handler runs one call at a time."""
     boot: str = ""
     """Which boot of the machine this is; empty where nobody knows."""
 
@@ -78,7 +78,7 @@ class _Transition(NamedTuple):
 def start(
     event: Event, steps: Iterable[HandlerStep], context: WorkflowContext, *, is_notify_only: bool = False
 ) -> WorkflowChange:
-    """Begin the walk of an event that was not known before."""
+    """Start the workflow of a new event."""
     ordered = by_importance(tuple({step.handler: step for step in steps}.values()))
     workflow = EventWorkflow(
         event=event,
@@ -94,7 +94,7 @@ def start(
 
 
 def resume(workflow: EventWorkflow, *, now: datetime) -> WorkflowChange:
-    """Take up a walk that was found in the journal, and tell the phase in which it is again.
+    """Resume a stored workflow, and notify the handlers of its current phase again.
 
     Nothing else is done before it is known whether the event is still there.
     """
@@ -103,7 +103,7 @@ def resume(workflow: EventWorkflow, *, now: datetime) -> WorkflowChange:
 
 
 def handlers_in_use(id_: str, workflows: Iterable[EventWorkflow]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return which handlers other walks than this one hold prepared, and which are at work for them."""
+    """Return which handlers other workflows still need prepared, and which have a call in flight for them."""
     steps = [(other, step) for other in workflows if other.id != id_ for step in other.steps]
     still_needed = (step.handler for other, step in steps if other.ending is None and step.needs_recovery)
     busy = (step.handler for _, step in steps if CallState.RUNNING in {step.prepare.state, step.recover.state})
@@ -204,7 +204,7 @@ def _approve(workflow: EventWorkflow, context: WorkflowContext) -> _Transition:
 
 
 def _recover(workflow: EventWorkflow, context: WorkflowContext) -> _Transition:
-    """Undo in the reverse order. What another walk still needs, or what failed for now, holds nothing else up."""
+    """Recover in reverse order. A handler that another workflow needs, or whose call failed, blocks no other."""
     if workflow.reannounced is not None and not _has_running_calls(workflow):
         return _restart(workflow, workflow.reannounced, context.now)
     for _, group in groupby(reversed(workflow.steps), key=lambda step: step.importance):

@@ -76,13 +76,13 @@ def reset_call(progress: CallProgress) -> CallProgress:
 
 
 FIRST_RECOVERY_RETRY, LONGEST_RECOVERY_RETRY = timedelta(seconds=30), timedelta(minutes=10)
-"""Recovery that failed is tried again after pauses that double from the first to the longest, for ever."""
+"""Failed recovery is retried for ever, with an exponential backoff from the first to the longest pause."""
 FIRST_APPROVAL_RETRY, LONGEST_APPROVAL_RETRY = timedelta(seconds=5), timedelta(minutes=1)
 """The same for an approval that the service did not take, until the event starts."""
 
 
 def apply_input(workflow: EventWorkflow, input_: Input, *, now: datetime) -> EventWorkflow:
-    """Write down what happened. What does not concern the walk any more changes nothing."""
+    """Reduce an input to the new state of the workflow. An input that came too late changes nothing."""
     match input_:
         case EventSeen(event):
             return _event_seen(workflow, event)

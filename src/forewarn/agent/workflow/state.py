@@ -19,7 +19,7 @@ BEFORE_IMPACT = frozenset({Phase.NOTICE, Phase.PREPARE, Phase.READY, Phase.APPRO
 
 
 class CallState(StrEnum):
-    """How far a half is."""
+    """State of a handler call."""
 
     WAITING = "waiting"
     """Its turn has not come."""
@@ -29,13 +29,13 @@ class CallState(StrEnum):
     """It is tried again in a moment."""
     DONE = "done"
     FAILED = "failed"
-    """All its tries failed. A recover half is still tried again, after longer and longer pauses."""
+    """All attempts failed. A recover call is still retried, with an exponential backoff."""
     SKIPPED = "skipped"
     """There was no time for it."""
 
 
 class CallProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one half of one handler is."""
+    """Progress of one call of one handler."""
 
     state: CallState = CallState.WAITING
     attempt: int = 0
@@ -52,7 +52,7 @@ NOT_STARTED = CallProgress()
 
 
 class HandlerStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One handler's part in a walk, with all that has to be known of the handler to plan it."""
+    """One handler's step in a workflow, with everything that the planner needs to know of the handler."""
 
     handler: str
     importance: int = 0
@@ -64,7 +64,7 @@ class HandlerStep(msgspec.Struct, frozen=True, kw_only=True):
     recover: CallProgress = NOT_STARTED
 
     def progress(self, call: HandlerCall) -> CallProgress:
-        """Return how far one of the halves is."""
+        """Return the progress of one of the calls."""
         return self.prepare if call is HandlerCall.PREPARE else self.recover
 
     @property
@@ -119,7 +119,7 @@ class WorkflowState(msgspec.Struct, frozen=True, kw_only=True):
     is_notify_only: bool = msgspec.field(default=False, name="is_only_told")
     """Whether nobody has said what to do about such an event: then nobody here brings it forward."""
     restarts: int = 0
-    """How often an agent found this walk in its journal."""
+    """How often an agent has resumed this workflow from its store."""
     boot: str = ""
     """Since which boot of the machine it is walked; empty where nobody knows."""
     ready_at: datetime | None = None
@@ -140,7 +140,7 @@ class EventWorkflow(WorkflowState, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """What tells walks apart: the id of the event, which is the same in any case."""
+        """The id of the event in upper case: ids are case-insensitive."""
         return event_key(self.event)
 
     @property
@@ -171,7 +171,7 @@ class EventRemoved(msgspec.Struct, frozen=True):
 
 
 class CallEnded(msgspec.Struct, frozen=True):
-    """A try of a half has ended. `attempt` says which, so that nothing late is taken for something else."""
+    """An attempt of a call has ended. `attempt` is its number, so that a late result is not taken for another's."""
 
     handler: str
     call: HandlerCall
@@ -196,7 +196,7 @@ class ApprovalFailed(msgspec.Struct, frozen=True):
 
 
 class Restarted(msgspec.Struct, frozen=True):
-    """The agent has found the walk in its journal; whatever was under way is not any more."""
+    """The agent has loaded the workflow from its store; whatever was in flight is not any more."""
 
 
 class ClockChanged(msgspec.Struct, frozen=True):
@@ -211,14 +211,14 @@ Input: TypeAlias = (
 
 
 class NotifyHandlers(msgspec.Struct, frozen=True):
-    """Tell every handler of the walk that a phase begins, or goes on after a restart."""
+    """Notify every handler of the workflow that a phase begins, or goes on after a restart."""
 
     phase: Phase
     attempt: int
 
 
 class StartCall(msgspec.Struct, frozen=True):
-    """Begin a half; it has until then, if there is an end."""
+    """Start a handler call; it has until the deadline, if there is one."""
 
     handler: str
     call: HandlerCall
@@ -227,7 +227,7 @@ class StartCall(msgspec.Struct, frozen=True):
 
 
 class CancelCall(msgspec.Struct, frozen=True):
-    """End a half that is under way: its time is over, or nobody needs it any more."""
+    """Cancel a call that is in flight: its time is over, or it is not needed any more."""
 
     handler: str
     call: HandlerCall
@@ -246,14 +246,14 @@ class Approve(msgspec.Struct, frozen=True):
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The walk is over: strike it from the journal."""
+    """The workflow is over: delete it from the store."""
 
 
 Action: TypeAlias = NotifyHandlers | StartCall | CancelCall | CheckPeers | Approve | Finish
 
 
 class WorkflowChange(msgspec.Struct, frozen=True, kw_only=True):
-    """How a walk goes on: to be journaled first, then done. At `wake_at`, time itself may change something."""
+    """How a workflow goes on: save it first, then execute the actions. Advance it again at `wake_at`."""
 
     workflow: EventWorkflow
     actions: tuple[Action, ...] = ()

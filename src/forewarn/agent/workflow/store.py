@@ -24,7 +24,7 @@ from forewarn.wire.document_parser import SOURCES, TYPES
 
 FORMAT = 1
 LARGEST = 64 * 1024 * 1024
-"""No walk is longer, whatever the service writes into an event: what is, is none."""
+"""No workflow file is larger, whatever the service writes into an event: a larger one is not read."""
 
 PLAIN_ID = re.compile(r"[0-9A-Z][0-9A-Z-]{0,63}")
 """Such ids are file names by themselves; the service may send others."""
@@ -55,7 +55,7 @@ class WorkflowFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredWorkflow(msgspec.Struct, frozen=True, kw_only=True):
-    """A walk as it is in a page."""
+    """A workflow as it is stored."""
 
     event: StoredEvent
     reannounced: StoredEvent | None = msgspec.field(name="comeback")
@@ -63,7 +63,7 @@ class StoredWorkflow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowStore:
-    """Keeps walks in a directory, or nowhere. Nothing here raises because of the disk."""
+    """Stores workflows in a directory, or nowhere. Nothing here raises because of the disk."""
 
     def __init__(self, directory: Path | None, *, on_error: Callable[[str], None] | None = None) -> None:
         self._directory = directory
@@ -77,7 +77,7 @@ class WorkflowStore:
         """Why the disk does not have everything; None if it has."""
 
     def load(self) -> tuple[EventWorkflow, ...]:
-        """Return all walks. A file that is none is put aside under another name, for people to look at."""
+        """Return all workflows. A file that is unreadable is renamed, for people to look at."""
         if self._directory is None:
             return ()
         try:
@@ -96,12 +96,12 @@ class WorkflowStore:
         return tuple(workflow for workflow in workflows if workflow is not None)
 
     def save(self, workflow: EventWorkflow) -> None:
-        """Have the walk on disk, if at all possible; in any case remember that it should be."""
+        """Save the workflow; after an error, remember to save it again."""
         self._unsaved[workflow.id] = workflow
         self.flush()
 
     def delete(self, id_: str) -> None:
-        """Have the walk on disk no more."""
+        """Delete the workflow from the disk."""
         self._unsaved[id_] = None
         self.flush()
 
@@ -175,7 +175,7 @@ def read_workflow(path: Path) -> EventWorkflow:
 
 
 def decode_workflow(text: bytes) -> EventWorkflow:
-    """Read the content of a walk's file; raises ValueError."""
+    """Decode the content of a workflow file; raises ValueError."""
     try:
         file = msgspec.json.decode(text, type=WorkflowFile)
         if file.format != FORMAT:
@@ -190,7 +190,7 @@ def decode_workflow(text: bytes) -> EventWorkflow:
 
 
 def encode_workflow(workflow: EventWorkflow) -> bytes:
-    """Return the content of a walk's file."""
+    """Encode the content of a workflow file."""
     reannounced = None if workflow.reannounced is None else _stored_event(workflow.reannounced)
     state = WorkflowState(**_fields(workflow, WorkflowState))
     stored = msgspec.json.encode(
@@ -219,7 +219,7 @@ def _fields(value: msgspec.Struct, type_: type[msgspec.Struct]) -> dict[str, Any
 
 
 def file_name(id_: str) -> str:
-    """Return the name under which a walk is kept, whatever the service calls its event."""
+    """Return the file name of a workflow, whatever the service calls its event."""
     if PLAIN_ID.fullmatch(id_):
         return id_
     return "sha256-" + hashlib.sha256(id_.encode(errors="surrogatepass")).hexdigest()

@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 
 
 class AnnounceQueue:
-    """Scopes are numbers here. The one with the smallest turn is first; one that sleeps joins again once it wakes."""
+    """Scopes are indexes here. The one with the smallest key is first; a deferred one joins again once it wakes."""
 
     def __init__(self) -> None:
         self._turns: list[tuple[int, int]] = []

@@ -25,7 +25,7 @@ from forewarn.core.text import truncate_text
 class CampaignDraft:
     """A campaign with its waves as they go on. `notify`: whether others are to be told of its start, halt and end.
 
-    Save what `taken` gives in one step, and do what follows from it afterwards.
+    Save what `take_changes` gives in one step, and do what follows from it afterwards.
     """
 
     def __init__(self, campaign: Campaign, *, notify: bool = False) -> None:

@@ -24,7 +24,7 @@ ProgressCallback = Callable[[int, int], None]
 
 PROGRESS_STEPS = 100
 MAX_NAMES_SHOWN = 5
-"""How many names a remark tells before it only counts."""
+"""How many names a remark lists before it only counts."""
 
 
 class PlannedWave(msgspec.Struct, frozen=True, kw_only=True):

@@ -77,7 +77,7 @@ class WaveState(IntEnum):
     SKIPPED = 6
     """A person has skipped or canceled it, or the scope is gone."""
     LEFT = 7
-    """It will never be done, as the campaign is aborted. No record says so: `Campaign.standing` does."""
+    """It will never be done, as the campaign is aborted. No record says so: `Campaign.effective_state` does."""
 
     @property
     def is_settled(self) -> bool:
@@ -270,7 +270,7 @@ def count_waves(campaign: Campaign) -> dict[WaveState, WaveCount]:
 
 
 def effective_counts(campaign: Campaign, counts: dict[WaveState, int]) -> dict[WaveState, int]:
-    """Return what was counted by state as it stands, to whoever looks at it: see `Campaign.standing`."""
+    """Return what was counted by state as it stands, to whoever looks at it: see `Campaign.effective_state`."""
     if not campaign.state.is_aborted:
         return counts
     return counts | {WaveState.LEFT: counts[WaveState.PLANNED], WaveState.PLANNED: 0}

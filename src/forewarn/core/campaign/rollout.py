@@ -84,7 +84,7 @@ ScopeLookup = Callable[[str], Scope | None]
 
 
 class Rollout(CampaignDraft):
-    """A campaign while it is worked on."""
+    """A running campaign: observes its scopes, decides and collects actions."""
 
     def __init__(self, campaign: Campaign, zones: ZoneLookup, *, notify: bool = False) -> None:
         super().__init__(campaign, notify=notify)

@@ -87,7 +87,7 @@ def is_pattern(name: str) -> bool:
 
 
 def tags_of(scope: Scope | ScopeSnapshot, vm: Vm | VmSnapshot) -> Mapping[str, str]:
-    """Return the tags that hold for the VM: those of its scope and its own, as `Traits.over` joins them."""
+    """Return the tags that hold for the VM: those of its scope and its own, as `Traits.with_defaults` joins them."""
     own, common = vm.traits.tags, scope.traits.tags
     if not own or not common:
         return own or common or {}

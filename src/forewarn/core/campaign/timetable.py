@@ -51,7 +51,7 @@ class ScopeWaves:
 
 
 class Placement(NamedTuple):
-    """The start of the n-th wave, from 1, of the row of that rank."""
+    """The start of the n-th wave, from 1, of the scope of that rank."""
 
     rank: int
     n: int
@@ -59,7 +59,7 @@ class Placement(NamedTuple):
 
 
 class QueueEntry(NamedTuple):
-    """A row's claim to the next place; the smallest comes first."""
+    """A scope's claim to the next start; the smallest comes first."""
 
     left: int
     """Negative: the most come first."""
@@ -94,7 +94,7 @@ class WindowCursor:
 
 
 class ReadyQueue:
-    """The rows whose next wave is ready, in the order of their turns, by the shape of that wave."""
+    """The scopes whose next wave is ready, in queue order, by the load of that wave."""
 
     def __init__(self, *, by_hosts: bool) -> None:
         self._by_hosts = by_hosts
@@ -107,7 +107,7 @@ class ReadyQueue:
         return bool(self._entries)
 
     def push(self, turn: QueueEntry) -> None:
-        """Add a row."""
+        """Add a scope."""
         load = turn.row.next
         shape = (load.vms, load.hosts if self._by_hosts else ())
         if shape not in self._entries:
@@ -161,7 +161,7 @@ class ReadyQueue:
 
 
 class Timetable:
-    """Gives places to the waves of rows. `rest` is what has to pass from the end of a wave to its row's next."""
+    """Schedules the waves of scopes. `rest` is the least time from the end of a wave to the scope's next."""
 
     def __init__(self, limits: CampaignLimits, windows: WindowCursor, *, length: timedelta, rest: timedelta) -> None:
         self._limits, self._windows = limits, windows
@@ -178,7 +178,7 @@ class Timetable:
         self._add_load_change(span.end, load, comes=False)
 
     def add(self, row: ScopeWaves, ready_at: datetime) -> None:
-        """Take a row whose next wave may start then."""
+        """Add a scope whose next wave may start then."""
         if row.left:
             heappush(self._coming, (ready_at, QueueEntry(-row.left, row.rank, row)))
 

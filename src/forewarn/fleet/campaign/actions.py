@@ -58,7 +58,7 @@ class _AnnouncedWave(NamedTuple):
 
 
 class ActionOwner(Protocol):
-    """The campaign for which something is done."""
+    """The campaign on whose behalf actions are executed."""
 
     @property
     def record(self) -> Campaign:
@@ -76,7 +76,7 @@ class ActionOwner(Protocol):
 
 
 class CampaignActions:
-    """Does what one campaign has decided."""
+    """Executes the actions of one campaign."""
 
     def __init__(
         self,
@@ -287,7 +287,7 @@ class CampaignActions:
             after = rows[-1].position
 
     async def _retry_until_saved(self, do: Callable[[], Awaitable[R]]) -> R:
-        """Do it, again and again while the store cannot."""
+        """Repeat it, with an exponential backoff, while the store cannot save."""
         pause = MIN_BACKOFF
         while True:
             try:

@@ -42,7 +42,7 @@ _STATES = {"started": CampaignState.RUNNING.value, "halted": CampaignState.HALTE
 
 
 class CampaignRunner:
-    """One campaign under way. `record` is what was last saved of it."""
+    """Runs one campaign. `record` is what was last saved of it."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class CampaignRunner:
         self.wake()
 
     def wake(self) -> None:
-        """See what is to be done."""
+        """Schedule the next step of the loop."""
         self._is_woken = True
         if not self._is_running:
             self._is_running = True
@@ -261,7 +261,7 @@ class CampaignRunner:
             update(rollout)
         self._dirty.add(action.scope)
 
-    # Telling others.
+    # Notifications.
 
     def _start_notifying(self) -> None:
         if self.record.notifications and self._notifier.has_receivers and not self._is_notifying:

@@ -1,6 +1,6 @@
 """Campaign service: starts, lists and controls campaigns and stores their records.
 
-`fleet.campaign.runner` carries each of them out.
+`fleet.campaign.runner` runs each of them, and `fleet.campaign.orphans` cancels the events that no campaign owns.
 """
 
 import asyncio
@@ -78,9 +78,9 @@ class CampaignStatus(NamedTuple):
 
 
 class Campaigns:
-    """All campaigns, as they were last saved. `by` is who asks, `once` the request's key: asking again changes nothing.
+    """All campaigns, as they were last saved. `by` is the caller; a repeated `idempotency_key` changes nothing.
 
-    Must be told of every scope that has changed (`evaluate`), and of every hold on the fleet (`reevaluate`).
+    Call `evaluate` for every scope that has changed, and `reevaluate` when the hold on the fleet changes.
     """
 
     def __init__(

@@ -13,11 +13,11 @@ OWN_SECTIONS = frozenset({"Waiting instead of polling"})
 """Sections of the page that bear the mark as a whole."""
 
 Check: TypeAlias = Callable[[Probe], None]
-"""Returns if the endpoint does as the rule says; else raises Mismatch, CheckSkipped, or RequestFailed."""
+"""Returns if the endpoint does as the rule says; else raises Mismatch, CheckSkipped or RequestFailed."""
 
 
 class Precondition(StrEnum):
-    """What a row needs to be checked at all."""
+    """What a rule needs to be checked at all."""
 
     NOTHING = "nothing"
     EVENT = "an event"
@@ -37,7 +37,7 @@ class Precondition(StrEnum):
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One row of the protocol, as data."""
+    """One rule of the protocol, as data."""
 
     id: str
     section: str
@@ -64,7 +64,7 @@ class Verdict(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a row."""
+    """The verdict on a rule."""
 
     row: str
     section: str
@@ -76,4 +76,4 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     seen: tuple[str, ...] = ()
     """The requests on which a bad verdict stands, each with its answer."""
     seconds: float = 0.0
-    """How long it took. A row that needs no request but those of rows before it takes none."""
+    """How long it took. A rule that only needs requests of rules before it takes no time."""

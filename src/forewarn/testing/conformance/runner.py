@@ -27,18 +27,18 @@ OnFinding = Callable[[Finding], None]
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, in the order of the rows."""
+    """The findings, in the order of the rules."""
 
     endpoint: str
     requests: int
     seconds: float = 0.0
-    """How long it took altogether, with the beginning and the approval, which belong to no row."""
+    """How long it took altogether, with the beginning and the approval, which belong to no rule."""
     findings: tuple[Finding, ...]
     is_known_here: bool = True
     """Whether the endpoint serves this machine at all."""
 
     def count(self, verdict: Verdict) -> int:
-        """Tell how many rows came out like this."""
+        """Return how many rules have this verdict."""
         return len(self.of(verdict))
 
     def of(self, verdict: Verdict) -> tuple[Finding, ...]:
@@ -56,7 +56,7 @@ def examine(
     rules: Sequence[Rule] = RULES,
     on_finding: OnFinding = lambda _: None,
 ) -> Report:
-    """Check an endpoint row by row. Without `approve_event` nothing is sent but GET, HEAD and OPTIONS.
+    """Check an endpoint rule by rule. Without `approve_event` nothing is sent but GET, HEAD and OPTIONS.
 
     With it, the event of that id is approved: what it announces will happen. `burst` sends more than 5 requests in a
     second, once. Raises `client.Unreachable` if nobody answers in HTTP, and `client.NotAnEndpoint`.
@@ -92,7 +92,7 @@ def examine(
 
 
 def check_rule(rule: Rule, probe: Probe) -> Finding:
-    """Check one row."""
+    """Check one rule."""
     probe.exchanges.clear()
     try:
         rule.check(probe)
@@ -139,7 +139,7 @@ def plain_text(rule: str) -> str:
 
 
 def cases(report: Report) -> list[Case]:
-    """Return one case for every row."""
+    """Return one case for every rule."""
     return [_case(finding) for finding in report.findings]
 
 

@@ -33,13 +33,13 @@ from forewarn.testing.scenario import Scenario, library_names, library_text, par
 
 SCENARIO_PACKAGE = "forewarn.testing.exam.scenarios"
 HANDLER_VM = "web-0"
-"""How the stories call the VM of the handler."""
+"""How the scenarios call the VM of the handler."""
 
 REAL_NOTICE = timedelta(seconds=7)
 """What is left of an event's notice for the program, by the real clock."""
 
 APPROVAL_GRACE = timedelta(seconds=1)
-"""For how long a story waits for an approval beyond that."""
+"""For how long a scenario waits for an approval beyond that."""
 
 OTHER_HOST_NAME = "a-host-name"
 
@@ -57,9 +57,9 @@ REMOVAL_CHECKS: tuple[Check, ...] = (*POLL_CHECKS, ExitCheck(), RepeatedApproval
 class ExamScenario(msgspec.Struct, frozen=True, kw_only=True):
     """One scenario of the exam.
 
-    `notice` is the one that the story gives the handler's first event, and `lasts` what is left of it by the real
-    clock: from them follows how fast time runs. `looks`: how often the program asks before the story goes on after a
-    change. `behind`: by how much the service's time is behind at first, where the story lets that much pass.
+    `notice` is the notice of the handler's first event in the scenario, and `real_notice` what is left of it by the
+    real clock: they determine the time scale. `min_polls`: how many polls the scenario waits for after a
+    change. `clock_lag`: by how much the service's time is behind at first, where the scenario lets that much pass.
     `replacements`: changes to the text, where fast time needs them.
     """
 
@@ -75,16 +75,16 @@ class ExamScenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def speed(self) -> float:
-        """How much faster than the story time runs."""
+        """How much faster than the scenario time runs."""
         return 1.0 if self.clock_lag else self.notice / self.real_notice
 
     @property
     def approval_timeout(self) -> float:
-        """For how many seconds the story waits for an approval: a program may approve at the last moment."""
+        """For how many seconds the scenario waits for an approval: a program may approve at the last moment."""
         return (self.real_notice + APPROVAL_GRACE).total_seconds()
 
     def scenario(self, vm: str = HANDLER_VM) -> Scenario:
-        """Return the story, with the handler's VM under this name; who has that name in the story gets the other."""
+        """Return the scenario with the handler's VM under this name; a VM that has this name gets the handler's."""
         text = library_text(self.name) if self.name in library_names() else _exam_text(self.name)
         for old, new in self.replacements.items():
             text = text.replace(old, new)
@@ -92,7 +92,7 @@ class ExamScenario(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exam_scenarios() -> Sequence[ExamScenario]:
-    """Return the whole paper: the shipped scenarios, then those of the exam alone."""
+    """Return all scenarios: the shipped ones, then those of the exam alone."""
     return SCENARIOS
 
 

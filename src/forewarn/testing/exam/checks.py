@@ -16,14 +16,14 @@ TOLERANCE = 0.5
 
 
 class Polarity(StrEnum):
-    """Whether it has to be so, or must not be so."""
+    """Whether the handler must, or must not, behave like this."""
 
     MUST = "must"
     MUST_NOT = "must not"
 
 
 class Verdict(StrEnum):
-    """What became of a demand."""
+    """The verdict of a check."""
 
     KEPT = "kept"
     BROKEN = "broken"
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A demand and what became of it. `expected` is the demand in words, `seen` what was seen on the wire."""
+    """A check and its verdict. `expected` is the check in words, `seen` what was observed on the wire."""
 
     demand: str
     mood: Polarity
@@ -46,7 +46,7 @@ class CheckResult(msgspec.Struct, frozen=True):
     verdict: Verdict
     seen: str
     polarity: Polarity | None = None
-    """Where the user's wishes have turned the demand round."""
+    """Set where the user's expectations reverse the check."""
 
 
 class Check(Protocol):
@@ -71,12 +71,12 @@ class Check(Protocol):
         ...
 
     def evaluate(self, trace: HandlerTrace, expectations: Expectations) -> CheckResult:
-        """Judge what was seen."""
+        """Evaluate the trace."""
         ...
 
 
 def evaluate(check: Check, trace: HandlerTrace, expectations: Expectations) -> Finding:
-    """Judge one demand. Where it has asked more than anybody can remember, that is all that can be said of it."""
+    """Evaluate one check. Where the request log has dropped requests, checks that need all of them are not judged."""
     if trace.dropped and check.needs_all_requests:
         result = not_judged(f"it has made so many requests that {trace.dropped} of them were not remembered")
     else:

@@ -13,7 +13,7 @@ CASE_STATUSES = {
 
 
 def cases(report: Report) -> list[Case]:
-    """Return one case for every finding, and one for every story that could not be played to its end."""
+    """Return one case for every finding, and one for every scenario that could not be played to its end."""
     return [case for result in report.results for case in _cases(result)]
 
 

@@ -16,11 +16,11 @@ from forewarn.testing.exam.checks import Finding, Polarity, Verdict
 from forewarn.testing.exam.scenario_run import ExamOptions, Result, ScenarioRun
 
 TIMING_CHECKS = frozenset({"asks", "asks-often", "approves", "prepares", "recovers"})
-"""The demands that are broken by doing nothing for a while, as programs do on a machine that is busy."""
+"""The checks that are broken by doing nothing for a while, as programs do on a machine that is busy."""
 
 
 def inconclusive(scenarios: Sequence[ExamScenario], results: Sequence[Result]) -> list[ExamScenario]:
-    """Return where the time was over before the story, or the program too late for what it mostly does elsewhere.
+    """Return where the time was over before the scenario, or the program too late for what it mostly does elsewhere.
 
     What it has done, and should not have, is never in doubt.
     """
@@ -64,7 +64,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unfinished(self) -> tuple[Result, ...]:
-        """Where nobody can say what the program would have done: nothing was broken, and the story was not over."""
+        """Where nobody can say what the program would have done: nothing was broken, and the scenario was not over."""
         return tuple(result for result in self.results if not result.is_finished and not result.broken)
 
     @property
@@ -74,7 +74,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def broken(self) -> frozenset[tuple[str, str]]:
-        """The scenarios and demands of all that was broken."""
+        """The scenarios and checks of all that was broken."""
         return frozenset((result.scenario, finding.demand) for result in self.results for finding in result.broken)
 
     @property
@@ -91,7 +91,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExamObserver(Protocol):
-    """Who is told how far the exam is, from several threads."""
+    """Observes the progress of the exam; called from several threads."""
 
     def planned(self, scenarios: Sequence[ExamScenario], *, at_once: int, tries: int) -> None:
         """Hear which scenarios are played next: all of them, and later those that deserve a second try."""

@@ -98,11 +98,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     seconds: float
     is_finished: bool
-    """Whether the story was played to its end, or the program's."""
+    """Whether the scenario was played to its end, or the program's."""
     exit_code: int | None = None
     """Where the program has ended by itself."""
     problem: str | None = None
-    """Why the story could not be played to its end."""
+    """Why the scenario could not be played to its end."""
     output: str = ""
     tries: int = 1
     """It is 2 where a busy machine may have spoilt the first one."""
@@ -124,7 +124,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_passed(self) -> bool:
-        """Whether nothing was broken, and the story was played to its end."""
+        """Whether nothing was broken, and the scenario was played to its end."""
         return self.is_finished and not self.broken
 
     def _of(self, verdict: Verdict) -> list[Finding]:
@@ -135,7 +135,7 @@ OnStep = Callable[[str], None]
 
 
 class ScenarioRun:
-    """A scenario while it is played. It is over when its story is, when its program is, or when its time is."""
+    """A scenario while it is played. It is over when its scenario is, when its program is, or when its time is."""
 
     def __init__(self, options: ExamOptions, exam_scenario: ExamScenario, on_step: OnStep = lambda _: None) -> None:
         self._options, self._exam_scenario, self._on_step = options, exam_scenario, on_step
@@ -166,7 +166,7 @@ class ScenarioRun:
         self._is_timed_out = True
         self.stop()
 
-    # Its course.
+    # The run.
 
     def _run_in(self, directory: Path) -> Result:
         setup = required_setup(self._scenario.script)
@@ -216,7 +216,7 @@ class ScenarioRun:
         return variables
 
     def _run_script(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler) -> bool:
-        """Play the story; tell whether that was possible to its end."""
+        """Play the scenario; tell whether that was possible to its end."""
         try:
             for _ in run_script(self._scenario.script, backend, on_step=lambda step: self._before_step(step, service)):
                 pass

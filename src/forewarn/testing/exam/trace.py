@@ -43,7 +43,7 @@ class ApprovalRequest(msgspec.Struct, frozen=True):
 class HandlerTrace:
     """Everything that can be judged. Moments are of the monotonic clock.
 
-    `labels` are the ids of the story's events by their names in the story. `vm_removed_at`: since when the VM is gone.
+    `labels` are the ids of the scenario's events by their labels. `vm_removed_at`: since when the VM is gone.
     `dropped`: how many older requests could not be remembered.
     `is_timed_out`: the time was over before the program could have had its chance, which says nothing about it.
     `prepared` and `recovered` are the moments at which the user's markers have changed, or None where there are none.
@@ -149,7 +149,7 @@ class HandlerTrace:
         return next((document for document in reversed(self.documents) if document.at <= before), None)
 
     def label(self, id_: str) -> str:
-        """Return the story's name for an event, or its id where the story has none."""
+        """Return the scenario's name for an event, or its id where the scenario has none."""
         return next((label for label, known in self.labels.items() if known == id_), id_)
 
 

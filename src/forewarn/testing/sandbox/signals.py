@@ -30,7 +30,7 @@ STOP_SIGNALS = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 
 BY_KERNEL = 0x80
 REPLY_TIMEOUT = 1.0
-"""For how many seconds a witness is waited for, which may be stopped."""
+"""For how many seconds to wait for the answer of the signal probe, which may be stopped."""
 
 
 class Terminal:
@@ -100,7 +100,7 @@ def block_signals() -> None:
 def forward_signals(command: int, group: GroupSignals | None) -> None:
     """Send signals on to a command, known by its pidfd, those too that were held back.
 
-    One that shares the supervisor's process group, of which there is a witness then, has got already what was sent to
+    One that shares the supervisor's process group, of which there is a probe then, has got already what was sent to
     the group: by the terminal, by a shell's `kill %1`, or by itself.
     """
     threading.Thread(target=_forward, args=(command, group), name="signals", daemon=True).start()
@@ -117,5 +117,5 @@ def _forward(command: int, group: GroupSignals | None) -> None:
 def _is_delivered(received: signal.struct_siginfo, group: GroupSignals) -> bool:
     """Tell whether the command has got it without us."""
     was_sent_to_all = group.has_received(received.si_signo)
-    # By the time that the witness is asked, `fg` may have taken back what was to stop it.
+    # By the time that the probe is asked, `fg` may have taken back what was to stop it.
     return was_sent_to_all or (received.si_signo in STOP_SIGNALS and received.si_code == BY_KERNEL)

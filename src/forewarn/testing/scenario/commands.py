@@ -16,7 +16,7 @@ from forewarn.core.vm import Priority
 
 OPERATOR = "operator"
 USER = "user"
-"""Who asks, where a story does not say it."""
+"""Who asks, where a scenario does not say it."""
 
 ALL_SCOPES = "all"
 """What is held or released, where it is not one scope."""
@@ -52,7 +52,7 @@ class PlatformMode(StrEnum):
 
 
 class BaseCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a line of a story says."""
+    """Something that a line of a scenario says."""
 
 
 class SetPolicy(BaseCommand, frozen=True):
@@ -77,7 +77,7 @@ class UsePlatform(BaseCommand, frozen=True):
 
 
 class UseFleet(BaseCommand, frozen=True):
-    """The story is about a fleet that has a name."""
+    """The scenario is about a fleet that has a name."""
 
     fleet: FleetName
 

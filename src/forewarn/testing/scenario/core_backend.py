@@ -40,7 +40,7 @@ PLATFORM = "platform"
 
 
 class CoreBackend:
-    """Plays stories on the pure core. `state` is what has become of it."""
+    """Runs scenarios on the pure core. `state` is the current state."""
 
     def __init__(self) -> None:
         self.state = CoreState()
@@ -112,7 +112,7 @@ class CoreBackend:
 
 @singledispatch
 def run_command(command: commands.BaseCommand, _state: CoreState) -> None:
-    """Do what a command says: one function for each."""
+    """Execute a command: one function for each type of command."""
     raise TypeError(f"{type(command).__name__} is not for this stage")
 
 
@@ -133,7 +133,7 @@ def _(_: commands.UseFleet, state: CoreState) -> None:
 
 @run_command.register
 def _(command: commands.Handler, state: CoreState) -> None:
-    """Nobody is examined here: the story plays the VM's part itself."""
+    """No program is examined here: the scenario itself acts as the VM."""
     state.find(command.vm)
 
 

@@ -80,7 +80,7 @@ class CorePlatform:
 
 
 class SimulatedClock:
-    """Lets time pass in a world: everything that is due on the way happens, in order, at its moment."""
+    """Advances the simulated time: everything that is due on the way happens, in order, at its moment."""
 
     def __init__(self, state: CoreState) -> None:
         self._state = state

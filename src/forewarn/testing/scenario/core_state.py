@@ -21,7 +21,7 @@ R = TypeVar("R")
 Rule = Callable[[Scope], Change[R]]
 
 START_TIME = timedelta(hours=10)
-"""When a story begins that does not say it."""
+"""When a scenario begins that does not say it."""
 
 
 class CoreState:
@@ -41,7 +41,7 @@ class CoreState:
         self._epochs = 0
 
     def set_clock(self, time: timedelta) -> None:
-        """Make it that time of the story, be it forwards or back."""
+        """Make it that time of the scenario, be it forwards or back."""
         self.now = self.names.moment(time)
 
     def apply(self, scope: str, rule: Rule[R], named: Sequence[str] = ()) -> R:
@@ -152,5 +152,5 @@ class CoreState:
 
 
 def guid(*names: str) -> str:
-    """Return an id that is the same in every telling of a story."""
+    """Return an id that is the same in every run of a scenario."""
     return str(uuid5(NAMESPACE_DNS, "/".join(names))).upper()

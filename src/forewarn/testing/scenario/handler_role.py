@@ -14,10 +14,10 @@ DEFAULT_TIMEOUT = 5.0
 
 
 class HandlerProgram(Protocol):
-    """A program that plays the handler."""
+    """A program that runs as the handler."""
 
     def start(self, vm: v1.Vm) -> None:
-        """Start it inside this VM, and return when it has begun to ask. Called where the story names its handler."""
+        """Start it inside this VM, and return when it has begun to ask. Called where the scenario names its handler."""
         ...
 
     def catch_up(self) -> None:
@@ -26,7 +26,7 @@ class HandlerProgram(Protocol):
 
 
 class HandlerRole:
-    """Gives the part of the handler to the program, if there is one."""
+    """Leaves the actions of the handler to the program, if there is one."""
 
     def __init__(
         self, program: HandlerProgram | None, timeout: float, state: LiveState, watcher: JournalWatcher
@@ -34,11 +34,11 @@ class HandlerRole:
         self._program, self._timeout = program, timeout
         self._state, self._watcher = state, watcher
         self.handler: v1.Vm | None = None
-        """The VM that the story has named as its handler."""
+        """The VM that the scenario has named as its handler."""
 
     @property
     def is_active(self) -> bool:
-        """Whether a program is on the stage, and does things on its own."""
+        """Whether a program runs as the handler, and acts on its own."""
         return self._program is not None and self.handler is not None
 
     def assign(self, vm: v1.Vm) -> None:

@@ -11,7 +11,7 @@ RECONNECT_DELAY = 1.0
 
 
 class Cancelled(Exception):
-    """Somebody has had enough of the story."""
+    """The run of the scenario was cancelled."""
 
     def __init__(self) -> None:
         super().__init__("the story was cancelled")

@@ -25,7 +25,7 @@ DAY = timedelta(days=1)
 
 
 class ScenarioError(Exception):
-    """A story cannot be understood or told: where, and what is wrong there. Lines and columns count from 1."""
+    """A scenario is invalid or cannot be run: where, and what is wrong there. Lines and columns count from 1."""
 
     def __init__(self, problem: str, *, line: int, column: int, word: str = "") -> None:
         self.problem, self.line, self.column, self.word = problem, line, column, word
@@ -43,7 +43,7 @@ class Lexeme(NamedTuple):
 
 
 def split_line(line: str, number: int) -> list[Lexeme]:
-    """Part a line into words; an arrow is a word like any other."""
+    """Split a line into words; an arrow is a word like any other."""
     words = []
     for found in _WORD.finditer(line):
         column, end = found.start() + 1, found.end() + 1
@@ -79,7 +79,7 @@ class LexemeType(NamedTuple):
 
 
 def time_text(time: timedelta) -> str:
-    """Write a time of the story, so that it can be read again."""
+    """Write a time of the scenario, so that it can be read again."""
     days, rest = divmod(time, DAY)
     seconds, fraction = divmod(rest, timedelta(seconds=1))
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
@@ -155,7 +155,7 @@ def _amount(word: Lexeme) -> timedelta:
 
 
 def is_label(text: str) -> bool:
-    """Tell whether the text is the name that a story gives to an event: E1, E2, … in order of appearance."""
+    """Tell whether the text is the name that a scenario gives to an event: E1, E2, … in order of appearance."""
     return _LABEL.fullmatch(text) is not None
 
 

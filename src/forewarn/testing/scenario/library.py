@@ -13,7 +13,7 @@ SCENARIO_PACKAGE = "forewarn.testing.scenarios"
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A story with a name."""
+    """A scenario with a name."""
 
     name: str
     text: str
@@ -21,12 +21,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """What the story shows, in the words of its first comment."""
+        """What the scenario shows, in the words of its first comment."""
         return self.script.title
 
     @property
     def handler(self) -> str | None:
-        """The VM whose part a program can play, if the story names one."""
+        """The VM whose part a program can play, if the scenario names one."""
         named = (step.command.vm for step in self.script.steps if isinstance(step.command, commands.Handler))
         return next(named, None)
 

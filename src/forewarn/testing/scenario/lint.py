@@ -36,7 +36,7 @@ def find_problems(text: str) -> tuple[ScenarioError, ...]:
 
 
 class _Linter:
-    """A story while it is tried out on the rules."""
+    """A scenario while it is tried out on the rules."""
 
     def __init__(self, script: Script, errors: tuple[ScenarioError, ...]) -> None:
         self._script = script
@@ -77,7 +77,7 @@ def _may_make_events(words: list[str]) -> bool:
 
 
 def _name_problem(played: StepResult) -> ScenarioError | None:
-    """Find a VM that the story has not, unless the story says that this is refused."""
+    """Find a VM that the scenario has not, unless the scenario says that this is refused."""
     expected = played.step.expected or ()
     fact = next((fact for fact in played.facts if fact.startswith(VM_NOT_FOUND)), None)
     if fact is None or any(each.startswith(REFUSED) for each in expected):

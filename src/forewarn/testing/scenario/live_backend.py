@@ -32,7 +32,7 @@ NOT_IN_PRODUCTION = "not-in-production"
 
 
 class ScenarioNotAllowed(Exception):
-    """The service is for real VMs: whoever carries maintenance out there would do so for the VMs of the story."""
+    """The service is for real VMs: whoever carries maintenance out there would do so for the VMs of the scenario."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -40,11 +40,11 @@ class ScenarioNotAllowed(Exception):
 
 
 class LiveBackend:
-    """Plays one story in a running service; as a context it takes away again what the story has brought along.
+    """Runs one scenario in a running service; the context manager removes what the scenario has created.
 
-    `wanted` is how the service was started, as far as stories can say it. `speed` is how much faster it is than the
-    story: of a service with `--speed 60` minutes are told where seconds pass. `program` plays the story's handler; it
-    has `patience` seconds for each of its lines. Raises ScenarioNotAllowed where the service is for real VMs.
+    `setup` is how the service was started, as far as scenarios can say it. `speed` is how much faster it is than the
+    scenario: with `--speed 60`, seconds of the service are minutes of the scenario. `program` is the handler; it
+    has `timeout` seconds for each of its lines. Raises ScenarioNotAllowed where the service is for real VMs.
     """
 
     def __init__(
@@ -83,15 +83,15 @@ class LiveBackend:
 
     @property
     def handler(self) -> v1.Vm | None:
-        """The VM that the story has named as its handler."""
+        """The VM that the scenario has named as its handler."""
         return self._handler_role.handler
 
     def cancel(self) -> None:
-        """Let the story end, from whichever thread, with Cancelled."""
+        """Let the scenario end, from whichever thread, with Cancelled."""
         self._watcher.cancel()
 
     def matches(self, facts: Sequence[str], expected: Sequence[str]) -> bool:
-        """Tell whether this followed as the story says: to the second, but for its times, or as far as it is known."""
+        """Compare the facts with those of the scenario: to the second, without times, or as far as they are known."""
         if self._handler_role.is_active:
             return contains_expected_facts(facts, expected)
         return facts_equal(facts, expected) if self._is_exact else facts_equal_except_times(facts, expected)
@@ -126,7 +126,7 @@ class LiveBackend:
         )
 
     def _add_facts(self, facts: list[str]) -> None:
-        """Take note of what has happened. What a program does may have happened before the story expects it."""
+        """Take note of what has happened. What a program does may have happened before the scenario expects it."""
         if self._handler_role.is_active:
             self._matcher.add(facts)
         else:

@@ -41,7 +41,7 @@ class LiveClock(Protocol):
 
 
 class ManualLiveClock:
-    """A manual clock: it stands still while the story does something. `before` is called each time it is to move."""
+    """A manual clock: it stands still while the scenario does something. `before_move` is called before each move."""
 
     grace = ZERO
 

@@ -26,7 +26,7 @@ from forewarn.testing.scenario.runner import InvalidCommand
 T = TypeVar("T")
 
 RETRY_FOR = 30.0
-"""For how many seconds a VM of a story asks again where its endpoint misbehaves: as good handlers do."""
+"""For how many seconds a VM of a scenario asks again where its endpoint misbehaves: as good handlers do."""
 
 PORT_TIMEOUT, PORT_POLL_INTERVAL = 30.0, 0.01
 """For how many seconds one looks for the port of a VM that has just come, and how many pass between two looks."""
@@ -46,7 +46,7 @@ class GuestRequestFailed(CoreError):
 
 @singledispatch
 def run_command(command: commands.BaseCommand, _state: LiveState) -> list[str]:
-    """Do what a command says; return what is to be told of it besides what the journal says. One function for each."""
+    """Execute a command; return the facts that the journal does not have. One function for each type of command."""
     raise TypeError(f"{type(command).__name__} is not for this stage")
 
 
@@ -334,7 +334,7 @@ def _(_: commands.ClearFaults, state: LiveState) -> list[str]:
     return [FAULTS_CLEARED]
 
 
-# What only the core can do, where a story is the platform, the clock and the store in one.
+# What only the core can do, where a scenario is the platform, the clock and the store in one.
 
 
 @run_command.register(commands.Begin)

@@ -28,7 +28,7 @@ OTHER_NAMES = range(2, 100)
 
 
 class LiveScope:
-    """A scope of the story in the service. `id` is its name there, `is_own` whether the story has brought it along."""
+    """A scope of the scenario in the service. `id` is its name there, `is_own` whether the scenario has created it."""
 
     def __init__(self, name: str, id_: str, names: Names, *, is_own: bool, incarnation: int = 1) -> None:
         self.name, self.id, self.is_own = name, id_, is_own
@@ -36,16 +36,16 @@ class LiveScope:
 
 
 class LiveState:
-    """The part of a service that a story is about. `actor` is who does what the story is doing."""
+    """The part of a service that a scenario is about. `actor` is who does what the scenario is doing."""
 
     def __init__(self, api: ApiClient, names: Names) -> None:
         self.api, self.names = api, names
         self.scopes: dict[str, LiveScope] = {}
         self.faults: list[str] = []
-        """The ids of those that the story has set."""
+        """The ids of those that the scenario has set."""
         self.holds_all = False
         self.holders: dict[str, str] = {}
-        """Who in the story holds something, by the reason."""
+        """Who in the scenario holds something, by the reason."""
         self.actor = commands.OPERATOR
         self._own_name = api.me().name
         self._pending_facts: list[str] = []
@@ -55,7 +55,7 @@ class LiveState:
     # Its scopes.
 
     def add(self, request: v1.AddScope) -> None:
-        """Add a scope of the story; where its name is taken by somebody else's, it gets another one there."""
+        """Add a scope of the scenario; where its name is taken by somebody else's, it gets another one there."""
         if request.id in self.scopes:
             raise ResourceExists(f"scope {request.id}")
         for id_ in (request.id, *(f"{request.id}-{n}" for n in OTHER_NAMES)):
@@ -70,11 +70,11 @@ class LiveState:
         raise InvalidCommand("the service has scopes of this name and many like it", request.id)
 
     def adopt(self, scope: v1.Scope) -> None:
-        """Let the story be about a scope that the service has."""
+        """Let the scenario be about a scope that the service has."""
         self.scopes[scope.id] = LiveScope(scope.id, scope.id, self.names, is_own=False, incarnation=scope.incarnation)
 
     def scope(self, name: str) -> str:
-        """Return the id of a scope of the story in the service."""
+        """Return the id of a scope of the scenario in the service."""
         if name not in self.scopes:
             raise InvalidCommand("there is no such scope", name)
         return self.scopes[name].id
@@ -86,7 +86,7 @@ class LiveState:
         return list(self.scopes.values())[-1].id
 
     def find(self, name: str) -> v1.Vm:
-        """Return a VM of the story, named as `scope/name` or, where that is unambiguous, as `name`."""
+        """Return a VM of the scenario, named as `scope/name` or, where that is unambiguous, as `name`."""
         scope, slash, bare = name.rpartition("/")
         if slash:
             self.scope(scope)
@@ -111,13 +111,13 @@ class LiveState:
         return event_id(name, self.names)
 
     def clear_faults(self) -> None:
-        """End the faults of the story; some may have ended by themselves."""
+        """End the faults of the scenario; some may have ended by themselves."""
         while self.faults:
             with suppress(NotFound):
                 self.api.clear_fault(self.faults.pop())
 
     def clean_up(self) -> None:
-        """Take away what the story has brought along."""
+        """Take away what the scenario has brought along."""
         self.clear_faults()
         if self.holds_all:
             self.api.release(v1.ReleaseHold(why=CLEAN_UP_REASON))
@@ -149,7 +149,7 @@ class LiveState:
         return facts
 
     def replace_ids(self, text: str) -> str:
-        """Put the story's names for ids, dates, scopes and whoever speaks into a text."""
+        """Put the scenario's names for ids, dates, scopes and whoever speaks into a text."""
         text = self.names.replace_ids(text)
         for scope in self.scopes.values():
             if scope.id != scope.name:

@@ -12,7 +12,7 @@ Advance = Callable[[datetime], list[str] | None]
 
 
 class ExpectationMatcher:
-    """The facts since the last command that did something. Each can be expected once, in whichever order they came."""
+    """Matches expectations against the facts since the last command that did something; each fact matches once."""
 
     def __init__(self) -> None:
         self._facts: list[str] = []

@@ -30,7 +30,7 @@ MAX_COMMAND_WIDTH = 56
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One command of a story. `expected` is what must follow, fact by fact; None where the story does not say."""
+    """One command of a scenario. `expected` is what must follow, fact by fact; None where the scenario does not say."""
 
     line: int
     last_line: int
@@ -42,14 +42,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """A story that has been read."""
+    """A scenario that has been read."""
 
     lines: tuple[str, ...]
     steps: tuple[Step, ...]
 
     @property
     def title(self) -> str:
-        """What the story shows: the comment at its beginning."""
+        """What the scenario shows: the comment at its beginning."""
         header: list[str] = []
         for line in self.lines:
             if not line.startswith("#"):
@@ -59,7 +59,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> Script:
-    """Read a story; a ScenarioError says where it cannot be understood, and what may stand there."""
+    """Read a scenario; a ScenarioError says where it cannot be understood, and what may stand there."""
     script, errors = _parse(text)
     if errors:
         raise errors[0]
@@ -67,12 +67,12 @@ def parse(text: str) -> Script:
 
 
 def syntax_errors(text: str) -> tuple[ScenarioError, ...]:
-    """Return everything in a story that cannot be understood, at most one error for each line."""
+    """Return everything in a scenario that cannot be understood, at most one error for each line."""
     return parse_valid_lines(text)[1]
 
 
 def parse_valid_lines(text: str) -> tuple[Script, tuple[ScenarioError, ...]]:
-    """Return as much of a story as can be understood, and what cannot."""
+    """Return as much of a scenario as can be understood, and what cannot."""
     script, errors = _parse(text)
     return script, tuple(errors)
 
@@ -138,7 +138,7 @@ def _extend_step(step: Step, more: tuple[str, ...]) -> Step:
 
 
 def render_script(script: Script, outcomes: Mapping[int, Sequence[str]]) -> str:
-    """Write the story with these outcomes, by the lines of their steps, behind its arrows. All else stays as it is."""
+    """Write the scenario with these outcomes, by line number, after its arrows. Everything else stays as it is."""
     steps = {step.line: step for step in script.steps if step.line in outcomes and step.expected is not None}
     continued = {number for step in steps.values() for number in range(step.line + 1, step.last_line + 1)}
     columns = dict(_arrow_columns(script, steps))

@@ -14,19 +14,19 @@ from forewarn.testing.scenario.commands import SetFault
 from forewarn.testing.scenario.lexer import time_text
 
 FIRST_DAY = datetime(2030, 1, 7, tzinfo=UTC)
-"""Midnight of the day on which stories begin where nobody else says when."""
+"""Midnight of the day on which scenarios begin where nobody else says when."""
 
 _GUID = re.compile(r"[0-9A-F]{8}(?:-[0-9A-F]{4}){3}-[0-9A-F]{12}")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\dZ")
 
 IMPLIED_ACTORS = {"operator", "platform", "clock", "guest"}
-"""Whoever does what nobody else could have done, or what the story did not give to anybody."""
+"""Whoever does what nobody else could have done, or what the scenario did not give to anybody."""
 
 
 class Names:
-    """The names that a story gives: labels to events, ordinals to epochs, short times to moments.
+    """The names that a scenario gives: labels to events, ordinals to epochs, short times to moments.
 
-    Where a service is faster than its stories, `speed` says so. Where it has a clock of its own, its moments are
+    Where a service is faster than its scenarios, `speed` says so. Where it has a clock of its own, its moments are
     rounded to the `precision`.
     """
 
@@ -56,15 +56,15 @@ class Names:
         return self._epochs.setdefault((scope, token), ordinal)
 
     def moment(self, time: timedelta) -> datetime:
-        """Return the moment of a time of the story."""
+        """Return the moment of a time of the scenario."""
         return self._first_day + time / self._speed
 
     def time(self, moment: datetime) -> str:
-        """Write a moment as a time of the story."""
+        """Write a moment as a time of the scenario."""
         return time_text(self._rounded((moment - self._first_day) * self._speed))
 
     def duration(self, text: str) -> str:
-        """Write an amount of time, which the journal has in seconds, as one of the story."""
+        """Write an amount of time, which the journal has in seconds, as one of the scenario."""
         return format_duration(self._rounded(timedelta(seconds=float(text.removesuffix("s"))) * self._speed))
 
     def _rounded(self, time: timedelta) -> timedelta:
@@ -75,13 +75,13 @@ class Names:
         return max((ordinal for (known, _), ordinal in self._epochs.items() if known == scope), default=1)
 
     def replace_ids(self, text: str) -> str:
-        """Put the story's names for ids and dates into a text."""
+        """Put the scenario's names for ids and dates into a text."""
         named = _GUID.sub(lambda found: self._labels.get(found[0], found[0]), text)
         return _TIMESTAMP.sub(lambda found: self.time(datetime.fromisoformat(found[0])), named)
 
 
 class FactRenderer:
-    """Tells the journal of one scope, entry by entry."""
+    """Renders the journal of one scope as facts, entry by entry."""
 
     def __init__(self, scope: str, names: Names, *, incarnation: int = 1) -> None:
         self._scope = scope

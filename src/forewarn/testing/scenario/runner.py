@@ -19,7 +19,7 @@ REFUSED = "refused "
 
 
 class InvalidCommand(Exception):
-    """A stage cannot do what the story says. `word` is what it stumbled over."""
+    """A backend cannot execute a command of the scenario. `word` is the word that it cannot resolve."""
 
     def __init__(self, problem: str, word: str) -> None:
         self.problem, self.word = problem, word
@@ -27,7 +27,7 @@ class InvalidCommand(Exception):
 
 
 def event_id(name: str, names: Names) -> str:
-    """Return the id of an event that a story names by its label, or in full."""
+    """Return the id of an event that a scenario names by its label, or in full."""
     if not is_label(name):
         return name
     id_ = names.event(name)
@@ -39,8 +39,8 @@ def event_id(name: str, names: Names) -> str:
 class CommandResult(msgspec.Struct, frozen=True):
     """What followed a command.
 
-    `met`: what it expected has come. `judged`: it was the stage that did it, so what followed can be compared with the
-    story; what is left to a program under examination is another's to judge.
+    `is_met`: what it expected has come. `is_judged`: the backend did it, so what followed can be compared with the
+    scenario; what is left to a program under examination is another's to judge.
     """
 
     facts: tuple[str, ...] = ()
@@ -49,10 +49,10 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """What plays stories."""
+    """Executes the commands of a scenario."""
 
     def matches(self, facts: Sequence[str], expected: Sequence[str]) -> bool:
-        """Tell whether this followed as the story says, as exactly as can be said of this stage."""
+        """Tell whether the facts are those of the scenario, as exactly as this backend can tell."""
         ...
 
     def max_wait(self, command: Command, at: timedelta | None) -> timedelta:
@@ -60,9 +60,9 @@ class Backend(Protocol):
         ...
 
     def execute(self, command: Command, at: timedelta | None) -> CommandResult:
-        """Do it, at that time of the story if one is said, and tell what followed.
+        """Do it, at that time of the scenario if one is said, and tell what followed.
 
-        A refusal is a fact, too. Raises InvalidCommand where the story names what there is not.
+        A refusal is a fact, too. Raises InvalidCommand where the scenario names something that does not exist.
         """
         ...
 
@@ -73,13 +73,13 @@ class StepResult(msgspec.Struct, frozen=True, kw_only=True):
     step: Step
     facts: tuple[str, ...]
     is_as_expected: bool
-    """Whether what followed is what the story says."""
+    """Whether what followed is what the scenario says."""
 
 
 def run_script(
     script: Script, backend: Backend, *, on_step: Callable[[Step], None] | None = None
 ) -> Iterator[StepResult]:
-    """Play a story step by step to its end, whatever follows; tell of each step before it is played."""
+    """Run a scenario step by step to its end, whatever follows; report each step before it is run."""
     for step in script.steps:
         if on_step is not None:
             on_step(step)

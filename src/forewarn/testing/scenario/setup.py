@@ -13,7 +13,7 @@ from forewarn.testing.scenario.parser import Script
 
 
 def max_duration(script: Script) -> timedelta:
-    """Return how much time of a story passes at most: all of it, where nothing that is expected comes early."""
+    """Return how much time of a scenario passes at most: all of it, where nothing that is expected comes early."""
     time = START_TIME
     for step in script.steps:
         time = max(time, step.at or time)
@@ -46,7 +46,7 @@ def apply_policy(policy: Policy, command: commands.SetPolicy) -> Policy:
 
 
 class ServiceSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a story wants of the service before it begins. `lasting` None: work takes as long as it usually does."""
+    """What a scenario wants of the service before it begins. `lasting` None: work takes as long as it usually does."""
 
     policy: Policy = EMULATOR
     lasting: timedelta | None = None
@@ -68,11 +68,11 @@ class ServiceSetup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_SETUP = ServiceSetup()
-"""What stories want that say nothing of it: the emulator as it is."""
+"""What scenarios want that say nothing of it: the emulator as it is."""
 
 
 def required_setup(script: Script) -> ServiceSetup:
-    """Return what a story says of the service before anything happens."""
+    """Return what a scenario says of the service before anything happens."""
     setup = DEFAULT_SETUP
     for step in script.steps:
         match step.command:

@@ -20,7 +20,7 @@ NO_HEADER_BODY = b'{ "error": "Bad request: . Required metadata header not speci
 DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 ResponseAssertion = Callable[[Response], None]
-"""Raises Mismatch if the answer is not as it has to be."""
+"""Raises Mismatch if the response is not as it has to be."""
 
 
 def get_request(target: str, *headers: tuple[str, str], metadata: bool = True) -> Request:

@@ -73,7 +73,7 @@ def _event_keys(probe: Probe) -> None:
 
 
 def _older_keys(probe: Probe) -> None:
-    """Which version has which field, the rows of the versions say; here, that there is no other, and their order."""
+    """Which version has which field, the rules of the versions say; here, that there is no other, and their order."""
     older = [
         event
         for version, document in probe.documents().items()
