@@ -4,8 +4,8 @@ from forewarn.testing.exam.catalog import HANDLER_VM, ExamScenario, exam_scenari
 from forewarn.testing.exam.checks import Check, Finding, Polarity, Verdict
 from forewarn.testing.exam.expectations import Expectation, Expectations, InvalidExpectation, parse_expectations
 from forewarn.testing.exam.handler_process import LaunchFailed, LaunchOptions
-from forewarn.testing.exam.report import cases
-from forewarn.testing.exam.runner import ExamObserver, Report, examine
+from forewarn.testing.exam.report import Report, cases
+from forewarn.testing.exam.runner import ExamObserver, examine
 from forewarn.testing.exam.scenario_run import LIMIT, ExamOptions, Markers, Result
 from forewarn.testing.junit import junit
 

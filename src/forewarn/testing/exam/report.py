@@ -1,7 +1,8 @@
-"""Exam results as JUnit cases."""
+"""The report of an exam: the results of all scenarios, as JSON and as JUnit cases."""
+
+import msgspec
 
 from forewarn.testing.exam.checks import Finding, Verdict
-from forewarn.testing.exam.runner import Report
 from forewarn.testing.exam.scenario_run import Result
 from forewarn.testing.junit import Case, CaseStatus
 
@@ -10,6 +11,44 @@ CASE_STATUSES = {
     Verdict.BROKEN: CaseStatus.FAILED,
     Verdict.NOT_JUDGED: CaseStatus.SKIPPED,
 }
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in all scenarios, in their order."""
+
+    results: tuple[Result, ...]
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether nothing was broken anywhere, and everything was seen."""
+        return all(result.is_passed for result in self.results)
+
+    @property
+    def unfinished(self) -> tuple[Result, ...]:
+        """Where nobody can say what the program would have done: nothing was broken, and the scenario was not over."""
+        return tuple(result for result in self.results if not result.is_finished and not result.broken)
+
+    @property
+    def findings(self) -> tuple[tuple[str, Finding], ...]:
+        """All findings, each with its scenario."""
+        return tuple((result.scenario, finding) for result in self.results for finding in result.findings)
+
+    @property
+    def broken(self) -> frozenset[tuple[str, str]]:
+        """The scenarios and checks of all that was broken."""
+        return frozenset((result.scenario, finding.demand) for result in self.results for finding in result.broken)
+
+    @property
+    def as_json(self) -> dict[str, object]:
+        """The report for programs."""
+        return {
+            "passed": self.is_passed,
+            **{verdict.replace(" ", "_"): self._count(verdict) for verdict in Verdict},
+            "scenarios": [{"passed": result.is_passed, **msgspec.to_builtins(result)} for result in self.results],
+        }
+
+    def _count(self, verdict: Verdict) -> int:
+        return sum(finding.verdict is verdict for _, finding in self.findings)
 
 
 def cases(report: Report) -> list[Case]:
