@@ -48,17 +48,17 @@ async def fill_if_empty(
         if isinstance(source, Path):
             reporter.fleet_file_ignored(source)
         return
-    birth = CreationContext(fleet.clock.now(), fleet.new_epoch)
-    scopes = loader(birth) if loader is not None else await asyncio.to_thread(_read_fleet, source, birth)
+    context = CreationContext(fleet.clock.now(), fleet.new_epoch)
+    scopes = loader(context) if loader is not None else await asyncio.to_thread(_read_fleet, source, context)
     by = GIVEN_FLEET if loader is not None else str(source if isinstance(source, Path) else DEMONSTRATION)
     await fill_fleet(fleet, scopes, by=by, on_saved=lambda done: reporter.fill_progress(done, len(scopes)))
 
 
-def _read_fleet(source: Path | str | None, birth: CreationContext) -> tuple[Scope, ...]:
+def _read_fleet(source: Path | str | None, context: CreationContext) -> tuple[Scope, ...]:
     if source is None:
         return ()
     if not isinstance(source, Path):
-        return demonstration_fleet(birth)
+        return demonstration_fleet(context)
     try:
         if source.stat().st_size > MAX_FLEET_FILE_BYTES:
             raise FileError(str(source), "", f"a fleet file has at most {MAX_FLEET_FILE_BYTES >> 20} MiB")
@@ -67,4 +67,4 @@ def _read_fleet(source: Path | str | None, birth: CreationContext) -> tuple[Scop
         raise FileError(str(source), "", f"cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise FileError(str(source), "", "this is not TOML: it is not even UTF-8") from error
-    return read_fleet_file(text, file=str(source), context=birth)
+    return read_fleet_file(text, file=str(source), context=context)

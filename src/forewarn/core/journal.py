@@ -76,7 +76,7 @@ EVENT_CHANGE_KINDS = frozenset(
 )
 """What changes an event for whoever is told of it: not how far the work on it is, nor who has approved it."""
 
-CAMPAIGN_CHANGE_KINDS = frozenset(did for did in EntryKind if did.value.startswith(("campaign-", "wave-", "gate-")))
+CAMPAIGN_CHANGE_KINDS = frozenset(kind for kind in EntryKind if kind.value.startswith(("campaign-", "wave-", "gate-")))
 """What campaigns do, and what is done about them."""
 
 REQUEST_KEY = "key"

@@ -122,10 +122,10 @@ def pass_clock(state: FleetState, *, to: datetime) -> Decision[FleetState, None]
 
 
 def record_fault(
-    state: FleetState, did: EntryKind, fault: Fault, *, by: str, why: str, now: datetime
+    state: FleetState, entry_kind: EntryKind, fault: Fault, *, by: str, why: str, now: datetime
 ) -> Decision[FleetState, None]:
     """A fault of all VMs was set or cleared, or is over; it is told here, and kept nowhere."""
-    return _with_entry(state, did, by=by, why=why, now=now, facts=fault_facts(fault, did))
+    return _with_entry(state, entry_kind, by=by, why=why, now=now, facts=fault_facts(fault, entry_kind))
 
 
 def assign_ports(state: FleetState, ports: Mapping[str, int]) -> Decision[FleetState, None]:
@@ -143,7 +143,7 @@ def assign_ports(state: FleetState, ports: Mapping[str, int]) -> Decision[FleetS
 
 
 def _with_entry(
-    state: FleetState, did: EntryKind, *, by: str, why: str, now: datetime, facts: dict[str, str] | None = None
+    state: FleetState, entry_kind: EntryKind, *, by: str, why: str, now: datetime, facts: dict[str, str] | None = None
 ) -> Decision[FleetState, None]:
-    entry = Entry(n=state.entries + 1, at=now, kind=did, by=by, why=why, facts=facts or {})
+    entry = Entry(n=state.entries + 1, at=now, kind=entry_kind, by=by, why=why, facts=facts or {})
     return Decision(msgspec.structs.replace(state, entries=entry.n), (entry,), None)

@@ -63,14 +63,16 @@ class Impacts:
                 if impact.state is ImpactState.BEGUN:
                     self._spawn(view, event, impact.vm, self._recover)
 
-    def _spawn(self, view: ScopeView, event: Event, vm: str, do: Callable[[str, str, str], Awaitable[None]]) -> None:
+    def _spawn(self, view: ScopeView, event: Event, vm: str, work: Callable[[str, str, str], Awaitable[None]]) -> None:
         if (event.id, vm) not in self._in_flight:
             self._in_flight.add((event.id, vm))
-            self._tasks.create_task(self._run(view, event.id, vm, do), name=f"{event.type.value} {view.id}/{vm}")
+            self._tasks.create_task(self._run(view, event.id, vm, work), name=f"{event.type.value} {view.id}/{vm}")
 
-    async def _run(self, view: ScopeView, event: str, vm: str, do: Callable[[str, str, str], Awaitable[None]]) -> None:
+    async def _run(
+        self, view: ScopeView, event: str, vm: str, work: Callable[[str, str, str], Awaitable[None]]
+    ) -> None:
         try:
-            await do(view.id, event, vm)
+            await work(view.id, event, vm)
         except (CoreError, ScopeNotFound) as error:
             log.info("no more work for event %s on %s/%s: %s", event, view.id, vm, error)
         finally:

@@ -277,14 +277,14 @@ def _weight(item: Scope | str) -> float:
 
 
 async def in_batches(
-    items: Iterable[T], do: Callable[[T], Awaitable[R]], *, at_once: int, weight: Callable[[T], float] = lambda _: 0
+    items: Iterable[T], apply: Callable[[T], Awaitable[R]], *, at_once: int, weight: Callable[[T], float] = lambda _: 0
 ) -> AsyncIterator[list[R]]:
     """Do something to all items, some at a time, and give what comes of each of these batches.
 
     A batch has at most `at_once` items, and ends with the one that makes its weight 1 or more.
     """
     for batch in _batches(items, at_once, weight):
-        yield await asyncio.gather(*(do(item) for item in batch))
+        yield await asyncio.gather(*(apply(item) for item in batch))
 
 
 def _batches(items: Iterable[T], at_once: int, weight: Callable[[T], float]) -> Iterator[list[T]]:

@@ -380,16 +380,16 @@ class Fleet:
         rows = await self._store.journal(JournalQuery(newest_first=True, limit=1))
         return rows[0].position if rows else 0
 
-    async def record_fault(self, did: EntryKind, fault: Fault, *, by: str, why: str = "") -> None:
+    async def record_fault(self, entry_kind: EntryKind, fault: Fault, *, by: str, why: str = "") -> None:
         """Have the journal tell of a fault: that of the VM's scope, or of the fleet where it is one of all VMs."""
         now = self.clock.now()
         if fault.vm is None:
             await self._state_record.apply(
-                partial(fleet_state.record_fault, did=did, fault=fault, by=by, why=why, now=now)
+                partial(fleet_state.record_fault, entry_kind=entry_kind, fault=fault, by=by, why=why, now=now)
             )
         else:
             scope = fault.vm.rpartition("/")[0]
-            await self.apply(scope, lambda value: add_fault_entry(value, did, fault, by=by, why=why, now=now))
+            await self.apply(scope, lambda value: add_fault_entry(value, entry_kind, fault, by=by, why=why, now=now))
 
     # Manual time.
 

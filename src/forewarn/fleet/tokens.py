@@ -188,11 +188,11 @@ class Tokens:
             return Decision(present, (), None)
         return Decision(token, (self._entry(1, EntryKind.TOKEN_CREATED, token, by=by),), None)
 
-    def _entry(self, n: int, did: EntryKind, token: Token, *, by: str, why: str = "") -> Entry:
+    def _entry(self, n: int, entry_kind: EntryKind, token: Token, *, by: str, why: str = "") -> Entry:
         facts = {"name": token.name, "role": token.role.value}
         if token.scopes:
             facts["scopes"] = " ".join(token.scopes)
-        return Entry(n=n, at=self._clock.now(), kind=did, by=by, why=truncate_text(why), facts=facts)
+        return Entry(n=n, at=self._clock.now(), kind=entry_kind, by=by, why=truncate_text(why), facts=facts)
 
     def _newest(self, id_: str) -> tuple[Token | None, int | None]:
         token, revision = self._tokens.get(id_, (None, 0))

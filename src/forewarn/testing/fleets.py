@@ -31,12 +31,12 @@ def fleet_reader(fleet: FleetLike) -> FleetLoader:
             return partial(_read, _fleet_of_names(fleet))
 
 
-def _read_text(text: str, file: str, birth: CreationContext) -> tuple[Scope, ...]:
-    return read_fleet_file(text, file=file, context=birth)
+def _read_text(text: str, file: str, context: CreationContext) -> tuple[Scope, ...]:
+    return read_fleet_file(text, file=file, context=context)
 
 
-def _read(content: Mapping[str, object], birth: CreationContext) -> tuple[Scope, ...]:
-    return read_fleet(content, file=INLINE, context=birth)
+def _read(content: Mapping[str, object], context: CreationContext) -> tuple[Scope, ...]:
+    return read_fleet(content, file=INLINE, context=context)
 
 
 def _read_file(path: Path) -> str:

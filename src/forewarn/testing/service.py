@@ -235,8 +235,8 @@ class _RecordingFleetReader:
         self._read = read
         self.names: list[str] = []
 
-    def __call__(self, birth: CreationContext) -> tuple[Scope, ...]:
-        scopes = self._read(birth)
+    def __call__(self, context: CreationContext) -> tuple[Scope, ...]:
+        scopes = self._read(context)
         self.names = [f"{scope.id}/{vm.name}" for scope in scopes for vm in scope.roster]
         return scopes
 

@@ -8,27 +8,27 @@ class AnnounceQueue:
     """Scopes are indexes here. The one with the smallest key is first; a deferred one joins again once it wakes."""
 
     def __init__(self) -> None:
-        self._turns: list[tuple[int, int]] = []
+        self._entries: list[tuple[int, int]] = []
         self._queued: set[int] = set()
         self._deferred: list[tuple[datetime, int]] = []
 
     def __bool__(self) -> bool:
-        return bool(self._turns)
+        return bool(self._entries)
 
-    def push(self, turn: int, scope: int) -> None:
+    def push(self, priority: int, scope: int) -> None:
         """Wait from now on, if it does not wait already."""
         if scope not in self._queued:
             self._queued.add(scope)
-            heappush(self._turns, (turn, scope))
+            heappush(self._entries, (priority, scope))
 
     @property
     def first(self) -> int:
         """The scope whose turn it is."""
-        return self._turns[0][1]
+        return self._entries[0][1]
 
     def pop(self) -> None:
         """Let the first go; the next one is first now."""
-        _, scope = heappop(self._turns)
+        _, scope = heappop(self._entries)
         self._queued.discard(scope)
 
     def defer(self, until: datetime) -> None:

@@ -56,7 +56,7 @@ def read_history(entries: Iterable[Entry], campaign: str, *, seen: int = 0) -> S
     touched: set[str] = set()
     dropped: set[str] = set()
     last = seen
-    changes: dict[EntryKind, dict[str, None]] = {did: {} for did in RELEVANT_KINDS}
+    changes: dict[EntryKind, dict[str, None]] = {kind: {} for kind in RELEVANT_KINDS}
     for entry in entries:
         event, last = entry.event, max(last, entry.n)
         if event is None:

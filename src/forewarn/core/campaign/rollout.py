@@ -150,12 +150,12 @@ class Rollout(CampaignDraft):
         self._any_settled = self._any_settled or n > 1
         request = self._campaign.request(scope.id, n) if n <= len(progress.waves) else ""
         mine = [event for event in events if event.request == request]
-        strays = [event for event in events if event.request != request]
+        other_events = [event for event in events if event.request != request]
         is_aborted = self._campaign.state is CampaignState.ABORTING
         if is_aborted:
             self._withdraw_scheduled(scope.id, events)
-            strays = [event for event in strays if event.state is not State.SCHEDULED]
-        self._withdraw_skipped(scope.id, strays)
+            other_events = [event for event in other_events if event.state is not State.SCHEDULED]
+        self._withdraw_skipped(scope.id, other_events)
         progress = self._with_late_ends(progress, scope)
         if request and progress.wave(n).state is not WaveState.PLANNED:
             self._observe_wave(progress, n, scope, mine, context, now)

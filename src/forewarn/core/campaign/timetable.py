@@ -106,33 +106,33 @@ class ReadyQueue:
     def __bool__(self) -> bool:
         return bool(self._entries)
 
-    def push(self, turn: QueueEntry) -> None:
+    def push(self, entry: QueueEntry) -> None:
         """Add a scope."""
-        load = turn.row.next
+        load = entry.row.next
         shape = (load.vms, load.hosts if self._by_hosts else ())
         if shape not in self._entries:
             self._entries[shape] = []
             for host in shape[1]:
                 self._by_host.setdefault(host, {})[shape] = None
-        turns = self._entries[shape]
-        heappush(turns, turn)
-        if turns[0] is turn:
-            heappush(self._first, (turn, shape))
+        entries = self._entries[shape]
+        heappush(entries, entry)
+        if entries[0] is entry:
+            heappush(self._first, (entry, shape))
 
     def pop_fitting(self, fits: Callable[[Load], bool]) -> Iterator[QueueEntry]:
         """Take out and yield those that fit when their turn comes."""
         passed_over: list[tuple[QueueEntry, Shape]] = []
         while self._first and len(passed_over) < MAX_SKIPPED_SHAPES:
-            turn, shape = entry = heappop(self._first)
-            if not self._is_first(turn, shape):
+            entry, shape = first = heappop(self._first)
+            if not self._is_first(entry, shape):
                 continue
-            if fits(turn.row.next):
+            if fits(entry.row.next):
                 self._remove(shape)
-                yield turn
+                yield entry
             else:
-                passed_over.append(entry)
-        for entry in passed_over:
-            heappush(self._first, entry)
+                passed_over.append(first)
+        for first in passed_over:
+            heappush(self._first, first)
 
     def pop_sharing_host(self, load: Load, hosts: set[str], fits: Callable[[Load], bool]) -> Iterator[QueueEntry]:
         """Take out and yield those that fit and share a host with the load, and whose other hosts are in use, too."""
@@ -142,18 +142,18 @@ class ReadyQueue:
                     yield from self._of_shape(shape, fits)
 
     def _of_shape(self, shape: Shape, fits: Callable[[Load], bool]) -> Iterator[QueueEntry]:
-        while shape in self._entries and fits((turn := self._entries[shape][0]).row.next):
+        while shape in self._entries and fits((entry := self._entries[shape][0]).row.next):
             self._remove(shape)
-            yield turn
+            yield entry
 
-    def _is_first(self, turn: QueueEntry, shape: Shape) -> bool:
-        return shape in self._entries and self._entries[shape][0] is turn
+    def _is_first(self, entry: QueueEntry, shape: Shape) -> bool:
+        return shape in self._entries and self._entries[shape][0] is entry
 
     def _remove(self, shape: Shape) -> None:
-        turns = self._entries[shape]
-        heappop(turns)
-        if turns:
-            heappush(self._first, (turns[0], shape))
+        entries = self._entries[shape]
+        heappop(entries)
+        if entries:
+            heappush(self._first, (entries[0], shape))
         else:
             del self._entries[shape]
             for host in shape[1]:
@@ -211,20 +211,20 @@ class Timetable:
             self._waiting.push(heappop(self._coming)[1])
 
     def _start(self, moment: datetime) -> Iterator[Placement]:
-        for turn in self._waiting.pop_fitting(self._fits):
-            load = turn.row.next
-            yield from self._place(turn, moment)
+        for entry in self._waiting.pop_fitting(self._fits):
+            load = entry.row.next
+            yield from self._place(entry, moment)
             for other in self._waiting.pop_sharing_host(load, self._usage.hosts, self._fits):
                 yield from self._place(other, moment)
 
     def _fits(self, load: Load) -> bool:
         return self._limits.allows(self._usage.plus(load))
 
-    def _place(self, turn: QueueEntry, moment: datetime) -> Iterator[Placement]:
-        row = turn.row
+    def _place(self, entry: QueueEntry, moment: datetime) -> Iterator[Placement]:
+        row = entry.row
         free_at = row.free_at(moment, self._length)
         if free_at > moment:
-            heappush(self._coming, (free_at, turn))
+            heappush(self._coming, (free_at, entry))
         else:
             self._start_wave(row, moment)
             yield Placement(row.rank, row.placed, moment)

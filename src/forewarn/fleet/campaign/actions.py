@@ -286,12 +286,12 @@ class CampaignActions:
                 return read_history(entries, self._owner.record.id, seen=self._owner.rollout.progress(scope).seen)
             after = rows[-1].position
 
-    async def _retry_until_saved(self, do: Callable[[], Awaitable[R]]) -> R:
+    async def _retry_until_saved(self, operation: Callable[[], Awaitable[R]]) -> R:
         """Repeat it, with an exponential backoff, while the store cannot save."""
         pause = MIN_BACKOFF
         while True:
             try:
-                return await do()
+                return await operation()
             except (SaveFailed, StoreError) as error:
                 log.warning("%s; trying again in %.1f s", error, pause)
                 await asyncio.sleep(pause)

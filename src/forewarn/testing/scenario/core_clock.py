@@ -60,12 +60,12 @@ class CorePlatform:
     def _finish(self, finished: Work) -> None:
         if finished.scope not in self._state.scopes:
             return
-        conditions, now = self._state.context, self._state.now
+        context, now = self._state.context, self._state.now
         outcome = Done(self._simulated.new_host(finished))
         try:
             self._state.apply(
                 finished.scope,
-                lambda scope: impact_lifecycle.settle(scope, finished.event, finished.vm, outcome, conditions, now=now),
+                lambda scope: impact_lifecycle.settle(scope, finished.event, finished.vm, outcome, context, now=now),
             )
         except CoreError:
             return

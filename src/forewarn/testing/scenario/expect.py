@@ -43,7 +43,7 @@ _TIMES_AND_NUMBERS = re.compile(rf"{_TIMES.pattern}|, incarnation \d+")
 
 
 def _verbs(kinds: Iterable[EntryKind]) -> list[str]:
-    return list(dict.fromkeys(VERBS[did] for did in VERBS if did in set(kinds)))
+    return list(dict.fromkeys(VERBS[kind] for kind in VERBS if kind in set(kinds)))
 
 
 EVENT_VERBS = _verbs(EVENT_ENTRIES)
