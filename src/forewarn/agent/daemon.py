@@ -380,7 +380,7 @@ class Agent:
             LOG.error("a mistake of this agent", exc_info=error)
 
     async def _shut_down(self) -> None:
-        """End everything that is under way. The journal keeps it as begun, for the next agent."""
+        """Cancel everything that is in flight. The workflow store keeps it as started, for the next agent."""
         LOG.info("the agent ends; events that the next one goes on with: %d", len(self._workflows))
         self._runner.close()
         for timer in self._timers.values():

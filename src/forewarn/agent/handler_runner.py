@@ -84,7 +84,7 @@ class HandlerRunner:
             task.add_done_callback(partial(self._remove_notification, key))
 
     def close(self) -> None:
-        """Report nothing any more: what is cancelled from now on stays begun in the journal."""
+        """Report nothing any more: what is cancelled from now on stays started in the workflow store."""
         self._is_closed = True
 
     async def _run(self, run: _RunningCall, workflow: EventWorkflow, action: StartCall) -> None:

@@ -68,7 +68,7 @@ class HttpServer:
     async def listen_with_retry(
         self, address: ListenAddress, pause: Callable[[], Awaitable[object]], on_error: Callable[[str | None], None]
     ) -> int:
-        """Listen there as soon as that works, and return the port; `on_error` hears why it does not, then None.
+        """Listen there as soon as that works, and return the port. `on_error` gets each reason why not, then None.
 
         An address may come up later than this agent, and a port be taken for a moment.
         """

@@ -23,7 +23,7 @@ LARGEST = 4 * 1024 * 1024
 
 
 class StepStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one handler is with one event."""
+    """Status of one handler's step in a workflow."""
 
     handler: str
     importance: int
@@ -36,7 +36,7 @@ class StepStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the agent is with one event."""
+    """Status of the workflow of one event."""
 
     event: str
     type: str

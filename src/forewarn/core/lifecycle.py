@@ -1,4 +1,7 @@
-"""Event lifecycle: start events that are due or approved, end those with settled impacts, compute the next wake-up."""
+"""Event lifecycle: fire the state machine's triggers that are due, and compute the next wake-up.
+
+Events start when they are due or approved, and end when their impacts are settled.
+"""
 
 from datetime import datetime, timedelta
 
@@ -14,7 +17,7 @@ CLOCK = "clock"
 
 
 def tick(scope: Scope, context: RuleContext, *, now: datetime, seen_at: datetime | None = None) -> Change[None]:
-    """Let time act: start what is due, switch off a scope that has been silent for too long.
+    """Apply the passing of time: start what is due, disable a scope that has been silent for too long.
 
     `seen_at` is the newest request from the scope that anyone remembers; it may be newer than the saved one.
     """

@@ -55,7 +55,7 @@ class Watcher:
         return self._pending.popitem(last=False)[1]
 
     def offer(self, change: Record | Deleted) -> None:
-        """Hear of a change. Committed changes must be offered in the order of their revisions."""
+        """Queue a change. Committed changes must be offered in the order of their revisions."""
         if change.revision <= self._seen_revisions.get(change.key, 0):
             return
         if self._next_page is not None:
@@ -106,7 +106,7 @@ class Watchers:
 
     @contextmanager
     def subscribe(self, read_page: ReadPage) -> Iterator[Watcher]:
-        """Make a watcher that hears of every change from now on."""
+        """Create a watcher that receives every change from now on."""
         watcher = Watcher(read_page)
         self._watchers.add(watcher)
         try:
@@ -116,7 +116,7 @@ class Watchers:
             watcher.close()
 
     def publish(self, change: Record | Deleted) -> None:
-        """Tell every watcher of a change that is durable."""
+        """Publish a durable change to every watcher."""
         for watcher in self._watchers:
             watcher.offer(change)
 

@@ -36,7 +36,7 @@ class RequestQueries(ABC):
     def requests(self, vm: VmLike | None = None) -> list[Observed]:
         """Return all requests at the endpoint of a VM, or at all of them, in the order in which they came.
 
-        What was asked by `vm.document()` and `vm.approve()` is among them. Raises TooManyRequests if some were dropped.
+        Requests of `vm.document()` and `vm.approve()` are among them. Raises TooManyRequests where some were dropped.
         """
         if self._request_log.dropped:
             raise TooManyRequests(self._request_log.dropped)

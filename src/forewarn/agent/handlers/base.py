@@ -162,7 +162,7 @@ class HandlerBase(Generic[S]):
         return Done()
 
     async def notify(self, context: HandlerContext) -> CallResult:
-        """Hear of a phase: nothing to do."""
+        """React to a phase: nothing to do."""
         del context
         return Done()
 

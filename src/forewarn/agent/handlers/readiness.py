@@ -57,7 +57,7 @@ class ReadinessHandler(HandlerBase[ReadinessSettings]):
         return Done()
 
     async def recover(self, context: HandlerContext) -> CallResult:
-        """Be there again."""
+        """Answer probes with 200 again."""
         self._unready_since.pop(event_key(context.event), None)
         self._ready_since[event_key(context.event)] = self._clock.now()
         while len(self._ready_since) > MOST_RECOVERED:

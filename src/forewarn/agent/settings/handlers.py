@@ -89,7 +89,7 @@ class HaproxySettings(HandlerSettings, frozen=True, kw_only=True):
 
 
 class ReadinessSettings(HandlerSettings, frozen=True, kw_only=True):
-    """Where load balancers are told to stay away."""
+    """Where load balancers probe the readiness of this VM."""
 
     kind = "readiness"
 
@@ -99,7 +99,7 @@ class ReadinessSettings(HandlerSettings, frozen=True, kw_only=True):
 
 
 class NotifySettings(HandlerSettings, frozen=True, kw_only=True):
-    """People who are told, by Apprise."""
+    """Messages to people, sent by Apprise."""
 
     kind = "notify"
     is_notify_only = True

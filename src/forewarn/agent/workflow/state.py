@@ -100,7 +100,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PeerState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent of another affected VM said of the event when it was asked. No answer is a word as well."""
+    """The last answer of the agent of another affected VM about the event; no answer is recorded too."""
 
     name: str
     is_ready: bool

@@ -111,7 +111,7 @@ def accepted_requests(id_: str) -> Mapping[str, Request]:
 
 
 def run_approval(probe: Probe, id_: str) -> ApprovalTrace:
-    """Lead the event through all that a client can do with it."""
+    """Send every kind of approval of the event, in the order of its life cycle."""
     trace = ApprovalTrace(id_)
     trace.initial = _current_event(probe, id_)
     if trace.initial is not None:
@@ -187,7 +187,7 @@ def _repeat_approval(probe: Probe, trace: ApprovalTrace) -> None:
 
 
 class _LongPoll:
-    """A request that is held while something else happens; without a line, if the endpoint holds none."""
+    """A long poll that waits while something else happens; without a connection, if the endpoint has no long polls."""
 
     def __init__(self, connection: RawConnection | None) -> None:
         self.connection = connection

@@ -103,7 +103,7 @@ class ServiceUnavailable(RequestFailed):
 
 
 class Probe:
-    """One look at an endpoint, taken at a polite pace."""
+    """Sends requests to an endpoint, within a rate limit and with retries."""
 
     def __init__(self, endpoint: Endpoint, *, pace: Pace, timeout: float, burst: bool = False) -> None:
         self.endpoint = endpoint
@@ -123,13 +123,13 @@ class Probe:
         """Pairs of documents of the newest version, read one shortly after the other."""
 
     def send_once(self, request: Request) -> Response:
-        """Ask, unless it has been asked before."""
+        """Send a request, or return the cached response."""
         if request not in self._cache:
             return self.send(request)
         return self._cached_response(request)
 
     def send(self, request: Request, *, within: float | None = None) -> Response:
-        """Ask, even if it has been asked before."""
+        """Send a request, whatever is cached."""
         timeout = self.timeout if within is None else within
         try:
             self._cache[request] = self.with_retries(lambda connection: self._exchange(connection, request, timeout))
@@ -153,7 +153,7 @@ class Probe:
         return RawConnection(self.endpoint, self.timeout)
 
     def with_retries(self, exchange: Callable[[RawConnection], T]) -> T:
-        """Talk on a connection, and again on another one when the service has sent us away, as it asks."""
+        """Use a connection, and retry on another one, with a backoff, while the service is unavailable."""
         for number in range(MAX_RETRIES):
             try:
                 return self._with_connection(exchange)
@@ -288,7 +288,7 @@ def etag(response: Response) -> str:
 
 
 def _backoff(response: Response, attempt: int) -> float:
-    """Return for how many seconds to stay away: as long as we are told to, else longer each time."""
+    """Return the backoff in seconds: the Retry-After of the response, else longer each time."""
     retry_after = response.header("retry-after") or ""
     is_given = retry_after.isascii() and retry_after.isdigit() and len(retry_after) < 9
     return min(float(retry_after) if is_given else 2.0**attempt, MAX_BACKOFF)

@@ -19,7 +19,7 @@ DEFAULT_RATE = 4.0
 
 
 class Pace:
-    """Lets requests pass one after the other, not more than so many in a second."""
+    """Rate limit of the kit itself: lets at most so many requests pass in a second."""
 
     def __init__(
         self,

@@ -97,12 +97,12 @@ def exam_scenarios() -> Sequence[ExamScenario]:
 
 
 def _own_event_checks(event: str = "E1") -> tuple[Check, ...]:
-    """Return what is demanded for an event of one's own that comes and goes."""
+    """Return the checks for an event of the handler's own VM that comes and goes."""
     return (ApprovalCheck(event), PrepareCheck(event), RecoverCheck(event))
 
 
 def _removal_checks() -> tuple[Check, ...]:
-    """Return what is demanded for the event with which the VM is taken away."""
+    """Return the checks for the event that removes the VM."""
     return (ApprovalCheck("E1"), PrepareCheck("E1"))
 
 

@@ -50,14 +50,14 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class Check(Protocol):
-    """One line of a scenario's table."""
+    """One check of a scenario."""
 
     needs_all_requests: ClassVar[bool]
     """Whether it cannot be evaluated when some of the handler's requests were dropped from the log."""
 
     @property
     def key(self) -> str:
-        """Its name, which no other line of the table has."""
+        """Its name, unique in the scenario."""
         ...
 
     @property

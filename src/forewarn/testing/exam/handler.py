@@ -33,7 +33,7 @@ ScopeNews = tuple[frozenset[tuple[str, str]], frozenset[str]]
 
 
 class ExamHandler:
-    """Plays the handler. `on_end` is called, from another thread, when the program ends by itself."""
+    """Runs the program as the handler. `on_end` is called, from another thread, when the program ends by itself."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ExamHandler:
     # The part.
 
     def start(self, vm: v1.Vm) -> None:
-        """Begin the program, and return when it has asked, or will not."""
+        """Start the program, and return after its first poll, or when none comes."""
         self.vm = vm
         self.process = HandlerProcess(self._launch, self._launch_context(vm), on_end=self._on_end)
         if not self._wait_for(lambda: bool(self._polls()), FIRST_POLL_TIMEOUT):
@@ -67,7 +67,7 @@ class ExamHandler:
             self._on_end()
 
     def catch_up(self) -> None:
-        """Return when it has been told what there is to tell, and has come back for more; or when it does not come."""
+        """Return when the program has received the current document and has polled again, or when it does not poll."""
         if self.vm is None or self._is_unresponsive or not self._has_vm():
             return
         before = len(self._polls())
@@ -183,5 +183,5 @@ class ExamHandler:
 
 
 def _is_long_poll(poll: Observed) -> bool:
-    """Tell whether a question waits for the next change, so that no other one comes."""
+    """Tell whether a request is a long poll, so that no other one follows while it waits."""
     return poll.status is None and "wait=" in poll.target.lower()

@@ -38,7 +38,7 @@ VERSION_NOT_FOUND = 404
 
 
 class PollCheck(msgspec.Struct, frozen=True):
-    """The program asks for its events at all."""
+    """The program polls for its events at all."""
 
     key: ClassVar[str] = "asks"
     polarity: ClassVar[Polarity] = Polarity.MUST
@@ -46,7 +46,7 @@ class PollCheck(msgspec.Struct, frozen=True):
     description: ClassVar[str] = "ask for its events: GET /metadata/scheduledevents"
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
-        """Look for the first question."""
+        """Look for the first poll."""
         if trace.polls:
             first = trace.polls[0]
             return kept(f"{first.method} {first.target} {trace.time_text(first.at)}")
@@ -87,7 +87,7 @@ def _is_invalid(request: Observed, fine_at: float) -> bool:
 
 
 class PollIntervalCheck(msgspec.Struct, frozen=True):
-    """The gaps between two questions are short, and there is none without an end."""
+    """The intervals between two polls are short, and the program never stops polling."""
 
     key: ClassVar[str] = "asks-often"
     polarity: ClassVar[Polarity] = Polarity.MUST
@@ -95,7 +95,7 @@ class PollIntervalCheck(msgspec.Struct, frozen=True):
     description: ClassVar[str] = f"ask again within {MAX_POLL_INTERVAL:g} s, on the median of all gaps, and never stop"
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
-        """Measure from each right answer to the next question, and from the last answer to the end."""
+        """Measure from each good response to the next poll, and from the last response to the end."""
         if not trace.polls:
             return not_judged("it has not asked")
         gaps = _poll_intervals(trace)
@@ -110,7 +110,7 @@ class PollIntervalCheck(msgspec.Struct, frozen=True):
 
 
 def _poll_intervals(trace: HandlerTrace) -> list[float]:
-    """Return the seconds between an answer and the next question; what follows a wrong answer is another's choice."""
+    """Return the seconds between a good response and the next poll; after an error a program may back off."""
     return [
         max(0.0, later.at - earlier.answered_at)
         for earlier, later in pairwise(trace.polls)
@@ -127,7 +127,7 @@ def _final_silence(trace: HandlerTrace) -> float:
 
 
 class RateLimitCheck(msgspec.Struct, frozen=True):
-    """The endpoint is not asked without a pause."""
+    """The program stays within the rate limit of a real endpoint."""
 
     key: ClassVar[str] = "hammers"
     polarity: ClassVar[Polarity] = Polarity.MUST_NOT
@@ -135,7 +135,7 @@ class RateLimitCheck(msgspec.Struct, frozen=True):
     description: ClassVar[str] = "ask more than 5 times in a second: a real endpoint then answers 429"
 
     def evaluate(self, trace: HandlerTrace, _: Expectations) -> CheckResult:
-        """Take the median gap, so that a machine that stutters does not count. Held questions have no pace."""
+        """Take the median interval, so that a machine that stutters does not count. Long polls do not count."""
         polled_at = [poll.at for poll in trace.polls if "wait=" not in poll.target.lower()]
         gaps = [later - earlier for earlier, later in pairwise(polled_at)]
         if not trace.polls:

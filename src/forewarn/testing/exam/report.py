@@ -52,7 +52,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cases(report: Report) -> list[Case]:
-    """Return one case for every finding, and one for every scenario that could not be played to its end."""
+    """Return one case for every finding, and one for every scenario that could not be run to its end."""
     return [case for result in report.results for case in _cases(result)]
 
 

@@ -45,7 +45,7 @@ def _is_inconclusive(result: Result, usually_kept: AbstractSet[str]) -> bool:
 
 
 def _check_kind(finding: Finding) -> str:
-    """Return what is demanded, whatever the event is called."""
+    """Return the key of a check without its event."""
     return re.sub(r"-E\d+$", "", finding.demand)
 
 
@@ -57,24 +57,24 @@ class ExamObserver(Protocol):
     """Observes the progress of the exam; called from several threads."""
 
     def planned(self, scenarios: Sequence[ExamScenario], *, at_once: int, tries: int) -> None:
-        """Hear which scenarios are played next: all of them, and later those that deserve a second try."""
+        """Report which scenarios run next: all of them, and later those that are retried."""
         ...
 
     def began(self, scenario: ExamScenario) -> None:
-        """Hear that a scenario begins."""
+        """Report that a scenario begins."""
         ...
 
     def stepped(self, scenario: ExamScenario, step: str) -> None:
-        """Hear what is played next."""
+        """Report the next step of a scenario."""
         ...
 
     def ended(self, result: Result) -> None:
-        """Hear what was found."""
+        """Report the result of a scenario."""
         ...
 
 
 class NullObserver:
-    """Does not want to be told."""
+    """An observer that does nothing."""
 
     def planned(self, scenarios: Sequence[ExamScenario], *, at_once: int, tries: int) -> None:
         """Do nothing."""
@@ -121,7 +121,7 @@ def _run_sequentially(pool: ThreadPoolExecutor, exam: "_Exam", scenarios: Sequen
 
 
 class _Exam:
-    """Scenarios while they are played, in several threads."""
+    """Runs scenarios in several threads."""
 
     def __init__(self, options: ExamOptions, observer: ExamObserver) -> None:
         self._options, self._observer = options, observer
@@ -130,7 +130,7 @@ class _Exam:
         self._is_ended = False
 
     def run_scenario(self, scenario: ExamScenario, tries: int = 1) -> Result:
-        """Play one scenario."""
+        """Run one scenario."""
         run = ScenarioRun(self._options, scenario, lambda step: self._observer.stepped(scenario, step))
         with self._lock:
             self._runs.append(run)

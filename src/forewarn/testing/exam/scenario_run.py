@@ -124,7 +124,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_passed(self) -> bool:
-        """Whether nothing was broken, and the scenario was played to its end."""
+        """Whether nothing was broken, and the scenario was run to its end."""
         return self.is_finished and not self.broken
 
     def _of(self, verdict: Verdict) -> list[Finding]:
@@ -135,7 +135,7 @@ OnStep = Callable[[str], None]
 
 
 class ScenarioRun:
-    """A scenario while it is played. It is over when its scenario is, when its program is, or when its time is."""
+    """One run of a scenario. It is over when the scenario ends, when the program ends, or when the time is up."""
 
     def __init__(self, options: ExamOptions, exam_scenario: ExamScenario, on_step: OnStep = lambda _: None) -> None:
         self._options, self._exam_scenario, self._on_step = options, exam_scenario, on_step
@@ -149,7 +149,7 @@ class ScenarioRun:
         self._recovered: Marker | None = None
 
     def run(self) -> Result:
-        """Examine the program, and judge. Raises LaunchFailed where there is no such program."""
+        """Run the program in the scenario and evaluate the checks. Raises LaunchFailed if it cannot be started."""
         self._began_at = time.monotonic()
         with TemporaryDirectory(prefix="forewarn-exam-") as directory:
             self._prepared = _marker(self._options.markers.prepared, Path(directory))
@@ -216,7 +216,7 @@ class ScenarioRun:
         return variables
 
     def _run_script(self, service: Forewarn, backend: LiveBackend, handler: ExamHandler) -> bool:
-        """Play the scenario; tell whether that was possible to its end."""
+        """Run the scenario; return whether it came to its end."""
         try:
             for _ in run_script(self._scenario.script, backend, on_step=lambda step: self._before_step(step, service)):
                 pass
