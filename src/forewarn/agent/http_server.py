@@ -95,7 +95,7 @@ class HttpServer:
         self._servers.append(await asyncio.start_unix_server(self._accept, path, limit=LARGEST_HEAD))
 
     async def aclose(self) -> None:
-        """Listen no more, and hang up, on those too who are just being connected."""
+        """Close all listeners and connections, also those that are just being accepted."""
         self._is_closed = True
         for server in self._servers:
             server.close()

@@ -132,7 +132,7 @@ class AsyncScheduledEvents:
 
 
 class _AsyncDriver:
-    """Carries flows out on the event loop, until somebody hangs up."""
+    """Runs flows on the event loop, until it is cancelled."""
 
     def __init__(
         self, endpoint: Endpoint, on_trouble: OnTrouble, sleep: Callable[[float], Awaitable[object]] | None
@@ -143,7 +143,7 @@ class _AsyncDriver:
         self._in_flight: set[Exchange] = set()
 
     async def run(self, flow: Flow[T]) -> T:
-        """Carry a flow out to its end; raises Closed if somebody hangs up before."""
+        """Run a flow to its end; raises Closed if it is cancelled before."""
         reply: Reply = None
         with closing(flow):
             while True:
@@ -155,7 +155,7 @@ class _AsyncDriver:
                 reply = await self._execute(command)
 
     async def changes(self, flow: Flow[None]) -> AsyncIterator[Change]:
-        """Carry a flow out that has no end, and give what it gives, until somebody hangs up."""
+        """Run an endless flow, and yield what it yields, until it is cancelled."""
         reply: Reply = None
         with closing(flow):
             while not self._cancelled.is_set():
@@ -176,7 +176,7 @@ class _AsyncDriver:
             exchange.cancel()
 
     def check(self) -> None:
-        """Raise Closed if somebody has hung up."""
+        """Raise Closed if it was cancelled."""
         if self._cancelled.is_set():
             raise Closed
 

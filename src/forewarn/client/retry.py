@@ -12,7 +12,7 @@ RETRY_GONE_FOR = 70.0
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 5.0
-"""Pauses double from the first to the longest. An eviction is announced 30 s ahead: nobody may sleep through that."""
+"""The backoff doubles from the first to the longest. It must not last through the 30 s notice of an eviction."""
 LONGEST_RETRY_AFTER = 70.0
 """The service may ask for a longer pause than ours (Retry-After), up to this one."""
 

@@ -38,7 +38,7 @@ class GuestListeners(msgspec.Struct, frozen=True, kw_only=True):
         return self.link_local_url if is_known else None
 
     def problem(self) -> str | None:
-        """Say what keeps guests from being heard; None: nothing that we know of."""
+        """Return what keeps guests from being served; None: nothing that is known."""
         if not self.server.is_listening:
             return "the guests' endpoint has stopped listening: restart the service"
         if self.ports is not None and not self.ports.is_complete:

@@ -117,7 +117,7 @@ def parse_signed_duration(text: str) -> timedelta:
 def add_fault_entry(
     scope: Scope, entry_kind: EntryKind, fault: Fault, *, by: str, why: str = "", now: datetime
 ) -> Change[None]:
-    """Have the scope's journal tell of a fault of one of its VMs; the fault itself is not kept."""
+    """Add a journal entry on a fault of one of the scope's VMs; the fault itself is not stored."""
     draft = Draft(scope, now)
     draft.add_entry(
         entry_kind,
@@ -131,7 +131,7 @@ def add_fault_entry(
 
 
 def fault_facts(fault: Fault, entry_kind: EntryKind) -> dict[str, str]:
-    """Return the facts of a line of the journal; at the fault's end they tell how many requests it has hit."""
+    """Return the facts of a journal entry; at the fault's end they say how many requests it has affected."""
     return fault.facts if entry_kind is EntryKind.FAULT_SET else {**fault.facts, "hits": str(fault.hits)}
 
 

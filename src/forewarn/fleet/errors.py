@@ -196,7 +196,7 @@ class PositionNotFound(FleetError):
 
 
 class JournalPruned(FleetError):
-    """Lines of the journal that should come next have been removed, because they were too old or too many."""
+    """The next rows of the journal have been pruned, because they were too old or too many."""
 
     code = "pruned"
 

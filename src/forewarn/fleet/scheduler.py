@@ -17,7 +17,7 @@ from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.scopes import Scopes
 
 WAKE_BATCH = 100
-"""How many scopes are woken before others on the event loop get their turn."""
+"""How many scopes are woken in one iteration of the event loop."""
 
 
 class TimerHeap:

@@ -367,7 +367,7 @@ class Fleet:
         return await self._store.journal(query)
 
     def follow_journal(self, after: int | None = None) -> AsyncGenerator[JournalRow, None]:
-        """Give every line of the journal after a position, then each new one; None: from now on."""
+        """Yield every row of the journal after a position, then each new one; None: from now on."""
         return self.feeds.rows(after)
 
     async def read_changes(self, after: int, limit: int) -> list[JournalRow]:
@@ -381,7 +381,7 @@ class Fleet:
         return rows[0].position if rows else 0
 
     async def record_fault(self, entry_kind: EntryKind, fault: Fault, *, by: str, why: str = "") -> None:
-        """Have the journal tell of a fault: that of the VM's scope, or of the fleet where it is one of all VMs."""
+        """Add a journal entry on a fault: to the VM's scope, or to the fleet where it affects all VMs."""
         now = self.clock.now()
         if fault.vm is None:
             await self._state_record.apply(

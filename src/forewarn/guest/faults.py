@@ -53,7 +53,7 @@ EFFECTS = {
 """All others are done to the answer."""
 
 TIMER_RESOLUTION = 0.001
-"""Timers may ring a little early, in seconds."""
+"""Timers may fire this many seconds early."""
 
 
 class FaultSet(NamedTuple):

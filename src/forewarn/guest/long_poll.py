@@ -9,7 +9,7 @@ from forewarn.guest.counters import Counters
 from forewarn.guest.rate_limit import RateCounter
 
 WAKE_BATCH = 250
-"""How many held requests are woken before others on the event loop get their turn."""
+"""How many long polls are woken in one iteration of the event loop."""
 
 
 class LongPolls:

@@ -75,7 +75,7 @@ class RequestParser:
         self.state = ParseState.HEAD
         self.head = RequestHead("", "")
         self.connection_line = KEEP_ALIVE
-        """The line to say to the peer when this request is answered."""
+        """The `Connection` header of the response to this request."""
         self.expects_continue = False
         """Whether the peer waits for `100 Continue` before it sends the body."""
         self._url = b""

@@ -74,7 +74,7 @@ class GuestServer:
     async def listen_by_address(self, network: str, host: str, port: int, *, interface: str | None = None) -> int:
         """Listen for all VMs of a network, who are known by their source address; return the port.
 
-        With `interface`, only who comes in there is heard: nobody on another network can pass for one of them.
+        With `interface`, only connections on it are accepted: nobody on another network can pass for one of the VMs.
         """
         return await self._listen(AddressResolver(self._replica, network), host, port, interface)
 

@@ -248,7 +248,7 @@ class HttpSession:
         return caller if isinstance(caller, ErrorResponse) else TOO_MANY_REQUESTS
 
     def _admission_error(self) -> ErrorResponse | None:
-        """Tell why the caller is not heard at all; that comes before whatever may be wrong with what it sends."""
+        """Return why the caller is refused, whatever it sends: these checks come before those of the request."""
         if self._routed is None:
             return self._admit()
         match self._routed:

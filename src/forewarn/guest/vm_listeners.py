@@ -176,7 +176,7 @@ class VmPortListeners:
         self._open.update(opened)
 
     def _vms_without_port(self, names: Iterable[str]) -> list[str]:
-        """Return those for whom nobody listens yet, if there are files for them."""
+        """Return the VMs without a listener, if there are enough files for them."""
         new = [name for name in names if name not in self._open]
         excess = _excess_listeners(len(self._open) + len(new))
         if new and excess:
@@ -186,7 +186,7 @@ class VmPortListeners:
         return new
 
     def _close_removed(self, limit: int) -> None:
-        """Listen no more for VMs that have left, so that those that are there can be heard."""
+        """Close the listeners of VMs that have left, so that there are enough files for the others."""
         present = set(_vm_names(self._fleet.replica.views()))
         for name in [name for name in self._open if name not in present][:limit]:
             self._server.stop_listening(self._host, self._open.pop(name))

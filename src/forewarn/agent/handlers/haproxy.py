@@ -132,7 +132,7 @@ async def _open_unix(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWr
 
 
 async def _read_all(reader: asyncio.StreamReader) -> bytes:
-    """Read until HAProxy hangs up, which it does after one command."""
+    """Read until HAProxy closes the connection, which it does after one command."""
     response = b""
     while len(response) < LARGEST_RESPONSE and (more := await reader.read(LARGEST_RESPONSE)):
         response += more

@@ -5,7 +5,7 @@ from heapq import heappop, heappush
 
 
 class AnnounceQueue:
-    """Scopes are indexes here. The one with the smallest key is first; a deferred one joins again once it wakes."""
+    """Scopes are indexes here. The one with the smallest priority is first; a deferred one comes back when it wakes."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[int, int]] = []
@@ -16,28 +16,28 @@ class AnnounceQueue:
         return bool(self._entries)
 
     def push(self, priority: int, scope: int) -> None:
-        """Wait from now on, if it does not wait already."""
+        """Add a scope, if it is not in the queue already."""
         if scope not in self._queued:
             self._queued.add(scope)
             heappush(self._entries, (priority, scope))
 
     @property
     def first(self) -> int:
-        """The scope whose turn it is."""
+        """The scope with the smallest priority."""
         return self._entries[0][1]
 
     def pop(self) -> None:
-        """Let the first go; the next one is first now."""
+        """Remove the first."""
         _, scope = heappop(self._entries)
         self._queued.discard(scope)
 
     def defer(self, until: datetime) -> None:
-        """Let the first go, and have it woken."""
+        """Remove the first until it wakes again."""
         heappush(self._deferred, (until, self.first))
         self.pop()
 
     def pop_woken(self, now: datetime) -> list[int]:
-        """Return whose sleep is over."""
+        """Return the scopes that have woken."""
         found = []
         while self._deferred and self._deferred[0][0] <= now:
             found.append(heappop(self._deferred)[1])
@@ -45,5 +45,5 @@ class AnnounceQueue:
 
     @property
     def next_wake_at(self) -> datetime | None:
-        """When the next sleep is over."""
+        """When the next deferred scope wakes."""
         return self._deferred[0][0] if self._deferred else None

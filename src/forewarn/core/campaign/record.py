@@ -178,7 +178,7 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that others are to be told and perhaps do not know yet. `n` is the line of the journal that says it."""
+    """A notification that may not have been sent yet. `n` is the number of its journal entry."""
 
     n: int
     what: str

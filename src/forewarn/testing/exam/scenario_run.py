@@ -98,11 +98,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
     seconds: float
     is_finished: bool
-    """Whether the scenario was played to its end, or the program's."""
+    """Whether the scenario was run to its end, or the program's."""
     exit_code: int | None = None
     """Where the program has ended by itself."""
     problem: str | None = None
-    """Why the scenario could not be played to its end."""
+    """Why the scenario could not be run to its end."""
     output: str = ""
     tries: int = 1
     """It is 2 where a busy machine may have spoilt the first one."""

@@ -83,7 +83,7 @@ class UseFleet(BaseCommand, frozen=True):
 
 
 class Handler(BaseCommand, frozen=True):
-    """This VM is played by the program under examination, if there is one; else its lines are played like others'."""
+    """The program under examination acts as this VM, if there is one; else the scenario itself does."""
 
     vm: str
 

@@ -1,4 +1,4 @@
-"""The handler role in a live scenario: played by the scenario itself, or by a program under examination."""
+"""The handler role in a live scenario: taken by the scenario itself, or by a program under examination."""
 
 from typing import Protocol
 

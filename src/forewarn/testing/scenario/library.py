@@ -26,7 +26,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def handler(self) -> str | None:
-        """The VM whose part a program can play, if the scenario names one."""
+        """The VM that a program can act as, if the scenario names one."""
         named = (step.command.vm for step in self.script.steps if isinstance(step.command, commands.Handler))
         return next(named, None)
 

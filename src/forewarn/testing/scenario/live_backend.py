@@ -1,7 +1,7 @@
 """Backend that runs scenarios in a running service, through its operator API and guest endpoints.
 
 With a manual clock, results are exact to the second. With a real clock the scenario waits, and times are not compared.
-A program under examination may play the handler; then only what the scenario expects is compared."""
+A program under examination may act as the handler; then only what the scenario expects is compared."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

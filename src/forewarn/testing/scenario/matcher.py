@@ -44,7 +44,7 @@ class ExpectationMatcher:
         return CommandResult(tuple(new_facts))
 
     def _expect_nothing(self, advance: Advance, limit: datetime) -> CommandResult:
-        """Hear whether anything happens to an event: what happens to scopes and VMs besides is not meant."""
+        """Match `nothing`: only facts about events count, not those about scopes and VMs."""
         new_facts: list[str] = []
         while (facts := advance(limit)) is not None:
             new_facts += facts
