@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from forewarn.clock import ManualClock, SystemClock, wait_until
-from tests.fleet.fleets import TEN, SteppedClock, until
+from tests.core.sample_scopes import TEN
+from tests.fleet.fleets import SteppedClock, until
 
 MINUTE = timedelta(minutes=1)
 

@@ -11,7 +11,7 @@ from forewarn.core.policy import PRODUCTION, RuleContext
 from forewarn.core.reconcile import AddressKey, plan_changes, reconcile
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster, Traits, Vm
-from tests.fleet.fleets import TEN, scope, vm
+from tests.core.sample_scopes import TEN, scope, vm
 
 CHAIN = 200
 

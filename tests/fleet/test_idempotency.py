@@ -33,7 +33,8 @@ from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind, StoreFailed
-from tests.fleet.fleets import TEN, read_journal, run_fleet, schedule_request, scope, vm, web_scope
+from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
+from tests.fleet.fleets import read_journal, run_fleet
 
 KEY = IdempotencyKey("order-66", "d1")
 OTHER = IdempotencyKey("order-66", "d2")

@@ -18,7 +18,8 @@ from forewarn.platform.port import Work
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalQuery, RecordKey, RecordKind
-from tests.fleet.fleets import TEN, FailingStore, read_journal, run_fleet, schedule_request, scope, until, vm, web_scope
+from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
+from tests.fleet.fleets import FailingStore, read_journal, run_fleet, until
 
 MINUTE = timedelta(minutes=1)
 WEB = RecordKey(RecordKind.SCOPE, "web")

@@ -15,7 +15,8 @@ from forewarn.fleet.importer import IMPORT_CONCURRENCY, Comparison, Difference, 
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
-from tests.fleet.fleets import FailingStore, read_journal, run_fleet, schedule_request, scope, vm, web_scope
+from tests.core.sample_scopes import schedule_request, scope, vm, web_scope
+from tests.fleet.fleets import FailingStore, read_journal, run_fleet
 
 HOUR = timedelta(hours=1)
 

@@ -9,7 +9,8 @@ from forewarn.core.vm import Traits
 from forewarn.fleet.errors import AddressInUse
 from forewarn.fleet.importer import FILL_CONCURRENCY, FleetFileConflict, fill_fleet
 from forewarn.store.memory import MemoryStore
-from tests.fleet.fleets import run_fleet, scope, vm, web_scope
+from tests.core.sample_scopes import scope, vm, web_scope
+from tests.fleet.fleets import run_fleet
 
 MANY = [scope(f"s{n}", vm("x")) for n in range(2 * FILL_CONCURRENCY + 7)]
 

@@ -16,7 +16,8 @@ from forewarn.fleet.errors import AddressInUse, HostNotFound, ScopeNotFound, VmN
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
-from tests.fleet.fleets import read_journal, run_fleet, schedule_request, scope, vm, web_scope
+from tests.core.sample_scopes import schedule_request, scope, vm, web_scope
+from tests.fleet.fleets import read_journal, run_fleet
 
 
 def addressed(old: Vm, *ips: str) -> Vm:

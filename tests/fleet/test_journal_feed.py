@@ -25,7 +25,8 @@ from forewarn.store.port import (
     StoreFailed,
 )
 from forewarn.store.sqlite.store import SqliteStore
-from tests.fleet.fleets import run_fleet, until, web_scope
+from tests.core.sample_scopes import web_scope
+from tests.fleet.fleets import run_fleet, until
 from tests.store.contract import NOON, entries
 
 GUARD = 60

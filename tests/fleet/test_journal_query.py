@@ -10,7 +10,8 @@ from forewarn.fleet.errors import AmbiguousVm, VmNotFound
 from forewarn.fleet.journal import journal_query
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalQuery, RecordKey, RecordKind
-from tests.fleet.fleets import TEN, run_fleet, schedule_request, scope, vm, web_scope
+from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
+from tests.fleet.fleets import run_fleet
 
 WEB = RecordKey(RecordKind.SCOPE, "web")
 

@@ -18,7 +18,8 @@ from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RevisionConflict, StoreFull
-from tests.fleet.fleets import FailingStore, run_fleet, schedule_request, scope, until, vm, web_scope
+from tests.core.sample_scopes import schedule_request, scope, vm, web_scope
+from tests.fleet.fleets import FailingStore, run_fleet, until
 
 MINUTES = timedelta(minutes=1)
 REBOOT, FREEZE, REDEPLOY = EventType.REBOOT, EventType.FREEZE, EventType.REDEPLOY

@@ -15,7 +15,8 @@ from forewarn.core.scope import ApprovalRule, Scope
 from forewarn.fleet.errors import SaveFailed, ScopeExists, ScopeNotFound
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
-from tests.fleet.fleets import TEN, FailingStore, read_journal, run_fleet, schedule_request, scope, vm, web_scope
+from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
+from tests.fleet.fleets import FailingStore, read_journal, run_fleet
 
 WEB = RecordKey(RecordKind.SCOPE, "web")
 

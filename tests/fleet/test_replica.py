@@ -10,7 +10,7 @@ from forewarn.core.scope import Scope
 from forewarn.core.vm import Roster
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 from forewarn.fleet.replica import Replica, ScopeView
-from tests.fleet.fleets import scope, vm, web_scope
+from tests.core.sample_scopes import scope, vm, web_scope
 
 
 def replica_of(*scopes: Scope) -> Replica:

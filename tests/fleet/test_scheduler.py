@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from forewarn.clock import ManualClock, SystemClock
 from forewarn.fleet.scheduler import WAKE_BATCH, TimerHeap
-from tests.fleet.fleets import TEN
+from tests.core.sample_scopes import TEN
 
 MINUTE = timedelta(minutes=1)
 

@@ -28,19 +28,9 @@ from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind, Retention
 from forewarn.wire.document import encode_document
 from forewarn.wire.protocol import PREVIEW_VERSION
+from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import campaign_spec, start_campaign
-from tests.fleet.fleets import (
-    TEN,
-    FailingStore,
-    SteppedClock,
-    read_journal,
-    run_fleet,
-    schedule_request,
-    scope,
-    until,
-    vm,
-    web_scope,
-)
+from tests.fleet.fleets import FailingStore, SteppedClock, read_journal, run_fleet, until
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)

@@ -18,7 +18,8 @@ from forewarn.fleet.tokens import MAX_TOKENS, Token
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Record, RecordKind, SnapshotEnd, Store
-from tests.fleet.fleets import TEN, FailingStore, read_journal, until
+from tests.core.sample_scopes import TEN
+from tests.fleet.fleets import FailingStore, read_journal, until
 
 HOUR = timedelta(hours=1)
 

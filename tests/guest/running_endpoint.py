@@ -25,7 +25,8 @@ from forewarn.guest.observer import Observer
 from forewarn.guest.server import GuestServer
 from forewarn.store.port import Store
 from forewarn.wire.protocol import NEWEST_VERSION
-from tests.fleet.fleets import run_fleet, scope, vm
+from tests.core.sample_scopes import scope, vm
+from tests.fleet.fleets import run_fleet
 
 EVENTS = f"/metadata/scheduledevents?api-version={NEWEST_VERSION}"
 METADATA = ("Metadata", "true")

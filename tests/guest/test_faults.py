@@ -22,7 +22,8 @@ from forewarn.guest.limits import Limits
 from forewarn.store.memory import MemoryStore
 from forewarn.wire.error_responses import JSON, ErrorReason
 from forewarn.wire.fault_responses import EXTRA_FIELD, UNKNOWN_EVENT_TYPE
-from tests.fleet.fleets import TEN, FailingStore, read_journal, schedule_request, until
+from tests.core.sample_scopes import TEN, schedule_request
+from tests.fleet.fleets import FailingStore, read_journal, until
 from tests.guest.running_endpoint import EVENTS, GET, Peer, RunningEndpoint, approval, request, run_endpoint
 
 EMPTY = b'{"DocumentIncarnation":1,"Events":[]}'

@@ -11,7 +11,8 @@ from forewarn.core.journal import Entry
 from forewarn.guest.connection_state import ConnectionState
 from forewarn.store.port import RecordKey
 from forewarn.wire.error_responses import ErrorReason
-from tests.fleet.fleets import FailingStore, schedule_request, scope, until, vm
+from tests.core.sample_scopes import schedule_request, scope, vm
+from tests.fleet.fleets import FailingStore, until
 from tests.guest.running_endpoint import EVENTS, GET, approval, request, run_endpoint
 
 UNKNOWN = "602D9444-D2CD-49C7-8624-8643E7171297"

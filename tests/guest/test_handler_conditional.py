@@ -3,7 +3,7 @@
 import pytest
 
 from forewarn.core.event import EventType
-from tests.fleet.fleets import schedule_request
+from tests.core.sample_scopes import schedule_request
 from tests.guest.running_endpoint import EVENTS, GET, request, run_endpoint
 
 OLD = "/metadata/scheduledevents?api-version=2017-08-01"

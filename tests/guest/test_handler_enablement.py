@@ -8,7 +8,8 @@ import pytest
 from forewarn.core.event import EventType
 from forewarn.core.policy import PRODUCTION
 from forewarn.guest.connection_state import ConnectionState
-from tests.fleet.fleets import FailingStore, schedule_request, scope, until, vm
+from tests.core.sample_scopes import schedule_request, scope, vm
+from tests.fleet.fleets import FailingStore, until
 from tests.guest.running_endpoint import GET, approval, request, run_endpoint
 
 LONG = timedelta(hours=1)

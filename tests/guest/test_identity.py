@@ -16,7 +16,8 @@ from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
 from forewarn.guest.connection_state import ConnectionState
 from forewarn.guest.identity import AddressResolver
 from forewarn.wire.error_responses import ErrorReason
-from tests.fleet.fleets import schedule_request, scope, until, vm
+from tests.core.sample_scopes import schedule_request, scope, vm
+from tests.fleet.fleets import until
 from tests.guest.running_endpoint import EVENTS, GET, Peer, RunningEndpoint, approval, request, run_endpoint
 
 NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"

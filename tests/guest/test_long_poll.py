@@ -10,7 +10,8 @@ from forewarn.core.policy import PRODUCTION
 from forewarn.guest.limits import Limits
 from forewarn.guest.long_poll import WAKE_BATCH
 from forewarn.guest.server_state import RECORD_LONG_POLLS_EVERY
-from tests.fleet.fleets import schedule_request, scope, until, vm
+from tests.core.sample_scopes import schedule_request, scope, vm
+from tests.fleet.fleets import until
 from tests.guest.running_endpoint import EVENTS, GET, Peer, RunningEndpoint, request, run_endpoint
 
 CURRENT = '"e1.1.2020-07-01"'

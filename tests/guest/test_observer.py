@@ -9,7 +9,8 @@ from forewarn.clock import ManualClock
 from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind
 from forewarn.guest.observer import BODY_BYTES, Observed
-from tests.fleet.fleets import TEN, schedule_request, until
+from tests.core.sample_scopes import TEN, schedule_request
+from tests.fleet.fleets import until
 from tests.guest.running_endpoint import EVENTS, GET, approval, request, run_endpoint
 
 

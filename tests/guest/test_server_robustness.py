@@ -13,7 +13,8 @@ from forewarn.core.event import EventType, State
 from forewarn.fleet.replica import ScopeView
 from forewarn.guest.connection_state import ConnectionState
 from forewarn.wire.error_responses import REASON_PHRASES
-from tests.fleet.fleets import schedule_request, until
+from tests.core.sample_scopes import schedule_request
+from tests.fleet.fleets import until
 from tests.guest.running_endpoint import EVENTS, GET, UNLIMITED, Peer, RunningEndpoint, approval, request, run_endpoint
 from tests.guest.test_handler_approval import SlowStore
 from tests.guest.test_parser import EVERY

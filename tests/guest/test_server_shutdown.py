@@ -10,7 +10,8 @@ import pytest
 from forewarn.core.event import EventType
 from forewarn.core.policy import PRODUCTION
 from forewarn.guest.connection_state import ConnectionState
-from tests.fleet.fleets import schedule_request, until
+from tests.core.sample_scopes import schedule_request
+from tests.fleet.fleets import until
 from tests.guest.running_endpoint import EVENTS, GET, UNLIMITED, approval, request, run_endpoint
 from tests.guest.test_handler_approval import SlowStore
 from tests.guest.test_long_poll import CURRENT, long_poll_request

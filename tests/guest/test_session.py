@@ -10,7 +10,8 @@ import pytest
 from forewarn.clock import SystemClock
 from forewarn.core.event import EventType
 from forewarn.guest.connection_state import ConnectionState
-from tests.fleet.fleets import schedule_request, until
+from tests.core.sample_scopes import schedule_request
+from tests.fleet.fleets import until
 from tests.guest.running_endpoint import EVENTS, GET, approval, request, run_endpoint
 
 EMPTY = {"DocumentIncarnation": 1, "Events": []}

@@ -20,7 +20,8 @@ from forewarn.guest.server import GuestServer
 from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, VmPortListeners
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind, StoreFull
-from tests.fleet.fleets import run_fleet, scope, until, vm, web_scope
+from tests.core.sample_scopes import scope, vm, web_scope
+from tests.fleet.fleets import run_fleet, until
 
 HOST = "127.0.0.1"
 ASK = b"GET /metadata/instance/compute/name?api-version=2021-02-01&format=text HTTP/1.0\r\nMetadata: true\r\n\r\n"

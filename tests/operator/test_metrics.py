@@ -16,7 +16,8 @@ from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.operator.metrics import STATUSES, metrics_text, new_status_counts
 from forewarn.wire.error_responses import REASON_PHRASES, ErrorReason
-from tests.fleet.fleets import run_fleet, schedule_request, web_scope
+from tests.core.sample_scopes import schedule_request, web_scope
+from tests.fleet.fleets import run_fleet
 
 LABELS: dict[str, set[str]] = {
     "version": {__version__},

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from forewarn.guest.counters import Counters
 from forewarn.operator.metrics import metrics_text, new_status_counts
-from tests.fleet.fleets import run_fleet, web_scope
+from tests.core.sample_scopes import web_scope
+from tests.fleet.fleets import run_fleet
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "packaging/prometheus/forewarn.rules.yml"

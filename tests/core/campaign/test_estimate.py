@@ -19,7 +19,7 @@ from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Limit, Sel
 from forewarn.core.event import EventType
 from forewarn.core.policy import EMULATOR, RuleContext
 from forewarn.core.scope import Hold
-from tests.fleet.fleets import TEN
+from tests.core.sample_scopes import TEN
 
 CONDITIONS = RuleContext(policy=EMULATOR)
 MINUTE = timedelta(minutes=1)

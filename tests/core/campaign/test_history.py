@@ -6,7 +6,7 @@ from forewarn.core.campaign.actions import ScopeDiff
 from forewarn.core.campaign.history import RELEVANT_KINDS, ScopeHistory, read_history
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import EventOutcome
-from tests.fleet.fleets import TEN
+from tests.core.sample_scopes import TEN
 
 KERNEL = "kernel"
 

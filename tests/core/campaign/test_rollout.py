@@ -47,7 +47,7 @@ from forewarn.core.limits import MAX_RECORD_BYTES
 from forewarn.core.policy import EMULATOR, RuleContext
 from forewarn.core.schedule import ScheduleRequest, schedule
 from forewarn.core.scope import EventOutcome, Scope
-from tests.fleet.fleets import TEN, scope, vm
+from tests.core.sample_scopes import TEN, scope, vm
 
 KERNEL = "0F0E0D0C-0B0A-4908-8706-050403020100"
 CONDITIONS = RuleContext(policy=EMULATOR)

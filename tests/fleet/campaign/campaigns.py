@@ -23,7 +23,8 @@ from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GateFailed, GatePassed, GateRequest, NotificationFailed, NotificationMessage, Work
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalRow, RecordKey, RecordKind
-from tests.fleet.fleets import TEN, read_journal
+from tests.core.sample_scopes import TEN
+from tests.fleet.fleets import read_journal
 
 CAMPAIGN_ID = "0F0E0D0C-0B0A-4908-8706-050403020100"
 """The id of campaigns in tests: event ids follow from it."""

@@ -15,6 +15,7 @@ from forewarn.core.journal import Entry, EntryKind
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import RecordKey, RecordKind
+from tests.core.sample_scopes import schedule_request, vm
 from tests.fleet.campaign.campaigns import (
     DurablePlatform,
     FakeGateChecker,
@@ -26,7 +27,7 @@ from tests.fleet.campaign.campaigns import (
     read_campaign_journal,
     start_campaign,
 )
-from tests.fleet.fleets import read_journal, run_fleet, schedule_request, vm
+from tests.fleet.fleets import read_journal, run_fleet
 
 VIENNA = "Europe/Vienna"
 SATURDAY = datetime(2026, 3, 28, tzinfo=UTC)

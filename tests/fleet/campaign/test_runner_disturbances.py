@@ -17,6 +17,7 @@ from forewarn.core.policy import PRODUCTION
 from forewarn.core.scope import Scope
 from forewarn.platform.port import GatePassed, GateRequest, Work
 from forewarn.store.port import RecordKey, RecordKind, StoreFull
+from tests.core.sample_scopes import TEN, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
     MINUTE,
@@ -27,7 +28,7 @@ from tests.fleet.campaign.campaigns import (
     start_campaign,
 )
 from tests.fleet.campaign.policy_checks import PolicyCheckingStore
-from tests.fleet.fleets import TEN, run_fleet, scope, until, vm, web_scope
+from tests.fleet.fleets import run_fleet, until
 
 HOUR = timedelta(hours=1)
 

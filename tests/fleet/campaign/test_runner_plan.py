@@ -12,6 +12,7 @@ from forewarn.core.campaign.spec import Blackout, Limit, Window
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope
 from forewarn.store.memory import MemoryStore
+from tests.core.sample_scopes import scope, vm
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
     DurablePlatform,
@@ -21,7 +22,7 @@ from tests.fleet.campaign.campaigns import (
     read_campaign_journal,
     start_campaign,
 )
-from tests.fleet.fleets import run_fleet, scope, vm
+from tests.fleet.fleets import run_fleet
 
 NOW = datetime(2030, 3, 30, 12, 0, tzinfo=UTC)
 """In the night that follows, clocks in Vienna go forward."""

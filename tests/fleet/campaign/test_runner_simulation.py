@@ -14,9 +14,10 @@ from forewarn.core.impact import Done, Failed, NotStarted, Retry
 from forewarn.core.scope import Scope, ScopeKind
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GateFailed, GatePassed, GateRequest, Work
+from tests.core.sample_scopes import schedule_request, scope, vm
 from tests.fleet.campaign.campaigns import CAMPAIGN_ID, campaign_spec, start_campaign
 from tests.fleet.campaign.policy_checks import PolicyCheckingStore
-from tests.fleet.fleets import run_fleet, schedule_request, scope, vm
+from tests.fleet.fleets import run_fleet
 
 FRIDAY = datetime(2026, 10, 23, 12, 0, tzinfo=UTC)
 """In the night to Sunday, clocks in Vienna go back: an hour comes twice."""

@@ -32,6 +32,7 @@ from forewarn.platform.port import NotificationMessage
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import Record, RecordKey, RecordKind
+from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
     MINUTE,
@@ -46,7 +47,7 @@ from tests.fleet.campaign.campaigns import (
     start_campaign,
 )
 from tests.fleet.campaign.policy_checks import PolicyCheckingStore
-from tests.fleet.fleets import TEN, FailingStore, read_journal, run_fleet, schedule_request, scope, until, vm, web_scope
+from tests.fleet.fleets import FailingStore, read_journal, run_fleet, until
 
 HOUR = timedelta(hours=1)
 

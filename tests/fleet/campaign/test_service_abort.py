@@ -7,6 +7,7 @@ from forewarn.core.campaign.record import CampaignState, WaveState
 from forewarn.core.errors import InvalidCampaignState
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
+from tests.core.sample_scopes import TEN, scope, vm
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
     MINUTE,
@@ -15,7 +16,7 @@ from tests.fleet.campaign.campaigns import (
     campaign_spec,
     start_campaign,
 )
-from tests.fleet.fleets import TEN, run_fleet, scope, vm
+from tests.fleet.fleets import run_fleet
 
 FAILED_AT = TEN + 17 * MINUTE
 
