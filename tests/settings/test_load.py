@@ -5,7 +5,6 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from forewarn.core.policy import AnnouncePolicy
@@ -14,7 +13,6 @@ from forewarn.settings import (
     EMULATOR,
     KEYS,
     PRODUCTION,
-    CommandSettings,
     GuestSettings,
     InvalidSetting,
     InvalidSettingsFile,
@@ -28,21 +26,15 @@ from forewarn.settings import (
     Precedence,
     Preset,
     Settings,
-    SettingsChange,
     SettingsConflict,
     SettingsError,
     SettingSource,
-    TlsSettings,
-    compare_settings,
-    find_data_directory,
-    find_settings_file,
     format_value,
     iter_values,
     load_settings,
-    merge_reloadable,
-    user_data_directory,
     variable_name,
 )
+from tests.settings.sample_values import EVERY_KEY
 
 PRECEDENCE = {
     "preset alone": (None, None, None, 1.0, SettingSource(Precedence.PRESET, "emulator")),
@@ -71,55 +63,6 @@ def test_the_value_closest_to_the_user_holds(case: str, tmp_path: Path) -> None:
     )
     assert resolved.settings.speed == value
     assert resolved.sources["speed"] == origin._replace(name=origin.name.format(file=file))
-
-
-# What a file says, and what a variable or flag says to the same effect.
-EVERY_KEY = {
-    "data": ('"/d"', "/d"),
-    "ephemeral": ("false", "no"),
-    "fleet": ('"/fleet.toml"', "/fleet.toml"),
-    "listen": ('"127.0.0.1:9000"', "127.0.0.1:9000"),
-    "listen_link_local": ('["br0=blue", "br1"]', "br0=blue,br1"),
-    "network": ('"blue"', "blue"),
-    "operator": ('"[::1]:9001"', "[::1]:9001"),
-    "operator_without_tls": ("true", "1"),
-    "manual_time": ("true", "true"),
-    "speed": ("2.5", "2.5"),
-    "platform": ('"command"', "command"),
-    "gates": (
-        '{ web = { url = "http://h/ok", retries = 0 }, db = { command = ["/bin/ok", "-q"], timeout = "3s" } }',
-        '{"web": {"url": "http://h/ok", "retries": 0}, "db": {"command": "/bin/ok -q", "timeout": "3s"}}',
-    ),
-    "guest.requests_per_second": ("7", "7"),
-    "guest.unsupported_version_status": ("400", "400"),
-    "guest.enable_delay": ('"2m"', "2m"),
-    "policy.announce": ('"when-enabled"', "when-enabled"),
-    "policy.enforce_notice": ("true", "true"),
-    "policy.idle_after": ('"12h"', "12h"),
-    "policy.user_operations": ("3", "3"),
-    "simulated.freeze": ('"1s"', "1s"),
-    "simulated.reboot": ('"2s"', "2s"),
-    "simulated.redeploy": ('"3s"', "3s"),
-    "simulated.preempt": ('"4s"', "4s"),
-    "simulated.terminate": ('"5s"', "5s"),
-    "command.program": ('["/bin/maintain", "-v", "two words"]', "/bin/maintain -v 'two words'"),
-    "command.time_limit": ('"1h"', "1h"),
-    "command.probe_limit": ('"5s"', "5s"),
-    "command.at_once": ("2", "2"),
-    "command.attempts": ("4", "4"),
-    "command.first_pause": ('"1s"', "1s"),
-    "command.longest_pause": ('"1m"', "1m"),
-    "command.repeatable": ("true", "yes"),
-    "campaigns.webhooks": ('["http://a/x", "https://b/y"]', "http://a/x https://b/y"),
-    "campaigns.webhook_secret_file": ('"/secret"', "/secret"),
-    "campaigns.webhook_timeout": ('"3s"', "3s"),
-    "tls.certificate": ('"/cert.pem"', "/cert.pem"),
-    "tls.key": ('"/key.pem"', "/key.pem"),
-    "journal.age": ('"30d"', "30d"),
-    "journal.rows": ("1000", "1000"),
-    "log.format": ('"json"', "json"),
-    "log.level": ('"debug"', "debug"),
-}
 
 
 def as_file(said: dict[str, str]) -> str:
@@ -397,74 +340,6 @@ def test_interfaces_have_names_and_are_named_once(said: str) -> None:
         load_settings(EMULATOR, flags={"listen_link_local": said}, environ={})
 
 
-def test_running_service_takes_over_what_it_can() -> None:
-    running = PRODUCTION.settings
-    read = load_settings(
-        PRODUCTION,
-        flags={key: text for key, (_, text) in EVERY_KEY.items() if key not in {"manual_time", "speed"}},
-        environ={},
-    ).settings
-    sections = ("policy.", "command.", "campaigns.", "gates", "log.")
-    expected = {key for key in KEYS if key.startswith(sections)} | {"guest.requests_per_second"}
-    live, after_restart = compare_settings(running, read)
-    unchanged = {"ephemeral", "manual_time", "speed", "policy.announce", "policy.enforce_notice", "log.format"}
-    assert set(live) == expected - unchanged
-    assert set(after_restart) == set(KEYS) - expected - unchanged
-    taken = merge_reloadable(running, read)
-    assert compare_settings(taken, read) == SettingsChange((), after_restart)
-
-
-def test_program_stays_until_the_platform_changes_with_the_next_start() -> None:
-    """Settings for another platform name no program, and the one that runs goes on with its own."""
-    program = CommandSettings(program=("/bin/true",), attempts=3)
-    running = msgspec.structs.replace(PRODUCTION.settings, platform=PlatformName.COMMAND, command=program)
-    read = msgspec.structs.replace(PRODUCTION.settings, platform=PlatformName.SIMULATED)
-    assert merge_reloadable(running, read).command == program
-    assert compare_settings(running, read) == SettingsChange((), ("platform", "command.program", "command.attempts"))
-
-
-def test_another_certificate_is_taken_over_but_not_the_first_or_none() -> None:
-    without = PRODUCTION.settings
-    old, new = (
-        msgspec.structs.replace(without, tls=TlsSettings(certificate=Path(name), key=Path("/key")))
-        for name in ("/old", "/new")
-    )
-    keys = ("tls.certificate", "tls.key")
-    assert compare_settings(old, new) == SettingsChange(keys[:1], ())
-    assert compare_settings(without, new) == compare_settings(new, without) == SettingsChange((), keys)
-
-
-def test_file_is_the_named_one_else_the_one_here(tmp_path: Path) -> None:
-    assert find_settings_file(None, {}, tmp_path) is None
-    here = written_to(tmp_path / "forewarn.toml", "")
-    assert find_settings_file(None, {}, tmp_path) == here
-    assert find_settings_file(None, {"FOREWARN_CONFIG": "/a.toml"}, tmp_path) == Path("/a.toml")
-    assert find_settings_file("/b.toml", {"FOREWARN_CONFIG": "/a.toml"}, tmp_path) == Path("/b.toml")
-
-
-def test_data_directory_is_found_whatever_else_is_set(tmp_path: Path) -> None:
-    file = written_to(tmp_path / "forewarn.toml", 'data = "d"\noperator = "0.0.0.0:1"\nspeed = "wrong"')
-    assert find_data_directory(None, {}, file) == tmp_path / "d"
-    assert find_data_directory(None, {"FOREWARN_DATA": "/e"}, file) == Path("/e")
-    assert find_data_directory("/f", {"FOREWARN_DATA": "/e"}, file) == Path("/f")
-    assert find_data_directory(None, {}, None) is None
-
-
-@pytest.mark.parametrize(
-    ("system", "environ", "directory"),
-    [
-        ("linux", {"HOME": "/h"}, "/h/.local/share/forewarn"),
-        ("linux", {"HOME": "/h", "XDG_DATA_HOME": "/x"}, "/x/forewarn"),
-        ("linux", {"HOME": "/h", "XDG_DATA_HOME": "relative"}, "/h/.local/share/forewarn"),
-        ("darwin", {"HOME": "/h", "XDG_DATA_HOME": "/x"}, "/h/Library/Application Support/forewarn"),
-        ("win32", {"HOME": "/h", "LOCALAPPDATA": "/local"}, "/local/forewarn"),
-    ],
-    ids=["linux", "xdg", "relative xdg", "macos", "windows"],
-)
-def test_data_of_the_user_are_where_the_system_wants_them(system: str, environ: dict[str, str], directory: str) -> None:
-    assert user_data_directory(environ, system=system) == Path(directory)
-
-
 ROW = re.compile(r"^\| `([a-z_.]+)` \| `(FOREWARN_[A-Z_]+)` \| [^|]+ \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 # What the page says in words, because it is another value on each machine, or cannot be set.
 SAID_IN_WORDS = {"data", "manual_time", "speed", "platform"}
@@ -484,18 +359,3 @@ def shown(value: object) -> str:
     """Write a value as the page does."""
     text = format_value(value)
     return str(text).lower() if isinstance(text, bool) else str(text)
-
-
-def test_reference_says_what_a_running_service_takes_over() -> None:
-    page = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
-    (paragraph,) = re.findall(r"^\*\*Reloading.*$", page, re.MULTILINE)
-    for said in (
-        "`policy.*`",
-        "`command.*`",
-        "`gates.*`",
-        "`campaigns.*`",
-        "`tls.*`",
-        "`log.*`",
-        "`guest.requests_per_second`",
-    ):
-        assert said in paragraph

@@ -1,15 +1,12 @@
-"""What a service manager is told, and how a log is written."""
+"""What a service manager is told."""
 
 import asyncio
-import json
-import logging
 import os
 import socket
 from pathlib import Path
 
 import pytest
 
-from forewarn.cli.process.logs import JsonFormatter, TextFormatter
 from forewarn.cli.process.systemd_notify import SystemdNotifier
 
 
@@ -61,41 +58,3 @@ async def test_without_a_watchdog_there_is_nothing_to_do(manager: socket.socket,
 def test_manager_that_is_not_there_is_no_trouble(tmp_path: Path) -> None:
     SystemdNotifier({}).notify("READY=1")
     SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_PID": str(os.getpid())}).notify("READY=1")
-
-
-def test_record_is_one_line_of_json_with_its_facts() -> None:
-    record = logging.LogRecord("forewarn.x", logging.WARNING, "x.py", 1, "two\nlines of %s", ("text",), None)
-    record.created = 0.5
-    record.vms, record.place = 3, Path("/data")
-    line = JsonFormatter().format(record)
-    assert "\n" not in line
-    assert json.loads(line) == {
-        "time": "1970-01-01T00:00:00.500000Z",
-        "level": "warning",
-        "logger": "forewarn.x",
-        "message": "two\nlines of text",
-        "vms": 3,
-        "place": "/data",
-    }
-
-
-def test_record_of_an_error_has_its_trace() -> None:
-    bug = RuntimeError("a bug")
-    record = logging.LogRecord("forewarn.x", logging.ERROR, "x.py", 1, "it broke", (), (RuntimeError, bug, None))
-    line = JsonFormatter().format(record)
-    assert "\n" not in line
-    assert json.loads(line)["trace"].endswith("RuntimeError: a bug")
-
-
-def test_record_that_names_what_is_no_unicode_is_a_line_too() -> None:
-    record = logging.LogRecord("forewarn.x", logging.ERROR, "x.py", 1, "cannot read %s", ("Z\udcfcrich",), None)
-    record.place = Path("/data")
-    assert json.loads(JsonFormatter().format(record).encode("ascii"))["message"] == "cannot read Z\udcfcrich"
-
-
-def test_record_as_text_has_its_facts_too() -> None:
-    record = logging.LogRecord("forewarn.x", logging.INFO, "x.py", 1, "taken over", (), None)
-    record.created = 0.5
-    record.changed, record.vms = ["log.level", "gates"], 3
-    line = TextFormatter().format(record)
-    assert line == "1970-01-01 00:00:00Z INFO forewarn.x: taken over (changed=log.level,gates, vms=3)"

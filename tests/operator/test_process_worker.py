@@ -1,0 +1,74 @@
+"""Work in another process: its result, its errors, its end."""
+
+import asyncio
+import os
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarn.api.errors import NotFound
+from forewarn.operator import process_worker
+from forewarn.operator.process_worker import run_in_process
+from tests.operator.running_api import GUARD
+
+
+def explode(_: object) -> None:
+    raise NotFound(404, "unknown", "with facts of its own", {"a": "b"})
+
+
+async def test_error_of_another_process_comes_back_with_its_facts() -> None:
+    with pytest.raises(NotFound, match="with facts of its own") as raised:
+        await run_in_process(explode)
+    assert (raised.value.status, raised.value.code, raised.value.details) == (404, "unknown", {"a": "b"})
+
+
+def vanish(_: object) -> None:
+    os._exit(1)
+
+
+async def test_process_that_ends_without_a_word_is_noticed() -> None:
+    with pytest.raises(EOFError):
+        await run_in_process(vanish)
+
+
+async def test_process_that_ends_before_it_has_its_work_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_worker, "_run_child", vanish)
+    with pytest.raises(EOFError):
+        await run_in_process(partial(stay, bytes(4_000_000)))
+
+
+def stay(file: Any, _: object) -> None:
+    file.with_suffix(".part").write_text(str(os.getpid()))
+    file.with_suffix(".part").rename(file)
+    while True:
+        time.sleep(GUARD)
+
+
+async def test_process_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    waiting = asyncio.create_task(run_in_process(partial(stay, file)))
+    async with asyncio.timeout(GUARD):
+        while not file.exists():  # noqa: ASYNC110 - a file raises no event
+            await asyncio.sleep(0.01)
+        pid = int(file.read_text())
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await asyncio.get_running_loop().shutdown_default_executor()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_process_that_nobody_waits_for_any_more_does_nothing(tmp_path: Path) -> None:
+    """Whoever has left before the process was there would leave it behind."""
+    file = tmp_path / "pid"
+    waiting = asyncio.create_task(run_in_process(partial(stay, file)))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert not file.exists()

@@ -1,0 +1,47 @@
+"""Where the settings file and the data directory are."""
+
+from pathlib import Path
+
+import pytest
+
+from forewarn.settings import (
+    find_data_directory,
+    find_settings_file,
+    user_data_directory,
+)
+
+
+@pytest.mark.parametrize(
+    ("system", "environ", "directory"),
+    [
+        ("linux", {"HOME": "/h"}, "/h/.local/share/forewarn"),
+        ("linux", {"HOME": "/h", "XDG_DATA_HOME": "/x"}, "/x/forewarn"),
+        ("linux", {"HOME": "/h", "XDG_DATA_HOME": "relative"}, "/h/.local/share/forewarn"),
+        ("darwin", {"HOME": "/h", "XDG_DATA_HOME": "/x"}, "/h/Library/Application Support/forewarn"),
+        ("win32", {"HOME": "/h", "LOCALAPPDATA": "/local"}, "/local/forewarn"),
+    ],
+    ids=["linux", "xdg", "relative xdg", "macos", "windows"],
+)
+def test_data_of_the_user_are_where_the_system_wants_them(system: str, environ: dict[str, str], directory: str) -> None:
+    assert user_data_directory(environ, system=system) == Path(directory)
+
+
+def written_to(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_file_is_the_named_one_else_the_one_here(tmp_path: Path) -> None:
+    assert find_settings_file(None, {}, tmp_path) is None
+    here = written_to(tmp_path / "forewarn.toml", "")
+    assert find_settings_file(None, {}, tmp_path) == here
+    assert find_settings_file(None, {"FOREWARN_CONFIG": "/a.toml"}, tmp_path) == Path("/a.toml")
+    assert find_settings_file("/b.toml", {"FOREWARN_CONFIG": "/a.toml"}, tmp_path) == Path("/b.toml")
+
+
+def test_data_directory_is_found_whatever_else_is_set(tmp_path: Path) -> None:
+    file = written_to(tmp_path / "forewarn.toml", 'data = "d"\noperator = "0.0.0.0:1"\nspeed = "wrong"')
+    assert find_data_directory(None, {}, file) == tmp_path / "d"
+    assert find_data_directory(None, {"FOREWARN_DATA": "/e"}, file) == Path("/e")
+    assert find_data_directory("/f", {"FOREWARN_DATA": "/e"}, file) == Path("/f")
+    assert find_data_directory(None, {}, None) is None

@@ -1,0 +1,71 @@
+"""What a running service takes over when its settings are read again."""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from forewarn.settings import (
+    KEYS,
+    PRODUCTION,
+    CommandSettings,
+    PlatformName,
+    SettingsChange,
+    TlsSettings,
+    compare_settings,
+    load_settings,
+    merge_reloadable,
+)
+from tests.settings.sample_values import EVERY_KEY
+
+
+def test_running_service_takes_over_what_it_can() -> None:
+    running = PRODUCTION.settings
+    read = load_settings(
+        PRODUCTION,
+        flags={key: text for key, (_, text) in EVERY_KEY.items() if key not in {"manual_time", "speed"}},
+        environ={},
+    ).settings
+    sections = ("policy.", "command.", "campaigns.", "gates", "log.")
+    expected = {key for key in KEYS if key.startswith(sections)} | {"guest.requests_per_second"}
+    live, after_restart = compare_settings(running, read)
+    unchanged = {"ephemeral", "manual_time", "speed", "policy.announce", "policy.enforce_notice", "log.format"}
+    assert set(live) == expected - unchanged
+    assert set(after_restart) == set(KEYS) - expected - unchanged
+    taken = merge_reloadable(running, read)
+    assert compare_settings(taken, read) == SettingsChange((), after_restart)
+
+
+def test_program_stays_until_the_platform_changes_with_the_next_start() -> None:
+    """Settings for another platform name no program, and the one that runs goes on with its own."""
+    program = CommandSettings(program=("/bin/true",), attempts=3)
+    running = msgspec.structs.replace(PRODUCTION.settings, platform=PlatformName.COMMAND, command=program)
+    read = msgspec.structs.replace(PRODUCTION.settings, platform=PlatformName.SIMULATED)
+    assert merge_reloadable(running, read).command == program
+    assert compare_settings(running, read) == SettingsChange((), ("platform", "command.program", "command.attempts"))
+
+
+def test_another_certificate_is_taken_over_but_not_the_first_or_none() -> None:
+    without = PRODUCTION.settings
+    old, new = (
+        msgspec.structs.replace(without, tls=TlsSettings(certificate=Path(name), key=Path("/key")))
+        for name in ("/old", "/new")
+    )
+    keys = ("tls.certificate", "tls.key")
+    assert compare_settings(old, new) == SettingsChange(keys[:1], ())
+    assert compare_settings(without, new) == compare_settings(new, without) == SettingsChange((), keys)
+
+
+def test_reference_says_what_a_running_service_takes_over() -> None:
+    page = (Path(__file__).parents[2] / "docs/reference/settings.md").read_text()
+    (paragraph,) = re.findall(r"^\*\*Reloading.*$", page, re.MULTILINE)
+    for said in (
+        "`policy.*`",
+        "`command.*`",
+        "`gates.*`",
+        "`campaigns.*`",
+        "`tls.*`",
+        "`log.*`",
+        "`guest.requests_per_second`",
+    ):
+        assert said in paragraph
