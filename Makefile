@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 # Tests wait half of their time for programs: with more of them at once than there are cores the cores have work.
 JOBS ?= 4
+FAST_JOBS ?= 2
 export PYTHON
 # pytest keeps the assertions that it has rewritten as bytecode; else each of its processes would rewrite them all anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -17,7 +18,7 @@ PROGRAMS_OF_TESTS := curl=curl strace=strace ip=iproute2 dnsmasq=dnsmasq-base nf
     pg_ctlcluster=postgresql-common,postgresql $(MONO)
 CODE := $(strip src tests $(wildcard bench tools))
 
-.PHONY: help install run test test-long check bench clean
+.PHONY: help install run test test-fast test-long check bench clean
 
 help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +31,9 @@ run: $(VENV)/.server  ## start the emulator with the demonstration fleet (ARGS="
 test: $(VENV)/.tests  ## run all tests but the long ones (ARGS="tests/core -k approval")
 	@tools/need $(PROGRAMS_OF_TESTS)
 	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
+
+test-fast: $(VENV)/.tests  ## run the tests that need no process, namespace or other program, in 2 minutes
+	$(BIN)/pytest -n $(FAST_JOBS) --dist loadfile --no-loadscope-reorder --fast $(ARGS)
 
 test-long: $(VENV)/.tests  ## run the tests that take minutes
 	@tools/need $(PROGRAMS_OF_TESTS)

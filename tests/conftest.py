@@ -1,13 +1,17 @@
 """What every test shares."""
 
 import signal
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import process_starts
+
 # A busy machine must not fail a test: no deadlines, and no complaint about slow drawing.
 settings.register_profile("forewarn", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("fast", settings.get_profile("forewarn"), max_examples=10)
 settings.load_profile("forewarn")
 
 
@@ -29,20 +33,14 @@ SLOW_FOLDERS = (
 """Folders whose files take long, because they wait for programs. Files are dealt out to processes one by one: begun
 last, one of these would keep all but one process waiting."""
 
-
-def pytest_configure() -> None:
-    """Have Ctrl-C end programs: what a shell begins in the background ignores it, and so does all that it begins."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest; what is short fills the gaps at the end."""
-    items.sort(key=lambda item: _position(item.path))
-
-
-def _position(file: Path) -> int:
-    return next((turn for turn, folder in enumerate(SLOW_FOLDERS) if TESTS / folder in file.parents), len(SLOW_FOLDERS))
+PROCESS_FOLDERS = {
+    "end_to_end": "real services and agents",
+    "namespaces": "programs in network namespaces",
+    "stored": "a real service and a real agent continue with stored data",
+    "testing/sandbox": "programs that run as a VM",
+    "third_party_clients": "foreign programs, and a service for them",
+}
+"""Folders in which every test needs a process; elsewhere a test that does is marked `process`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,6 +49,57 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the code says into scenario files and generated documentation; then review the difference",
     )
+    parser.addoption(
+        "--fast",
+        action="store_true",
+        help="leave out the tests that are marked long or process, fail any other test that starts a process, and "
+        "draw few examples",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    let_programs_be_interrupted()
+    if config.getoption("fast"):
+        settings.load_profile("fast")
+        process_starts.watch()
+
+
+def let_programs_be_interrupted() -> None:
+    """Have Ctrl-C end programs: what a shell begins in the background ignores it, and so does all that it begins."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with what takes longest; what is short fills the gaps at the end."""
+    for item in items:
+        if any(TESTS / folder in item.path.parents for folder in PROCESS_FOLDERS):
+            item.add_marker("process")
+    items.sort(key=lambda item: _position(item.path))
+    if config.getoption("fast"):
+        slow = [item for item in items if item.get_closest_marker("process") or item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=slow)
+        left_out = set(slow)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _position(file: Path) -> int:
+    return next((turn for turn, folder in enumerate(SLOW_FOLDERS) if TESTS / folder in file.parents), len(SLOW_FOLDERS))
+
+
+def pytest_collection_finish() -> None:
+    """Forget what was started before the first test: a plug-in asks the machine for its name."""
+    process_starts.take()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a test of the fast run that has started a process: it lacks its mark."""
+    report = yield
+    if started := process_starts.take():
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} starts a process: mark it with pytest.mark.process\n" + "\n".join(started)
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ from forewarn.core.event import EventType
 from forewarn.core.limits import MAX_DOMAIN
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
+from tests.support.examples import examples
 
 NOW = datetime(2030, 1, 7, 10, tzinfo=UTC)
 BIRTH = CreationContext(at=NOW, new_epoch=lambda: "e1")
@@ -112,7 +113,7 @@ def _vm(draw: st.DrawFn, scope: str, name: str, addresses: Iterator[str]) -> Vm:
 MAC = "00:0d:3a:12:34:56"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(fleets())
 @pytest.mark.parametrize(("write", "read"), FORMATS)
 def test_written_fleet_is_read_back_as_it_was(write: Write, read: Read, fleet: list[Scope]) -> None:
@@ -173,7 +174,7 @@ def test_text_comes_in_pieces_of_few_vms() -> None:
         assert len(list(write([scope]))) >= 4
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(TEXTS)
 def test_every_text_is_a_toml_string_and_key(text: str) -> None:
     assert tomllib.loads(f"a = {toml_value({text: text})}") == {"a": {text: text}}

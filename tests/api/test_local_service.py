@@ -91,6 +91,7 @@ with publish_service(Path(sys.argv[1]), msgspec.json.decode(sys.argv[2], type=Lo
 """
 
 
+@pytest.mark.process
 def test_service_of_another_process_is_found_until_it_is_killed(tmp_path: Path) -> None:
     said = msgspec.json.encode(service(1)).decode()
     command = [sys.executable, "-c", SERVE, str(tmp_path), said]

@@ -10,6 +10,8 @@ import pytest
 from bench import burst, load
 from bench.process import run_child
 
+pytestmark = pytest.mark.process
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 HANG_UP = b""
 REFUSED = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n"

@@ -33,6 +33,8 @@ from bench.measurements import (
 from bench.result import BenchmarkResult
 from bench.workspace import Workspace, create_workspace
 
+pytestmark = pytest.mark.process
+
 SMALL = Shape(scopes=3, vms_each=2)
 
 TINY: dict[str, Callable[[Workspace], BenchmarkResult]] = {

@@ -13,6 +13,8 @@ import pytest
 from tests.cli.in_process import run
 from tests.support.program import GUARD, PROGRAM, Machine, UpProcess
 
+pytestmark = pytest.mark.process
+
 FLEET = """
 [[scopes]]
 name = "web"

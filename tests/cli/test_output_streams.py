@@ -12,6 +12,8 @@ from forewarn.cli.argv import _tokens
 from forewarn.cli.output import sanitize
 from tests.cli.service_machine import ServiceMachine, run_service_machine
 
+pytestmark = pytest.mark.process
+
 FULL = Path("/dev/full")
 linux_only = pytest.mark.skipif(not FULL.exists(), reason="needs Linux's /dev/full and /proc")
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from forewarn.client import Appeared, Change, Changed, Ending, Event, Gone, Started
 from forewarn.client.changes import compare_events
+from tests.support.examples import examples
 
 
 def make(id_: str = "E1", status: str = "Scheduled", *, type_: str = "Reboot", **more: Any) -> Event:
@@ -85,7 +86,7 @@ def fold(changes: list[Change]) -> dict[str, Event]:
 
 
 @given(st.lists(DOCUMENTS, max_size=8))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_folded_changes_are_the_last_document(documents: list[tuple[Event, ...]]) -> None:
     changes = [change for before, after in pairwise([(), *documents]) for change in compare_events(before, after)]
     last = documents[-1] if documents else ()
@@ -93,7 +94,7 @@ def test_folded_changes_are_the_last_document(documents: list[tuple[Event, ...]]
 
 
 @given(DOCUMENTS, DOCUMENTS)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_every_difference_is_told_once_and_nothing_else(before: tuple[Event, ...], after: tuple[Event, ...]) -> None:
     old, new = ({event.id.upper(): event for event in events} for events in (before, after))
     told = [(change.event.id.upper(), type(change)) for change in compare_events(before, after)]

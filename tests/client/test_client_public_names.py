@@ -42,10 +42,12 @@ def imported_by(statement: str) -> set[str]:
     return set(ended.stdout.split())
 
 
+@pytest.mark.process
 def test_import_brings_nothing_heavy() -> None:
     assert imported_by("import forewarn.client") & {*HEAVY, *SERVER_PARTS} == set()
 
 
+@pytest.mark.process
 def test_async_client_needs_nothing_of_the_server() -> None:
     statement = "from forewarn.client import *; import http.client"
     assert imported_by(statement) & set(SERVER_PARTS) == set()

@@ -9,6 +9,8 @@ import pytest
 
 from tests.docs.console import programs
 
+pytestmark = pytest.mark.process
+
 HERE = Path(__file__).parent / "typed_programs"
 LESSON = Path(__file__).parents[2] / "docs/tutorial/first-handler.md"
 EXPECTED = re.compile(r"# \[([a-z-]+)\]$")

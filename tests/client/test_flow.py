@@ -32,6 +32,7 @@ from forewarn.client.document import read_document
 from forewarn.client.effects import Failure, Response
 from tests.client.scripted_flow import ENDPOINT, ID, OTHER_ID, DelayedReply, ScriptedFlow, document, event, ok, response
 from tests.client.test_changes import fold
+from tests.support.examples import examples
 
 NEWEST = "2020-07-01"
 EVENTS = f"/metadata/scheduledevents?api-version={NEWEST}"
@@ -536,7 +537,7 @@ def last_document(replies: Iterable[Response | Failure]) -> Document:
 
 
 @given(st.lists(DOCUMENTS | TROUBLES, max_size=12), st.sampled_from([None, "a"]))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_folded_changes_are_the_last_document_whatever_happens(
     replies: list[Response | Failure], name: str | None
 ) -> None:
@@ -549,7 +550,7 @@ def test_folded_changes_are_the_last_document_whatever_happens(
 
 
 @given(st.lists(DOCUMENTS | TROUBLES, max_size=12))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_watch_never_asks_more_than_five_times_a_second(replies: list[Response | Failure]) -> None:
     """Versions are tried in a row, once; everything else has its pause."""
     talk = ScriptedFlow(chance=0.0)

@@ -27,6 +27,8 @@ from tests.client.faulty_server import GUARD
 from tests.client.users import User
 from tests.support import emulator as clients
 
+pytestmark = pytest.mark.process
+
 SCOPES = 24
 SCOPE = """
 [[scopes]]

@@ -42,6 +42,7 @@ from tests.client.faulty_server import (
 )
 from tests.client.scripted_flow import ID, document, event
 from tests.client.users import AsyncUser, SyncUser, User
+from tests.support.examples import examples
 
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 BODY = document(event())
@@ -165,7 +166,7 @@ def test_answer_that_is_cut_off_anywhere_is_no_document() -> None:
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n", GOOD[:60], GOOD[:-9]]))
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_foreign_error_comes_out_of_garbage(garbage: bytes, beginning: bytes) -> None:
     with run_faulty_server(sends(beginning + garbage)) as running, ScheduledEvents(running.url, retry_for=0.0) as se:
         try:
@@ -380,7 +381,7 @@ LAST = document(event("last"))
 
 
 @given(SCRIPTS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_both_clients_do_and_tell_the_same(script: list[Behaviour]) -> None:
     traces = []
     for user in (SyncUser(), AsyncUser()):

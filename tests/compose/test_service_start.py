@@ -26,6 +26,7 @@ def loaded_by(program: str) -> set[str]:
     return {name.partition(".")[0] for name in ended.stdout.split()}
 
 
+@pytest.mark.process
 def test_guests_can_be_served_without_what_serves_operators() -> None:
     """It takes longer to load than all the rest: a VM's first answer must not wait for it."""
     loaded = loaded_by("import forewarn.cli.process.up_main")
@@ -33,6 +34,7 @@ def test_guests_can_be_served_without_what_serves_operators() -> None:
     assert loaded & {"litestar", "uvicorn", "jinja2", "yaml"} == set()
 
 
+@pytest.mark.process
 def test_operator_side_loads_no_library_that_happens_to_be_installed() -> None:
     loaded = loaded_by("from forewarn.operator.app import preload\npreload()")
     assert "litestar" in loaded

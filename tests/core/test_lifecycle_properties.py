@@ -5,12 +5,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.core.scope_state_machine import ScopeStateMachine
+from tests.support.examples import examples
 
 
 @pytest.mark.timeout(900)  # a failure takes minutes to be made small
 def test_no_random_life_breaks_a_rule() -> None:
     run_state_machine_as_test(
-        ScopeStateMachine, settings=settings(max_examples=200, stateful_step_count=50, print_blob=True)
+        ScopeStateMachine, settings=settings(max_examples=examples(200), stateful_step_count=50, print_blob=True)
     )
 
 

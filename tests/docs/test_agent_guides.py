@@ -55,6 +55,7 @@ def checkpoint(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.process
 async def test_script_of_the_guide_works_and_can_be_repeated(tmp_path: Path, checkpoint: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "CHECKPOINTS": str(tmp_path / "points")}
     handler = ExecHandler(ExecSettings(name="checkpoint", prepare=(str(checkpoint),)), environ=environ)
@@ -64,6 +65,7 @@ async def test_script_of_the_guide_works_and_can_be_repeated(tmp_path: Path, che
     assert await handler.prepare(PREPARE) == Retry("checkpoint ended with 75: a checkpoint is being written")
 
 
+@pytest.mark.process
 def test_script_of_the_guide_is_one_for_any_shell(checkpoint: Path) -> None:
     subprocess.run(["sh", "-n", str(checkpoint)], check=True, timeout=60)
 

@@ -6,10 +6,14 @@ import sqlite3
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from forewarn.api import v1
 from forewarn.core.event import EventType
 from tests.support.program import GUARD
 from tests.support.serve_process import isolated_environment, run_serve
+
+pytestmark = pytest.mark.process
 
 GUIDE = Path(__file__).parents[2] / "docs/howto/back-up-and-restore.md"
 

@@ -13,6 +13,8 @@ from forewarn.testing.service import Forewarn
 from tests.docs.console import steps
 from tests.testing.conformance.mock import MockEndpoint, MockRequest, run_mock
 
+pytestmark = pytest.mark.process
+
 PAGE = Path(__file__).parents[2] / "docs/howto/check-an-endpoint.md"
 PROGRAM = Path(sys.executable).parent / "forewarn"
 SHOWN_URL, SHOWN_EVENT = "http://127.0.0.1:8180", "602D9444-D2CD-49C7-8624-8643E7171297"

@@ -16,6 +16,8 @@ import pytest
 from tests.docs.console import normal, programs, steps
 from tests.support.inner_pytest import WITHOUT_OTHERS
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 PAGES = [
     ROOT / "README.md",

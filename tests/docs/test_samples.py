@@ -17,6 +17,8 @@ from forewarn.core.scope import ScopeKind
 from tests.support.canned_server import run_canned_server
 from tests.support.emulator import GUARD, EmulatorProcess, Vm, plain_environment, run_emulator
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "samples"
 LIBRARIES = ("System.Net.Http.dll", "System.Runtime.Serialization.dll")

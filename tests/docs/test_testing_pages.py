@@ -15,6 +15,8 @@ from tests.docs.console import normal, steps
 from tests.support.emulator import plain_environment
 from tests.support.inner_pytest import WITHOUT_OTHERS
 
+pytestmark = pytest.mark.process
+
 HOWTO = Path(__file__).parents[2] / "docs/howto"
 FILE = re.compile(
     r"^```\w+\n((?:#|//) ([\w.-]+\.(?:py|toml|sh|mjs|go|yml|ini|mk))\n.*?)^```$", re.MULTILINE | re.DOTALL

@@ -16,6 +16,8 @@ from tests.examples.example_settings import EXAMPLES, example_settings
 from tests.examples.service_with_agents import ServiceWithAgents, run_service_with_agents
 from tests.support.processes import GUARD, wait_until
 
+pytestmark = pytest.mark.process
+
 CONTROL = EXAMPLES / "batch/job-control"
 FLEET = """\
 [[scopes]]

@@ -8,11 +8,15 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
+import pytest
+
 from forewarn.core.event import EventType
 from forewarn.core.journal import EntryKind
 from tests.examples.example_settings import example_settings
 from tests.examples.service_with_agents import run_service_with_agents
 from tests.support.processes import wait_until
+
+pytestmark = pytest.mark.process
 
 FLEET = """\
 [[scopes]]

@@ -12,6 +12,8 @@ from tests.examples.postgresql_cluster import FAILOVER, Cluster, Node, cluster
 from tests.examples.service_with_agents import ServiceWithAgents, run_service_with_agents
 from tests.support.processes import wait_until
 
+pytestmark = pytest.mark.process
+
 NOT_NOW = 75
 
 FLEET = """\

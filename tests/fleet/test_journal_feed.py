@@ -28,6 +28,7 @@ from forewarn.store.sqlite.store import SqliteStore
 from tests.core.sample_scopes import web_scope
 from tests.fleet.fleets import run_fleet, until
 from tests.store.contract import NOON, entries
+from tests.support.examples import examples
 
 GUARD = 60
 
@@ -246,7 +247,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=steps)
 @pytest.mark.parametrize("page", [1, 3])
 def test_whatever_happens_a_resumed_feed_skips_and_repeats_nothing(

@@ -36,6 +36,7 @@ OTHER_CODES = {"malformed", "no-token", "wrong-token", "internal", "not-readable
 """Codes of what is refused, or fails, outside the tables."""
 
 
+@pytest.mark.process
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("known_names", "examples", "phases"),

@@ -14,6 +14,8 @@ from forewarn.operator import process_worker
 from forewarn.operator.process_worker import run_in_process
 from tests.operator.running_api import GUARD
 
+pytestmark = pytest.mark.process
+
 
 def explode(_: object) -> None:
     raise NotFound(404, "unknown", "with facts of its own", {"a": "b"})

@@ -40,12 +40,14 @@ def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.process
 def test_systemd_has_nothing_to_say_against_the_unit(unit: Path) -> None:
     checked = analyze("verify", "--man=no", unit)
     complaints = [line for line in checked.stderr.splitlines() if "forewarn-agent" in line or "cycle" in line]
     assert (checked.returncode, complaints) == (0, [])
 
 
+@pytest.mark.process
 def test_mistakes_in_the_unit_would_be_found(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("KillMode=mixed", "KillMode=perhaps"))
     assert "perhaps" in analyze("verify", "--man=no", unit).stderr
@@ -66,11 +68,13 @@ def enabled(unit: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.process
 def test_order_has_no_circle_when_the_unit_is_enabled(unit: Path) -> None:
     """It is wanted by the very target after which it starts."""
     assert "forewarn-agent" not in enabled(unit).stderr
 
 
+@pytest.mark.process
 def test_circle_would_be_found(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("[Unit]", "[Unit]\nBefore=multi-user.target"))
     found = [line for line in enabled(unit).stderr.splitlines() if "Found ordering cycle on" in line]

@@ -43,17 +43,20 @@ def analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 
+@pytest.mark.process
 def test_systemd_has_nothing_to_say_against_the_unit(unit: Path) -> None:
     checked = analyze("verify", "--man=no", unit)
     complaints = [line for line in checked.stderr.splitlines() if "forewarn.service" in line]
     assert (checked.returncode, complaints) == (0, [])
 
 
+@pytest.mark.process
 def test_mistakes_in_the_unit_would_be_found(unit: Path) -> None:
     unit.write_text(unit.read_text().replace("ProtectHome=yes", "ProtectHome=perhaps"))
     assert "protect home" in analyze("verify", "--man=no", unit).stderr
 
 
+@pytest.mark.process
 def test_unit_exposes_little(unit: Path) -> None:
     rated = analyze("security", "--offline=true", f"--threshold={MOST_EXPOSED}", "--no-pager", unit)
     if "Unknown option" in rated.stderr or "unrecognized option" in rated.stderr:

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.inner_pytest import WITHOUT_OTHERS
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 
 

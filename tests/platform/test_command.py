@@ -24,6 +24,8 @@ from forewarn.platform.limiter import ConcurrencyLimiter
 from forewarn.platform.port import Work
 from forewarn.settings import CommandSettings
 
+pytestmark = pytest.mark.process
+
 EVENT = "11111111-2222-4333-8444-555555555555"
 WORK = Work(
     id=f"{EVENT}/web-0",

@@ -55,16 +55,19 @@ def http_gate(web: RecordingServer, tmp_path: Path, **settings: Any) -> Settings
     return SettingsGateChecker([Gate("health", gate)], tmp_path / "work", {})
 
 
+@pytest.mark.process
 async def test_program_that_ends_with_0_says_open(make: Make, tmp_path: Path) -> None:
     assert await make("exit 0").check(QUESTION) == GatePassed()
     assert list((tmp_path / "work").iterdir()) == []
 
 
+@pytest.mark.process
 async def test_program_that_ends_otherwise_says_shut_and_its_last_line_says_why(make: Make) -> None:
     gate = make("echo looking; echo 3 alerts are firing >&2; exit 7", retries=0)
     assert await gate.check(QUESTION) == GateFailed("check ended with 7: 3 alerts are firing")
 
 
+@pytest.mark.process
 async def test_program_is_told_what_is_asked_and_nothing_of_the_service(make: Make, tmp_path: Path) -> None:
     assert await make("env > $HERE/env; cat > $HERE/given; echo $1 > $HERE/argument").check(QUESTION) == GatePassed()
     lines = (tmp_path / "env").read_text().splitlines()
@@ -86,6 +89,7 @@ async def test_program_is_told_what_is_asked_and_nothing_of_the_service(make: Ma
     assert (tmp_path / "argument").read_text() == "-q\n"
 
 
+@pytest.mark.process
 async def test_shut_gate_is_asked_again_as_often_as_it_says(make: Make, tmp_path: Path) -> None:
     gate = make('echo . >> $HERE/tries; test $(wc -l < $HERE/tries) -ge 3 || { echo "not yet"; exit 1; }', retries=2)
     assert await gate.check(QUESTION) == GatePassed()
@@ -95,6 +99,7 @@ async def test_shut_gate_is_asked_again_as_often_as_it_says(make: Make, tmp_path
     assert (tmp_path / "tries").read_text() == ".\n" * 3
 
 
+@pytest.mark.process
 async def test_program_that_takes_too_long_is_ended_with_all_it_started(make: Make, tmp_path: Path) -> None:
     gate = make("sleep 1000 & echo $! > $HERE/child; wait", timeout=timedelta(seconds=1), retries=0)
     async with asyncio.timeout(GUARD):
@@ -102,6 +107,7 @@ async def test_program_that_takes_too_long_is_ended_with_all_it_started(make: Ma
     await until(lambda: not is_running(int((tmp_path / "child").read_text())))
 
 
+@pytest.mark.process
 async def test_program_is_ended_with_whoever_asks(make: Make, tmp_path: Path) -> None:
     gate = make("echo $$ > $HERE/pid.part; mv $HERE/pid.part $HERE/pid; sleep 1000")
     asking = asyncio.create_task(gate.check(QUESTION))
@@ -112,11 +118,13 @@ async def test_program_is_ended_with_whoever_asks(make: Make, tmp_path: Path) ->
     await until(lambda: not is_running(int((tmp_path / "pid").read_text())))
 
 
+@pytest.mark.process
 async def test_program_that_is_not_there_keeps_the_gate_shut(tmp_path: Path) -> None:
     gate = SettingsGateChecker([Gate("health", GateSettings(command=("/no/such",), retries=0))], tmp_path / "work", {})
     assert await gate.check(QUESTION) == GateFailed("such cannot be started: No such file or directory (/no/such)")
 
 
+@pytest.mark.process
 async def test_gate_without_a_definition_is_shut_and_says_what_to_do(tmp_path: Path) -> None:
     gates = SettingsGateChecker([], tmp_path, {})
     assert list(gates.gates) == []
@@ -210,6 +218,7 @@ async def test_servers_that_do_not_answer_keep_no_thread_from_others(web: Record
     await asyncio.wait(asking)
 
 
+@pytest.mark.process
 async def test_gate_that_is_asked_again_later_has_no_place_meanwhile(web: RecordingServer, tmp_path: Path) -> None:
     shut = GateSettings(command=("/bin/false",), pause=timedelta(hours=1), retries=1)
     gates = SettingsGateChecker([Gate("health", shut), Gate("web", GateSettings(url=web.url))], tmp_path / "work", {})

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 PROGRAMS = Path(sys.executable).parent
 
 # Module to plant, its source, and the line of import-linter's report that has to appear.

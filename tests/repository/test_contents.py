@@ -33,6 +33,7 @@ def lines_of(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("forbidden", [REGISTRY_HOSTS, MACHINE_PATHS], ids=["registry-hosts", "machine-paths"])
 def test_no_file_names_the_place_it_was_made_in(files: tuple[Path, ...], forbidden: re.Pattern[str]) -> None:
     found = [
@@ -83,6 +84,7 @@ def test_plain_install_needs_three_packages(project: dict[str, Any]) -> None:
     assert {name_of(line) for line in project["project"]["dependencies"]} == {"msgspec", "rich", "typer"}
 
 
+@pytest.mark.process
 def test_guest_side_works_without_any_extra() -> None:
     """Client, agent, API types and command line import while every extra's package is made unimportable."""
     program = (

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -36,6 +38,7 @@ def broken_links(page: Path) -> Iterator[str]:
             yield target
 
 
+@pytest.mark.process
 def test_every_internal_link_leads_somewhere(files: tuple[Path, ...]) -> None:
     broken = {str(page): links for page in files if page.suffix == ".md" and (links := list(broken_links(page)))}
     assert broken == {}

@@ -1,15 +1,22 @@
 """The suite comes out the same, however it was begun."""
 
+import re
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
-from tests.conftest import pytest_configure
+import pytest
+
+from tests.conftest import let_programs_be_interrupted
+from tests.support.inner_pytest import WITHOUT_OTHERS
 
 
+@pytest.mark.process
 def test_program_can_be_interrupted_though_the_suite_was_begun_in_the_background() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        pytest_configure()
+        let_programs_be_interrupted()
         with subprocess.Popen(["sleep", "600"]) as program:
             program.send_signal(signal.SIGINT)
             assert program.wait(30) == -signal.SIGINT
@@ -19,3 +26,63 @@ def test_program_can_be_interrupted_though_the_suite_was_begun_in_the_background
 
 def test_who_runs_the_suite_can_still_interrupt_it() -> None:
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+
+PLANTED = """
+import multiprocessing, os, subprocess
+import pytest
+
+def test_free():
+    pass
+
+def test_popen():
+    subprocess.run(["true"])
+
+def test_spawn():
+    os.waitpid(os.posix_spawn("/bin/true", ["true"], {}), 0)
+
+def test_multiprocessing():
+    process = multiprocessing.get_context("spawn").Process(target=print)
+    process.start()
+    process.join()
+
+@pytest.fixture
+def program():
+    subprocess.run(["true"])
+
+def test_fixture(program):
+    pass
+
+def test_swallowed():
+    try:
+        subprocess.run(["no-such-program"])
+    except OSError:
+        pass
+
+@pytest.mark.process
+def test_marked():
+    subprocess.run(["true"])
+"""
+
+
+@pytest.mark.process
+def test_fast_run_fails_what_starts_a_process_without_a_mark(tmp_path: Path) -> None:
+    (tmp_path / "test_planted.py").write_text(PLANTED)
+    options = ("-p", "tests.conftest", "-p", "no:cacheprovider", "-c", "pyproject.toml", "--fast", "-q", "-rA")
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *WITHOUT_OTHERS, *options, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert set(re.findall(r"^(PASSED|FAILED|ERROR) \S+::test_(\w+)", ended.stdout, re.MULTILINE)) == {
+        ("PASSED", "free"),
+        ("FAILED", "popen"),
+        ("FAILED", "spawn"),
+        ("FAILED", "multiprocessing"),
+        ("ERROR", "fixture"),
+        ("FAILED", "swallowed"),
+    }, ended.stdout + ended.stderr
+    assert "1 deselected" in ended.stdout

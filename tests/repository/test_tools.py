@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 NOT_ROOT = "echo 1000"
 ROOT = "echo 0"
 OLD_PYTHON = "exit 1"

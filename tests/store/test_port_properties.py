@@ -37,6 +37,7 @@ from forewarn.store.port import (
 )
 from forewarn.store.sqlite.store import SqliteStore
 from tests.store.contract import NOON, OpenStore, entry, read_snapshot, read_until, whole_journal
+from tests.support.examples import examples
 
 T = TypeVar("T")
 
@@ -263,6 +264,6 @@ def test_store_does_what_its_model_does(history: type[StoreStateMachine]) -> Non
     run_state_machine_as_test(
         history,
         settings=settings(
-            max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples(40), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -88,6 +88,7 @@ print(directory.is_dir())
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="has no fork")
 def test_directory_goes_with_the_process_that_made_it_and_not_with_a_fork() -> None:
     command = [sys.executable, "-c", DIRECTORY]

@@ -312,6 +312,7 @@ class TestFailing:
         )
 
 
+@pytest.mark.process
 def test_many_workers_at_once_also_with_asyncio(pytester: pytest.Pytester) -> None:
     """The service has a loop of its own: it goes on though a helper blocks the loop of the test."""
     pytester.makepyfile(
@@ -360,6 +361,7 @@ class TestWithoutServer:
         (pytester.mkdir("python") / "sitecustomize.py").write_text(block)
         return {**os.environ, "PYTHONPATH": str(pytester.path / "python")}
 
+    @pytest.mark.process
     def test_other_tests_run_and_the_fixture_says_what_is_missing(
         self, pytester: pytest.Pytester, blocked: dict[str, str]
     ) -> None:
@@ -370,10 +372,12 @@ class TestWithoutServer:
         assert "pip install 'forewarn[testing]'" in told
         assert "Traceback" not in told
 
+    @pytest.mark.process
     def test_import_says_what_to_install(self, pytester: pytest.Pytester, blocked: dict[str, str]) -> None:
         told = output_of(["-c", "from forewarn.testing import Forewarn"], pytester.path, blocked)
         assert re.search(r"forewarn\.testing\.Forewarn needs \w+: pip install 'forewarn\[testing\]'$", told.strip())
 
+    @pytest.mark.process
     def test_name_can_be_imported_where_it_is_not_needed(
         self, pytester: pytest.Pytester, blocked: dict[str, str]
     ) -> None:
@@ -381,6 +385,7 @@ class TestWithoutServer:
         assert output_of(["-c", program], pytester.path, blocked) == ""
 
 
+@pytest.mark.process
 def test_nothing_of_the_server_is_imported_before_it_is_asked_for(tmp_path: Path) -> None:
     program = f"import sys, forewarn.testing.plugin; print([name for name in {SERVER_PARTS!r} if name in sys.modules])"
     assert output_of(["-c", program], tmp_path, dict(os.environ)) == "[]\n"

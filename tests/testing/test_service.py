@@ -89,6 +89,7 @@ class TestStarting:
             found = [directory for directory, _ in ephemeral_services(ephemeral_root(os.environ))]
             assert forewarn.directory not in found
 
+    @pytest.mark.process
     def test_command_line_finds_it_when_told(self) -> None:
         with Forewarn(["a-0"]) as forewarn:
             environ = {**os.environ, **forewarn.environment}

@@ -10,6 +10,7 @@ from forewarn.core.scope import Scope
 from forewarn.wire.document import encode_document, etag
 from forewarn.wire.protocol import NEWEST_VERSION, PREVIEW_VERSION
 from tests.core.scope_state_machine import ScopeStateMachine
+from tests.support.examples import examples
 
 
 def render_documents(scope: Scope) -> Iterable[tuple[str, bytes]]:
@@ -26,7 +27,7 @@ class DocumentStateMachine(ScopeStateMachine):
 @pytest.mark.timeout(900)  # a failure takes minutes to be made small
 def test_one_etag_means_one_document_in_any_random_life() -> None:
     run_state_machine_as_test(
-        DocumentStateMachine, settings=settings(max_examples=200, stateful_step_count=50, print_blob=True)
+        DocumentStateMachine, settings=settings(max_examples=examples(200), stateful_step_count=50, print_blob=True)
     )
 
 

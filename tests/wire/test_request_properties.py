@@ -23,6 +23,7 @@ from forewarn.wire.request import (
     VersionsRequest,
     route,
 )
+from tests.support.examples import examples
 from tests.wire.samples import event, numbered_id, scope
 
 ANSWERS = (DocumentRequest, ApprovalRequest, InstanceRequest, VersionsRequest, ErrorResponse)
@@ -134,7 +135,7 @@ def expected(item: Event, version: str) -> dict[str, Any]:
     return entry
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data(), st.sampled_from(VERSIONS), st.integers(0, 4), st.integers(1, 10**9))
 def test_every_document_has_exactly_what_its_version_shows(
     data: st.DataObject, version: str, count: int, incarnation: int

@@ -64,6 +64,7 @@ async def until(fact: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.process
 async def test_program_is_given_the_event_as_the_endpoint_writes_it(make: Make, tmp_path: Path) -> None:
     assert await make('cat > "$HERE/given"').prepare(PREPARE) == Done()
     assert json.loads((tmp_path / "given").read_text()) == {
@@ -79,6 +80,7 @@ async def test_program_is_given_the_event_as_the_endpoint_writes_it(make: Make, 
     }
 
 
+@pytest.mark.process
 async def test_program_is_told_everything_in_variables(make: Make, tmp_path: Path) -> None:
     handler = make('env > "$HERE/env"; echo "$1" > "$HERE/argument"')
     assert await handler.prepare(msgspec.structs.replace(PREPARE, attempt=3)) == Done()
@@ -103,6 +105,7 @@ async def test_program_is_told_everything_in_variables(make: Make, tmp_path: Pat
     }
 
 
+@pytest.mark.process
 async def test_what_nobody_knows_is_empty(make: Make, tmp_path: Path) -> None:
     event = msgspec.structs.replace(
         EVENT, status=Status.STARTED, not_before=None, duration=None, source=None, description=None
@@ -117,6 +120,7 @@ async def test_what_nobody_knows_is_empty(make: Make, tmp_path: Path) -> None:
     assert (given["NotBefore"], given["DurationInSeconds"]) == ("", -1)
 
 
+@pytest.mark.process
 async def test_what_is_meant_for_the_agent_alone_is_not_passed_on(make: Make, tmp_path: Path) -> None:
     own = {"FOREWARN_TOKEN": "t0ken", "FOREWARN_AGENT_STATE": "/x", "NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "1"}
     handler = make('env > "$HERE/env"', **own, EVENT_OTHER="of somebody else", LANG="C.UTF-8")
@@ -143,6 +147,7 @@ ENDS: dict[str, tuple[str, CallResult]] = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("text", "ended"), ENDS.values(), ids=ENDS)
 async def test_how_a_program_ends(make: Make, text: str, ended: CallResult) -> None:
     assert await make(text).prepare(PREPARE) == ended
@@ -153,6 +158,7 @@ async def test_call_without_a_program_has_nothing_to_do(make: Make) -> None:
     assert (await handler.recover(RECOVER), await handler.notify(handler_context(Phase.NOTICE))) == (Done(), Done())
 
 
+@pytest.mark.process
 async def test_program_that_is_not_there_fails(tmp_path: Path) -> None:
     handler = ExecHandler(ExecSettings(name="own", prepare=(str(tmp_path / "nothing"),)))
     ended = await handler.prepare(PREPARE)
@@ -160,6 +166,7 @@ async def test_program_that_is_not_there_fails(tmp_path: Path) -> None:
     assert f"{tmp_path / 'nothing'} cannot be started" in ended.reason
 
 
+@pytest.mark.process
 async def test_file_that_is_no_program_fails(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("hello")
@@ -174,6 +181,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.process
 async def test_program_is_ended_with_its_children_when_its_time_is_over(make: Make, tmp_path: Path) -> None:
     handler = make('sleep 1000 & echo "$$ $!" > "$HERE/new"; mv "$HERE/new" "$HERE/pids"; wait')
     running = asyncio.create_task(handler.prepare(PREPARE))
@@ -185,6 +193,7 @@ async def test_program_is_ended_with_its_children_when_its_time_is_over(make: Ma
     await until(lambda: not any(map(is_alive, pids)))
 
 
+@pytest.mark.process
 async def test_program_that_will_not_end_is_killed(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "GRACE", 0.05)
     handler = make('trap "" TERM; echo $$ > "$HERE/new"; mv "$HERE/new" "$HERE/pid"; while :; do sleep 1000; done')
@@ -196,6 +205,7 @@ async def test_program_that_will_not_end_is_killed(make: Make, tmp_path: Path, m
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
+@pytest.mark.process
 async def test_program_that_will_not_end_is_killed_even_if_nobody_waits_for_that(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +222,7 @@ async def test_program_that_will_not_end_is_killed_even_if_nobody_waits_for_that
     await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})  # it is buried, too
 
 
+@pytest.mark.process
 async def test_program_that_hangs_in_the_kernel_holds_up_nobody_else(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,6 +242,7 @@ async def test_program_that_hangs_in_the_kernel_holds_up_nobody_else(
         await running
 
 
+@pytest.mark.process
 async def test_program_may_tidy_up_when_its_time_is_over(make: Make, tmp_path: Path) -> None:
     handler = make('trap \'touch "$HERE/tidy"; exit 0\' TERM; touch "$HERE/begun"; while :; do sleep 0.01; done')
     running = asyncio.create_task(handler.prepare(PREPARE))
@@ -241,6 +253,7 @@ async def test_program_may_tidy_up_when_its_time_is_over(make: Make, tmp_path: P
     assert (tmp_path / "tidy").exists()
 
 
+@pytest.mark.process
 async def test_child_that_is_left_behind_keeps_nobody_waiting_and_lives_on(make: Make, tmp_path: Path) -> None:
     handler = make('(until [ -e "$HERE/go" ]; do sleep 0.01; done; echo late; touch "$HERE/lived") & exit 0')
     async with asyncio.timeout(GUARD):
@@ -249,6 +262,7 @@ async def test_child_that_is_left_behind_keeps_nobody_waiting_and_lives_on(make:
     await until((tmp_path / "lived").exists)
 
 
+@pytest.mark.process
 async def test_what_a_child_that_is_left_behind_prints_fills_no_memory(make: Make, tmp_path: Path) -> None:
     late = 'until [ -e "$HERE/go" ]; do sleep 0.01; done; /bin/echo late && touch "$HERE/kept"; touch "$HERE/lived"'
     assert await make(f"({late}) & exit 0").prepare(PREPARE) == Done()
@@ -257,6 +271,7 @@ async def test_what_a_child_that_is_left_behind_prints_fills_no_memory(make: Mak
     assert not (tmp_path / "kept").exists()
 
 
+@pytest.mark.process
 async def test_much_output_does_no_harm(make: Make) -> None:
     assert await make("seq 1 500000; echo the last; exit 1").prepare(PREPARE) == Failed(
         "prepare ended with 1: the last"
@@ -275,6 +290,7 @@ def test_of_endless_output_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> N
         assert process._read_tail(output) == b"3456789abc"
 
 
+@pytest.mark.process
 def test_who_prints_without_end_is_looked_at_often(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     floods = [False, False, False, False, False, False, True, False]
@@ -294,6 +310,7 @@ def test_who_prints_without_end_is_looked_at_often(monkeypatch: pytest.MonkeyPat
     assert pauses[:9] == [0.005, 0.01, 0.02, 0.04, 0.08, 0.1, 0.1, 0.005, 0.01]
 
 
+@pytest.mark.process
 async def test_event_of_a_thousand_vms_fits(make: Make, tmp_path: Path) -> None:
     event = msgspec.structs.replace(EVENT, resources=tuple(f"{'web' * 20}_{n}" for n in range(1000)))
     handler = make("sleep 0.05; wc -c > $HERE/size")
@@ -301,6 +318,7 @@ async def test_event_of_a_thousand_vms_fits(make: Make, tmp_path: Path) -> None:
     assert int((tmp_path / "size").read_text()) > 65_536
 
 
+@pytest.mark.process
 async def test_hooks_of_a_phase_run_in_the_order_of_their_names(hooks: ExecHandler, tmp_path: Path) -> None:
     for name in ("20-second", "10-first", "90-last.sh"):
         script(tmp_path / "hooks.d/prepare" / name, 'echo "$(basename "$0") $FOREWARN_PHASE" >> "$HERE/ran"')
@@ -312,6 +330,7 @@ async def test_hooks_of_a_phase_run_in_the_order_of_their_names(hooks: ExecHandl
     ]
 
 
+@pytest.mark.process
 async def test_each_phase_has_its_hooks_once(hooks: ExecHandler, tmp_path: Path) -> None:
     for phase in Phase:
         script(tmp_path / "hooks.d" / phase.value / "10-note", 'echo "$FOREWARN_PHASE" >> "$HERE/ran"')
@@ -324,6 +343,7 @@ async def test_each_phase_has_its_hooks_once(hooks: ExecHandler, tmp_path: Path)
     assert (tmp_path / "ran").read_text().split() == [phase.value for phase in Phase]
 
 
+@pytest.mark.process
 async def test_first_hook_that_is_not_done_ends_the_phase(hooks: ExecHandler, tmp_path: Path) -> None:
     script(tmp_path / "hooks.d/prepare/10-done", 'touch "$HERE/done"')
     script(tmp_path / "hooks.d/prepare/20-busy", "exit 75")

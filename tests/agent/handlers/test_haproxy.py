@@ -17,6 +17,8 @@ from tests.support import haproxy as lab
 from tests.support.haproxy import Haproxy, run_haproxy
 from tests.support.processes import free_ports
 
+pytestmark = pytest.mark.process
+
 GUARD = 60
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

@@ -39,6 +39,7 @@ def notify(path: Path, **settings: Any) -> NotifyHandler:
     return NotifyHandler(NotifySettings(name="people", urls_file=path, **settings), clock=ManualClock(NOW))
 
 
+@pytest.mark.process
 async def test_everybody_is_told_by_apprise(web: RecordingServer, tmp_path: Path) -> None:
     path = urls(tmp_path / "urls", f"json://127.0.0.1:{web.port}/one", f"json://127.0.0.1:{web.port}/two")
     assert await notify(path, body="$description").notify(handler_context(Phase.NOTICE)) == Done()
@@ -48,6 +49,7 @@ async def test_everybody_is_told_by_apprise(web: RecordingServer, tmp_path: Path
     assert "$(reboot) <now>" in sent["message"]
 
 
+@pytest.mark.process
 async def test_people_are_told_at_notice_and_recovery_alone(web: RecordingServer, tmp_path: Path) -> None:
     handler = notify(urls(tmp_path / "urls", f"json://127.0.0.1:{web.port}/"))
     for phase in Phase:
@@ -56,6 +58,7 @@ async def test_people_are_told_at_notice_and_recovery_alone(web: RecordingServer
     assert told == ["Reboot of web_0: notice", "Reboot of web_0: recover"]
 
 
+@pytest.mark.process
 async def test_who_cannot_be_told_now_is_told_later(tmp_path: Path) -> None:
     (nobody,) = free_ports(1)
     path = urls(tmp_path / "urls", f"json://127.0.0.1:{nobody}/")
@@ -63,6 +66,7 @@ async def test_who_cannot_be_told_now_is_told_later(tmp_path: Path) -> None:
     assert await handler.notify(handler_context(Phase.NOTICE)) == Retry(f"not everybody in {path} could be told")
 
 
+@pytest.mark.process
 async def test_wrong_url_is_named_by_its_number_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = urls(tmp_path / "urls", "json://127.0.0.1:1/", "nothing://user:s3cret@host/")
     why = f"{path}: Apprise does not know what URL 2 is for"
@@ -80,6 +84,7 @@ def all_processes() -> Iterator[str]:
                 yield (process / part).read_text(errors="replace")
 
 
+@pytest.mark.process
 async def test_urls_stand_in_no_argument_and_no_variable(tmp_path: Path) -> None:
     """The web service that is told looks at all processes of this machine while it is told."""
     seen: list[str] = []
@@ -99,6 +104,7 @@ async def test_urls_stand_in_no_argument_and_no_variable(tmp_path: Path) -> None
     assert not any("s3cret-in-a-url" in text for text in seen)
 
 
+@pytest.mark.process
 async def test_missing_apprise_is_told_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "apprise.py").write_text("raise ModuleNotFoundError('apprise', name='apprise')\n")
     path = urls(tmp_path / "urls", "json://127.0.0.1:1/")
@@ -109,6 +115,7 @@ async def test_missing_apprise_is_told_with_what_to_do(tmp_path: Path) -> None:
     assert "pip install 'forewarn[notify]'" in MISSING
 
 
+@pytest.mark.process
 async def test_check_of_people_tells_nobody(web: RecordingServer, tmp_path: Path) -> None:
     path = urls(tmp_path / "urls", f"json://127.0.0.1:{web.port}/")
     assert await notify(path).check() == []
@@ -117,6 +124,7 @@ async def test_check_of_people_tells_nobody(web: RecordingServer, tmp_path: Path
     assert web.received == []
 
 
+@pytest.mark.process
 def test_agent_that_tells_nobody_does_not_load_apprise() -> None:
     code = "import sys; from forewarn.agent import compose; sys.exit('apprise' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0

@@ -12,6 +12,8 @@ from forewarn.agent.handlers.systemd import SystemdHandler
 from forewarn.agent.settings import SystemdSettings
 from tests.agent.handlers.handler_contexts import PREPARE, RECOVER
 
+pytestmark = pytest.mark.process
+
 SYSTEMCTL = """\
 #!/bin/sh
 # Units are files in $UNITS, which hold their state.

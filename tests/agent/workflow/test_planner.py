@@ -40,6 +40,7 @@ from forewarn.agent.workflow.state import (
 from forewarn.agent.workflow.store import decode_workflow, encode_workflow
 from forewarn.client import Ending, Event
 from tests.agent.harness import ID, NOON, OTHER_ID, event, seconds, started
+from tests.support.examples import examples
 
 
 def context(at: float = 0, **more: object) -> WorkflowContext:
@@ -561,7 +562,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
         assert not self.prepared
 
 
-WorkflowStateMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
+WorkflowStateMachine.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40)
 TestWorkflowStateMachine = WorkflowStateMachine.TestCase
 
 

@@ -154,6 +154,7 @@ def test_read_page_tells_what_is_wrong(tmp_path: Path) -> None:
         read_workflow(tmp_path / "x")
 
 
+@pytest.mark.process
 async def test_an_agent_on_a_full_disk_goes_on_says_so_and_catches_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,6 +179,7 @@ async def test_an_agent_on_a_full_disk_goes_on_says_so_and_catches_up(
     assert caplog.messages.count("the journal is on disk again") == 1
 
 
+@pytest.mark.process
 async def test_an_agent_starts_on_a_full_disk(tmp_path: Path) -> None:
     diary: list[str] = []
     drain = RecordingHandler("drain", diary)

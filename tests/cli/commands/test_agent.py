@@ -270,6 +270,7 @@ def ran(machine: Machine) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+@pytest.mark.process
 def test_agent_runs_until_it_is_told_to_end(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     with agent(machine, "--endpoint", said.url) as running:
@@ -283,6 +284,7 @@ def test_agent_runs_until_it_is_told_to_end(machine: Machine, said: FakeEndpoint
         assert running.end() == 0
 
 
+@pytest.mark.process
 def test_nothing_is_imported_from_where_it_is_started(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     for name in ("asyncio", "msgspec", "forewarn"):
@@ -293,6 +295,7 @@ def test_nothing_is_imported_from_where_it_is_started(machine: Machine, said: Fa
         assert running.end() == 0
 
 
+@pytest.mark.process
 def test_agent_needs_no_package_of_any_extra(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     blocked = f"import sys; sys.modules.update(dict.fromkeys({SERVER_PARTS!r}))\n"
@@ -307,6 +310,7 @@ def test_agent_needs_no_package_of_any_extra(machine: Machine, said: FakeEndpoin
     assert machine.run("agent", "check", **environ).returncode == 0
 
 
+@pytest.mark.process
 def test_dry_run_does_nothing_and_says_so(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     with agent(machine, "--dry-run", FOREWARN_ENDPOINT=said.url) as running:
@@ -318,6 +322,7 @@ def test_dry_run_does_nothing_and_says_so(machine: Machine, said: FakeEndpoint) 
     assert not (machine.home / "state").exists()
 
 
+@pytest.mark.process
 def test_secrets_of_files_stand_in_no_log_argument_figure_or_journal(machine: Machine, said: FakeEndpoint) -> None:
     (nobody,) = free_ports(1)
     (machine.home / "secret").write_text(f"{SECRET}\n")
@@ -362,6 +367,7 @@ handlers = ["hook", "log"]
     assert not any(SECRET in text for text in kept)
 
 
+@pytest.mark.process
 def test_second_agent_is_kept_away(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     with agent(machine, FOREWARN_ENDPOINT=said.url):
@@ -371,6 +377,7 @@ def test_second_agent_is_kept_away(machine: Machine, said: FakeEndpoint) -> None
     assert "another agent works with" in ended.stderr
 
 
+@pytest.mark.process
 def test_state_that_this_user_cannot_use_is_told(machine: Machine) -> None:
     (machine.home / "file").touch()
     settings(machine, 'state = "file/state"\n')
@@ -379,6 +386,7 @@ def test_state_that_this_user_cannot_use_is_told(machine: Machine) -> None:
     assert f"state: {machine.home}/file/state cannot be used: Not a directory" in ended.stderr
 
 
+@pytest.mark.process
 def test_agent_on_a_disk_that_takes_nothing_does_its_work(machine: Machine, said: FakeEndpoint) -> None:
     with mount_disk(machine.home / "disk", "64k"):
         written(machine, state="disk/state")
@@ -390,6 +398,7 @@ def test_agent_on_a_disk_that_takes_nothing_does_its_work(machine: Machine, said
             assert running.end() == 0
 
 
+@pytest.mark.process
 def test_agent_ends_although_a_name_is_still_being_looked_up(machine: Machine, said: FakeEndpoint) -> None:
     """The system's resolver may take minutes, and nobody can cancel it."""
     settings(
@@ -417,12 +426,14 @@ socket.getaddrinfo = slow
         assert running.end() == 0
 
 
+@pytest.mark.process
 def test_secret_that_is_missing_is_told(machine: Machine) -> None:
     settings(machine, 'state = "state"\n[peers]\nsecret_file = "missing"\n')
     ended = machine.run("agent", "run", FOREWARN_ENDPOINT="127.0.0.1:1")
     assert (ended.returncode, f"{machine.home}/missing cannot be read" in ended.stderr) == (2, True)
 
 
+@pytest.mark.process
 def test_supervisor_hears_that_it_runs_and_ends(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
@@ -434,6 +445,7 @@ def test_supervisor_hears_that_it_runs_and_ends(machine: Machine, said: FakeEndp
             assert supervisor.recv(4096) == b"STOPPING=1"
 
 
+@pytest.mark.process
 def test_log_can_be_text_for_people(machine: Machine, said: FakeEndpoint) -> None:
     written(machine)
     with agent(machine, FOREWARN_ENDPOINT=said.url, FOREWARN_AGENT_LOG_FORMAT="text") as running:
@@ -443,6 +455,7 @@ def test_log_can_be_text_for_people(machine: Machine, said: FakeEndpoint) -> Non
         assert not any(line.startswith("{") for line in running.log.splitlines())
 
 
+@pytest.mark.process
 def test_agent_keeps_nothing_of_the_command_line(machine: Machine, said: FakeEndpoint) -> None:
     """What parses options needs as much memory as the agent: it is gone when the agent runs."""
     written(machine)

@@ -335,6 +335,7 @@ def test_campaign_is_started_shown_listed_and_remembered(service_machine: Servic
     assert (lines[0], lines[-1], lines.count("wave-settled")) == ("campaign-started", "campaign-ended", 5)
 
 
+@pytest.mark.process
 def test_clock_tells_what_campaigns_do_on_the_way(failing_service: ServiceMachine) -> None:
     (failing_service.home / "broken").touch()
     run_json(failing_service, "campaign", "start", "kernel.toml", "--scope", "web")
@@ -385,6 +386,7 @@ def test_campaign_is_paused_resumed_and_aborted(service_machine: ServiceMachine)
     assert "`forewarn campaign list --all` shows them" in unknown.stderr
 
 
+@pytest.mark.process
 def test_campaign_is_watched_in_lines_to_its_end(service_machine: ServiceMachine) -> None:
     with watching(service_machine, "campaign", "start", "kernel.toml", "--wait") as (process, lines):
         first = lines.readline()
@@ -396,6 +398,7 @@ def test_campaign_is_watched_in_lines_to_its_end(service_machine: ServiceMachine
     assert process.returncode == 0
 
 
+@pytest.mark.process
 def test_campaign_is_watched_as_objects_and_ctrl_c_leaves_it_alone(service_machine: ServiceMachine) -> None:
     run_json(service_machine, "campaign", "start", "kernel.toml")
     with watching(service_machine, "campaign", "watch", "kernel", "-o", "json") as (process, lines):
@@ -407,6 +410,7 @@ def test_campaign_is_watched_as_objects_and_ctrl_c_leaves_it_alone(service_machi
     assert run_json(service_machine, "campaign", "show", "kernel")["state"] == "Running"
 
 
+@pytest.mark.process
 def test_campaign_is_watched_live_with_bars(service_machine: ServiceMachine) -> None:
     run_json(service_machine, "campaign", "start", "kernel.toml")
     with Terminal(service_machine, "campaign", "watch", "kernel", columns=140) as terminal:
@@ -450,6 +454,7 @@ def failing_service(tmp_path: Path) -> Iterator[ServiceMachine]:
         yield service_machine
 
 
+@pytest.mark.process
 def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done(
     failing_service: ServiceMachine,
 ) -> None:
@@ -477,6 +482,7 @@ def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done
     }  # fmt: skip
 
 
+@pytest.mark.process
 def test_all_that_has_failed_is_retried_or_skipped_at_once(failing_service: ServiceMachine) -> None:
     (failing_service.home / "broken").touch()
     run_json(failing_service, "campaign", "start", "kernel.toml", "--halt-after", "none")
@@ -500,6 +506,7 @@ def test_all_that_has_failed_is_retried_or_skipped_at_once(failing_service: Serv
     assert (again.code, again.stderr) == (0, "No wave has failed: there is nothing to do.\n")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("limit", [None, "1"], ids=["all have failed", "one has, and takes the room"])
 def test_watching_ends_where_everything_that_is_left_has_failed_though_nothing_halts(
     failing_service: ServiceMachine, limit: str | None
@@ -516,6 +523,7 @@ def test_watching_ends_where_everything_that_is_left_has_failed_though_nothing_h
     assert run_json(failing_service, "campaign", "show", "kernel")["state"] == "Running"
 
 
+@pytest.mark.process
 def test_watching_an_abort_ends_where_only_a_person_can_let_it_end(failing_service: ServiceMachine) -> None:
     (failing_service.home / "broken").touch()
     run_json(failing_service, "campaign", "start", "kernel.toml", "--scope", "web")
@@ -576,6 +584,7 @@ def test_waves_are_listed_with_how_they_stand(service_machine: ServiceMachine) -
     assert (unknown.code, "campaign kernel has no scope wbe" in unknown.stderr) == (4, True)
 
 
+@pytest.mark.process
 def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(failing_service: ServiceMachine) -> None:
     (failing_service.home / "shut").touch()
     run_json(failing_service, "campaign", "start", "kernel.toml", "--gate", "health", "--gate-patience", "10m")
@@ -628,6 +637,7 @@ class WebhookHandler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+@pytest.mark.process
 def test_webhook_is_told_of_start_and_end_signed_and_until_it_listens(tmp_path: Path) -> None:
     service_machine = ServiceMachine(tmp_path)
     (tmp_path / "fleet.toml").write_text(FLEET)
@@ -649,6 +659,7 @@ def test_webhook_is_told_of_start_and_end_signed_and_until_it_listens(tmp_path: 
     ]
 
 
+@pytest.mark.process
 def test_running_service_takes_over_gates(tmp_path: Path) -> None:
     ask = v1.StartCampaign(
         name="kernel",

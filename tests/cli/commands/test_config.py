@@ -9,6 +9,8 @@ import pytest
 from forewarn.settings import KEYS, PRODUCTION, load_settings, variable_name
 from tests.support.program import Machine
 
+pytestmark = pytest.mark.process
+
 
 def shown(machine: Machine, *arguments: str, **environ: str) -> dict[str, dict[str, Any]]:
     settings = machine.run_json("config", *arguments, **environ)

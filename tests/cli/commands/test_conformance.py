@@ -187,6 +187,7 @@ def test_wrong_usage_ends_with_2(machine: Machine, options: tuple[str, ...], why
     assert why in ended.stderr
 
 
+@pytest.mark.process
 def test_table_fits_a_narrow_terminal(machine: Machine, forewarn: Forewarn) -> None:
     lines = machine.run_on_terminal("conformance", forewarn.vm("db-0").url, *QUICK, columns=80)
     table = [line for line in lines if not line.startswith(("Checking", "\x1b"))]

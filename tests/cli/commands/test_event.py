@@ -278,6 +278,7 @@ def failing(machine: Machine) -> Iterator[Machine]:
         yield machine
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("how", "outcome"), [("--done", "completed"), ("--give-up", "failed")])
 def test_failed_work_is_retried_and_resolved_by_a_person(failing: Machine, how: str, outcome: str) -> None:
     (made,) = run_json(failing, "vm", "fail", "web-0")["made"]
@@ -299,6 +300,7 @@ def _wait_for(machine: Machine, id_: str, did: str, times: int) -> None:
         pass
 
 
+@pytest.mark.process
 def test_whoever_schedules_what_no_vm_is_told_of_hears_it_at_once(machine: Machine) -> None:
     with machine.up("--ephemeral", "--manual-time", FOREWARN_POLICY_ANNOUNCE="when-enabled"):
         begun = run(machine, "event", "schedule", "Reboot", "web-0")

@@ -36,6 +36,7 @@ def handler(error: str) -> tuple[str, ...]:
     return ("--", sys.executable, str(HANDLER), error)
 
 
+@pytest.mark.process
 def test_honest_handler_ends_with_0_and_a_table(machine: Machine) -> None:
     ended = run(machine, "exam", *ONE, *TOLD_URL, *handler("none"))
     assert ended.code == 0, ended.stderr
@@ -53,6 +54,7 @@ def test_honest_handler_ends_with_0_and_a_table(machine: Machine) -> None:
     ]
 
 
+@pytest.mark.process
 def test_finding_says_what_was_seen_and_what_was_expected(machine: Machine) -> None:
     ended = run(machine, "exam", "--only", "empty-body", *TOLD_URL, *handler("dies of an empty body"))
     assert ended.code == 1
@@ -103,6 +105,7 @@ def test_machine_that_is_too_slow_says_nothing_about_the_program(
     ]
 
 
+@pytest.mark.process
 def test_json_and_junit_tell_all(machine: Machine, tmp_path: Path) -> None:
     """Of two markers one is named: what the other would tell is not judged, and never counts as kept."""
     report = tmp_path / "exam.xml"
@@ -141,6 +144,7 @@ def test_json_and_junit_tell_all(machine: Machine, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.process
 def test_type_can_be_ignored_on_purpose(machine: Machine) -> None:
     only = ("--only", "live-migration")
     ended = run(machine, "exam", *only, *TOLD_URL, "--expect", "Freeze=ignore", "--all", *handler("none"))
@@ -152,11 +156,13 @@ def test_type_can_be_ignored_on_purpose(machine: Machine) -> None:
     assert "    expected:  it must not approve E1 while it is Scheduled" in ended.stdout.splitlines()
 
 
+@pytest.mark.process
 def test_vm_can_have_another_name_and_the_command_the_url(machine: Machine) -> None:
     command = ("--", "env", "EXAM_URL={url}", sys.executable, str(HANDLER), "none")
     assert run(machine, "exam", "--only", "event-for-another-vm", "--vm", "web-1", *command).code == 0
 
 
+@pytest.mark.process
 def test_program_runs_as_a_vm_without_root(machine: Machine) -> None:
     if (why := sandbox.unavailable_reason()) is not None:
         pytest.skip(why)
@@ -164,6 +170,7 @@ def test_program_runs_as_a_vm_without_root(machine: Machine) -> None:
     assert ended.code == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("script", "broken"),
     [
@@ -210,6 +217,7 @@ def test_mistakes_are_told_before_anything_runs(
     assert (ended.code, said in ended.stderr) == (code, True), ended.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "told to end"])
 def test_nothing_is_left_behind_when_it_is_interrupted(
     machine: Machine, tmp_path: Path, number: signal.Signals

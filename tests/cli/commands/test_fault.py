@@ -12,6 +12,8 @@ from tests.cli.in_process import run, run_json, run_table
 from tests.support.program import Machine, UpProcess
 from tests.support.serve_process import run_serve
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Machine, UpProcess]]:

@@ -174,6 +174,7 @@ def test_nothing_is_pruned_unless_somebody_says_yes(service_machine: Machine) ->
     assert run(service_machine, "vm", "show", "web-1").code == 4
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("answer", "code", "is_there"), [("n", 1, True), ("y", 0, False)])
 def test_person_is_shown_what_would_be_pruned_and_asked(
     service_machine: Machine, answer: str, code: int, is_there: bool
@@ -187,6 +188,7 @@ def test_person_is_shown_what_would_be_pruned_and_asked(
     assert ("web-1" in [vm["name"] for vm in run_json(service_machine, "vm", "list")]) is is_there
 
 
+@pytest.mark.process
 def test_import_of_many_shows_how_far_it_is(service_machine: Machine) -> None:
     (service_machine.home / "more.toml").write_text(
         FLEET + "".join(f'[[scopes]]\nname = "s{n}"\nkind = "standalone"\n' for n in range(200))
@@ -197,6 +199,7 @@ def test_import_of_many_shows_how_far_it_is(service_machine: Machine) -> None:
     assert "more lines: into a file, or with -o json, all are shown." in terminal.seen
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [80, 200])
 def test_listings_fit_the_terminal_and_keep_the_reason_of_a_hold(service_machine: Machine, columns: int) -> None:
     reason = "the switch in rack 4 is being replaced, and nobody knows for how long"
@@ -286,6 +289,7 @@ def test_doctor_enables_nothing(service_machine: Machine) -> None:
     assert run_json(service_machine, "vm", "show", "web-0")["enabled"] is False
 
 
+@pytest.mark.process
 def test_colours_are_for_terminals_and_only_if_wanted(service_machine: Machine) -> None:
     run(service_machine, "event", "schedule", "Reboot", "web-0", "--failure")
     coloured = "\n".join(service_machine.run_on_terminal("event", "list", columns=120))

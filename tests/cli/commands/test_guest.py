@@ -24,6 +24,8 @@ from tests.client.scripted_flow import document, event
 from tests.repository.test_contents import SERVER_PARTS
 from tests.support.program import GUARD, PROGRAM, Machine, UpProcess
 
+pytestmark = pytest.mark.process
+
 SCOPES = 32
 """Each test has one to itself: two VMs, of which the first is the one where commands are typed."""
 

@@ -136,6 +136,7 @@ def test_story_that_cannot_be_played_ends_with_1_and_says_where(machine: Machine
     assert result["error"].startswith("line 6, column 7, at 'web-0': web-0 has regular priority")
 
 
+@pytest.mark.process
 def test_terminal_shows_each_step_while_it_is_played_and_no_more_than_fits(machine: Machine, stories: Path) -> None:
     lines = machine.run_on_terminal("scenario", "run", "good.txt", "--core", columns=60)
     assert [line.removeprefix("\x1b[K") for line in lines if "expect" in line] == [
@@ -145,6 +146,7 @@ def test_terminal_shows_each_step_while_it_is_played_and_no_more_than_fits(machi
     assert [line.split()[:3] for line in lines[-1:]] == [["good", "\x1b[32mas", "told\x1b[0m"]]
 
 
+@pytest.mark.process
 def test_terminal_shows_the_longest_wait_even_where_the_line_does_not_fit(machine: Machine) -> None:
     (machine.home / "slow.txt").write_text(f"{WEB}expect nothing within 10m at +0d 10:00\n")
     lines = machine.run_on_terminal("scenario", "run", "slow.txt", "--speed", "1200", columns=40)
@@ -180,6 +182,7 @@ def test_without_a_service_stories_have_one_of_their_own(machine: Machine, stori
     assert "✓ expect web disabled within 1d  →  web disabled (no request for 1d)" in ended.stderr
 
 
+@pytest.mark.process
 def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: Path) -> None:
     """Beside its own fleet, which has a scope web as well."""
     with machine.up("--manual-time", "--ephemeral") as up:
@@ -195,6 +198,7 @@ def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: 
         assert (result["stage"], result["verdict"]) == ("a private service", "as told")
 
 
+@pytest.mark.process
 def test_service_for_real_vms_is_left_alone(machine: Machine, stories: Path) -> None:
     with run_serve(machine.home) as service:
         before = list(service.api.scopes())
@@ -206,6 +210,7 @@ def test_service_for_real_vms_is_left_alone(machine: Machine, stories: Path) -> 
         assert run(machine, "scenario", "run", "good.txt", "--private", **where).code == 0
 
 
+@pytest.mark.process
 def test_rules_alone_need_no_server(machine: Machine, stories: Path) -> None:
     """A plain install has neither of these."""
     missing = ("httptools", "jinja2", "litestar", "prometheus_client", "uvicorn", "uvloop")
@@ -243,6 +248,7 @@ def test_guide_does_what_it_says(machine: Machine) -> None:
     assert len(commands) == 5
 
 
+@pytest.mark.process
 def test_interrupted_story_takes_away_what_it_brought_along(machine: Machine) -> None:
     (machine.home / "long.txt").write_text(f"{WEB}schedule Reboot web-0 in 1d\nexpect E1 Started within 2d\n")
     with machine.up("--ephemeral", "--fleet", _no_fleet(machine)):

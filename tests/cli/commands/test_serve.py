@@ -25,6 +25,8 @@ from forewarn.core.event import EventType
 from tests.support.program import FREE_PORTS, GUARD, LOOPBACK, PROGRAM, Machine
 from tests.support.serve_process import SETTINGS, ServeProcess, isolated_environment, run_serve
 
+pytestmark = pytest.mark.process
+
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 
 

@@ -16,6 +16,8 @@ from forewarn.api.local_service import read_token
 from tests.support.program import GUARD, PROGRAM
 from tests.support.serve_process import SETTINGS, ServeProcess, isolated_environment, run_serve
 
+pytestmark = pytest.mark.process
+
 TLS = f'{SETTINGS}\n[tls]\ncertificate = "cert.pem"\nkey = "key.pem"\n'
 
 

@@ -19,6 +19,8 @@ import pytest
 from forewarn.guest.vm_listeners import ListenFailed
 from tests.support.program import FREE_PORTS, GUARD, LOOPBACK, PROGRAM, Machine, UpProcess
 
+pytestmark = pytest.mark.process
+
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 
 

@@ -16,6 +16,8 @@ from tests.cli.service_machine import FLEET, ServiceMachine, run_service_machine
 from tests.cli.terminal import Terminal
 from tests.support.program import GUARD, PROGRAM, Machine
 
+pytestmark = pytest.mark.process
+
 CTRL_C = "\x03"
 
 

@@ -11,6 +11,8 @@ from tests.cli.in_process import run_json
 from tests.cli.service_machine import run_service_machine
 from tests.support.program import Machine
 
+pytestmark = pytest.mark.process
+
 FLEET = """
 [[scopes]]
 name = "web"

@@ -25,6 +25,7 @@ from forewarn.core.vm import Traits, Vm
 from tests.core.builders import a_request, a_scope, a_vm, guid, saved_scope
 from tests.core.campaign.plan_invariants import PlanInvariants
 from tests.core.campaign.test_windows import WINDOWS
+from tests.support.examples import examples
 
 # Three days before clocks in Europe jump.
 NOW = datetime(2030, 3, 28, 9, 30, tzinfo=UTC)
@@ -104,7 +105,7 @@ def planned(spec: CampaignSpec, fleet: tuple[Scope, ...], conditions: RuleContex
     return plan(spec, plan_scopes(fleet, spec, conditions, now=NOW), conditions, now=NOW, zones=ZoneInfo)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(spec=SPECS, fleet=FLEETS, conditions=CONDITIONS)
 def test_no_plan_breaks_a_policy_and_every_vm_is_dealt_with_once(
     spec: CampaignSpec, fleet: tuple[Scope, ...], conditions: RuleContext
@@ -148,7 +149,7 @@ def amount(unplaced: UnplacedVms) -> int:
     return int(found[1])
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(spec=SPECS, fleet=FLEETS, seed=st.integers())
 def test_same_question_has_the_same_answer_in_any_order(
     spec: CampaignSpec, fleet: tuple[Scope, ...], seed: int
@@ -162,7 +163,7 @@ def test_same_question_has_the_same_answer_in_any_order(
     assert msgspec.json.decode(msgspec.json.encode(first), type=Plan) == first
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(policy=POLICIES, fleet=FLEETS)
 def test_without_limits_nothing_waits_that_need_not(policy: CampaignPolicy, fleet: tuple[Scope, ...]) -> None:
     free = msgspec.structs.replace(policy, scopes_at_once=None, hosts_at_once=None, vms_at_once=None)
@@ -178,7 +179,7 @@ def test_without_limits_nothing_waits_that_need_not(policy: CampaignPolicy, flee
             ready_at = wave.ends_at + max(wave_gap(spec, conditions), notice)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(fleet=FLEETS, limit=st.integers(1, 6), what=st.sampled_from(["scopes_at_once", "hosts_at_once", "vms_at_once"]))
 def test_whenever_a_wave_waits_for_room_there_is_none(fleet: tuple[Scope, ...], limit: int, what: str) -> None:
     """A wave that was ready earlier did not fit then: nothing is left lying that could go."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from forewarn.core.campaign.spec import WEEKDAYS, Blackout, CampaignPolicy, Weekday, Window
 from forewarn.core.campaign.windows import is_open, longest_span, may_start, next_start, start_spans
+from tests.support.examples import examples
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
@@ -215,7 +216,7 @@ def open_minutes(window: Window, day: date) -> set[datetime]:
     return {minute for minute, _ in shown if first <= minute <= last}
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(window=WINDOWS, day=DAYS)
 def test_window_is_what_somebody_sees_who_watches_the_clock(window: Window, day: date) -> None:
     policy = CampaignPolicy(windows=(window,))
@@ -227,7 +228,7 @@ def test_window_is_what_somebody_sees_who_watches_the_clock(window: Window, day:
     assert is_open(policy, since, ZoneInfo) == (since in expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     windows=st.lists(WINDOWS, max_size=3).map(tuple),
     since=DAYS.map(lambda day: datetime.combine(day, time(), UTC)),

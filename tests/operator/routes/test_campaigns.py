@@ -107,6 +107,7 @@ async def test_plan_can_also_be_had_as_one_answer() -> None:
     assert msgspec.json.decode(reply.body, type=v1.CampaignPlan) == streamed
 
 
+@pytest.mark.process
 async def test_large_plan_is_made_in_another_process_with_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     async with run_api() as service:
         small = await service.client(lambda api: planned(api, asked()))
@@ -413,6 +414,7 @@ async def test_token_for_scopes_sees_and_starts_only_campaigns_within_them() -> 
     assert told == {"narrow", "mine"}
 
 
+@pytest.mark.process
 async def test_token_for_scopes_finds_out_nothing_of_others_by_planning(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there and what is not is refused in the same words, and nobody is told how much there is."""
     monkeypatch.setattr(campaign_planner, "SMALL_FLEET_VMS", 0)
@@ -458,6 +460,7 @@ async def test_name_of_a_campaign_that_is_not_seen_is_free_and_whoever_sees_both
     assert sorted(both.json["error"]["details"]["candidates"]) == sorted([third.id, twin.json["id"]])
 
 
+@pytest.mark.process
 async def test_pattern_that_proves_to_reach_further_is_refused_without_a_word_of_how_far(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -118,6 +118,7 @@ WRONG = {
 }
 
 
+@pytest.mark.process
 async def test_wrong_file_is_refused_and_changes_nothing() -> None:
     async with run_api() as service:
         before = await service.stored_state()
@@ -137,6 +138,7 @@ async def test_wrong_file_is_refused_and_changes_nothing() -> None:
             assert await service.stored_state() == before, case
 
 
+@pytest.mark.process
 async def test_large_file_is_read_in_a_process_of_its_own() -> None:
     text = ONE_MORE.replace("count = 2", "count = 1000") + "# a long file\n" * (SMALL_FILE_BYTES // 10)
     async with run_api(fleet_file=ONE_MORE) as service:
@@ -145,6 +147,7 @@ async def test_large_file_is_read_in_a_process_of_its_own() -> None:
     assert (len(result.differences), result.unchanged, vms) == (998, 2, 1000)
 
 
+@pytest.mark.process
 async def test_fleet_file_may_be_larger_than_other_bodies() -> None:
     async with run_api() as service:
         large = b"#" * (2 * 1024 * 1024) + b"\nscopes = []\n"

@@ -153,6 +153,7 @@ async def test_closed_store_leaves_one_file_and_the_empty_lock(tmp_path: Path) -
     assert (tmp_path / LOCK_FILE).read_bytes() == b""
 
 
+@pytest.mark.process
 async def test_directory_in_use_by_another_process_is_refused_with_its_pid(tmp_path: Path) -> None:
     with held_by_another_process(tmp_path) as holder:
         before = fingerprints(tmp_path)
@@ -162,6 +163,7 @@ async def test_directory_in_use_by_another_process_is_refused_with_its_pid(tmp_p
         assert fingerprints(tmp_path) == before
 
 
+@pytest.mark.process
 async def test_directory_of_a_killed_process_is_free(tmp_path: Path) -> None:
     with held_by_another_process(tmp_path) as holder:
         holder.send_signal(signal.SIGKILL)

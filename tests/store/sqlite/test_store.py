@@ -111,6 +111,7 @@ async def check_often(store: SqliteStore) -> None:
         await store.check()
 
 
+@pytest.mark.process
 async def test_check_tells_that_the_disk_is_full_and_that_it_has_room_again(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     with mount_disk(disk, "2m"):
@@ -126,6 +127,7 @@ async def test_check_tells_that_the_disk_is_full_and_that_it_has_room_again(tmp_
             await store.aclose()
 
 
+@pytest.mark.process
 async def test_full_disk_loses_nothing_and_is_left_behind_when_there_is_room(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     with mount_disk(disk, "4m"):
@@ -149,6 +151,7 @@ async def test_full_disk_loses_nothing_and_is_left_behind_when_there_is_room(tmp
         assert_sound(disk / "data")
 
 
+@pytest.mark.process
 async def test_full_disk_refuses_a_new_store_and_leaves_room_for_a_later_one(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     with mount_disk(disk, "4m"):

@@ -18,6 +18,8 @@ from forewarn.store.sqlite.database import DATABASE_FILE
 from forewarn.store.sqlite.store import SqliteStore
 from tests.store.contract import entries, whole_journal
 
+pytestmark = pytest.mark.process
+
 PAGE = Path(__file__).parents[3] / "docs/howto/back-up-and-restore.md"
 KEYS = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(8)]
 

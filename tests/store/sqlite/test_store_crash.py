@@ -19,6 +19,8 @@ from forewarn.store.sqlite.store import SqliteStore
 from tests.store.contract import whole_journal
 from tests.store.sqlite.crashing_writer import KEYS, entries_of, value_of
 
+pytestmark = pytest.mark.process
+
 WRITER = Path(__file__).with_name("crashing_writer.py")
 
 Numbers = dict[str, int]

@@ -12,6 +12,8 @@ import pytest
 
 from tests.store.sqlite.acknowledging_writer import acknowledgement_of, value_of
 
+pytestmark = pytest.mark.process
+
 WRITER = Path(__file__).with_name("acknowledging_writer.py")
 WRITES = {"write", "pwrite64", "writev", "pwritev"}
 SYNCS = {"fsync", "fdatasync"}

@@ -3,8 +3,12 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.repository.test_contents import SERVER_PARTS
 from tests.testing.conformance.mock import MockEndpoint, run_mock
+
+pytestmark = pytest.mark.process
 
 PROGRAM = f"""
 import sys

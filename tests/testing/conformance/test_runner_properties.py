@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forewarn.testing.conformance import RULES, Report, examine
+from tests.support.examples import examples
 from tests.testing.conformance.mock import VERSIONS, MockEndpoint, MockRequest, MockResponse, event, run_mock
 from tests.testing.conformance.reports import GUARD, no_delay
 
@@ -52,7 +53,7 @@ def _named(document: Any) -> Any:
         st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=10),
     ),
 )
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_every_row_has_its_finding(status: int, told: Any, headers: dict[str, str]) -> None:
     report = look(Garbled(status, told, headers))
     assert [finding.row for finding in report.findings] == [row.id for row in RULES]

@@ -16,6 +16,8 @@ from forewarn.testing.exam import (
     parse_expectations,
 )
 
+pytestmark = pytest.mark.process
+
 FOREWARN = Path(sys.executable).parent / "forewarn"
 
 SLOW = 5.0

@@ -18,6 +18,8 @@ from forewarn.testing.exam import (
     parse_expectations,
 )
 
+pytestmark = pytest.mark.process
+
 HANDLER = Path(__file__).with_name("sample_handler.py")
 AT_ONCE = 8
 SLOW = 5.0

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from forewarn.testing.scenario import CoreBackend, LiveBackend, parse, run_script
 from forewarn.testing.service import Forewarn
+from tests.support.examples import examples
 from tests.testing.scenario.backends import NO_FLEET, render, without_reasons
 
 # All hosts of which a service that has told other stories may remember some are there.
@@ -56,7 +57,7 @@ def service() -> Iterator[Forewarn]:
         yield running
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.lists(COMMANDS, min_size=1, max_size=15))
 @example(["redeploy web-0", "remove vm web-2 force", "wait 15m"])  # to a host that has become empty
 @example(["approve E2 by web-0", "wait 30s", "evict web-0", "wait 30s"])  # one is due when work on another is done

@@ -1,0 +1,8 @@
+"""How many examples a property test draws: as many as it says, a tenth of them in a fast run (`--fast`)."""
+
+from hypothesis import settings
+
+
+def examples(count: int) -> int:
+    """Return the number of examples for `max_examples`."""
+    return max(5, count // 10) if settings.get_current_profile_name() == "fast" else count
