@@ -1,4 +1,4 @@
-"""The little arithmetic that the table needs."""
+"""Arithmetic of the table: ratios, medians, formatted numbers."""
 
 from collections.abc import Iterable, Sequence
 from math import ceil
@@ -12,7 +12,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def ratio_of_rounds(ours: Iterable[float], theirs: Iterable[float]) -> float:
-    """Return the median of the rounds' own ratios: what disturbs a round mostly disturbs both of its halves."""
+    """Return the median of the rounds' own ratios: what disturbs a round mostly disturbs both of its measurements."""
     return median(our / their for our, their in zip(ours, theirs, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Fleets made up for measuring: scopes of equal VMs, each VM with an address of its own on loopback."""
+"""Fleets for benchmarks: scopes of equal VMs, each VM with its own loopback address."""
 
 import asyncio
 from collections.abc import Iterator

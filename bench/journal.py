@@ -1,4 +1,4 @@
-"""What the journal of a service that has ended says about when its events started."""
+"""Read from the journal of a stopped service when its events started."""
 
 from datetime import datetime
 from pathlib import Path

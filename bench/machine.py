@@ -1,4 +1,4 @@
-"""The machine on which the figures were found: without it they mean nothing."""
+"""The machine on which the figures were measured; without it they mean nothing."""
 
 import os
 import platform

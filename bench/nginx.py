@@ -1,4 +1,4 @@
-"""nginx with a constant answer, the yardstick: one process, no access log, an answer of the same size as ours."""
+"""nginx as the baseline: one process, no access log, a constant response of the same size as ours."""
 
 import socket
 import subprocess

@@ -1,4 +1,4 @@
-"""Programs that the measuring starts, and what the system knows about them."""
+"""Child processes of a benchmark, and what the system knows about them."""
 
 import os
 import re

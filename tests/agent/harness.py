@@ -104,7 +104,7 @@ class RecordingHandler:
         self.contexts: list[HandlerContext] = []
         self.notifications: list[HandlerContext] = []
         self.results: list[CallResult | Exception] = []
-        """What the next halves end with; Done when there is nothing more."""
+        """The results of the next calls; Done when the list is empty."""
         self.gate = asyncio.Event()
         self.gate.set()
         self._diary = diary
@@ -115,8 +115,8 @@ class RecordingHandler:
     async def recover(self, context: HandlerContext) -> CallResult:
         return await self._record_call(context)
 
-    async def notify(self, errand: HandlerContext) -> CallResult:
-        self.notifications.append(errand)
+    async def notify(self, context: HandlerContext) -> CallResult:
+        self.notifications.append(context)
         return Done()
 
     async def check(self) -> list[str]:
@@ -138,7 +138,7 @@ class RecordingHandler:
         return end
 
     def attempts(self, call: HandlerCall) -> list[int]:
-        return [errand.attempt for errand in self.contexts if errand.call is call]
+        return [context.attempt for context in self.contexts if context.call is call]
 
 
 class AgentHarness:

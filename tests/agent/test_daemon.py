@@ -61,7 +61,7 @@ async def test_an_event_is_prepared_for_approved_and_recovered(tmp_path: Path, d
         await harness.show()
         assert diary[4:] == ["stop recover 1", "stop recover ends", "drain recover 1", "drain recover ends"]
         assert not agent.workflows
-    assert [errand.phase for errand in drain.notifications] == list(Phase)
+    assert [context.phase for context in drain.notifications] == list(Phase)
     assert not list((tmp_path / "journal").iterdir())
 
 
@@ -94,12 +94,12 @@ async def test_who_is_told_of_recovery_knows_whether_a_call_follows(tmp_path: Pa
     async with harness.run_agent():
         await harness.show(event())
         await harness.show()
-        assert [(errand.phase, errand.call) for errand in drain.notifications] == [
+        assert [(context.phase, context.call) for context in drain.notifications] == [
             ("notice", None),
             ("prepare", None),
             ("recover", HandlerCall.RECOVER),
         ]
-        assert [(errand.phase, errand.call) for errand in never.notifications] == [
+        assert [(context.phase, context.call) for context in never.notifications] == [
             ("notice", None),
             ("prepare", None),
             ("recover", None),
@@ -110,11 +110,11 @@ async def test_one_that_hangs_or_raises_when_it_is_told_holds_nothing_up(
     tmp_path: Path, diary: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     class FailingHandler(RecordingHandler):
-        async def notify(self, errand: HandlerContext) -> CallResult:
-            self.notifications.append(errand)
-            if errand.phase is Phase.NOTICE:
+        async def notify(self, context: HandlerContext) -> CallResult:
+            self.notifications.append(context)
+            if context.phase is Phase.NOTICE:
                 await asyncio.Event().wait()
-            if errand.phase is Phase.PREPARE:
+            if context.phase is Phase.PREPARE:
                 raise RuntimeError("deaf")
             return Failed("no ears")
 
@@ -123,9 +123,9 @@ async def test_one_that_hangs_or_raises_when_it_is_told_holds_nothing_up(
     async with harness.run_agent() as agent:
         await harness.show(event())
         assert agent.workflows[ID].phase is Phase.APPROVE
-        assert [errand.phase for errand in deaf.notifications] == ["notice"]
+        assert [context.phase for context in deaf.notifications] == ["notice"]
         await harness.advance(seconds(5))
-        assert [errand.phase for errand in deaf.notifications] == ["notice", "prepare", "ready", "approve"]
+        assert [context.phase for context in deaf.notifications] == ["notice", "prepare", "ready", "approve"]
     assert "deaf took too long to hear of notice" in caplog.messages
     assert "deaf could not be told of ready: no ears" in caplog.messages
 
@@ -182,7 +182,7 @@ async def test_a_call_that_takes_too_long_is_cut_and_tried_again(tmp_path: Path,
 
 async def test_one_that_does_not_stop_is_left_to_itself(tmp_path: Path, diary: list[str]) -> None:
     class Stubborn(RecordingHandler):
-        async def prepare(self, errand: HandlerContext) -> None:  # type: ignore[override]  # it never ends
+        async def prepare(self, context: HandlerContext) -> None:  # type: ignore[override]  # it never ends
             diary.append("begun")
             while not self.gate.is_set():
                 try:
@@ -314,7 +314,7 @@ async def test_a_restart_goes_on_where_the_journal_says(tmp_path: Path, diary: l
         ]
         assert bool(agent.workflows) is is_there
         assert harness.service.approvals == [ID] * is_there
-    assert [(errand.phase, errand.attempt) for errand in drain.notifications][2] == ("prepare", 2)
+    assert [(context.phase, context.attempt) for context in drain.notifications][2] == ("prepare", 2)
 
 
 async def test_stopping_undoes_nothing(tmp_path: Path, diary: list[str]) -> None:
@@ -446,7 +446,7 @@ async def test_what_started_while_nobody_looked_is_not_prepared_for(tmp_path: Pa
         pass
     harness.service.show(started(event()), started(event(OTHER_ID)))
     async with harness.run_agent() as agent:
-        assert {walk.phase for walk in agent.workflows.values()} == {Phase.IMPACT}
+        assert {workflow.phase for workflow in agent.workflows.values()} == {Phase.IMPACT}
         assert drain.attempts(HandlerCall.PREPARE) == [1]
 
 
@@ -464,10 +464,10 @@ async def test_watching_begins_anew_after_any_mistake(tmp_path: Path, diary: lis
 async def test_a_mistake_about_one_event_does_not_keep_the_agent_from_another(
     tmp_path: Path, diary: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def faulty(walk: EventWorkflow, world: WorkflowContext) -> WorkflowChange:
-        if walk.id == ID:
+    def faulty(workflow: EventWorkflow, world: WorkflowContext) -> WorkflowChange:
+        if workflow.id == ID:
             raise RuntimeError("a bug")
-        return advance(walk, world)
+        return advance(workflow, world)
 
     harness = AgentHarness(tmp_path, FakeService(event()), [RecordingHandler("drain", diary)])
     async with harness.run_agent() as agent:
@@ -493,7 +493,7 @@ async def test_what_no_rule_matches_is_told_and_not_approved(tmp_path: Path, dia
     harness = AgentHarness(tmp_path, FakeService(), [log], may_approve=lambda _: False)
     async with harness.run_agent() as agent:
         await harness.show(event())
-        assert [errand.phase for errand in log.notifications] == ["notice", "prepare", "ready"]
+        assert [context.phase for context in log.notifications] == ["notice", "prepare", "ready"]
         assert agent.workflows[ID].approval.reason == "no rule matches this event, so it is only told"
         assert not harness.service.approvals
 

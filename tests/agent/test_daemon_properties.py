@@ -25,51 +25,51 @@ class RandomRun:
             RecordingHandler("stop", self.diary, importance=5, time_limit=60, ready_despite_failure=True),
             RecordingHandler("log", self.diary, importance=5),
         ]
-        self.stage = AgentHarness(directory, FakeService(), self.handlers)
+        self.harness = AgentHarness(directory, FakeService(), self.handlers)
         self.events: dict[str, Event] = {}
 
     async def run(self) -> None:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.stage.run_agent())
+            await stack.enter_async_context(self.harness.run_agent())
             for _ in range(STEPS):
                 await self.step(stack)
             for handler in self.handlers:
                 handler.results = []
                 handler.gate.set()
             self.events = {}
-            await self.stage.show()
-            await self.stage.advance(timedelta(hours=1))
-            assert self.stage.agent is not None
-            assert not self.stage.agent.workflows
-        assert not list((self.stage.directory / "journal").iterdir())
+            await self.harness.show()
+            await self.harness.advance(timedelta(hours=1))
+            assert self.harness.agent is not None
+            assert not self.harness.agent.workflows
+        assert not list((self.harness.directory / "journal").iterdir())
 
     async def step(self, stack: AsyncExitStack) -> None:
         match self.chance.choice(["event", "event", "gate", "gate", "end", "end", "time", "time", "restart"]):
             case "event":
                 self.change_document()
-                await self.stage.show(*self.events.values())
+                await self.harness.show(*self.events.values())
             case "gate":
                 gate = self.chance.choice(self.handlers).gate
                 (gate.clear if gate.is_set() else gate.set)()
-                await self.stage.settle()
+                await self.harness.settle()
             case "end":
                 ends: list[CallResult | Exception] = [Done(), Retry("busy"), Failed("broken"), RuntimeError("a bug")]
                 self.chance.choice(self.handlers).results.append(self.chance.choice(ends))
             case "time":
-                await self.stage.advance(seconds(self.chance.choice([1, 7, 40, 300])))
+                await self.harness.advance(seconds(self.chance.choice([1, 7, 40, 300])))
             case _:
                 await stack.aclose()
-                self.stage.more["boot"] = self.chance.choice(["", "first", "second"])
+                self.harness.more["boot"] = self.chance.choice(["", "first", "second"])
                 self.change_document()
-                self.stage.service.show(*self.events.values())
-                await stack.enter_async_context(self.stage.run_agent())
+                self.harness.service.show(*self.events.values())
+                await stack.enter_async_context(self.harness.run_agent())
 
     def change_document(self) -> None:
         id_ = self.chance.choice([ID, OTHER_ID])
         known = self.events.get(id_)
         if known is None:
             notice = self.chance.choice([5, 30, 900])
-            self.events[id_] = event(id_, at=self.stage.clock.now() + seconds(notice))
+            self.events[id_] = event(id_, at=self.harness.clock.now() + seconds(notice))
         elif known.is_started or self.chance.random() < 0.5:
             del self.events[id_]
         else:
@@ -84,10 +84,10 @@ async def test_in_the_end_nothing_stays_prepared_and_nobody_does_two_things_at_o
         own = [line.split() for line in life.diary if line.startswith(f"{handler.name} ")]
         assert not own or own[-1] == [handler.name, "recover", "ends"], own
         under_way: str | None = None
-        for _, half, what in own:
+        for _, call, what in own:
             if what.isdecimal():
                 assert under_way is None, own
-                under_way = half
+                under_way = call
             else:
-                assert under_way == half, own
+                assert under_way == call, own
                 under_way = None

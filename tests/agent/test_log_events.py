@@ -89,9 +89,9 @@ def test_figures_have_closed_labels_and_always_the_same_lines() -> None:
     for handler in ("drain", 'gone "away"\n'):
         figures.count(after, CallChanged(handler, HandlerCall.PREPARE, after.steps[0].prepare))
     strange = start(event(type="Defrost"), (), WorkflowContext(now=NOON, vm_name="web_0")).workflow
-    for walk in (before, strange):
-        figures.count(walk, PhaseStarted(Phase.NOTICE, 1))
-        figures.count(walk, PhaseStarted(Phase.NOTICE, 2))
+    for workflow in (before, strange):
+        figures.count(workflow, PhaseStarted(Phase.NOTICE, 1))
+        figures.count(workflow, PhaseStarted(Phase.NOTICE, 2))
     figures.count(after, ApprovalChanged(ApprovalState.GIVEN, ""))
     figures.count_store_error()
     full = figures.render([after], {"service": True}).decode()
@@ -134,8 +134,8 @@ async def test_what_a_workflow_logs_is_enough_to_follow_it(tmp_path: Path, caplo
     async with harness.run_agent():
         await harness.show(event())
         await harness.show()
-    of_the_walk = [record for record in caplog.records if "event" in record.__dict__]
-    assert [record.getMessage() for record in of_the_walk] == [
+    of_the_workflow = [record for record in caplog.records if "event" in record.__dict__]
+    assert [record.getMessage() for record in of_the_workflow] == [
         "Reboot: notice",
         "Reboot: prepare",
         "Reboot: prepare of drain begins",
@@ -149,4 +149,4 @@ async def test_what_a_workflow_logs_is_enough_to_follow_it(tmp_path: Path, caplo
         "Reboot: recover of drain is done",
         "the walk is over",
     ]
-    assert {record.__dict__["event"] for record in of_the_walk} == {ID}
+    assert {record.__dict__["event"] for record in of_the_workflow} == {ID}

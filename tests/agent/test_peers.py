@@ -125,7 +125,7 @@ def prepared(*, is_ready: bool) -> dict[str, EventWorkflow]:
 
 
 @pytest.mark.parametrize(
-    ("walks", "headers", "status", "body"),
+    ("workflows", "headers", "status", "body"),
     [
         (prepared(is_ready=True), {}, 401, "say the secret"),
         (prepared(is_ready=True), {"authorization": "Basic correct-horse"}, 401, "say the secret"),
@@ -137,8 +137,10 @@ def prepared(*, is_ready: bool) -> dict[str, EventWorkflow]:
     ],
     ids=["no secret", "another scheme", "wrong secret", "empty secret", "ready", "not ready", "unknown event"],
 )
-def test_answers(walks: dict[str, EventWorkflow], headers: dict[str, str], status: int, body: str) -> None:
-    answer = peer_response(Request("GET", f"/v1/ready/{ID.lower()}", headers), walks, vm_name="web_0", secret=SECRET)
+def test_answers(workflows: dict[str, EventWorkflow], headers: dict[str, str], status: int, body: str) -> None:
+    answer = peer_response(
+        Request("GET", f"/v1/ready/{ID.lower()}", headers), workflows, vm_name="web_0", secret=SECRET
+    )
     assert answer.status == status
     assert body in answer.body.decode()
 
@@ -182,7 +184,7 @@ class Pair:
 
     def __init__(self, directory: Path, *, other_secret: bytes = SECRET) -> None:
         self.directory, self.other_secret = directory, other_secret
-        self.stages: list[AgentHarness] = []
+        self.harnesses: list[AgentHarness] = []
         self.handlers = [RecordingHandler("drain", []), RecordingHandler("drain", [])]
 
     @asynccontextmanager
@@ -200,7 +202,7 @@ class Pair:
                     listen=ListenAddress("127.0.0.1", 0),
                     peers=Peers(addresses=addresses, secret=secret, timeout=seconds(30)),
                 )
-                self.stages.append(harness)
+                self.harnesses.append(harness)
                 agents.append(await stack.enter_async_context(harness.run_agent()))
             await until(lambda: all(agent.port for agent in agents))
             for name, agent in zip(names, agents, strict=True):
@@ -208,11 +210,11 @@ class Pair:
             yield agents[0], agents[1]
 
     def show(self) -> None:
-        for harness in self.stages:
+        for harness in self.harnesses:
             harness.service.show(event(resources=("web_0", "web_1")))
 
     def approvals(self) -> list[list[str]]:
-        return [harness.service.approvals for harness in self.stages]
+        return [harness.service.approvals for harness in self.harnesses]
 
 
 async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: Path) -> None:
@@ -229,8 +231,8 @@ async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: 
         assert pair.approvals() == [[], []]
         pair.handlers[1].gate.set()
         await until(lambda: pair.handlers[1].attempts(HandlerCall.PREPARE) == [1])
-        await pair.stages[1].settle()
-        pair.stages[0].clock.set(NOON + seconds(5))
+        await pair.harnesses[1].settle()
+        pair.harnesses[0].clock.set(NOON + seconds(5))
         await until(lambda: pair.approvals() == [[ID], []])
         assert leader.workflows[ID].phase is Phase.APPROVE
 
@@ -238,11 +240,11 @@ async def test_the_leader_approves_when_both_are_ready_and_not_before(tmp_path: 
 async def test_the_deputy_approves_if_the_leader_cannot(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
     async with pair.running() as (leader, deputy):
-        pair.stages[0].service.approval_errors = [RuntimeError("no way out")] * 100
+        pair.harnesses[0].service.approval_errors = [RuntimeError("no way out")] * 100
         pair.show()
         await until(lambda: ID in leader.workflows and ID in deputy.workflows and leader.workflows[ID].is_ready)
         await until(lambda: deputy.workflows[ID].is_ready)
-        pair.stages[1].clock.set(NOON + seconds(60))
+        pair.harnesses[1].clock.set(NOON + seconds(60))
         await until(lambda: pair.approvals()[1] == [ID])
 
 
@@ -252,6 +254,6 @@ async def test_two_secrets_mean_no_approval_and_it_is_said(tmp_path: Path) -> No
         pair.show()
         await until(lambda: ID in leader.workflows and bool(leader.workflows[ID].peers))
         assert "it does not take our secret" in leader.workflows[ID].approval.reason
-        pair.stages[0].clock.set(NOON + timedelta(minutes=15))
+        pair.harnesses[0].clock.set(NOON + timedelta(minutes=15))
         await until(lambda: "not all VMs were ready before NotBefore" in leader.workflows[ID].approval.reason)
         assert pair.approvals() == [[], []]

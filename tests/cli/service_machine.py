@@ -1,4 +1,4 @@
-"""A machine with a running service (ephemeral, manual time) and a small fleet; each test uses VMs of its own."""
+"""A machine with a service (in a thread, on manual time) and a small fleet; each test uses VMs of its own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

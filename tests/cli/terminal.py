@@ -1,4 +1,4 @@
-"""A terminal on which a program runs: what is seen there, what is typed, and how it ends."""
+"""A pseudo-terminal with a program on it: read the screen, type keys, get the exit status."""
 
 import os
 import pty

@@ -38,15 +38,15 @@ class DiscoveryHarness:
 
 
 def test_right_address_is_the_endpoint() -> None:
-    stage = DiscoveryHarness([SILENT, WRONG, RIGHT, WRONG])
-    assert stage.search() == "http://10.0.0.4"
-    assert stage.happened == ["pause 0 s", "ask for 10 s", "look at http://10.0.0.5", "look at http://10.0.0.4"]
+    harness = DiscoveryHarness([SILENT, WRONG, RIGHT, WRONG])
+    assert harness.search() == "http://10.0.0.4"
+    assert harness.happened == ["pause 0 s", "ask for 10 s", "look at http://10.0.0.5", "look at http://10.0.0.4"]
 
 
 def test_silence_is_asked_into_again() -> None:
-    stage = DiscoveryHarness([], [], [RIGHT])
-    assert stage.search() == "http://10.0.0.4"
-    assert stage.happened == [
+    harness = DiscoveryHarness([], [], [RIGHT])
+    assert harness.search() == "http://10.0.0.4"
+    assert harness.happened == [
         *("pause 0 s", "ask for 10 s"),
         *("pause 10 s", "ask for 10 s"),
         *("pause 30 s", "ask for 10 s", "look at http://10.0.0.4"),
@@ -54,24 +54,24 @@ def test_silence_is_asked_into_again() -> None:
 
 
 def test_silence_ends_after_five_times() -> None:
-    stage = DiscoveryHarness()
+    harness = DiscoveryHarness()
     with pytest.raises(DhcpTimeout, match=r"no DHCP server on eth0, eth1; .* set FOREWARN_ENDPOINT") as raised:
-        stage.search()
+        harness.search()
     assert raised.value.interfaces == ("eth0", "eth1")
-    assert stage.happened[::2] == [f"pause {seconds} s" for seconds in (0, 10, 30, 60, 60)]
-    assert stage.happened[1::2] == ["ask for 10 s"] * 5
+    assert harness.happened[::2] == [f"pause {seconds} s" for seconds in (0, 10, 30, 60, 60)]
+    assert harness.happened[1::2] == ["ask for 10 s"] * 5
 
 
 def test_servers_that_do_not_know_are_asked_once() -> None:
-    stage = DiscoveryHarness([SILENT, NAMELESS, SILENT], [RIGHT])
+    harness = DiscoveryHarness([SILENT, NAMELESS, SILENT], [RIGHT])
     with pytest.raises(EndpointNotFound, match=r"the DHCP server 10\.0\.0\.1 has no option 245") as raised:
-        stage.search()
+        harness.search()
     assert raised.value.servers == ("10.0.0.1",)
-    assert stage.happened == ["pause 0 s", "ask for 10 s"]
+    assert harness.happened == ["pause 0 s", "ask for 10 s"]
 
 
 def test_address_without_events_is_named() -> None:
-    stage = DiscoveryHarness([SILENT, WRONG], [RIGHT])
+    harness = DiscoveryHarness([SILENT, WRONG], [RIGHT])
     with pytest.raises(EndpointUnavailable, match=r"the endpoint is http://10\.0\.0\.5, but nothing there") as raised:
-        stage.search()
+        harness.search()
     assert raised.value.urls == ("http://10.0.0.5",)

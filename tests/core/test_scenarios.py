@@ -1,4 +1,4 @@
-"""The rules, told as stories: one file per rule, named for the fact it shows."""
+"""The rules as scenarios: one file per rule, named after the fact it shows."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_rule(file: Path, rewrite: bool) -> None:
     text = file.read_text()
-    story = parse(text)
-    told = render_script(story, {played.step.line: played.facts for played in run_script(story, CoreBackend())})
+    script = parse(text)
+    told = render_script(script, {played.step.line: played.facts for played in run_script(script, CoreBackend())})
     if rewrite:
         file.write_text(told)
     else:
@@ -22,6 +22,6 @@ def test_rule(file: Path, rewrite: bool) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_story_says_what_it_shows_and_expects_something(file: Path) -> None:
-    story = parse(file.read_text())
-    assert story.title.endswith(".")
-    assert any(step.expected for step in story.steps)
+    script = parse(file.read_text())
+    assert script.title.endswith(".")
+    assert any(step.expected for step in script.steps)

@@ -1,4 +1,4 @@
-"""The reference of the client library, made from its code: signatures as they are written, and the docstrings."""
+"""Generate the reference of the client library from its code: signatures and docstrings."""
 
 import ast
 import inspect

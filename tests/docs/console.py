@@ -1,4 +1,4 @@
-"""Documents as programs: what a page shows after `$` is typed into a real shell, and what it prints is compared."""
+"""Run the commands of a page (lines after `$`) in a real shell, and compare the output with the page."""
 
 import re
 from pathlib import Path

@@ -94,9 +94,9 @@ class ServiceProcess:
 
     def impact(self, event: str) -> v1.Impact:
         """Return how far the work of an open event is, which has one VM."""
-        story = self.api.event(event)
-        assert story.event is not None
-        (impact,) = story.event.impacts
+        detail = self.api.event(event)
+        assert detail.event is not None
+        (impact,) = detail.event.impacts
         return impact
 
     def _request(self, vm: str, method: str, body: str | None = None) -> tuple[int, bytes]:

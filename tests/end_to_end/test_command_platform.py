@@ -50,8 +50,8 @@ def ended(service: ServeProcess, event: str) -> v1.EventDetail:
 
 def stuck(service: ServeProcess, event: str, state: ImpactState) -> v1.Impact:
     def impact() -> v1.Impact | None:
-        story = service.api.event(event)
-        return story.event.impacts[0] if story.event is not None and story.event.impacts else None
+        detail = service.api.event(event)
+        return detail.event.impacts[0] if detail.event is not None and detail.event.impacts else None
 
     until(lambda: (now := impact()) is not None and now.state is state)
     found = impact()
@@ -59,15 +59,15 @@ def stuck(service: ServeProcess, event: str, state: ImpactState) -> v1.Impact:
     return found
 
 
-def facts(story: v1.EventDetail, did: EntryKind) -> list[dict[str, str]]:
-    return [entry.facts for entry in story.timeline if entry.did is did]
+def facts(detail: v1.EventDetail, did: EntryKind) -> list[dict[str, str]]:
+    return [entry.facts for entry in detail.timeline if entry.did is did]
 
 
 def test_program_does_the_work_and_its_output_is_in_the_journal(tmp_path: Path) -> None:
     text = settings(tmp_path, r'printf "restarting %s\n\033[31mred\n" "$FOREWARN_VM"')
     with run_serve(tmp_path, text) as service:
-        story = ended(service, fail(service, "db"))
-        (done,) = facts(story, EntryKind.IMPACT_DONE)
+        detail = ended(service, fail(service, "db"))
+        (done,) = facts(detail, EntryKind.IMPACT_DONE)
         assert done["output"] == "restarting db\n [31mred"
 
 
@@ -80,9 +80,9 @@ def test_redeployed_vm_is_where_the_program_says(tmp_path: Path) -> None:
 def test_program_that_says_not_now_is_called_again(tmp_path: Path) -> None:
     script = 'echo . >> tries; [ "$(wc -l < tries)" -ge 3 ] || { echo busy; exit 75; }; echo done'
     with run_serve(tmp_path, settings(tmp_path, script)) as service:
-        story = ended(service, fail(service, "db"))
-        assert [each["output"] for each in facts(story, EntryKind.IMPACT_RETRY)] == ["busy", "busy"]
-        assert len(facts(story, EntryKind.IMPACT_BEGUN)) == 3
+        detail = ended(service, fail(service, "db"))
+        assert [each["output"] for each in facts(detail, EntryKind.IMPACT_RETRY)] == ["busy", "busy"]
+        assert len(facts(detail, EntryKind.IMPACT_BEGUN)) == 3
 
 
 def test_work_that_is_put_off_says_until_when_and_why(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_failure_is_seen_retried_and_resolved_by_a_person(tmp_path: Path) -> Non
         until(lambda: len(facts(service.api.event(event), EntryKind.IMPACT_FAILED)) == 2)
         (tmp_path / "fixed").touch()
         service.api.retry(event, v1.RetryImpact())
-        story = ended(service, event)
-        assert [each["output"] for each in facts(story, EntryKind.IMPACT_FAILED)] == ["no such domain"] * 2
+        detail = ended(service, event)
+        assert [each["output"] for each in facts(detail, EntryKind.IMPACT_FAILED)] == ["no such domain"] * 2
 
 
 def test_missing_program_is_a_failure_that_can_be_retried(tmp_path: Path) -> None:
@@ -174,8 +174,8 @@ def test_work_that_was_done_meanwhile_is_not_done_again(tmp_path: Path, number: 
         if not finish:
             assert (tmp_path / "calls").read_text().split() == ["carry-out"]
             (tmp_path / "go").touch()
-        story = ended(service, event)
-        assert [each["output"] for each in facts(story, EntryKind.IMPACT_DONE)] == ["finished"]
+        detail = ended(service, event)
+        assert [each["output"] for each in facts(detail, EntryKind.IMPACT_DONE)] == ["finished"]
     assert (tmp_path / "calls").read_text().split() == ["carry-out", "probe"]
 
 

@@ -126,19 +126,19 @@ def test_event_lifecycle(service: ServiceProcess, life: LifecycleCase) -> None:
     elif life.first == "Scheduled":
         service.api.advance()
     assert service.visible_events(life.vm) == [(life.type.value, "Started", life.source, [name])]
-    story = service.api.event(made.id)
-    assert story.event is not None
-    assert (story.event.status, story.event.explain) == ("Started", [])
+    detail = service.api.event(made.id)
+    assert detail.event is not None
+    assert (detail.event.status, detail.event.explain) == ("Started", [])
     service.api.advance()
 
     assert service.visible_events(life.neighbour) == []
     assert service.document(life.neighbour)["DocumentIncarnation"] == incarnation + (
         3 if life.first == "Scheduled" else 2
     )
-    story = service.api.event(made.id)
-    assert (story.event, story.outcome, story.type, story.vms) == (None, EventOutcome.COMPLETED, life.type, [name])
+    detail = service.api.event(made.id)
+    assert (detail.event, detail.outcome, detail.type, detail.vms) == (None, EventOutcome.COMPLETED, life.type, [name])
     done = ["impact-begun", "impact-done", "completed"]
-    assert [entry.did.value for entry in story.timeline] == [*started_by, *done]
+    assert [entry.did.value for entry in detail.timeline] == [*started_by, *done]
     assert service.journal_kinds(made.id) == [*started_by, *done]
     if life.leaves:
         with pytest.raises(NotFound):

@@ -77,10 +77,10 @@ class Node:
         """End the server: as in a crash, unless another mode is said."""
         self.run("pg_ctl", "-w", "-D", self.data, "-m", mode, "stop")
 
-    def failover(self, half: str) -> subprocess.CompletedProcess[str]:
+    def failover(self, call: str) -> subprocess.CompletedProcess[str]:
         """Run the example's script for this server, as its VM's agent does."""
         environ = {**os.environ, "FAILOVER_CONF": str(self.conf), "FAILOVER_SELF": self.name}
-        return subprocess.run([FAILOVER, half], env=environ, capture_output=True, text=True, check=False, timeout=GUARD)
+        return subprocess.run([FAILOVER, call], env=environ, capture_output=True, text=True, check=False, timeout=GUARD)
 
 
 class Cluster:

@@ -1,4 +1,4 @@
-"""The clockwork wakes scopes at their moments and costs nothing while nothing is due."""
+"""Timers wake scopes at their moments and costs nothing while nothing is due."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -17,10 +17,10 @@ def test_scopes_are_woken_in_order_of_their_moments() -> None:
     """The earliest comes first, each once."""
     clock = ManualClock(TEN)
     woken: list[str] = []
-    clockwork = TimerHeap(clock, woken.append)
-    clockwork.set("late", TEN + 3 * MINUTE)
-    clockwork.set("early", TEN + MINUTE)
-    clockwork.set("later", TEN + 9 * MINUTE)
+    timers = TimerHeap(clock, woken.append)
+    timers.set("late", TEN + 3 * MINUTE)
+    timers.set("early", TEN + MINUTE)
+    timers.set("later", TEN + 9 * MINUTE)
     clock.set(TEN + 5 * MINUTE)
     assert woken == ["early", "late"]
     assert clock.next_timer_at == TEN + 9 * MINUTE
@@ -30,11 +30,11 @@ def test_new_moment_of_a_scope_replaces_the_old_one() -> None:
     """A moment that was moved or taken back wakes nobody."""
     clock = ManualClock(TEN)
     woken: list[str] = []
-    clockwork = TimerHeap(clock, woken.append)
-    clockwork.set("moved", TEN + MINUTE)
-    clockwork.set("moved", TEN + 4 * MINUTE)
-    clockwork.set("taken-back", TEN + MINUTE)
-    clockwork.set("taken-back", None)
+    timers = TimerHeap(clock, woken.append)
+    timers.set("moved", TEN + MINUTE)
+    timers.set("moved", TEN + 4 * MINUTE)
+    timers.set("taken-back", TEN + MINUTE)
+    timers.set("taken-back", None)
     clock.set(TEN + 3 * MINUTE)
     assert woken == []
     clock.set(TEN + 4 * MINUTE)
@@ -44,12 +44,12 @@ def test_new_moment_of_a_scope_replaces_the_old_one() -> None:
 def test_thousands_of_waiting_scopes_need_one_timer() -> None:
     """Nothing is polled: the clock knows of the earliest moment only."""
     clock = ManualClock(TEN)
-    clockwork = TimerHeap(clock, lambda _: None)
+    timers = TimerHeap(clock, lambda _: None)
     for n in range(5_000):
-        clockwork.set(f"scope-{n}", TEN + n * MINUTE + MINUTE)
+        timers.set(f"scope-{n}", TEN + n * MINUTE + MINUTE)
     assert (clock.timer_count, clock.next_timer_at) == (1, TEN + MINUTE)
-    clockwork.stop()
-    clockwork.set("scope-1", TEN + MINUTE)
+    timers.stop()
+    timers.set("scope-1", TEN + MINUTE)
     assert clock.timer_count == 0
 
 
@@ -60,10 +60,10 @@ def test_scope_may_set_its_next_moment_while_it_is_woken() -> None:
     def wake(scope: str) -> None:
         woken.append((scope, clock.now()))
         if len(woken) < 3:
-            clockwork.set(scope, clock.now() + MINUTE)
+            timers.set(scope, clock.now() + MINUTE)
 
-    clockwork = TimerHeap(clock, wake)
-    clockwork.set("again", TEN + MINUTE)
+    timers = TimerHeap(clock, wake)
+    timers.set("again", TEN + MINUTE)
     for n in range(1, 6):
         clock.set(TEN + n * MINUTE)
     assert woken == [("again", TEN + n * MINUTE) for n in (1, 2, 3)]
@@ -73,13 +73,13 @@ async def test_when_thousands_are_due_at_once_others_get_their_turn_in_between()
     """The loop is not kept busy until the last of them is woken; none is forgotten, none is woken twice."""
     clock = SystemClock()
     woken: list[str] = []
-    clockwork = TimerHeap(clock, woken.append)
+    timers = TimerHeap(clock, woken.append)
     names = [f"scope-{n:04}" for n in range(10 * WAKE_BATCH + 1)]
     moment = clock.now()
     for name in names:
-        clockwork.set(name, moment)
+        timers.set(name, moment)
     in_between: list[int] = []
-    while clockwork.is_armed:
+    while timers.is_armed:
         await asyncio.sleep(0)
         in_between.append(len(woken))
     assert woken == names
@@ -90,16 +90,16 @@ def test_moment_that_is_put_off_again_and_again_has_one_place() -> None:
     """The silence of a scope that asks every second begins anew for ever."""
     clock = ManualClock(TEN)
     woken: list[str] = []
-    clockwork = TimerHeap(clock, woken.append)
-    clockwork.set("first", TEN + MINUTE)
+    timers = TimerHeap(clock, woken.append)
+    timers.set("first", TEN + MINUTE)
     for n in range(1_000):
-        clockwork.set("silent", TEN + 2 * MINUTE + n * MINUTE)
-    assert len(clockwork._heap) == 2
+        timers.set("silent", TEN + 2 * MINUTE + n * MINUTE)
+    assert len(timers._heap) == 2
     clock.set(TEN + 1_000 * MINUTE)
     assert (woken, clock.next_timer_at) == (["first"], TEN + 1_001 * MINUTE)
     clock.set(TEN + 1_001 * MINUTE)
     assert woken == ["first", "silent"]
-    assert (clockwork._heap, clockwork._queued, clockwork._moments) == ([], {}, {})
+    assert (timers._heap, timers._queued, timers._moments) == ([], {}, {})
 
 
 @given(steps=st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.integers(1, 20), st.booleans()), max_size=40))
@@ -107,7 +107,7 @@ def test_whatever_is_set_each_scope_is_woken_at_its_last_moment_and_only_then(
     steps: list[tuple[str, int | None, bool]],
 ) -> None:
     clock, woken, expected = ManualClock(TEN), [], []
-    clockwork = TimerHeap(clock, lambda scope: woken.append((clock.now(), scope)))
+    timers = TimerHeap(clock, lambda scope: woken.append((clock.now(), scope)))
     last: dict[str, datetime] = {}
 
     def let_time_go_on(until: datetime) -> None:
@@ -121,7 +121,7 @@ def test_whatever_is_set_each_scope_is_woken_at_its_last_moment_and_only_then(
 
     for scope, minutes, goes_on in steps:
         moment = None if minutes is None else clock.now() + minutes * MINUTE
-        clockwork.set(scope, moment)
+        timers.set(scope, moment)
         last.pop(scope, None)
         if moment is not None:
             last[scope] = moment
@@ -129,4 +129,4 @@ def test_whatever_is_set_each_scope_is_woken_at_its_last_moment_and_only_then(
             let_time_go_on(clock.now() + 3 * MINUTE)
     let_time_go_on(TEN + timedelta(days=1))
     assert woken == expected
-    assert (clockwork._heap, clockwork._queued, clockwork._moments) == ([], {}, {})
+    assert (timers._heap, timers._queued, timers._moments) == ([], {}, {})

@@ -80,7 +80,7 @@ async def test_first_request_enables_and_the_next_ones_save_nothing() -> None:
 
 
 async def test_silence_of_a_day_switches_off_and_requests_that_were_not_saved_count() -> None:
-    """The clockwork looks at the newest request, not at the saved one."""
+    """The scheduler looks at the newest request, not at the saved one."""
     async with run_fleet(web_scope(), policy=PRODUCTION) as fleet:
         await asked(fleet)
         await fleet.advance(30 * MINUTE)
@@ -284,7 +284,7 @@ async def test_request_is_answered_again_though_its_standalone_scope_is_gone_wit
 
 
 async def test_hold_survives_a_restart() -> None:
-    """The ledger is a record like any other."""
+    """The fleet state is a record like any other."""
     store = MemoryStore()
     async with run_fleet(web_scope(), store=store) as fleet:
         await fleet.hold(by="operator:test", reason="storm")
@@ -296,7 +296,7 @@ async def test_hold_survives_a_restart() -> None:
 async def test_advance_runs_everything_on_the_way_at_its_own_moment() -> None:
     """One leap of an hour gives the same journal as many small steps."""
 
-    async def story(*steps: timedelta) -> list[tuple[datetime, EntryKind, tuple[str, ...]]]:
+    async def play(*steps: timedelta) -> list[tuple[datetime, EntryKind, tuple[str, ...]]]:
         store = MemoryStore()
         async with run_fleet(web_scope(), store=store) as fleet:
             await fleet.schedule(schedule_request(EventType.REBOOT, *(f"web-{n}" for n in range(6))))
@@ -306,8 +306,8 @@ async def test_advance_runs_everything_on_the_way_at_its_own_moment() -> None:
             (row.entry.at, row.entry.kind, row.entry.vms) for row in await read_journal(store) if row.key != FLEET_STATE
         ]
 
-    leap = await story(HOUR)
-    assert leap == await story(*[timedelta(seconds=30)] * 120)
+    leap = await play(HOUR)
+    assert leap == await play(*[timedelta(seconds=30)] * 120)
     ended = [(at - TEN, vms) for at, did, vms in leap if did is EntryKind.COMPLETED]
     assert ended == [
         (16 * MINUTE, ("web-0", "web-3")),
@@ -322,7 +322,7 @@ async def test_advance_runs_everything_on_the_way_at_its_own_moment() -> None:
 async def test_time_brings_the_same_in_the_same_order_in_one_step_and_in_many(steps: list[timedelta]) -> None:
     """Also where much is due in many scopes at the same moment."""
 
-    async def story(*steps: timedelta) -> list[tuple[str, datetime, EntryKind, tuple[str, ...]]]:
+    async def play(*steps: timedelta) -> list[tuple[str, datetime, EntryKind, tuple[str, ...]]]:
         store = MemoryStore()
         scopes = [scope(f"s{n}", *(vm(f"s{n}-{m}", domain=m % 3) for m in range(6))) for n in range(40)]
         async with run_fleet(*scopes, store=store) as fleet:
@@ -334,9 +334,9 @@ async def test_time_brings_the_same_in_the_same_order_in_one_step_and_in_many(st
         rows = [row for row in await read_journal(store) if row.key != FLEET_STATE and row.entry.at > TEN]
         return [(row.key.id, row.entry.at, row.entry.kind, row.entry.vms) for row in rows]
 
-    leap = await story(60 * MINUTE)
+    leap = await play(60 * MINUTE)
     assert len(leap) == 40 * (3 * 2 + 6 * 2)
-    assert leap == await story(*steps)
+    assert leap == await play(*steps)
 
 
 async def test_advance_to_next_stops_at_each_change_and_stays_where_nothing_is_left() -> None:
@@ -435,7 +435,7 @@ async def test_real_time_cannot_be_moved() -> None:
 
 
 async def test_event_that_became_due_while_the_service_was_down_starts_at_once() -> None:
-    """After a restart the clockwork goes on with what is due."""
+    """After a restart the scheduler continues with due events."""
     store, clock = MemoryStore(), ManualClock(TEN)
     async with run_fleet(web_scope(), store=store, clock=clock) as fleet:
         ((_, id_),) = await fleet.schedule(schedule_request(EventType.REBOOT, "web-0"))

@@ -169,10 +169,10 @@ async def test_fleet_that_ends_first_leaves_no_request_without_an_answer() -> No
 async def test_resets_in_every_phase_leave_nothing_behind() -> None:
     """No connection, no slot, no tally, no task."""
     held = request("GET", f"{EVENTS}&wait=60", ("If-None-Match", '"e1.1.2020-07-01"'))
-    stages = [b"", GET, GET[:30], request("POST", EVENTS, ("Content-Length", "9")), held, b"nonsense\r\n", GET * 300]
+    requests = [b"", GET, GET[:30], request("POST", EVENTS, ("Content-Length", "9")), held, b"nonsense\r\n", GET * 300]
     async with run_endpoint() as endpoint:
         before = len(asyncio.all_tasks())
-        for raw in stages * 5:
+        for raw in requests * 5:
             peer = await endpoint.connect()
             peer.send(raw)
             await until(lambda: endpoint.counters.accepted == len(endpoint.peers))

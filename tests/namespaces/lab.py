@@ -1,4 +1,4 @@
-"""A host with two bridges, five VMs on them, and those who run the fleet at the host."""
+"""A host with two bridges and five VMs on them; the operators of the fleet are on the host."""
 
 import json
 from collections.abc import Iterator

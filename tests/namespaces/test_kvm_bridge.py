@@ -54,7 +54,7 @@ class BridgeHost(msgspec.Struct, frozen=True):
 
 
 @pytest.fixture
-def house() -> Iterator[BridgeHost]:
+def bridge_host() -> Iterator[BridgeHost]:
     if (reason := why_not() or why_no_rules()) is not None:
         pytest.skip(reason)
     with ExitStack() as stack:
@@ -77,15 +77,15 @@ def _guest(stack: ExitStack, host: NetworkNamespace, number: int) -> NetworkName
 
 
 @contextmanager
-def service(house: BridgeHost, directory: Path, operator: str = "127.0.0.1:0") -> Iterator[ServeProcess]:
+def service(bridge_host: BridgeHost, directory: Path, operator: str = "127.0.0.1:0") -> Iterator[ServeProcess]:
     with run_serve(
-        directory, SETTINGS.format(operator=operator), fleet=block("toml"), within=house.host.within
+        directory, SETTINGS.format(operator=operator), fleet=block("toml"), within=bridge_host.host.within
     ) as started:
         yield started
 
 
-def curls(house: BridgeHost, directory: Path) -> tuple[Curl, Curl]:
-    first, second = (Curl(directory, *guest.within) for guest in house.guests)
+def curls(bridge_host: BridgeHost, directory: Path) -> tuple[Curl, Curl]:
+    first, second = (Curl(directory, *guest.within) for guest in bridge_host.guests)
     return first, second
 
 
@@ -94,21 +94,21 @@ def exit_status(curl: Curl, *arguments: str) -> int:
     return status
 
 
-def test_each_guest_sees_itself_and_its_own_events_behind_the_rules(house: BridgeHost, tmp_path: Path) -> None:
-    house.load_rules(tmp_path)
-    with service(house, tmp_path):
-        for number, curl in enumerate(curls(house, tmp_path)):
+def test_each_guest_sees_itself_and_its_own_events_behind_the_rules(bridge_host: BridgeHost, tmp_path: Path) -> None:
+    bridge_host.load_rules(tmp_path)
+    with service(bridge_host, tmp_path):
+        for number, curl in enumerate(curls(bridge_host, tmp_path)):
             told = curl(*METADATA, NAME)
             assert (told.status, told.body) == (200, f"web-{number}".encode())
             assert curl(*METADATA, EVENTS).status == 200
 
 
-def test_doctor_on_the_host_finds_nothing_wrong_with_a_guest_that_asks(house: BridgeHost, tmp_path: Path) -> None:
-    house.load_rules(tmp_path)
-    with service(house, tmp_path):
-        first, _ = curls(house, tmp_path)
+def test_doctor_on_the_host_finds_nothing_wrong_with_a_guest_that_asks(bridge_host: BridgeHost, tmp_path: Path) -> None:
+    bridge_host.load_rules(tmp_path)
+    with service(bridge_host, tmp_path):
+        first, _ = curls(bridge_host, tmp_path)
         assert first(*METADATA, EVENTS).status == 200
-        found = house.host.run(str(PROGRAM), "doctor", "web-0", "--data", str(tmp_path / "data")).splitlines()
+        found = bridge_host.host.run(str(PROGRAM), "doctor", "web-0", "--data", str(tmp_path / "data")).splitlines()
     assert [line for line in found if not line.startswith("✓ ")] == []
     assert found[-1] == (
         "✓ Does its endpoint answer? Yes, at http://169.254.169.254: "
@@ -116,70 +116,70 @@ def test_doctor_on_the_host_finds_nothing_wrong_with_a_guest_that_asks(house: Br
     )
 
 
-def test_without_the_rules_a_guest_can_pass_for_one_that_is_away(house: BridgeHost, tmp_path: Path) -> None:
+def test_without_the_rules_a_guest_can_pass_for_one_that_is_away(bridge_host: BridgeHost, tmp_path: Path) -> None:
     """Else the next test would show nothing."""
-    with service(house, tmp_path):
-        _, second = curls(house, tmp_path)
-        house.guests[0].ip("link set eth0 down")
-        house.guests[1].ip("address add 192.0.2.10/24 dev eth0")
+    with service(bridge_host, tmp_path):
+        _, second = curls(bridge_host, tmp_path)
+        bridge_host.guests[0].ip("link set eth0 down")
+        bridge_host.guests[1].ip("address add 192.0.2.10/24 dev eth0")
         told = second(*METADATA, "--interface", "192.0.2.10", NAME)
         assert (told.status, told.body) == (200, b"web-0")
 
 
-def test_with_the_rules_a_guest_passes_for_nobody(house: BridgeHost, tmp_path: Path) -> None:
-    house.load_rules(tmp_path)
-    with service(house, tmp_path):
-        _, second = curls(house, tmp_path)
-        house.guests[0].ip("link set eth0 down")
-        house.guests[1].ip("address add 192.0.2.10/24 dev eth0")
+def test_with_the_rules_a_guest_passes_for_nobody(bridge_host: BridgeHost, tmp_path: Path) -> None:
+    bridge_host.load_rules(tmp_path)
+    with service(bridge_host, tmp_path):
+        _, second = curls(bridge_host, tmp_path)
+        bridge_host.guests[0].ip("link set eth0 down")
+        bridge_host.guests[1].ip("address add 192.0.2.10/24 dev eth0")
         assert exit_status(second, *METADATA, "--interface", "192.0.2.10", NAME) == TIMED_OUT
         # That nobody answered it under the wrong address must not count under the right one.
-        house.guests[1].ip("neighbour flush dev eth0")
+        bridge_host.guests[1].ip("neighbour flush dev eth0")
         assert second(*METADATA, "--interface", "192.0.2.11", NAME).body == b"web-1"
 
 
-def test_with_the_rules_a_borrowed_hardware_address_helps_nobody(house: BridgeHost, tmp_path: Path) -> None:
-    house.load_rules(tmp_path)
-    with service(house, tmp_path):
-        _, second = curls(house, tmp_path)
-        house.guests[0].ip("link set eth0 down")
+def test_with_the_rules_a_borrowed_hardware_address_helps_nobody(bridge_host: BridgeHost, tmp_path: Path) -> None:
+    bridge_host.load_rules(tmp_path)
+    with service(bridge_host, tmp_path):
+        _, second = curls(bridge_host, tmp_path)
+        bridge_host.guests[0].ip("link set eth0 down")
         for line in ("link set eth0 down", "link set eth0 address 52:54:00:00:00:10", "link set eth0 up"):
-            house.guests[1].ip(line)
-        house.guests[1].ip("address add 192.0.2.10/24 dev eth0")
-        house.forget_neighbours()
+            bridge_host.guests[1].ip(line)
+        bridge_host.guests[1].ip("address add 192.0.2.10/24 dev eth0")
+        bridge_host.forget_neighbours()
         for address in ("192.0.2.10", "192.0.2.11"):
             assert exit_status(second, *METADATA, "--interface", address, NAME) != 0
 
 
-def test_with_the_rules_a_guest_cannot_pass_for_the_endpoint(house: BridgeHost, tmp_path: Path) -> None:
+def test_with_the_rules_a_guest_cannot_pass_for_the_endpoint(bridge_host: BridgeHost, tmp_path: Path) -> None:
     """Its word that it has 169.254.169.254 reaches no other guest."""
-    house.load_rules(tmp_path)
-    with service(house, tmp_path):
-        first, _ = curls(house, tmp_path)
-        house.guests[0].ip("route add 169.254.169.254 dev eth0")
-        house.guests[1].ip("address add 169.254.169.254/32 dev eth0")
-        house.guests[0].ip("neighbour flush dev eth0")
+    bridge_host.load_rules(tmp_path)
+    with service(bridge_host, tmp_path):
+        first, _ = curls(bridge_host, tmp_path)
+        bridge_host.guests[0].ip("route add 169.254.169.254 dev eth0")
+        bridge_host.guests[1].ip("address add 169.254.169.254/32 dev eth0")
+        bridge_host.guests[0].ip("neighbour flush dev eth0")
         assert first(*METADATA, NAME).body == b"web-0"
-        assert house.guests[0].ip("neighbour show 169.254.169.254") != ""
-        assert "52:54:00:00:00:11" not in house.guests[0].ip("neighbour show 169.254.169.254")
+        assert bridge_host.guests[0].ip("neighbour show 169.254.169.254") != ""
+        assert "52:54:00:00:00:11" not in bridge_host.guests[0].ip("neighbour show 169.254.169.254")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "192.0.2.1", "169.254.169.254"])
-def test_operators_on_loopback_are_out_of_reach(house: BridgeHost, tmp_path: Path, address: str) -> None:
-    with service(house, tmp_path) as started:
+def test_operators_on_loopback_are_out_of_reach(bridge_host: BridgeHost, tmp_path: Path, address: str) -> None:
+    with service(bridge_host, tmp_path) as started:
         port = started.operator_url.rpartition(":")[2]
-        assert Curl(tmp_path, *house.host.within)(f"{started.operator_url}/healthz").status == 200
-        for curl in curls(house, tmp_path):
+        assert Curl(tmp_path, *bridge_host.host.within)(f"{started.operator_url}/healthz").status == 200
+        for curl in curls(bridge_host, tmp_path):
             assert exit_status(curl, f"http://{address}:{port}/healthz") == COULD_NOT_CONNECT
 
 
 def test_operators_on_the_bridge_answer_nobody_without_a_token_and_no_guest_behind_the_rules(
-    house: BridgeHost, tmp_path: Path
+    bridge_host: BridgeHost, tmp_path: Path
 ) -> None:
-    with service(house, tmp_path, operator="192.0.2.1:8170") as started:
-        first, second = curls(house, tmp_path)
+    with service(bridge_host, tmp_path, operator="192.0.2.1:8170") as started:
+        first, second = curls(bridge_host, tmp_path)
         assert first(f"{started.operator_url}/v1/vms").status == 401
-        house.load_rules(tmp_path)
+        bridge_host.load_rules(tmp_path)
         for curl in (first, second):
             assert exit_status(curl, f"{started.operator_url}/healthz") == TIMED_OUT
             assert curl(*METADATA, NAME).status == 200

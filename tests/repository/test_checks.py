@@ -100,7 +100,7 @@ def run(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def copy(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    tree = tmp_path_factory.mktemp("house")
+    tree = tmp_path_factory.mktemp("copy")
     shutil.copytree(root / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(root / "pyproject.toml", tree)
     return tree
@@ -123,9 +123,9 @@ def lint_report(copy: Path) -> set[tuple[str, str]]:
     with planted(copy, faults | dict(ALLOWED.values())):
         ended = run(copy, "ruff", "check", "--no-cache", "--output-format", "json", "src")
     assert ended.returncode == 1, ended.stderr
-    house = copy / "src/forewarn"
+    package = copy / "src/forewarn"
     return {
-        (Path(found["filename"]).relative_to(house).with_suffix("").as_posix(), found["code"])
+        (Path(found["filename"]).relative_to(package).with_suffix("").as_posix(), found["code"])
         for found in json.loads(ended.stdout)
     }
 

@@ -206,7 +206,7 @@ esac
 """
 
 
-class Story:
+class History:
     """Plays everything, and keeps what the tests must know: ids, and the secrets of tokens."""
 
     def __init__(self, service: Service) -> None:

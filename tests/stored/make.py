@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import Any
 
 from tests.stored import exchanged
-from tests.stored.history import Story
+from tests.stored.history import History
 from tests.stored.records import STORED, copy, read_all, read_journal
 from tests.stored.service_process import Service
 
 
 def make(work: Path, target: Path) -> None:
-    """Play the story in one directory, and keep the result in another one."""
+    """Play the history in one directory, and keep the result in another one."""
     work.mkdir(parents=True)
-    story = Story(Service(work))
-    story.play()
+    history = History(Service(work))
+    history.play()
     target.mkdir(parents=True)
     shutil.copytree(work / "data", target / "data", ignore=shutil.ignore_patterns("sockets"))
     shutil.copy(work / "service.json", target / "service.json")
     for name in ("prepare", "approve", "recover"):
         for part in ("journal", "handlers"):
             shutil.copytree(work / "agents" / name / "state" / part, target / "agents" / name / "state" / part)
-    _write(target / "known.json", story.known)
+    _write(target / "known.json", history.known)
     _write(target / "expected/records.json", {stored.name: stored.rendered() for stored in read_all(target)})
     scratch = work / "copy"
     scratch.mkdir()

@@ -40,7 +40,7 @@ class Stored(NamedTuple):
     encoded: bytes
 
     def rendered(self) -> Any:
-        """Render what was decoded; a walk is not stored itself, only its parts."""
+        """Render what was decoded; a workflow is not stored itself, only its parts."""
         return rendered(self.value, named=not self.name.startswith("agents/") or "/handlers/" in self.name)
 
 
@@ -65,8 +65,8 @@ def read_all(stored: Path) -> Iterator[Stored]:
     for path in sorted(stored.glob("agents/*/state/handlers/*.json")):
         yield _struct(stored, path, SavedState)
     for path in sorted(stored.glob("agents/*/state/journal/*.json")):
-        walk = decode_workflow(path.read_bytes())
-        yield Stored(str(path.relative_to(stored)), path.read_bytes(), walk, encode_workflow(walk))
+        workflow = decode_workflow(path.read_bytes())
+        yield Stored(str(path.relative_to(stored)), path.read_bytes(), workflow, encode_workflow(workflow))
     content = (stored / "service.json").read_bytes()
     running = msgspec.json.decode(content, type=LocalService)
     encoded = msgspec.json.format(msgspec.json.encode(running)) + b"\n"

@@ -51,7 +51,7 @@ def journal(directory: Path) -> list[Path]:
 def test_agent_in_the_middle_of_prepare_finishes_approves_and_recovers(service: Service, tmp_path: Path) -> None:
     directory, event = stored_agent(tmp_path, "prepare"), KNOWN["agent-prepare"]
     with service.running() as api, agent(directory, str(api.vm("agent-prepare").guest_url)):
-        wait_for(lambda: (story := api.event(event)).event is None or story.event.approvals)
+        wait_for(lambda: (detail := api.event(event)).event is None or detail.event.approvals)
         assert lines(directory / "halves") == ["running prepare", "waiting prepare"]
         assert lines(directory / "systemctl-calls") == []
         api.release(v1.ReleaseHold())

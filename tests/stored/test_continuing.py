@@ -40,8 +40,8 @@ def settled(service: Service) -> Iterator[ApiClient]:
 
 def status(api: ApiClient, event: str) -> str:
     """Return how an event stands: its status while it is open, then its outcome."""
-    story = api.event(event)
-    return story.outcome if story.outcome is not None else story.event.status if story.event is not None else ""
+    detail = api.event(event)
+    return detail.outcome if detail.outcome is not None else detail.event.status if detail.event is not None else ""
 
 
 def test_begun_work_is_asked_for_and_other_work_stays_as_it_was(service: Service) -> None:
@@ -154,8 +154,8 @@ def test_vms_keep_their_ports_and_the_journal_its_entries(service: Service) -> N
         assert newest == [position for position, *_ in reversed(entries)]
         held = [entry.position for entry in api.history(scope="kernel-held")]
         assert held == [row["position"] for row in journal if row["key"] == ["scope", "kernel-held"]]
-        story = api.event(KNOWN["canceled"])
-        assert (story.outcome, len(story.timeline)) == (EventOutcome.CANCELED, 2)
+        detail = api.event(KNOWN["canceled"])
+        assert (detail.outcome, len(detail.timeline)) == (EventOutcome.CANCELED, 2)
         assert api.event(KNOWN["failed"]).outcome is EventOutcome.FAILED
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.stored import exchanged
-from tests.stored.history import Story
+from tests.stored.history import History
 from tests.stored.records import EXPECTED, STORED, copy
 from tests.stored.rendering import key_paths, missing
 from tests.stored.service_process import Service
@@ -70,7 +70,7 @@ def test_commands_end_with_the_same_codes(tmp_path: Path) -> None:
 
 def test_the_same_story_is_stored_under_the_same_names(tmp_path: Path) -> None:
     """Keys of facts are often keyword arguments, and stored by the code that runs today: play it all again."""
-    Story(Service(tmp_path)).play()
+    History(Service(tmp_path)).play()
     assert written(tmp_path) == written(STORED)
     assert exchanged.variable_names(tmp_path / "gate-variables") == expected("gate-variables")
 

@@ -1,4 +1,4 @@
-"""curl as people call it, and what it got as values."""
+"""Run curl as people do, and parse what it receives."""
 
 import itertools
 import subprocess

@@ -1,4 +1,4 @@
-"""Scopes, VMs, events and requests from which the tests of the wire are made."""
+"""Sample scopes, VMs, events and requests for the tests of the wire."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -38,9 +38,9 @@ def make(tmp_path: Path) -> Make:
     """Make a handler of shell scripts; `$HERE` is a directory in which they can leave something."""
 
     def make(prepare: str = "", recover: str = "", **environ: str) -> ExecHandler:
-        halves = {"prepare": prepare, "recover": recover}
+        scripts = {"prepare": prepare, "recover": recover}
         own: dict[str, Any] = {
-            half: (str(script(tmp_path / half, text)), "an argument") for half, text in halves.items() if text
+            call: (str(script(tmp_path / call, text)), "an argument") for call, text in scripts.items() if text
         }
         known = {"PATH": os.environ["PATH"], "HERE": str(tmp_path)} | environ
         return ExecHandler(ExecSettings(name="own", **own), environ=known, clock=ManualClock(NOW))

@@ -177,7 +177,7 @@ async def test_telling_is_tried_again_as_often_as_is_set(web: RecordingServer) -
     assert isinstance(await handler.notify(handler_context(Phase.NOTICE)), Retry)
     assert len(web.received) == 3
     assert isinstance(await handler.prepare(PREPARE), Retry)
-    assert len(web.received) == 4, "halves are repeated by the daemon"
+    assert len(web.received) == 4, "the daemon repeats the calls"
     web.response = b"HTTP/1.1 400 No\r\n\r\n"
     assert isinstance(await handler.notify(handler_context(Phase.NOTICE)), Failed)
     assert len(web.received) == 5, "what cannot succeed is not repeated"
@@ -220,7 +220,7 @@ async def test_no_proxy_is_used(web: RecordingServer, monkeypatch: pytest.Monkey
 
 
 async def test_only_wanted_phases_are_told_and_each_once(web: RecordingServer) -> None:
-    async def walk(handler: WebhookHandler) -> list[str]:
+    async def notified_phases(handler: WebhookHandler) -> list[str]:
         web.received.clear()
         for phase in Phase:
             assert await handler.notify(handler_context(phase)) == Done()
@@ -230,9 +230,9 @@ async def test_only_wanted_phases_are_told_and_each_once(web: RecordingServer) -
                 assert await handler.recover(RECOVER) == Done()
         return [json.loads(received.body)["phase"] for received in web.received]
 
-    assert await walk(hook(url=web.url)) == ["prepare", "recover"]
-    assert await walk(hook(url=web.url, phases=tuple(Phase))) == [phase.value for phase in Phase]
-    assert await walk(hook(url=web.url, phases=(Phase.NOTICE,))) == ["notice"]
+    assert await notified_phases(hook(url=web.url)) == ["prepare", "recover"]
+    assert await notified_phases(hook(url=web.url, phases=tuple(Phase))) == [phase.value for phase in Phase]
+    assert await notified_phases(hook(url=web.url, phases=(Phase.NOTICE,))) == ["notice"]
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])

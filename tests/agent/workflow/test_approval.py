@@ -1,4 +1,4 @@
-"""Who approves what, and when: a table of walks and verdicts."""
+"""Who approves what, and when: a table of workflows and verdicts."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,7 +28,7 @@ AT_NOT_BEFORE = NOON + timedelta(minutes=15)
 
 
 def workflow(me: str = "web_0", ready_at: datetime | None = NOON, **facts: Any) -> EventWorkflow:
-    """Return a walk that is ready since noon."""
+    """Return a workflow that is ready since noon."""
     shown = event(**facts)
     return EventWorkflow(event=shown, vm_name=me, phase=Phase.READY, noticed_at=NOON, ready_at=ready_at)
 

@@ -1,4 +1,4 @@
-"""The rules of a walk: tables of single moves, and any order of anything that can happen."""
+"""The rules of a workflow: tables of single moves, and any order of anything that can happen."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -47,11 +47,11 @@ def context(at: float = 0, **more: object) -> WorkflowContext:
     return WorkflowContext(now=NOON + seconds(at), vm_name="web_0", **more)  # type: ignore[arg-type]  # a test's own words
 
 
-def after(walk: EventWorkflow, *happenings: object, at: float = 0, **more: object) -> WorkflowChange:
+def after(workflow: EventWorkflow, *happenings: object, at: float = 0, **more: object) -> WorkflowChange:
     """Write everything down, and go on."""
     for happening in happenings:
-        walk = apply_input(walk, happening, now=NOON + seconds(at))  # type: ignore[arg-type]  # a test's own words
-    return advance(walk, context(at, **more))
+        workflow = apply_input(workflow, happening, now=NOON + seconds(at))  # type: ignore[arg-type]  # a test's own words
+    return advance(workflow, context(at, **more))
 
 
 def handler_calls(following: WorkflowChange) -> list[tuple[str, str, int]]:
@@ -84,10 +84,10 @@ def test_the_most_important_begin_and_equals_begin_together() -> None:
 
 
 def test_a_handler_that_is_chosen_twice_has_one_step() -> None:
-    walk = start(
+    workflow = start(
         event(), (HandlerStep(handler="a"), HandlerStep(handler="b"), HandlerStep(handler="a")), context()
     ).workflow
-    assert [step.handler for step in walk.steps] == ["a", "b"]
+    assert [step.handler for step in workflow.steps] == ["a", "b"]
 
 
 def test_an_event_without_handlers_is_ready_at_once() -> None:
@@ -149,7 +149,7 @@ def test_failure_that_does_not_matter_does_not_hold_back() -> None:
 
 
 def test_what_is_late_or_not_ours_changes_nothing() -> None:
-    walk = start(event(), TWO, context()).workflow
+    workflow = start(event(), TWO, context()).workflow
     strange = (
         CallEnded("high", HandlerCall.PREPARE, 7, Done()),
         CallEnded("high", HandlerCall.RECOVER, 0, Done()),
@@ -160,13 +160,13 @@ def test_what_is_late_or_not_ours_changes_nothing() -> None:
         EventSeen(event()),
     )
     for happening in strange:
-        assert apply_input(walk, happening, now=NOON) == walk
+        assert apply_input(workflow, happening, now=NOON) == workflow
 
 
 def test_time_that_is_taken_away_cuts_what_runs_and_time_that_is_given_brings_back_what_was_skipped() -> None:
-    walk = start(event(), TWO, context()).workflow
+    workflow = start(event(), TWO, context()).workflow
     sooner = event(at=NOON + seconds(11))
-    hurried = after(walk, EventSeen(sooner), at=5)
+    hurried = after(workflow, EventSeen(sooner), at=5)
     assert [step.prepare.until for step in hurried.workflow.steps[:2]] == [NOON + seconds(10)] * 2
     ended = [CallEnded(name, HandlerCall.PREPARE, 1, Done()) for name in ("high", "high2")]
     skipped = after(hurried.workflow, *ended, at=10)
@@ -202,10 +202,10 @@ def test_event_that_waits_beyond_its_time_is_prepared_for_but_not_approved() -> 
 
 
 def test_who_could_not_prepare_now_has_failed_once_there_is_nothing_to_prepare_for() -> None:
-    walk = start(event(), (HandlerStep(handler="a", retries=9),), context()).workflow
+    workflow = start(event(), (HandlerStep(handler="a", retries=9),), context()).workflow
     busy = CallEnded("a", HandlerCall.PREPARE, 1, Retry("busy"))
     for happening in (EventSeen(started(event())), EventRemoved(Ending.WITHDRAWN)):
-        assert after(walk, happening, busy).workflow.steps[0].prepare.state is CallState.FAILED
+        assert after(workflow, happening, busy).workflow.steps[0].prepare.state is CallState.FAILED
 
 
 def test_peers_are_asked_anew_about_an_event_that_changed() -> None:
@@ -219,8 +219,8 @@ def test_peers_are_asked_anew_about_an_event_that_changed() -> None:
 
 
 def test_after_a_reboot_all_is_prepared_anew_but_not_approved_again() -> None:
-    walk = start(event(), (HandlerStep(handler="a"),), context(boot="first")).workflow
-    approved = after(walk, CallEnded("a", HandlerCall.PREPARE, 1, Done()), boot="first")
+    workflow = start(event(), (HandlerStep(handler="a"),), context(boot="first")).workflow
+    approved = after(workflow, CallEnded("a", HandlerCall.PREPARE, 1, Done()), boot="first")
     approved = after(approved.workflow, Approved(), boot="first")
     again = advance(resume(approved.workflow, now=NOON).workflow, context(boot="second"))
     assert (handler_calls(again), again.workflow.is_ready) == ([("a", "prepare", 2)], False)
@@ -230,13 +230,13 @@ def test_after_a_reboot_all_is_prepared_anew_but_not_approved_again() -> None:
 
 
 def test_recovery_that_failed_begins_again_with_all_its_retries() -> None:
-    walk = start(event(), (HandlerStep(handler="a", retries=1),), context()).workflow
-    walk = after(walk, CallEnded("a", HandlerCall.PREPARE, 1, Done()), EventRemoved(Ending.FINISHED)).workflow
+    workflow = start(event(), (HandlerStep(handler="a", retries=1),), context()).workflow
+    workflow = after(workflow, CallEnded("a", HandlerCall.PREPARE, 1, Done()), EventRemoved(Ending.FINISHED)).workflow
     states = []
     for attempt, at in enumerate((0, 10, 300), start=1):
-        walk = after(walk, CallEnded("a", HandlerCall.RECOVER, attempt, Retry("busy")), at=at).workflow
-        states.append(walk.steps[0].recover.state)
-        walk = advance(walk, context(at + 250)).workflow
+        workflow = after(workflow, CallEnded("a", HandlerCall.RECOVER, attempt, Retry("busy")), at=at).workflow
+        states.append(workflow.steps[0].recover.state)
+        workflow = advance(workflow, context(at + 250)).workflow
     assert states == [CallState.PAUSING, CallState.FAILED, CallState.PAUSING]
 
 
@@ -247,8 +247,8 @@ def test_who_recovers_is_not_ready() -> None:
 
 
 def test_recovery_goes_backwards_and_leaves_alone_what_never_began() -> None:
-    walk = start(event(), TWO, context()).workflow
-    gone = after(walk, EventRemoved(Ending.WITHDRAWN))
+    workflow = start(event(), TWO, context()).workflow
+    gone = after(workflow, EventRemoved(Ending.WITHDRAWN))
     assert gone.actions == (
         NotifyHandlers(Phase.RECOVER, 1),
         CancelCall("high", HandlerCall.PREPARE, 1, "the event is withdrawn"),
@@ -283,7 +283,7 @@ def test_a_busy_handler_is_waited_for_until_there_is_no_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("walk_event", "approval", "at", "how"),
+    ("workflow_event", "approval", "at", "how"),
     [
         (event(), ApprovalState.NOT_YET, 0, Ending.WITHDRAWN),
         (event(), ApprovalState.FAILED, 0, Ending.WITHDRAWN),
@@ -294,16 +294,16 @@ def test_a_busy_handler_is_waited_for_until_there_is_no_time() -> None:
     ids=["too early", "approval failed", "approved", "due", "started"],
 )
 def test_how_an_event_went_that_nobody_saw_go(
-    walk_event: Event, approval: ApprovalState, at: float, how: Ending
+    workflow_event: Event, approval: ApprovalState, at: float, how: Ending
 ) -> None:
-    walk = start(walk_event, (), context()).workflow
-    walk = msgspec.structs.replace(walk, approval=msgspec.structs.replace(walk.approval, state=approval))
-    assert infer_ending(walk, now=NOON + seconds(at)) is how
+    workflow = start(workflow_event, (), context()).workflow
+    workflow = msgspec.structs.replace(workflow, approval=msgspec.structs.replace(workflow.approval, state=approval))
+    assert infer_ending(workflow, now=NOON + seconds(at)) is how
 
 
 def test_a_restart_in_the_impact_prepares_nothing_more() -> None:
-    walk = after(start(event(), TWO, context()).workflow, EventSeen(started(event()))).workflow
-    again = resume(walk, now=NOON)
+    workflow = after(start(event(), TWO, context()).workflow, EventSeen(started(event()))).workflow
+    again = resume(workflow, now=NOON)
     assert again.actions == (NotifyHandlers(Phase.IMPACT, 2),)
     assert advance(again.workflow, context()).actions == ()
     assert [step.prepare.state for step in again.workflow.steps] == [
@@ -333,7 +333,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
         self.now = NOON
         self.boot = ""
         self.document: dict[str, Event] = {}
-        self.walks: dict[str, EventWorkflow] = {}
+        self.workflows: dict[str, EventWorkflow] = {}
         self.disk: dict[str, bytes] = {}
         self.running: dict[tuple[str, str, HandlerCall], int] = {}
         self.prepared: set[tuple[str, str]] = set()
@@ -369,7 +369,9 @@ class WorkflowStateMachine(RuleBasedStateMachine):
     @rule(time=st.sampled_from([0.5, 3, 10, 31, 700]))
     def time_passes(self, time: float) -> None:
         end = self.now + seconds(time)
-        while (wake := min((at for walk in self.walks.values() if (at := self.wake_at(walk))), default=end)) < end:
+        while (
+            wake := min((at for workflow in self.workflows.values() if (at := self.wake_at(workflow))), default=end)
+        ) < end:
             assert wake > self.now, "it wants to be woken for nothing"
             self.now = wake
             self.settle()
@@ -408,139 +410,143 @@ class WorkflowStateMachine(RuleBasedStateMachine):
         for id_ in self.posting:
             self.may_post[id_] += 1
         self.running, self.posting, self.asking = {}, set(), set()
-        self.walks = {}
+        self.workflows = {}
         self.boot = data.draw(st.sampled_from(["", "first", "second"]))
         for text in tuple(self.disk.values()):
             self.apply(resume(decode_workflow(text), now=self.now))
         shown = {id_ for id_, each in self.document.items() if each.affects("web_0")}
-        for id_, walk in self.walks.items():
-            if walk.ending is None and id_ not in shown:
-                self.walks[id_] = apply_input(walk, EventRemoved(infer_ending(walk, now=self.now)), now=self.now)
+        for id_, workflow in self.workflows.items():
+            if workflow.ending is None and id_ not in shown:
+                self.workflows[id_] = apply_input(
+                    workflow, EventRemoved(infer_ending(workflow, now=self.now)), now=self.now
+                )
         self.look()
         self.settle()
 
     def look(self) -> None:
         for id_, shown in self.document.items():
-            walk = self.walks.get(id_)
-            if walk is None:
+            workflow = self.workflows.get(id_)
+            if workflow is None:
                 self.posts[id_] = self.may_post[id_] = 0
                 self.apply(start(shown, HANDLERS, self.world(id_)))
                 self.settle()
             else:
                 self.happened(id_, EventSeen(shown))
-        for id_ in set(self.walks) - set(self.document):
-            walk = self.walks.get(id_)
-            if walk is not None and (walk.ending is None or walk.reannounced is not None):
+        for id_ in set(self.workflows) - set(self.document):
+            workflow = self.workflows.get(id_)
+            if workflow is not None and (workflow.ending is None or workflow.reannounced is not None):
                 self.happened(id_, EventRemoved(Ending.FINISHED))
 
     def happened(self, id_: str, happening: object) -> None:
-        if id_ in self.walks:
-            self.walks[id_] = apply_input(self.walks[id_], happening, now=self.now)  # type: ignore[arg-type]  # one of them
+        if id_ in self.workflows:
+            self.workflows[id_] = apply_input(self.workflows[id_], happening, now=self.now)  # type: ignore[arg-type]  # one of them
             self.settle()
 
     def settle(self) -> None:
         for _ in range(100):
-            before = dict(self.walks)
+            before = dict(self.workflows)
             for id_ in sorted(before):
-                self.apply(advance(self.walks[id_], self.world(id_)))
-            if self.walks == before:
+                self.apply(advance(self.workflows[id_], self.world(id_)))
+            if self.workflows == before:
                 return
         raise AssertionError("it never settles")
 
     def world(self, id_: str) -> WorkflowContext:
-        held, busy = handlers_in_use(id_, self.walks.values())
+        held, busy = handlers_in_use(id_, self.workflows.values())
         return WorkflowContext(
             now=self.now, vm_name="web_0", policy=self.policy, peers=PEERS, still_needed=held, busy=busy, boot=self.boot
         )
 
-    def wake_at(self, walk: EventWorkflow) -> datetime | None:
-        return advance(walk, self.world(walk.id)).wake_at
+    def wake_at(self, workflow: EventWorkflow) -> datetime | None:
+        return advance(workflow, self.world(workflow.id)).wake_at
 
     def apply(self, following: WorkflowChange) -> None:
-        walk = following.workflow
-        before = self.walks.get(walk.id)
-        if before is not None and before.noticed_at != walk.noticed_at:
-            self.posts[walk.id] = self.may_post[walk.id] = 0
-        self.walks[walk.id] = walk
-        self.disk[walk.id] = encode_workflow(walk)
+        workflow = following.workflow
+        before = self.workflows.get(workflow.id)
+        if before is not None and before.noticed_at != workflow.noticed_at:
+            self.posts[workflow.id] = self.may_post[workflow.id] = 0
+        self.workflows[workflow.id] = workflow
+        self.disk[workflow.id] = encode_workflow(workflow)
         for do in following.actions:
-            self.do(walk, do)
+            self.do(workflow, do)
 
-    def do(self, walk: EventWorkflow, do: Action) -> None:
+    def do(self, workflow: EventWorkflow, do: Action) -> None:
         match do:
-            case StartCall(handler, half, attempt, until):
-                key = (walk.id, handler, half)
+            case StartCall(handler, call, attempt, until):
+                key = (workflow.id, handler, call)
                 assert not [other for other in self.running if other[1] == handler], "a handler does two things at once"
                 assert attempt > self.attempts[key], "an attempt is repeated"
                 assert until > self.now
                 self.attempts[key] = attempt
                 self.running[key] = attempt
-                if half is HandlerCall.PREPARE:
-                    self.prepared.add((walk.id, handler))
+                if call is HandlerCall.PREPARE:
+                    self.prepared.add((workflow.id, handler))
                 else:
-                    others = [other for other in self.walks.values() if other.id != walk.id and other.ending is None]
+                    others = [
+                        other for other in self.workflows.values() if other.id != workflow.id and other.ending is None
+                    ]
                     assert not any((other.id, handler) in self.prepared for other in others), "another event needs it"
-            case CancelCall(handler, half, attempt):
-                assert self.running[walk.id, handler, half] == attempt
+            case CancelCall(handler, call, attempt):
+                assert self.running[workflow.id, handler, call] == attempt
             case Approve():
-                assert walk.is_ready
-                assert walk.event.status == "Scheduled"
+                assert workflow.is_ready
+                assert workflow.event.status == "Scheduled"
                 assert self.policy.mode is not ApprovalMode.NEVER
-                assert walk.event.deadline is None or self.now < walk.event.deadline
-                self.posts[walk.id] += 1
-                self.posting.add(walk.id)
-                self.check_peers(walk)
+                assert workflow.event.deadline is None or self.now < workflow.event.deadline
+                self.posts[workflow.id] += 1
+                self.posting.add(workflow.id)
+                self.check_peers(workflow)
             case CheckPeers(names):
-                assert names == tuple(name for name in walk.event.resources if name != "web_0")
-                self.asking.add(walk.id)
+                assert names == tuple(name for name in workflow.event.resources if name != "web_0")
+                self.asking.add(workflow.id)
             case Finish():
-                del self.walks[walk.id], self.disk[walk.id]
-                left = {pair for pair in self.prepared if pair[0] == walk.id}
+                del self.workflows[workflow.id], self.disk[workflow.id]
+                left = {pair for pair in self.prepared if pair[0] == workflow.id}
                 assert not left, f"{left} stays prepared"
-                for key in [key for key in self.attempts if key[0] == walk.id]:
+                for key in [key for key in self.attempts if key[0] == workflow.id]:
                     del self.attempts[key]
             case NotifyHandlers():
                 pass
 
-    def check_peers(self, walk: EventWorkflow) -> None:
-        if self.policy.mode is ApprovalMode.LEADER and len(walk.event.resources) > 1:
-            assert walk.event.resources != ("web_2", "web_1", "web_0"), "neither leader nor deputy"
-            assert all(word.is_ready for word in walk.peers)
-            assert walk.peers
+    def check_peers(self, workflow: EventWorkflow) -> None:
+        if self.policy.mode is ApprovalMode.LEADER and len(workflow.event.resources) > 1:
+            assert workflow.event.resources != ("web_2", "web_1", "web_0"), "neither leader nor deputy"
+            assert all(word.is_ready for word in workflow.peers)
+            assert workflow.peers
 
     def end(self, key: tuple[str, str, HandlerCall], ended: Done | Retry | Failed) -> None:
         attempt = self.running.pop(key)
-        id_, handler, half = key
-        if half is HandlerCall.RECOVER and isinstance(ended, Done):
+        id_, handler, call = key
+        if call is HandlerCall.RECOVER and isinstance(ended, Done):
             self.prepared.discard((id_, handler))
-        self.happened(id_, CallEnded(handler, half, attempt, ended))
+        self.happened(id_, CallEnded(handler, call, attempt, ended))
 
     @invariant()
     def approvals_are_not_repeated(self) -> None:
-        for id_ in self.walks:
+        for id_ in self.workflows:
             assert self.posts[id_] <= 1 + self.may_post[id_]
 
     @invariant()
     def everything_prepared_is_known(self) -> None:
         for id_, handler in self.prepared:
-            step = self.walks[id_].step(handler)
+            step = self.workflows[id_].step(handler)
             assert step is not None
             assert step.needs_recovery
 
     @invariant()
     def what_is_begun_is_running(self) -> None:
         begun = {
-            (walk.id, step.handler, half): step.progress(half).attempt
-            for walk in self.walks.values()
-            for step in walk.steps
-            for half in HandlerCall
-            if step.progress(half).state is CallState.RUNNING
+            (workflow.id, step.handler, call): step.progress(call).attempt
+            for workflow in self.workflows.values()
+            for step in workflow.steps
+            for call in HandlerCall
+            if step.progress(call).state is CallState.RUNNING
         }
         assert begun == self.running
 
     @invariant()
     def the_disk_is_what_is_known(self) -> None:
-        assert {id_: encode_workflow(walk) for id_, walk in self.walks.items()} == self.disk
+        assert {id_: encode_workflow(workflow) for id_, workflow in self.workflows.items()} == self.disk
 
     def teardown(self) -> None:
         """In the end, when everything is gone and every handler does its part, if late, nothing stays prepared."""
@@ -550,7 +556,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
         self.look()
         failed = set()
         for _ in range(200):
-            if not self.walks:
+            if not self.workflows:
                 break
             if self.running:
                 key = min(self.running)
@@ -558,7 +564,7 @@ class WorkflowStateMachine(RuleBasedStateMachine):
                 failed.add(key)
             else:
                 self.time_passes(700)
-        assert not self.walks
+        assert not self.workflows
         assert not self.prepared
 
 
@@ -567,9 +573,11 @@ TestWorkflowStateMachine = WorkflowStateMachine.TestCase
 
 
 def test_a_clock_that_is_set_back_delays_nothing() -> None:
-    walk = start(event(), (HandlerStep(handler="drain"),), context()).workflow
-    walk = after(walk, CallEnded("drain", HandlerCall.PREPARE, 1, Done()), EventRemoved(Ending.WITHDRAWN)).workflow
-    failed = after(walk, CallEnded("drain", HandlerCall.RECOVER, 1, Failed("not yet")), at=10)
+    workflow = start(event(), (HandlerStep(handler="drain"),), context()).workflow
+    workflow = after(
+        workflow, CallEnded("drain", HandlerCall.PREPARE, 1, Done()), EventRemoved(Ending.WITHDRAWN)
+    ).workflow
+    failed = after(workflow, CallEnded("drain", HandlerCall.RECOVER, 1, Failed("not yet")), at=10)
     assert failed.wake_at == NOON + seconds(40)
     set_back = after(failed.workflow, ClockChanged(seconds(7200)), at=-7190)
     assert set_back.wake_at == NOON + seconds(-7160)
@@ -577,9 +585,9 @@ def test_a_clock_that_is_set_back_delays_nothing() -> None:
 
 
 def test_a_clock_that_is_set_back_leaves_the_time_of_the_event_alone() -> None:
-    walk = start(event(resources=("web_1", "web_0")), (), context()).workflow
-    set_back = after(walk, ClockChanged(seconds(60)), at=-60).workflow
-    assert set_back.event == walk.event
+    workflow = start(event(resources=("web_1", "web_0")), (), context()).workflow
+    set_back = after(workflow, ClockChanged(seconds(60)), at=-60).workflow
+    assert set_back.event == workflow.event
     assert set_back.ready_at == NOON + seconds(-60)
 
 
@@ -596,16 +604,16 @@ def test_a_postponed_event_is_prepared_for_anew_if_its_approval_was_refused() ->
 
 
 def test_pauses_between_recoveries_double_up_to_ten_minutes() -> None:
-    walk = start(event(), (HandlerStep(handler="a"),), context()).workflow
-    walk = after(walk, CallEnded("a", HandlerCall.PREPARE, 1, Done()), EventRemoved(Ending.FINISHED)).workflow
+    workflow = start(event(), (HandlerStep(handler="a"),), context()).workflow
+    workflow = after(workflow, CallEnded("a", HandlerCall.PREPARE, 1, Done()), EventRemoved(Ending.FINISHED)).workflow
     pauses, now = [], NOON
     for attempt in range(1, 8):
         failed = advance(
-            apply_input(walk, CallEnded("a", HandlerCall.RECOVER, attempt, Failed("no")), now=now),
+            apply_input(workflow, CallEnded("a", HandlerCall.RECOVER, attempt, Failed("no")), now=now),
             WorkflowContext(now=now, vm_name="web_0"),
         )
         assert failed.wake_at is not None
         pauses.append(failed.wake_at - now)
         now = failed.wake_at
-        walk = advance(failed.workflow, WorkflowContext(now=now, vm_name="web_0")).workflow
+        workflow = advance(failed.workflow, WorkflowContext(now=now, vm_name="web_0")).workflow
     assert pauses == [seconds(number) for number in (30, 60, 120, 240, 480)] + [timedelta(minutes=10)] * 2

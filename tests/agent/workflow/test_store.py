@@ -162,18 +162,18 @@ async def test_an_agent_on_a_full_disk_goes_on_says_so_and_catches_up(
     diary: list[str] = []
     drain = RecordingHandler("drain", diary)
     with mount_disk(tmp_path / "disk", "128k"):
-        stage = AgentHarness(tmp_path / "disk" / "state", FakeService(), [drain])
-        async with stage.run_agent() as agent:
+        harness = AgentHarness(tmp_path / "disk" / "state", FakeService(), [drain])
+        async with harness.run_agent() as agent:
             ballast = fill_disk(tmp_path / "disk")
-            await stage.show(event())
+            await harness.show(event())
             assert agent.workflows[ID].phase is Phase.APPROVE
             assert drain.attempts(HandlerCall.PREPARE) == [1]
             assert any("journal cannot be written: No space left on device" in each for each in agent.status().troubles)
             ballast.unlink()
-            await stage.advance(seconds(10))
+            await harness.advance(seconds(10))
             assert agent.status().troubles == ()
-        stage.service.show()
-        async with stage.run_agent() as agent:
+        harness.service.show()
+        async with harness.run_agent() as agent:
             assert drain.attempts(HandlerCall.RECOVER) == [1]
             assert not agent.workflows
     assert caplog.messages.count("the journal is on disk again") == 1
@@ -185,9 +185,9 @@ async def test_an_agent_starts_on_a_full_disk(tmp_path: Path) -> None:
     drain = RecordingHandler("drain", diary)
     with mount_disk(tmp_path / "disk", "64k"):
         fill_disk(tmp_path / "disk")
-        stage = AgentHarness(tmp_path / "disk" / "state", FakeService(event()), [drain])
-        async with stage.run_agent() as agent:
+        harness = AgentHarness(tmp_path / "disk" / "state", FakeService(event()), [drain])
+        async with harness.run_agent() as agent:
             assert agent.workflows[ID].phase is Phase.APPROVE
-            await stage.show()
+            await harness.show()
             assert drain.attempts(HandlerCall.RECOVER) == [1]
             assert not agent.workflows

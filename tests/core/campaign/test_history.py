@@ -30,7 +30,7 @@ def test_empty_journal_says_nothing() -> None:
 
 
 def test_vms_are_done_when_their_work_is_and_only_in_events_of_the_campaign() -> None:
-    story = read_history(
+    history = read_history(
         journal(
             made("E1", "a", "b"),
             (EntryKind.SCHEDULED, "E2", ("c",), {}),
@@ -42,12 +42,12 @@ def test_vms_are_done_when_their_work_is_and_only_in_events_of_the_campaign() ->
         ),
         KERNEL,
     )
-    assert (story.done, story.touched) == (frozenset({"a"}), frozenset({"a", "b"}))
-    assert story.outcomes == {1: (EventOutcome.FAILED,)}
+    assert (history.done, history.touched) == (frozenset({"a"}), frozenset({"a", "b"}))
+    assert history.outcomes == {1: (EventOutcome.FAILED,)}
 
 
 def test_of_a_wave_that_was_asked_for_again_the_last_time_counts() -> None:
-    story = read_history(
+    history = read_history(
         journal(
             made("E1", "a"),
             made("E2", "b"),
@@ -58,17 +58,17 @@ def test_of_a_wave_that_was_asked_for_again_the_last_time_counts() -> None:
         ),
         KERNEL,
     )
-    assert story.outcomes == {1: (EventOutcome.COMPLETED,)}
+    assert history.outcomes == {1: (EventOutcome.COMPLETED,)}
 
 
 def test_vm_that_left_its_event_by_moving_is_not_done_with() -> None:
-    story = read_history(journal(made("E1", "a"), (EntryKind.CANCELED, "E1", ("a",), {"dropped": "a"})), KERNEL)
-    assert (story.touched, story.dropped) == (frozenset(), frozenset({"a"}))
-    assert story.outcomes == {1: (EventOutcome.CANCELED,)}
+    history = read_history(journal(made("E1", "a"), (EntryKind.CANCELED, "E1", ("a",), {"dropped": "a"})), KERNEL)
+    assert (history.touched, history.dropped) == (frozenset(), frozenset({"a"}))
+    assert history.outcomes == {1: (EventOutcome.CANCELED,)}
 
 
 def test_event_that_was_split_off_belongs_to_the_wave() -> None:
-    story = read_history(
+    history = read_history(
         journal(
             made("E1", "a", "b", wave=2),
             (EntryKind.SCHEDULED, "E2", ("b",), {"campaign": KERNEL}),
@@ -77,7 +77,7 @@ def test_event_that_was_split_off_belongs_to_the_wave() -> None:
         ),
         KERNEL,
     )
-    assert story.outcomes == {2: (EventOutcome.COMPLETED, EventOutcome.COMPLETED)}
+    assert history.outcomes == {2: (EventOutcome.COMPLETED, EventOutcome.COMPLETED)}
 
 
 def test_differences_are_told_once_and_not_of_vms_that_are_done() -> None:
@@ -92,9 +92,9 @@ def test_differences_are_told_once_and_not_of_vms_that_are_done() -> None:
         (EntryKind.VM_MOVED, None, ("elsewhere",), {}),
         (EntryKind.VM_CHANGED, None, ("other",), {}),
     )
-    story = read_history(entries, KERNEL, seen=1)
-    assert story.differences == ScopeDiff(came=("new",), went=("gone",), moved=("elsewhere",), changed=("other",))
-    assert read_history(entries, KERNEL, seen=story.seen).differences == ScopeDiff()
+    history = read_history(entries, KERNEL, seen=1)
+    assert history.differences == ScopeDiff(came=("new",), went=("gone",), moved=("elsewhere",), changed=("other",))
+    assert read_history(entries, KERNEL, seen=history.seen).differences == ScopeDiff()
 
 
 def test_every_line_that_is_asked_for_is_understood() -> None:

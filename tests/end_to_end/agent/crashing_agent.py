@@ -35,7 +35,7 @@ class RecordingHandler:
     async def recover(self, context: HandlerContext) -> CallResult:
         return await self._record_call(context)
 
-    async def notify(self, errand: HandlerContext) -> CallResult:
+    async def notify(self, context: HandlerContext) -> CallResult:
         return Done()
 
     async def check(self) -> list[str]:

@@ -146,7 +146,7 @@ class Lab:
 
     def approval_reason(self, vm: str) -> str:
         """Return what the agent of a VM says it is waiting for."""
-        return "; ".join(walk.approval_why for walk in self.vms[vm].workflows)
+        return "; ".join(workflow.approval_why for workflow in self.vms[vm].workflows)
 
 
 @contextmanager

@@ -19,8 +19,8 @@ def test_a_whole_life_without_death(tmp_path: Path) -> None:
         code = run_agent(tmp_path, service, write=0, where="before")
         assert (code, service.approvals) == (0, 1)
     assert diary(tmp_path) == [
-        f"{name} {half} 1 {what}"
-        for half, names in (("prepare", ("drain", "stop")), ("recover", ("stop", "drain")))
+        f"{name} {call} 1 {what}"
+        for call, names in (("prepare", ("drain", "stop")), ("recover", ("stop", "drain")))
         for name in names
         for what in ("begins", "ends")
     ]
@@ -48,8 +48,8 @@ def check(lines: list[str], approvals: int) -> None:
     notes = [line.split() for line in lines]
     for handler in ("drain", "stop"):
         own = [note for note in notes if note[0] == handler]
-        for half in ("prepare", "recover"):
-            attempts = [int(note[2]) for note in own if note[1] == half and note[3] == "begins"]
+        for call in ("prepare", "recover"):
+            attempts = [int(note[2]) for note in own if note[1] == call and note[3] == "begins"]
             assert attempts == sorted(set(attempts)), lines
             assert len(attempts) <= 2, lines
         assert own[-1][1:] == ["recover", own[-1][2], "ends"], lines

@@ -24,7 +24,7 @@ _decode_scope = msgspec.json.Decoder(Scope).decode
 
 
 class CheckedCampaign(msgspec.Struct, frozen=True):
-    """What a witness has to know of a campaign."""
+    """What the checks need to know of a campaign."""
 
     id: str
     spec: CampaignSpec

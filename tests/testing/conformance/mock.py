@@ -1,4 +1,4 @@
-"""An endpoint out of the standard library that keeps to the protocol, in parts that can be made wrong one by one."""
+"""A mock endpoint that keeps to the protocol; subclasses override one part to make it wrong."""
 
 import json
 import re

@@ -19,26 +19,26 @@ from forewarn.testing.service import Forewarn
 NO_FLEET: dict[str, object] = {"scopes": []}
 
 
-def render(story: Script, played: Sequence[StepResult]) -> str:
-    """The story as it went."""
-    return render_script(story, {each.step.line: each.facts for each in played})
+def render(script: Script, played: Sequence[StepResult]) -> str:
+    """Render the scenario with the facts of the run."""
+    return render_script(script, {each.step.line: each.facts for each in played})
 
 
 def run_on_core(text: str) -> str:
-    """Play a story on the pure core."""
+    """Run a scenario on the core."""
     return _run(text, CoreBackend())
 
 
 def run_on_service(text: str) -> str:
-    """Play a story in a service of its own, with the policy that the story wants."""
+    """Run a scenario on a service of its own, with the policy that the scenario sets."""
     wanted = required_setup(parse(text))
-    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as stage:
-        return _run(text, stage)
+    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as backend:
+        return _run(text, backend)
 
 
-def _run(text: str, stage: Backend) -> str:
-    story = parse(text)
-    return render(story, list(run_script(story, stage)))
+def _run(text: str, backend: Backend) -> str:
+    script = parse(text)
+    return render(script, list(run_script(script, backend)))
 
 
 def without_reasons(text: str) -> str:

@@ -1,4 +1,4 @@
-"""`expect … within …` and `wait`: exact where the clock is moved, and the same on both stages."""
+"""`expect … within …` and `wait`: exact where the clock is moved, and the same on both backends."""
 
 from collections.abc import Callable
 
@@ -10,14 +10,14 @@ from tests.testing.scenario.backends import NO_FLEET, run_on_core, run_on_servic
 
 WEB = "platform automatic\nscope web availability-set\nvm web-0 domain 0\nvm web-1 domain 1\n"
 
-both_stages = pytest.mark.parametrize("tell", [run_on_core, run_on_service], ids=["core", "service"])
+both_backends = pytest.mark.parametrize("tell", [run_on_core, run_on_service], ids=["core", "service"])
 
 
 def last_lines(text: str, number: int) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()[-number:]]
 
 
-@both_stages
+@both_backends
 def test_time_stops_at_the_fact_that_is_expected(tell: Callable[[str], str]) -> None:
     text = f"{WEB}schedule Reboot web-0 in 20m\nexpect E1 Started within 1h →\nschedule Freeze web-1 →\n"
     assert last_lines(tell(text), 2) == [
@@ -26,7 +26,7 @@ def test_time_stops_at_the_fact_that_is_expected(tell: Callable[[str], str]) -> 
     ]
 
 
-@both_stages
+@both_backends
 def test_limit_belongs_to_the_time_within_which_it_is_expected(tell: Callable[[str], str]) -> None:
     text = f"{WEB}schedule Reboot web-0 in 20m\nexpect E1 Started within 20m →\n"
     assert last_lines(tell(text), 1) == [
@@ -34,7 +34,7 @@ def test_limit_belongs_to_the_time_within_which_it_is_expected(tell: Callable[[s
     ]
 
 
-@both_stages
+@both_backends
 def test_time_passes_from_change_to_change_on_the_way(tell: Callable[[str], str]) -> None:
     text = f"{WEB}schedule Reboot web-0 web-1\nwait 1h →\n"
     assert last_lines(tell(text), 8) == [
@@ -77,10 +77,10 @@ PLAYED = {
 
 
 def played_on_both(text: str) -> list[list[StepResult]]:
-    story = parse(text)
-    wanted = required_setup(story)
-    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as stage:
-        return [list(run_script(story, CoreBackend())), list(run_script(story, stage))]
+    script = parse(text)
+    wanted = required_setup(script)
+    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as backend:
+        return [list(run_script(script, CoreBackend())), list(run_script(script, backend))]
 
 
 @pytest.mark.parametrize("case", PLAYED)

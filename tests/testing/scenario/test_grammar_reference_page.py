@@ -95,6 +95,6 @@ def test_example_goes_as_told(text: str) -> None:
 def test_guide_copies_what_was_shown() -> None:
     (text,) = examples(GUIDE)
     (pinned,) = (block for block in blocks(GUIDE) if block not in text and block.startswith("schedule"))
-    story = text.replace('schedule Reboot shop-0 shop-1 in 2d why "kernel"\n', pinned)
-    assert story != text
-    assert [each for each in run_script(parse(story), CoreBackend()) if not each.is_as_expected] == []
+    script = text.replace('schedule Reboot shop-0 shop-1 in 2d why "kernel"\n', pinned)
+    assert script != text
+    assert [each for each in run_script(parse(script), CoreBackend()) if not each.is_as_expected] == []

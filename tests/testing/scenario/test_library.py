@@ -57,8 +57,8 @@ def test_scenario_goes_as_told_on_the_core(scenario: Scenario, rewrite: bool) ->
 @each_shipped
 def test_scenario_goes_as_told_in_a_service(scenario: Scenario) -> None:
     wanted = required_setup(scenario.script)
-    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as stage:
-        played = list(run_script(scenario.script, stage))
+    with Forewarn(NO_FLEET, settings=wanted.settings) as service, LiveBackend(service.api, setup=wanted) as backend:
+        played = list(run_script(scenario.script, backend))
     assert [each for each in played if not each.is_as_expected] == []
     assert render(scenario.script, played) == scenario.text
 
@@ -78,7 +78,7 @@ def test_scenarios_are_played_beside_a_fleet_and_leave_nothing_behind() -> None:
     with Forewarn() as service:
         before = list(service.api.scopes()), list(service.api.vms())
         for scenario in (SHIPPED["user-restart"], SHIPPED["hardware-failure"], SHIPPED["user-restart"]):
-            with LiveBackend(service.api) as stage:
-                assert [each for each in run_script(scenario.script, stage) if not each.is_as_expected] == []
+            with LiveBackend(service.api) as backend:
+                assert [each for each in run_script(scenario.script, backend) if not each.is_as_expected] == []
         assert (list(service.api.scopes()), list(service.api.vms())) == before
         assert list(service.api.events()) == []

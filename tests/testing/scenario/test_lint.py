@@ -1,4 +1,4 @@
-"""Everything that is wrong with a story is found at once, and nothing that only follows from it."""
+"""Everything that is wrong with a scenario is found at once, and nothing that only follows from it."""
 
 from forewarn.testing.scenario import find_problems, library_scenarios
 

@@ -1,4 +1,4 @@
-"""A running service as a stage: other clocks, programs in the place of the handler, and leaving nothing behind."""
+"""A running service as a backend: other clocks, programs in the place of the handler, and leaving nothing behind."""
 
 import threading
 from collections.abc import Iterator
@@ -104,23 +104,16 @@ def differing(played: list[StepResult]) -> list[StepResult]:
 
 def test_every_command_is_known_in_a_service() -> None:
     base = run_command.dispatch(object)
-    of_the_stage = {
-        commands.SetPolicy,
-        commands.UsePlatform,
-        commands.Handler,
-        commands.Tick,
-        commands.Wait,
-        commands.Expect,
-    }
+    of_the_backend = {commands.SetPolicy, commands.UsePlatform, commands.Handler, commands.Tick, commands.Wait, commands.Expect}
     assert {
         form.command for form in COMMAND_SYNTAX.values() if run_command.dispatch(form.command) is base
-    } == of_the_stage
+    } == of_the_backend
 
 
 def test_program_plays_the_handler() -> None:
     with Forewarn(NO_FLEET) as service, handled(approves=True) as handler:
-        with LiveBackend(service.api, program=handler, timeout=GUARD) as stage:
-            played = list(run_script(RESTART.script, stage))
+        with LiveBackend(service.api, program=handler, timeout=GUARD) as backend:
+            played = list(run_script(RESTART.script, backend))
         entries = list(service.api.history(did=[EntryKind.APPROVED]))
     assert differing(played) == []
     assert handler.vm is not None
@@ -152,8 +145,8 @@ APPROVED = {
 def test_every_shipped_scenario_leaves_its_handler_to_a_program(scenario: Scenario) -> None:
     wanted = required_setup(scenario.script)
     with Forewarn(NO_FLEET, settings=wanted.settings) as service, handled(approves=True) as handler:
-        with LiveBackend(service.api, setup=wanted, program=handler, timeout=GUARD) as stage:
-            played = list(run_script(scenario.script, stage))
+        with LiveBackend(service.api, setup=wanted, program=handler, timeout=GUARD) as backend:
+            played = list(run_script(scenario.script, backend))
         entries = list(service.api.history(did=[EntryKind.APPROVED], by="vm:web-0"))
     assert differing(played) == []
     assert [entry.event for entry in entries] == handler.approved
@@ -162,8 +155,8 @@ def test_every_shipped_scenario_leaves_its_handler_to_a_program(scenario: Scenar
 
 def test_what_a_program_does_not_do_is_not_done_for_it() -> None:
     with Forewarn(NO_FLEET) as service, handled(approves=False) as handler:
-        with LiveBackend(service.api, program=handler, timeout=0.01) as stage:
-            played = list(run_script(RESTART.script, stage))
+        with LiveBackend(service.api, program=handler, timeout=0.01) as backend:
+            played = list(run_script(RESTART.script, backend))
         assert list(service.api.history(did=[EntryKind.APPROVED])) == []
         (started,) = service.api.history(did=[EntryKind.STARTED])
     assert started.why == "due"
@@ -187,8 +180,8 @@ class ObservingProgram:
 def test_program_is_waited_for_before_the_clock_is_moved() -> None:
     with Forewarn(NO_FLEET, start=NOON) as service:
         spectator = ObservingProgram(service)
-        with LiveBackend(service.api, program=spectator) as stage:
-            list(run_script(parse(f"{WEB}wait 1m\nhandler web-0\nwait 1m\nwait 1m\n"), stage))
+        with LiveBackend(service.api, program=spectator) as backend:
+            list(run_script(parse(f"{WEB}wait 1m\nhandler web-0\nwait 1m\nwait 1m\n"), backend))
         assert service.now == NOON + timedelta(minutes=3)
     assert spectator.moments == [NOON + timedelta(minutes=1), NOON + timedelta(minutes=2)]
 
@@ -196,8 +189,8 @@ def test_program_is_waited_for_before_the_clock_is_moved() -> None:
 def test_story_begins_with_a_whole_second() -> None:
     with Forewarn(NO_FLEET) as service:
         service.advance("0.25s")
-        with LiveBackend(service.api) as stage:
-            assert differing(list(run_script(RESTART.script, stage))) == []
+        with LiveBackend(service.api) as backend:
+            assert differing(list(run_script(RESTART.script, backend))) == []
 
 
 def test_journal_is_read_from_a_position_on() -> None:
@@ -209,48 +202,48 @@ def test_journal_is_read_from_a_position_on() -> None:
 
 
 def test_real_time_is_waited_for_and_not_compared() -> None:
-    story = parse(
+    script = parse(
         f"{WEB}schedule Reboot web-0 in 10m  →  E1 Scheduled not_before 10:10, incarnation 2\n"
         "expect E1 Started within 10m\n"
         "expect E1 Completed within 5m\n"
         "schedule Freeze web-0 in 10h → E2 Scheduled not_before 20:17, incarnation 5\n"
         "expect nothing within 1m\n"
     )
-    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as stage:
-        played = list(run_script(story, stage))
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as backend:
+        played = list(run_script(script, backend))
     assert differing(played) == []
 
 
 def test_real_time_still_tells_what_did_not_happen() -> None:
-    story = parse(f"{WEB}schedule Reboot web-0 in 10h → E1 Scheduled not_before 20:00\nexpect E1 Started within 1s\n")
-    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as stage:
-        assert [each.step.command for each in differing(list(run_script(story, stage)))] == [
-            each.command for each in story.steps[-2:]
+    script = parse(f"{WEB}schedule Reboot web-0 in 10h → E1 Scheduled not_before 20:00\nexpect E1 Started within 1s\n")
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as backend:
+        assert [each.step.command for each in differing(list(run_script(script, backend)))] == [
+            each.command for each in script.steps[-2:]
         ]
 
 
 def test_story_can_be_cancelled_from_elsewhere_and_leaves_nothing_behind() -> None:
-    story = parse(f"{WEB}schedule Reboot web-0 in 1d\nexpect E1 Started within 2d\n")
+    script = parse(f"{WEB}schedule Reboot web-0 in 1d\nexpect E1 Started within 2d\n")
     with Forewarn(NO_FLEET, manual_time=False) as service:
-        with LiveBackend(service.api) as stage:
+        with LiveBackend(service.api) as backend:
 
             def cancel_at_the_end(step: Step) -> None:
                 if isinstance(step.command, commands.Expect):
-                    threading.Thread(target=stage.cancel).start()
+                    threading.Thread(target=backend.cancel).start()
 
             with pytest.raises(Cancelled):
-                list(run_script(story, stage, on_step=cancel_at_the_end))
+                list(run_script(script, backend, on_step=cancel_at_the_end))
             with pytest.raises(Cancelled):
-                list(run_script(story, stage))
+                list(run_script(script, backend))
         assert list(service.api.scopes()) == []
 
 
 def test_manual_story_can_be_cancelled_too() -> None:
-    story = parse(f"{WEB}schedule Reboot web-0 in 1d\nwait 2d\n")
-    with Forewarn(NO_FLEET) as service, LiveBackend(service.api) as stage:
-        plays = run_script(story, stage)
+    script = parse(f"{WEB}schedule Reboot web-0 in 1d\nwait 2d\n")
+    with Forewarn(NO_FLEET) as service, LiveBackend(service.api) as backend:
+        plays = run_script(script, backend)
         next(plays)
-        stage.cancel()
+        backend.cancel()
         with pytest.raises(Cancelled):
             next(plays)
 
@@ -264,10 +257,10 @@ def test_faults_are_survived_and_told_the_same() -> None:
 
 
 def test_faults_and_holds_end_with_their_story() -> None:
-    story = parse(f'{WEB}fault 500\nfault hang web-1 for 1d\nhold all "moving house"\n')
+    script = parse(f'{WEB}fault 500\nfault hang web-1 for 1d\nhold all "moving house"\n')
     with Forewarn(NO_FLEET) as service:
-        with LiveBackend(service.api) as stage:
-            assert differing(list(run_script(story, stage))) == []
+        with LiveBackend(service.api) as backend:
+            assert differing(list(run_script(script, backend))) == []
             assert len(service.api.faults().faults) == 2
         assert list(service.api.faults().faults) == []
         assert service.api.holds().fleet is None
@@ -280,12 +273,12 @@ def test_demonstration_fleet_is_told_the_same_and_stays() -> None:
         "expect E3 Completed within 1h →\n"
         "wait 1h →\ndocument web-5 →\n"
     )
-    story = parse(text)
+    script = parse(text)
     with Forewarn() as service:
-        with LiveBackend(service.api) as stage:
-            by_service = render(story, list(run_script(story, stage)))
+        with LiveBackend(service.api) as backend:
+            by_service = render(script, list(run_script(script, backend)))
         assert {scope.id for scope in service.api.scopes()} == {"db-0", "web", "batch", "shop"}
-    assert by_service == render(story, list(run_script(story, CoreBackend())))
+    assert by_service == render(script, list(run_script(script, CoreBackend())))
 
 
 WAITS: dict[str, tuple[commands.Command, timedelta | None, timedelta]] = {
@@ -298,35 +291,35 @@ WAITS: dict[str, tuple[commands.Command, timedelta | None, timedelta]] = {
 
 
 @pytest.fixture(scope="module")
-def fast_stage() -> Iterator[LiveBackend]:
-    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as stage:
-        yield stage
+def fast_backend() -> Iterator[LiveBackend]:
+    with Forewarn(NO_FLEET, manual_time=False, speed=600) as service, LiveBackend(service.api, speed=600) as backend:
+        yield backend
 
 
 @pytest.mark.parametrize("case", WAITS)
-def test_longest_wait_is_told_in_real_time(case: str, fast_stage: LiveBackend) -> None:
+def test_longest_wait_is_told_in_real_time(case: str, fast_backend: LiveBackend) -> None:
     command, at, wait = WAITS[case]
-    assert fast_stage.max_wait(command, at) == wait
+    assert fast_backend.max_wait(command, at) == wait
 
 
-def test_wait_for_a_time_ends_when_it_comes(fast_stage: LiveBackend) -> None:
+def test_wait_for_a_time_ends_when_it_comes(fast_backend: LiveBackend) -> None:
     """A day is 144 seconds here, of which some have passed."""
-    wait = fast_stage.max_wait(commands.Tick(time=timedelta(days=1, hours=10)), None)
+    wait = fast_backend.max_wait(commands.Tick(time=timedelta(days=1, hours=10)), None)
     assert timedelta(0) < wait <= 144 * SECOND
-    assert fast_stage.max_wait(commands.Query(vm="web-0"), timedelta(days=1, hours=10)) <= wait
+    assert fast_backend.max_wait(commands.Query(vm="web-0"), timedelta(days=1, hours=10)) <= wait
 
 
 @pytest.mark.parametrize("case", WAITS)
 def test_clock_that_is_moved_is_not_waited_for(case: str, service: Forewarn) -> None:
     command, at, _ = WAITS[case]
-    with LiveBackend(service.api) as stage:
-        assert stage.max_wait(command, at) == timedelta(0)
+    with LiveBackend(service.api) as backend:
+        assert backend.max_wait(command, at) == timedelta(0)
     assert CoreBackend().max_wait(command, at) == timedelta(0)
 
 
 def test_story_lasts_as_long_as_it_says_at_most() -> None:
-    story = parse(f"{WEB}wait 5m\nexpect nothing within 10m at 10:20\ntick 10:25\nquery web-0\ntick\n")
-    assert max_duration(story) == 30 * MINUTE
+    script = parse(f"{WEB}wait 5m\nexpect nothing within 10m at 10:20\ntick 10:25\nquery web-0\ntick\n")
+    assert max_duration(script) == 30 * MINUTE
     assert max_duration(parse(f"{WEB}tick 10:25\n")) == 25 * MINUTE
 
 
@@ -356,8 +349,8 @@ def service() -> Iterator[Forewarn]:
 @pytest.mark.parametrize("case", UNPLAYABLE)
 def test_what_cannot_be_played_is_named(case: str, service: Forewarn) -> None:
     text, word, problem = UNPLAYABLE[case]
-    with LiveBackend(service.api) as stage, pytest.raises(ScenarioError) as caught:
-        list(run_script(parse(text), stage))
+    with LiveBackend(service.api) as backend, pytest.raises(ScenarioError) as caught:
+        list(run_script(parse(text), backend))
     assert caught.value.problem.startswith(problem)
     assert (caught.value.line, caught.value.word) == (len(text.splitlines()), word)
     assert list(service.api.scopes()) == []

@@ -1,4 +1,4 @@
-"""The rules' own stories, as far as a service can play them: it tells what the pure core tells."""
+"""The scenarios of the rules, as far as a service can run them: it tells what the pure core tells."""
 
 from pathlib import Path
 
@@ -36,15 +36,15 @@ NOT_IN_A_SERVICE = {
 
 
 def playable(text: str) -> str:
-    """The story without what a service cannot do; its platform does its work itself."""
-    story = parse(text)
+    """The scenario without what a service cannot do; its platform does its work itself."""
+    script = parse(text)
     left_out = {
         number
-        for step in story.steps
+        for step in script.steps
         if isinstance(step.command, OF_THE_CORE_ALONE)
         for number in range(step.line, step.last_line + 1)
     }
-    lines = [line for number, line in enumerate(story.lines, start=1) if number not in left_out]
+    lines = [line for number, line in enumerate(script.lines, start=1) if number not in left_out]
     return "\n".join(["platform automatic", *lines])
 
 

@@ -1,4 +1,4 @@
-"""The language of stories: how it is read, what it says to a writer who errs, and how it is written down anew."""
+"""The scenario language: how it is read, what it says to a writer who errs, and how it is written down anew."""
 
 from datetime import timedelta
 from typing import Any
@@ -265,9 +265,9 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
 
 
 def tell(text: str) -> str:
-    """Play a story on the core, and write it down as it went."""
-    story = parse(text)
-    return render_script(story, {played.step.line: played.facts for played in run_script(story, CoreBackend())})
+    """Run a scenario on the core, and write it down as it went."""
+    script = parse(text)
+    return render_script(script, {played.step.line: played.facts for played in run_script(script, CoreBackend())})
 
 
 @pytest.mark.parametrize(("line", "command"), SPELT.items(), ids=list(SPELT))
@@ -385,8 +385,8 @@ def test_long_outcome_is_written_fact_by_fact() -> None:
 
 
 def test_playing_tells_where_a_story_is_wrong() -> None:
-    story = parse("scope web availability-set\nvm web_0\nrestart web_0 → E1 Started\ntick → nothing\n")
-    assert [played.step.line for played in run_script(story, CoreBackend()) if not played.is_as_expected] == [3]
+    script = parse("scope web availability-set\nvm web_0\nrestart web_0 → E1 Started\ntick → nothing\n")
+    assert [played.step.line for played in run_script(script, CoreBackend()) if not played.is_as_expected] == [3]
 
 
 def test_fact_with_a_semicolon_can_be_expected() -> None:

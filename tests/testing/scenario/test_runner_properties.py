@@ -1,4 +1,4 @@
-"""Whatever happens in a story, the core and a service tell the same of it."""
+"""Whatever happens in a scenario, the core and a service tell the same of it."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from forewarn.testing.service import Forewarn
 from tests.support.examples import examples
 from tests.testing.scenario.backends import NO_FLEET, render, without_reasons
 
-# All hosts of which a service that has told other stories may remember some are there.
+# All hosts of which a service that has run other scenarios may remember some are there.
 WORLD = """
 platform automatic
 scope web availability-set terminate-notice 5m priority low
@@ -62,10 +62,10 @@ def service() -> Iterator[Forewarn]:
 @example(["redeploy web-0", "remove vm web-2 force", "wait 15m"])  # to a host that has become empty
 @example(["approve E2 by web-0", "wait 30s", "evict web-0", "wait 30s"])  # one is due when work on another is done
 def test_core_and_service_tell_the_same(service: Forewarn, commands: list[str]) -> None:
-    story = parse(WORLD + "\n".join(f"{command} →" for command in commands))
-    by_core = list(run_script(story, CoreBackend()))
-    with LiveBackend(service.api) as stage:
-        by_service = list(run_script(story, stage))
-    assert without_reasons(render(story, by_service)) == without_reasons(render(story, by_core))
+    script = parse(WORLD + "\n".join(f"{command} →" for command in commands))
+    by_core = list(run_script(script, CoreBackend()))
+    with LiveBackend(service.api) as backend:
+        by_service = list(run_script(script, backend))
+    assert without_reasons(render(script, by_service)) == without_reasons(render(script, by_core))
     met = [(each.step.text, each.is_as_expected) for each in by_core if each.step.text.startswith("expect")]
     assert [(each.step.text, each.is_as_expected) for each in by_service if each.step.text.startswith("expect")] == met
