@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from forewarn.compose import run_service
-from forewarn.settings import EMULATOR, load_settings
-from forewarn.testing.background import BackgroundContext
-from tests.support.program import LOOPBACK, Machine
+from tests.cli.in_process import run_up
+from tests.support.program import Machine
 
 FLEET = """
 [[scopes]]
@@ -43,36 +41,11 @@ class ServiceMachine(Machine):
         return f"batch_{self.used}"
 
 
-class SilentReporter:
-    """Nobody needs to know how this service starts."""
-
-    def report(self, sentence: str) -> None: ...
-
-    def fleet_file_ignored(self, source: Path) -> None: ...
-
-    def fill_progress(self, done: int, total: int) -> None: ...
-
-
 @contextmanager
 def run_service_machine(home: Path, fleet: str = FLEET) -> Iterator[ServiceMachine]:
     """Run the service in a thread of this process, as `forewarn up --ephemeral --manual-time` would for this user."""
     service_machine = ServiceMachine(home)
     file = home / "fleet.toml"
     file.write_text(fleet)
-    flags = {
-        "ephemeral": True,
-        "manual_time": True,
-        "fleet": str(file),
-        "listen": f"{LOOPBACK}:0",
-        "operator": "127.0.0.1:0",
-    }
-    settings = load_settings(EMULATOR, flags=flags, environ={}).settings
-    service = BackgroundContext(
-        lambda: run_service(settings, EMULATOR, environ=service_machine.environment, reporter=SilentReporter()),
-        name="service of a test",
-    )
-    service.start()
-    try:
+    with run_up(service_machine, fleet=file):
         yield service_machine
-    finally:
-        service.stop()

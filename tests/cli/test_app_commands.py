@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.in_process import run
-from tests.support.program import GUARD, PROGRAM, Machine, UpProcess
-
-pytestmark = pytest.mark.process
+from tests.cli.in_process import InProcessMachine, UpService, run, run_up
+from tests.support.program import GUARD, PROGRAM, Machine
 
 FLEET = """
 [[scopes]]
@@ -44,10 +42,10 @@ vms = [{ count = 40 }]
 GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}")
 
 
-class ServiceMachine(Machine):
+class ServiceMachine(InProcessMachine):
     """A machine on which a service runs that keeps nothing and whose time stands still."""
 
-    service: UpProcess
+    service: UpService
 
     def take_vm(self) -> str:
         """Return a VM that no other test uses."""
@@ -60,8 +58,13 @@ def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servic
     machine = ServiceMachine(tmp_path_factory.mktemp("shop"))
     fleet = machine.home / "fleet.toml"
     fleet.write_text(FLEET)
-    with machine.up("--ephemeral", "--manual-time", "--fleet", str(fleet)) as machine.service:
+    with run_up(machine, fleet=fleet) as machine.service:
         yield machine
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return InProcessMachine(tmp_path)
 
 
 def test_vms_are_listed_as_a_table(service_machine: ServiceMachine) -> None:
@@ -102,6 +105,7 @@ def test_event_is_scheduled_listed_and_runs_its_course(service_machine: ServiceM
     assert service_machine.run_json("event", "list", "--vm", vm) == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("columns", [40, 80, 100, 120, 200])
 def test_narrow_terminal_cuts_no_id_and_no_url(service_machine: ServiceMachine, columns: int) -> None:
     (made,) = service_machine.run_json("event", "schedule", "Reboot", "web-1", "--in", "20m")["made"]
@@ -122,6 +126,7 @@ def test_narrow_terminal_cuts_no_id_and_no_url(service_machine: ServiceMachine, 
         assert max(map(len, events + vms)) <= columns
 
 
+@pytest.mark.process
 def test_columns_that_a_narrow_terminal_leaves_out_are_named(service_machine: ServiceMachine) -> None:
     vms = service_machine.run_on_terminal("vm", "list", "--scope", "web", columns=80)
     assert vms[0].split() == ["VM", "SCOPE", "HOST", "UPDATE", "DOMAIN", "ADDRESS", "GUEST", "URL"]
@@ -196,7 +201,7 @@ def test_clock_is_shown_and_moved(service_machine: ServiceMachine) -> None:
 
 
 def test_all_that_has_changed_on_the_way_is_told_or_where_to_find_it(machine: Machine) -> None:
-    with machine.up("--ephemeral", "--manual-time"):
+    with run_up(machine):
         machine.run("vm", "restart", "db-0")
         few = machine.run("clock", "advance", "1h").stderr.splitlines()
         for _ in range(4):
@@ -338,7 +343,7 @@ def test_port_of_a_vm_is_not_taken_for_that_of_operators(service_machine: Servic
 
 
 def test_nothing_to_show_is_said(machine: Machine) -> None:
-    with machine.up("--ephemeral", "--manual-time"):
+    with run_up(machine):
         events = machine.run("event", "list")
         moved = machine.run("clock", "advance", "--to-next")
     assert (events.returncode, events.stdout, events.stderr) == (0, "", "No open events.\n")
@@ -357,7 +362,7 @@ def test_url_without_a_service_is_unreachable(service_machine: ServiceMachine) -
 
 
 def test_time_that_is_real_is_not_moved(machine: Machine) -> None:
-    with machine.up("--ephemeral"):
+    with run_up(machine, manual_time=False):
         assert machine.run_json("clock", "show")["manual"] is False
         refused = machine.run("clock", "advance", "15m")
     assert (refused.returncode, refused.stderr) == (
@@ -366,6 +371,7 @@ def test_time_that_is_real_is_not_moved(machine: Machine) -> None:
     )
 
 
+@pytest.mark.process
 def test_reader_that_has_had_enough_is_no_error(service_machine: ServiceMachine) -> None:
     line = f"'{PROGRAM}' vm list | head -n 1"
     ended = subprocess.run(

@@ -28,6 +28,7 @@ def missing_commits(listing: str, history: dict[str, str]) -> list[str]:
     return [commit for subject, commit in ENTRY.findall(listing) if history.get(commit) != subject]
 
 
+@pytest.mark.process
 def test_listed_commits_are_in_the_history(root: Path, history: dict[str, str]) -> None:
     listing = (root / ".git-blame-ignore-revs").read_text()
     commits = [line for line in listing.splitlines() if line and not line.startswith("#")]

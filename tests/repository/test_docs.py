@@ -87,6 +87,7 @@ def missing_paths(root: Path, page: str) -> list[str]:
     return [path.relative_to(root).as_posix() for path in paths if not path.exists()]
 
 
+@pytest.mark.process
 def test_every_path_of_code_exists(root: Path, files: tuple[Path, ...]) -> None:
     missing = {
         str(page): paths for page in files if page.suffix == ".md" and (paths := missing_paths(root, page.read_text()))

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from forewarn.settings import KEYS, PRODUCTION, load_settings, variable_name
+from tests.cli.in_process import InProcessMachine
 from tests.support.program import Machine
 
-pytestmark = pytest.mark.process
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return InProcessMachine(tmp_path)
 
 
 def shown(machine: Machine, *arguments: str, **environ: str) -> dict[str, dict[str, Any]]:

@@ -8,22 +8,20 @@ from pathlib import Path
 import pytest
 
 from forewarn.core.fault import FaultKind, parse_fault_kind
-from tests.cli.in_process import run, run_json, run_table
-from tests.support.program import Machine, UpProcess
+from tests.cli.in_process import UpService, run, run_json, run_table, run_up
+from tests.support.program import Machine
 from tests.support.serve_process import run_serve
-
-pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Machine, UpProcess]]:
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Machine, UpService]]:
     machine = Machine(tmp_path_factory.mktemp("emulator"))
-    with machine.up("--ephemeral", "--manual-time") as up:
+    with run_up(machine) as up:
         yield machine, up
 
 
 @pytest.fixture
-def machine(emulator: tuple[Machine, UpProcess]) -> Machine:
+def machine(emulator: tuple[Machine, UpService]) -> Machine:
     """Give the machine without faults, whatever the test before has left."""
     run(emulator[0], "fault", "clear", "--all")
     return emulator[0]
@@ -39,7 +37,7 @@ def status(url: str) -> int:
         connection.close()
 
 
-def test_vm_gets_what_was_set_as_often_as_was_said(emulator: tuple[Machine, UpProcess], machine: Machine) -> None:
+def test_vm_gets_what_was_set_as_often_as_was_said(emulator: tuple[Machine, UpService], machine: Machine) -> None:
     _, up = emulator
     title, row = run_table(machine, "fault", "set", "410", "--vm", "web-0", "--times", "2")
     assert title == ["FAULT", "KIND", "VM", "HITS", "ENDS", "BY", "SET"]
@@ -96,6 +94,7 @@ def test_what_is_wrong_is_said(machine: Machine, case: str) -> None:
     assert (ended.code, sentence in ended.stderr) == (code, True), ended.stderr
 
 
+@pytest.mark.process
 def test_service_for_real_vms_refuses_faults(machine: Machine, tmp_path: Path) -> None:
     with run_serve(tmp_path):
         ended = run(machine, "fault", "set", "410", "--data", str(tmp_path / "data"))

@@ -19,12 +19,11 @@ import pytest
 from forewarn.cli.options.endpoint import exit_code_for
 from forewarn.client import ClientError
 from forewarn.client.discovery import NotDiscovered
+from tests.cli.in_process import InProcessMachine, UpService, run_up
 from tests.client.faulty_server import responds, run_faulty_server
 from tests.client.scripted_flow import document, event
 from tests.repository.test_contents import SERVER_PARTS
 from tests.support.program import GUARD, PROGRAM, Machine, UpProcess
-
-pytestmark = pytest.mark.process
 
 SCOPES = 32
 """Each test has one to itself: two VMs, of which the first is the one where commands are typed."""
@@ -52,7 +51,7 @@ COMMANDS = ["guest list", "guest watch", "guest approve"]
 class Vm:
     """The VM web-0 of a scope, which has a neighbour web-1; its operators happen to sit at the same machine."""
 
-    def __init__(self, machine: Machine, service: UpProcess, scope: str) -> None:
+    def __init__(self, machine: Machine, service: UpService | UpProcess, scope: str) -> None:
         self._machine, self._scope = machine, scope
         self.service = service
         self.endpoint = service.guest_urls[f"{scope}/web-0"]
@@ -92,19 +91,22 @@ class Vm:
                 process.kill()
 
 
-@contextmanager
-def serving(home: Path) -> Iterator[tuple[Machine, UpProcess]]:
-    machine = Machine(home)
+def write_fleet(machine: Machine) -> Path:
     fleet = machine.home / "fleet.toml"
     fleet.write_text(FLEET)
-    with machine.up("--ephemeral", "--manual-time", "--fleet", str(fleet)) as service:
-        yield machine, service
+    return fleet
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return InProcessMachine(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def vms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[Vm]]:
     """VMs that no other test uses."""
-    with serving(tmp_path_factory.mktemp("guests")) as (machine, service):
+    machine = InProcessMachine(tmp_path_factory.mktemp("guests"))
+    with run_up(machine, fleet=write_fleet(machine)) as service:
         yield (Vm(machine, service, f"set-{n}") for n in range(SCOPES))
 
 
@@ -212,6 +214,7 @@ def test_unknown_id_is_not_found_and_nothing_is_approved(vm: Vm) -> None:
     assert vm.statuses() == {id_: "Scheduled"}
 
 
+@pytest.mark.process
 def test_every_change_is_a_line_of_json(vm: Vm) -> None:
     with vm.watching("-o", "json") as watch:
         assert watch.stdout is not None
@@ -239,6 +242,7 @@ def test_every_change_is_a_line_of_json(vm: Vm) -> None:
     ]
 
 
+@pytest.mark.process
 def test_every_change_is_a_line_of_text_without_colours(vm: Vm) -> None:
     (other,) = vm.told_of("Reboot", vm="web-1")
     with vm.watching() as watch:
@@ -251,6 +255,7 @@ def test_every_change_is_a_line_of_text_without_colours(vm: Vm) -> None:
         assert watch.wait(GUARD) == 0
 
 
+@pytest.mark.process
 def test_own_changes_can_be_watched_alone(vm: Vm) -> None:
     vm.told_of("Freeze", vm="web-1")
     (mine,) = vm.told_of("Reboot")
@@ -286,6 +291,7 @@ def seen_on_terminal(vm: Vm, is_enough: Callable[[str], object], **environment: 
     return seen
 
 
+@pytest.mark.process
 def test_time_left_is_counted_down_on_a_terminal(vm: Vm) -> None:
     (id_,) = vm.told_of("Reboot")
     seen = seen_on_terminal(vm, lambda seen: len(set(COUNTDOWN.findall(seen))) >= 2)
@@ -294,18 +300,22 @@ def test_time_left_is_counted_down_on_a_terminal(vm: Vm) -> None:
     assert "Ended." in seen
 
 
+@pytest.mark.process
 def test_terminal_that_wants_no_colours_gets_none(vm: Vm) -> None:
     vm.told_of("Reboot")
     assert not COLOUR.search(seen_on_terminal(vm, COUNTDOWN.search, NO_COLOR="1"))
 
 
+@pytest.mark.process
 def test_terminal_says_when_nothing_is_planned(vm: Vm) -> None:
     sentence = f"Nothing is planned. Watching {vm.endpoint} until Ctrl-C."
     assert sentence in seen_on_terminal(vm, lambda seen: sentence in seen)
 
 
+@pytest.mark.process
 def test_service_that_goes_away_is_waited_for(tmp_path: Path) -> None:
-    with serving(tmp_path) as (machine, service):
+    machine = Machine(tmp_path)
+    with machine.up("--ephemeral", "--manual-time", "--fleet", str(write_fleet(machine))) as service:
         vm = Vm(machine, service, "set-0")
         vm.told_of("Reboot")
         with vm.watching() as watch:
@@ -390,6 +400,7 @@ def test_every_error_of_the_client_has_its_exit_code() -> None:
     }
 
 
+@pytest.mark.process
 def test_plain_install_is_enough(vm: Vm) -> None:
     """No package of any extra is needed on the VM."""
     (id_,) = vm.told_of("Reboot")

@@ -7,11 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from tests.cli.in_process import run_json
+from tests.cli.in_process import run, run_json
 from tests.cli.service_machine import run_service_machine
 from tests.support.program import Machine
-
-pytestmark = pytest.mark.process
 
 FLEET = """
 [[scopes]]
@@ -40,7 +38,7 @@ def completions(machine: Machine, *words: str, shell: str = "bash", **environmen
         asked = {"COMP_WORDS": " ".join(typed), "COMP_CWORD": str(len(typed) - 1)}
     else:
         asked = {"_TYPER_COMPLETE_ARGS": " ".join(typed)}
-    ended = machine.run(_FOREWARN_COMPLETE=f"complete_{shell}", **asked, **environment)
+    ended = run(machine, _FOREWARN_COMPLETE=f"complete_{shell}", **asked, **environment)
     assert ended.stderr == ""
     return ended.stdout.splitlines() if shell != "bash" else sorted(ended.stdout.split())
 
