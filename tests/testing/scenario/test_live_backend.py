@@ -104,7 +104,14 @@ def differing(played: list[StepResult]) -> list[StepResult]:
 
 def test_every_command_is_known_in_a_service() -> None:
     base = run_command.dispatch(object)
-    of_the_backend = {commands.SetPolicy, commands.UsePlatform, commands.Handler, commands.Tick, commands.Wait, commands.Expect}
+    of_the_backend = {
+        commands.SetPolicy,
+        commands.UsePlatform,
+        commands.Handler,
+        commands.Tick,
+        commands.Wait,
+        commands.Expect,
+    }
     assert {
         form.command for form in COMMAND_SYNTAX.values() if run_command.dispatch(form.command) is base
     } == of_the_backend
