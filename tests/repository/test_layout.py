@@ -63,7 +63,7 @@ def test_tests_of_core_import_nothing_above_core_except_the_scenario_runner() ->
         ("import forewarn.wire.document", "forewarn.wire.document"),
         ("from forewarn import wire", "forewarn.wire"),
         ("from forewarn.fleet.service import Fleet", "forewarn.fleet.service"),
-        ("from tests.fleet.planted import run_fleet", "forewarn.fleet.service"),
+        ("from tests" + ".fleet.planted import run_fleet", "forewarn.fleet.service"),
         ("def test() -> None:\n    import forewarn.clock", "forewarn.clock"),
     ],
     ids=["plain", "package", "module", "by a helper", "inside a function"],
