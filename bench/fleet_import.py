@@ -47,7 +47,7 @@ def run(task: Task) -> ImportFinished:
         import_seconds=time.monotonic() - exported_at,
         file_bytes=len(file),
         changed=len(result.differences),
-        refused=result.refused,
+        refused=result.refused_count,
     )
 
 

@@ -226,7 +226,7 @@ async def test_a_reason_that_is_no_text_is_kept_as_text(tmp_path: Path, diary: l
         assert agent.workflows[ID].steps[0].prepare.reason == "?" * 1000
         await harness.advance(seconds(1))
         assert agent.workflows[ID].steps[0].prepare.reason == "?"
-        assert agent.status().troubles == ()
+        assert agent.status().problems == ()
 
 
 async def test_recovery_is_tried_until_it_succeeds(tmp_path: Path, diary: list[str]) -> None:
@@ -541,7 +541,7 @@ async def test_a_journal_that_cannot_be_read_is_not_forgotten(tmp_path: Path) ->
     async with harness.run_agent() as agent:
         (tmp_path / "journal").unlink()
         await harness.advance(daemon.RETRY_INTERVAL)
-        assert agent.status().troubles == (
+        assert agent.status().problems == (
             "the journal cannot be read: File exists; look whether something is left prepared",
         )
 

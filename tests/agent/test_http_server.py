@@ -155,14 +155,14 @@ async def test_an_agent_that_cannot_listen_says_so_and_tries_again(tmp_path: Pat
         port = taken.getsockname()[1]
         harness = AgentHarness(tmp_path, FakeService(), [], listen=ListenAddress("127.0.0.1", port))
         async with harness.run_agent() as agent:
-            await until(lambda: bool(agent.status().troubles))
-            assert f"cannot listen at 127.0.0.1:{port}" in agent.status().troubles[0]
+            await until(lambda: bool(agent.status().problems))
+            assert f"cannot listen at 127.0.0.1:{port}" in agent.status().problems[0]
             await harness.show(event())
             assert harness.service.approvals == [ID]
             taken.close()
             await harness.advance(RETRY_INTERVAL)
             await until(lambda: agent.port == port)
-            assert agent.status().troubles == ()
+            assert agent.status().problems == ()
 
 
 async def test_status_comes_from_the_agent_or_from_what_it_left(tmp_path: Path) -> None:
@@ -171,11 +171,11 @@ async def test_status_comes_from_the_agent_or_from_what_it_left(tmp_path: Path) 
         await until((tmp_path / "agent.sock").exists)
         running = await asyncio.to_thread(read_status, tmp_path)
         assert running == agent.status()
-        assert (running.is_running, running.name, running.walks[0].event) == (True, "web_0", ID)
+        assert (running.is_running, running.name, running.workflows[0].event) == (True, "web_0", ID)
     left = read_status(tmp_path)
-    assert (left.is_running, left.walks) == (False, running.walks)
+    assert (left.is_running, left.workflows) == (False, running.workflows)
     (tmp_path / "journal" / "X.json").write_text("garbage")
-    assert "X.json in the journal is unreadable" in read_status(tmp_path).troubles[0]
+    assert "X.json in the journal is unreadable" in read_status(tmp_path).problems[0]
 
 
 def test_status_of_nothing_is_nothing(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def http(status: int, body: bytes) -> bytes:
     return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 
-REFUSED = b'{"error": {"code": "busy", "message": "not now", "details": {"vm": "x"}, "later": 1}}'
+REFUSED = b'{"error": {"code": "resource-in-use", "message": "not now", "details": {"vm": "x"}, "later": 1}}'
 ANSWERS: dict[str, tuple[bytes, type[ApiError], str]] = {
     "refusal": (http(409, REFUSED), RequestRefused, "not now"),
     "not found": (http(404, REFUSED), NotFound, "not now"),
@@ -86,11 +86,11 @@ def test_refusal_carries_its_facts() -> None:
     with server(http(409, REFUSED)) as url, pytest.raises(RequestRefused) as raised:
         ApiClient(url, "token").clock()
     refusal = raised.value
-    assert (refusal.status, refusal.code, refusal.details) == (409, "busy", {"vm": "x"})
+    assert (refusal.status, refusal.code, refusal.details) == (409, "resource-in-use", {"vm": "x"})
 
 
 def test_fields_that_a_newer_service_adds_do_no_harm() -> None:
-    body = b'{"now": "2026-03-02T10:00:00Z", "manual": true, "next_at": null, "phase": "waning"}'
+    body = b'{"now": "2026-03-02T10:00:00Z", "manual": true, "next_change_at": null, "phase": "waning"}'
     with server(http(200, body)) as url:
         assert ApiClient(url, "token").clock().manual
 
@@ -109,13 +109,13 @@ def test_url_that_is_none_is_said_at_once(url: str) -> None:
         ApiClient(url, "token")
 
 
-HOLDS = http(200, b'{"fleet": null, "scopes": []}')
+HOLDS = http(200, b'{"holds": []}')
 
 
 def test_change_whose_answer_is_lost_is_sent_once_more_with_the_same_key() -> None:
     seen: list[bytes] = []
     with server(b"", HOLDS, seen=seen) as url:
-        assert ApiClient(url, "token").hold(v1.CreateHold(reason="disk swap")) == v1.Holds(fleet=None, scopes=[])
+        assert ApiClient(url, "token").hold(v1.CreateHold(reason="disk swap")) == v1.Holds(holds=[])
     first, second = seen
     assert first == second
     assert b"idempotency-key: " in first.lower()
@@ -144,8 +144,8 @@ def test_advance_of_the_clock_is_never_sent_twice() -> None:
 
 def test_watch_gives_lines_and_signs_of_life_and_tells_when_the_service_is_gone() -> None:
     entry = (
-        b'{"position": 7, "kind": "scope", "record": "web", "at": "2026-03-02T10:00:00Z", "did": "held", "by": "ada",'
-        b' "why": "", "event": null, "vms": [], "incarnation": 1, "facts": {}}'
+        b'{"position": 7, "record_kind": "scope", "record_id": "web", "at": "2026-03-02T10:00:00Z", "action": "held",'
+        b' "actor": "ada", "reason": "", "event": null, "vms": [], "incarnation": 1, "facts": {}}'
     )
     stream = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n: here\r\n\r\nid: 7\r\ndata: " + entry + b"\r\n\r\n"
     with server(stream) as url:

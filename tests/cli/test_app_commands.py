@@ -108,11 +108,13 @@ def test_event_is_scheduled_listed_and_runs_its_course(service_machine: ServiceM
 @pytest.mark.process
 @pytest.mark.parametrize("columns", [40, 80, 100, 120, 200])
 def test_narrow_terminal_cuts_no_id_and_no_url(service_machine: ServiceMachine, columns: int) -> None:
-    (made,) = service_machine.run_json("event", "schedule", "Reboot", "web-1", "--in", "20m")["made"]
+    (made,) = service_machine.run_json("event", "schedule", "Reboot", "web-1", "--in", "20m")["created"]
     events = service_machine.run_on_terminal("event", "list", "--scope", "web", columns=columns)
     (event,) = (line for line in events if made["id"] in line)
     (explanation,) = {
-        "; ".join(event["explain"]) for event in service_machine.run_json("event", "list") if event["id"] == made["id"]
+        "; ".join(event["explanation"])
+        for event in service_machine.run_json("event", "list")
+        if event["id"] == made["id"]
     }
     assert "web-1" in event
     below = "" if columns == 200 else " ".join(events[events.index(event) + 1 :])
@@ -146,7 +148,7 @@ def test_every_type_can_be_scheduled(service_machine: ServiceMachine, type_: str
         (("--source", "user"), "source", "User"),
         (("--failure",), "status", "Started"),
         (("--at", "2100-01-31T12:15+02:00"), None, 3),
-        (("--why", "ticket 7"), "why", "ticket 7"),
+        (("--reason", "ticket 7"), "reason", "ticket 7"),
     ],
     ids=["user", "source", "failure", "at", "why"],
 )
@@ -163,7 +165,7 @@ def test_options_have_their_effect(
 def test_same_key_makes_nothing_twice(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
     first, again = (
-        service_machine.run_json("event", "schedule", "Reboot", vm, "--key", f"once-{vm}")["made"] for _ in range(2)
+        service_machine.run_json("event", "schedule", "Reboot", vm, "--key", f"once-{vm}")["created"] for _ in range(2)
     )
     assert first == again
     assert service_machine.run("event", "schedule", "Freeze", vm, "--key", f"once-{vm}").returncode == 3
@@ -195,7 +197,7 @@ def test_clock_is_shown_and_moved(service_machine: ServiceMachine) -> None:
     assert before["manual"]
     moved = service_machine.run("clock", "advance", "--to-next")
     now, following = moved.stdout.splitlines()
-    assert now == before["next_at"].replace("T", " ")
+    assert now == before["next_change_at"].replace("T", " ")
     assert following.startswith("next: ")
     assert moved.stderr.startswith(f"{now} ")
 
@@ -207,14 +209,14 @@ def test_all_that_has_changed_on_the_way_is_told_or_where_to_find_it(machine: Ma
         for _ in range(4):
             machine.run("event", "schedule", "Freeze", "--scope", "web")
         *_, last = many = machine.run("clock", "advance", "1h").stderr.splitlines()
-        since = re.search(r"`forewarn history (.*)`", last)
+        since = re.search(r"`forewarn journal (.*)`", last)
         assert since is not None
-        rest = json.loads(machine.run("history", *since[1].split(), "--did", "completed", "-o", "json").stdout)
+        rest = json.loads(machine.run("journal", *since[1].split(), "--action", "completed", "-o", "json").stdout)
     assert [line.split(" in ")[1] for line in few] == [
         "db-0 started: db-0 (due)",
         "db-0 completed: db-0 (took: 60.000s)",
     ]
-    assert (len(many), rest[-1]["record"]) == (21, "web")
+    assert (len(many), rest[-1]["record_id"]) == (21, "web")
 
 
 def test_way_to_the_service_can_be_said_in_the_environment(service_machine: ServiceMachine) -> None:
@@ -251,11 +253,11 @@ EXITS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "unknown field": (("vm", "change", "web-0", "--clear", "colour"), 2, "colour is not among host, addresses, prio"),
     "no tag": (("vm", "change", "web-0", "--tag", "team"), 2, "--tag: 'team' is no tag: write it like team=web"),
     "hold without a reason": (("hold", "--scope", "web"), 2, "say why it is held"),
-    "no ending": (("event", "resolve", "1234", "--why", "seen"), 2, "say how it ends: --done if"),
+    "no ending": (("event", "resolve", "1234", "--reason", "seen"), 2, "say how it ends: --done if"),
     "no event id": (("event", "show", "web-0"), 2, "web-0 is no event: give its id as"),
     "short event id": (("event", "show", "12A"), 2, "at least 4 characters"),
-    "no past": (("history", "--since", "lately"), 2, "--since: 'lately' is no time: write how long ago, like 2h, or"),
-    "at and since": (("history", "--at", "03:12", "--since", "2h"), 2, "--at stands alone"),
+    "no past": (("journal", "--since", "lately"), 2, "--since: 'lately' is no time: write how long ago, like 2h, or"),
+    "at and since": (("journal", "--at", "03:12", "--since", "2h"), 2, "--at stands alone"),
     "unknown role": (("token", "create", "me", "--role", "boss"), 2, "boss is not among viewer, operator and admin"),
     "no fleet file": (
         ("fleet", "import", "/no/fleet.toml"),

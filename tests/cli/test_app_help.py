@@ -34,7 +34,7 @@ COMMANDS = dict(_commands())
 
 OF_ONE_REQUEST = {
     "--address", "--all", "--amount", "--approval", "--approve", "--at", "--auto-approve", "--blackout", "--burst",
-    "--by", "--campaign", "--clear", "--core", "--description", "--did", "--done", "--dry-run", "--duration",
+    "--actor", "--campaign", "--clear", "--core", "--description", "--action", "--done", "--dry-run", "--duration",
     "--event", "--exclude-host", "--exclude-scope", "--exclude-tag", "--exclude-vm", "--expected", "--expires",
     "--explain", "--failed", "--failure", "--fault-domain", "--for", "--for-others", "--force", "--gap", "--gate",
     "--gate-patience", "--give-up", "--halt-after", "--held", "--host", "--hosts-at-once", "--in", "--key",
@@ -43,7 +43,7 @@ OF_ONE_REQUEST = {
     "--resource-group", "--role", "--role-instance", "--save", "--scale-set", "--scope", "--scopes-at-once",
     "--since", "--skip", "--source", "--speed", "--start-at", "--state", "--subscription", "--tag",
     "--terminate-notice", "--times", "--to-next", "--type", "--until", "--update-domain", "--user", "--vm",
-    "--vm-id", "--vms-at-once", "--wait", "--waves", "--why", "--window", "-y", "--yes", "--zone",
+    "--vm-id", "--vms-at-once", "--wait", "--waves", "--reason", "--window", "-y", "--yes", "--zone",
 }  # fmt: skip
 """Options without a variable: a forgotten one would change events, or hide some."""
 
@@ -72,7 +72,7 @@ def test_every_command_of_the_issue_is_there() -> None:
         *(f"event {name}" for name in ("schedule", "list", "show", "cancel", "approve", "retry", "resolve", "watch")),
         *(f"campaign {name}" for name in ("plan", "start", "list", "show", "watch", "pause", "resume", "abort")),
         *("scope list", "scope show", "host list", "host show", "fleet import", "fleet export"),
-        *("token create", "token list", "token revoke", "hold", "release", "history", "watch", "doctor", "config"),
+        *("token create", "token list", "token revoke", "hold", "release", "journal", "watch", "doctor", "config"),
     }
 
 
@@ -127,7 +127,7 @@ def test_help_imports_no_command_and_no_client() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [(("histroy",), "history"), (("vm", "lst"), "list")], ids=["command", "below a command"]
+    ("typed", "meant"), [(("jounral",), "journal"), (("vm", "lst"), "list")], ids=["command", "below a command"]
 )
 def test_mistyped_command_is_answered_with_the_nearest(machine: Machine, typed: tuple[str, ...], meant: str) -> None:
     ended = run(machine, *typed)

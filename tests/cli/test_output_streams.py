@@ -64,7 +64,7 @@ def test_empty_name_is_of_nothing(service_machine: ServiceMachine, command: tupl
 @pytest.mark.parametrize("reason", ["", "  "])
 def test_hold_without_a_reason_is_none(service_machine: ServiceMachine, reason: str) -> None:
     assert service_machine.run("hold", reason).returncode == 2
-    assert service_machine.run_json("hold") == {"fleet": None, "scopes": []}
+    assert service_machine.run_json("hold") == []
 
 
 def test_tokens_are_found_however_they_are_said() -> None:
@@ -94,9 +94,9 @@ def test_what_others_have_written_does_not_command_the_terminal(service_machine:
     try:
         shown = [
             service_machine.run(*command)
-            for command in (("hold",), ("scope", "show", "pair"), ("history", "--did", "held"))
+            for command in (("hold",), ("scope", "show", "pair"), ("journal", "--action", "held"))
         ]
-        (hold,) = service_machine.run_json("hold")["scopes"]
+        (hold,) = service_machine.run_json("hold")
     finally:
         service_machine.run("release", "--scope", "pair")
     for ended in shown:

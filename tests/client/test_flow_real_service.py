@@ -48,7 +48,7 @@ class Vms(msgspec.Struct, frozen=True):
 
     def schedule(self, *names: str, type_: EventType = EventType.REBOOT) -> str:
         vms = tuple(f"{self.scope}/{name}" for name in names)
-        (made,) = self.api.schedule(ScheduleEvents(type=type_, vms=vms, notice="1h")).made
+        (made,) = self.api.schedule(ScheduleEvents(type=type_, vms=vms, notice="1h")).created
         return made.id
 
 
@@ -106,7 +106,7 @@ def test_cancelled_event_is_withdrawn(vms: Vms, user: User) -> None:
     with user.background_watch(vms.urls[0]) as following:
         id_ = vms.schedule("vm-0")
         assert isinstance(following.next(), Appeared)
-        vms.api.cancel(id_, CancelEvent(why="not needed"))
+        vms.api.cancel(id_, CancelEvent(reason="not needed"))
         gone = following.next()
     assert isinstance(gone, Gone)
     assert (gone.event.id, gone.how) == (id_, Ending.WITHDRAWN)

@@ -32,9 +32,9 @@ def test_back_up_of_a_running_service_can_be_restored(tmp_path: Path) -> None:
     data, backup = tmp_path / "data", tmp_path / "backup/forewarn.db"
     ask = v1.ScheduleEvents(type=EventType.REBOOT, vms=("db",), notice="1h")
     with run_serve(tmp_path) as service:
-        (kept,) = service.api.schedule(ask).made
+        (kept,) = service.api.schedule(ask).created
         back_up(data, backup)
-        (lost,) = service.api.schedule(ask).made
+        (lost,) = service.api.schedule(ask).created
         assert {event.id for event in service.api.events()} == {kept.id, lost.id}
         assert service.stop(signal.SIGTERM) == 0
     with sqlite3.connect(backup) as copy:

@@ -84,13 +84,13 @@ class ServiceProcess:
     def wait_for(self, did: EntryKind, event: str) -> v1.JournalEntry:
         """Follow the journal from its beginning to the first such line of an event."""
         for entry in self.api.watch(after=0):
-            if entry is not None and (entry.did, entry.event) == (did, event):
+            if entry is not None and (entry.action, entry.event) == (did, event):
                 return entry
         raise AssertionError("the journal has an end")
 
     def journal_kinds(self, event: str) -> list[str]:
         """Return what the journal tells of an event."""
-        return [entry.did.value for entry in self.api.history(event=event)]
+        return [entry.action.value for entry in self.api.journal(event=event)]
 
     def impact(self, event: str) -> v1.Impact:
         """Return how far the work of an open event is, which has one VM."""

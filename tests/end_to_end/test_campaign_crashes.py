@@ -25,12 +25,12 @@ def test_campaign_rolls_over_the_fleet_though_the_service_is_killed_at_every_tur
         service.api.advance("6h")
         campaign = service.api.campaign(started.id)
         assert (campaign.state, list(campaign.failures)) == (CampaignState.COMPLETED, [])
-        entries = list(service.api.history())
+        entries = list(service.api.journal())
         done = Counter(
-            f"{entry.record}/{vm}" for entry in entries if entry.did is EntryKind.IMPACT_DONE for vm in entry.vms
+            f"{entry.record_id}/{vm}" for entry in entries if entry.action is EntryKind.IMPACT_DONE for vm in entry.vms
         )
         assert done == dict.fromkeys((f"{vm.scope}/{vm.name}" for vm in service.api.vms()), 1)
         waves = Counter(
-            entry.did for entry in entries if entry.did in (EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_SETTLED)
+            entry.action for entry in entries if entry.action in (EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_SETTLED)
         )
-        assert waves == {EntryKind.WAVE_ANNOUNCED: campaign.waves, EntryKind.WAVE_SETTLED: campaign.waves}
+        assert waves == {EntryKind.WAVE_ANNOUNCED: campaign.wave_count, EntryKind.WAVE_SETTLED: campaign.wave_count}

@@ -32,7 +32,7 @@ def settings(directory: Path, script: str, more: str = "") -> str:
 
 def fail(service: ServeProcess, vm: str, type_: EventType = EventType.REBOOT) -> str:
     """Have an event that starts at once; return its id."""
-    (made,) = service.api.fail(v1.Fail(vms=(vm,), type=type_)).made
+    (made,) = service.api.fail(v1.Fail(vms=(vm,), type=type_)).created
     return made.id
 
 
@@ -60,7 +60,7 @@ def stuck(service: ServeProcess, event: str, state: ImpactState) -> v1.Impact:
 
 
 def facts(detail: v1.EventDetail, did: EntryKind) -> list[dict[str, str]]:
-    return [entry.facts for entry in detail.timeline if entry.did is did]
+    return [entry.facts for entry in detail.journal if entry.action is did]
 
 
 def test_program_does_the_work_and_its_output_is_in_the_journal(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_failure_is_seen_retried_and_resolved_by_a_person(tmp_path: Path) -> Non
     script = "echo no such domain >&2; [ -e fixed ] || exit 3"
     with run_serve(tmp_path, settings(tmp_path, script)) as service:
         event = fail(service, "db")
-        assert "ended with 3" in stuck(service, event, ImpactState.FAILED).why
+        assert "ended with 3" in stuck(service, event, ImpactState.FAILED).reason
         service.api.retry(event, v1.RetryImpact())
         until(lambda: len(facts(service.api.event(event), EntryKind.IMPACT_FAILED)) == 2)
         (tmp_path / "fixed").touch()
@@ -115,8 +115,8 @@ def test_missing_program_is_a_failure_that_can_be_retried(tmp_path: Path) -> Non
     with run_serve(tmp_path, text) as service:
         event = fail(service, "db")
         stuck(service, event, ImpactState.FAILED)
-        (failed,) = [each for each in service.api.event(event).timeline if each.did is EntryKind.IMPACT_FAILED]
-        assert failed.why == f"maintain cannot be started: No such file or directory ({tmp_path / 'maintain'})"
+        (failed,) = [each for each in service.api.event(event).journal if each.action is EntryKind.IMPACT_FAILED]
+        assert failed.reason == f"maintain cannot be started: No such file or directory ({tmp_path / 'maintain'})"
         (tmp_path / "away").rename(tmp_path / "maintain")
         service.api.retry(event, v1.RetryImpact())
         ended(service, event)
@@ -189,8 +189,8 @@ def test_work_that_was_not_begun_is_carried_out(tmp_path: Path) -> None:
 def test_what_nobody_knows_waits_for_a_person(tmp_path: Path) -> None:
     text, event = interrupted(tmp_path, signal.SIGKILL, "1", finish=True)
     with run_serve(tmp_path, text) as service:
-        assert "asked whether it was done, ended with 1" in stuck(service, event, ImpactState.UNKNOWN).why
-        service.api.resolve(event, v1.ResolveImpact(why="looked at it: it has been restarted", done=True))
+        assert "asked whether it was done, ended with 1" in stuck(service, event, ImpactState.UNKNOWN).reason
+        service.api.resolve(event, v1.ResolveImpact(reason="looked at it: it has been restarted", done=True))
         assert ended(service, event).outcome == "completed"
     assert (tmp_path / "calls").read_text().split() == ["carry-out", "probe"]
 

@@ -113,7 +113,7 @@ def test_event_lifecycle(service: ServiceProcess, life: LifecycleCase) -> None:
     name = life.vm.partition("/")[2]
     host = service.api.vm(life.vm).host
     incarnation = service.document(life.neighbour)["DocumentIncarnation"]
-    (made,) = life.make(service.api).made
+    (made,) = life.make(service.api).created
     assert (
         service.visible_events(life.vm)
         == service.visible_events(life.neighbour)
@@ -128,7 +128,7 @@ def test_event_lifecycle(service: ServiceProcess, life: LifecycleCase) -> None:
     assert service.visible_events(life.vm) == [(life.type.value, "Started", life.source, [name])]
     detail = service.api.event(made.id)
     assert detail.event is not None
-    assert (detail.event.status, detail.event.explain) == ("Started", [])
+    assert (detail.event.status, detail.event.explanation) == ("Started", [])
     service.api.advance()
 
     assert service.visible_events(life.neighbour) == []
@@ -138,20 +138,20 @@ def test_event_lifecycle(service: ServiceProcess, life: LifecycleCase) -> None:
     detail = service.api.event(made.id)
     assert (detail.event, detail.outcome, detail.type, detail.vms) == (None, EventOutcome.COMPLETED, life.type, [name])
     done = ["impact-begun", "impact-done", "completed"]
-    assert [entry.did.value for entry in detail.timeline] == [*started_by, *done]
+    assert [entry.action.value for entry in detail.journal] == [*started_by, *done]
     assert service.journal_kinds(made.id) == [*started_by, *done]
     if life.leaves:
         with pytest.raises(NotFound):
             service.api.vm(life.vm)
         assert not service.is_served(life.vm)
-        assert [entry.vms for entry in service.api.history(vm=life.vm, did=(EntryKind.VM_REMOVED,))] == [[name]]
+        assert [entry.vms for entry in service.api.journal(vm=life.vm, actions=(EntryKind.VM_REMOVED,))] == [[name]]
     else:
         assert (service.api.vm(life.vm).host != host) is life.moves
         assert service.visible_events(life.vm) == []
 
 
 def test_vm_without_a_terminate_profile_is_deleted_at_once(service: ServiceProcess) -> None:
-    assert service.api.delete(v1.Operate(vm="BackEnd_IN_1", why="too many")).made == []
+    assert service.api.delete(v1.Operate(vm="BackEnd_IN_1", reason="too many")).created == []
     with pytest.raises(NotFound):
         service.api.vm("shop/BackEnd_IN_1")
     assert not service.is_served("shop/BackEnd_IN_1")
@@ -160,11 +160,11 @@ def test_vm_without_a_terminate_profile_is_deleted_at_once(service: ServiceProce
 def test_hold_keeps_what_is_planned_and_release_lets_it_start(service: ServiceProcess) -> None:
     service.api.hold(v1.CreateHold(reason="audit"))
     service.api.hold(v1.CreateHold(reason="closing", scope="db-0"))
-    (made,) = service.api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=("db-0",))).made
+    (made,) = service.api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=("db-0",))).created
     service.approve("db-0/db-0", made.id)
     service.api.advance("1h")
     (waiting,) = service.api.events(scope="db-0")
-    assert waiting.explain == ["all maintenance is held by admin: audit", "the scope is held by admin: closing"]
+    assert waiting.explanation == ["all maintenance is held by admin: audit", "the scope is held by admin: closing"]
     assert service.visible_events("db-0/db-0") == [("Freeze", "Scheduled", "Platform", ["db-0"])]
     service.api.release(v1.ReleaseHold())
     assert service.visible_events("db-0/db-0") == [("Freeze", "Scheduled", "Platform", ["db-0"])]

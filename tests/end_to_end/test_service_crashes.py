@@ -32,7 +32,7 @@ exit "$(cat "$FOREWARN_PHASE.$FOREWARN_VM" 2>/dev/null || echo 0)"
 
 def schedule(service: ServiceProcess, type_: EventType, vm: str, **more: object) -> str:
     ask = v1.ScheduleEvents(type=type_, vms=(vm,), **more)  # type: ignore[arg-type]  # as each test says
-    (made,) = service.api.schedule(ask).made
+    (made,) = service.api.schedule(ask).created
     return made.id
 
 
@@ -83,7 +83,7 @@ def test_hold_on_all_and_what_waits_for_it_survive(tmp_path: Path) -> None:
         assert (service.api.holds(), service.api.clock().now) == (holds, now)
         service.api.advance("1h")
         (waiting,) = service.api.events()
-        assert (waiting.status, waiting.explain) == ("Scheduled", ["all maintenance is held by admin: audit"])
+        assert (waiting.status, waiting.explanation) == ("Scheduled", ["all maintenance is held by admin: audit"])
         service.api.release(v1.ReleaseHold())
         service.api.advance("1h")
         assert service.journal_kinds(event) == ["scheduled", "started", *DONE]
@@ -129,26 +129,26 @@ def test_person_decides_what_has_failed_or_is_unknown_across_crashes(tmp_path: P
         assert service.api.event(waiting).outcome is EventOutcome.COMPLETED
         assert calls("FrontEnd_IN_0") == ["carry-out", "carry-out"]
 
-        service.api.resolve(unknown, v1.ResolveImpact(done=True, why="it is up, I looked"))
+        service.api.resolve(unknown, v1.ResolveImpact(done=True, reason="it is up, I looked"))
         assert service.api.event(unknown).outcome is EventOutcome.COMPLETED
         assert calls("web-0") == ["carry-out", "probe"]
 
-        service.api.retry(failed, v1.RetryImpact(why="once more"), key="again")
+        service.api.retry(failed, v1.RetryImpact(reason="once more"), key="again")
         service.api.advance("1s")
         assert (service.impact(failed).state, calls("db-0")) == (ImpactState.FAILED, ["carry-out", "carry-out"])
         service.crash_and_restart()
-        service.api.retry(failed, v1.RetryImpact(why="once more"), key="again")
+        service.api.retry(failed, v1.RetryImpact(reason="once more"), key="again")
         service.api.advance("1s")
         assert calls("db-0") == ["carry-out", "carry-out"]
-        given_up = service.api.resolve(failed, v1.ResolveImpact(done=False, why="scrapped"))
+        given_up = service.api.resolve(failed, v1.ResolveImpact(done=False, reason="scrapped"))
         assert given_up.outcome is EventOutcome.FAILED
         assert service.document("db-0/db-0")["Events"] == []
 
 
 def _asked(service: ServiceProcess) -> list[tuple[int, EntryKind]]:
     """What the journal has of the requests; the clock is moved by the test, and not by them."""
-    entries = (entry for entry in service.api.history() if entry.by == "admin")
-    return [(entry.position, entry.did) for entry in entries if entry.did is not EntryKind.CLOCK_MOVED]
+    entries = (entry for entry in service.api.journal() if entry.actor == "admin")
+    return [(entry.position, entry.action) for entry in entries if entry.action is not EntryKind.CLOCK_MOVED]
 
 
 def test_requests_said_again_after_a_crash_do_nothing_twice(tmp_path: Path) -> None:
@@ -158,9 +158,9 @@ def test_requests_said_again_after_a_crash_do_nothing_twice(tmp_path: Path) -> N
         def say_all(made: str | None) -> str:
             """Say every request with its key; return the event that was made."""
             api = service.api
-            scheduled = api.schedule(freeze, key="schedule").made[0].id
-            restarted = api.restart(v1.Operate(vm="web-1"), key="restart").made[0].id
-            api.cancel(restarted, v1.CancelEvent(why="after all not"), key="cancel")
+            scheduled = api.schedule(freeze, key="schedule").created[0].id
+            restarted = api.restart(v1.Operate(vm="web-1"), key="restart").created[0].id
+            api.cancel(restarted, v1.CancelEvent(reason="after all not"), key="cancel")
             api.approve(scheduled, v1.ApproveEvent(vm="web-5"), key="approve")
             api.hold(v1.CreateHold(reason="audit"), key="hold-all")
             api.release(v1.ReleaseHold(), key="release-all")

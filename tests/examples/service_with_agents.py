@@ -46,12 +46,12 @@ class ServiceWithAgents:
 
     def schedule(self, type_: EventType, vm: str) -> str:
         """Announce an event so far ahead that only an approval lets it start, and return its id."""
-        (made,) = self.api.schedule(ScheduleEvents(type=type_, vms=(vm,), notice="10h")).made
+        (made,) = self.api.schedule(ScheduleEvents(type=type_, vms=(vm,), notice="10h")).created
         return made.id
 
     def cancel(self, event: str) -> None:
         """Take an event back."""
-        self.api.cancel(event, CancelEvent(why="not needed any more"))
+        self.api.cancel(event, CancelEvent(reason="not needed any more"))
 
     def advance(self, by: str) -> None:
         """Let time pass; what happens in it is over on return."""
@@ -59,7 +59,7 @@ class ServiceWithAgents:
 
     def journal_kinds(self, event: str) -> list[EntryKind]:
         """Return what has happened to an event so far."""
-        return [entry.did for entry in self.api.history(event=event)]
+        return [entry.action for entry in self.api.journal(event=event)]
 
     def wait_for(self, did: EntryKind, event: str) -> None:
         """Return when this has happened to an event."""

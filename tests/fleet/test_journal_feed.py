@@ -139,7 +139,7 @@ async def test_feed_says_so_when_lines_have_been_pruned() -> None:
     async with fed(store) as feeds:
         with pytest.raises(JournalPruned) as refusal:
             await feeds.resolve_position(5)
-        assert (refusal.value.after, refusal.value.pruned) == (5, 6)
+        assert (refusal.value.after, refusal.value.pruned_to) == (5, 6)
         with pytest.raises(JournalPruned):
             await take(feeds.rows(2), 1)
         async with aclosing(feeds.rows(6)) as rows:
@@ -166,7 +166,7 @@ async def test_feed_says_so_when_all_lines_are_pruned_while_it_is_read(monkeypat
         await store.prune(Retention(rows=0), now=NOON)
         with pytest.raises(JournalPruned) as refusal:
             await take(rows, 1)
-        assert refusal.value.pruned == 10
+        assert refusal.value.pruned_to == 10
 
 
 async def test_position_of_other_data_is_refused() -> None:

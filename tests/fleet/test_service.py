@@ -254,7 +254,7 @@ async def test_request_that_one_scope_refuses_late_says_what_the_others_made() -
         )
         assert isinstance(first, tuple)
         assert isinstance(second, PartialSchedule)
-        (made,) = second.made
+        (made,) = second.created
         assert fleet.find_event(made.removeprefix("web/"))[1].vms == ("web-0",)
 
 

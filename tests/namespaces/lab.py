@@ -82,7 +82,7 @@ class Operator:
 
     def schedule(self, type_: str, vm: str) -> str:
         """Make an event, an hour ahead; return its id."""
-        (made,) = self._forewarn("event", "schedule", type_, vm, "--in", "1h")["made"]
+        (made,) = self._forewarn("event", "schedule", type_, vm, "--in", "1h")["created"]
         return str(made["id"])
 
     def advance(self, by: str) -> None:

@@ -19,16 +19,16 @@ from forewarn.operator.metrics import new_status_counts
 from tests.operator.running_api import TOKEN, FakeGuests, RunningApi, run_api
 
 HEADERS = {
-    "none": ({}, "no-token"),
-    "wrong": ({"Authorization": "Bearer wrong"}, "wrong-token"),
-    "not ASCII": ({"Authorization": "Bearer \xe9"}, "wrong-token"),
-    "empty": ({"Authorization": "Bearer"}, "no-token"),
-    "blank": ({"Authorization": ""}, "no-token"),
-    "other scheme": ({"Authorization": f"Token {TOKEN}"}, "no-token"),
-    "no password": ({"Authorization": "Basic " + base64.b64encode(b"admin").decode()}, "no-token"),
-    "no base64": ({"Authorization": f"Basic {TOKEN}"}, "no-token"),
-    "wrong password": ({"Authorization": "Basic " + base64.b64encode(b"admin:wrong").decode()}, "wrong-token"),
-    "token as user": ({"Authorization": "Basic " + base64.b64encode(f"{TOKEN}:".encode()).decode()}, "no-token"),
+    "none": ({}, "token-required"),
+    "wrong": ({"Authorization": "Bearer wrong"}, "invalid-token"),
+    "not ASCII": ({"Authorization": "Bearer \xe9"}, "invalid-token"),
+    "empty": ({"Authorization": "Bearer"}, "token-required"),
+    "blank": ({"Authorization": ""}, "token-required"),
+    "other scheme": ({"Authorization": f"Token {TOKEN}"}, "token-required"),
+    "no password": ({"Authorization": "Basic " + base64.b64encode(b"admin").decode()}, "token-required"),
+    "no base64": ({"Authorization": f"Basic {TOKEN}"}, "token-required"),
+    "wrong password": ({"Authorization": "Basic " + base64.b64encode(b"admin:wrong").decode()}, "invalid-token"),
+    "token as user": ({"Authorization": "Basic " + base64.b64encode(f"{TOKEN}:".encode()).decode()}, "token-required"),
 }
 
 
@@ -66,7 +66,7 @@ async def test_password_changes_nothing() -> None:
         ]
         after = await service.stored_state()
     answers = {(reply.status, reply.code, reply.headers["www-authenticate"]) for reply in replies}
-    assert (answers, after == before) == ({(401, "no-token", "Bearer")}, True)
+    assert (answers, after == before) == ({(401, "token-required", "Bearer")}, True)
 
 
 async def test_two_tokens_are_none() -> None:
@@ -108,7 +108,7 @@ async def test_revoked_and_expired_tokens_open_nothing() -> None:
         await service.fleet.tokens.revoke(id_, by="test")
         after = await service.request("GET", "/v1/me", token=revoked)
         still = await service.request("GET", "/v1/me", token=long_valid)
-    assert (before.status, after.status, after.code, still.status) == (200, 401, "wrong-token", 200)
+    assert (before.status, after.status, after.code, still.status) == (200, 401, "invalid-token", 200)
 
 
 ROLES: dict[str, tuple[Role | None, tuple[str, ...]]] = {
@@ -195,10 +195,10 @@ SCOPED: dict[str, tuple[str, str, object, int, str]] = {
     "scope that does not exist": ("GET", "/v1/scopes/nowhere", None, 403, "scope-forbidden"),
     "own VM": ("GET", "/v1/vms/web-0", None, 200, ""),
     "other VM": ("GET", "/v1/vms/shop/FrontEnd_IN_0", None, 403, "scope-forbidden"),
-    "other VM by its bare name": ("GET", "/v1/vms/FrontEnd_IN_0", None, 404, "unknown-vm"),
+    "other VM by its bare name": ("GET", "/v1/vms/FrontEnd_IN_0", None, 404, "vm-not-found"),
     "VM that does not exist": ("GET", "/v1/vms/shop/nothing", None, 403, "scope-forbidden"),
     "VMs of another scope": ("GET", "/v1/vms?scope=shop", None, 403, "scope-forbidden"),
-    "host of others": ("GET", "/v1/hosts/hv-9", None, 404, "unknown-host"),
+    "host of others": ("GET", "/v1/hosts/hv-9", None, 404, "host-not-found"),
     "VM for another scope": ("POST", "/v1/vms", {"name": "x", "scope": "shop"}, 403, "scope-forbidden"),
     "VM alone": ("POST", "/v1/vms", {"name": "x"}, 403, "scope-forbidden"),
     "VM alone within the limits": ("POST", "/v1/vms", {"name": "web-alone"}, 201, ""),

@@ -34,30 +34,30 @@ EVENT = "E0E0E0E0-0000-0000-0000-000000000000"
 ADDRESS = {"addresses": [{"ip": "10.0.0.4", "network": "n"}]}
 
 ASKED: dict[str, tuple[str, str, object, int, str]] = {
-    "VM by its bare name": ("GET", "/v1/vms/db-0", None, 404, "unknown-vm"),
-    "VM that there is none of": ("GET", "/v1/vms/db-9", None, 404, "unknown-vm"),
-    "change": ("PATCH", "/v1/vms/db-0", {"host": "x"}, 404, "unknown-vm"),
-    "removal": ("DELETE", "/v1/vms/db-0", None, 404, "unknown-vm"),
-    "deletion": ("POST", "/v1/operations/delete", {"vm": "db-0"}, 404, "unknown-vm"),
-    "restart": ("POST", "/v1/operations/restart", {"vm": "db-0"}, 404, "unknown-vm"),
-    "events": ("GET", "/v1/events?vm=db-0", None, 404, "unknown-vm"),
-    "history": ("GET", "/v1/history?vm=db-0", None, 404, "unknown-vm"),
-    "event": ("GET", f"/v1/events/{EVENT}", None, 404, "unknown-event"),
-    "cancelling": ("POST", f"/v1/events/{EVENT}/cancel", {}, 404, "unknown-event"),
-    "approving": ("POST", f"/v1/events/{EVENT}/approve", {"vm": "db-0"}, 404, "unknown-event"),
-    "host": ("POST", "/v1/events", {"type": "Reboot", "host": "hv-7"}, 404, "unknown-host"),
+    "VM by its bare name": ("GET", "/v1/vms/db-0", None, 404, "vm-not-found"),
+    "VM that there is none of": ("GET", "/v1/vms/db-9", None, 404, "vm-not-found"),
+    "change": ("PATCH", "/v1/vms/db-0", {"host": "x"}, 404, "vm-not-found"),
+    "removal": ("DELETE", "/v1/vms/db-0", None, 404, "vm-not-found"),
+    "deletion": ("POST", "/v1/operations/delete", {"vm": "db-0"}, 404, "vm-not-found"),
+    "restart": ("POST", "/v1/operations/restart", {"vm": "db-0"}, 404, "vm-not-found"),
+    "events": ("GET", "/v1/events?vm=db-0", None, 404, "vm-not-found"),
+    "history": ("GET", "/v1/journal?vm=db-0", None, 404, "vm-not-found"),
+    "event": ("GET", f"/v1/events/{EVENT}", None, 404, "event-not-found"),
+    "cancelling": ("POST", f"/v1/events/{EVENT}/cancel", {}, 404, "event-not-found"),
+    "approving": ("POST", f"/v1/events/{EVENT}/approve", {"vm": "db-0"}, 404, "event-not-found"),
+    "host": ("POST", "/v1/events", {"type": "Reboot", "host": "hv-7"}, 404, "host-not-found"),
     "host in part": ("POST", "/v1/events", {"type": "Reboot", "host": "hv-0"}, 403, "scope-forbidden"),
-    "failing host": ("POST", "/v1/operations/fail", {"host": "hv-7"}, 404, "unknown-host"),
-    "address": ("PATCH", "/v1/vms/web-0", ADDRESS, 409, "address-taken"),
+    "failing host": ("POST", "/v1/operations/fail", {"host": "hv-7"}, 404, "host-not-found"),
+    "address": ("PATCH", "/v1/vms/web-0", ADDRESS, 409, "address-in-use"),
     "figures": ("GET", "/metrics", None, 403, "forbidden"),
     "diagnosis": ("GET", "/v1/diagnosis?vm=db-0", None, 200, ""),
     "diagnosis of a bare name": ("GET", "/v1/diagnosis?vm=same", None, 200, ""),
-    "history of an event": ("GET", f"/v1/history?event={EVENT}", None, 200, ""),
-    "whole history": ("GET", "/v1/history", None, 200, ""),
+    "history of an event": ("GET", f"/v1/journal?event={EVENT}", None, 200, ""),
+    "whole history": ("GET", "/v1/journal", None, 200, ""),
     "hosts": ("GET", "/v1/hosts", None, 200, ""),
     "bare name that others bear, too": ("GET", "/v1/vms/same", None, 200, ""),
     "events of such a name": ("GET", "/v1/events?vm=same", None, 200, ""),
-    "history of such a name": ("GET", "/v1/history?vm=same", None, 200, ""),
+    "history of such a name": ("GET", "/v1/journal?vm=same", None, 200, ""),
     "restart of such a name": ("POST", "/v1/operations/restart", {"vm": "same"}, 201, ""),
     "deletion of such a name": ("POST", "/v1/operations/delete", {"vm": "same"}, 200, ""),
 }
@@ -75,8 +75,8 @@ async def test_answers_tell_nothing_of_other_scopes(case: str) -> None:
 
 
 async def _event_elsewhere(service: RunningApi) -> str:
-    made = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["hidden/db-0"], "why": "ticket"})
-    id_: str = made.json["made"][0]["id"]
+    made = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["hidden/db-0"], "reason": "ticket"})
+    id_: str = made.json["created"][0]["id"]
     return id_
 
 
@@ -106,5 +106,5 @@ async def test_deletion_by_a_name_that_others_bear_is_done_once() -> None:
             for _ in range(2)
         ]
         left = [vm["scope"] for vm in (await service.request("GET", "/v1/vms?name=same")).json["vms"]]
-    assert [(reply.status, reply.json) for reply in replies] == [(200, {"made": [], "events": []})] * 2
+    assert [(reply.status, reply.json) for reply in replies] == [(200, {"created": [], "events": []})] * 2
     assert left == ["hidden", "third"]

@@ -34,11 +34,11 @@ def test_codes_are_words_for_programs() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "headers", "name"),
     [
-        ("GET", "/v1/history?did=exploded", {}, "did"),
+        ("GET", "/v1/journal?action=exploded", {}, "action"),
         ("GET", "/v1/events?status=x", {}, "status"),
         ("GET", "/v1/events?limit=0", {}, "limit"),
         ("GET", "/v1/vms?name=", {}, "name"),
-        ("GET", "/v1/history?by=", {}, "by"),
+        ("GET", "/v1/journal?actor=", {}, "actor"),
         ("GET", "/v1/watch", {"Last_Event_ID": "x"}, "Last-Event-ID"),
         ("POST", "/v1/holds", {"Idempotency_Key": "a b"}, "Idempotency-Key"),
     ],
@@ -56,7 +56,7 @@ async def test_wrong_parameter_is_called_as_it_was_sent(
     ("path", "body", "sentence"),
     [
         ("/v1/events?status=x", None, "status: 'x' is not among Scheduled and Started"),
-        ("/v1/history?did=held&did=x", None, "did: 'x' is not among scope-created, "),
+        ("/v1/journal?action=held&action=x", None, "action: 'x' is not among scope-created, "),
         ("/v1/scopes", {"id": "x", "kind": "y"}, "kind: 'y' is not among standalone, cloud-service, "),
         ("/v1/scopes", {"id": "x", "kind": "standalone", "os": "y"}, "os: 'y' is not among linux and windows"),
         (
@@ -87,7 +87,7 @@ async def test_what_there_is_not_is_told_with_where_to_look(path: str, sentence:
     assert (reply.status, reply.json["error"]["message"]) == (404, sentence)
 
 
-@pytest.mark.parametrize("path", ["scopes?name", "vms?scope", "vms?tag", "events?host", "events?vm", "history?event"])
+@pytest.mark.parametrize("path", ["scopes?name", "vms?scope", "vms?tag", "events?host", "events?vm", "journal?event"])
 async def test_filter_that_says_nothing_does_not_let_everything_through(path: str) -> None:
     name = path.partition("?")[2]
     async with run_api() as service:

@@ -26,7 +26,7 @@ async def test_body_that_cannot_be_read_is_malformed(case: str) -> None:
             await service.request("POST", "/v1/events", BODIES[case]),
             await service.request("PATCH", "/v1/scopes/web", BODIES[case]),
         ]
-    assert [(reply.status, reply.code) for reply in replies] == [(400, "malformed")] * 2
+    assert [(reply.status, reply.code) for reply in replies] == [(400, "invalid-request")] * 2
 
 
 async def test_missing_body_is_said() -> None:
@@ -49,8 +49,8 @@ async def test_parameter_that_is_said_twice_is_refused() -> None:
     """Whoever says two scopes would be shown one of them and not know which."""
     async with run_api() as service:
         twice = await service.request("GET", "/v1/vms?scope=web&scope=shop")
-        several = await service.request("GET", "/v1/history?did=scheduled&did=started")
-    assert (twice.status, twice.code, several.status) == (400, "malformed", 200)
+        several = await service.request("GET", "/v1/journal?action=scheduled&action=started")
+    assert (twice.status, twice.code, several.status) == (400, "invalid-request", 200)
     assert twice.json["error"]["message"] == "scope is said more than once"
 
 

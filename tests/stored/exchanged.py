@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -255,7 +256,7 @@ def agent_side(directory: Path, service: Service, known: dict[str, str]) -> dict
         wait_for((target / "hanging").exists)
         word = json.loads(get(f"http://{LOOPBACK}:8160/v1/ready/{known['agent-prepare']}", bearer))
         text = get(f"http://{LOOPBACK}:8160/metrics", {}).decode()
-        status = json.loads(run(target, "agent", "status", "-o", "json").stdout)
+        status = socket_status(target / "state/agent.sock")
     os.kill(int((target / "hanging").read_text()), 9)
     return {
         "peers' answer": word | {"why": ""},
@@ -265,6 +266,16 @@ def agent_side(directory: Path, service: Service, known: dict[str, str]) -> dict
         "input": json.loads((target / "half-input").read_text()),
         "state": sorted(path.name for path in (target / "state").iterdir()),
     }
+
+
+def socket_status(path: Path) -> Any:
+    """Ask a running agent for its status, as a command line of another version would."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        connection.connect(str(path))
+        connection.sendall(b"GET /v1/status HTTP/1.1\r\nHost: agent\r\n\r\n")
+        with connection.makefile("rb") as answer:
+            return json.loads(answer.read().partition(b"\r\n\r\n")[2])
 
 
 def variable_names(path: Path) -> list[str]:

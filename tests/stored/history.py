@@ -267,7 +267,7 @@ class History:
         self.known["unlimited"] = self.api.create_token(unlimited).secret
         gone = self.api.create_token(v1.CreateToken(name="former", role=Role.ADMIN))
         self.known["revoked"] = gone.secret
-        self.api.revoke_token(gone.token.id, why="left the company", key="token-2")
+        self.api.revoke_token(gone.token.id, reason="left the company", key="token-2")
 
     def _inventory(self) -> None:
         api = self.api
@@ -276,46 +276,46 @@ class History:
         api.add_vm(v1.AddVm(name="new-1", scope="new"))
         api.change_vm("new-0", v1.ChangeVm(host="hv-2", zone="2", os=None, tags={"a": "c"}), key="vm-2")
         api.change_scope("new", v1.ChangeScope(approval=api.scope("web").approval, zone=None), key="scope-2")
-        api.remove_vm("new-1", why="not needed", key="vm-3")
+        api.remove_vm("new-1", reason="not needed", key="vm-3")
         api.add_scope(v1.AddScope(id="old", kind=api.scope("web").kind))
-        api.remove_scope("old", why="too many", key="scope-3")
+        api.remove_scope("old", reason="too many", key="scope-3")
         content = b"".join(api.export_fleet()).replace(b'name = "big-5"', b'name = "big-5"\nfault_domain = 3')
         list(api.import_fleet(content))
 
     def _faults(self) -> None:
         api = self.api
-        api.set_fault(v1.SetFault(kind=FaultKind.EXTRA_FIELD, vm="db", times=1, why="a test"))
+        api.set_fault(v1.SetFault(kind=FaultKind.EXTRA_FIELD, vm="db", times=1, reason="a test"))
         self._ask("db")
-        fault = api.set_fault(v1.SetFault(kind=FaultKind.WRONG_DATE, vm="db", lasting="1h", amount="-1h"))
-        api.clear_fault(fault.id, why="enough")
+        fault = api.set_fault(v1.SetFault(kind=FaultKind.WRONG_DATE, vm="db", duration="1h", amount="-1h"))
+        api.clear_fault(fault.id, reason="enough")
         api.set_fault(v1.SetFault(kind=FaultKind.SLOW, amount="1s"))
-        api.clear_faults(why="all of them")
+        api.clear_faults(reason="all of them")
 
     def _ended_events(self) -> None:
         """Complete, cancel and give up events; move a VM and lose some."""
         api, service = self.api, self.service
         canceled = self._schedule(EventType.FREEZE, "db", notice="20m", duration="9s")
-        api.cancel(canceled, v1.CancelEvent(why="not needed"), key="cancel-1")
+        api.cancel(canceled, v1.CancelEvent(reason="not needed"), key="cancel-1")
         self.known["canceled"] = canceled
-        self.known["completed"] = self._schedule(EventType.REDEPLOY, "moved", notice="20m", why="new disks")
+        self.known["completed"] = self._schedule(EventType.REDEPLOY, "moved", notice="20m", reason="new disks")
         service.behave("broken", "fail")
         broken = self._schedule(EventType.REBOOT, "broken", notice="20m")
         api.advance("21m")
         self._await(broken, ImpactState.FAILED)
-        api.retry(broken, v1.RetryImpact(why="once more"), key="retry-1")
+        api.retry(broken, v1.RetryImpact(reason="once more"), key="retry-1")
         self._await(broken, ImpactState.FAILED)
-        api.resolve(broken, v1.ResolveImpact(done=False, why="scrapped"), key="resolve-1")
+        api.resolve(broken, v1.ResolveImpact(done=False, reason="scrapped"), key="resolve-1")
         service.behave("broken", "succeed")
         self.known["failed"] = broken
         api.hold(v1.CreateHold(reason="audit", scope="db"))
-        api.release(v1.ReleaseHold(scope="db", why="audit is over"), key="release-1")
-        api.restart(v1.Operate(vm="role-1", why="memory leak"), key="restart-1")
-        api.fail(v1.Fail(vms=("role-2",), why="smoke"))
+        api.release(v1.ReleaseHold(scope="db", reason="audit is over"), key="release-1")
+        api.restart(v1.Operate(vm="role-1", reason="memory leak"), key="restart-1")
+        api.fail(v1.Fail(vms=("role-2",), reason="smoke"))
         wait_for(lambda: not list(api.events(scope="roles")))
         early = self._schedule(EventType.REBOOT, "early", notice="20m")
         ask_as(api.vm("early").guest_url, _approval(early))
         api.evict(v1.Evict(vm="batch_3", notice="1m"))
-        api.delete(v1.Operate(vm="batch_2", why="scale in"))
+        api.delete(v1.Operate(vm="batch_2", reason="scale in"))
         api.advance("4h")  # every scope falls silent
         self._ask(
             *ALONE, *(f"{pair}-0" for pair in PAIRS), "web-0", "batch_0", "big-0", "first", "pair-0", but="quiet idle"
@@ -325,7 +325,7 @@ class History:
         """End the service while work goes on of which nothing can be known afterwards."""
         self.service.behave("unsure", "hang")
         self.service.behave("unsure", "fail", phase="probe")
-        (made,) = self.api.fail(v1.Fail(vms=("unsure",), type=EventType.REBOOT, why="fire")).made
+        (made,) = self.api.fail(v1.Fail(vms=("unsure",), type=EventType.REBOOT, reason="fire")).created
         self._await(made.id, ImpactState.BEGUN)
         wait_for(lambda: list((self.service.data / "work").glob("*.note")))
         self.service.stop()
@@ -347,10 +347,10 @@ class History:
                 api.advance("20m")
         wait_for(lambda: api.campaign("halted").state is CampaignState.HALTED)
         wait_for(lambda: api.campaign(self.known["campaign completed"]).state is CampaignState.COMPLETED)
-        api.pause_campaign("paused", v1.PauseCampaign(why="lunch"))
-        api.resume_campaign("paused", v1.ResumeCampaign(why="lunch is over"), key="resume-1")
-        api.pause_campaign("paused", v1.PauseCampaign(why="dinner"), key="pause-1")
-        api.abort_campaign("aborted", v1.AbortCampaign(why="wrong kernel"), key="abort-1")
+        api.pause_campaign("paused", v1.PauseCampaign(reason="lunch"))
+        api.resume_campaign("paused", v1.ResumeCampaign(reason="lunch is over"), key="resume-1")
+        api.pause_campaign("paused", v1.PauseCampaign(reason="dinner"), key="pause-1")
+        api.abort_campaign("aborted", v1.AbortCampaign(reason="wrong kernel"), key="abort-1")
         wait_for(lambda: api.campaign(self.known["campaign aborted"]).state is CampaignState.ABORTED)
 
     def _start_campaign(self, name: str) -> None:
@@ -359,7 +359,7 @@ class History:
             type=v1.CampaignType.FREEZE,
             selection=v1.CampaignSelection(scopes=(f"campaign-{name}",)),
             policy=v1.CampaignPolicy(notice="15m", gap="1m", gate="health"),
-            why=f"to be {name}",
+            reason=f"to be {name}",
         )
         self.known[f"campaign {name}"] = self.api.start_campaign(ask, key=f"campaign-{name}").id
 
@@ -385,7 +385,7 @@ class History:
             description="A new kernel.",
             policy=msgspec.structs.replace(CAMPAIGN, blackouts=(blackout,), must_end_inside=True),
             start_at=now,
-            why="CVE",
+            reason="CVE",
         )
         service.behave("kernel-started-0", "later")
         service.behave("kernel-failed-0", "fail")
@@ -394,11 +394,11 @@ class History:
         wait_for(lambda: sum(event.campaign == self.known["campaign kernel"] for event in api.events()) == 6)
         api.hold(v1.CreateHold(reason="a demonstration", scope="kernel-held"), key="hold-1")
         api.add_vm(v1.AddVm(name="late", scope="kernel-done", update_domain=1, host="hv-7"))
-        api.skip_wave("kernel", v1.SkipWave(scope="kernel-skipped", why="not these"), key="skip-1")
+        api.skip_wave("kernel", v1.SkipWave(scope="kernel-skipped", reason="not these"), key="skip-1")
         api.advance("21m")
         wait_for(lambda: len(api.campaign("kernel").failures) == 2)
         service.behave("kernel-retried-0", "succeed")
-        api.retry_wave("kernel", v1.RetryWave(scope="kernel-retried", why="new cable"), key="wave-1")
+        api.retry_wave("kernel", v1.RetryWave(scope="kernel-retried", reason="new cable"), key="wave-1")
         api.advance("6m")
         (service.directory / "gate-is-open").unlink()
         api.advance("20m")
@@ -414,12 +414,12 @@ class History:
         self.known["keyed"] = self._schedule(EventType.FREEZE, "keyed", notice="40d", key="event-1")
         self._schedule(EventType.REBOOT, "idle", notice="60d")
         self._ask("idle")
-        api.predict_failure(v1.PredictFailure(vms=("web-2",), ahead="5d", why="SMART"))
+        api.predict_failure(v1.PredictFailure(vms=("web-2",), notice="5d", reason="SMART"))
         api.evict(v1.Evict(vm="batch_1", notice="10d"))
         api.delete(v1.Operate(vm="batch_0"))
         shrunk = self._schedule(EventType.FREEZE, "pair-0", "pair-1", notice="50d", source="Platform")
         self.known["shrunk"] = shrunk
-        api.remove_vm("pair-1", force=True, why="sold")
+        api.remove_vm("pair-1", force=True, reason="sold")
         api.remove_vm("new-0", force=True)
         self.service.behave("soon", "later")
         self._start_now(EventType.REBOOT, "soon")
@@ -461,9 +461,9 @@ class History:
         service.behave("big-5", "later")
         big = self._start_now(EventType.REBOOT, *(f"big-{n}" for n in range(6)))
         self._await(big, ImpactState.FAILED, vm="big-4")
-        api.resolve(big, v1.ResolveImpact(done=False, why="replaced", vm="big-4"))
+        api.resolve(big, v1.ResolveImpact(done=False, reason="replaced", vm="big-4"))
         self._await(big, ImpactState.RETRY, vm="big-5")
-        api.remove_vm("big-5", force=True, why="stolen")
+        api.remove_vm("big-5", force=True, reason="stolen")
         self._await(big, ImpactState.DONE, vm="big-0")
         self._await(big, ImpactState.BEGUN, vm="big-1")
         self._await(big, ImpactState.FAILED, vm="big-2")
@@ -473,10 +473,10 @@ class History:
         self._start_campaign("aborting")
         wait_for(lambda: list(api.events(scope="campaign-aborting")))
         (event,) = api.events(scope="campaign-aborting")
-        api.approve(event.id, v1.ApproveEvent(vm="campaign-aborting", why="by phone"), key="approve-1")
+        api.approve(event.id, v1.ApproveEvent(vm="campaign-aborting", reason="by phone"), key="approve-1")
         self._await(event.id, ImpactState.BEGUN)
         self.known["begun"] = event.id
-        api.abort_campaign("aborting", v1.AbortCampaign(why="changed plans"))
+        api.abort_campaign("aborting", v1.AbortCampaign(reason="changed plans"))
         wait_for(lambda: len(list((service.data / "work").glob("*.carry-out.note"))) == 2)
 
     def _holds(self) -> None:
@@ -490,11 +490,11 @@ class History:
 
     def _schedule(self, type_: EventType, *vms: str, notice: str, key: str | None = None, **more: str) -> str:
         ask = msgspec.convert({"type": type_, "vms": vms, "notice": notice, **more}, v1.ScheduleEvents)
-        (made,) = self.api.schedule(ask, key=key).made
+        (made,) = self.api.schedule(ask, key=key).created
         return made.id
 
     def _start_now(self, type_: EventType, *vms: str) -> str:
-        (made,) = self.api.fail(v1.Fail(vms=vms, type=type_)).made
+        (made,) = self.api.fail(v1.Fail(vms=vms, type=type_)).created
         return made.id
 
     def _await(self, event: str, state: ImpactState, vm: str | None = None) -> None:

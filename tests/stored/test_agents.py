@@ -76,7 +76,7 @@ def test_agent_that_waits_with_its_approval_goes_on_waiting(service: Service, tm
             api.release(v1.ReleaseHold())
             ask_as(api.vm("first").guest_url, b'{"StartRequests":[{"EventId":"%s"}]}' % event.encode())
             wait_for(lambda: not journal(directory))
-        approved = [entry.by for entry in api.event(event).timeline if entry.did.value == "approved"]
+        approved = [entry.actor for entry in api.event(event).journal if entry.action.value == "approved"]
     assert approved == ["vm:first"]
     assert lines(directory / "halves") == ["waiting recover", "running recover", "done recover"]
 

@@ -73,8 +73,8 @@ def test_nothing_planned_starts_while_the_fleet_or_the_scope_is_held(service: Se
     with settled(service) as api:
         holds = api.holds()
         assert holds.fleet is not None
-        assert (holds.fleet.by, holds.fleet.reason) == ("admin", "change freeze")
-        assert {hold.scope: hold.reason for hold in holds.scopes} == {
+        assert (holds.fleet.created_by, holds.fleet.reason) == ("admin", "change freeze")
+        assert {hold.scope: hold.reason for hold in holds.holds if hold.scope} == {
             "frozen": "the owner is on leave",
             "kernel-held": "a demonstration",
         }
@@ -117,27 +117,27 @@ def test_tokens_open_what_they_did(service: Service) -> None:
         assert no_operator.value.code == "forbidden"
         with pytest.raises(RequestRefused) as revoked:
             list(service.api(KNOWN["revoked"]).scopes())
-        assert revoked.value.code == "wrong-token"
+        assert revoked.value.code == "invalid-token"
 
 
 def test_requests_with_a_known_key_are_not_done_again(service: Service) -> None:
     with settled(service) as api:
-        events, entries = len(list(api.events())), len(list(api.history()))
+        events, entries = len(list(api.events())), len(list(api.journal()))
         ask = v1.ScheduleEvents(type=EventType.FREEZE, vms=("keyed",), notice="40d")
-        assert [made.id for made in api.schedule(ask, key="event-1").made] == [KNOWN["keyed"]]
+        assert [made.id for made in api.schedule(ask, key="event-1").created] == [KNOWN["keyed"]]
         holds = api.hold(v1.CreateHold(reason="change freeze"), key="hold-2")
         assert holds == api.holds()
         api.hold(v1.CreateHold(reason="a demonstration", scope="kernel-held"), key="hold-1")
-        api.abort_campaign("aborted", v1.AbortCampaign(why="wrong kernel"), key="abort-1")
-        api.remove_scope("old", why="too many", key="scope-3")
-        api.skip_wave("kernel", v1.SkipWave(scope="kernel-skipped", why="not these"), key="skip-1")
+        api.abort_campaign("aborted", v1.AbortCampaign(reason="wrong kernel"), key="abort-1")
+        api.remove_scope("old", reason="too many", key="scope-3")
+        api.skip_wave("kernel", v1.SkipWave(scope="kernel-skipped", reason="not these"), key="skip-1")
         with pytest.raises(RequestRefused) as reused:
             api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=("keyed",), notice="41d"), key="event-1")
-        assert reused.value.code == "key-reused"
+        assert reused.value.code == "idempotency-key-reused"
         with pytest.raises(RequestRefused) as shown:
             api.create_token(v1.CreateToken(name="web-team", role=api.me().role, scopes=("web", "ba*")), key="token-1")
-        assert shown.value.code in ("key-reused", "secret-shown")
-        assert (len(list(api.events())), len(list(api.history()))) == (events, entries)
+        assert shown.value.code in ("idempotency-key-reused", "secret-already-shown")
+        assert (len(list(api.events())), len(list(api.journal()))) == (events, entries)
 
 
 def test_vms_keep_their_ports_and_the_journal_its_entries(service: Service) -> None:
@@ -146,16 +146,16 @@ def test_vms_keep_their_ports_and_the_journal_its_entries(service: Service) -> N
         shown = {f"{vm.scope}/{vm.name}": vm.guest_url for vm in api.vms()}
         assert shown == {vm: f"http://{LOOPBACK}:{ports[vm]}" for vm in shown}
         journal = json.loads((EXPECTED / "journal.json").read_text())
-        entries = [(entry.position, entry.record, entry.did.value, entry.facts) for entry in api.history()]
+        entries = [(entry.position, entry.record_id, entry.action.value, entry.facts) for entry in api.journal()]
         assert entries[: len(journal)] == [
             (row["position"], row["key"][1], row["entry"]["did"], row["entry"]["facts"]) for row in journal
         ]
-        newest = [entry.position for entry in api.history(newest_first=True)]
+        newest = [entry.position for entry in api.journal(newest_first=True)]
         assert newest == [position for position, *_ in reversed(entries)]
-        held = [entry.position for entry in api.history(scope="kernel-held")]
+        held = [entry.position for entry in api.journal(scope="kernel-held")]
         assert held == [row["position"] for row in journal if row["key"] == ["scope", "kernel-held"]]
         detail = api.event(KNOWN["canceled"])
-        assert (detail.outcome, len(detail.timeline)) == (EventOutcome.CANCELED, 2)
+        assert (detail.outcome, len(detail.journal)) == (EventOutcome.CANCELED, 2)
         assert api.event(KNOWN["failed"]).outcome is EventOutcome.FAILED
 
 
@@ -165,8 +165,8 @@ def test_campaigns_go_on_behind_the_gate_and_the_failed_wave(service: Service) -
         api.advance("1h")
         kernel = api.campaign("kernel")
         assert kernel.gate is not None
-        assert [(failure.scope, failure.n) for failure in kernel.failures] == [("kernel-failed", 1)]
-        assert {wave.scope: wave.state.value for wave in api.waves("kernel") if wave.n == 1} == {
+        assert [(failure.scope, failure.number) for failure in kernel.failures] == [("kernel-failed", 1)]
+        assert {wave.scope: wave.state.value for wave in api.waves("kernel") if wave.number == 1} == {
             "kernel-done": "done",
             "kernel-failed": "failed",
             "kernel-held": "announced",
@@ -182,7 +182,9 @@ def test_campaigns_go_on_behind_the_gate_and_the_failed_wave(service: Service) -
         api.resume_campaign("paused", v1.ResumeCampaign())
         api.advance("6h")
         for name in ("kernel", "halted", "paused"):
-            assert api.campaign(KNOWN[f"campaign {name}"]).state is CampaignState.COMPLETED, api.campaign(name).explain
+            assert api.campaign(KNOWN[f"campaign {name}"]).state is CampaignState.COMPLETED, api.campaign(
+                name
+            ).explanation
     rebooted = [line.split()[1] for line in service.maintained() if "/kernel-" in line or "/late" in line]
     assert sorted(rebooted) == [
         "kernel-done/kernel-done-1",

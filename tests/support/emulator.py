@@ -106,7 +106,7 @@ class EmulatorProcess:
     def schedule(self, type_: EventType, *vms: Vm, notice: str = "1h") -> tuple[str, ...]:
         """Make events; they start when approved, or when the clock is moved by the notice."""
         ask = ScheduleEvents(type=type_, vms=tuple(str(vm) for vm in vms), notice=notice)
-        return tuple(made.id for made in self._api.schedule(ask).made)
+        return tuple(made.id for made in self._api.schedule(ask).created)
 
     def advance(self, by: str) -> None:
         """Let time pass; what happens in it is over on return."""

@@ -46,8 +46,8 @@ class AgentApi:
             name=self.vm_name,
             endpoint=self._context.client.endpoint,
             started_at=self._started_at,
-            troubles=(*filter(None, self._troubles().values()), *self._store.unreadable),
-            walks=workflow_statuses(self._workflows.values()),
+            problems=(*filter(None, self._troubles().values()), *self._store.unreadable),
+            workflows=workflow_statuses(self._workflows.values()),
         )
 
     def respond(self, request: Request) -> Response:

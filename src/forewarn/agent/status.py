@@ -29,10 +29,10 @@ class StepStatus(msgspec.Struct, frozen=True, kw_only=True):
     importance: int
     prepare: CallState
     prepare_attempt: int
-    prepare_why: str
+    prepare_reason: str = msgspec.field(name="prepare_why")
     recover: CallState
     recover_attempt: int
-    recover_why: str
+    recover_reason: str = msgspec.field(name="recover_why")
 
 
 class WorkflowStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class WorkflowStatus(msgspec.Struct, frozen=True, kw_only=True):
     phase: Phase
     is_ready: bool
     approval: ApprovalState
-    approval_why: str
+    approval_reason: str = msgspec.field(name="approval_why")
     restarts: int
     steps: tuple[StepStatus, ...]
 
@@ -58,9 +58,9 @@ class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     endpoint: str | None = None
     started_at: datetime | None = None
-    troubles: tuple[str, ...] = ()
+    problems: tuple[str, ...] = msgspec.field(default=(), name="troubles")
     """What is wrong now, a sentence each."""
-    walks: tuple[WorkflowStatus, ...] = ()
+    workflows: tuple[WorkflowStatus, ...] = msgspec.field(default=(), name="walks")
 
 
 def workflow_statuses(workflows: Iterable[EventWorkflow]) -> tuple[WorkflowStatus, ...]:
@@ -82,7 +82,7 @@ def read_status(state_directory: Path) -> AgentStatus:
             workflows.append(read_workflow(path))
         except (OSError, ValueError) as error:
             troubles.append(f"{path.name} in the journal is unreadable: {error}")
-    return AgentStatus(is_running=False, troubles=tuple(troubles), walks=workflow_statuses(workflows))
+    return AgentStatus(is_running=False, problems=tuple(troubles), workflows=workflow_statuses(workflows))
 
 
 def _workflow_files(journal: Path) -> list[Path]:
@@ -118,10 +118,10 @@ def _workflow_status(workflow: EventWorkflow) -> WorkflowStatus:
             importance=step.importance,
             prepare=step.prepare.state,
             prepare_attempt=step.prepare.attempt,
-            prepare_why=step.prepare.reason,
+            prepare_reason=step.prepare.reason,
             recover=step.recover.state,
             recover_attempt=step.recover.attempt,
-            recover_why=step.recover.reason,
+            recover_reason=step.recover.reason,
         )
         for step in workflow.steps
     )
@@ -134,7 +134,7 @@ def _workflow_status(workflow: EventWorkflow) -> WorkflowStatus:
         phase=workflow.phase,
         is_ready=workflow.is_ready,
         approval=workflow.approval.state,
-        approval_why=workflow.approval.reason,
+        approval_reason=workflow.approval.reason,
         restarts=workflow.restarts,
         steps=steps,
     )

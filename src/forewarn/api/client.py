@@ -72,12 +72,12 @@ class ApiClient:
         """Ask what time it is for the service."""
         return self._get("/v1/clock", v1.Clock)
 
-    def advance(self, by: str | None = None) -> v1.AdvanceResult:
+    def advance(self, duration: str | None = None) -> v1.AdvanceResult:
         """Move a manual clock by a duration, else to the next change of an event.
 
         This one is never sent twice: it has no key.
         """
-        body = msgspec.json.encode(v1.AdvanceClock(by=by, to_next=by is None))
+        body = msgspec.json.encode(v1.AdvanceClock(duration=duration, to_next_change=duration is None))
         headers = {"Content-Type": "application/json"}
         return self._decode(self._long_transport.request("POST", "/v1/clock/advance", body, headers), v1.AdvanceResult)
 
@@ -102,9 +102,9 @@ class ApiClient:
         """Change a scope."""
         return self._change("PATCH", _path("scopes", id_), request, v1.Scope, key)
 
-    def remove_scope(self, id_: str, *, force: bool = False, why: str = "", key: str | None = None) -> None:
+    def remove_scope(self, id_: str, *, force: bool = False, reason: str = "", key: str | None = None) -> None:
         """Remove a scope with its VMs."""
-        self._remove(_path("scopes", id_), key, force=_flag_text(force), why=why)
+        self._remove(_path("scopes", id_), key, force=_flag_text(force), reason=reason)
 
     def vms(
         self,
@@ -130,9 +130,9 @@ class ApiClient:
         """Change a VM."""
         return self._change("PATCH", _path("vms", name), request, v1.Vm, key)
 
-    def remove_vm(self, name: str, *, force: bool = False, why: str = "", key: str | None = None) -> None:
+    def remove_vm(self, name: str, *, force: bool = False, reason: str = "", key: str | None = None) -> None:
         """Take a VM out of the inventory, without an event."""
-        self._remove(_path("vms", name), key, force=_flag_text(force), why=why)
+        self._remove(_path("vms", name), key, force=_flag_text(force), reason=reason)
 
     def open_socket(self, vm: str) -> v1.Socket:
         """Ask where a VM is listened for on the service's machine, for programs that are taken for it there."""
@@ -184,7 +184,7 @@ class ApiClient:
             yield from page.events
 
     def event(self, id_: str) -> v1.EventDetail:
-        """Return one event, open or ended, with its timeline."""
+        """Return one event, open or ended, with its journal entries."""
         return self._get(_path("events", id_), v1.EventDetail)
 
     def schedule(self, request: v1.ScheduleEvents, *, key: str | None = None) -> v1.ScheduleResponse:
@@ -253,13 +253,13 @@ class ApiClient:
         """Have the emulator answer wrongly."""
         return self._change("POST", "/v1/faults", request, v1.Fault, key)
 
-    def clear_fault(self, id_: str, *, why: str = "", key: str | None = None) -> None:
+    def clear_fault(self, id_: str, *, reason: str = "", key: str | None = None) -> None:
         """End a fault."""
-        self._remove(_path("faults", id_), key, why=why)
+        self._remove(_path("faults", id_), key, reason=reason)
 
-    def clear_faults(self, *, why: str = "", key: str | None = None) -> v1.Faults:
+    def clear_faults(self, *, reason: str = "", key: str | None = None) -> v1.Faults:
         """End all faults, and return them."""
-        path = "/v1/faults" + _query(why=why)
+        path = "/v1/faults" + _query(reason=reason)
         return self._decode(self._send_with_retry("DELETE", path, None, {"Accept": "application/json"}, key), v1.Faults)
 
     # Campaigns.
@@ -315,33 +315,33 @@ class ApiClient:
 
     # The journal.
 
-    def history(
+    def journal(
         self,
         *,
         scope: str | None = None,
         vm: str | None = None,
         event: str | None = None,
         campaign: str | None = None,
-        did: Sequence[EntryKind] = (),
-        by: str | None = None,
+        actions: Sequence[EntryKind] = (),
+        actor: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         newest_first: bool = False,
         after: int | None = None,
     ) -> Iterator[v1.JournalEntry]:
-        """Give the lines of the journal that fit everything that is said, and are of one of the kinds `did`.
+        """Give the lines of the journal that fit everything that is said, and are of one of the kinds `actions`.
 
         `after`: from the line at this position on, in the order that is asked for, without that line.
         """
-        named = {"scope": scope, "vm": vm, "event": event, "campaign": campaign, "by": by}
+        named = {"scope": scope, "vm": vm, "event": event, "campaign": campaign, "actor": actor}
         times = {
             "since": _moment_text(since),
             "until": _moment_text(until),
             "after": None if after is None else str(after),
         }
-        kinds = [kind.value for kind in did] or None
+        kinds = [kind.value for kind in actions] or None
         params = {**named, **times, "newest_first": _flag_text(newest_first)}
-        for page in self._pages("/v1/history", v1.JournalPage, did=kinds, **params):
+        for page in self._pages("/v1/journal", v1.JournalPage, action=kinds, **params):
             yield from page.entries
 
     def watch(
@@ -349,7 +349,7 @@ class ApiClient:
     ) -> Iterator[v1.JournalEntry | None]:
         """Give every line of the journal as it is written, from a position on, or from now.
 
-        None says that the service is there and has nothing new. LostAnswer: go on with the last position.
+        None says that the service is there and has nothing new. ConnectionClosed: go on with the last position.
         """
         headers = {"Accept": "text/event-stream"} | ({} if after is None else {"Last-Event-ID": str(after)})
         for line in self._transport.lines("GET", "/v1/watch" + _query(scope=scope, campaign=campaign), None, headers):
@@ -369,9 +369,9 @@ class ApiClient:
         """Make a token."""
         return self._change("POST", "/v1/tokens", request, v1.NewToken, key)
 
-    def revoke_token(self, id_: str, *, why: str = "", key: str | None = None) -> None:
+    def revoke_token(self, id_: str, *, reason: str = "", key: str | None = None) -> None:
         """Revoke a token."""
-        self._remove(_path("tokens", id_), key, why=why)
+        self._remove(_path("tokens", id_), key, reason=reason)
 
     # Asking.
 
@@ -427,7 +427,7 @@ class ApiClient:
 def _path(kind: str, name: str) -> str:
     """Return the path of one thing. One without a name does not exist, but its path would: that of all of them."""
     if not name:
-        code = f"unknown-{kind.removesuffix('s')}"
+        code = f"{kind.removesuffix('s')}-not-found"
         raise NotFound(404, code, f"none of the {kind} has an empty name", {})
     return f"/v1/{kind}/{quote(name, safe='/' if kind == 'vms' else '')}"
 

@@ -117,11 +117,11 @@ class NotFound(RequestRefused):
 
 
 NOT_FOUND_HINTS = {
-    "unknown-campaign": "; `forewarn campaign list --all` shows them",
-    "unknown-event": "; `forewarn event list` shows those that are open, `forewarn history` all",
-    "unknown-host": "; `forewarn host list` shows them",
-    "unknown-scope": "; `forewarn scope list` shows them",
-    "unknown-token": "; `forewarn token list` shows them",
-    "unknown-vm": "; `forewarn vm list` shows them",
+    "campaign-not-found": "; `forewarn campaign list --all` shows them",
+    "event-not-found": "; `forewarn event list` shows those that are open, `forewarn journal` all",
+    "host-not-found": "; `forewarn host list` shows them",
+    "scope-not-found": "; `forewarn scope list` shows them",
+    "token-not-found": "; `forewarn token list` shows them",
+    "vm-not-found": "; `forewarn vm list` shows them",
 }
 """What is added to the sentence of a refusal, by its code."""

@@ -49,7 +49,7 @@ COMMAND_SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("hold", "hold:hold", "Let no planned maintenance start, anywhere or in one scope."),
         CommandEntry("release", "hold:release", "End a hold."),
         CommandEntry("watch", "watch:watch", "Show what is open and what happens, live."),
-        CommandEntry("history", "history:history", "Show what happened, when, by whom and why."),
+        CommandEntry("journal", "journal:journal", "Show what happened, when, by whom and why."),
     ),
     "Testing": (
         CommandEntry(

@@ -38,7 +38,7 @@ EXPECTED_ERRORS = (CliError, ApiError, SettingsError, FileError)
 HINTS = NOT_FOUND_HINTS | {
     "forbidden": " (FOREWARN_TOKEN or --token-file)",
     "scope-forbidden": " (FOREWARN_TOKEN or --token-file)",
-    "wrong-token": " (say which with FOREWARN_TOKEN or --token-file)",
+    "invalid-token": " (say which with FOREWARN_TOKEN or --token-file)",
 }
 """What a person at a terminal can do about a refusal, by its code."""
 
@@ -59,7 +59,7 @@ def exit_code(error: Exception) -> ExitCode:
             return ExitCode.USAGE
         case NotFound():
             return ExitCode.NOT_FOUND
-        case RequestRefused(code="malformed"):
+        case RequestRefused(code="invalid-request"):
             return ExitCode.USAGE
         case RequestRefused():
             return ExitCode.REFUSED

@@ -55,9 +55,9 @@ class ScenarioOptions(NamedTuple):
 class ScenarioVerdict(StrEnum):
     """How a scenario ended."""
 
-    PASSED = "as told"
-    FAILED = "differs"
-    INVALID = "cannot be played"
+    PASSED = "passed"
+    FAILED = "failed"
+    INVALID = "invalid"
 
 
 class ScenarioStepResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class ScenarioStepResult(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     expected: Sequence[str] | None
     facts: Sequence[str]
-    as_told: bool
+    passed: bool
     awaited: str | None = None
 
 
@@ -76,7 +76,7 @@ class ScenarioResult(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     title: str
-    stage: str
+    backend: str
     verdict: ScenarioVerdict
     seconds: float
     steps: Sequence[ScenarioStepResult]
@@ -87,7 +87,7 @@ class ScenarioResult(msgspec.Struct, frozen=True, kw_only=True):
         if self.error is not None:
             yield f"{self.name}: {self.error}"
         for step in self.steps:
-            if not step.as_told:
+            if not step.passed:
                 yield f"{self.name}, line {step.line}: {step.text}"
                 yield from (f"    told:      {fact}" for fact in _expected_lines(step))
                 yield from (f"    happened:  {fact}" for fact in step.facts)
@@ -150,7 +150,7 @@ def _run_scenario(scenario: Scenario, options: ScenarioOptions, running: ApiClie
     return ScenarioResult(
         name=scenario.name,
         title=scenario.title,
-        stage=name,
+        backend=name,
         verdict=_verdict(lines, error),
         seconds=time.monotonic() - began,
         steps=lines,
@@ -161,7 +161,7 @@ def _run_scenario(scenario: Scenario, options: ScenarioOptions, running: ApiClie
 def _verdict(lines: Sequence[ScenarioStepResult], error: str | None) -> ScenarioVerdict:
     if error is not None:
         return ScenarioVerdict.INVALID
-    return ScenarioVerdict.PASSED if all(line.as_told for line in lines) else ScenarioVerdict.FAILED
+    return ScenarioVerdict.PASSED if all(line.passed for line in lines) else ScenarioVerdict.FAILED
 
 
 def _step_result(played: StepResult) -> ScenarioStepResult:
@@ -171,7 +171,7 @@ def _step_result(played: StepResult) -> ScenarioStepResult:
         text=step.text.strip(),
         expected=step.expected,
         facts=played.facts,
-        as_told=played.is_as_expected,
+        passed=played.is_as_expected,
         awaited=_awaited_text(step),
     )
 

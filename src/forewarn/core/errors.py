@@ -33,7 +33,7 @@ class CoreError(Exception):
 class Invalid(CoreError, ValueError):
     """A value breaks its own rules."""
 
-    code = "invalid"
+    code = "invalid-value"
 
 
 class NotFound(CoreError):
@@ -45,7 +45,7 @@ class NotFound(CoreError):
 class ScopeVmNotFound(NotFound):
     """No VM of that name is in the scope."""
 
-    code = "unknown-vm"
+    code = "vm-not-found"
 
     def __init__(self, vm: str, scope: str) -> None:
         self.vm, self.scope = vm, scope
@@ -55,7 +55,7 @@ class ScopeVmNotFound(NotFound):
 class EventVmNotFound(NotFound):
     """The event does not affect that VM."""
 
-    code = "not-affected"
+    code = "vm-not-affected"
 
     def __init__(self, vm: str, event: str) -> None:
         self.vm, self.event = vm, event
@@ -65,7 +65,7 @@ class EventVmNotFound(NotFound):
 class ScopeEventNotFound(NotFound):
     """The scope never had that event, or ended it so long ago that it forgot it."""
 
-    code = "unknown-event"
+    code = "event-not-found"
 
     def __init__(self, event: str, scope: str) -> None:
         self.event, self.scope = event, scope
@@ -75,7 +75,7 @@ class ScopeEventNotFound(NotFound):
 class CampaignScopeNotFound(NotFound):
     """The campaign does not have that scope."""
 
-    code = "not-in-campaign"
+    code = "scope-not-in-campaign"
 
     def __init__(self, scope: str, campaign: str) -> None:
         self.scope, self.campaign = scope, campaign
@@ -89,7 +89,7 @@ class RefusedError(CoreError):
 class InvalidTransition(RefusedError):
     """The event's state does not allow it."""
 
-    code = "illegal-move"
+    code = "invalid-transition"
 
     def __init__(self, event: str, state: str, action: str) -> None:
         self.event, self.state, self.action = event, state, action
@@ -102,7 +102,12 @@ class NoticeTooShort(RefusedError):
     code = "notice-too-short"
 
     def __init__(self, type_: str, minimum: timedelta, earliest: datetime, requested: datetime) -> None:
-        self.type, self.minimum, self.earliest, self.requested = type_, minimum, earliest, requested
+        self.type, self.minimum_notice, self.earliest_start_at, self.requested_start_at = (
+            type_,
+            minimum,
+            earliest,
+            requested,
+        )
         super().__init__(
             f"{type_} needs {_format_minutes(minimum)} of notice: the earliest start is {earliest:%Y-%m-%d %H:%M:%SZ}; "
             f"asked for {requested:%Y-%m-%d %H:%M:%SZ}"
@@ -117,7 +122,7 @@ def _format_minutes(time: timedelta) -> str:
 class EvictionNotAllowed(RefusedError):
     """Preempt takes away low-priority VMs only."""
 
-    code = "not-evictable"
+    code = "vm-not-evictable"
 
     def __init__(self, vm: str) -> None:
         self.vm = vm
@@ -137,7 +142,7 @@ class SourceNotAllowed(RefusedError):
 class KeyConflict(RefusedError):
     """The request key stands for another request."""
 
-    code = "key-reused"
+    code = "idempotency-key-reused"
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -157,32 +162,32 @@ class TooManyOperations(RefusedError):
 class ResourceInUse(RefusedError):
     """Open events name the VM or the scope."""
 
-    code = "busy"
+    code = "resource-in-use"
 
     def __init__(
         self, what: str, events: tuple[str, ...], advice: str = "force it, which cancels what is Scheduled"
     ) -> None:
-        self.what, self.events = what, events
+        self.resource, self.events = what, events
         super().__init__(f"{what} has open events ({', '.join(events)}): let them end, or {advice}")
 
 
 class ResourceExists(RefusedError):
     """The VM exists already."""
 
-    code = "already-there"
+    code = "resource-exists"
 
     def __init__(self, what: str) -> None:
-        self.what = what
+        self.resource = what
         super().__init__(f"{what} exists already")
 
 
 class PlacementFailed(RefusedError):
     """The campaign's policy leaves no place for some VMs."""
 
-    code = "cannot-be-placed"
+    code = "placement-failed"
 
     def __init__(self, scope: str, vms: int, rule: str, why: str, others: int) -> None:
-        self.scope, self.vms, self.rule, self.why, self.others = scope, vms, rule, why, others
+        self.scope, self.vms, self.policy_key, self.reason, self.others = scope, vms, rule, why, others
         more = f" (and {others} more)" if others else ""
         super().__init__(
             f"{vms} VMs of scope {scope} have no place, because of {rule}: {why}{more}; "
@@ -193,18 +198,18 @@ class PlacementFailed(RefusedError):
 class InvalidCampaignState(RefusedError):
     """The campaign's state, or that of one of its waves, does not allow it."""
 
-    code = "not-now"
+    code = "invalid-campaign-state"
 
     def __init__(self, what: str, state: str, action: str) -> None:
-        self.what, self.state, self.action = what, state, action
+        self.resource, self.state, self.action = what, state, action
         super().__init__(f"{what} is {state}: it cannot {action}")
 
 
 class ScopeTooLarge(RefusedError):
     """The record would grow over its limit."""
 
-    code = "scope-full"
+    code = "scope-too-large"
 
     def __init__(self, scope: str, what: str) -> None:
-        self.scope, self.what = scope, what
+        self.scope, self.problem = scope, what
         super().__init__(f"scope {scope} is full: {what}; spread the VMs over more scopes, or let open events end")

@@ -36,7 +36,7 @@ class FleetError(Exception):
 class ScopeNotFound(FleetError):
     """There is no scope of that name."""
 
-    code = "unknown-scope"
+    code = "scope-not-found"
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
@@ -46,7 +46,7 @@ class ScopeNotFound(FleetError):
 class VmNotFound(FleetError):
     """There is no VM of that name."""
 
-    code = "unknown-vm"
+    code = "vm-not-found"
 
     def __init__(self, vm: str) -> None:
         self.vm = vm
@@ -56,7 +56,7 @@ class VmNotFound(FleetError):
 class EventNotFound(FleetError):
     """No scope has an open event of that id."""
 
-    code = "unknown-event"
+    code = "event-not-found"
 
     def __init__(self, event: str) -> None:
         self.event = event
@@ -66,7 +66,7 @@ class EventNotFound(FleetError):
 class HostNotFound(FleetError):
     """No VM is on a host of that name."""
 
-    code = "unknown-host"
+    code = "host-not-found"
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -76,7 +76,7 @@ class HostNotFound(FleetError):
 class TokenNotFound(FleetError):
     """There is no token of that id."""
 
-    code = "unknown-token"
+    code = "token-not-found"
 
     def __init__(self, token: str) -> None:
         self.token = token
@@ -86,7 +86,7 @@ class TokenNotFound(FleetError):
 class FaultNotFound(FleetError):
     """No fault of that id is set."""
 
-    code = "unknown-fault"
+    code = "fault-not-found"
 
     def __init__(self, fault: str) -> None:
         self.fault = fault
@@ -96,7 +96,7 @@ class FaultNotFound(FleetError):
 class CampaignNotFound(FleetError):
     """There is no campaign of that id or name."""
 
-    code = "unknown-campaign"
+    code = "campaign-not-found"
 
     def __init__(self, campaign: str) -> None:
         self.campaign = campaign
@@ -106,7 +106,7 @@ class CampaignNotFound(FleetError):
 class GateNotFound(FleetError):
     """The settings have no gate of that name."""
 
-    code = "unknown-gate"
+    code = "gate-not-found"
 
     def __init__(self, gate: str, known: Sequence[str] = ()) -> None:
         self.gate, self.known = gate, tuple(known)
@@ -156,10 +156,10 @@ class ScopeExists(FleetError):
 class SecretUnavailable(FleetError):
     """The request has made a token before; its secret is shown only once."""
 
-    code = "secret-shown"
+    code = "secret-already-shown"
 
     def __init__(self, token: str, name: str) -> None:
-        self.token, self.name = token, name
+        self.token, self.token_name = token, name
         super().__init__(
             f"this request has made token {token} ({name}) before, and its secret is shown only once: "
             "if you do not have it, revoke the token and create another"
@@ -169,7 +169,7 @@ class SecretUnavailable(FleetError):
 class AddressInUse(FleetError):
     """Another VM has this address in this network."""
 
-    code = "address-taken"
+    code = "address-in-use"
 
     def __init__(self, ip: str, network: str, vm: str) -> None:
         self.ip, self.network, self.vm = ip, network, vm
@@ -179,7 +179,7 @@ class AddressInUse(FleetError):
 class ManualTimeUnavailable(FleetError):
     """The service runs in real time, which nobody can move."""
 
-    code = "time-is-real"
+    code = "clock-not-manual"
 
     def __init__(self) -> None:
         super().__init__("the service runs in real time: start it with --manual-time to move its clock")
@@ -188,20 +188,20 @@ class ManualTimeUnavailable(FleetError):
 class PositionNotFound(FleetError):
     """The journal does not reach so far: the position is of other data, or of data before a backup was restored."""
 
-    code = "unknown-position"
+    code = "position-not-found"
 
     def __init__(self, position: int, last: int) -> None:
-        self.position, self.last = position, last
+        self.position, self.last_position = position, last
         super().__init__(f"the journal reaches to position {last}, not to {position}: begin anew, without a position")
 
 
 class JournalPruned(FleetError):
     """The next rows of the journal have been pruned, because they were too old or too many."""
 
-    code = "pruned"
+    code = "journal-pruned"
 
     def __init__(self, after: int, pruned: int) -> None:
-        self.after, self.pruned = after, pruned
+        self.after, self.pruned_to = after, pruned
         super().__init__(
             f"lines of the journal after position {after} have been removed, up to {pruned}: go on after {pruned}, "
             "and look at the state of what you follow"
@@ -211,13 +211,13 @@ class JournalPruned(FleetError):
 class PartialSchedule(FleetError):
     """Some scopes of a request made their events, another one did not."""
 
-    code = "partly-made"
+    code = "partially-created"
 
     def __init__(self, made: tuple[tuple[str, str], ...], why: Exception) -> None:
-        self.made = tuple(f"{scope}/{event}" for scope, event in made)
-        self.why = str(why)
+        self.created = tuple(f"{scope}/{event}" for scope, event in made)
+        self.reason = str(why)
         super().__init__(
-            f"made {', '.join(self.made)}, but not the rest: {why}; "
+            f"made {', '.join(self.created)}, but not the rest: {why}; "
             "repeat the request with the same key to complete it, or cancel these events"
         )
 
@@ -225,8 +225,8 @@ class PartialSchedule(FleetError):
 class SaveFailed(FleetError):
     """The store could not keep the change, so it has not happened."""
 
-    code = "not-saved"
+    code = "save-failed"
 
     def __init__(self, why: str) -> None:
-        self.why = why
+        self.reason = why
         super().__init__(f"nothing has changed, because it could not be saved: {why}")

@@ -407,7 +407,7 @@ FILL_CONCURRENCY = 256
 class FleetFileConflict(FleetError):
     """Filling was interrupted, and what is there now is not from this file."""
 
-    code = "filled-otherwise"
+    code = "fleet-not-empty"
 
     def __init__(self, scope: str) -> None:
         self.scope = scope

@@ -38,11 +38,11 @@ _WHERE_TOKENS_ARE = (
     "the service's own is in the file `token` of its data directory, others are made with `forewarn token create`"
 )
 _TOKEN_MISSING = msgspec.json.encode(
-    error_body("no-token", f"this needs the header Authorization: Bearer TOKEN with a token; {_WHERE_TOKENS_ARE}")
+    error_body("token-required", f"this needs the header Authorization: Bearer TOKEN with a token; {_WHERE_TOKENS_ARE}")
 )
 _TOKEN_INVALID = msgspec.json.encode(
     error_body(
-        "wrong-token", f"the token is none of this service's, or has expired or been revoked; {_WHERE_TOKENS_ARE}"
+        "invalid-token", f"the token is none of this service's, or has expired or been revoked; {_WHERE_TOKENS_ARE}"
     )
 )
 

@@ -93,9 +93,9 @@ class ErrorTemplate(NamedTuple):
 
 
 MALFORMED = {
-    404: ErrorTemplate("no-such-path", "there is no such path (what there is: /openapi.json)"),
-    405: ErrorTemplate("no-such-method", "this path does not take this method (what there is: /openapi.json)"),
-    413: ErrorTemplate("too-large", "the body is too large: send less at a time"),
+    404: ErrorTemplate("path-not-found", "there is no such path (what there is: /openapi.json)"),
+    405: ErrorTemplate("method-not-allowed", "this path does not take this method (what there is: /openapi.json)"),
+    413: ErrorTemplate("body-too-large", "the body is too large: send less at a time"),
 }
 
 
@@ -122,19 +122,21 @@ def domain_error_response(request: AnyRequest, error: DomainError) -> Response[v
 def store_error_response(request: AnyRequest, error: StoreError) -> Response[v1.ErrorResponse]:
     """What is kept could not be read."""
     log.error("%s %s failed: %s", request.method, request.scope["path"], error)
-    return Response(error_body("not-readable", f"this cannot be read now: {error}; try again later"), status_code=503)
+    return Response(
+        error_body("store-unavailable", f"this cannot be read now: {error}; try again later"), status_code=503
+    )
 
 
 def http_error_response(request: AnyRequest, error: HTTPException) -> Response[v1.ErrorResponse]:
     """The request did not get as far as the fleet."""
-    code = MALFORMED[error.status_code].code if error.status_code in MALFORMED else "malformed"
+    code = MALFORMED[error.status_code].code if error.status_code in MALFORMED else "invalid-request"
     return Response(error_body(code, _message(request, error)), status_code=error.status_code, headers=error.headers)
 
 
 def internal_error_response(request: AnyRequest, error: Exception) -> Response[v1.ErrorResponse]:
     """Something is wrong with the service itself."""
     log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
-    body = error_body("internal", "the service has failed to answer this; its log says more")
+    body = error_body("internal-error", "the service has failed to answer this; its log says more")
     return Response(body, status_code=500)
 
 

@@ -35,7 +35,7 @@ class TokenNotAllowed(OperatorError):
     code = "forbidden"
 
     def __init__(self, name: str, role: Role, needed: Role, *, is_limited: bool) -> None:
-        self.name, self.role, self.needed = name, role.value, needed.value
+        self.token_name, self.role, self.required_role = name, role.value, needed.value
         why = (
             f"token {name} is limited to some scopes, and this is about all: use a token without scopes"
             if is_limited
@@ -50,7 +50,7 @@ class ScopeNotAllowed(OperatorError):
     code = "scope-forbidden"
 
     def __init__(self, name: str, scope: str, scopes: tuple[str, ...]) -> None:
-        self.name, self.scope, self.scopes = name, scope, scopes
+        self.token_name, self.scope, self.scopes = name, scope, scopes
         super().__init__(f"token {name} is for {', '.join(scopes)} only, not for scope {scope}: use another token")
 
 
@@ -60,7 +60,7 @@ class HostNotAllowed(OperatorError):
     code = "scope-forbidden"
 
     def __init__(self, name: str, host: str, scopes: tuple[str, ...]) -> None:
-        self.name, self.host, self.scopes = name, host, scopes
+        self.token_name, self.host, self.scopes = name, host, scopes
         super().__init__(
             f"token {name} is for {', '.join(scopes)} only, and others are on host {host}: "
             "name the VMs that are meant, or use another token"
@@ -70,17 +70,17 @@ class HostNotAllowed(OperatorError):
 class TokenVmNotFound(OperatorError, VmNotFound):
     """No VM bears that bare name in the scopes that the token is for; whether another scope has one is not told."""
 
-    code = "unknown-vm"
+    code = "vm-not-found"
 
     def __init__(self, vm: str, name: str, scopes: tuple[str, ...]) -> None:
-        self.vm, self.name, self.scopes = vm, name, scopes
+        self.vm, self.token_name, self.scopes = vm, name, scopes
         Exception.__init__(self, f"there is no VM {vm} in {', '.join(scopes)}, and token {name} is for nothing else")
 
 
 class JournalEventNotFound(OperatorError):
     """There never was such an event in any scope that the token is for, or the journal has forgotten it."""
 
-    code = "unknown-event"
+    code = "event-not-found"
 
     def __init__(self, event: str, scopes: tuple[str, ...] = ()) -> None:
         self.event = event
@@ -91,7 +91,7 @@ class JournalEventNotFound(OperatorError):
 class VmNameNotFound(OperatorError):
     """No VM bears that bare name now, so the journal cannot be asked for it."""
 
-    code = "unknown-vm"
+    code = "vm-not-found"
 
     def __init__(self, vm: str) -> None:
         self.vm = vm
@@ -101,30 +101,32 @@ class VmNameNotFound(OperatorError):
 class TooManyStreams(OperatorError):
     """As many follow the journal as may."""
 
-    code = "too-many-watchers"
+    code = "too-many-streams"
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        super().__init__(f"{limit} follow the journal already, and no more may: end one of them, or ask for history")
+        super().__init__(
+            f"{limit} follow the journal already, and no more may: end one of them, or read the journal in pages"
+        )
 
 
 class ImportConflict(OperatorError):
     """One import runs at a time."""
 
-    code = "import-runs"
+    code = "import-in-progress"
 
     def __init__(self, by: str, done: int, total: int) -> None:
-        self.by, self.done, self.total = by, done, total
+        self.created_by, self.done, self.total = by, done, total
         super().__init__(f"an import of {by} runs, {done} of {total} scopes are done: wait for its end, then ask again")
 
 
 class ImportFailed(OperatorError):
     """An import has ended in the middle; what was done until then stays."""
 
-    code = "import-ended"
+    code = "import-failed"
 
     def __init__(self, done: int, total: int, why: str) -> None:
-        self.done, self.total, self.why = done, total, why
+        self.done, self.total, self.reason = done, total, why
         super().__init__(
             f"the import has ended after {done} of {total} scopes: {why}; ask again, and it goes on with what differs"
         )
@@ -133,17 +135,17 @@ class ImportFailed(OperatorError):
 class SocketUnavailable(OperatorError):
     """The system does not let a VM's socket be opened."""
 
-    code = "no-socket"
+    code = "socket-unavailable"
 
     def __init__(self, vm: str, why: str) -> None:
-        self.vm, self.why = vm, why
+        self.vm, self.reason = vm, why
         super().__init__(f"no socket can be opened for VM {vm}: {why}")
 
 
 class SocketNotAllowed(OperatorError):
     """The service is for real VMs, for which nobody on this machine is to be taken; or the system has no sockets."""
 
-    code = "not-in-production"
+    code = "emulator-only"
 
     def __init__(self) -> None:
         super().__init__("only the emulator (`forewarn up`, not on Windows) takes a program on its machine for a VM")
@@ -152,7 +154,7 @@ class SocketNotAllowed(OperatorError):
 class FaultNotAllowed(OperatorError):
     """The service is for real VMs, whose endpoint does nothing wrong on purpose."""
 
-    code = "not-in-production"
+    code = "emulator-only"
 
     def __init__(self) -> None:
         super().__init__("this service is for real VMs: faults can be set in the emulator alone (`forewarn up`)")
@@ -161,7 +163,7 @@ class FaultNotAllowed(OperatorError):
 class InvalidFleetFile(OperatorError):
     """The file cannot be taken; nothing has changed."""
 
-    code = "wrong-fleet-file"
+    code = "invalid-fleet-file"
 
     def __init__(self, key: str, problem: str) -> None:
         self.key, self.problem = key, problem
@@ -174,7 +176,7 @@ class GateNotAllowed(OperatorError):
     code = "forbidden"
 
     def __init__(self, name: str, role: Role) -> None:
-        self.name, self.role, self.needed = name, role.value, Role.ADMIN.value
+        self.token_name, self.role, self.required_role = name, role.value, Role.ADMIN.value
         super().__init__(
             f"token {name} has the role {role.value}, and a gate with a url of its own needs {Role.ADMIN.value}: "
             "name a gate of the settings, or use another token"
@@ -187,7 +189,7 @@ class SelectionNotAllowed(OperatorError):
     code = "scope-forbidden"
 
     def __init__(self, name: str, scopes: tuple[str, ...]) -> None:
-        self.name, self.scopes = name, scopes
+        self.token_name, self.scopes = name, scopes
         super().__init__(
             f"token {name} is for {', '.join(scopes)} only, and the selection could reach further: select these scopes "
             "by name, without all, hosts and tags, or use another token"

@@ -141,7 +141,7 @@ class EventCreation:
     def _show(self, created: CreatedEvents) -> v1.ScheduleResponse:
         """Show what was made, and what of it is still open: what takes no time has gone again."""
         return v1.ScheduleResponse(
-            made=tuple(v1.CreatedEvent(id=event, scope=scope) for scope, event in created),
+            created=tuple(v1.CreatedEvent(id=event, scope=scope) for scope, event in created),
             events=tuple(self._open_events(created)),
         )
 

@@ -73,7 +73,7 @@ class ImportJob:
         try:
             self.result = await self._import()
         except SaveFailed as error:
-            self.error = self._failure(f"what came next could not be saved: {error.why}")
+            self.error = self._failure(f"what came next could not be saved: {error.reason}")
         except (OperatorError, FleetError) as error:
             self.error = error
         except Exception as error:
@@ -158,7 +158,7 @@ class _DifferenceWriter:
 
 
 def _show_difference(one: Difference) -> v1.Difference:
-    return v1.Difference(what=one.what, scope=one.scope, vm=one.vm, fields=one.fields, refused=one.refused)
+    return v1.Difference(action=one.what, scope=one.scope, vm=one.vm, fields=one.fields, refusal=one.refused)
 
 
 class ImportJobs:

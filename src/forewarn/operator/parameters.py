@@ -29,7 +29,7 @@ OnlyCampaign = Annotated[
 OnlyVm = Annotated[
     str | None, QueryParameter(name="vm", min_length=1, max_length=257, description="Only those that affect this VM.")
 ]
-Why = Annotated[str, QueryParameter(max_length=512, description="Said in the journal.")]
+Reason = Annotated[str, QueryParameter(max_length=512, description="Said in the journal.")]
 Force = Annotated[bool, QueryParameter(description="Although there are open events, which are canceled or given up.")]
 Key = Annotated[
     str | None,
@@ -76,10 +76,26 @@ async def provide_idempotency_key(request: Request[Any, Any, Any], key: Key = No
         return None
     digest = blake2s(digest_size=DIGEST_LENGTH // 2)
     scope = request.scope  # not the request's URL: that has the caller's idea of the host, which may be none
-    parts = (request.method.encode(), scope["path"].encode(), scope["query_string"], request.user.name.encode())
-    for part in (*parts, await request.body()):
+    path = scope["path"]
+    query, body = _with_first_names(path, scope["query_string"], await request.body())
+    for part in (request.method.encode(), path.encode(), query, request.user.name.encode(), body):
         digest.update(len(part).to_bytes(8, "big") + part)
     return IdempotencyKey(key, digest.hexdigest())
+
+
+def _with_first_names(path: str, query: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """Return query and body with the names that their fields had when digests were first stored.
+
+    Digests are stored: a key that came with `why` stands for the same request with `reason`. The old names themselves
+    are refused, so that no two requests share a digest.
+    """
+    if path != "/v1/holds":  # its reason was always called so
+        body = body.replace(b'"reason":', b'"why":')
+    if path == "/v1/faults":
+        body = body.replace(b'"duration":', b'"lasting":')
+    if path == "/v1/operations/predict-failure":
+        body = body.replace(b'"notice":', b'"ahead":')
+    return query.replace(b"reason=", b"why="), body
 
 
 async def before_request(request: Request[Any, Any, Any]) -> Response[None] | None:

@@ -122,7 +122,7 @@ class TimeoutProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  # uvicorn says it in its own words
         """Refuse what is no HTTP as everything else is refused."""
-        body = msgspec.json.encode(error_body("malformed", "this is no request of HTTP/1.1"))
+        body = msgspec.json.encode(error_body("invalid-request", "this is no request of HTTP/1.1"))
         head = h11.Response(status_code=400, headers=_headers(body), reason=b"Bad Request")
         for event in (head, h11.Data(data=body), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")

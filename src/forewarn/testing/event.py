@@ -41,7 +41,7 @@ class Event:
     def explanation(self) -> tuple[str, ...]:
         """What it waits for, in sentences."""
         event = self.story.event
-        return tuple(event.explain) if event is not None else ()
+        return tuple(event.explanation) if event is not None else ()
 
     def __eq__(self, other: object) -> bool:
         """Compare by id, in any case of its letters; a text is taken for an id."""

@@ -56,40 +56,40 @@ class EventActions(ABC):
             notice=to_optional_text(notice),
             duration=to_optional_text(duration),
             description=description,
-            why=why,
+            reason=why,
         )
         return self._events(self.api.schedule(request))
 
     def restart(self, vm: VmLike, *, why: str = "") -> Event:
         """Restart a VM as its owner can: the event is a user's."""
-        return self._only(self._events(self.api.restart(v1.Operate(vm=str(vm), why=why))))
+        return self._only(self._events(self.api.restart(v1.Operate(vm=str(vm), reason=why))))
 
     def redeploy(self, vm: VmLike, *, why: str = "") -> Event:
         """Move a VM to another host as its owner can."""
-        return self._only(self._events(self.api.redeploy(v1.Operate(vm=str(vm), why=why))))
+        return self._only(self._events(self.api.redeploy(v1.Operate(vm=str(vm), reason=why))))
 
     def delete(self, vm: VmLike, *, why: str = "") -> Event | None:
         """Delete a VM: with a Terminate event if it has a terminate profile, else at once and without one."""
-        events = self._events(self.api.delete(v1.Operate(vm=str(vm), why=why)))
+        events = self._events(self.api.delete(v1.Operate(vm=str(vm), reason=why)))
         return events[0] if events else None
 
     def evict(self, vm: VmLike, *, notice: DurationLike | None = None, why: str = "") -> Event:
         """Take a low-priority VM away."""
-        request = v1.Evict(vm=str(vm), notice=to_optional_text(notice), why=why)
+        request = v1.Evict(vm=str(vm), notice=to_optional_text(notice), reason=why)
         return self._only(self._events(self.api.evict(request)))
 
     def fail(self, vm: VmLike, *, why: str = "") -> Event:
         """Let the hardware under a VM fail: its event has started when this returns."""
-        return self._only(self._events(self.api.fail(v1.Fail(vms=[str(vm)], why=why))))
+        return self._only(self._events(self.api.fail(v1.Fail(vms=[str(vm)], reason=why))))
 
     def predict_failure(self, vm: VmLike, *, ahead: DurationLike, why: str = "") -> Event:
         """Announce that the hardware under a VM is going to fail."""
-        request = v1.PredictFailure(vms=[str(vm)], ahead=to_text(ahead), why=why)
+        request = v1.PredictFailure(vms=[str(vm)], notice=to_text(ahead), reason=why)
         return self._only(self._events(self.api.predict_failure(request)))
 
     def cancel(self, event: Event | str, *, why: str = "") -> None:
         """Take a Scheduled event back."""
-        self.api.cancel(str(event), v1.CancelEvent(why=why))
+        self.api.cancel(str(event), v1.CancelEvent(reason=why))
 
     @property
     def events(self) -> list[Event]:
@@ -97,7 +97,7 @@ class EventActions(ABC):
         return [Event(self.api, event.id, event.scope) for event in self.api.events()]
 
     def _events(self, scheduled: v1.ScheduleResponse) -> list[Event]:
-        return [Event(self.api, one.id, one.scope) for one in scheduled.made]
+        return [Event(self.api, one.id, one.scope) for one in scheduled.created]
 
     def _only(self, events: list[Event]) -> Event:
         (event,) = events

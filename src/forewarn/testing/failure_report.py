@@ -28,7 +28,7 @@ def report_sections(service: Forewarn) -> Iterator[tuple[str, str]]:
 
 def _journal_lines(service: Forewarn) -> Sequence[str]:
     try:
-        return [_journal_line(entry) for entry in service.api.history() if entry.did not in SETUP_ENTRIES]
+        return [_journal_line(entry) for entry in service.api.journal() if entry.action not in SETUP_ENTRIES]
     except (ApiError, NotRunning) as error:
         return [f"the service cannot be asked any more: {error}"]
 
@@ -36,8 +36,8 @@ def _journal_lines(service: Forewarn) -> Sequence[str]:
 def _journal_line(entry: v1.JournalEntry) -> str:
     vms = f" {', '.join(entry.vms)}" if entry.vms else ""
     event = f" event {entry.event}" if entry.event is not None else ""
-    why = f" ({entry.why})" if entry.why else ""
-    return f"{entry.at:%H:%M:%S} {entry.record}{vms}:{event} {entry.did.value} by {entry.by}{why}"
+    why = f" ({entry.reason})" if entry.reason else ""
+    return f"{entry.at:%H:%M:%S} {entry.record_id}{vms}:{event} {entry.action.value} by {entry.actor}{why}"
 
 
 def _dropped_lines(service: Forewarn) -> list[str]:

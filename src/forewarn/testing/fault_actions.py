@@ -37,9 +37,9 @@ class FaultActions(ABC):
             kind=parse_fault_kind(kind),
             vm=None if vm is None else str(vm),
             times=times,
-            lasting=to_optional_text(lasting),
+            duration=to_optional_text(lasting),
             amount=_signed_text(amount),
-            why=why,
+            reason=why,
         )
         return self.api.set_fault(request)
 

@@ -168,10 +168,10 @@ async def test_an_agent_on_a_full_disk_goes_on_says_so_and_catches_up(
             await harness.show(event())
             assert agent.workflows[ID].phase is Phase.APPROVE
             assert drain.attempts(HandlerCall.PREPARE) == [1]
-            assert any("journal cannot be written: No space left on device" in each for each in agent.status().troubles)
+            assert any("journal cannot be written: No space left on device" in each for each in agent.status().problems)
             ballast.unlink()
             await harness.advance(seconds(10))
-            assert agent.status().troubles == ()
+            assert agent.status().problems == ()
         harness.service.show()
         async with harness.run_agent() as agent:
             assert drain.attempts(HandlerCall.RECOVER) == [1]

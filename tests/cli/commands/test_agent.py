@@ -135,13 +135,13 @@ def test_dry_run_says_for_every_type_what_would_happen(machine: Machine) -> None
         "source": "Platform",
         "notice": "15m",
         "rule": 1,
-        "tells": ["log"],
+        "notifies": ["log"],
         "steps": [{"handler": "drain", "time": "20s"}, {"handler": "backup", "time": "30s"}],
-        "approves": "by the leader, when all are ready",
+        "approval": "by the leader, when all are ready",
     }
     assert plans["Preempt"]["steps"][0] == {"handler": "drain", "time": "20s"}, "the most important step is whole"
     assert plans["Preempt"]["steps"][1]["time"] == "9s", "the other has what is left"
-    assert (plans["Redeploy"]["rule"], plans["Redeploy"]["tells"], plans["Redeploy"]["approves"]) == (
+    assert (plans["Redeploy"]["rule"], plans["Redeploy"]["notifies"], plans["Redeploy"]["approval"]) == (
         None,
         ["log"],
         "never",
@@ -159,8 +159,8 @@ def test_dry_run_for_a_given_event(machine: Machine) -> None:
     settings(machine, PLAN)
     freeze = json.dumps(event("A", EventType="Freeze", DurationInSeconds=5))
     (plan,) = told_of(machine, freeze)
-    assert (plan["type"], plan["rule"], plan["tells"], plan["steps"]) == ("Freeze", 0, [], [])
-    assert plan["approves"] == "by the leader, when it is ready"
+    assert (plan["type"], plan["rule"], plan["notifies"], plan["steps"]) == ("Freeze", 0, [], [])
+    assert plan["approval"] == "by the leader, when it is ready"
     (plan,) = told_of(machine, json.dumps({"DocumentIncarnation": 1, "Events": [event("A")]}))
     assert plan["rule"] == 1
 

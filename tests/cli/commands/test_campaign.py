@@ -305,8 +305,8 @@ def test_wrong_file_is_named_with_its_key(service_machine: ServiceMachine) -> No
 
 
 def test_campaign_is_started_shown_listed_and_remembered(service_machine: ServiceMachine) -> None:
-    started = run(service_machine, "campaign", "start", "kernel.toml", "--why", "ticket 4711", "--key", "k")
-    again = run(service_machine, "campaign", "start", "kernel.toml", "--why", "ticket 4711", "--key", "k")
+    started = run(service_machine, "campaign", "start", "kernel.toml", "--reason", "ticket 4711", "--key", "k")
+    again = run(service_machine, "campaign", "start", "kernel.toml", "--reason", "ticket 4711", "--key", "k")
     assert (started.code, again.code) == (0, 0)
     assert "`forewarn campaign watch kernel` follows it." in started.stderr
     run_json(service_machine, "clock", "advance", "20m")
@@ -327,11 +327,11 @@ def test_campaign_is_started_shown_listed_and_remembered(service_machine: Servic
     assert (short.code, "needs at least 4 characters" in short.stderr) == (4, True)
     (last,) = [
         row
-        for row in run_table(service_machine, "history", "--campaign", "kernel")
+        for row in run_table(service_machine, "journal", "--campaign", "kernel")
         if row[1:3] == ["wave-settled", "web, wave 3"]
     ]
     assert last[-1] == "update domain: 2; vms: 2"
-    lines = [line["did"] for line in run_json(service_machine, "history", "--campaign", "kernel")]
+    lines = [line["action"] for line in run_json(service_machine, "journal", "--campaign", "kernel")]
     assert (lines[0], lines[-1], lines.count("wave-settled")) == ("campaign-started", "campaign-ended", 5)
 
 
@@ -351,29 +351,30 @@ def test_clock_tells_how_many_changes_it_does_not_tell_and_how_to_see_them(servi
     shown, (rest,) = said[:20], said[20:]
     assert all(line.startswith("2") for line in shown)
     number = int(rest.split()[1])
-    assert rest.startswith(f"And {number} more: `forewarn history --since ")
+    assert rest.startswith(f"And {number} more: `forewarn journal --since ")
     since = rest.split("`")[1].split()[-1]
-    changes = run_json(service_machine, "history", "--since", since)
+    changes = run_json(service_machine, "journal", "--since", since)
     assert 0 < number <= len(changes)
 
 
 def test_campaign_is_paused_resumed_and_aborted(service_machine: ServiceMachine) -> None:
     run_json(service_machine, "campaign", "start", "kernel.toml")
-    paused = run(service_machine, "campaign", "pause", "kernel", "--why", "look")
+    paused = run(service_machine, "campaign", "pause", "kernel", "--reason", "look")
     assert tuple(paused.stdout.splitlines()[1].split()[:2]) == ("kernel", "Paused")
     assert "paused, by admin since" in run(service_machine, "campaign", "show", "kernel").stdout
     assert (
-        "`forewarn campaign resume kernel` goes on, `forewarn campaign abort kernel --why …` ends it." in paused.stderr
+        "`forewarn campaign resume kernel` goes on, `forewarn campaign abort kernel --reason …` ends it."
+        in paused.stderr
     )
     assert run_json(service_machine, "campaign", "resume", "kernel")["state"] == "Running"
     without = run(service_machine, "campaign", "abort", "kernel")
-    assert (without.code, without.stderr) == (2, "forewarn: say why, for the journal: --why TEXT\n")
-    run_json(service_machine, "campaign", "abort", "kernel", "--why", "withdrawn")
+    assert (without.code, without.stderr) == (2, "forewarn: give a reason for the journal: --reason TEXT\n")
+    run_json(service_machine, "campaign", "abort", "kernel", "--reason", "withdrawn")
     run_json(service_machine, "clock", "advance", "1h")
     assert run_json(service_machine, "campaign", "show", "kernel")["state"] == "Aborted"
     assert run_json(service_machine, "event", "list") == []
     assert (
-        f"wave 1  {'·' * BAR_WIDTH}  0/2 scopes, 3 VMs: 2 left"
+        f"wave 1  {'·' * BAR_WIDTH}  0/2 scopes, 3 VMs: 2 abandoned"
         in run(service_machine, "campaign", "show", "kernel").stdout
     )
     assert [row[:4] for row in run_table(service_machine, "campaign", "list", "--all")[1:]] == [
@@ -464,21 +465,21 @@ def test_halted_campaign_says_what_a_person_can_do_and_goes_on_when_that_is_done
     watched = run(failing_service, "campaign", "watch", "kernel")
     assert watched.code == 1
     assert "`forewarn campaign retry kernel web` has wave 1 of web made once more" in watched.stderr
-    assert "`forewarn campaign skip kernel db --why …` goes on without it." in watched.stderr
+    assert "`forewarn campaign skip kernel db --reason …` goes on without it." in watched.stderr
     shown = run(failing_service, "campaign", "show", "kernel")
     assert "wave 1 of web has failed" in shown.stdout
     assert "host does not answer" in shown.stdout
     assert f"wave 1  {'▚' * BAR_WIDTH}  0/2 scopes, 3 VMs: 2 failed" in shown.stdout
     (failing_service.home / "broken").unlink()
-    run_json(failing_service, "campaign", "retry", "kernel", "web", "--why", "the host is back")
-    run_json(failing_service, "campaign", "skip", "kernel", "db", "--why", "rebooted by hand")
+    run_json(failing_service, "campaign", "retry", "kernel", "web", "--reason", "the host is back")
+    run_json(failing_service, "campaign", "skip", "kernel", "db", "--reason", "rebooted by hand")
     run_json(failing_service, "campaign", "resume", "kernel")
     run_json(failing_service, "clock", "advance", "6h")
     ended = run_json(failing_service, "campaign", "show", "kernel")
     assert (ended["state"], ended["failures"]) == ("Completed", [])
     assert ended["progress"][0] == {
-        "n": 1, "waves": 2, "vms": 3, "planned": 0, "announced": 0, "cleared": 0, "done": 1, "failed": 0,
-        "retrying": 0, "skipped": 1, "left": 0,
+        "number": 1, "wave_count": 2, "vm_count": 3, "planned": 0, "announced": 0, "cleared": 0, "done": 1, "failed": 0,
+        "retrying": 0, "skipped": 1, "abandoned": 0,
     }  # fmt: skip
 
 
@@ -491,18 +492,20 @@ def test_all_that_has_failed_is_retried_or_skipped_at_once(failing_service: Serv
     retried = run(failing_service, "campaign", "retry", "kernel", "--failed", "--key", "k")
     assert (retried.code, retried.stderr.splitlines()[-1]) == (0, "Done in 2 scopes.")
     run_json(failing_service, "clock", "advance", "20m")
-    skipped = run(failing_service, "campaign", "skip", "kernel", "web", "nothing", "db", "--why", "by hand")
+    skipped = run(failing_service, "campaign", "skip", "kernel", "web", "nothing", "db", "--reason", "by hand")
     assert skipped.code == 4
     assert "nothing: " in skipped.stderr
     assert skipped.stderr.splitlines()[-1] == "Done in 2 scopes, refused in 1."
     run_json(failing_service, "clock", "advance", "1m")
     assert [
-        wave["state"] for wave in run_json(failing_service, "campaign", "show", "kernel", "--waves") if wave["n"] == 1
+        wave["state"]
+        for wave in run_json(failing_service, "campaign", "show", "kernel", "--waves")
+        if wave["number"] == 1
     ] == [
         "skipped",
         "skipped",
     ]
-    again = run(failing_service, "campaign", "skip", "kernel", "--failed", "--why", "by hand")
+    again = run(failing_service, "campaign", "skip", "kernel", "--failed", "--reason", "by hand")
     assert (again.code, again.stderr) == (0, "No wave has failed: there is nothing to do.\n")
 
 
@@ -528,13 +531,13 @@ def test_watching_an_abort_ends_where_only_a_person_can_let_it_end(failing_servi
     (failing_service.home / "broken").touch()
     run_json(failing_service, "campaign", "start", "kernel.toml", "--scope", "web")
     run_json(failing_service, "clock", "advance", "20m")
-    run_json(failing_service, "campaign", "abort", "kernel", "--why", "withdrawn")
+    run_json(failing_service, "campaign", "abort", "kernel", "--reason", "withdrawn")
     watched = run(failing_service, "campaign", "watch", "kernel")
     assert watched.code == 1
     assert "kernel Aborting" in watched.stdout
-    assert "`forewarn campaign skip kernel web --why …` goes on without it." in watched.stderr
+    assert "`forewarn campaign skip kernel web --reason …` goes on without it." in watched.stderr
     assert "campaign resume" not in watched.stderr
-    run_json(failing_service, "campaign", "skip", "kernel", "web", "--why", "by hand")
+    run_json(failing_service, "campaign", "skip", "kernel", "web", "--reason", "by hand")
     run_json(failing_service, "clock", "advance", "1m")
     ended = run(failing_service, "campaign", "watch", run_json(failing_service, "campaign", "list", "--all")[0]["id"])
     assert (ended.code, "kernel Aborted" in ended.stdout, ended.stderr) == (1, True, "")
@@ -577,7 +580,7 @@ def test_waves_are_listed_with_how_they_stand(service_machine: ServiceMachine) -
     assert (second[2:5], third[2:5]) == (["planned", "", ""], ["planned", "", ""])
     run_json(service_machine, "clock", "advance", "20m")
     waves = run_json(service_machine, "campaign", "show", "kernel", "--waves")
-    assert sorted((wave["scope"], wave["n"], wave["state"]) for wave in waves) == [
+    assert sorted((wave["scope"], wave["number"], wave["state"]) for wave in waves) == [
         ("db", 1, "done"), ("db", 2, "planned"), ("web", 1, "done"), ("web", 2, "planned"), ("web", 3, "planned"),
     ]  # fmt: skip
     unknown = run(service_machine, "campaign", "show", "kernel", "--waves", "--scope", "wbe")
@@ -596,7 +599,7 @@ def test_gate_that_stays_shut_halts_and_an_open_one_lets_go_on(failing_service: 
     assert (
         "campaign kernel has not cleared it, as its gate is shut (`forewarn campaign show kernel` says why)" in waiting
     )
-    (shut,) = [row for row in run_table(failing_service, "history", "--campaign", "kernel") if row[1] == "gate-shut"]
+    (shut,) = [row for row in run_table(failing_service, "journal", "--campaign", "kernel") if row[1] == "gate-shut"]
     assert (shut[2], shut[-1]) == ("web, wave 2", "sh ended with 1: 3 alerts are firing; gate: health")
     run_json(failing_service, "clock", "advance", "10m")
     assert run_json(failing_service, "campaign", "show", "kernel")["state"] == "Halted"
@@ -648,7 +651,7 @@ def test_webhook_is_told_of_start_and_end_signed_and_until_it_listens(tmp_path: 
         url = f"http://127.0.0.1:{listener.server_port}/hook"
         (tmp_path / "forewarn.toml").write_text(f'[campaigns]\nwebhooks = ["{url}"]\nwebhook_secret_file = "secret"\n')
         with service_machine.up("--ephemeral", "--manual-time", "--fleet", "fleet.toml"):
-            started = run_json(service_machine, "campaign", "start", "kernel.toml", "--why", "ticket 4711")
+            started = run_json(service_machine, "campaign", "start", "kernel.toml", "--reason", "ticket 4711")
             first = listener.told.get(timeout=GUARD)
             run_json(service_machine, "clock", "advance", "6h")
             second = listener.told.get(timeout=GUARD)
@@ -674,14 +677,16 @@ def test_running_service_takes_over_gates(tmp_path: Path) -> None:
         service.process.send_signal(signal.SIGHUP)
         assert service.wait_for("settings are taken over")["changed"] == ["gates"]
         assert service.api.start_campaign(ask).spec.policy.gate == "health"
-    assert unknown.value.code == "unknown-gate"
+    assert unknown.value.code == "gate-not-found"
 
 
 def campaign_of(*progress: v1.WaveProgress) -> v1.Campaign:
     return v1.Campaign(
-        id="X", name="k", type=v1.CampaignType.REBOOT, state=CampaignState.RUNNING, by="a",
-        started_at=BEGIN, ended_at=None, planned_end=None, expected_end=None, said_by="a", said_at=BEGIN, why="",
-        scopes=1_000, hosts=1, vms=1, waves=1, waves_over=0, vms_over=0, failures=(), gate=None, explain=(),
+        id="X", name="k", type=v1.CampaignType.REBOOT, state=CampaignState.RUNNING, created_by="a",
+        started_at=BEGIN, ended_at=None, planned_end_at=None, expected_end_at=None,
+        state_changed_by="a", state_changed_at=BEGIN, state_reason="",
+        scope_count=1_000, host_count=1, vm_count=1, wave_count=1, finished_wave_count=0, finished_vm_count=0,
+        failures=(), gate=None, explanation=(),
         spec=v1.CampaignSpec(name="k", type=v1.CampaignType.REBOOT, selection=v1.SelectionView(all=True)),
         progress=progress,
     )  # fmt: skip
@@ -689,8 +694,8 @@ def campaign_of(*progress: v1.WaveProgress) -> v1.Campaign:
 
 def test_bars_show_everything_that_there_is() -> None:
     campaign = campaign_of(
-        v1.WaveProgress(n=1, waves=1_000, vms=5_000, done=997, announced=1, failed=1, planned=1),
-        v1.WaveProgress(n=2, waves=1, vms=1, planned=1),
+        v1.WaveProgress(number=1, wave_count=1_000, vm_count=5_000, done=997, announced=1, failed=1, planned=1),
+        v1.WaveProgress(number=2, wave_count=1, vm_count=1, planned=1),
     )
     first, second = progress_lines(campaign)
     assert (
@@ -702,7 +707,7 @@ def test_bars_show_everything_that_there_is() -> None:
 
 def test_campaign_is_asked_for_again_after_a_single_question_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
     """The feed goes on meanwhile, so nobody says that the service is back."""
-    running = campaign_of(v1.WaveProgress(n=1, waves=1, vms=1, planned=1))
+    running = campaign_of(v1.WaveProgress(number=1, wave_count=1, vm_count=1, planned=1))
     ended = msgspec.structs.replace(running, state=CampaignState.COMPLETED, ended_at=BEGIN)
     follow(
         ServiceConnection(FlakyApiClient([running, ServiceUnreachable("http://x", "too busy"), ended]), Output.TABLE),
@@ -716,8 +721,8 @@ def test_campaign_is_asked_for_again_after_a_single_question_has_failed(capsys: 
 def test_campaign_is_asked_for_now_and_then_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
     """That a wave has no room when its time has come is in no journal."""
     monkeypatch.setattr(campaign_follow, "POLL_INTERVAL", 0.0)
-    running = campaign_of(v1.WaveProgress(n=1, waves=2, vms=2, announced=1, failed=1))
-    stuck = msgspec.structs.replace(running, stuck=True)
+    running = campaign_of(v1.WaveProgress(number=1, wave_count=2, vm_count=2, announced=1, failed=1))
+    stuck = msgspec.structs.replace(running, is_stuck=True)
     with pytest.raises(typer.Exit) as ended:
         follow(ServiceConnection(FlakyApiClient([running, running, running, stuck]), Output.TABLE), running)
     assert ended.value.exit_code == 1
@@ -743,4 +748,4 @@ class FlakyApiClient(ApiClient):
 
     def clock(self) -> v1.Clock:
         """Say what time it is."""
-        return v1.Clock(now=BEGIN, manual=True, next_at=None)
+        return v1.Clock(now=BEGIN, manual=True, next_change_at=None)

@@ -25,7 +25,7 @@ def test_every_setting_is_shown_with_its_origin_variable_and_what_it_takes(machi
     settings = shown(machine)
     assert list(settings) == list(KEYS)
     for key, setting in settings.items():
-        assert (setting["variable"], setting["takes"]) == (variable_name(key), KEYS[key].allowed)
+        assert (setting["variable"], setting["allowed"]) == (variable_name(key), KEYS[key].allowed)
         assert setting["origin"] == "emulator preset"
     assert settings["data"]["value"] == str(machine.home / ".local/share/forewarn")
 

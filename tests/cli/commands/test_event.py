@@ -22,7 +22,7 @@ def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servic
 
 def _scheduled(service_machine: ServiceMachine, *arguments: str) -> str:
     """Make one event, and return its id."""
-    (made,) = run_json(service_machine, "event", "schedule", *arguments)["made"]
+    (made,) = run_json(service_machine, "event", "schedule", *arguments)["created"]
     id_: str = made["id"]
     return id_
 
@@ -59,11 +59,11 @@ def test_maintenance_is_announced_for_what_is_selected(
 def test_operation_makes_its_event(
     service_machine: ServiceMachine, command: tuple[str, ...], made: tuple[str, ...]
 ) -> None:
-    (event,) = run_json(service_machine, "vm", command[0], service_machine.take_vm(), *command[1:], "--why", "because")[
-        "events"
-    ]
+    (event,) = run_json(
+        service_machine, "vm", command[0], service_machine.take_vm(), *command[1:], "--reason", "because"
+    )["events"]
     assert (event["type"], event["source"], event["cause"]) == made
-    assert (event["why"], event["status"]) == ("because", "Started" if command[0] == "fail" else "Scheduled")
+    assert (event["reason"], event["status"]) == ("because", "Started" if command[0] == "fail" else "Scheduled")
 
 
 def test_operation_is_shown_as_a_table(service_machine: ServiceMachine) -> None:
@@ -96,18 +96,22 @@ def test_vm_without_terminate_notice_is_deleted_at_once_and_others_with_an_event
 
 def test_event_is_shown_with_its_timeline(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
-    id_ = _scheduled(service_machine, "Reboot", vm, "--in", "20m", "--why", "new kernel", "--description", "restart")
+    id_ = _scheduled(service_machine, "Reboot", vm, "--in", "20m", "--reason", "new kernel", "--description", "restart")
     shown = run_details(service_machine, "event", "show", id_[:8].lower())
     assert (shown["event"], shown["type"], shown["VMs"], shown["status"]) == (id_, "Reboot", vm, "Scheduled")
-    assert (shown["why"], shown["description"]) == ("new kernel", "restart")
+    assert (shown["reason"], shown["description"]) == ("new kernel", "restart")
     assert shown["waits for"].startswith("not before ")
     timeline = run(service_machine, "event", "show", id_).stdout.partition("\n\n")[2].splitlines()
-    assert timeline[0].split() == ["AT", "WHAT", "VMS", "BY", "WHY"]
+    assert timeline[0].split() == ["AT", "ACTION", "VMS", "ACTOR", "REASON"]
     assert "new kernel" in timeline[1]
-    run(service_machine, "event", "cancel", id_, "--why", "not today")
+    run(service_machine, "event", "cancel", id_, "--reason", "not today")
     ended = run_details(service_machine, "event", "show", id_[:8])
     assert ended["status"].startswith("canceled at ")
-    assert (ended["source"], ended["why"], ended["made"].partition(" by ")[2]) == ("Platform", "new kernel", "admin")
+    assert (ended["source"], ended["reason"], ended["created"].partition(" by ")[2]) == (
+        "Platform",
+        "new kernel",
+        "admin",
+    )
     assert run_json(service_machine, "event", "show", id_)["outcome"] == "canceled"
 
 
@@ -131,7 +135,7 @@ def test_event_is_approved_on_behalf_of_its_vm(service_machine: ServiceMachine) 
     run(service_machine, "clock", "advance", "1m")
     ended = run_details(service_machine, "event", "show", row[0])
     assert (ended["status"][:9], ended["approved by"][:9]) == ("completed", "admin at ")
-    assert ended["started at"] == ended["made"].partition(" by ")[0]
+    assert ended["started at"] == ended["created"].partition(" by ")[0]
 
 
 def test_event_of_several_vms_is_approved_for_the_one_that_is_named(service_machine: ServiceMachine) -> None:
@@ -155,33 +159,33 @@ def test_hold_and_release_say_what_is_held(service_machine: ServiceMachine) -> N
     held = run(service_machine, "hold", "the switch is replaced", "--scope", "web")
     assert re.fullmatch(r"Scope web is held by admin since [-0-9: ]+Z: the switch is replaced\n", held.stdout)
     holds = run_json(service_machine, "hold", "all hands off")
-    assert (holds["fleet"]["reason"], holds["scopes"][0]["scope"]) == ("all hands off", "web")
+    assert (holds[0]["reason"], holds[1]["scope"]) == ("all hands off", "web")
     assert run(service_machine, "hold").stdout.count("\n") == 2
     again = run(service_machine, "hold", "hands off again")
     assert re.fullmatch(r"This replaces the hold of admin since [-0-9: ]+Z: all hands off\n", again.stderr)
-    released = run(service_machine, "release", "--why", "done")
+    released = run(service_machine, "release", "--reason", "done")
     assert (released.code, released.stdout.startswith("Scope web is held")) == (0, True)
     assert re.fullmatch(
         r"Released: the whole fleet, held by admin since [-0-9: ]+Z: hands off again\n", released.stderr
     )
     assert run(service_machine, "release").stderr == "Nothing to release: the whole fleet was not held.\n"
-    assert run_json(service_machine, "release", "--scope", "web") == {"fleet": None, "scopes": []}
+    assert run_json(service_machine, "release", "--scope", "web") == []
 
 
 def test_history_tells_why_a_vm_paused(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
     run_json(service_machine, "clock", "advance", "1h")
-    id_ = _scheduled(service_machine, "Freeze", vm, "--in", "20m", "--why", "new switch")
+    id_ = _scheduled(service_machine, "Freeze", vm, "--in", "20m", "--reason", "new switch")
     run(service_machine, "event", "approve", id_)
     now = run_json(service_machine, "clock", "show")["now"]
     run_json(service_machine, "clock", "advance", "2h")
-    ended = run(service_machine, "history", "--vm", vm, "--at", now[11:16])
+    ended = run(service_machine, "journal", "--vm", vm, "--at", now[11:16])
     assert ended.code == 0
     assert [row[1] for row in _table(ended)[1:]][:3] == ["scheduled", "approved", "started"]
     assert "new switch" in ended.stdout
     assert f"`forewarn event show {id_[:8]}` tells everything about that event." in ended.stderr
-    assert [line["did"] for line in run_json(service_machine, "history", "--vm", vm, "--since", "1h")] == []
-    assert {line["did"] for line in run_json(service_machine, "history", "--event", id_[:8], "--since", "3h")} >= {
+    assert [line["action"] for line in run_json(service_machine, "journal", "--vm", vm, "--since", "1h")] == []
+    assert {line["action"] for line in run_json(service_machine, "journal", "--event", id_[:8], "--since", "3h")} >= {
         "started",
         "completed",
     }
@@ -190,31 +194,31 @@ def test_history_tells_why_a_vm_paused(service_machine: ServiceMachine) -> None:
 @pytest.mark.parametrize(
     ("options", "fits"),
     [
-        (("--did", "approved", "--all"), lambda line: line["did"] == "approved"),
-        (("--scope", "batch", "--all"), lambda line: line["record"] == "batch"),
-        (("--by", "admin", "--all"), lambda line: line["by"] == "admin"),
+        (("--action", "approved", "--all"), lambda line: line["action"] == "approved"),
+        (("--scope", "batch", "--all"), lambda line: line["record_id"] == "batch"),
+        (("--actor", "admin", "--all"), lambda line: line["actor"] == "admin"),
     ],
     ids=["did", "scope", "by"],
 )
 def test_history_is_filtered(service_machine: ServiceMachine, options: tuple[str, ...], fits: Any) -> None:
     run(service_machine, "event", "approve", _scheduled(service_machine, "Freeze", service_machine.take_vm()))
-    everything = run_json(service_machine, "history", "--all")
-    assert run_json(service_machine, "history", *options) == [line for line in everything if fits(line)] != []
+    everything = run_json(service_machine, "journal", "--all")
+    assert run_json(service_machine, "journal", *options) == [line for line in everything if fits(line)] != []
 
 
 def test_history_is_the_newest_lines_in_order(service_machine: ServiceMachine) -> None:
-    everything = run_json(service_machine, "history", "--all")
+    everything = run_json(service_machine, "journal", "--all")
     assert [line["position"] for line in everything] == sorted(line["position"] for line in everything)
-    assert run_json(service_machine, "history", "--newest", "3") == everything[-3:]
+    assert run_json(service_machine, "journal", "--newest", "3") == everything[-3:]
     for _ in range(60 - min(len(everything), 60)):
         run_json(service_machine, "clock", "advance", "1s")
-    short = run(service_machine, "history")
+    short = run(service_machine, "journal")
     assert len(short.stdout.splitlines()) == 51
     assert short.stderr.endswith("These are the newest 50 lines: --since, --newest or --all shows more.\n")
 
 
 def test_history_without_such_lines_says_so(service_machine: ServiceMachine) -> None:
-    ended = run(service_machine, "history", "--by", "nobody")
+    ended = run(service_machine, "journal", "--actor", "nobody")
     assert (ended.code, ended.stdout, ended.stderr) == (0, "", "The journal has no such lines.\n")
 
 
@@ -224,7 +228,7 @@ def _table(ended: CommandResult) -> list[list[str]]:
 
 def test_history_says_where_it_found_nothing(service_machine: ServiceMachine) -> None:
     run_json(service_machine, "clock", "advance", "1h")
-    ended = run(service_machine, "history", "--since", "30m", "--until", "20m")
+    ended = run(service_machine, "journal", "--since", "30m", "--until", "20m")
     assert ended.code == 0
     assert re.fullmatch(
         r"The journal has no such lines\.\nLooked from [-0-9: ]+Z until [-0-9: ]+Z; the service has [-0-9: ]+Z\.\n",
@@ -235,19 +239,19 @@ def test_history_says_where_it_found_nothing(service_machine: ServiceMachine) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("history", "--since", "1h", "--until", "2h"), "comes after --until"),
+        (("journal", "--since", "1h", "--until", "2h"), "comes after --until"),
         (("event", "schedule", "Freeze", "web-0", "--host", "hv-0"), "VM… and --host: say one of them"),
         (("event", "schedule", "Freeze", "web-0", "--update-domain", "1"), "--update-domain says which VMs of a scope"),
         (("event", "schedule", "Freeze", "web-0", "--at", "2001-01-01T00:00Z"), "to start at once say --in 0s"),
         (("event", "schedule", "Freeze", "web-0", "--at", "2101-01-01T00:00"), "has no zone"),
         (("event", "resolve", "ABCD1234", "--done", "--give-up"), "--done and --give-up: say one of them"),
         (("event", "resolve", "ABCD1234"), "say how it ends: --done if it was done after all, --give-up if not; and"),
-        (("event", "resolve", "ABCD1234"), "what you found out: --why TEXT"),
+        (("event", "resolve", "ABCD1234"), "what you found out: --reason TEXT"),
         (("event", "show", "zzzz"), "digits and A to F"),
         (("event", "schedule", "Freeze", ""), "vms[0] is empty"),
         (("hold", "rack 4 burns", "--scope", ""), "scope is empty"),
         (("hold", "rack 4 burns", "--key", "a b"), "a request key is 1 to 64 printable ASCII characters"),
-        (("release", "--why", "a" * 600), "why is longer than 512 characters"),
+        (("release", "--reason", "a" * 600), "reason is longer than 512 characters"),
         (("token", "create", "grafana", "--expires", "5"), "90d (from now)"),
     ],
 )
@@ -281,22 +285,22 @@ def failing(machine: Machine) -> Iterator[Machine]:
 @pytest.mark.process
 @pytest.mark.parametrize(("how", "outcome"), [("--done", "completed"), ("--give-up", "failed")])
 def test_failed_work_is_retried_and_resolved_by_a_person(failing: Machine, how: str, outcome: str) -> None:
-    (made,) = run_json(failing, "vm", "fail", "web-0")["made"]
+    (made,) = run_json(failing, "vm", "fail", "web-0")["created"]
     id_ = made["id"]
     _wait_for(failing, id_, "impact-failed", 1)
     assert "the work on web-0 has failed" in run_details(failing, "event", "show", id_)["waits for"]
     assert run_details(failing, "event", "show", id_)["work on web-0"].startswith("failed")
-    assert run(failing, "event", "retry", id_, "--vm", "web-0", "--why", "domain is back").code == 0
+    assert run(failing, "event", "retry", id_, "--vm", "web-0", "--reason", "domain is back").code == 0
     _wait_for(failing, id_, "impact-failed", 2)
-    (first, *_) = [line for line in run(failing, "history", "--event", id_).stdout.splitlines() if "failed" in line]
+    (first, *_) = [line for line in run(failing, "journal", "--event", id_).stdout.splitlines() if "failed" in line]
     assert first.endswith(": no such domain; attempt: 1; output: looking / no such domain"), first
-    resolved = run_json(failing, "event", "resolve", id_, how, "--why", "looked at it")
+    resolved = run_json(failing, "event", "resolve", id_, how, "--reason", "looked at it")
     assert (resolved["outcome"], resolved["event"]) == (outcome, None)
 
 
 def _wait_for(machine: Machine, id_: str, did: str, times: int) -> None:
     """Wait until the journal says it; the test's own time limit ends what would not."""
-    while sum(line["did"] == did for line in run_json(machine, "event", "show", id_)["timeline"]) < times:
+    while sum(line["action"] == did for line in run_json(machine, "event", "show", id_)["journal"]) < times:
         pass
 
 

@@ -28,9 +28,9 @@ def service_machine(tmp_path: Path) -> Iterator[Machine]:
 
 def _event_detail(service_machine: Machine, id_: str) -> list[str]:
     return [
-        line["did"]
-        for line in run_json(service_machine, "event", "show", id_)["timeline"]
-        if line["did"] in {*EXPECTED_TIMELINE, "approved"}
+        line["action"]
+        for line in run_json(service_machine, "event", "show", id_)["journal"]
+        if line["action"] in {*EXPECTED_TIMELINE, "approved"}
     ]
 
 
@@ -69,10 +69,10 @@ def test_held_event_waits_past_its_time_and_starts_when_it_is_released(service_m
         run_details(service_machine, "event", "show", event["id"])["waits for"]
         == "all maintenance is held by admin: rack 4 burns"
     )
-    run(service_machine, "release", "--why", "the fire is out")
+    run(service_machine, "release", "--reason", "the fire is out")
     assert run_details(service_machine, "event", "show", event["id"])["status"] == "Started"
-    lines = run_json(service_machine, "history", "--since", "2h")
-    assert [(line["did"], line["why"]) for line in lines if line["did"] in {"held", "released"}] == [
+    lines = run_json(service_machine, "journal", "--since", "2h")
+    assert [(line["action"], line["reason"]) for line in lines if line["action"] in {"held", "released"}] == [
         ("held", "rack 4 burns"),
         ("released", "the fire is out"),
     ]

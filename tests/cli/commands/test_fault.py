@@ -43,7 +43,7 @@ def test_vm_gets_what_was_set_as_often_as_was_said(emulator: tuple[Machine, UpSe
     assert title == ["FAULT", "KIND", "VM", "HITS", "ENDS", "BY", "SET"]
     assert row[1:6] == ["status-410", "web/web-0", "0 of 2", "after 2 requests", "admin"]
     assert [status(up.guest_urls["web/web-0"]) for _ in range(3)] == [410, 410, 200]
-    ended = run_json(machine, "history", "--vm", "web-0", "--did", "fault-ended")
+    ended = run_json(machine, "journal", "--vm", "web-0", "--action", "fault-ended")
     assert ended[-1]["facts"] == {
         "fault": row[0],
         "kind": "status-410",
@@ -56,7 +56,7 @@ def test_vm_gets_what_was_set_as_often_as_was_said(emulator: tuple[Machine, UpSe
 def test_faults_are_listed_and_cleared(machine: Machine) -> None:
     assert run(machine, "fault", "list").stderr == "No fault is set.\n"
     first = run_json(machine, "fault", "set", "wrong-date", "--amount", "-1h30m")
-    second = run_json(machine, "fault", "set", "SLOW", "--for", "90s", "--why", "patience")
+    second = run_json(machine, "fault", "set", "SLOW", "--for", "90s", "--reason", "patience")
     assert run_json(machine, "fault", "list") == [first, second]
     assert [row[:3] for row in run_table(machine, "fault", "list")[1:]] == [
         [first["id"], "wrong-date -1h30m", "all"],

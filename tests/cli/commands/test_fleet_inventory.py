@@ -54,7 +54,7 @@ def test_inventory_is_listed_and_shown(service_machine: Machine) -> None:
     shown = run_details(service_machine, "vm", "show", "web-0")
     assert (shown["VM"], shown["host"], shown["addresses"]) == ("web/web-0", "hv-0", "10.0.0.1")
     assert run_details(service_machine, "scope", "show", "web")["update domains"] == "0, 1"
-    assert run_json(service_machine, "scope", "show", "web")["vms"] == 2
+    assert run_json(service_machine, "scope", "show", "web")["vm_count"] == 2
 
 
 def test_vm_comes_is_changed_and_goes(service_machine: Machine) -> None:
@@ -86,7 +86,7 @@ def test_scope_comes_is_changed_and_goes(service_machine: Machine) -> None:
     changed = run_details(service_machine, "scope", "change", "new", "--auto-approve", "reboot", "--clear", "priority")
     assert (changed["starts at once"], "priority" in changed) == ("Reboot", False)
     assert run_json(service_machine, "scope", "change", "new", "--clear", "auto-approve")["auto_approve"] == []
-    removed = run(service_machine, "scope", "remove", "new", "--why", "a trial")
+    removed = run(service_machine, "scope", "remove", "new", "--reason", "a trial")
     assert (removed.code, removed.stderr) == (0, "Scope new is removed, with its VMs.\n")
     assert run(service_machine, "scope", "show", "new").code == 4
 
@@ -204,7 +204,7 @@ def test_import_of_many_shows_how_far_it_is(service_machine: Machine) -> None:
 def test_listings_fit_the_terminal_and_keep_the_reason_of_a_hold(service_machine: Machine, columns: int) -> None:
     reason = "the switch in rack 4 is being replaced, and nobody knows for how long"
     run(service_machine, "hold", reason, "--scope", "web")
-    for listing in ("scope list", "vm list", "history", "vm show web-0", "scope show web"):
+    for listing in ("scope list", "vm list", "journal", "vm show web-0", "scope show web"):
         shown = [
             re.sub("\x1b\\[[0-9;]*m", "", line)
             for line in service_machine.run_on_terminal(*listing.split(), columns=columns)
@@ -257,7 +257,7 @@ def test_doctor_finds_nothing_wrong_with_a_vm_that_asks(service_machine: Machine
     assert (well.code, well.stderr) == (0, "All is well with web/web-0.\n"), well
     assert all(line.startswith("✓ ") for line in well.stdout.splitlines())
     assert f"✓ Does its endpoint answer? Yes, at {url}." in well.stdout
-    assert all(check["ok"] for check in run_json(service_machine, "doctor", "web-0")["checks"])
+    assert all(check["passed"] for check in run_json(service_machine, "doctor", "web-0")["checks"])
 
 
 def test_doctor_says_what_is_wrong_and_what_to_do(service_machine: Machine) -> None:
@@ -275,7 +275,7 @@ def test_doctor_tries_the_endpoint_itself(service_machine: Machine, port: str) -
             url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         (check,) = endpoint_checks(v1.Diagnosis(vm="web/web-0", guest_url=url, checks=()), "http://127.0.0.1:1")
     found = f"Not from here: {url}: Connection refused." if port == "closed" else "answers with status 200: web-1"
-    assert (check.ok, found in check.finding, bool(check.advice)) == (False, True, True)
+    assert (check.passed, found in check.message, bool(check.hint)) == (False, True, True)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://169.254.169.254"])

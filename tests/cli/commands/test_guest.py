@@ -68,7 +68,7 @@ class Vm:
     def told_of(self, *types: str, vm: str = "web-0") -> list[str]:
         """Have events made for a VM, an hour ahead; return their ids."""
         name = f"{self._scope}/{vm}"
-        made = (self.run_json("event", "schedule", type_, name, "--in", "1h")["made"] for type_ in types)
+        made = (self.run_json("event", "schedule", type_, name, "--in", "1h")["created"] for type_ in types)
         return [each["id"] for (each,) in made]
 
     def statuses(self) -> dict[str, str]:

@@ -61,7 +61,7 @@ def test_check_finds_names_that_nothing_has(machine: Machine) -> None:
     assert ended.stdout.splitlines() == [
         "names.txt:6:8: 'E7': no such event has appeared",
         (
-            "names.txt:7:17: 'web-9': scope web has no VM web-9 (unknown-vm);"
+            "names.txt:7:17: 'web-9': scope web has no VM web-9 (vm-not-found);"
             " where that is meant, the arrow says `refused …`"
         ),
     ]
@@ -74,7 +74,7 @@ def test_check_of_what_is_right_says_so(machine: Machine, stories: Path) -> None
 
 def test_story_is_played_on_the_rules_alone(machine: Machine, stories: Path) -> None:
     (result,) = run_json(machine, "scenario", "run", "good.txt", "--core")
-    assert (result["name"], result["stage"], result["verdict"]) == ("good", "the rules", "as told")
+    assert (result["name"], result["backend"], result["verdict"]) == ("good", "the rules", "passed")
     assert [step["text"] for step in result["steps"]] == [
         line.partition(" →")[0] for line in GOOD.splitlines() if not line.startswith("#")
     ]
@@ -132,7 +132,7 @@ def test_story_in_real_time_says_what_it_waits_for_and_how_long_at_most(machine:
 def test_story_that_cannot_be_played_ends_with_1_and_says_where(machine: Machine) -> None:
     (machine.home / "refused.txt").write_text(f"{WEB}evict web-0\n")
     (result,) = json.loads(run(machine, "scenario", "run", "refused.txt", "--core", "-o", "json").stdout)
-    assert result["verdict"] == "cannot be played"
+    assert result["verdict"] == "invalid"
     assert result["error"].startswith("line 6, column 7, at 'web-0': web-0 has regular priority")
 
 
@@ -143,7 +143,7 @@ def test_terminal_shows_each_step_while_it_is_played_and_no_more_than_fits(machi
         "  … expect E1 Completed within 20m",
         "  ✓ expect E1 Completed within 20m  →  E1 Started (due), i…",
     ]
-    assert [line.split()[:3] for line in lines[-1:]] == [["good", "\x1b[32mas", "told\x1b[0m"]]
+    assert [line.split()[:3] for line in lines[-1:]] == [["good", "\x1b[32mpassed\x1b[0m", "6"]]
 
 
 @pytest.mark.process
@@ -188,14 +188,14 @@ def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: 
     with machine.up("--manual-time", "--ephemeral") as up:
         before = run_json(machine, "vm", "list")
         results = run_json(machine, "scenario", "run", "good.txt", "service-off-for-a-day", "cancelled-event")
-        assert [(each["stage"], each["verdict"]) for each in results] == [
-            (up.ready["operator_url"], "as told"),
-            ("a private service", "as told"),
-            (up.ready["operator_url"], "as told"),
+        assert [(each["backend"], each["verdict"]) for each in results] == [
+            (up.ready["operator_url"], "passed"),
+            ("a private service", "passed"),
+            (up.ready["operator_url"], "passed"),
         ]
         assert run_json(machine, "vm", "list") == before
         (result,) = run_json(machine, "scenario", "run", "good.txt", "--private")
-        assert (result["stage"], result["verdict"]) == ("a private service", "as told")
+        assert (result["backend"], result["verdict"]) == ("a private service", "passed")
 
 
 @pytest.mark.process

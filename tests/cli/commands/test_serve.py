@@ -209,7 +209,7 @@ def test_reload_takes_over_what_can_be_and_names_the_rest(tmp_path: Path) -> Non
         service.process.send_signal(signal.SIGHUP)
         assert service.wait_for("settings are taken over")["changed"] == ["policy.enforce_notice"]
         assert service.wait_for("these settings need a restart")["message"].endswith(": listen")
-        assert len(service.api.schedule(short).made) == 1
+        assert len(service.api.schedule(short).created) == 1
 
 
 def test_reload_takes_over_the_rate_and_the_level(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_secret_can_go_to_a_file_of_its_owner(service_machine: Machine) -> None:
     assert (made.code, made.stdout, stat.S_IMODE(file.stat().st_mode)) == (0, "", 0o600)
     assert run_json(service_machine, "clock", "show", "--token-file", str(file))["manual"]
     shown = run_json(service_machine, "token", "create", "shown", "--save", "shown.token")
-    assert (shown["name"], "secret" in shown) == ("shown", False)
+    assert (shown["token"]["name"], shown["secret"]) == ("shown", None)
 
 
 def test_secret_takes_the_place_of_no_other_file(service_machine: Machine) -> None:
@@ -69,7 +69,7 @@ def test_tokens_are_listed_without_their_secrets_and_revoked(service_machine: Ma
     assert (id_ in listed, secret in listed) == (True, False)
     (row,) = (row for row in run_table(service_machine, "token", "list") if row[0] == id_)
     assert (row[1:4], row[-1]) == (["visitor", "viewer", "web*"], "good")
-    assert run(service_machine, "token", "revoke", id_, "--why", "left").stderr == f"Token {id_} is revoked.\n"
+    assert run(service_machine, "token", "revoke", id_, "--reason", "left").stderr == f"Token {id_} is revoked.\n"
     (row,) = (row for row in run_table(service_machine, "token", "list") if row[0] == id_)
     assert row[-1] == "revoked"
     refused = run(service_machine, "vm", "list", FOREWARN_TOKEN=secret)
@@ -110,6 +110,6 @@ def test_token_goes_as_far_as_its_role_and_scopes(
 
 def test_journal_says_who_made_and_revoked_tokens(service_machine: Machine) -> None:
     made = run_json(service_machine, "token", "create", "noted")
-    lines = run(service_machine, "history", "--did", "token-created", "-o", "json").stdout
+    lines = run(service_machine, "journal", "--action", "token-created", "-o", "json").stdout
     assert "noted" in [line["facts"]["name"] for line in json.loads(lines)]
     assert made["secret"] not in lines

@@ -53,7 +53,8 @@ def test_table_shows_each_vm_with_its_url(machine: Machine) -> None:
     assert service.stop(signal.SIGTERM) == 0
     assert lines[0].split() == ["VM", "SCOPE", "KIND", "HOST", "UPDATE", "DOMAIN", "GUEST", "URL"]
     assert [line.split() for line in lines[1:]] == [
-        [vm["name"], vm["scope"], vm["kind"], vm["host"], str(vm["update_domain"]), vm["guest_url"]] for vm in listed
+        [vm["name"], vm["scope"], vm["scope_kind"], vm["host"], str(vm["update_domain"]), vm["guest_url"]]
+        for vm in listed
     ]
 
 
@@ -99,7 +100,7 @@ def test_second_start_goes_on_where_the_first_was(machine: Machine, tmp_path: Pa
     with machine.up(*data) as second:
         assert machine.run_json("event", "list", *data) == scheduled["events"]
         assert second.guest_urls == first.guest_urls
-        assert get(second.guest_urls["web/web-5"], EVENTS)[1]["Events"][0]["EventId"] == scheduled["made"][0]["id"]
+        assert get(second.guest_urls["web/web-5"], EVENTS)[1]["Events"][0]["EventId"] == scheduled["created"][0]["id"]
 
 
 def test_second_start_says_what_stays_as_it_was(machine: Machine, tmp_path: Path) -> None:
@@ -181,7 +182,7 @@ def test_fleet_without_vms_is_pointed_out(machine: Machine, tmp_path: Path) -> N
     empty = tmp_path / "empty.toml"
     empty.write_text('scopes = [{ name = "web", kind = "availability-set", vms = [] }]')
     with machine.up("--ephemeral", "--fleet", str(empty)) as service:
-        assert (service.guest_urls, service.ready["try_this"]) == ({}, [])
+        assert (service.guest_urls, service.ready["examples"]) == ({}, [])
     assert "The fleet has no VMs: its file lists none.\n" in service.stderr
 
 
@@ -232,7 +233,7 @@ def test_data_are_in_the_users_own_directory_unless_said(machine: Machine) -> No
     with machine.up() as service:
         assert service.ready["data"] == str(machine.home / ".local/share/forewarn")
         assert len(machine.run_json("vm", "list")) == 15
-    assert "--data" not in service.ready["try_this"][0]
+    assert "--data" not in service.ready["examples"][0]
 
 
 def test_settings_file_is_obeyed_by_up_and_by_those_who_look_for_it(machine: Machine) -> None:
@@ -441,7 +442,7 @@ class TestPastedLines:
         self, machine: Machine, tmp_path: Path, shell: str
     ) -> None:
         with machine.up("--ephemeral") as service:
-            schedule, ask, approve = service.ready["try_this"]
+            schedule, ask, approve = service.ready["examples"]
             machine.run_json("event", "schedule", "Freeze", "web-0", "--in", "20m")
             assert self.paste(machine, schedule, tmp_path, shell).returncode == 0
             assert self.paste(machine, approve, tmp_path, shell).stdout.startswith("HTTP/1.1 200 OK\n")
@@ -462,6 +463,6 @@ class TestPastedLines:
 
     def test_lines_name_the_program_from_anywhere(self, machine: Machine) -> None:
         with machine.up("--ephemeral") as service:
-            schedule, ask, approve = service.ready["try_this"]
+            schedule, ask, approve = service.ready["examples"]
         assert schedule.startswith(f"{PROGRAM} event schedule Reboot web-0 --in 15m --data ")
         assert (ask[:5], approve[:5], os.linesep in approve) == ("curl ", "curl ", False)

@@ -98,7 +98,7 @@ def test_cancelled_event_ends_the_following_with_1(service_machine: ServiceMachi
 
 def test_several_events_are_followed_until_the_last_has_ended(service_machine: ServiceMachine) -> None:
     ids = [
-        run_json(service_machine, "event", "schedule", "Freeze", service_machine.take_vm(), "--in", "5m")["made"][0][
+        run_json(service_machine, "event", "schedule", "Freeze", service_machine.take_vm(), "--in", "5m")["created"][0][
             "id"
         ]
         for _ in range(2)
@@ -113,7 +113,7 @@ def test_several_events_are_followed_until_the_last_has_ended(service_machine: S
 
 
 def test_event_that_has_ended_is_followed_no_longer(service_machine: ServiceMachine) -> None:
-    id_ = run_json(service_machine, "event", "schedule", "Freeze", service_machine.take_vm())["made"][0]["id"]
+    id_ = run_json(service_machine, "event", "schedule", "Freeze", service_machine.take_vm())["created"][0]["id"]
     run(service_machine, "event", "cancel", id_)
     ended = service_machine.run("event", "watch", id_)
     assert (ended.returncode, ended.stdout.endswith("  canceled\n")) == (1, True)
@@ -158,7 +158,7 @@ def test_following_goes_on_when_the_service_is_restarted(machine: Machine) -> No
     (machine.home / "fleet.toml").write_text(FLEET)
     with machine.up("--data", "data", "--manual-time", "--fleet", "fleet.toml") as service:
         port = service.ready["operator_url"].rpartition(":")[2]
-        made = run_json(machine, "event", "schedule", "Freeze", "web-0", "--data", "data")["made"][0]
+        made = run_json(machine, "event", "schedule", "Freeze", "web-0", "--data", "data")["created"][0]
         following = lines(machine, "event", "watch", made["id"], "--data", "data")
         with following as followed:
             followed.stdout.readline()
@@ -178,7 +178,7 @@ def test_screen_shows_events_holds_and_the_journal(service_machine: ServiceMachi
     vm = service_machine.take_vm()
     with Terminal(service_machine, "watch", columns=120) as terminal:
         terminal.wait_for("(q ends)")
-        made = run_json(service_machine, "event", "schedule", "Reboot", vm, "--in", "17m")["made"][0]
+        made = run_json(service_machine, "event", "schedule", "Reboot", vm, "--in", "17m")["created"][0]
         terminal.wait_for("in 17m")
         terminal.wait_for(made["id"][:8])
         run(service_machine, "hold", "rack 4 burns", "--scope", "batch")
@@ -198,7 +198,7 @@ def test_narrow_screen_still_says_what_an_event_waits_for(service_machine: Servi
     with Terminal(service_machine, "watch", columns=80) as terminal:
         terminal.wait_for("(q ends)")
         made = run_json(service_machine, "event", "schedule", "Redeploy", service_machine.take_vm(), "--in", "17m")[
-            "made"
+            "created"
         ][0]
         terminal.wait_for(made["id"][:8])
         terminal.wait_for("the scope is held by admin")
@@ -228,7 +228,7 @@ def test_journal_is_written_line_by_line_where_no_terminal_is(service_machine: S
         code, _, said = watching.ended()
     assert (code, said, "Ctrl-C ends it" in begin) == (0, "", True)
     if output == "json":
-        assert (json.loads(line)["did"], json.loads(line)["vms"]) == ("scheduled", [vm])
+        assert (json.loads(line)["action"], json.loads(line)["vms"]) == ("scheduled", [vm])
     else:
         assert re.match(rf"[-0-9: ]+Z  scheduled  batch  {vm}  ", line)
 

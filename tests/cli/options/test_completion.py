@@ -56,7 +56,7 @@ def completions(machine: Machine, *words: str, shell: str = "bash", **environmen
         (("scope", "show", ""), ["batch", "web"]),
         (("host", "show", ""), ["hv-0", "hv-1"]),
         (("hold", "--scope", "w"), ["web"]),
-        (("history", "--did", "impact-f"), ["impact-failed"]),
+        (("journal", "--action", "impact-f"), ["impact-failed"]),
         (("campaign", "plan", "--scope", "w"), ["web"]),
         (("campaign", "plan", "--type", "Re"), ["Reboot", "Redeploy"]),
         (("campaign", "list", "--state", "Pa"), ["Paused"]),
@@ -86,13 +86,13 @@ def test_campaigns_complete_by_their_names_and_say_what_they_are(service_machine
     assert completions(service_machine, "campaign", "show", "k", shell="zsh") == [
         '_arguments \'*: :(("kernel":"Running Freeze"))\''
     ]
-    assert completions(service_machine, "history", "--campaign", "") == ["kernel"]
+    assert completions(service_machine, "journal", "--campaign", "") == ["kernel"]
     assert completions(service_machine, "campaign", "skip", "kernel", "") == ["batch", "web"]
     assert completions(service_machine, "campaign", "retry", "kernel", "") == [], "nothing has failed"
 
 
 def test_events_and_tokens_complete_by_their_ids_and_say_what_they_are(service_machine: Machine) -> None:
-    (event,) = run_json(service_machine, "event", "schedule", "Reboot", "web-0")["made"]
+    (event,) = run_json(service_machine, "event", "schedule", "Reboot", "web-0")["created"]
     (token,) = run_json(service_machine, "token", "list")
     assert completions(service_machine, "event", "show", event["id"][:3]) == [event["id"]]
     assert completions(service_machine, "token", "revoke", "") == [token["id"]]

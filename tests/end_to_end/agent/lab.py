@@ -93,12 +93,12 @@ class Vm:
     def is_idle(self) -> bool:
         """Whether its agent runs and has nothing to do."""
         status = read_status(self._state)
-        return status.is_running and status.walks == ()
+        return status.is_running and status.workflows == ()
 
     @property
     def workflows(self) -> tuple[WorkflowStatus, ...]:
         """What its agent is doing about events, and has not finished."""
-        return read_status(self._state).walks
+        return read_status(self._state).workflows
 
 
 class Lab:
@@ -124,12 +124,12 @@ class Lab:
     def announce_reboot(self, *vms: str) -> str:
         """Announce a reboot so far ahead that only an approval lets it start, and return the event's id."""
         asked = ScheduleEvents(type=EventType.REBOOT, vms=tuple(f"web/{vm}" for vm in vms), notice="10h")
-        (made,) = self.api.schedule(asked).made
+        (made,) = self.api.schedule(asked).created
         return made.id
 
     def cancel(self, event: str) -> None:
         """Take an event back."""
-        self.api.cancel(event, CancelEvent(why="not needed any more"))
+        self.api.cancel(event, CancelEvent(reason="not needed any more"))
 
     def wait_until_over(self, event: str) -> None:
         """Return when an event has ended."""
@@ -142,11 +142,11 @@ class Lab:
 
     def approvals(self, event: str) -> list[str]:
         """Return who has approved an event, in order."""
-        return [entry.by for entry in self.api.history(event=event) if entry.did is EntryKind.APPROVED]
+        return [entry.actor for entry in self.api.journal(event=event) if entry.action is EntryKind.APPROVED]
 
     def approval_reason(self, vm: str) -> str:
         """Return what the agent of a VM says it is waiting for."""
-        return "; ".join(workflow.approval_why for workflow in self.vms[vm].workflows)
+        return "; ".join(workflow.approval_reason for workflow in self.vms[vm].workflows)
 
 
 @contextmanager

@@ -66,11 +66,11 @@ async def test_plan_tells_every_wave_and_changes_nothing() -> None:
         before = await service.stored_state()
         plan = await service.client(lambda api: planned(api, asked()))
         assert await service.stored_state() == before
-    assert (plan.scopes, plan.hosts, plan.vms, plan.unplaced) == (4, 6, 15, [])
+    assert (plan.scope_count, plan.host_count, plan.vm_count, plan.unplaced) == (4, 6, 15, [])
     vms = [f"{wave.scope}/{vm}" for wave in plan.waves for vm in wave.vms]
     assert len(vms) == len(set(vms)) == 15
     web = [wave for wave in plan.waves if wave.scope == "web"]
-    assert [(wave.n, wave.update_domain, wave.vms) for wave in web] == [
+    assert [(wave.number, wave.update_domain, wave.vms) for wave in web] == [
         (1, 0, ["web-0", "web-3"]),
         (2, 1, ["web-1", "web-4"]),
         (3, 2, ["web-2", "web-5"]),
@@ -90,7 +90,7 @@ async def test_plan_says_what_has_no_place_and_by_how_much_and_is_not_started() 
             await start(service, asked("k", "web", vms_at_once=1))
         assert await service.client(lambda api: list(api.campaigns())) == []
     assert plan.waves == []
-    assert [(each.update_domain, each.rule, each.by_how_much) for each in plan.unplaced] == [
+    assert [(each.update_domain, each.policy_key, each.excess) for each in plan.unplaced] == [
         (0, "vms_at_once", "1 VM too many"),
         (1, "vms_at_once", "1 VM too many"),
         (2, "vms_at_once", "1 VM too many"),
@@ -119,7 +119,7 @@ async def test_large_plan_is_made_in_another_process_with_progress(monkeypatch: 
     assert (lines[-1].done, lines[-1].total) == (15, 15)
     assert all(line.result is None and line.error is None for line in lines[:-1])
     assert refused[-1].error is not None
-    assert refused[-1].error.error.code == "invalid"
+    assert refused[-1].error.error.code == "invalid-value"
 
 
 async def test_planning_ends_with_whoever_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,23 +164,33 @@ async def test_process_that_dies_over_a_plan_is_told_as_that(monkeypatch: pytest
 
 async def test_campaign_goes_from_wave_to_wave_to_its_end() -> None:
     async with run_api() as service:
-        started = await start(service, msgspec.structs.replace(asked("kernel", "web"), why="ticket 4711"))
-        assert (started.state, started.by, started.why) == (CampaignState.RUNNING, "admin", "ticket 4711")
-        assert (started.scopes, started.hosts, started.vms, started.waves, started.waves_over) == (1, 3, 6, 3, 0)
+        started = await start(service, msgspec.structs.replace(asked("kernel", "web"), reason="ticket 4711"))
+        assert (started.state, started.created_by, started.state_reason) == (
+            CampaignState.RUNNING,
+            "admin",
+            "ticket 4711",
+        )
+        assert (
+            started.scope_count,
+            started.host_count,
+            started.vm_count,
+            started.wave_count,
+            started.finished_wave_count,
+        ) == (1, 3, 6, 3, 0)
         await service.fleet.advance(timedelta(minutes=20))
         after_first = await shown(service)
         waves = await service.client(lambda api: list(api.waves("kernel")))
         await service.fleet.advance(3 * HOUR)
         ended = await shown(service)
-        lines = await service.client(lambda api: list(api.history(campaign="kernel")))
+        lines = await service.client(lambda api: list(api.journal(campaign="kernel")))
         (event,) = {
-            row.event for row in await service.client(lambda api: list(api.history(vm="web/web-0"))) if row.event
+            row.event for row in await service.client(lambda api: list(api.journal(vm="web/web-0"))) if row.event
         }
-    assert after_first.progress[0] == v1.WaveProgress(n=1, waves=1, vms=2, done=1)
-    assert after_first.progress[1] == v1.WaveProgress(n=2, waves=1, vms=2, planned=1)
-    assert after_first.expected_end == started.planned_end
-    assert any("gap" in sentence for sentence in after_first.explain)
-    assert [(wave.scope, wave.n, wave.state, wave.vms) for wave in waves] == [
+    assert after_first.progress[0] == v1.WaveProgress(number=1, wave_count=1, vm_count=2, done=1)
+    assert after_first.progress[1] == v1.WaveProgress(number=2, wave_count=1, vm_count=2, planned=1)
+    assert after_first.expected_end_at == started.planned_end_at
+    assert any("gap" in sentence for sentence in after_first.explanation)
+    assert [(wave.scope, wave.number, wave.state, wave.vm_count) for wave in waves] == [
         ("web", 1, v1.WaveState.DONE, 2),
         ("web", 2, v1.WaveState.PLANNED, 2),
         ("web", 3, v1.WaveState.PLANNED, 2),
@@ -190,13 +200,18 @@ async def test_campaign_goes_from_wave_to_wave_to_its_end() -> None:
         TEN + timedelta(minutes=76),
         TEN + timedelta(minutes=137),
     ]
-    assert (ended.state, ended.waves_over, ended.vms_over, ended.explain) == (CampaignState.COMPLETED, 3, 6, [])
-    assert [line.did for line in lines] == [
+    assert (ended.state, ended.finished_wave_count, ended.finished_vm_count, ended.explanation) == (
+        CampaignState.COMPLETED,
+        3,
+        6,
+        [],
+    )
+    assert [line.action for line in lines] == [
         EntryKind.CAMPAIGN_STARTED,
         *(EntryKind.WAVE_ANNOUNCED, EntryKind.WAVE_CLEARED, EntryKind.WAVE_SETTLED) * 3,
         EntryKind.CAMPAIGN_ENDED,
     ]
-    assert {(line.kind, line.record) for line in lines} == {("campaign", ended.id)}
+    assert {(line.record_kind, line.record_id) for line in lines} == {("campaign", ended.id)}
     assert event is not None
 
 
@@ -210,12 +225,12 @@ async def test_campaign_goes_to_its_end_in_real_time() -> None:
 
         def follow(api: ApiClient) -> v1.JournalEntry:
             lines = (line for line in api.watch(after=0, campaign="kernel") if line is not None)
-            return next(line for line in lines if line.did is EntryKind.CAMPAIGN_ENDED)
+            return next(line for line in lines if line.action is EntryKind.CAMPAIGN_ENDED)
 
         async with asyncio.timeout(GUARD):
             await service.client(follow)
         ended = await shown(service)
-    assert (ended.state, ended.waves_over, ended.waves) == (CampaignState.COMPLETED, 4, 4)
+    assert (ended.state, ended.finished_wave_count, ended.wave_count) == (CampaignState.COMPLETED, 4, 4)
 
 
 async def test_waves_are_listed_by_page_scope_and_state() -> None:
@@ -235,7 +250,9 @@ async def test_waves_are_listed_by_page_scope_and_state() -> None:
     assert len(first.json["waves"] + rest.json["waves"]) == 10
     assert single == first.json["waves"] + rest.json["waves"]
     assert rest.json["next"] is None
-    assert [(wave.scope, wave.n, wave.at) for wave in of_web] == [("web", 1, TEN + timedelta(minutes=15))]
+    assert [(wave.scope, wave.number, wave.state_changed_at) for wave in of_web] == [
+        ("web", 1, TEN + timedelta(minutes=15))
+    ]
 
 
 async def test_start_is_done_once_however_often_it_is_asked() -> None:
@@ -248,34 +265,42 @@ async def test_start_is_done_once_however_often_it_is_asked() -> None:
             await start(service, asked())
         assert await service.client(lambda api: len(list(api.campaigns()))) == 1
     assert first.id == again.id
-    assert reused.value.code == "key-reused"
+    assert reused.value.code == "idempotency-key-reused"
     assert (twice.value.status, "kernel" in str(twice.value)) == (409, True)
 
 
 async def test_campaign_is_paused_resumed_and_aborted() -> None:
     async with run_api() as service:
         await start(service, asked("kernel", "web"))
-        paused = await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign(why="look"), key="p"))
-        again = await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign(why="look"), key="p"))
+        paused = await service.client(
+            lambda api: api.pause_campaign("kernel", v1.PauseCampaign(reason="look"), key="p")
+        )
+        again = await service.client(lambda api: api.pause_campaign("kernel", v1.PauseCampaign(reason="look"), key="p"))
         await service.fleet.advance(HOUR)
         still = await shown(service)
         resumed = await service.client(lambda api: api.resume_campaign("kernel", v1.ResumeCampaign()))
-        await service.client(lambda api: api.abort_campaign(resumed.id, v1.AbortCampaign(why="withdrawn")))
+        await service.client(lambda api: api.abort_campaign(resumed.id, v1.AbortCampaign(reason="withdrawn")))
         await service.fleet.advance(HOUR)
         aborted = await shown(service)
-        left = await service.client(lambda api: list(api.waves(resumed.id, state=v1.WaveState.LEFT)))
+        left = await service.client(lambda api: list(api.waves(resumed.id, state=v1.WaveState.ABANDONED)))
         with pytest.raises(RequestRefused) as over:
             await service.client(lambda api: api.pause_campaign(resumed.id, v1.PauseCampaign()))
         events = await service.client(lambda api: list(api.events()))
     assert paused.state is again.state is still.state is CampaignState.PAUSED
-    assert (paused.said_by, paused.why) == ("admin", "look")
-    assert still.waves_over == 0
+    assert (paused.state_changed_by, paused.state_reason) == ("admin", "look")
+    assert still.finished_wave_count == 0
     assert resumed.state is CampaignState.RUNNING
-    assert (aborted.state, aborted.why, aborted.ended_at is None) == (CampaignState.ABORTED, "withdrawn", False)
+    assert (aborted.state, aborted.state_reason, aborted.ended_at is None) == (
+        CampaignState.ABORTED,
+        "withdrawn",
+        False,
+    )
     assert (over.value.status, events) == (409, [])
-    assert [(wave.n, wave.state, wave.at) for wave in left] == [(n, v1.WaveState.LEFT, None) for n in (2, 3)]
-    assert aborted.progress[1] == v1.WaveProgress(n=2, waves=1, vms=2, left=1)
-    assert (aborted.waves, aborted.waves_over, aborted.vms_over) == (3, 1, 2)
+    assert [(wave.number, wave.state, wave.state_changed_at) for wave in left] == [
+        (n, v1.WaveState.ABANDONED, None) for n in (2, 3)
+    ]
+    assert aborted.progress[1] == v1.WaveProgress(number=2, wave_count=1, vm_count=2, abandoned=1)
+    assert (aborted.wave_count, aborted.finished_wave_count, aborted.finished_vm_count) == (3, 1, 2)
 
 
 async def test_failure_halts_and_is_told_with_its_scope_and_can_be_retried_or_skipped() -> None:
@@ -283,23 +308,23 @@ async def test_failure_halts_and_is_told_with_its_scope_and_can_be_retried_or_sk
         await start(service, asked("kernel", "web", "db-0", halt_after=2))
         await service.fleet.advance(timedelta(minutes=20))
         halted = await shown(service)
-        await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="web", why="the host is back")))
-        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", why="by hand")))
+        await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="web", reason="the host is back")))
+        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", reason="by hand")))
         with pytest.raises(RequestRefused):
             await service.client(lambda api: api.retry_wave("kernel", v1.RetryWave(scope="no-such")))
         await service.client(lambda api: api.resume_campaign("kernel", v1.ResumeCampaign()))
         await service.fleet.advance(6 * HOUR)
         ended = await shown(service)
     assert halted.state is CampaignState.HALTED
-    assert halted.expected_end is None
-    assert {(failure.scope, failure.n, failure.update_domain) for failure in halted.failures} == {
+    assert halted.expected_end_at is None
+    assert {(failure.scope, failure.number, failure.update_domain) for failure in halted.failures} == {
         ("web", 1, 0),
         ("db-0", 1, 0),
     }
-    assert all("the host does not answer" in failure.why for failure in halted.failures)
-    assert any("retry it or skip it" in sentence for sentence in halted.explain)
+    assert all("the host does not answer" in failure.reason for failure in halted.failures)
+    assert any("retry it or skip it" in sentence for sentence in halted.explanation)
     assert (ended.state, ended.failures) == (CampaignState.COMPLETED, [])
-    assert ended.progress[0] == v1.WaveProgress(n=1, waves=2, vms=3, done=1, skipped=1)
+    assert ended.progress[0] == v1.WaveProgress(number=1, wave_count=2, vm_count=3, done=1, skipped=1)
 
 
 async def test_running_campaign_is_stuck_once_every_scope_that_is_not_through_has_failed() -> None:
@@ -309,19 +334,19 @@ async def test_running_campaign_is_stuck_once_every_scope_that_is_not_through_ha
         for minutes in (16, 80, 80):
             await service.fleet.advance(timedelta(minutes=minutes))
             campaign = await shown(service)
-            seen.append((campaign.state, sorted(each.scope for each in campaign.failures), campaign.stuck))
-        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", why="broken")))
-        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="web", why="broken")))
+            seen.append((campaign.state, sorted(each.scope for each in campaign.failures), campaign.is_stuck))
+        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="db-0", reason="broken")))
+        await service.client(lambda api: api.skip_wave("kernel", v1.SkipWave(scope="web", reason="broken")))
         gone_on = await shown(service)
     both = ["db-0", "web"]
     assert seen == [(CampaignState.RUNNING, both, False)] + [(CampaignState.RUNNING, both, True)] * 2
-    assert (gone_on.state, gone_on.stuck) == (CampaignState.RUNNING, False)
+    assert (gone_on.state, gone_on.is_stuck) == (CampaignState.RUNNING, False)
 
 
 async def test_campaigns_are_listed_newest_first_by_state_and_page() -> None:
     async with run_api() as service:
         await start(service, asked("first", "web"))
-        await service.client(lambda api: api.abort_campaign("first", v1.AbortCampaign(why="no")))
+        await service.client(lambda api: api.abort_campaign("first", v1.AbortCampaign(reason="no")))
         await service.fleet.advance(timedelta(minutes=1))
         await start(service, asked("second", "web"))
         await service.fleet.advance(timedelta(minutes=1))
@@ -348,12 +373,12 @@ async def test_campaign_is_followed_by_itself() -> None:
             following = asyncio.create_task(service.client(follow))
             await service.fleet.advance(timedelta(minutes=20))
             lines = await following
-    assert [line.did for line in lines] == [
+    assert [line.action for line in lines] == [
         EntryKind.CAMPAIGN_STARTED,
         EntryKind.WAVE_ANNOUNCED,
         EntryKind.WAVE_CLEARED,
     ]
-    assert {line.record for line in lines} == {started.id}
+    assert {line.record_id for line in lines} == {started.id}
 
 
 MAY = {
@@ -375,7 +400,7 @@ async def test_viewers_read_and_operators_change(case: str) -> None:
             "list": ("GET", "/v1/campaigns", None),
             "show": ("GET", "/v1/campaigns/there", None),
             "pause": ("POST", "/v1/campaigns/there/pause", {}),
-            "abort": ("POST", "/v1/campaigns/there/abort", {"why": "no"}),
+            "abort": ("POST", "/v1/campaigns/there/abort", {"reason": "no"}),
         }
         statuses = {
             name: (await service.request(method, path, body, token=secret)).status
@@ -397,20 +422,20 @@ async def test_token_for_scopes_sees_and_starts_only_campaigns_within_them() -> 
         listed = await ask("GET", "/v1/campaigns")
         hidden = await ask("GET", "/v1/campaigns/wide")
         unknown = await ask("GET", "/v1/campaigns/no-such")
-        steered = await ask("POST", "/v1/campaigns/wide/abort", {"why": "mine"})
+        steered = await ask("POST", "/v1/campaigns/wide/abort", {"reason": "mine"})
         beyond = await ask("POST", "/v1/campaigns", asked("too-far"))
         beyond_plan = await ask("POST", "/v1/campaigns/plan", asked("too-far"))
         within = await ask("POST", "/v1/campaigns", asked("mine", "web"))
-        _, history = await ask("GET", "/v1/history?limit=1000")
-        of_hidden = await ask("GET", "/v1/history?campaign=wide")
+        _, history = await ask("GET", "/v1/journal?limit=1000")
+        of_hidden = await ask("GET", "/v1/journal?campaign=wide")
         watched = await ask("GET", "/v1/watch?campaign=wide")
         names = {each.id: each.name for each in service.fleet.campaigns.all()}
     assert [each["name"] for each in listed[1]["campaigns"]] == ["narrow"]
     assert hidden[0] == unknown[0] == steered[0] == of_hidden[0] == watched[0] == 404
-    assert hidden[1]["error"]["code"] == "unknown-campaign"
+    assert hidden[1]["error"]["code"] == "campaign-not-found"
     assert (beyond[0], beyond[1]["error"]["code"], beyond_plan[0]) == (403, "scope-forbidden", 403)
     assert within[0] == 201
-    told = {names[line["record"]] for line in history["entries"] if line["kind"] == "campaign"}
+    told = {names[line["record_id"]] for line in history["entries"] if line["record_kind"] == "campaign"}
     assert told == {"narrow", "mine"}
 
 
@@ -445,16 +470,16 @@ async def test_name_of_a_campaign_that_is_not_seen_is_free_and_whoever_sees_both
         planned = await service.request("POST", "/v1/campaigns/plan", asked("kernel", "web"), token=secret)
         started = await service.request("POST", "/v1/campaigns", asked("Kernel", "shop"), token=secret)
         again = await service.request("POST", "/v1/campaigns", asked("kernel", "shop"), token=secret)
-        await service.client(lambda api: api.abort_campaign(hidden.id, v1.AbortCampaign(why="x")))
+        await service.client(lambda api: api.abort_campaign(hidden.id, v1.AbortCampaign(reason="x")))
         second = await service.request("POST", "/v1/campaigns", asked("one", "shop"), token=secret)
         third = await start(service, asked("other", "db-0"))
         twin = await service.request("POST", "/v1/campaigns", asked("other", "shop"), token=secret)
         mine = await service.request("GET", "/v1/campaigns/other", token=secret)
         both = await service.request("GET", "/v1/campaigns/other")
-    assert planned.json["remarks"] == [
+    assert planned.json["warnings"] == [
         "a campaign that you do not see has still to do 6 VMs of these: each has its own turn with them"
     ]
-    assert (started.status, again.status, again.code, second.status) == (201, 409, "already-there", 201)
+    assert (started.status, again.status, again.code, second.status) == (201, 409, "resource-exists", 201)
     assert (twin.status, mine.json["id"]) == (201, twin.json["id"])
     assert (both.status, both.code) == (409, "ambiguous-campaign")
     assert sorted(both.json["error"]["details"]["candidates"]) == sorted([third.id, twin.json["id"]])
@@ -484,7 +509,7 @@ async def test_gate_that_a_campaign_brings_along_has_no_password_for_everybody_t
         own = asked("k", "web", gate=v1.HttpGate(url="http://me:s3cret@127.0.0.1:9/"))
         reply = await service.request("POST", "/v1/campaigns", own)
         assert service.fleet.campaigns.all() == ()
-    assert (reply.status, reply.code) == (422, "invalid")
+    assert (reply.status, reply.code) == (422, "invalid-value")
     assert "s3cret" not in reply.body.decode()
     assert "settings" in reply.json["error"]["message"]
 
@@ -499,7 +524,7 @@ async def test_gate_of_ones_own_needs_an_admin_and_a_named_one_has_to_be_there()
         unknown = await service.request("POST", "/v1/campaigns", asked("l", "web", gate="no-such"))
     assert (refused.status, refused.code, planned_too.status) == (403, "forbidden", 403)
     assert started.status == 201
-    assert (unknown.status, unknown.code) == (404, "unknown-gate")
+    assert (unknown.status, unknown.code) == (404, "gate-not-found")
 
 
 WRONG = {
@@ -531,4 +556,4 @@ async def test_event_of_a_campaign_says_that_it_waits_for_it() -> None:
         await service.fleet.advance(HOUR)
         (event,) = await service.client(lambda api: list(api.events(scope="web", type_=EventType.REBOOT)))
     assert (event.status, event.campaign) == ("Scheduled", campaign.id)
-    assert event.explain == ["campaign kernel has not cleared it, as it is Paused"]
+    assert event.explanation == ["campaign kernel has not cleared it, as it is Paused"]

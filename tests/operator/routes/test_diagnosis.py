@@ -26,14 +26,14 @@ class Nowhere(LinkLocal):
 
 async def findings(service: RunningApi, vm: str) -> dict[str, tuple[bool, str]]:
     diagnosis = await service.client(lambda api: api.diagnosis(vm))
-    return {check.question: (check.ok, check.finding) for check in diagnosis.checks}
+    return {check.question: (check.passed, check.message) for check in diagnosis.checks}
 
 
 async def test_vm_that_is_well() -> None:
     async with run_api(guests=LinkLocal()) as service:
         service.fleet.record_request(service.fleet.replica.view("web"))
         diagnosis = await service.client(lambda api: api.diagnosis("web-0"))
-    assert (diagnosis.vm, {check.ok for check in diagnosis.checks}) == ("web/web-0", {True})
+    assert (diagnosis.vm, {check.passed for check in diagnosis.checks}) == ("web/web-0", {True})
     assert [check.question for check in diagnosis.checks] == [
         "Is it known?",
         "Does the endpoint listen for it?",
@@ -59,20 +59,20 @@ async def test_unknown_name_is_a_finding_with_what_may_be_meant() -> None:
     assert diagnosis.checks == [
         v1.DiagnosisCheck(
             question="Is it known?",
-            ok=False,
-            finding="No: there is no VM web_0.",
-            advice=diagnosis.checks[0].advice,
+            passed=False,
+            message="No: there is no VM web_0.",
+            hint=diagnosis.checks[0].hint,
         )
     ]
-    assert "web/web-0" in diagnosis.checks[0].advice
-    assert far.checks[0].advice == "Add it with `forewarn vm add`."
+    assert "web/web-0" in diagnosis.checks[0].hint
+    assert far.checks[0].hint == "Add it with `forewarn vm add`."
 
 
 async def test_ambiguous_name_is_a_finding_with_what_to_say() -> None:
     text = "".join(f'[[scopes]]\nname = "{name}"\nkind = "cloud-service"\nvms = [{{ name = "vm" }}]\n' for name in "ab")
     async with run_api(fleet_file=text) as service:
         diagnosis = await service.client(lambda api: api.diagnosis("vm"))
-    assert [(check.ok, check.advice) for check in diagnosis.checks] == [(False, "Say which: a/vm or b/vm.")]
+    assert [(check.passed, check.hint) for check in diagnosis.checks] == [(False, "Say which: a/vm or b/vm.")]
 
 
 async def test_service_that_listens_nowhere() -> None:
@@ -80,7 +80,7 @@ async def test_service_that_listens_nowhere() -> None:
         found = await findings(service, "web-0")
         diagnosis = await service.client(lambda api: api.diagnosis("web-0"))
     assert found["Does the endpoint listen for it?"] == (False, "No: the service listens for no guests.")
-    assert any(check.advice.startswith("Set listen_link_local to ") for check in diagnosis.checks)
+    assert any(check.hint.startswith("Set listen_link_local to ") for check in diagnosis.checks)
 
 
 async def test_address_that_is_missing_or_of_another_network() -> None:

@@ -116,7 +116,7 @@ async def test_every_example_of_the_page_is_one_for_the_shell() -> None:
         'curl \\\n  -H "Authorization: Bearer $FOREWARN_TOKEN" \\\n'
         '  -X POST \\\n  -H "Idempotency-Key: $(uuidgen)" \\\n'
         "  -H 'Content-Type: application/json' \\\n"
-        '  -d \'{"why": "the patch was withdrawn"}\' \\\n'
+        '  -d \'{"reason": "the patch was withdrawn"}\' \\\n'
         '  "$FOREWARN_URL/v1/events/{event}/cancel"'
     )
 

@@ -102,8 +102,8 @@ async def test_every_line_comes_as_it_is_written() -> None:
             await hold(service, f"reason {number}")
             entry = await stream.entry()
             (row,) = await service.store.journal(JournalQuery(after=entry.position - 1))
-            assert (entry.did, entry.why, entry.kind) == (EntryKind.HELD, f"reason {number}", "fleet")
-            assert (row.entry.at, row.entry.by) == (entry.at, entry.by)
+            assert (entry.action, entry.reason, entry.record_kind) == (EntryKind.HELD, f"reason {number}", "fleet")
+            assert (row.entry.at, row.entry.by) == (entry.at, entry.actor)
 
 
 @pytest.mark.parametrize("way", ["header", "query", "both"])
@@ -115,9 +115,9 @@ async def test_who_comes_back_goes_on_where_it_was(way: str) -> None:
         query = "" if way == "header" else f"?after={before + 1 if way == 'query' else 0}"
         headers = {} if way == "query" else {"Last_Event_ID": str(before + 1)}
         async with following(service, query, **headers) as stream:
-            assert [(await stream.entry()).why for _ in range(3)] == ["reason 1", "reason 2", "reason 3"]
+            assert [(await stream.entry()).reason for _ in range(3)] == ["reason 1", "reason 2", "reason 3"]
             await hold(service, "reason 4")
-            assert (await stream.entry()).why == "reason 4"
+            assert (await stream.entry()).reason == "reason 4"
 
 
 async def test_from_the_beginning_nothing_is_left_out() -> None:
@@ -134,7 +134,7 @@ async def test_one_scope_alone() -> None:
         await hold(service, "everything")
         await hold(service, "the shop", "shop")
         await hold(service, "the web", "web")
-        assert (await stream.entry()).why == "the web"
+        assert (await stream.entry()).reason == "the web"
 
 
 async def test_token_of_some_scopes_follows_these_alone() -> None:
@@ -144,7 +144,7 @@ async def test_token_of_some_scopes_follows_these_alone() -> None:
             await hold(service, "everything")
             await hold(service, "the shop", "shop")
             await hold(service, "the web", "web")
-            assert (await stream.entry()).why == "the web"
+            assert (await stream.entry()).reason == "the web"
         refused = await service.request("GET", "/v1/watch?scope=shop", token=web)
     assert (refused.status, refused.code) == (403, "scope-forbidden")
 
@@ -176,7 +176,11 @@ async def test_position_that_was_pruned_is_gone() -> None:
             pass
         reply = await service.request("GET", "/v1/watch?after=0")
         pruned = (await service.store.extent()).pruned
-        assert (reply.status, reply.code, reply.json["error"]["details"]["pruned"]) == (410, "pruned", str(pruned))
+        assert (reply.status, reply.code, reply.json["error"]["details"]["pruned_to"]) == (
+            410,
+            "journal-pruned",
+            str(pruned),
+        )
         async with following(service, f"?after={pruned}") as stream:
             assert (await stream.entry()).position == pruned + 1
 
@@ -184,12 +188,12 @@ async def test_position_that_was_pruned_is_gone() -> None:
 @pytest.mark.parametrize(
     ("query", "headers", "status", "code"),
     [
-        ("?after=1000000", {}, 404, "unknown-position"),
-        ("", {"Last_Event_ID": "1000000"}, 404, "unknown-position"),
-        ("?after=-1", {}, 400, "malformed"),
-        ("?after=99999999999999999999", {}, 400, "malformed"),
-        ("", {"Last_Event_ID": "x"}, 400, "malformed"),
-        ("?since=1", {}, 400, "malformed"),
+        ("?after=1000000", {}, 404, "position-not-found"),
+        ("", {"Last_Event_ID": "1000000"}, 404, "position-not-found"),
+        ("?after=-1", {}, 400, "invalid-request"),
+        ("?after=99999999999999999999", {}, 400, "invalid-request"),
+        ("", {"Last_Event_ID": "x"}, 400, "invalid-request"),
+        ("?since=1", {}, 400, "invalid-request"),
     ],
 )
 async def test_position_that_cannot_be_is_refused(query: str, headers: dict[str, str], status: int, code: str) -> None:
@@ -204,10 +208,10 @@ async def test_no_more_follow_than_there_are_places_and_places_become_free() -> 
             streams = [await others.enter_async_context(following(service)) for _ in range(MAX_STREAMS - 1)]
             streams.append(await one.enter_async_context(following(service)))
             refused = await service.request("GET", "/v1/watch")
-            assert (refused.status, refused.code) == (503, "too-many-watchers")
+            assert (refused.status, refused.code) == (503, "too-many-streams")
             assert (await service.request("GET", "/v1/clock")).status == 200
             await hold(service, "for all")
-            assert {(await stream.entry()).why for stream in streams} == {"for all"}
+            assert {(await stream.entry()).reason for stream in streams} == {"for all"}
         for _ in attempts():
             async with asking(service) as again:
                 if again.head.startswith(b"HTTP/1.1 200"):
@@ -249,7 +253,7 @@ async def test_client_follows_and_is_told_when_the_connection_ends() -> None:
 
         def follow(seen: list[str | None]) -> None:
             for entry in ApiClient(service.url, TOKEN).watch(after=after):
-                seen.append(None if entry is None else entry.why)
+                seen.append(None if entry is None else entry.reason)
                 if entry is not None:
                     loop.call_soon_threadsafe(service.fleet.feeds.close)
 

@@ -21,7 +21,7 @@ async def schedule(service: RunningApi, type_: str, *vms: str, **more: object) -
     """Make one event, and return its id."""
     reply = await service.request("POST", "/v1/events", {"type": type_, "vms": list(vms)} | more)
     assert reply.status == 201, reply.json
-    (made,) = reply.json["made"]
+    (made,) = reply.json["created"]
     id_: str = made["id"]
     return id_
 
@@ -31,7 +31,7 @@ async def event_detail(service: RunningApi, event: str) -> v1.EventDetail:
 
 
 def timeline_lines(timeline: list[v1.JournalEntry]) -> list[tuple[EntryKind, str]]:
-    return [(entry.did, entry.by) for entry in timeline]
+    return [(entry.action, entry.actor) for entry in timeline]
 
 
 @pytest.fixture
@@ -90,10 +90,10 @@ async def test_every_listing_shows_the_holds() -> None:
         await service.client(lambda api: api.hold(v1.CreateHold(reason="closing", scope="web")))
         page = (await service.request("GET", "/v1/events")).json
         shown = (await event_detail(service, event)).event
-    assert (page["held"]["reason"], page["events"][0]["held"]["reason"]) == ("audit", "closing")
+    assert (page["fleet_hold"]["reason"], page["events"][0]["hold"]["reason"]) == ("audit", "closing")
     assert shown is not None
-    assert shown.held == v1.Hold(scope="web", by="admin", at=TEN, reason="closing")
-    assert shown.explain == [
+    assert shown.hold == v1.Hold(scope="web", created_by="admin", created_at=TEN, reason="closing")
+    assert shown.explanation == [
         "all maintenance is held by admin: audit",
         "the scope is held by admin: closing",
         "not before 2026-03-02 10:15:00Z, or earlier if any VM of the scope approves",
@@ -102,10 +102,10 @@ async def test_every_listing_shows_the_holds() -> None:
 
 async def test_detail_of_an_open_event_has_the_event_and_its_timeline() -> None:
     async with run_api() as service:
-        id_ = await schedule(service, "Reboot", "web-0", why="ticket 7")
+        id_ = await schedule(service, "Reboot", "web-0", reason="ticket 7")
         (listed,) = await service.client(lambda api: list(api.events()))
         shown = await event_detail(service, id_.lower())
-    (entry,) = shown.timeline
+    (entry,) = shown.journal
     assert shown == v1.EventDetail(
         id=id_,
         scope="web",
@@ -114,15 +114,15 @@ async def test_detail_of_an_open_event_has_the_event_and_its_timeline() -> None:
         event=listed,
         outcome=None,
         ended_at=None,
-        timeline=[
+        journal=[
             v1.JournalEntry(
                 position=entry.position,
-                kind="scope",
-                record="web",
+                record_kind="scope",
+                record_id="web",
                 at=TEN,
-                did=EntryKind.SCHEDULED,
-                by="admin",
-                why="ticket 7",
+                action=EntryKind.SCHEDULED,
+                actor="admin",
+                reason="ticket 7",
                 event=id_,
                 vms=["web-0"],
                 incarnation=2,
@@ -139,8 +139,8 @@ async def test_detail_of_an_ended_event_is_the_journals() -> None:
         await service.fleet.advance(timedelta(hours=1))
         shown = await event_detail(service, id_)
     assert (shown.scope, shown.type, shown.vms, shown.event) == ("web", EventType.REDEPLOY, ["web-0"], None)
-    assert (shown.outcome, shown.ended_at) == (EventOutcome.COMPLETED, shown.timeline[-1].at)
-    assert timeline_lines(list(shown.timeline)) == [
+    assert (shown.outcome, shown.ended_at) == (EventOutcome.COMPLETED, shown.journal[-1].at)
+    assert timeline_lines(list(shown.journal)) == [
         (EntryKind.SCHEDULED, "admin"),
         (EntryKind.APPROVED, "vm:web-3"),
         (EntryKind.STARTED, "vm:web-3"),
@@ -159,7 +159,7 @@ async def test_very_long_event_detail_has_its_newest_lines_and_still_knows_its_t
         await service.fleet.advance(timedelta(hours=1))
         shown = await event_detail(service, id_)
     assert (shown.type, shown.vms, shown.outcome) == (EventType.REBOOT, ["web-0"], EventOutcome.COMPLETED)
-    assert timeline_lines(list(shown.timeline)) == [
+    assert timeline_lines(list(shown.journal)) == [
         (EntryKind.IMPACT_DONE, "platform"),
         (EntryKind.COMPLETED, "platform"),
     ]
@@ -168,25 +168,25 @@ async def test_very_long_event_detail_has_its_newest_lines_and_still_knows_its_t
 async def test_event_detail_outlives_the_scope() -> None:
     async with run_api() as service:
         id_ = await schedule(service, "Freeze", "db-0")
-        await service.client(lambda api: api.remove_scope("db-0", force=True, why="not needed"))
+        await service.client(lambda api: api.remove_scope("db-0", force=True, reason="not needed"))
         shown = await event_detail(service, id_)
     assert (shown.scope, shown.event, shown.outcome) == ("db-0", None, EventOutcome.CANCELED)
 
 
 @pytest.mark.parametrize("path", ["", "/cancel", "/approve", "/retry", "/resolve"])
 async def test_event_that_never_was_is_not_found(path: str) -> None:
-    bodies: dict[str, object] = {"/approve": {"vm": "web-0"}, "/resolve": {"done": True, "why": "x"}}
+    bodies: dict[str, object] = {"/approve": {"vm": "web-0"}, "/resolve": {"done": True, "reason": "x"}}
     async with run_api() as service:
         method, body = ("POST", bodies.get(path, {})) if path else ("GET", None)
         reply = await service.request(method, f"/v1/events/{NEVER}{path}", body)
-    assert (reply.status, reply.code) == (404, "unknown-event")
+    assert (reply.status, reply.code) == (404, "event-not-found")
 
 
 async def test_scheduled_event_is_cancelled_and_a_started_one_is_not() -> None:
     async with run_api() as service:
         id_ = await schedule(service, "Reboot", "web-0")
-        cancelled = await service.client(lambda api: api.cancel(id_, v1.CancelEvent(why="withdrawn")))
-        assert (cancelled.event, cancelled.outcome, cancelled.timeline[-1].why) == (
+        cancelled = await service.client(lambda api: api.cancel(id_, v1.CancelEvent(reason="withdrawn")))
+        assert (cancelled.event, cancelled.outcome, cancelled.journal[-1].reason) == (
             None,
             EventOutcome.CANCELED,
             "withdrawn",
@@ -196,18 +196,21 @@ async def test_scheduled_event_is_cancelled_and_a_started_one_is_not() -> None:
         started = await schedule(service, "Reboot", "web-0", failure=True)
         with pytest.raises(RequestRefused, match="is Started: it cannot be canceled") as refused:
             await service.client(lambda api: api.cancel(started, v1.CancelEvent()))
-        assert (refused.value.status, refused.value.code) == (409, "illegal-move")
+        assert (refused.value.status, refused.value.code) == (409, "invalid-transition")
 
 
 async def test_event_is_approved_on_behalf_of_a_vm() -> None:
     async with run_api() as service:
         id_ = await schedule(service, "Reboot", "web-0")
-        ask = v1.ApproveEvent(vm="web/web-2", why="drained by hand")
+        ask = v1.ApproveEvent(vm="web/web-2", reason="drained by hand")
         approved = await service.client(lambda api: api.approve(id_, ask))
         assert approved.event is not None
-        assert (approved.event.status, approved.event.approvals) == ("Started", [v1.Approval(vm="web-2", at=TEN)])
-        note = next(entry for entry in approved.timeline if entry.did is EntryKind.APPROVED)
-        assert (note.by, note.why) == ("admin", "in the name of web-2: drained by hand")
+        assert (approved.event.status, approved.event.approvals) == (
+            "Started",
+            [v1.Approval(vm="web-2", approved_at=TEN)],
+        )
+        note = next(entry for entry in approved.journal if entry.action is EntryKind.APPROVED)
+        assert (note.actor, note.reason) == ("admin", "in the name of web-2: drained by hand")
         with pytest.raises(NotFound, match="BackEnd_IN_0"):
             await service.client(lambda api: api.approve(id_, v1.ApproveEvent(vm="shop/BackEnd_IN_0")))
 
@@ -219,22 +222,22 @@ async def test_failed_impact_is_retried_then_resolved() -> None:
         await service.fleet.advance(timedelta(hours=1))
         failed = await event_detail(service, id_)
         assert failed.event is not None
-        assert [(impact.state, impact.why) for impact in failed.event.impacts] == [(ImpactState.FAILED, "no power")]
-        assert failed.event.explain == ["the work on web-0 has failed: no power"]
+        assert [(impact.state, impact.reason) for impact in failed.event.impacts] == [(ImpactState.FAILED, "no power")]
+        assert failed.event.explanation == ["the work on web-0 has failed: no power"]
 
-        retried = await service.client(lambda api: api.retry(id_, v1.RetryImpact(why="power is back"), key="r1"))
-        assert (retried.timeline[-1].did, retried.timeline[-1].by) == (EntryKind.IMPACT_RETRIED, "admin")
-        again = await service.client(lambda api: api.retry(id_, v1.RetryImpact(why="power is back"), key="r1"))
-        assert sum(entry.did is EntryKind.IMPACT_RETRIED for entry in again.timeline) == 1
+        retried = await service.client(lambda api: api.retry(id_, v1.RetryImpact(reason="power is back"), key="r1"))
+        assert (retried.journal[-1].action, retried.journal[-1].actor) == (EntryKind.IMPACT_RETRIED, "admin")
+        again = await service.client(lambda api: api.retry(id_, v1.RetryImpact(reason="power is back"), key="r1"))
+        assert sum(entry.action is EntryKind.IMPACT_RETRIED for entry in again.journal) == 1
         await service.fleet.advance(timedelta(hours=1))
         with pytest.raises(RequestRefused, match="reason") as refused:
-            await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=False, why=" ")))
+            await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=False, reason=" ")))
         assert refused.value.status == 422
         given_up = await service.client(
-            lambda api: api.resolve(id_, v1.ResolveImpact(done=False, why="scrapped", vm="web-0"))
+            lambda api: api.resolve(id_, v1.ResolveImpact(done=False, reason="scrapped", vm="web-0"))
         )
     assert (given_up.outcome, given_up.event) == (EventOutcome.FAILED, None)
-    assert timeline_lines(list(given_up.timeline))[-2:] == [
+    assert timeline_lines(list(given_up.journal))[-2:] == [
         (EntryKind.IMPACT_GIVEN_UP, "admin"),
         (EntryKind.FAILED, "admin"),
     ]
@@ -245,7 +248,7 @@ async def test_failed_impact_that_was_done_after_all_completes_the_event() -> No
         service.platform.set_outcomes("web/web-0", Failed("no answer"))
         id_ = await schedule(service, "Reboot", "web-0", failure=True)
         await service.fleet.advance(timedelta(hours=1))
-        done = await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=True, why="it is up")))
+        done = await service.client(lambda api: api.resolve(id_, v1.ResolveImpact(done=True, reason="it is up")))
     assert done.outcome is EventOutcome.COMPLETED
 
 
@@ -253,9 +256,9 @@ async def test_failed_impact_that_was_done_after_all_completes_the_event() -> No
 async def test_nothing_to_retry_or_resolve_is_refused(path: str) -> None:
     async with run_api() as service:
         id_ = await schedule(service, "Reboot", "web-0")
-        body = {"done": True, "why": "x"} if path == "resolve" else {}
+        body = {"done": True, "reason": "x"} if path == "resolve" else {}
         reply = await service.request("POST", f"/v1/events/{id_}/{path}", body)
-    assert (reply.status, reply.code) == (409, "illegal-move")
+    assert (reply.status, reply.code) == (409, "invalid-transition")
 
 
 @pytest.mark.parametrize("path", ["retry", "resolve"])
@@ -264,14 +267,14 @@ async def test_work_on_a_vm_that_the_event_does_not_affect_is_neither_retried_no
         service.platform.set_outcomes("web/web-0", Failed("no power"))
         id_ = await schedule(service, "Reboot", "web-0", failure=True)
         await service.fleet.advance(timedelta(hours=1))
-        body = {"vm": "web-1"} | ({"done": True, "why": "x"} if path == "resolve" else {})
+        body = {"vm": "web-1"} | ({"done": True, "reason": "x"} if path == "resolve" else {})
         before = await service.stored_state()
         reply = await service.request("POST", f"/v1/events/{id_}/{path}", body)
         assert await service.stored_state() == before
     assert (reply.status, reply.json["error"]) == (
         404,
         {
-            "code": "not-affected",
+            "code": "vm-not-affected",
             "message": f"event {id_} does not affect web-1: name a VM that it affects, or none to mean all of them",
             "details": {"vm": "web-1", "event": id_},
         },
@@ -281,7 +284,7 @@ async def test_work_on_a_vm_that_the_event_does_not_affect_is_neither_retried_no
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("cancel", {"why": "no"}),
+        ("cancel", {"reason": "no"}),
         ("approve", {"vm": "web-1"}),
     ],
 )
@@ -295,8 +298,8 @@ async def test_repeated_change_does_nothing_twice_and_is_answered_after_the_end(
         kept = await service.stored_state()
         again = await service.request("POST", f"/v1/events/{id_}/{path}", body, Idempotency_Key="k")
         assert (first.status, again.status, await service.stored_state()) == (200, 200, kept)
-        other = await service.request("POST", f"/v1/events/{id_}/{path}", body | {"why": "x"}, Idempotency_Key="k")
-    assert (other.status, other.code) == (409, "key-reused")
+        other = await service.request("POST", f"/v1/events/{id_}/{path}", body | {"reason": "x"}, Idempotency_Key="k")
+    assert (other.status, other.code) == (409, "idempotency-key-reused")
 
 
 async def test_token_of_one_scope_sees_and_changes_nothing_else() -> None:
@@ -308,7 +311,7 @@ async def test_token_of_one_scope_sees_and_changes_nothing_else() -> None:
         listed = (await service.request("GET", "/v1/events", token=shop)).json["events"]
         assert [event["scope"] for event in listed] == ["shop"]
         kept = await service.stored_state()
-        unknown, forbidden = (404, {"unknown-event", "unknown-vm", "unknown-host"}), (403, {"scope-forbidden"})
+        unknown, forbidden = (404, {"event-not-found", "vm-not-found", "host-not-found"}), (403, {"scope-forbidden"})
         for method, path, body, (status, codes) in [
             ("GET", f"/v1/events/{web_event}", None, unknown),
             ("GET", "/v1/events?scope=web", None, forbidden),
@@ -338,7 +341,7 @@ async def test_viewer_changes_nothing() -> None:
             (f"/v1/events/{event}/cancel", {}),
             (f"/v1/events/{event}/approve", {"vm": "web-0"}),
             (f"/v1/events/{event}/retry", {}),
-            (f"/v1/events/{event}/resolve", {"done": True, "why": "x"}),
+            (f"/v1/events/{event}/resolve", {"done": True, "reason": "x"}),
             ("/v1/operations/restart", {"vm": "web-0"}),
             ("/v1/operations/fail", {"host": "hv-0"}),
             ("/v1/holds", {"reason": "x"}),
@@ -352,7 +355,7 @@ async def test_viewer_changes_nothing() -> None:
 async def test_client_asks_for_events_by_everything_that_the_service_knows() -> None:
     async with run_api() as service:
         frozen = await schedule(service, "Freeze", "web-0")
-        (made,) = (await service.request("POST", "/v1/operations/restart", {"vm": "db-0"})).json["made"]
+        (made,) = (await service.request("POST", "/v1/operations/restart", {"vm": "db-0"})).json["created"]
         host = service.fleet.replica.find("web-0")[1].host
         found = [
             await service.client(lambda api: [event.id for event in api.events(host=host)]),

@@ -18,7 +18,7 @@ async def test_time_that_has_passed_is_refused() -> None:
         body = {"type": "Freeze", "vms": ["db-0"], "not_before": "2026-03-02T09:58:59Z"}
         refused = await service.request("POST", "/v1/events", body)
         open_events = await service.client(lambda api: list(api.events()))
-    assert (refused.status, refused.code, open_events) == (422, "invalid", [])
+    assert (refused.status, refused.code, open_events) == (422, "invalid-value", [])
     assert refused.json["error"]["message"] == (
         "not_before 2026-03-02 09:58:59Z is in the past: the service's clock says 2026-03-02 10:00:00Z; "
         "to start at once, give a notice of 0s"
@@ -38,7 +38,7 @@ async def test_repeated_request_is_answered_when_its_time_has_passed() -> None:
         first = await service.request("POST", "/v1/events", body, Idempotency_Key="k1")
         await service.client(lambda api: api.advance("3h"))
         again = await service.request("POST", "/v1/events", body, Idempotency_Key="k1")
-    assert (again.status, again.json["made"]) == (201, first.json["made"])
+    assert (again.status, again.json["created"]) == (201, first.json["created"])
 
 
 async def test_event_is_shown_from_its_announcement_to_its_end() -> None:
@@ -48,12 +48,12 @@ async def test_event_is_shown_from_its_announcement_to_its_end() -> None:
         notice="20m",
         duration="90s",
         description="New kernel.",
-        why="ticket 7",
+        reason="ticket 7",
     )
     async with run_api() as service:
         scheduled = await service.client(lambda api: api.schedule(ask))
         (event,) = scheduled.events
-        assert scheduled.made == [v1.CreatedEvent(id=event.id, scope="web")]
+        assert scheduled.created == [v1.CreatedEvent(id=event.id, scope="web")]
         assert event == v1.Event(
             id=event.id,
             scope="web",
@@ -64,22 +64,22 @@ async def test_event_is_shown_from_its_announcement_to_its_end() -> None:
             vms=["web-3", "web-0"],
             update_domain=0,
             host="hv-0",
-            made_at=TEN,
+            created_at=TEN,
             not_before=TEN + timedelta(minutes=20),
             started_at=None,
             duration="1m30s",
             description="New kernel.",
-            by="admin",
-            why="ticket 7",
+            created_by="admin",
+            reason="ticket 7",
             announced=True,
             approvals=[],
             impacts=[],
-            explain=["not before 2026-03-02 10:20:00Z, or earlier if any VM of the scope approves"],
+            explanation=["not before 2026-03-02 10:20:00Z, or earlier if any VM of the scope approves"],
         )
         await service.fleet.approve("web", "web-1", [event.id])
         (event,) = await service.client(lambda api: list(api.events()))
-        assert (event.status, event.started_at, event.explain) == ("Started", TEN, [])
-        assert event.approvals == [v1.Approval(vm="web-1", at=TEN)]
+        assert (event.status, event.started_at, event.explanation) == ("Started", TEN, [])
+        assert event.approvals == [v1.Approval(vm="web-1", approved_at=TEN)]
         assert [(impact.vm, impact.state, impact.attempt) for impact in event.impacts] == [
             ("web-3", ImpactState.BEGUN, 1),
             ("web-0", ImpactState.BEGUN, 1),
@@ -131,9 +131,9 @@ async def test_same_key_makes_nothing_twice_even_after_the_end() -> None:
         assert (first.status, again.json) == (201, first.json)
         await service.fleet.advance(timedelta(minutes=5))
         late = await service.request("POST", "/v1/events", body, Idempotency_Key="once")
-        assert (late.json["made"], late.json["events"]) == (first.json["made"], [])
+        assert (late.json["created"], late.json["events"]) == (first.json["created"], [])
         other = await service.request("POST", "/v1/events", body, Idempotency_Key="twice")
-        assert {made["id"] for made in other.json["made"]}.isdisjoint({made["id"] for made in first.json["made"]})
+        assert {made["id"] for made in other.json["created"]}.isdisjoint({made["id"] for made in first.json["created"]})
 
 
 async def test_events_come_in_pages_and_by_scope_and_vm() -> None:
@@ -168,51 +168,60 @@ async def test_wrong_duration_is_called_so(wrong: str) -> None:
 
 
 REFUSALS: dict[str, tuple[str, str, object, int, str]] = {
-    "no such path": ("GET", "/v1/nothing", None, 404, "no-such-path"),
-    "no such method": ("DELETE", "/v1/vms", None, 405, "no-such-method"),
-    "no JSON": ("POST", "/v1/events", b"{", 400, "malformed"),
-    "no object": ("POST", "/v1/events", [], 400, "malformed"),
-    "no body": ("POST", "/v1/events", None, 400, "malformed"),
-    "unknown field": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "in": "5m"}, 400, "malformed"),
-    "unknown field of the clock": ("POST", "/v1/clock/advance", {"by": "5m", "to": "6m"}, 400, "malformed"),
-    "unknown parameter": ("GET", "/v1/vms?scop=web", None, 400, "malformed"),
-    "limit too small": ("GET", "/v1/vms?limit=0", None, 400, "malformed"),
-    "limit too large": ("GET", "/v1/events?limit=1001", None, 400, "malformed"),
-    "limit no number": ("GET", "/v1/events?limit=many", None, 400, "malformed"),
-    "number for a yes": ("POST", "/v1/clock/advance", {"by": "5m", "to_next": 0}, 400, "malformed"),
-    "text for nothing": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "null"}, 400, "malformed"),
-    "no VMs": ("POST", "/v1/events", {"type": "Reboot", "vms": []}, 422, "invalid"),
-    "too many VMs": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"] * 1001}, 400, "malformed"),
-    "unknown type": ("POST", "/v1/events", {"type": "reboot", "vms": ["db-0"]}, 400, "malformed"),
-    "notice no duration": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "5"}, 400, "malformed"),
+    "no such path": ("GET", "/v1/nothing", None, 404, "path-not-found"),
+    "no such method": ("DELETE", "/v1/vms", None, 405, "method-not-allowed"),
+    "no JSON": ("POST", "/v1/events", b"{", 400, "invalid-request"),
+    "no object": ("POST", "/v1/events", [], 400, "invalid-request"),
+    "no body": ("POST", "/v1/events", None, 400, "invalid-request"),
+    "unknown field": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "in": "5m"}, 400, "invalid-request"),
+    "unknown field of the clock": ("POST", "/v1/clock/advance", {"by": "5m", "to": "6m"}, 400, "invalid-request"),
+    "unknown parameter": ("GET", "/v1/vms?scop=web", None, 400, "invalid-request"),
+    "limit too small": ("GET", "/v1/vms?limit=0", None, 400, "invalid-request"),
+    "limit too large": ("GET", "/v1/events?limit=1001", None, 400, "invalid-request"),
+    "limit no number": ("GET", "/v1/events?limit=many", None, 400, "invalid-request"),
+    "number for a yes": ("POST", "/v1/clock/advance", {"duration": "5m", "to_next_change": 0}, 400, "invalid-request"),
+    "text for nothing": (
+        "POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "null"}, 400, "invalid-request",
+    ),
+    "no VMs": ("POST", "/v1/events", {"type": "Reboot", "vms": []}, 422, "invalid-value"),
+    "too many VMs": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"] * 1001}, 400, "invalid-request"),
+    "unknown type": ("POST", "/v1/events", {"type": "reboot", "vms": ["db-0"]}, 400, "invalid-request"),
+    "notice no duration": (
+        "POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "5"}, 400, "invalid-request",
+    ),
     "time without zone": (
-        "POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "not_before": "2026-03-02T10:00"}, 400, "malformed",
+        "POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "not_before": "2026-03-02T10:00"},
+        400, "invalid-request",
     ),
     "description too long": (
-        "POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "description": "x" * 513}, 400, "malformed",
+        "POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "description": "x" * 513}, 400, "invalid-request",
     ),
-    "body too large": ("POST", "/v1/events", b" " * (1024 * 1024 + 1), 413, "too-large"),
-    "unknown scope": ("GET", "/v1/vms?scope=nothing", None, 404, "unknown-scope"),
-    "events of an unknown VM": ("GET", "/v1/events?vm=nothing", None, 404, "unknown-vm"),
-    "unknown VM": ("POST", "/v1/events", {"type": "Reboot", "vms": ["web-0", "nothing"]}, 404, "unknown-vm"),
-    "VM of an unknown scope": ("POST", "/v1/events", {"type": "Reboot", "vms": ["none/web-0"]}, 404, "unknown-scope"),
+    "body too large": ("POST", "/v1/events", b" " * (1024 * 1024 + 1), 413, "body-too-large"),
+    "unknown scope": ("GET", "/v1/vms?scope=nothing", None, 404, "scope-not-found"),
+    "events of an unknown VM": ("GET", "/v1/events?vm=nothing", None, 404, "vm-not-found"),
+    "unknown VM": ("POST", "/v1/events", {"type": "Reboot", "vms": ["web-0", "nothing"]}, 404, "vm-not-found"),
+    "VM of an unknown scope": ("POST", "/v1/events", {"type": "Reboot", "vms": ["none/web-0"]}, 404, "scope-not-found"),
     "notice and time": (
         "POST", "/v1/events",
-        {"type": "Reboot", "vms": ["db-0"], "notice": "5m", "not_before": "2026-03-02T10:00:00Z"}, 422, "invalid",
+        {"type": "Reboot", "vms": ["db-0"], "notice": "5m", "not_before": "2026-03-02T10:00:00Z"}, 422, "invalid-value",
     ),
-    "notice of years": ("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "400d"}, 422, "invalid"),
+    "notice of years": (
+        "POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "notice": "400d"}, 422, "invalid-value",
+    ),
     "time off the calendar": (
         "POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"], "not_before": "0001-01-01T00:00:00+01:00"},
-        422, "invalid",
+        422, "invalid-value",
     ),
-    "failing freeze": ("POST", "/v1/events", {"type": "Freeze", "vms": ["db-0"], "failure": True}, 422, "invalid"),
-    "preempt of a regular VM": ("POST", "/v1/events", {"type": "Preempt", "vms": ["db-0"]}, 409, "not-evictable"),
+    "failing freeze": (
+        "POST", "/v1/events", {"type": "Freeze", "vms": ["db-0"], "failure": True}, 422, "invalid-value",
+    ),
+    "preempt of a regular VM": ("POST", "/v1/events", {"type": "Preempt", "vms": ["db-0"]}, 409, "vm-not-evictable"),
     "freeze by a user": (
         "POST", "/v1/events", {"type": "Freeze", "vms": ["db-0"], "source": "User"}, 409, "source-not-allowed",
     ),
-    "clock neither way": ("POST", "/v1/clock/advance", {}, 422, "invalid"),
-    "clock both ways": ("POST", "/v1/clock/advance", {"by": "5m", "to_next": True}, 422, "invalid"),
-    "clock beyond the calendar": ("POST", "/v1/clock/advance", {"by": "36501d"}, 422, "invalid"),
+    "clock neither way": ("POST", "/v1/clock/advance", {}, 422, "invalid-value"),
+    "clock both ways": ("POST", "/v1/clock/advance", {"duration": "5m", "to_next_change": True}, 422, "invalid-value"),
+    "clock beyond the calendar": ("POST", "/v1/clock/advance", {"duration": "36501d"}, 422, "invalid-value"),
 }  # fmt: skip
 
 
@@ -232,7 +241,7 @@ async def test_impossible_request_is_refused_and_changes_nothing(case: str) -> N
 async def test_key_that_cannot_be_kept_is_refused(key: str) -> None:
     async with run_api() as service:
         reply = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"]}, Idempotency_Key=key)
-        assert (reply.status, reply.code) == (400, "malformed")
+        assert (reply.status, reply.code) == (400, "invalid-request")
 
 
 async def test_ambiguous_name_is_refused_with_what_to_say_instead() -> None:
@@ -260,9 +269,9 @@ async def test_notice_that_is_too_short_is_refused_with_the_earliest_start() -> 
         assert (reply.status, reply.code) == (409, "notice-too-short")
         assert reply.json["error"]["details"] == {
             "type": "Reboot",
-            "minimum": "15m",
-            "earliest": "2026-03-02T10:15:00Z",
-            "requested": "2026-03-02T10:01:00Z",
+            "minimum_notice": "15m",
+            "earliest_start_at": "2026-03-02T10:15:00Z",
+            "requested_start_at": "2026-03-02T10:01:00Z",
         }
 
 
@@ -271,7 +280,7 @@ async def test_full_disk_is_said_and_nothing_has_changed() -> None:
     async with run_api(store=store) as service:
         store.full = True
         reply = await service.request("POST", "/v1/events", {"type": "Reboot", "vms": ["db-0"]})
-        assert (reply.status, reply.code) == (503, "not-saved")
+        assert (reply.status, reply.code) == (503, "save-failed")
         store.full = False
         assert await service.client(lambda api: list(api.events())) == []
 
@@ -280,7 +289,7 @@ async def test_failure_of_the_service_is_said_without_its_insides() -> None:
     async with run_api() as service:
         service.fleet.replica.newest = None  # type: ignore[method-assign,assignment]
         reply = await service.request("GET", "/v1/vms")
-        assert (reply.status, reply.code, b"Traceback" in reply.body) == (500, "internal", False)
+        assert (reply.status, reply.code, b"Traceback" in reply.body) == (500, "internal-error", False)
 
 
 async def test_methods_of_a_path_are_told() -> None:

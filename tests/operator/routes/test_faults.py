@@ -10,7 +10,7 @@ from forewarn.core.fault import FaultKind
 from forewarn.core.journal import EntryKind
 from tests.operator.running_api import TEN, RunningApi, run_api
 
-SLOW = {"kind": "slow", "vm": "web-0", "lasting": "30s", "times": 4, "amount": "2.5s", "why": "patience?"}
+SLOW = {"kind": "slow", "vm": "web-0", "duration": "30s", "times": 4, "amount": "2.5s", "reason": "patience?"}
 
 
 async def ids(service: RunningApi) -> list[str]:
@@ -31,17 +31,17 @@ async def test_fault_is_set_listed_and_cleared() -> None:
                 "until": "2026-03-02T10:00:30Z",
                 "times": 4,
                 "hits": 0,
-                "by": "admin",
-                "set_at": "2026-03-02T10:00:00Z",
+                "created_by": "admin",
+                "created_at": "2026-03-02T10:00:00Z",
             },
         )
         assert (await service.request("GET", "/v1/faults")).json == {"faults": [made.json]}
-        cleared = await service.request("DELETE", "/v1/faults/F1?why=enough")
+        cleared = await service.request("DELETE", "/v1/faults/F1?reason=enough")
         assert (cleared.status, cleared.body, await ids(service)) == (204, b"", [])
         history = await service.client(
-            lambda api: list(api.history(vm="web-0", did=[EntryKind.FAULT_SET, EntryKind.FAULT_CLEARED]))
+            lambda api: list(api.journal(vm="web-0", actions=[EntryKind.FAULT_SET, EntryKind.FAULT_CLEARED]))
         )
-    assert [(line.did, line.by, line.why, line.vms) for line in history] == [
+    assert [(line.action, line.actor, line.reason, line.vms) for line in history] == [
         (EntryKind.FAULT_SET, "admin", "patience?", ["web-0"]),
         (EntryKind.FAULT_CLEARED, "admin", "enough", ["web-0"]),
     ]
@@ -55,17 +55,17 @@ async def test_client_sets_lists_and_clears() -> None:
         assert await service.client(lambda api: api.faults()) == v1.Faults(faults=[fault])
         other = await service.client(lambda api: api.set_fault(v1.SetFault(kind=FaultKind.RESET, vm="db-0")))
         await service.client(lambda api: api.clear_fault(fault.id))
-        assert await service.client(lambda api: api.clear_faults(why="done")) == v1.Faults(faults=[other])
+        assert await service.client(lambda api: api.clear_faults(reason="done")) == v1.Faults(faults=[other])
         assert await service.client(lambda api: api.clear_faults()) == v1.Faults(faults=[])
 
 
 async def test_fault_ends_with_its_time_and_the_journal_says_so() -> None:
     async with run_api() as service:
-        await service.request("POST", "/v1/faults", {"kind": "hang", "lasting": "30s"})
+        await service.request("POST", "/v1/faults", {"kind": "hang", "duration": "30s"})
         await service.fleet.advance(timedelta(minutes=1))
         assert await ids(service) == []
-        (line,) = await service.client(lambda api: list(api.history(did=[EntryKind.FAULT_ENDED])))
-    assert (line.at, line.by, line.why) == (TEN + timedelta(seconds=30), "faults", "its time is over")
+        (line,) = await service.client(lambda api: list(api.journal(actions=[EntryKind.FAULT_ENDED])))
+    assert (line.at, line.actor, line.reason) == (TEN + timedelta(seconds=30), "faults", "its time is over")
 
 
 async def test_same_key_does_nothing_twice() -> None:
@@ -74,7 +74,7 @@ async def test_same_key_does_nothing_twice() -> None:
         again = await service.request("POST", "/v1/faults", SLOW, Idempotency_Key="k")
         other = await service.request("POST", "/v1/faults", {"kind": "hang"}, Idempotency_Key="k")
         assert (again.json, await ids(service)) == (first.json, ["F1"])
-        assert (other.status, other.code) == (409, "key-reused")
+        assert (other.status, other.code) == (409, "idempotency-key-reused")
         statuses = [(await service.request("DELETE", "/v1/faults/F1", Idempotency_Key="c")).status for _ in range(2)]
         assert statuses == [204, 204]
         assert (await service.request("DELETE", "/v1/faults/F1", Idempotency_Key="d")).status == 404
@@ -83,16 +83,16 @@ async def test_same_key_does_nothing_twice() -> None:
 @pytest.mark.parametrize(
     ("body", "status", "code"),
     [
-        ({}, 400, "malformed"),
-        ({"kind": "410"}, 400, "malformed"),
-        ({"kind": "slow", "times": 0}, 400, "malformed"),
-        ({"kind": "slow", "lasting": "soon"}, 400, "malformed"),
-        ({"kind": "slow", "for": "30s"}, 400, "malformed"),
-        ({"kind": "slow", "lasting": "0s"}, 422, "invalid"),
-        ({"kind": "slow", "amount": "-1s"}, 422, "invalid"),
-        ({"kind": "reset", "amount": "1s"}, 422, "invalid"),
-        ({"kind": "late-first-answer", "amount": "2m1s"}, 422, "invalid"),
-        ({"kind": "slow", "vm": "nothing"}, 404, "unknown-vm"),
+        ({}, 400, "invalid-request"),
+        ({"kind": "410"}, 400, "invalid-request"),
+        ({"kind": "slow", "times": 0}, 400, "invalid-request"),
+        ({"kind": "slow", "duration": "soon"}, 400, "invalid-request"),
+        ({"kind": "slow", "for": "30s"}, 400, "invalid-request"),
+        ({"kind": "slow", "duration": "0s"}, 422, "invalid-value"),
+        ({"kind": "slow", "amount": "-1s"}, 422, "invalid-value"),
+        ({"kind": "reset", "amount": "1s"}, 422, "invalid-value"),
+        ({"kind": "late-first-answer", "amount": "2m1s"}, 422, "invalid-value"),
+        ({"kind": "slow", "vm": "nothing"}, 404, "vm-not-found"),
     ],
 )
 async def test_impossible_faults_are_refused_and_change_nothing(
@@ -108,7 +108,7 @@ async def test_impossible_faults_are_refused_and_change_nothing(
 async def test_unknown_fault_is_not_found() -> None:
     async with run_api() as service:
         reply = await service.request("DELETE", "/v1/faults/F7")
-    assert (reply.status, reply.code) == (404, "unknown-fault")
+    assert (reply.status, reply.code) == (404, "fault-not-found")
 
 
 async def test_service_for_real_vms_refuses_faults() -> None:
@@ -121,7 +121,7 @@ async def test_service_for_real_vms_refuses_faults() -> None:
             ("DELETE", "/v1/faults", None),
         ]:
             reply = await service.request(method, path, body)
-            assert (reply.status, reply.code) == (409, "not-in-production")
+            assert (reply.status, reply.code) == (409, "emulator-only")
         assert await service.stored_state() == kept
 
 
@@ -147,7 +147,7 @@ async def test_token_of_one_scope_goes_no_further_than_its_vms() -> None:
         assert [fault["vm"] for fault in seen] == [None, "web/web-0"]
         for path, body, expected in [
             ("/v1/faults", {"kind": "hang"}, (403, "forbidden")),
-            ("/v1/faults", {"kind": "hang", "vm": "db-0"}, (404, "unknown-vm")),
+            ("/v1/faults", {"kind": "hang", "vm": "db-0"}, (404, "vm-not-found")),
             ("/v1/faults", {"kind": "hang", "vm": "db-0/db-0"}, (403, "scope-forbidden")),
         ]:
             reply = await service.request("POST", path, body, token=web)

@@ -52,7 +52,10 @@ async def test_import_of_the_own_export_changes_nothing() -> None:
         before = await service.stored_state()
         reply = await service.request("POST", "/v1/fleet/import?prune=true", text)
         after = await service.stored_state()
-    assert (reply.status, reply.json) == (200, {"dry_run": False, "differences": [], "unchanged": 15, "refused": 0})
+    assert (reply.status, reply.json) == (
+        200,
+        {"dry_run": False, "differences": [], "unchanged_count": 15, "refused_count": 0},
+    )
     assert after == before
 
 
@@ -67,7 +70,7 @@ async def test_import_shows_what_differs_and_makes_it() -> None:
         pruned = await imported(service, ONE_MORE, prune=True)
         left = await service.client(lambda api: [scope.id for scope in api.scopes()])
     assert (shown(dry), dry.dry_run, untouched) == (added, True, True)
-    assert (shown(made), made.dry_run, made.refused, vms) == (added, False, 0, ["new-0", "new-1"])
+    assert (shown(made), made.dry_run, made.refused_count, vms) == (added, False, 0, ["new-0", "new-1"])
     assert {what for what, _, _ in shown(pruned)} == {"removed"}
     assert left == ["new"]
 
@@ -83,7 +86,7 @@ async def imported(service: RunningApi, text: str, *, dry_run: bool = False, pru
 
 
 def shown(result: v1.ImportResult) -> list[tuple[str, str, str | None]]:
-    return [(one.what, one.scope, one.vm) for one in result.differences]
+    return [(one.action, one.scope, one.vm) for one in result.differences]
 
 
 async def test_changed_fields_are_told_and_the_journal_says_by_whom() -> None:
@@ -95,7 +98,7 @@ async def test_changed_fields_are_told_and_the_journal_says_by_whom() -> None:
         (old,) = (vm for vm in exported(service) if vm.id == "db-0")
         _, journal = await service.stored_state()
     (one,) = result["differences"]
-    assert (one["what"], one["scope"], one["vm"], one["fields"]["host"][1]) == ("changed", "db-0", "db-0", "hv-99")
+    assert (one["action"], one["scope"], one["vm"], one["fields"]["host"][1]) == ("changed", "db-0", "db-0", "hv-99")
     assert (old.vm("db-0").host, journal[-1].entry.by, journal[-1].key.id) == ("hv-99", "admin", "db-0")
 
 
@@ -104,8 +107,8 @@ async def test_vm_with_open_events_is_refused_and_the_rest_is_made() -> None:
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
         result = await imported(service, ONE_MORE, prune=True)
         left = await service.client(lambda api: [scope.id for scope in api.scopes()])
-    assert {one.scope for one in result.differences if one.refused} == {"db-0"}
-    assert (left, result.refused) == (["db-0", "new"], 2)
+    assert {one.scope for one in result.differences if one.refusal} == {"db-0"}
+    assert (left, result.refused_count) == (["db-0", "new"], 2)
 
 
 WRONG = {
@@ -126,7 +129,7 @@ async def test_wrong_file_is_refused_and_changes_nothing() -> None:
             reply = await service.request("POST", f"/v1/fleet/import?format={format_}", text)
             assert (reply.status, reply.code, said in reply.json["error"]["message"]) == (
                 422,
-                "wrong-fleet-file",
+                "invalid-fleet-file",
                 True,
             ), (case, reply.body)
             streamed = await service.request(
@@ -134,7 +137,7 @@ async def test_wrong_file_is_refused_and_changes_nothing() -> None:
             )
             lines = [msgspec.json.decode(line, type=v1.ImportProgress) for line in streamed.body.splitlines()]
             error = lines[-1].error
-            assert (streamed.status, error and error.error.code) == (200, "wrong-fleet-file"), case
+            assert (streamed.status, error and error.error.code) == (200, "invalid-fleet-file"), case
             assert await service.stored_state() == before, case
 
 
@@ -144,7 +147,7 @@ async def test_large_file_is_read_in_a_process_of_its_own() -> None:
     async with run_api(fleet_file=ONE_MORE) as service:
         result = await imported(service, text)
         vms = service.fleet.replica.vms
-    assert (len(result.differences), result.unchanged, vms) == (998, 2, 1000)
+    assert (len(result.differences), result.unchanged_count, vms) == (998, 2, 1000)
 
 
 @pytest.mark.process
@@ -153,7 +156,7 @@ async def test_fleet_file_may_be_larger_than_other_bodies() -> None:
         large = b"#" * (2 * 1024 * 1024) + b"\nscopes = []\n"
         taken = await service.request("POST", "/v1/fleet/import", large)
         refused = await service.request("POST", "/v1/vms", large)
-    assert (taken.status, refused.status, refused.code) == (200, 413, "too-large")
+    assert (taken.status, refused.status, refused.code) == (200, 413, "body-too-large")
 
 
 class Gate:
@@ -182,7 +185,7 @@ async def test_second_import_is_refused_while_one_runs(monkeypatch: pytest.Monke
         gate.open.set()
         assert (await first).status == 200
         again = await service.request("POST", "/v1/fleet/import", ONE_MORE.encode())
-    assert (again.status, again.json["unchanged"]) == (200, 2)
+    assert (again.status, again.json["unchanged_count"]) == (200, 2)
 
 
 async def test_import_goes_on_when_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,10 +221,10 @@ async def test_import_under_way_says_so_when_the_service_ends(monkeypatch: pytes
         200,
         None,
         {
-            "code": "import-ended",
+            "code": "import-failed",
             "message": "the import has ended after 0 of 1 scopes: the service ends; "
             "ask again, and it goes on with what differs",
-            "details": {"done": "0", "total": "1", "why": "the service ends"},
+            "details": {"done": "0", "total": "1", "reason": "the service ends"},
         },
     )
 
@@ -235,7 +238,7 @@ async def test_import_that_cannot_be_saved_tells_how_far_it_got(monkeypatch: pyt
             patched.setattr(import_job, "apply_import", full)
             reply = await service.request("POST", "/v1/fleet/import", ONE_MORE.encode())
         again = await service.request("POST", "/v1/fleet/import", ONE_MORE.encode())
-    assert (reply.status, reply.code, again.status) == (503, "import-ended", 200)
+    assert (reply.status, reply.code, again.status) == (503, "import-failed", 200)
     assert reply.json["error"]["message"] == (
         "the import has ended after 0 of 1 scopes: what came next could not be saved: no room left on the disk; "
         "ask again, and it goes on with what differs"
@@ -250,6 +253,6 @@ async def test_scope_that_the_fleet_has_in_other_letters_is_refused_unless_it_ta
         untouched = await service.stored_state() == before
         await imported(service, text, prune=True)
         left = await service.client(lambda api: [scope.id for scope in api.scopes()])
-    assert (reply.status, reply.code, untouched) == (422, "wrong-fleet-file", True)
+    assert (reply.status, reply.code, untouched) == (422, "invalid-fleet-file", True)
     assert reply.json["error"]["message"] == "scope New is in the fleet as new: write it so, or import with prune"
     assert left == ["New"]

@@ -14,20 +14,20 @@ FREEZE = v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0", "db-0"])
 async def test_nothing_planned_starts_while_all_is_held() -> None:
     async with run_api() as service:
         held = await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
-        assert held == v1.Holds(fleet=v1.Hold(scope=None, by="admin", at=TEN, reason="audit"), scopes=[])
+        assert held == v1.Holds(holds=[v1.Hold(scope=None, created_by="admin", created_at=TEN, reason="audit")])
         await service.client(lambda api: api.schedule(FREEZE))
         await service.client(lambda api: api.fail(v1.Fail(vms=["web-1"])))
         await service.fleet.advance(timedelta(minutes=20))
         waiting = await service.client(lambda api: list(api.events()))
-        assert [(event.status, event.explain) for event in waiting] == [
+        assert [(event.status, event.explanation) for event in waiting] == [
             ("Scheduled", ["all maintenance is held by admin: audit"])
         ] * 2
-        released = await service.client(lambda api: api.release(v1.ReleaseHold(why="done")))
-        assert released == v1.Holds(fleet=None, scopes=[])
+        released = await service.client(lambda api: api.release(v1.ReleaseHold(reason="done")))
+        assert released == v1.Holds(holds=[])
         await service.fleet.advance(timedelta(seconds=1))
         assert {event.status for event in await service.client(lambda api: list(api.events()))} == {"Started"}
-        notes = await service.client(lambda api: [entry for entry in api.history() if entry.kind == "fleet"])
-    assert [(note.did, note.by, note.why) for note in notes if note.did is not EntryKind.CLOCK_MOVED] == [
+        notes = await service.client(lambda api: [entry for entry in api.journal() if entry.record_kind == "fleet"])
+    assert [(note.action, note.actor, note.reason) for note in notes if note.action is not EntryKind.CLOCK_MOVED] == [
         (EntryKind.HELD, "admin", "audit"),
         (EntryKind.RELEASED, "admin", "done"),
     ]
@@ -38,17 +38,19 @@ async def test_scope_is_held_by_itself_and_stays_so_when_the_fleet_is_released()
         await service.client(lambda api: api.schedule(FREEZE))
         await service.client(lambda api: api.hold(v1.CreateHold(reason="audit")))
         held = await service.client(lambda api: api.hold(v1.CreateHold(reason="closing", scope="web")))
-        assert [hold.scope for hold in held.scopes] == ["web"]
+        assert [hold.scope for hold in held.holds] == [None, "web"]
         await service.client(lambda api: api.release(v1.ReleaseHold()))
         await service.fleet.advance(timedelta(minutes=16))
         waiting = await service.client(lambda api: list(api.events()))
-        assert [(event.scope, event.explain) for event in waiting] == [("web", ["the scope is held by admin: closing"])]
-        assert waiting[0].held == v1.Hold(scope="web", by="admin", at=TEN, reason="closing")
+        assert [(event.scope, event.explanation) for event in waiting] == [
+            ("web", ["the scope is held by admin: closing"])
+        ]
+        assert waiting[0].hold == v1.Hold(scope="web", created_by="admin", created_at=TEN, reason="closing")
         listed = await service.client(lambda api: api.holds())
-        assert listed.scopes == [waiting[0].held]
+        assert listed.holds == [waiting[0].hold]
         await service.client(lambda api: api.release(v1.ReleaseHold(scope="web")))
         (started,) = await service.client(lambda api: list(api.events()))
-    assert (started.status, started.held) == ("Started", None)
+    assert (started.status, started.hold) == ("Started", None)
 
 
 async def test_hold_that_is_there_gets_the_new_reason() -> None:
@@ -62,7 +64,7 @@ async def test_hold_that_is_there_gets_the_new_reason() -> None:
 async def test_releasing_what_is_not_held_does_nothing() -> None:
     async with run_api() as service:
         kept = await service.stored_state()
-        assert await service.client(lambda api: api.holds()) == v1.Holds(fleet=None, scopes=[])
+        assert await service.client(lambda api: api.holds()) == v1.Holds(holds=[])
         for body in ({}, {"scope": "web"}):
             assert (await service.request("POST", "/v1/holds/release", body)).status == 200
         assert await service.stored_state() == kept
@@ -80,19 +82,19 @@ async def test_repeated_hold_and_release_do_nothing_twice() -> None:
                 assert await service.stored_state() == kept
             # The hold, said again after it was released, does not come back.
             late = await service.request("POST", "/v1/holds", body, Idempotency_Key=f"h{scope}")
-            assert (late.json["fleet"], late.json["scopes"]) == (None, [])
+            assert late.json["holds"] == []
 
 
 async def test_impossible_holds_are_refused_and_change_nothing() -> None:
     async with run_api() as service:
         kept = await service.stored_state()
         for path, body, expected in [
-            ("", {}, (400, "malformed")),
-            ("", {"reason": ""}, (400, "malformed")),
-            ("", {"reason": "  "}, (422, "invalid")),
-            ("", {"reason": "x", "scope": "nowhere"}, (404, "unknown-scope")),
-            ("/release", {"scope": "nowhere"}, (404, "unknown-scope")),
-            ("/release", {"reason": "x"}, (400, "malformed")),
+            ("", {}, (400, "invalid-request")),
+            ("", {"reason": ""}, (400, "invalid-request")),
+            ("", {"reason": "  "}, (422, "invalid-value")),
+            ("", {"reason": "x", "scope": "nowhere"}, (404, "scope-not-found")),
+            ("/release", {"scope": "nowhere"}, (404, "scope-not-found")),
+            ("/release", {"why": "x"}, (400, "invalid-request")),
         ]:
             reply = await service.request("POST", f"/v1/holds{path}", body)
             assert (reply.status, reply.code) == expected, (path, body)
@@ -109,4 +111,4 @@ async def test_token_of_one_scope_holds_that_scope_alone() -> None:
         other = await service.request("POST", "/v1/holds", {"reason": "x", "scope": "db-0"}, token=web)
         assert (other.status, other.code) == (403, "scope-forbidden")
         own = await service.request("POST", "/v1/holds", {"reason": "closing", "scope": "web"}, token=web)
-    assert (own.status, [hold["scope"] for hold in own.json["scopes"]]) == (200, ["web"])
+    assert (own.status, [hold["scope"] for hold in own.json["holds"]]) == (200, ["web"])

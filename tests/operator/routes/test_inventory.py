@@ -33,7 +33,7 @@ async def test_vm_is_shown_with_all_that_holds_for_it() -> None:
     assert vms["batch_1"] == v1.Vm(
         name="batch_1",
         scope="batch",
-        kind=ScopeKind.PLACEMENT_GROUP,
+        scope_kind=ScopeKind.PLACEMENT_GROUP,
         vm_id=vms["batch_1"].vm_id,
         guest_url="http://batch.batch_1",
         host="hv-4",
@@ -139,10 +139,15 @@ async def test_every_list_shows_what_is_held() -> None:
         await service.fleet.hold(by="ann", reason="the storage is shaky")
         await service.fleet.hold(by="bob", reason="a demonstration", scope="web")
         pages = [(await service.request("GET", f"/v1/{what}")).json for what in ("scopes", "vms", "hosts", "events")]
-        shown = await service.client(lambda api: (api.scope("web").held, api.vm("web-0").held, api.vm("db-0").held))
-    everywhere = {"scope": None, "by": "ann", "at": "2026-03-02T10:00:00Z", "reason": "the storage is shaky"}
-    here = v1.Hold(scope="web", by="bob", at=TEN, reason="a demonstration")
-    assert [page["held"] for page in pages] == [everywhere] * 4
+        shown = await service.client(lambda api: (api.scope("web").hold, api.vm("web-0").hold, api.vm("db-0").hold))
+    everywhere = {
+        "scope": None,
+        "created_by": "ann",
+        "created_at": "2026-03-02T10:00:00Z",
+        "reason": "the storage is shaky",
+    }
+    here = v1.Hold(scope="web", created_by="bob", created_at=TEN, reason="a demonstration")
+    assert [page["fleet_hold"] for page in pages] == [everywhere] * 4
     assert shown == (here, here, None)
 
 
@@ -154,7 +159,7 @@ async def test_scope_is_shown_with_how_it_stands() -> None:
     assert scope == v1.Scope(
         id="batch",
         kind=ScopeKind.PLACEMENT_GROUP,
-        vms=scope.vms,
+        vm_count=scope.vm_count,
         update_domains=scope.update_domains,
         approval=ApprovalRule.ANY,
         auto_approve=[],
@@ -170,12 +175,12 @@ async def test_scope_is_shown_with_how_it_stands() -> None:
         tags=scope.tags,
         incarnation=2,
         enabled=True,
-        seen_at=TEN,
+        last_seen_at=TEN,
         changed_at=TEN,
-        open_events=[made.made[0].id],
-        held=None,
+        open_events=[made.created[0].id],
+        hold=None,
     )
-    assert (scope.vms, scope.update_domains[:2], scope.tags["stage"]) == (4, [0, 1], "demonstration")
+    assert (scope.vm_count, scope.update_domains[:2], scope.tags["stage"]) == (4, [0, 1], "demonstration")
 
 
 async def test_hosts_are_what_their_vms_say() -> None:
@@ -187,7 +192,7 @@ async def test_hosts_are_what_their_vms_say() -> None:
             await service.client(lambda api: api.host("hv-99"))
         paged = [(await service.request("GET", f"/v1/hosts?limit=1&after={name}")).json for name in ("", "hv-0")]
     on_it = [f"{vm['scope']}/{vm['name']}" for vm in await vms_on("hv-0")]
-    assert (hosts["hv-0"], list(host.vms), list(host.open_events)) == (host, on_it, [made.made[0].id])
+    assert (hosts["hv-0"], list(host.vms), list(host.open_events)) == (host, on_it, [made.created[0].id])
     assert sorted(hosts) == list(hosts)
     assert [page["hosts"][0]["name"] for page in paged] == list(hosts)[:2]
 
@@ -210,11 +215,11 @@ async def test_scope_is_added_changed_and_removed() -> None:
                 "new", v1.ChangeScope(approval=ApprovalRule.ALL, zone=None, tags={"a": "b"}, terminate_notice="7m")
             )
         )
-        await service.client(lambda api: api.remove_scope("new", why="not needed"))
+        await service.client(lambda api: api.remove_scope("new", reason="not needed"))
         with pytest.raises(NotFound):
             await service.client(lambda api: api.scope("new"))
         did = await journal(service, "new")
-    assert (added.id, added.kind, added.zone, added.vms) == ("new", ScopeKind.PLACEMENT_GROUP, "1", 0)
+    assert (added.id, added.kind, added.zone, added.vm_count) == ("new", ScopeKind.PLACEMENT_GROUP, "1", 0)
     assert added.placement_group is not None
     assert (changed.approval, changed.zone, changed.tags) == (ApprovalRule.ALL, None, {"a": "b"})
     assert (changed.terminate_notice, changed.priority) == ("7m", Priority.LOW)
@@ -250,7 +255,7 @@ async def test_vm_is_added_changed_and_removed() -> None:
             )
         )
         freed = service.fleet.replica.find_by_address("default", "10.9.9.9")
-        await service.client(lambda api: api.remove_vm("web-9", why="enough of them"))
+        await service.client(lambda api: api.remove_vm("web-9", reason="enough of them"))
         with pytest.raises(NotFound):
             await service.client(lambda api: api.vm("web-9"))
         did = (await journal(service, "web"))[-4:]
@@ -279,8 +284,8 @@ async def test_standalone_vm_comes_and_goes_with_its_scope() -> None:
         await service.client(lambda api: api.remove_vm("alone"))
         with pytest.raises(NotFound):
             await service.client(lambda api: api.scope("alone"))
-    assert (added.scope, added.kind, added.terminate_notice) == ("alone", ScopeKind.STANDALONE, "5m")
-    assert (scope.kind, scope.vms) == (ScopeKind.STANDALONE, 1)
+    assert (added.scope, added.scope_kind, added.terminate_notice) == ("alone", ScopeKind.STANDALONE, "5m")
+    assert (scope.kind, scope.vm_count) == (ScopeKind.STANDALONE, 1)
 
 
 async def test_vm_with_open_events_is_removed_by_force_only() -> None:
@@ -290,9 +295,9 @@ async def test_vm_with_open_events_is_removed_by_force_only() -> None:
         refused = await service.request("DELETE", "/v1/vms/web-0")
         scope_refused = await service.request("DELETE", "/v1/scopes/web")
         unchanged = await service.stored_state() == before
-        forced = await service.request("DELETE", "/v1/vms/web-0?force=true&why=it+is+gone")
+        forced = await service.request("DELETE", "/v1/vms/web-0?force=true&reason=it+is+gone")
         events = await service.client(lambda api: [event.scope for event in api.events()])
-    assert (refused.status, refused.code) == (scope_refused.status, scope_refused.code) == (409, "busy")
+    assert (refused.status, refused.code) == (scope_refused.status, scope_refused.code) == (409, "resource-in-use")
     assert (unchanged, forced.status, forced.body, events) == (True, 204, b"", ["db-0"])
 
 
@@ -304,7 +309,7 @@ REPEATED = {
     "change a scope": ("PATCH", "/v1/scopes/web", {"approval": "all"}, 200),
     "remove a VM": ("DELETE", "/v1/vms/web-0", None, 204),
     "remove a VM in full": ("DELETE", "/v1/vms/web/web-0", None, 204),
-    "remove a standalone VM": ("DELETE", "/v1/vms/db-0?why=x", None, 204),
+    "remove a standalone VM": ("DELETE", "/v1/vms/db-0?reason=x", None, 204),
     "remove a scope": ("DELETE", "/v1/scopes/shop", None, 204),
 }
 
@@ -321,7 +326,7 @@ async def test_same_key_changes_nothing_twice(case: str) -> None:
         other_path = path if body is not None else f"{path}{'&' if '?' in path else '?'}force=true"
         other = await service.request(method, other_path, other_body, Idempotency_Key="k")
     assert (first.status, again.status, again.body, after) == (status, status, first.body, before)
-    assert (other.status, other.code) == (409, "key-reused")
+    assert (other.status, other.code) == (409, "idempotency-key-reused")
 
 
 async def test_same_key_of_another_caller_is_another_request() -> None:
@@ -329,7 +334,7 @@ async def test_same_key_of_another_caller_is_another_request() -> None:
         other = await service.token("other", Role.OPERATOR)
         await service.request("PATCH", "/v1/vms/web-0", {"host": "hv-7"}, Idempotency_Key="k")
         reply = await service.request("PATCH", "/v1/vms/web-0", {"host": "hv-7"}, Idempotency_Key="k", token=other)
-    assert (reply.status, reply.code) == (409, "key-reused")
+    assert (reply.status, reply.code) == (409, "idempotency-key-reused")
 
 
 async def test_changes_at_the_same_time_are_all_made() -> None:
@@ -352,46 +357,46 @@ async def test_name_that_needs_escaping_is_not_found_rather_than_misread() -> No
 
 
 IMPOSSIBLE: dict[str, tuple[str, str, object, int, str]] = {
-    "unknown field": ("POST", "/v1/vms", {"name": "x", "hosts": "hv-1"}, 400, "malformed"),
+    "unknown field": ("POST", "/v1/vms", {"name": "x", "hosts": "hv-1"}, 400, "invalid-request"),
     "unknown field of an address": (
-        "POST", "/v1/vms", {"name": "x", "addresses": [{"ip": "10.0.0.1", "port": 1}]}, 400, "malformed",
+        "POST", "/v1/vms", {"name": "x", "addresses": [{"ip": "10.0.0.1", "port": 1}]}, 400, "invalid-request",
     ),
-    "number for a name": ("POST", "/v1/vms", {"name": 5}, 400, "malformed"),
-    "no name": ("POST", "/v1/vms", {}, 400, "malformed"),
-    "text for a number": ("POST", "/v1/vms", {"name": "x", "update_domain": "1"}, 400, "malformed"),
-    "wrong notice": ("POST", "/v1/vms", {"name": "x", "terminate_notice": "soon"}, 400, "malformed"),
-    "wrong parameter": ("DELETE", "/v1/vms/web-0?forced=true", None, 400, "malformed"),
-    "wrong flag": ("DELETE", "/v1/vms/web-0?force=perhaps", None, 400, "malformed"),
-    "wrong kind": ("GET", "/v1/scopes?kind=group", None, 400, "malformed"),
-    "wrong kind of a new scope": ("POST", "/v1/scopes", {"id": "x", "kind": "group"}, 400, "malformed"),
-    "field of another request": ("PATCH", "/v1/vms/web-0", {"name": "web-1"}, 400, "malformed"),
-    "null where there is none": ("PATCH", "/v1/vms/web-0", {"update_domain": None}, 400, "malformed"),
-    "no name that can be": ("POST", "/v1/vms", {"name": "a/b"}, 422, "invalid"),
-    "no address": ("POST", "/v1/vms", {"name": "x", "addresses": [{"ip": "10.0.0.256"}]}, 422, "invalid"),
-    "no MAC": ("PATCH", "/v1/vms/web-0", {"addresses": [{"ip": "10.8.8.8", "mac": "x"}]}, 422, "invalid"),
-    "no GUID": ("POST", "/v1/vms", {"name": "x", "vm_id": "5"}, 422, "invalid"),
-    "notice too long": ("PATCH", "/v1/scopes/web", {"terminate_notice": "16m"}, 422, "invalid"),
-    "too many tags": ("PATCH", "/v1/vms/web-0", {"tags": {str(n): "" for n in range(51)}}, 422, "invalid"),
-    "no auto-approval of that": ("PATCH", "/v1/scopes/web", {"auto_approve": ["Freeze"]}, 422, "invalid"),
-    "unknown scope": ("POST", "/v1/vms", {"name": "x", "scope": "nowhere"}, 404, "unknown-scope"),
-    "unknown VM": ("PATCH", "/v1/vms/nothing", {"host": "hv-1"}, 404, "unknown-vm"),
-    "VM of another scope": ("PATCH", "/v1/vms/shop/web-0", {"host": "hv-1"}, 404, "unknown-vm"),
-    "unknown VM to remove": ("DELETE", "/v1/vms/nothing", None, 404, "unknown-vm"),
-    "unknown scope to show": ("GET", "/v1/scopes/nowhere", None, 404, "unknown-scope"),
-    "unknown scope to change": ("PATCH", "/v1/scopes/nowhere", {}, 404, "unknown-scope"),
-    "unknown scope to remove": ("DELETE", "/v1/scopes/nowhere", None, 404, "unknown-scope"),
-    "VMs of an unknown host": ("GET", "/v1/vms?host=nowhere", None, 404, "unknown-host"),
+    "number for a name": ("POST", "/v1/vms", {"name": 5}, 400, "invalid-request"),
+    "no name": ("POST", "/v1/vms", {}, 400, "invalid-request"),
+    "text for a number": ("POST", "/v1/vms", {"name": "x", "update_domain": "1"}, 400, "invalid-request"),
+    "wrong notice": ("POST", "/v1/vms", {"name": "x", "terminate_notice": "soon"}, 400, "invalid-request"),
+    "wrong parameter": ("DELETE", "/v1/vms/web-0?forced=true", None, 400, "invalid-request"),
+    "wrong flag": ("DELETE", "/v1/vms/web-0?force=perhaps", None, 400, "invalid-request"),
+    "wrong kind": ("GET", "/v1/scopes?kind=group", None, 400, "invalid-request"),
+    "wrong kind of a new scope": ("POST", "/v1/scopes", {"id": "x", "kind": "group"}, 400, "invalid-request"),
+    "field of another request": ("PATCH", "/v1/vms/web-0", {"name": "web-1"}, 400, "invalid-request"),
+    "null where there is none": ("PATCH", "/v1/vms/web-0", {"update_domain": None}, 400, "invalid-request"),
+    "no name that can be": ("POST", "/v1/vms", {"name": "a/b"}, 422, "invalid-value"),
+    "no address": ("POST", "/v1/vms", {"name": "x", "addresses": [{"ip": "10.0.0.256"}]}, 422, "invalid-value"),
+    "no MAC": ("PATCH", "/v1/vms/web-0", {"addresses": [{"ip": "10.8.8.8", "mac": "x"}]}, 422, "invalid-value"),
+    "no GUID": ("POST", "/v1/vms", {"name": "x", "vm_id": "5"}, 422, "invalid-value"),
+    "notice too long": ("PATCH", "/v1/scopes/web", {"terminate_notice": "16m"}, 422, "invalid-value"),
+    "too many tags": ("PATCH", "/v1/vms/web-0", {"tags": {str(n): "" for n in range(51)}}, 422, "invalid-value"),
+    "no auto-approval of that": ("PATCH", "/v1/scopes/web", {"auto_approve": ["Freeze"]}, 422, "invalid-value"),
+    "unknown scope": ("POST", "/v1/vms", {"name": "x", "scope": "nowhere"}, 404, "scope-not-found"),
+    "unknown VM": ("PATCH", "/v1/vms/nothing", {"host": "hv-1"}, 404, "vm-not-found"),
+    "VM of another scope": ("PATCH", "/v1/vms/shop/web-0", {"host": "hv-1"}, 404, "vm-not-found"),
+    "unknown VM to remove": ("DELETE", "/v1/vms/nothing", None, 404, "vm-not-found"),
+    "unknown scope to show": ("GET", "/v1/scopes/nowhere", None, 404, "scope-not-found"),
+    "unknown scope to change": ("PATCH", "/v1/scopes/nowhere", {}, 404, "scope-not-found"),
+    "unknown scope to remove": ("DELETE", "/v1/scopes/nowhere", None, 404, "scope-not-found"),
+    "VMs of an unknown host": ("GET", "/v1/vms?host=nowhere", None, 404, "host-not-found"),
     "scope that is there": ("POST", "/v1/scopes", {"id": "web", "kind": "standalone"}, 409, "scope-exists"),
     "scope in other letters": ("POST", "/v1/scopes", {"id": "Web", "kind": "standalone"}, 409, "scope-exists"),
     "standalone VM in other letters": ("POST", "/v1/vms", {"name": "DB-0"}, 409, "scope-exists"),
     "standalone VM that is there": ("POST", "/v1/vms", {"name": "db-0"}, 409, "scope-exists"),
-    "VM that is there": ("POST", "/v1/vms", {"name": "WEB-0", "scope": "web"}, 409, "already-there"),
-    "second VM alone": ("POST", "/v1/vms", {"name": "db-1", "scope": "db-0"}, 422, "invalid"),
+    "VM that is there": ("POST", "/v1/vms", {"name": "WEB-0", "scope": "web"}, 409, "resource-exists"),
+    "second VM alone": ("POST", "/v1/vms", {"name": "db-1", "scope": "db-0"}, 422, "invalid-value"),
     "address of another": (
-        "POST", "/v1/vms", {"name": "x", "addresses": [{"ip": "10.20.2.5"}]}, 409, "address-taken",
+        "POST", "/v1/vms", {"name": "x", "addresses": [{"ip": "10.20.2.5"}]}, 409, "address-in-use",
     ),
     "address of another to change": (
-        "PATCH", "/v1/vms/web-0", {"addresses": [{"ip": "10.20.2.5"}]}, 409, "address-taken",
+        "PATCH", "/v1/vms/web-0", {"addresses": [{"ip": "10.20.2.5"}]}, 409, "address-in-use",
     ),
 }  # fmt: skip
 

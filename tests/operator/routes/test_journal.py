@@ -18,7 +18,7 @@ from tests.operator.running_api import TEN, RunningApi, run_api
 
 async def ask(service: RunningApi, query: str, token: str | None = None) -> v1.JournalPage:
     more = {} if token is None else {"token": token}
-    reply = await service.request("GET", f"/v1/history?{query}", **more)
+    reply = await service.request("GET", f"/v1/journal?{query}", **more)
     assert reply.status == 200, reply.json
     return msgspec.json.decode(reply.body, type=v1.JournalPage)
 
@@ -26,15 +26,15 @@ async def ask(service: RunningApi, query: str, token: str | None = None) -> v1.J
 async def live(service: RunningApi) -> str:
     """Let something happen: a Freeze of web-0 that runs its course, and a hold beside it. Return the event."""
     made = await service.client(
-        lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0"], why="ticket 7"))
+        lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["web-0"], reason="ticket 7"))
     )
     await service.client(lambda api: api.hold(v1.CreateHold(scope="shop", reason="closing")))
     await service.fleet.advance(timedelta(hours=1))
-    return made.made[0].id
+    return made.created[0].id
 
 
 def dids(page: v1.JournalPage) -> list[str]:
-    return [entry.did.value for entry in page.entries]
+    return [entry.action.value for entry in page.entries]
 
 
 OF_THE_EVENT = ["scheduled", "started", "impact-begun", "impact-done", "completed"]
@@ -44,7 +44,7 @@ async def test_why_a_vm_paused_is_one_query() -> None:
     async with run_api() as service:
         await live(service)
         page = await ask(service, "vm=web-0&since=2026-03-02T10:10:00Z&until=2026-03-02T10:20:00Z")
-    assert [(entry.did.value, entry.at, entry.by) for entry in page.entries] == [
+    assert [(entry.action.value, entry.at, entry.actor) for entry in page.entries] == [
         ("started", TEN + timedelta(minutes=15), "clock"),
         ("impact-begun", TEN + timedelta(minutes=15), "platform"),
         ("impact-done", TEN + timedelta(minutes=15, seconds=9), "platform"),
@@ -57,15 +57,15 @@ async def test_why_a_vm_paused_is_one_query() -> None:
     [
         ("scope=web", ["scope-created", *OF_THE_EVENT]),
         ("scope=shop", ["scope-created", "held"]),
-        ("vm=web-0&did=scheduled&did=completed", ["scheduled", "completed"]),
-        ("did=held", ["held"]),
-        ("scope=web&by=admin", ["scheduled"]),
-        ("vm=web/web-0&by=platform", ["impact-begun", "impact-done", "completed"]),
-        ("vm=WEB-0&did=started", ["started"]),
+        ("vm=web-0&action=scheduled&action=completed", ["scheduled", "completed"]),
+        ("action=held", ["held"]),
+        ("scope=web&actor=admin", ["scheduled"]),
+        ("vm=web/web-0&actor=platform", ["impact-begun", "impact-done", "completed"]),
+        ("vm=WEB-0&action=started", ["started"]),
         ("scope=shop&vm=web/web-0", []),
         ("scope=nowhere", []),
         ("scope=web&since=2026-03-02T12:20:00%2B02:00&until=2026-03-02T10:30:00Z", []),
-        ("vm=web-0&did=started&since=2026-03-02T12:15:00%2B02:00", ["started"]),
+        ("vm=web-0&action=started&since=2026-03-02T12:15:00%2B02:00", ["started"]),
     ],
 )
 async def test_lines_are_found_by_what_is_asked(query: str, expected: list[str]) -> None:
@@ -102,33 +102,35 @@ async def test_pages_together_are_the_whole(order: str, limit: int) -> None:
 async def test_client_reads_every_page() -> None:
     async with run_api() as service:
         await live(service)
-        lines = await service.client(lambda api: list(api.history(vm="web-0", newest_first=True)))
+        lines = await service.client(lambda api: list(api.journal(vm="web-0", newest_first=True)))
         kinds = await service.client(
-            lambda api: list(api.history(vm="web-0", did=(EntryKind.SCHEDULED, EntryKind.COMPLETED)))
+            lambda api: list(api.journal(vm="web-0", actions=(EntryKind.SCHEDULED, EntryKind.COMPLETED)))
         )
-        assert [line.did for line in kinds] == [EntryKind.SCHEDULED, EntryKind.COMPLETED]
-    assert [line.did.value for line in lines][:5] == OF_THE_EVENT[::-1]
+        assert [line.action for line in kinds] == [EntryKind.SCHEDULED, EntryKind.COMPLETED]
+    assert [line.action.value for line in lines][:5] == OF_THE_EVENT[::-1]
 
 
 async def test_vm_that_is_gone_has_its_history_by_its_full_name() -> None:
     async with run_api() as service:
-        await service.client(lambda api: api.delete(v1.Operate(vm="web-0", why="too many")))
-        bare = await service.request("GET", "/v1/history?vm=web-0")
-        assert (bare.status, bare.code) == (404, "unknown-vm")
+        await service.client(lambda api: api.delete(v1.Operate(vm="web-0", reason="too many")))
+        bare = await service.request("GET", "/v1/journal?vm=web-0")
+        assert (bare.status, bare.code) == (404, "vm-not-found")
         assert bare.json["error"]["message"] == (
             "there is no VM web-0 now: one that is gone is named as SCOPE/web-0; `forewarn vm list` shows them"
         )
-        by_full_name = await ask(service, "vm=web/web-0&did=vm-removed")
-        by_scope = await ask(service, "scope=web&vm=web-0&did=vm-removed")
-    assert [(entry.by, entry.why, entry.vms) for entry in by_full_name.entries] == [("admin", "too many", ["web-0"])]
+        by_full_name = await ask(service, "vm=web/web-0&action=vm-removed")
+        by_scope = await ask(service, "scope=web&vm=web-0&action=vm-removed")
+    assert [(entry.actor, entry.reason, entry.vms) for entry in by_full_name.entries] == [
+        ("admin", "too many", ["web-0"])
+    ]
     assert by_full_name == by_scope
 
 
 async def test_scope_that_is_gone_has_its_history() -> None:
     async with run_api() as service:
-        await service.client(lambda api: api.remove_scope("db-0", why="sold"))
+        await service.client(lambda api: api.remove_scope("db-0", reason="sold"))
         page = await ask(service, "scope=db-0&newest_first=true&limit=1")
-    assert [(entry.did, entry.why) for entry in page.entries] == [(EntryKind.SCOPE_REMOVED, "sold")]
+    assert [(entry.action, entry.reason) for entry in page.entries] == [(EntryKind.SCOPE_REMOVED, "sold")]
 
 
 async def test_token_of_some_scopes_reads_of_these_alone() -> None:
@@ -138,14 +140,14 @@ async def test_token_of_some_scopes_reads_of_these_alone() -> None:
         shop = await service.token("shop-only", Role.VIEWER, "sh*")
         for order in ("", "&newest_first=true"):
             page = await ask(service, f"limit=1000{order}", token=shop)
-            assert {(entry.kind, entry.record) for entry in page.entries} == {("scope", "shop")}
+            assert {(entry.record_kind, entry.record_id) for entry in page.entries} == {("scope", "shop")}
             assert sorted(dids(page)) == ["held", "scope-created"]
             first = await ask(service, f"limit=1{order}", token=shop)
             second = await ask(service, f"limit=1{order}&after={first.next}", token=shop)
             assert [*first.entries, *second.entries] == list(page.entries)
         assert (await ask(service, f"event={event}", token=shop)).entries == []
         for query in ("scope=web", "vm=web/web-0"):
-            reply = await service.request("GET", f"/v1/history?{query}", token=shop)
+            reply = await service.request("GET", f"/v1/journal?{query}", token=shop)
             assert (reply.status, reply.code) == (403, "scope-forbidden")
 
 
@@ -155,9 +157,9 @@ async def test_search_for_few_lines_among_many_ends_and_says_where_to_go_on() ->
         shop = await service.token("shop-only", Role.VIEWER, "shop")
         await service.store.save(RecordKey(RecordKind.LEASE, "other"), b"{}", lines, expected=None)
         await service.client(lambda api: api.hold(v1.CreateHold(scope="shop", reason="closing")))
-        pages = [await ask(service, "did=vm-changed&did=held", token=shop)]
+        pages = [await ask(service, "action=vm-changed&action=held", token=shop)]
         while pages[-1].next is not None:
-            pages.append(await ask(service, f"did=vm-changed&did=held&after={pages[-1].next}", token=shop))
+            pages.append(await ask(service, f"action=vm-changed&action=held&after={pages[-1].next}", token=shop))
     assert [dids(page) for page in pages] == [[], ["held"]]
 
 
@@ -167,27 +169,27 @@ async def test_journal_that_cannot_be_read_is_said() -> None:
             raise StoreFailed(Path("forewarn.db"), "disk I/O error")
 
     async with run_api(store=Unreadable()) as service:
-        reply = await service.request("GET", "/v1/history")
-    assert (reply.status, reply.code) == (503, "not-readable")
+        reply = await service.request("GET", "/v1/journal")
+    assert (reply.status, reply.code) == (503, "store-unavailable")
     assert "forewarn.db" in reply.json["error"]["message"]
 
 
 @pytest.mark.parametrize(
     ("query", "status", "code"),
     [
-        ("since=2026-03-02T10:00:00", 400, "malformed"),
-        ("since=0.5", 400, "malformed"),
-        ("until=yesterday", 400, "malformed"),
-        ("did=exploded", 400, "malformed"),
-        ("after=-1", 400, "malformed"),
-        ("after=x", 400, "malformed"),
-        ("limit=0", 400, "malformed"),
-        ("limit=1001", 400, "malformed"),
-        ("newest=true", 400, "malformed"),
-        ("vm=nothing", 404, "unknown-vm"),
+        ("since=2026-03-02T10:00:00", 400, "invalid-request"),
+        ("since=0.5", 400, "invalid-request"),
+        ("until=yesterday", 400, "invalid-request"),
+        ("action=exploded", 400, "invalid-request"),
+        ("after=-1", 400, "invalid-request"),
+        ("after=x", 400, "invalid-request"),
+        ("limit=0", 400, "invalid-request"),
+        ("limit=1001", 400, "invalid-request"),
+        ("newest=true", 400, "invalid-request"),
+        ("vm=nothing", 404, "vm-not-found"),
     ],
 )
 async def test_impossible_question_is_refused(query: str, status: int, code: str) -> None:
     async with run_api() as service:
-        reply = await service.request("GET", f"/v1/history?{quote(query, safe='=&:')}")
+        reply = await service.request("GET", f"/v1/journal?{quote(query, safe='=&:')}")
     assert (reply.status, reply.code) == (status, code)

@@ -13,17 +13,17 @@ Shape = tuple[EventType, Source, Cause, str, str]
 
 
 def shape(event: v1.Event) -> Shape:
-    return event.type, event.source, event.cause, event.status, event.by
+    return event.type, event.source, event.cause, event.status, event.created_by
 
 
 async def test_owner_restarts_and_redeploys_a_vm() -> None:
     async with run_api() as service:
-        restarted = await service.client(lambda api: api.restart(v1.Operate(vm="web-0", why="it hangs")))
+        restarted = await service.client(lambda api: api.restart(v1.Operate(vm="web-0", reason="it hangs")))
         redeployed = await service.client(lambda api: api.redeploy(v1.Operate(vm="web/web-1")))
     assert [shape(event) for event in restarted.events] == [
         (EventType.REBOOT, Source.USER, Cause.USER, "Scheduled", "admin")
     ]
-    assert (restarted.events[0].why, restarted.events[0].vms) == ("it hangs", ["web-0"])
+    assert (restarted.events[0].reason, restarted.events[0].vms) == ("it hangs", ["web-0"])
     assert [shape(event) for event in redeployed.events] == [
         (EventType.REDEPLOY, Source.USER, Cause.USER, "Scheduled", "admin")
     ]
@@ -32,13 +32,13 @@ async def test_owner_restarts_and_redeploys_a_vm() -> None:
 async def test_deletion_is_announced_under_a_terminate_profile_and_else_done_at_once() -> None:
     async with run_api() as service:
         announced = await service.client(lambda api: api.delete(v1.Operate(vm="batch_1")))
-        at_once = await service.client(lambda api: api.delete(v1.Operate(vm="web-0", why="too many"), key="d"))
-        again = await service.client(lambda api: api.delete(v1.Operate(vm="web-0", why="too many"), key="d"))
+        at_once = await service.client(lambda api: api.delete(v1.Operate(vm="web-0", reason="too many"), key="d"))
+        again = await service.client(lambda api: api.delete(v1.Operate(vm="web-0", reason="too many"), key="d"))
         names = await service.client(lambda api: [vm.name for vm in api.vms(scope="web")])
     assert [shape(event) for event in announced.events] == [
         (EventType.TERMINATE, Source.USER, Cause.DELETION, "Scheduled", "admin")
     ]
-    assert at_once == again == v1.ScheduleResponse(made=[], events=[])
+    assert at_once == again == v1.ScheduleResponse(created=[], events=[])
     assert "web-0" not in names
 
 
@@ -49,13 +49,13 @@ async def test_low_priority_vm_is_evicted_and_a_regular_one_is_not() -> None:
             await service.client(lambda api: api.evict(v1.Evict(vm="web-0")))
     (event,) = evicted.events
     assert shape(event) == (EventType.PREEMPT, Source.PLATFORM, Cause.EVICTION, "Scheduled", "admin")
-    assert (event.not_before, refused.value.code) == (TEN + timedelta(seconds=45), "not-evictable")
+    assert (event.not_before, refused.value.code) == (TEN + timedelta(seconds=45), "vm-not-evictable")
 
 
 async def test_failed_host_takes_all_its_vms_without_notice() -> None:
     async with run_api() as service:
         on_host = {f"{vm.scope}/{vm.name}" for vm in await service.client(lambda api: list(api.vms(host="hv-0")))}
-        failed = await service.client(lambda api: api.fail(v1.Fail(host="hv-0", why="memory error")))
+        failed = await service.client(lambda api: api.fail(v1.Fail(host="hv-0", reason="memory error")))
     assert {f"{event.scope}/{vm}" for event in failed.events for vm in event.vms} == on_host
     assert {shape(event) for event in failed.events} == {
         (EventType.REDEPLOY, Source.PLATFORM, Cause.FAILURE, "Started", "admin")
@@ -74,7 +74,7 @@ async def test_failure_of_vms_may_be_a_reboot() -> None:
 
 async def test_predicted_failure_is_a_redeploy_days_ahead() -> None:
     async with run_api() as service:
-        ask = v1.PredictFailure(host="hv-0", ahead="7d")
+        ask = v1.PredictFailure(host="hv-0", notice="7d")
         predicted = await service.client(lambda api: api.predict_failure(ask))
     assert {(event.type, event.not_before, event.host) for event in predicted.events} == {
         (EventType.REDEPLOY, TEN + timedelta(days=7), "hv-0")
@@ -102,23 +102,23 @@ async def test_events_are_made_for_a_host_a_scope_and_an_update_domain() -> None
 @pytest.mark.parametrize(
     ("path", "body", "status", "code"),
     [
-        ("events", {"type": "Freeze"}, 422, "invalid"),
-        ("events", {"type": "Freeze", "vms": ["web-0"], "host": "hv-0"}, 422, "invalid"),
-        ("events", {"type": "Freeze", "update_domain": 1}, 422, "invalid"),
-        ("events", {"type": "Freeze", "scope": "web", "update_domain": 77}, 422, "invalid"),
-        ("events", {"type": "Freeze", "scope": "nowhere"}, 404, "unknown-scope"),
-        ("events", {"type": "Freeze", "host": "nowhere"}, 404, "unknown-host"),
-        ("operations/fail", {}, 422, "invalid"),
-        ("operations/fail", {"host": "nowhere"}, 404, "unknown-host"),
-        ("operations/fail", {"host": "hv-0", "type": "Freeze"}, 422, "invalid"),
-        ("operations/restart", {"vm": "nothing"}, 404, "unknown-vm"),
-        ("operations/restart", {"vm": "nowhere/web-0"}, 404, "unknown-scope"),
-        ("operations/restart", {}, 400, "malformed"),
-        ("operations/restart", {"vm": "web-0", "when": "now"}, 400, "malformed"),
-        ("operations/delete", {"vm": "nothing"}, 404, "unknown-vm"),
-        ("operations/evict", {"vm": "batch_1", "notice": "soon"}, 400, "malformed"),
-        ("operations/evict", {"vm": "batch_1", "notice": "999d"}, 422, "invalid"),
-        ("operations/predict-failure", {"vms": ["web-0"]}, 400, "malformed"),
+        ("events", {"type": "Freeze"}, 422, "invalid-value"),
+        ("events", {"type": "Freeze", "vms": ["web-0"], "host": "hv-0"}, 422, "invalid-value"),
+        ("events", {"type": "Freeze", "update_domain": 1}, 422, "invalid-value"),
+        ("events", {"type": "Freeze", "scope": "web", "update_domain": 77}, 422, "invalid-value"),
+        ("events", {"type": "Freeze", "scope": "nowhere"}, 404, "scope-not-found"),
+        ("events", {"type": "Freeze", "host": "nowhere"}, 404, "host-not-found"),
+        ("operations/fail", {}, 422, "invalid-value"),
+        ("operations/fail", {"host": "nowhere"}, 404, "host-not-found"),
+        ("operations/fail", {"host": "hv-0", "type": "Freeze"}, 422, "invalid-value"),
+        ("operations/restart", {"vm": "nothing"}, 404, "vm-not-found"),
+        ("operations/restart", {"vm": "nowhere/web-0"}, 404, "scope-not-found"),
+        ("operations/restart", {}, 400, "invalid-request"),
+        ("operations/restart", {"vm": "web-0", "when": "now"}, 400, "invalid-request"),
+        ("operations/delete", {"vm": "nothing"}, 404, "vm-not-found"),
+        ("operations/evict", {"vm": "batch_1", "notice": "soon"}, 400, "invalid-request"),
+        ("operations/evict", {"vm": "batch_1", "notice": "999d"}, 422, "invalid-value"),
+        ("operations/predict-failure", {"vms": ["web-0"]}, 400, "invalid-request"),
     ],
 )
 async def test_impossible_operation_is_refused_and_changes_nothing(
@@ -148,7 +148,7 @@ async def test_eleventh_operation_of_users_is_refused() -> None:
         ("delete", {"vm": "db-0"}),
         ("fail", {"host": "hv-0"}),
         ("fail", {"vms": ["web-0", "db-0"]}),
-        ("predict-failure", {"host": "hv-0", "ahead": "2d"}),
+        ("predict-failure", {"host": "hv-0", "notice": "2d"}),
     ],
 )
 async def test_repeated_operation_is_answered_as_it_was_even_when_its_vms_have_gone(
@@ -164,10 +164,10 @@ async def test_repeated_operation_is_answered_as_it_was_even_when_its_vms_have_g
         assert first.status in (200, 201)
         assert (at_once.status, late.status) == (first.status, first.status)
         # What was made is the same; how far it is by now may not be: a failure's impacts go on meanwhile.
-        assert (at_once.json["made"], late.json["made"]) == (first.json["made"], first.json["made"])
+        assert (at_once.json["created"], late.json["created"]) == (first.json["created"], first.json["created"])
         assert await service.stored_state() == kept
-        other = await service.request("POST", path, body | {"why": "another"}, Idempotency_Key="once")
-    assert (other.status, other.code) == (409, "key-reused")
+        other = await service.request("POST", path, body | {"reason": "another"}, Idempotency_Key="once")
+    assert (other.status, other.code) == (409, "idempotency-key-reused")
 
 
 @pytest.mark.parametrize(("number", "status"), [("1", 201), ("1.0", 201), ("1e0", 201), ("1.5", 400), ("true", 400)])

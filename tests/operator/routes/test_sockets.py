@@ -32,13 +32,13 @@ async def test_socket_is_told_by_any_name_of_the_vm() -> None:
 async def test_service_for_real_vms_opens_none() -> None:
     async with run_api() as service:
         answer = await service.request("POST", "/v1/sockets", {"vm": "web-0"})
-    assert (answer.status, answer.json["error"]["code"]) == (409, "not-in-production")
+    assert (answer.status, answer.json["error"]["code"]) == (409, "emulator-only")
 
 
 async def test_socket_that_cannot_be_opened_is_no_error_of_the_service() -> None:
     async with run_api(guests=_opening()) as service:
         answer = await service.request("POST", "/v1/sockets", {"vm": "web-1"})
-    assert (answer.status, answer.json["error"]["code"]) == (503, "no-socket")
+    assert (answer.status, answer.json["error"]["code"]) == (503, "socket-unavailable")
     assert answer.json["error"]["message"] == "no socket can be opened for VM web/web-1: No space left on device"
 
 
@@ -48,4 +48,4 @@ async def test_socket_of_another_scope_is_not_opened() -> None:
         answer = await service.request("POST", "/v1/sockets", {"vm": "db-0/db-0"}, token=token)
         unknown = await service.request("POST", "/v1/sockets", {"vm": "nothing"})
     assert (answer.status, answer.json["error"]["code"]) == (403, "scope-forbidden")
-    assert (unknown.status, unknown.json["error"]["code"]) == (404, "unknown-vm")
+    assert (unknown.status, unknown.json["error"]["code"]) == (404, "vm-not-found")

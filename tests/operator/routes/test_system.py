@@ -14,15 +14,15 @@ from tests.operator.running_api import TEN, run_api
 
 async def test_clock_is_shown_and_moved() -> None:
     async with run_api() as service:
-        assert await service.client(lambda api: api.clock()) == v1.Clock(now=TEN, manual=True, next_at=None)
+        assert await service.client(lambda api: api.clock()) == v1.Clock(now=TEN, manual=True, next_change_at=None)
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
         due = TEN + timedelta(minutes=15)
         assert await service.client(lambda api: api.advance("1m")) == v1.AdvanceResult(
-            now=TEN + timedelta(minutes=1), manual=True, next_at=due, changes=[]
+            now=TEN + timedelta(minutes=1), manual=True, next_change_at=due, changes=[]
         )
         moved = await service.client(lambda api: api.advance())
-        assert (moved.now, moved.next_at) == (due, due + timedelta(seconds=9))
-        assert [(change.did, change.record, change.vms) for change in moved.changes] == [
+        assert (moved.now, moved.next_change_at) == (due, due + timedelta(seconds=9))
+        assert [(change.action, change.record_id, change.vms) for change in moved.changes] == [
             (EntryKind.STARTED, "db-0", ["db-0"])
         ]
 
@@ -31,7 +31,7 @@ async def test_changes_on_the_way_are_told_in_order() -> None:
     async with run_api() as service:
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.REBOOT, scope="web")))
         moved = await service.client(lambda api: api.advance("1h"))
-    assert [(change.at - TEN, change.did, change.vms) for change in moved.changes] == [
+    assert [(change.at - TEN, change.action, change.vms) for change in moved.changes] == [
         (timedelta(minutes=15 + n + m), did, [f"web-{n}", f"web-{n + 3}"])
         for n in range(3)
         for m, did in enumerate((EntryKind.STARTED, EntryKind.COMPLETED))
@@ -41,23 +41,23 @@ async def test_changes_on_the_way_are_told_in_order() -> None:
 async def test_clock_stays_where_time_alone_changes_no_event() -> None:
     async with run_api() as service:
         assert await service.client(lambda api: api.advance()) == v1.AdvanceResult(
-            now=TEN, manual=True, next_at=None, changes=[]
+            now=TEN, manual=True, next_change_at=None, changes=[]
         )
 
 
 async def test_real_time_is_shown_and_stays() -> None:
     async with run_api(clock=SystemClock()) as service:
         clock = await service.client(lambda api: api.clock())
-        assert (clock.manual, clock.next_at, clock.now <= datetime.now(UTC)) == (False, None, True)
-        reply = await service.request("POST", "/v1/clock/advance", {"by": "1m"})
-        assert (reply.status, reply.code) == (409, "time-is-real")
+        assert (clock.manual, clock.next_change_at, clock.now <= datetime.now(UTC)) == (False, None, True)
+        reply = await service.request("POST", "/v1/clock/advance", {"duration": "1m"})
+        assert (reply.status, reply.code) == (409, "clock-not-manual")
 
 
 async def test_journal_says_who_moved_the_clock() -> None:
     async with run_api() as service:
         token = await service.token("ann", Role.OPERATOR)
         await service.client(lambda api: api.schedule(v1.ScheduleEvents(type=EventType.FREEZE, vms=["db-0"])))
-        for body in ({"by": "1m"}, {"to_next": True}):
+        for body in ({"duration": "1m"}, {"to_next_change": True}):
             await service.request("POST", "/v1/clock/advance", body, token=token)
         rows = await service.store.journal(JournalQuery(kinds=(EntryKind.CLOCK_MOVED,)))
     assert [row.entry.by for row in rows] == ["ann", "ann"]

@@ -19,7 +19,7 @@ async def test_token_is_made_used_and_revoked() -> None:
         made = await service.client(lambda api: api.create_token(ask))
         mine = await service.request("GET", "/v1/me", token=made.secret)
         listed = await service.client(lambda api: api.tokens())
-        await service.client(lambda api: api.revoke_token(made.token.id, why="she has left"))
+        await service.client(lambda api: api.revoke_token(made.token.id, reason="she has left"))
         refused = await service.request("GET", "/v1/me", token=made.secret)
         after = await service.client(lambda api: api.tokens())
         journal = await tokens_journal(service)
@@ -64,8 +64,8 @@ async def test_secret_is_shown_once() -> None:
         first = await service.request("POST", "/v1/tokens", body, Idempotency_Key="k")
         again = await service.request("POST", "/v1/tokens", body, Idempotency_Key="k")
         tokens = await service.client(lambda api: [token.name for token in api.tokens().tokens])
-    assert (first.status, again.status, again.code, tokens) == (201, 409, "secret-shown", ["admin", "ann"])
-    assert again.json["error"]["details"] == {"token": first.json["token"]["id"], "name": "ann"}
+    assert (first.status, again.status, again.code, tokens) == (201, 409, "secret-already-shown", ["admin", "ann"])
+    assert again.json["error"]["details"] == {"token": first.json["token"]["id"], "token_name": "ann"}
 
 
 async def test_revoking_again_changes_nothing() -> None:
@@ -87,20 +87,21 @@ async def test_own_token_can_be_revoked_and_is_not_adopted_again() -> None:
 
 
 IMPOSSIBLE: dict[str, tuple[str, str, object, int, str]] = {
-    "unknown role": ("POST", "/v1/tokens", {"name": "x", "role": "root"}, 400, "malformed"),
-    "unknown field": ("POST", "/v1/tokens", {"name": "x", "role": "viewer", "scope": "web"}, 400, "malformed"),
-    "no name that can be": ("POST", "/v1/tokens", {"name": "two words", "role": "viewer"}, 422, "invalid"),
-    "no pattern": ("POST", "/v1/tokens", {"name": "x", "role": "viewer", "scopes": ["web/*"]}, 422, "invalid"),
-    "name that is there": ("POST", "/v1/tokens", {"name": "Admin", "role": "viewer"}, 409, "already-there"),
+    "unknown role": ("POST", "/v1/tokens", {"name": "x", "role": "root"}, 400, "invalid-request"),
+    "unknown field": ("POST", "/v1/tokens", {"name": "x", "role": "viewer", "scope": "web"}, 400, "invalid-request"),
+    "no name that can be": ("POST", "/v1/tokens", {"name": "two words", "role": "viewer"}, 422, "invalid-value"),
+    "no pattern": ("POST", "/v1/tokens", {"name": "x", "role": "viewer", "scopes": ["web/*"]}, 422, "invalid-value"),
+    "name that is there": ("POST", "/v1/tokens", {"name": "Admin", "role": "viewer"}, 409, "resource-exists"),
     "expired already": (
-        "POST", "/v1/tokens", {"name": "x", "role": "viewer", "expires_at": "2020-01-01T00:00:00Z"}, 422, "invalid",
+        "POST", "/v1/tokens", {"name": "x", "role": "viewer", "expires_at": "2020-01-01T00:00:00Z"},
+        422, "invalid-value",
     ),
     "off the calendar": (
         "POST", "/v1/tokens", {"name": "x", "role": "viewer", "expires_at": "9999-12-31T23:59:59-05:00"},
-        422, "invalid",
+        422, "invalid-value",
     ),
-    "unknown token": ("DELETE", "/v1/tokens/tk_000000000000", None, 404, "unknown-token"),
-    "secret for an id": ("DELETE", f"/v1/tokens/{TOKEN}", None, 404, "unknown-token"),
+    "unknown token": ("DELETE", "/v1/tokens/tk_000000000000", None, 404, "token-not-found"),
+    "secret for an id": ("DELETE", f"/v1/tokens/{TOKEN}", None, 404, "token-not-found"),
 }  # fmt: skip
 
 

@@ -82,7 +82,7 @@ class AccountService:
 
     def schedule(self, vm: str, type_: EventType = EventType.REBOOT) -> str:
         """Announce something, an hour ahead."""
-        (made,) = self.api.schedule(ScheduleEvents(type=type_, vms=(vm,), notice="1h")).made
+        (made,) = self.api.schedule(ScheduleEvents(type=type_, vms=(vm,), notice="1h")).created
         return made.id
 
     def status(self, event: str) -> str | None:

@@ -34,7 +34,7 @@ def test_difference_is_no_error() -> None:
 
 
 def test_unknown_vm_may_be_meant() -> None:
-    assert found(f"{WEB}restart web-9 → refused unknown-vm: scope web has no VM web-9\n") == []
+    assert found(f"{WEB}restart web-9 → refused vm-not-found: scope web has no VM web-9\n") == []
 
 
 def test_what_a_wrong_line_would_have_introduced_is_not_complained_of() -> None:

@@ -121,11 +121,11 @@ def test_program_plays_the_handler() -> None:
     with Forewarn(NO_FLEET) as service, handled(approves=True) as handler:
         with LiveBackend(service.api, program=handler, timeout=GUARD) as backend:
             played = list(run_script(RESTART.script, backend))
-        entries = list(service.api.history(did=[EntryKind.APPROVED]))
+        entries = list(service.api.journal(actions=[EntryKind.APPROVED]))
     assert differing(played) == []
     assert handler.vm is not None
     assert handler.vm.name == "web-0"
-    assert [(entry.by, entry.event) for entry in entries] == [("vm:web-0", id_) for id_ in handler.approved]
+    assert [(entry.actor, entry.event) for entry in entries] == [("vm:web-0", id_) for id_ in handler.approved]
     assert len(handler.approved) == 1
 
 
@@ -154,7 +154,7 @@ def test_every_shipped_scenario_leaves_its_handler_to_a_program(scenario: Scenar
     with Forewarn(NO_FLEET, settings=wanted.settings) as service, handled(approves=True) as handler:
         with LiveBackend(service.api, setup=wanted, program=handler, timeout=GUARD) as backend:
             played = list(run_script(scenario.script, backend))
-        entries = list(service.api.history(did=[EntryKind.APPROVED], by="vm:web-0"))
+        entries = list(service.api.journal(actions=[EntryKind.APPROVED], actor="vm:web-0"))
     assert differing(played) == []
     assert [entry.event for entry in entries] == handler.approved
     assert len(entries) == APPROVED[scenario.name]
@@ -164,9 +164,9 @@ def test_what_a_program_does_not_do_is_not_done_for_it() -> None:
     with Forewarn(NO_FLEET) as service, handled(approves=False) as handler:
         with LiveBackend(service.api, program=handler, timeout=0.01) as backend:
             played = list(run_script(RESTART.script, backend))
-        assert list(service.api.history(did=[EntryKind.APPROVED])) == []
-        (started,) = service.api.history(did=[EntryKind.STARTED])
-    assert started.why == "due"
+        assert list(service.api.journal(actions=[EntryKind.APPROVED])) == []
+        (started,) = service.api.journal(actions=[EntryKind.STARTED])
+    assert started.reason == "due"
     assert differing(played) == []
 
 
@@ -202,9 +202,9 @@ def test_story_begins_with_a_whole_second() -> None:
 
 def test_journal_is_read_from_a_position_on() -> None:
     with Forewarn() as service:
-        lines = list(service.api.history())
-        assert list(service.api.history(after=lines[2].position)) == lines[3:]
-        backwards = list(service.api.history(newest_first=True, after=lines[2].position))
+        lines = list(service.api.journal())
+        assert list(service.api.journal(after=lines[2].position)) == lines[3:]
+        backwards = list(service.api.journal(newest_first=True, after=lines[2].position))
         assert backwards == [lines[1], lines[0]]
 
 
@@ -343,7 +343,7 @@ UNPLAYABLE = {
     "label": ("scope a standalone\ncancel E1", "E1", "no such event has appeared"),
     "two": ("scope a standalone\nvm x\nscope b standalone\nvm x\nquery x", "x", "several scopes have such a VM"),
     "fleet": ("fleet demonstration", "demonstration", "the service has no scope db-0"),
-    "refused": ("scope a standalone\nrestart x", "x", "scope a has no VM x (unknown-vm); a line without an arrow"),
+    "refused": ("scope a standalone\nrestart x", "x", "scope a has no VM x (vm-not-found); a line without an arrow"),
 }
 
 

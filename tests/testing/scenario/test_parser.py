@@ -245,14 +245,14 @@ ERRORS: dict[str, tuple[str, int, int, str, str]] = {
         2,
         9,
         "x",
-        "scope a has no VM x (unknown-vm); a line without an arrow must not be refused",
+        "scope a has no VM x (vm-not-found); a line without an arrow must not be refused",
     ),
     "refused for what a VM is": (
         "scope a standalone\nvm x\nevict x",
         3,
         7,
         "x",
-        "x has regular priority: only low-priority VMs can be preempted (not-evictable); a line without an arrow",
+        "x has regular priority: only low-priority VMs can be preempted (vm-not-evictable); a line without an arrow",
     ),
     "time that has passed": (
         "platform automatic\nwait 5m\ntick 10:04",

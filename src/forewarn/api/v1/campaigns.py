@@ -84,7 +84,7 @@ class CampaignType(StrEnum):
 class WaveState(StrEnum):
     """How a wave stands. A cleared one may start, or has started; a failed one waits for a person.
 
-    One that is left will never be done, because the campaign is aborted.
+    One that is abandoned will never be done, because the campaign is aborted.
     """
 
     PLANNED = "planned"
@@ -94,7 +94,7 @@ class WaveState(StrEnum):
     FAILED = "failed"
     RETRYING = "retrying"
     SKIPPED = "skipped"
-    LEFT = "left"
+    ABANDONED = "abandoned"
 
 
 class CampaignSelection(Request, frozen=True):
@@ -185,7 +185,7 @@ class CampaignRequest(Request, frozen=True):
 class StartCampaign(CampaignRequest, frozen=True, kw_only=True):
     """Roll maintenance over a selection of VMs, wave by wave. To plan it, the same is asked."""
 
-    why: Text = ""
+    reason: Text = ""
 
 
 class SelectionView(CampaignSelection, frozen=True, forbid_unknown_fields=False):
@@ -220,10 +220,10 @@ class CampaignSpec(CampaignRequest, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class PlannedWave(Response, frozen=True):
-    """A wave of a plan: an update domain of a scope. `n`: it is the scope's n-th, from 1."""
+    """A wave of a plan: an update domain of a scope. `number`: it is the scope's n-th, from 1."""
 
     scope: str
-    n: int
+    number: int
     update_domain: int
     announce_at: datetime
     not_before: datetime
@@ -238,24 +238,24 @@ class UnplacedVms(Response, frozen=True):
     scope: str
     update_domain: int
     vms: Sequence[str]
-    rule: str
-    by_how_much: str
-    why: str
+    policy_key: str
+    excess: str
+    reason: str
 
 
 class CampaignPlan(Response, frozen=True):
     """Every wave before anything is announced, in the order of their starts. Each selected VM is in one, or unplaced.
 
-    `scopes`, `hosts` and `vms` count all that are selected: what percentages are of.
+    The counts are of all that are selected: what percentages are of.
     """
 
     waves: Sequence[PlannedWave]
     unplaced: Sequence[UnplacedVms]
     ends_at: datetime | None
-    scopes: int
-    hosts: int
-    vms: int
-    remarks: Sequence[str] = ()
+    scope_count: int
+    host_count: int
+    vm_count: int
+    warnings: Sequence[str] = ()
 
 
 class PlanProgress(Response, frozen=True):
@@ -270,9 +270,9 @@ class PlanProgress(Response, frozen=True):
 class WaveProgress(Response, frozen=True):
     """How far the n-th waves of all scopes are: how many there are, their VMs, and how many of them stand how."""
 
-    n: int
-    waves: int
-    vms: int
+    number: int
+    wave_count: int
+    vm_count: int
     planned: int = 0
     announced: int = 0
     cleared: int = 0
@@ -280,19 +280,19 @@ class WaveProgress(Response, frozen=True):
     failed: int = 0
     retrying: int = 0
     skipped: int = 0
-    left: int = 0
+    abandoned: int = 0
 
 
 class CampaignWave(Response, frozen=True):
-    """A wave of a scope. `at`: when it came to stand as it does, for an announced one its not_before."""
+    """A wave of a scope. `state_changed_at`: when it came to stand as it does, for an announced one its not_before."""
 
     scope: str
-    n: int
+    number: int
     update_domain: int
     state: WaveState
     planned_at: datetime
-    at: datetime | None
-    vms: int
+    state_changed_at: datetime | None
+    vm_count: int
 
 
 class WavePage(Response, frozen=True):
@@ -306,55 +306,56 @@ class CampaignFailure(Response, frozen=True):
     """A scope that cannot go on: a person has its wave retried, or skipped."""
 
     scope: str
-    n: int
+    number: int
     update_domain: int
-    at: datetime
-    why: str
+    failed_at: datetime
+    reason: str
 
 
 class ClosedGate(Response, frozen=True):
     """The gate is shut: since when, why, when it is asked again, and what it is called."""
 
     since: datetime
-    why: str
-    again_at: datetime
+    reason: str
+    next_check_at: datetime
     name: str = ""
 
 
 class Campaign(Response, frozen=True):
-    """A campaign. `explain` says, in sentences, what it waits for; `expected_end` moves with what happens.
+    """A campaign. `explanation` says, in sentences, what it waits for; `expected_end_at` moves.
 
-    `said_by`, `said_at` and `why` tell who brought it into its state, when and why, and `start_why` why it was started.
-    `scopes`, `hosts` and `vms` count what was selected when it was planned, `waves_over` and `vms_over` what is done or
-    skipped. Of very many failures, only the newest have a reason. `stuck`: it is Running, and yet nothing goes on until
-    a person decides, because every scope that is not through has a failed wave, or waits for room that these take.
+    `created_by` and `reason` tell who started it and why; `state_changed_by`, `state_changed_at` and `state_reason`
+    who brought it into its state, when and why. `scope_count`, `host_count` and `vm_count` are of what was selected
+    when it was planned, `finished_…` of what is done or skipped. Of very many failures, only the newest have a reason.
+    `is_stuck`: it is Running, and yet nothing goes on until a person decides, because every scope that is not through
+    has a failed wave, or waits for room that these take.
     """
 
     id: str
     name: str
     type: CampaignType
     state: CampaignState
-    by: str
+    created_by: str
     started_at: datetime
     ended_at: datetime | None
-    planned_end: datetime | None
-    expected_end: datetime | None
-    said_by: str
-    said_at: datetime
-    why: str
-    scopes: int
-    hosts: int
-    vms: int
-    waves: int
-    waves_over: int
-    vms_over: int
+    planned_end_at: datetime | None
+    expected_end_at: datetime | None
+    state_changed_by: str
+    state_changed_at: datetime
+    state_reason: str
+    scope_count: int
+    host_count: int
+    vm_count: int
+    wave_count: int
+    finished_wave_count: int
+    finished_vm_count: int
     progress: Sequence[WaveProgress]
     failures: Sequence[CampaignFailure]
     gate: ClosedGate | None
-    explain: Sequence[str]
+    explanation: Sequence[str]
     spec: CampaignSpec
-    start_why: str = ""
-    stuck: bool = False
+    reason: str = ""
+    is_stuck: bool = False
 
 
 class CampaignPage(Response, frozen=True):
@@ -367,30 +368,30 @@ class CampaignPage(Response, frozen=True):
 class PauseCampaign(Request, frozen=True):
     """Let no further wave start; what is Started ends."""
 
-    why: Text = ""
+    reason: Text = ""
 
 
 class ResumeCampaign(Request, frozen=True):
     """Go on after a pause or a halt."""
 
-    why: Text = ""
+    reason: Text = ""
 
 
 class AbortCampaign(Request, frozen=True):
     """End the campaign: what is Scheduled is canceled, what is Started ends."""
 
-    why: Reason
+    reason: Reason
 
 
 class RetryWave(Request, frozen=True):
     """Have the failed wave of a scope made once more."""
 
     scope: Name
-    why: Text = ""
+    reason: Text = ""
 
 
 class SkipWave(Request, frozen=True):
     """Go on in a scope without the wave that failed, or that waits."""
 
     scope: Name
-    why: Reason
+    reason: Reason

@@ -47,6 +47,6 @@ class Hold(Response, frozen=True):
     """An operator's hold on planned maintenance. `scope` None: on the whole fleet."""
 
     scope: str | None
-    by: str
-    at: datetime
+    created_by: str
+    created_at: datetime
     reason: str

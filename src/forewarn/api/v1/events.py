@@ -47,7 +47,7 @@ class Approval(Response, frozen=True):
     """A VM's word that the event may start."""
 
     vm: str
-    at: datetime
+    approved_at: datetime
 
 
 class Impact(Response, frozen=True):
@@ -58,11 +58,11 @@ class Impact(Response, frozen=True):
     attempt: int
     begun_at: datetime | None
     retry_at: datetime | None
-    why: str
+    reason: str
 
 
 class Event(Response, frozen=True):
-    """An open event. `explain` says, in sentences, what it waits for; `held`: its scope's hold.
+    """An open event. `explanation` says, in sentences, what it waits for; `hold`: its scope's.
 
     `campaign` is the id of the campaign that has made it, if one has; such an event starts only when that clears it.
     """
@@ -76,42 +76,42 @@ class Event(Response, frozen=True):
     vms: Sequence[str]
     update_domain: int
     host: str | None
-    made_at: datetime
+    created_at: datetime
     not_before: datetime
     started_at: datetime | None
     duration: str | None
     description: str
-    by: str
-    why: str
+    created_by: str
+    reason: str
     announced: bool
     approvals: Sequence[Approval]
     impacts: Sequence[Impact]
-    explain: Sequence[str]
-    held: Hold | None = None
+    explanation: Sequence[str]
+    hold: Hold | None = None
     campaign: str | None = None
 
 
 class EventPage(Response, frozen=True):
     """Some open events, by scope and in the order in which they were made; `next` asks for those after them.
 
-    `held`: the hold on the whole fleet.
+    `fleet_hold`: the hold on the whole fleet.
     """
 
     events: Sequence[Event]
     next: str | None
-    held: Hold | None = None
+    fleet_hold: Hold | None = None
 
 
 class JournalEntry(Response, frozen=True):
-    """A line of the journal. `position` orders all of them; `kind` and `record` say to which record it belongs."""
+    """An entry of the journal. `position` orders all of them; `record_kind` and `record_id` name its record."""
 
     position: int
-    kind: str
-    record: str
+    record_kind: str
+    record_id: str
     at: datetime
-    did: EntryKind
-    by: str
-    why: str
+    action: EntryKind
+    actor: str
+    reason: str
     event: str | None
     vms: Sequence[str]
     incarnation: int | None
@@ -128,7 +128,7 @@ class JournalPage(Response, frozen=True):
 class EventDetail(Response, frozen=True):
     """An event from its beginning: `event` while it is open, `outcome` and `ended_at` once it is over.
 
-    The timeline is the journal's; of a very long one the newest lines.
+    `journal` has its entries; of very many the newest.
     """
 
     id: str
@@ -138,7 +138,7 @@ class EventDetail(Response, frozen=True):
     event: Event | None
     outcome: EventOutcome | None
     ended_at: datetime | None
-    timeline: Sequence[JournalEntry]
+    journal: Sequence[JournalEntry]
 
 
 class ScheduleEvents(Request, frozen=True):
@@ -159,14 +159,14 @@ class ScheduleEvents(Request, frozen=True):
     description: Text = ""
     source: Source = Source.PLATFORM
     failure: bool = False
-    why: Text = ""
+    reason: Text = ""
 
 
 class Operate(Request, frozen=True):
     """Restart, redeploy or delete a VM, because its owner asks for it."""
 
     vm: VmName
-    why: Text = ""
+    reason: Text = ""
 
 
 class Evict(Request, frozen=True):
@@ -174,7 +174,7 @@ class Evict(Request, frozen=True):
 
     vm: VmName
     notice: Duration | None = None
-    why: Text = ""
+    reason: Text = ""
 
 
 class Fail(Request, frozen=True):
@@ -183,16 +183,16 @@ class Fail(Request, frozen=True):
     vms: Vms = ()
     host: Name | None = None
     type: EventType = EventType.REDEPLOY
-    why: Text = ""
+    reason: Text = ""
 
 
 class PredictFailure(Request, frozen=True):
     """The hardware under these VMs, or of this host, is expected to fail: they are redeployed, days ahead."""
 
-    ahead: Duration
+    notice: Duration
     vms: Vms = ()
     host: Name | None = None
-    why: Text = ""
+    reason: Text = ""
 
 
 class CreatedEvent(Response, frozen=True):
@@ -205,43 +205,51 @@ class CreatedEvent(Response, frozen=True):
 class ScheduleResponse(Response, frozen=True):
     """The events of a request, and those of them that are still open."""
 
-    made: Sequence[CreatedEvent]
+    created: Sequence[CreatedEvent]
     events: Sequence[Event]
 
 
 class CancelEvent(Request, frozen=True):
     """Take a Scheduled event back."""
 
-    why: Text = ""
+    reason: Text = ""
 
 
 class ApproveEvent(Request, frozen=True):
     """Approve an event on behalf of a VM of its scope."""
 
     vm: VmName
-    why: Text = ""
+    reason: Text = ""
 
 
 class RetryImpact(Request, frozen=True):
     """Have failed or unknown work done once more: on one VM, or wherever it is failed or unknown."""
 
     vm: VmName | None = None
-    why: Text = ""
+    reason: Text = ""
 
 
 class ResolveImpact(Request, frozen=True):
     """End failed or unknown work: as done after all, or given up. On one VM, or wherever it is failed or unknown."""
 
     done: bool
-    why: Reason
+    reason: Reason
     vm: VmName | None = None
 
 
 class Holds(Response, frozen=True):
-    """What is held: the whole fleet, and scopes."""
+    """All holds: that on the whole fleet first (its `scope` is null), then those of scopes."""
 
-    fleet: Hold | None
-    scopes: Sequence[Hold]
+    holds: Sequence[Hold]
+
+    @property
+    def fleet(self) -> Hold | None:
+        """The hold on the whole fleet."""
+        return self.of(None)
+
+    def of(self, scope: str | None) -> Hold | None:
+        """Return the hold of a scope, or with None that on the whole fleet."""
+        return next((hold for hold in self.holds if hold.scope == scope), None)
 
 
 class CreateHold(Request, frozen=True):
@@ -255,4 +263,4 @@ class ReleaseHold(Request, frozen=True):
     """End the hold of one scope, or the one on the whole fleet."""
 
     scope: Name | None = None
-    why: Text = ""
+    reason: Text = ""

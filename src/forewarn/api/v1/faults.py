@@ -27,8 +27,8 @@ class Fault(Response, frozen=True):
     until: datetime | None
     times: int | None
     hits: int
-    by: str
-    set_at: datetime
+    created_by: str
+    created_at: datetime
 
 
 class Faults(Response, frozen=True):
@@ -45,7 +45,7 @@ class SetFault(Request, frozen=True):
 
     kind: FaultKind
     vm: VmName | None = None
-    lasting: Duration | None = None
+    duration: Duration | None = None
     times: Annotated[int, msgspec.Meta(ge=1, le=MAX_TIMES)] | None = None
     amount: SignedDuration | None = None
-    why: Text = ""
+    reason: Text = ""

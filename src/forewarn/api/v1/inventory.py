@@ -47,11 +47,11 @@ class Address(Response, frozen=True):
 
 
 class Vm(Response, frozen=True):
-    """A VM, its place, and everything it has of its own or takes from its scope. `held`: its scope's hold."""
+    """A VM, its place, and everything it has of its own or takes from its scope. `hold`: its scope's."""
 
     name: str
     scope: str
-    kind: ScopeKind
+    scope_kind: ScopeKind
     vm_id: str
     guest_url: str | None
     host: str | None
@@ -69,16 +69,16 @@ class Vm(Response, frozen=True):
     os: Os | None
     scale_set: str | None
     enabled: bool = False
-    held: Hold | None = None
+    hold: Hold | None = None
     open_events: Sequence[str] = ()
 
 
 class VmPage(Response, frozen=True):
-    """Some VMs, by scope and name; `next` asks for those after them. `held`: the hold on the whole fleet."""
+    """Some VMs, by scope and name; `next` asks for those after them. `fleet_hold`: the hold on the whole fleet."""
 
     vms: Sequence[Vm]
     next: str | None
-    held: Hold | None = None
+    fleet_hold: Hold | None = None
 
 
 class Scope(Response, frozen=True):
@@ -86,7 +86,7 @@ class Scope(Response, frozen=True):
 
     id: str
     kind: ScopeKind
-    vms: int
+    vm_count: int
     update_domains: Sequence[int]
     approval: ApprovalRule
     auto_approve: Sequence[EventType]
@@ -102,18 +102,18 @@ class Scope(Response, frozen=True):
     tags: dict[str, str]
     incarnation: int
     enabled: bool
-    seen_at: datetime | None
+    last_seen_at: datetime | None
     changed_at: datetime
     open_events: Sequence[str]
-    held: Hold | None
+    hold: Hold | None
 
 
 class ScopePage(Response, frozen=True):
-    """Some scopes, by id; `next` asks for those after them. `held`: the hold on the whole fleet."""
+    """Some scopes, by id; `next` asks for those after them. `fleet_hold`: the hold on the whole fleet."""
 
     scopes: Sequence[Scope]
     next: str | None
-    held: Hold | None = None
+    fleet_hold: Hold | None = None
 
 
 class OpenSocket(Request, frozen=True):
@@ -140,11 +140,11 @@ class Host(Response, frozen=True):
 
 
 class HostPage(Response, frozen=True):
-    """Some hosts, by name; `next` asks for those after them. `held`: the hold on the whole fleet."""
+    """Some hosts, by name; `next` asks for those after them. `fleet_hold`: the hold on the whole fleet."""
 
     hosts: Sequence[Host]
     next: str | None
-    held: Hold | None = None
+    fleet_hold: Hold | None = None
 
 
 class NewAddress(Request, frozen=True):
@@ -224,11 +224,11 @@ class ChangeScope(ChangedTraits, frozen=True, kw_only=True):
 class Difference(Response, frozen=True):
     """What an import does to one scope or VM. `fields` says for each that changes what it is and what it becomes."""
 
-    what: Literal["added", "changed", "removed"]
+    action: Literal["added", "changed", "removed"]
     scope: str
     vm: str | None
     fields: dict[str, tuple[str, str]]
-    refused: str = ""
+    refusal: str = ""
 
 
 class ImportResult(Response, frozen=True):
@@ -236,8 +236,8 @@ class ImportResult(Response, frozen=True):
 
     dry_run: bool
     differences: Sequence[Difference]
-    unchanged: int
-    refused: int
+    unchanged_count: int
+    refused_count: int
 
 
 class ImportProgress(Response, frozen=True):
@@ -253,9 +253,9 @@ class DiagnosisCheck(Response, frozen=True):
     """One question that was asked about a VM, and its answer."""
 
     question: str
-    ok: bool
-    finding: str
-    advice: str = ""
+    passed: bool
+    message: str
+    hint: str = ""
 
 
 class Diagnosis(Response, frozen=True):

@@ -26,14 +26,14 @@ __all__ = [
 
 
 class Clock(Response, frozen=True):
-    """The service's time. `manual`: it moves only when told to; then before `next_at` nothing happens by itself.
+    """The service's time. `manual`: it moves only when told to; then before `next_change_at` nothing happens by itself.
 
     `speed`: notices and durations are divided by this when an event is made.
     """
 
     now: datetime
     manual: bool
-    next_at: datetime | None
+    next_change_at: datetime | None
     speed: float = 1.0
 
 
@@ -49,8 +49,8 @@ class AdvanceResult(Clock, frozen=True, kw_only=True):
 class AdvanceClock(Request, frozen=True):
     """Move a manual clock: by a duration, or to the next change of an event."""
 
-    by: Duration | None = None
-    to_next: bool = False
+    duration: Duration | None = None
+    to_next_change: bool = False
 
 
 class Health(Response, frozen=True):

@@ -122,7 +122,7 @@ def status(config: Config = None, state: StateDirectory = None, output: OutputOp
     Example: forewarn agent status -o json
     """
     from forewarn.agent.status import read_status
-    from forewarn.cli.views.agent import write_status
+    from forewarn.cli.views.agent import status_json, write_status
 
     directory = _settings(config, None, state).state
     try:
@@ -130,7 +130,7 @@ def status(config: Config = None, state: StateDirectory = None, output: OutputOp
     except PermissionError as error:
         raise CliError(ExitCode.REFUSED, f"{directory} may not be read by this user: {error.strerror}") from error
     if output is Output.JSON:
-        write_json(agent_status)
+        write_json(status_json(agent_status))
     else:
         write_status(agent_status, directory)
     if not agent_status.is_running:

@@ -10,7 +10,7 @@ from forewarn.api import v1
 from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.cli.errors import CliError, ExitCode, error_message, exit_code
 from forewarn.cli.options.campaign import with_campaign
-from forewarn.cli.options.common import Key, PlainUsage, Why, choice_option
+from forewarn.cli.options.common import Key, PlainUsage, Reason, choice_option
 from forewarn.cli.options.completion import CampaignName, complete_failed_scopes, complete_scopes
 from forewarn.cli.options.lookup import MIN_PREFIX_LENGTH
 from forewarn.cli.options.service import ServiceConnection, with_service
@@ -97,7 +97,7 @@ def _summary(scopes: int, refused: int) -> str:
 
 app = typer.Typer()
 
-Reason = Annotated[str, typer.Option("--why", metavar="TEXT", help="Why, for the journal; it has to be said.")]
+RequiredReason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the journal; required.")]
 EveryWave = Annotated[bool, typer.Option("--waves", help="Show every wave of every scope instead.")]
 WavesOf = Annotated[
     str | None,
@@ -124,7 +124,7 @@ def plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> None:
         write_json(campaign_plan)
     else:
         write_plan(campaign_plan)
-    for remark in campaign_plan.remarks:
+    for remark in campaign_plan.warnings:
         write_message(remark)
     write_message(plan_summary(campaign_plan))
     if campaign_plan.unplaced:
@@ -135,7 +135,7 @@ def plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> None:
 @with_service
 @with_campaign
 def start(
-    connection: ServiceConnection, spec: v1.CampaignSpec, why: Why = "", key: Key = None, wait: Follow = False
+    connection: ServiceConnection, spec: v1.CampaignSpec, reason: Reason = "", key: Key = None, wait: Follow = False
 ) -> None:
     """Start a campaign. It is planned anew; if not every VM has a place, nothing is started.
 
@@ -151,7 +151,7 @@ def start(
         description=spec.description,
         policy=spec.policy,
         start_at=spec.start_at,
-        why=why,
+        reason=reason,
     )
     started = connection.api.start_campaign(request, key=key)
     if wait:
@@ -220,33 +220,39 @@ def watch(connection: ServiceConnection, campaign: CampaignName) -> None:
 
 @app.command("pause", cls=PlainUsage)
 @with_service
-def pause(connection: ServiceConnection, campaign: CampaignName, why: Why = "", key: Key = None) -> None:
+def pause(connection: ServiceConnection, campaign: CampaignName, reason: Reason = "", key: Key = None) -> None:
     """Let no further wave start. What is Started ends.
 
-    Example: forewarn campaign pause kernel --why "let us look at the first wave"
+    Example: forewarn campaign pause kernel --reason "let us look at the first wave"
     """
-    _change(connection, campaign, lambda id_: connection.api.pause_campaign(id_, v1.PauseCampaign(why=why), key=key))
+    _change(
+        connection, campaign, lambda id_: connection.api.pause_campaign(id_, v1.PauseCampaign(reason=reason), key=key)
+    )
 
 
 @app.command("resume", cls=PlainUsage)
 @with_service
-def resume(connection: ServiceConnection, campaign: CampaignName, why: Why = "", key: Key = None) -> None:
+def resume(connection: ServiceConnection, campaign: CampaignName, reason: Reason = "", key: Key = None) -> None:
     """Go on after a pause or a halt. Failures are counted anew.
 
     Example: forewarn campaign resume kernel
     """
-    _change(connection, campaign, lambda id_: connection.api.resume_campaign(id_, v1.ResumeCampaign(why=why), key=key))
+    _change(
+        connection, campaign, lambda id_: connection.api.resume_campaign(id_, v1.ResumeCampaign(reason=reason), key=key)
+    )
 
 
 @app.command("abort", cls=PlainUsage)
 @with_service
-def abort(connection: ServiceConnection, campaign: CampaignName, why: Reason = "", key: Key = None) -> None:
+def abort(connection: ServiceConnection, campaign: CampaignName, reason: RequiredReason = "", key: Key = None) -> None:
     """End a campaign for good. What is Scheduled is canceled, what is Started ends.
 
-    Example: forewarn campaign abort kernel --why "the kernel was withdrawn"
+    Example: forewarn campaign abort kernel --reason "the kernel was withdrawn"
     """
-    _check_reason(why)
-    _change(connection, campaign, lambda id_: connection.api.abort_campaign(id_, v1.AbortCampaign(why=why), key=key))
+    _check_reason(reason)
+    _change(
+        connection, campaign, lambda id_: connection.api.abort_campaign(id_, v1.AbortCampaign(reason=reason), key=key)
+    )
 
 
 @app.command("retry", cls=PlainUsage)
@@ -256,19 +262,19 @@ def retry(
     campaign: CampaignName,
     scopes: FailedScopes = None,
     failed: AllFailed = False,
-    why: Why = "",
+    reason: Reason = "",
     key: Key = None,
 ) -> None:
     """Have failed waves made once more.
 
     Each scope is asked for by itself: what is refused in one is said, and the others are done.
 
-    Examples: forewarn campaign retry kernel web --why "the host is back"; forewarn campaign retry kernel --failed
+    Examples: forewarn campaign retry kernel web --reason "the host is back"; forewarn campaign retry kernel --failed
     """
     found = _find_campaign(connection, campaign)
 
     def retry_scope(scope: str, *, key: str | None) -> v1.Campaign:
-        return connection.api.retry_wave(found.id, v1.RetryWave(scope=scope, why=why), key=key)
+        return connection.api.retry_wave(found.id, v1.RetryWave(scope=scope, reason=reason), key=key)
 
     _decide(connection, found, selected_scopes(connection, found, scopes, failed), retry_scope, key)
 
@@ -280,21 +286,21 @@ def skip(
     campaign: CampaignName,
     scopes: ScopeNames = None,
     failed: AllFailed = False,
-    why: Reason = "",
+    reason: RequiredReason = "",
     key: Key = None,
 ) -> None:
     """Go on without waves that failed, or wait.
 
     Each scope is asked for by itself: what is refused in one is said, and the others are done.
 
-    Examples: forewarn campaign skip kernel web --why "rebooted by hand"; forewarn campaign skip kernel --failed
-    --why "the rack is gone"
+    Examples: forewarn campaign skip kernel web --reason "rebooted by hand"; forewarn campaign skip kernel --failed
+    --reason "the rack is gone"
     """
-    _check_reason(why)
+    _check_reason(reason)
     found = _find_campaign(connection, campaign)
 
     def skip_scope(scope: str, *, key: str | None) -> v1.Campaign:
-        return connection.api.skip_wave(found.id, v1.SkipWave(scope=scope, why=why), key=key)
+        return connection.api.skip_wave(found.id, v1.SkipWave(scope=scope, reason=reason), key=key)
 
     _decide(connection, found, selected_scopes(connection, found, scopes, failed), skip_scope, key)
 
@@ -305,9 +311,9 @@ def _decide(
     apply_to_scopes(campaign, scopes, decide, key=key, show=lambda changed: _show_changed(changed, connection.output))
 
 
-def _check_reason(why: str) -> None:
-    if not why.strip():
-        raise CliError(ExitCode.USAGE, "say why, for the journal: --why TEXT")
+def _check_reason(reason: str) -> None:
+    if not reason.strip():
+        raise CliError(ExitCode.USAGE, "give a reason for the journal: --reason TEXT")
 
 
 def _plan(connection: ServiceConnection, spec: v1.CampaignSpec) -> v1.CampaignPlan:

@@ -71,7 +71,7 @@ def _more_changes(changes: Sequence[v1.JournalEntry]) -> str:
     """Say how many more changes there are, and how to see them. The service itself tells of so many and no more."""
     at_least = "at least " if len(changes) >= v1.PAGE else ""
     since = moment_text(changes[MAX_CHANGES].at).replace(" ", "T")
-    return f"And {at_least}{len(changes) - MAX_CHANGES} more: `forewarn history --since {since}` shows them."
+    return f"And {at_least}{len(changes) - MAX_CHANGES} more: `forewarn journal --since {since}` shows them."
 
 
 def _change_line(entry: v1.JournalEntry) -> str:
@@ -80,16 +80,16 @@ def _change_line(entry: v1.JournalEntry) -> str:
 
 
 def _subject(entry: v1.JournalEntry) -> str:
-    if entry.did in CAMPAIGN_CHANGE_KINDS:
+    if entry.action in CAMPAIGN_CHANGE_KINDS:
         where = entry_location(entry)
-        return f"{_campaign_name(entry)} {entry.did.value}" + (f" {where}" if where != entry.kind else "")
-    return f"{(entry.event or '')[:SHORT_ID]} in {entry.record} {entry.did.value}: {', '.join(entry.vms)}"
+        return f"{_campaign_name(entry)} {entry.action.value}" + (f" {where}" if where != entry.record_kind else "")
+    return f"{(entry.event or '')[:SHORT_ID]} in {entry.record_id} {entry.action.value}: {', '.join(entry.vms)}"
 
 
 def _campaign_name(entry: v1.JournalEntry) -> str:
     """Name the campaign whose line it is; what people do about one, they do under their own names."""
-    named = entry.by.startswith(CAMPAIGN_PREFIX)
-    return f"campaign {entry.by.removeprefix(CAMPAIGN_PREFIX) if named else entry.record[:SHORT_ID]}"
+    named = entry.actor.startswith(CAMPAIGN_PREFIX)
+    return f"campaign {entry.actor.removeprefix(CAMPAIGN_PREFIX) if named else entry.record_id[:SHORT_ID]}"
 
 
 def _write_clock(clock: v1.Clock, output: Output) -> None:
@@ -97,5 +97,5 @@ def _write_clock(clock: v1.Clock, output: Output) -> None:
         write_json(clock)
         return
     write(moment_text(clock.now))
-    if clock.next_at is not None:
-        write(f"next: {moment_text(clock.next_at)}")
+    if clock.next_change_at is not None:
+        write(f"next: {moment_text(clock.next_change_at)}")

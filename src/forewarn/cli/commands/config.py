@@ -34,7 +34,7 @@ class EffectiveSetting(msgspec.Struct, frozen=True, kw_only=True):
     value: str | int | float | bool | list[str]
     origin: str
     variable: str
-    takes: str
+    allowed: str
 
 
 def config(for_: For = "up", config: Config = None, output: OutputOption = Output.TABLE) -> None:
@@ -68,7 +68,7 @@ def _effective_settings(resolved: LoadedSettings, preset: Preset) -> list[Effect
             value=format_value(value),
             origin=str(resolved.sources[key]),
             variable=variable_name(key),
-            takes=KEYS[key].allowed,
+            allowed=KEYS[key].allowed,
         )
         for key, value in iter_values(resolved.settings)
         if preset.simulated_time or key not in SIMULATED_TIME_KEYS

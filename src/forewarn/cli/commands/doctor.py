@@ -40,7 +40,7 @@ def doctor(connection: ServiceConnection, vm: VmName) -> None:
         write_json(v1.Diagnosis(vm=diagnosis.vm, guest_url=diagnosis.guest_url, checks=checks))
     else:
         _write_checks(checks)
-    failed = sum(not check.ok for check in checks)
+    failed = sum(not check.passed for check in checks)
     if failed:
         write_message(f"Not all is well with {diagnosis.vm}: {failed} of {len(checks)} answers are bad.")
         raise typer.Exit(ExitCode.FAILED)
@@ -49,10 +49,10 @@ def doctor(connection: ServiceConnection, vm: VmName) -> None:
 
 def _write_checks(checks: list[v1.DiagnosisCheck]) -> None:
     for check in checks:
-        mark = coloured("✓", Colour.GOOD) if check.ok else coloured("✗", Colour.BAD)
-        write(f"{mark} {check.question} {check.finding}")
-        if check.advice and not check.ok:
-            write(f"    {check.advice}")
+        mark = coloured("✓", Colour.GOOD) if check.passed else coloured("✗", Colour.BAD)
+        write(f"{mark} {check.question} {check.message}")
+        if check.hint and not check.passed:
+            write(f"    {check.hint}")
 
 
 def endpoint_checks(diagnosis: v1.Diagnosis, service_url: str) -> Iterator[v1.DiagnosisCheck]:
@@ -96,16 +96,16 @@ def _check_endpoint(diagnosis: v1.Diagnosis, endpoint: SplitResult) -> v1.Diagno
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
         advice = "Is something between this machine and the service, a firewall or a container?"
         return v1.DiagnosisCheck(
-            question=ENDPOINT_QUESTION, ok=False, finding=f"Not from here: {url}: {why}.", advice=advice
+            question=ENDPOINT_QUESTION, passed=False, message=f"Not from here: {url}: {why}.", hint=advice
         )
     finally:
         connection.close()
     is_named = response.status == 200 and name.casefold() == diagnosis.vm.rpartition("/")[2].casefold()
     if not is_named and _is_link_local(endpoint) and _is_metadata_endpoint(response):
         finding = f"Yes, at {url}: this machine, which is not the VM, is answered with status {response.status}."
-        return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, ok=True, finding=finding)
+        return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, passed=True, message=finding)
     if not is_named:
         finding = f"Not as this VM's: {url} answers with status {response.status}: {name[:100]}"
         advice = "Does another program listen on this port? `forewarn vm list` says where each VM's endpoint is."
-        return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, ok=False, finding=finding, advice=advice)
-    return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, ok=True, finding=f"Yes, at {url}.")
+        return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, passed=False, message=finding, hint=advice)
+    return v1.DiagnosisCheck(question=ENDPOINT_QUESTION, passed=True, message=f"Yes, at {url}.")

@@ -8,7 +8,7 @@ import typer
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import Key, PlainUsage, Wait, Why, choice_completer, choice_option, choice_parser
+from forewarn.cli.options.common import Key, PlainUsage, Reason, Wait, choice_completer, choice_option, choice_parser
 from forewarn.cli.options.completion import (
     EventId,
     EventIds,
@@ -35,17 +35,17 @@ def show_scheduled(connection: ServiceConnection, scheduled: v1.ScheduleResponse
     for event in scheduled.events:
         if not event.announced:
             write_message(_unannounced_text(event))
-    if wait and scheduled.made:
+    if wait and scheduled.created:
         from forewarn.cli.live.event_follow import follow
 
-        follow(connection, scheduled.made)
+        follow(connection, scheduled.created)
         return
     if connection.output is Output.JSON:
         write_json(scheduled)
     elif scheduled.events:
         write_events(scheduled.events)
     still_open = {event.id for event in scheduled.events}
-    for made in scheduled.made:
+    for made in scheduled.created:
         if made.id not in still_open:
             write_message(f"Event {made.id} in scope {made.scope} has ended already.")
     write_fleet_hold(connection)
@@ -103,7 +103,7 @@ def schedule(
     ] = Source.PLATFORM,
     user: Annotated[bool, typer.Option("--user", help="The same as --source User.")] = False,
     failure: Annotated[bool, typer.Option("--failure", help="The hardware has failed: start at once.")] = False,
-    why: Why = "",
+    reason: Reason = "",
     key: Key = None,
     wait: Wait = False,
 ) -> None:
@@ -115,7 +115,7 @@ def schedule(
     Where announce is when-enabled, as under `serve`, nobody is told in a scope of which no VM asks for events: without
     --in and --at its maintenance starts at once.
 
-    Example: forewarn event schedule Reboot web-0 web-1 --in 20m --why "new kernel"
+    Example: forewarn event schedule Reboot web-0 web-1 --in 20m --reason "new kernel"
     """
     if notice is not None and at is not None:
         raise CliError(ExitCode.USAGE, "--in and --at: say one of them")
@@ -133,7 +133,7 @@ def schedule(
             description=description,
             source=Source.USER if user else source,
             failure=failure,
-            why=why,
+            reason=reason,
         ),
         key=key,
     )
@@ -207,18 +207,20 @@ def show(connection: ServiceConnection, event: EventId) -> None:
 
 @app.command("cancel", cls=PlainUsage)
 @with_service
-def cancel(connection: ServiceConnection, event: EventId, why: Why = "", key: Key = None) -> None:
+def cancel(connection: ServiceConnection, event: EventId, reason: Reason = "", key: Key = None) -> None:
     """Take a Scheduled event back. One that is Started goes on to its end.
 
-    Example: forewarn event cancel 3F2A91C0 --why "not today"
+    Example: forewarn event cancel 3F2A91C0 --reason "not today"
     """
-    detail = connection.api.cancel(find_event(connection.api, event), v1.CancelEvent(why=why), key=key)
+    detail = connection.api.cancel(find_event(connection.api, event), v1.CancelEvent(reason=reason), key=key)
     _show_changed(detail, connection.output)
 
 
 @app.command("approve", cls=PlainUsage)
 @with_service
-def approve(connection: ServiceConnection, event: EventId, vm: OneVm = None, why: Why = "", key: Key = None) -> None:
+def approve(
+    connection: ServiceConnection, event: EventId, vm: OneVm = None, reason: Reason = "", key: Key = None
+) -> None:
     """Approve an event on behalf of a VM. It need not wait for its time then.
 
     Without --vm, on behalf of the only VM that it affects.
@@ -226,7 +228,7 @@ def approve(connection: ServiceConnection, event: EventId, vm: OneVm = None, why
     Example: forewarn event approve 3F2A91C0 --vm web-0
     """
     id_ = find_event(connection.api, event)
-    detail = connection.api.approve(id_, v1.ApproveEvent(vm=vm or _only_vm(connection, id_), why=why), key=key)
+    detail = connection.api.approve(id_, v1.ApproveEvent(vm=vm or _only_vm(connection, id_), reason=reason), key=key)
     _show_changed(detail, connection.output)
 
 
@@ -240,14 +242,19 @@ def _only_vm(connection: ServiceConnection, id_: str) -> str:
 @app.command("retry", cls=PlainUsage)
 @with_service
 def retry(
-    connection: ServiceConnection, event: EventId, vm: OneVm = None, why: Why = "", key: Key = None, wait: Wait = False
+    connection: ServiceConnection,
+    event: EventId,
+    vm: OneVm = None,
+    reason: Reason = "",
+    key: Key = None,
+    wait: Wait = False,
 ) -> None:
     """Have failed or unknown work done once more. On one VM, or wherever it is failed or unknown.
 
     Example: forewarn event retry 3F2A91C0 --vm web-0
     """
     id_ = find_event(connection.api, event)
-    detail = connection.api.retry(id_, v1.RetryImpact(vm=vm, why=why), key=key)
+    detail = connection.api.retry(id_, v1.RetryImpact(vm=vm, reason=reason), key=key)
     if wait:
         _follow(connection, (v1.CreatedEvent(id=detail.id, scope=detail.scope),))
     else:
@@ -261,22 +268,24 @@ def resolve(
     event: EventId,
     done: Annotated[bool, typer.Option("--done", help="It was done after all.")] = False,
     give_up: Annotated[bool, typer.Option("--give-up", help="It was not, and is given up.")] = False,
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="What you found out, for the journal.")] = "",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="What you found out, for the journal.")] = "",
     vm: OneVm = None,
     key: Key = None,
 ) -> None:
     """End failed or unknown work, as somebody has found it. On one VM, or wherever it is failed or unknown.
 
-    Example: forewarn event resolve 3F2A91C0 --done --why "uptime says it has rebooted"
+    Example: forewarn event resolve 3F2A91C0 --done --reason "uptime says it has rebooted"
     """
     if done and give_up:
         raise CliError(ExitCode.USAGE, "--done and --give-up: say one of them")
     missing = [] if done or give_up else ["how it ends: --done if it was done after all, --give-up if not"]
-    missing += [] if why.strip() else ["what you found out: --why TEXT"]
+    missing += [] if reason.strip() else ["what you found out: --reason TEXT"]
     if missing:
         raise CliError(ExitCode.USAGE, f"say {'; and '.join(missing)}")
     id_ = find_event(connection.api, event)
-    _show_changed(connection.api.resolve(id_, v1.ResolveImpact(done=done, why=why, vm=vm), key=key), connection.output)
+    _show_changed(
+        connection.api.resolve(id_, v1.ResolveImpact(done=done, reason=reason, vm=vm), key=key), connection.output
+    )
 
 
 @app.command("watch", cls=PlainUsage)
@@ -321,7 +330,7 @@ def _show_detail(detail: v1.EventDetail, output: Output) -> None:
         )
     )
     write("")
-    write_timeline(detail.timeline)
+    write_timeline(detail.journal)
 
 
 def _outcome_text(detail: v1.EventDetail) -> str:
@@ -331,23 +340,23 @@ def _outcome_text(detail: v1.EventDetail) -> str:
 
 def _ended_details(detail: v1.EventDetail) -> tuple[tuple[str, str], ...]:
     """Return what the journal still tells of an event that is over."""
-    created = next((entry for entry in detail.timeline if "source" in entry.facts), None)
-    started = next((entry for entry in detail.timeline if entry.did is EntryKind.STARTED), None)
+    created = next((entry for entry in detail.journal if "source" in entry.facts), None)
+    started = next((entry for entry in detail.journal if entry.action is EntryKind.STARTED), None)
     approvals = (
-        f"{entry.by} at {moment_text(entry.at)}" for entry in detail.timeline if entry.did is EntryKind.APPROVED
+        f"{entry.actor} at {moment_text(entry.at)}" for entry in detail.journal if entry.action is EntryKind.APPROVED
     )
     return (
         ("status", _outcome_text(detail)),
         ("started at", "" if started is None else moment_text(started.at)),
         ("source", "" if created is None else created.facts["source"]),
-        ("made", "" if created is None else f"{moment_text(created.at)} by {created.by}"),
-        ("why", "" if created is None else created.why),
+        ("created", "" if created is None else f"{moment_text(created.at)} by {created.actor}"),
+        ("reason", "" if created is None else created.reason),
         ("approved by", ", ".join(approvals)),
     )
 
 
 def _open_details(event: v1.Event) -> tuple[tuple[str, str], ...]:
-    approvals = (f"{approval.vm} at {moment_text(approval.at)}" for approval in event.approvals)
+    approvals = (f"{approval.vm} at {moment_text(approval.approved_at)}" for approval in event.approvals)
     return (
         ("status", event.status),
         ("waits for", blockers_text(event)),
@@ -358,9 +367,9 @@ def _open_details(event: v1.Event) -> tuple[tuple[str, str], ...]:
         ("source", f"{event.source.value}, {event.cause.value}"),
         ("host", event.host or ""),
         ("update domain", str(event.update_domain)),
-        ("made", f"{moment_text(event.made_at)} by {event.by}"),
+        ("created", f"{moment_text(event.created_at)} by {event.created_by}"),
         ("campaign", event.campaign or ""),
-        ("why", event.why),
+        ("reason", event.reason),
         ("announced", "" if event.announced else "no: the scope is not enabled"),
         ("approved by", ", ".join(approvals)),
         *((f"work on {impact.vm}", _impact_text(impact)) for impact in event.impacts),
@@ -370,4 +379,4 @@ def _open_details(event: v1.Event) -> tuple[tuple[str, str], ...]:
 def _impact_text(impact: v1.Impact) -> str:
     attempt = f", attempt {impact.attempt}" if impact.attempt > 1 else ""
     again = "" if impact.retry_at is None else f", again at {moment_text(impact.retry_at)}"
-    return f"{impact.state.value}{attempt}{again}" + (f": {impact.why}" if impact.why else "")
+    return f"{impact.state.value}{attempt}{again}" + (f": {impact.reason}" if impact.reason else "")

@@ -7,7 +7,7 @@ import typer
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import Key, PlainUsage, Why
+from forewarn.cli.options.common import Key, PlainUsage, Reason
 from forewarn.cli.options.completion import FaultId, complete_vms
 from forewarn.cli.options.service import ServiceConnection, with_service
 from forewarn.cli.output import Output, moment_text, write_json, write_message
@@ -55,7 +55,7 @@ def set_fault(
         str | None,
         typer.Option(metavar="DURATION", help="How slow, how late, or how far from the right date: 5s, 2m, 1h, -1h."),
     ] = None,
-    why: Why = "",
+    reason: Reason = "",
     key: Key = None,
 ) -> None:
     """Have the emulator answer a VM, or all, wrongly. Without --for and --times it does so until it is cleared.
@@ -69,10 +69,10 @@ def set_fault(
         request = v1.SetFault(
             kind=parse_fault_kind(kind),
             vm=vm,
-            lasting=None if lasting is None else format_duration(parse_duration(lasting)),
+            duration=None if lasting is None else format_duration(parse_duration(lasting)),
             times=times,
             amount=None if amount is None else format_signed_duration(parse_signed_duration(amount)),
-            why=why,
+            reason=reason,
         )
     except Invalid as error:
         raise CliError(ExitCode.USAGE, str(error)) from None
@@ -105,7 +105,7 @@ def clear(
     connection: ServiceConnection,
     id_: FaultId = None,
     everything: Annotated[bool, typer.Option("--all", help="All faults.")] = False,
-    why: Why = "",
+    reason: Reason = "",
     key: Key = None,
 ) -> None:
     """End a fault, or all of them. Requests that it has made wait are answered.
@@ -117,10 +117,10 @@ def clear(
     if (id_ is None) is not everything:
         raise CliError(ExitCode.USAGE, "say which fault, like `forewarn fault clear F1`, or --all")
     if id_ is not None:
-        connection.api.clear_fault(id_, why=why, key=key)
+        connection.api.clear_fault(id_, reason=reason, key=key)
         write_message(f"Fault {id_} is cleared.")
         return
-    cleared = connection.api.clear_faults(why=why, key=key).faults
+    cleared = connection.api.clear_faults(reason=reason, key=key).faults
     if connection.output is Output.JSON:
         write_json(cleared)
     write_message(f"Cleared: {', '.join(fault.id for fault in cleared)}." if cleared else "No fault was set.")
@@ -136,8 +136,8 @@ def _write_faults(faults: Sequence[v1.Fault]) -> None:
                 fault.vm or "all",
                 f"{fault.hits}" if fault.times is None else f"{fault.hits} of {fault.times}",
                 "when cleared" if fault.until is None and fault.times is None else _end_text(fault),
-                fault.by,
-                moment_text(fault.set_at),
+                fault.created_by,
+                moment_text(fault.created_at),
             )
             for fault in faults
         ),

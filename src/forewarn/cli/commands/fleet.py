@@ -56,7 +56,7 @@ def import_(
     else:
         _write_differences(result.differences)
     write_message(_summary(result))
-    if result.refused:
+    if result.refused_count:
         raise typer.Exit(ExitCode.REFUSED)
 
 
@@ -111,7 +111,7 @@ def _import(
 
 def _import_error(file: Path, error: v1.ErrorBody) -> Exception:
     """Return why nothing was imported. What is wrong with the file is said of the file, whose name only we know."""
-    if error.code != "wrong-fleet-file":
+    if error.code != "invalid-fleet-file":
         return RequestRefused(409, error.code, error.message, error.details)
     key, problem = error.details["key"], error.details["problem"]
     return FileError("stdin" if file == STDIO else str(file), str(key), str(problem))
@@ -119,8 +119,8 @@ def _import_error(file: Path, error: v1.ErrorBody) -> Exception:
 
 def _confirm_removal(preview: v1.ImportResult) -> None:
     """Show what would be removed, and go on only if that is wanted."""
-    named = [difference for difference in preview.differences if difference.what == "removed"]
-    removed = [difference for difference in named if not difference.refused]
+    named = [difference for difference in preview.differences if difference.action == "removed"]
+    removed = [difference for difference in named if not difference.refusal]
     if not removed:
         return
     for line in _all_difference_lines(named):
@@ -145,19 +145,19 @@ def _all_difference_lines(differences: Sequence[v1.Difference]) -> list[str]:
 
 
 def _difference_lines(difference: v1.Difference) -> list[str]:
-    sign, colour = SIGNS[difference.what]
+    sign, colour = SIGNS[difference.action]
     what = f"scope {difference.scope}" if difference.vm is None else f"{difference.scope}/{difference.vm}"
     fields = [f"    {name}: {old or 'nothing'} → {new or 'nothing'}" for name, (old, new) in difference.fields.items()]
-    refused = [coloured(f"    refused: {difference.refused}", Colour.BAD)] if difference.refused else []
-    return [coloured(f"{sign} {what}", colour), *(fields if difference.what == "changed" else ()), *refused]
+    refused = [coloured(f"    refused: {difference.refusal}", Colour.BAD)] if difference.refusal else []
+    return [coloured(f"{sign} {what}", colour), *(fields if difference.action == "changed" else ()), *refused]
 
 
 def _summary(result: v1.ImportResult) -> str:
-    applied = [difference for difference in result.differences if not difference.refused]
-    counts = ", ".join(f"{_count_text([each for each in applied if each.what == what])} {what}" for what in SIGNS)
-    refused = f", {result.refused} refused" if result.refused else ""
+    applied = [difference for difference in result.differences if not difference.refusal]
+    counts = ", ".join(f"{_count_text([each for each in applied if each.action == what])} {what}" for what in SIGNS)
+    refused = f", {result.refused_count} refused" if result.refused_count else ""
     would = "Nothing has changed. It would be: " if result.dry_run else ""
-    return f"{would}{counts}{refused}, {_number_text(result.unchanged, 'VM')} unchanged."
+    return f"{would}{counts}{refused}, {_number_text(result.unchanged_count, 'VM')} unchanged."
 
 
 def _count_text(differences: Sequence[v1.Difference]) -> str:

@@ -6,7 +6,7 @@ import typer
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import Key, Why
+from forewarn.cli.options.common import Key, Reason
 from forewarn.cli.options.completion import complete_scopes
 from forewarn.cli.options.service import ServiceConnection, with_service
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
@@ -34,11 +34,13 @@ def hold(
     Example: forewarn hold "the switch in rack 4 is being replaced" --scope web
     """
     if reason is not None and reason.strip():
-        before = _find_hold(connection.api.holds(), scope)
+        before = connection.api.holds().of(scope)
         after = connection.api.hold(v1.CreateHold(reason=reason, scope=scope), key=key)
         _show(after, connection.output)
-        if before is not None and before != _find_hold(after, scope):
-            write_message(f"This replaces the hold of {before.by} since {moment_text(before.at)}: {before.reason}")
+        if before is not None and before != after.of(scope):
+            write_message(
+                f"This replaces the hold of {before.created_by} since {moment_text(before.created_at)}: {before.reason}"
+            )
     elif reason is not None or scope is not None or key is not None:
         raise CliError(ExitCode.USAGE, 'say why it is held, like `forewarn hold "the switch is being replaced"`')
     else:
@@ -46,34 +48,28 @@ def hold(
 
 
 @with_service
-def release(connection: ServiceConnection, scope: Scope = None, why: Why = "", key: Key = None) -> None:
+def release(connection: ServiceConnection, scope: Scope = None, reason: Reason = "", key: Key = None) -> None:
     """End the hold on the whole fleet, or that of one scope. What waited for it goes on.
 
     Example: forewarn release --scope web
     """
-    before = _find_hold(connection.api.holds(), scope)
-    after = connection.api.release(v1.ReleaseHold(scope=scope, why=why), key=key)
+    before = connection.api.holds().of(scope)
+    after = connection.api.release(v1.ReleaseHold(scope=scope, reason=reason), key=key)
     what = "the whole fleet" if scope is None else f"scope {scope}"
     if before is None:
         write_message(f"Nothing to release: {what} was not held.")
     else:
-        write_message(f"Released: {what}, held by {before.by} since {moment_text(before.at)}: {before.reason}")
+        write_message(
+            f"Released: {what}, held by {before.created_by} since {moment_text(before.created_at)}: {before.reason}"
+        )
     _show(after, connection.output)
-
-
-def _find_hold(holds: v1.Holds, scope: str | None) -> v1.Hold | None:
-    """Return the hold on the whole fleet, or on one scope."""
-    if scope is None:
-        return holds.fleet
-    return next((hold for hold in holds.scopes if hold.scope == scope), None)
 
 
 def _show(holds: v1.Holds, output: Output) -> None:
     if output is Output.JSON:
-        write_json(holds)
+        write_json(holds.holds)
         return
-    held = [*((holds.fleet,) if holds.fleet is not None else ()), *holds.scopes]
-    for each in held:
+    for each in holds.holds:
         write(hold_text(each))
-    if not held:
+    if not holds.holds:
         write_message("Nothing is held.")

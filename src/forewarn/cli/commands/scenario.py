@@ -167,7 +167,7 @@ def _write_results(results: list[ScenarioResult], output: Output) -> None:
         return
     write_table(
         RESULT_COLUMNS,
-        [(each.name, each.verdict, str(len(each.steps)), f"{each.seconds:.2f} s", each.stage) for each in results],
+        [(each.name, each.verdict, str(len(each.steps)), f"{each.seconds:.2f} s", each.backend) for each in results],
     )
     for result in results:
         for line in result.failure_lines():

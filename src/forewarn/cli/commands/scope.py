@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from forewarn.api import v1
-from forewarn.cli.options.common import Force, Key, PlainUsage, Why, choice_option, choice_parser
+from forewarn.cli.options.common import Force, Key, PlainUsage, Reason, choice_option, choice_parser
 from forewarn.cli.options.completion import ScopeName
 from forewarn.cli.options.service import ServiceConnection, with_service
 from forewarn.cli.options.vm import merge_changes, vm_option_details, with_vm_changes, with_vm_options
@@ -59,7 +59,7 @@ def list_scopes(
 
 
 def _write_scopes(scopes: Sequence[v1.Scope]) -> None:
-    held = hold_column(scope.held for scope in scopes)
+    held = hold_column(scope.hold for scope in scopes)
     write_table(
         (
             Column("SCOPE"),
@@ -74,11 +74,11 @@ def _write_scopes(scopes: Sequence[v1.Scope]) -> None:
             (
                 scope.id,
                 scope.kind.value,
-                str(scope.vms),
+                str(scope.vm_count),
                 str(len(scope.open_events)),
                 "yes" if scope.enabled else "no",
-                "" if scope.seen_at is None else moment_text(scope.seen_at),
-                *hold_cell(scope.held, held),
+                "" if scope.last_seen_at is None else moment_text(scope.last_seen_at),
+                *hold_cell(scope.hold, held),
             )
             for scope in scopes
         ),
@@ -153,13 +153,13 @@ def _event_types(texts: list[str] | None) -> list[EventType] | None:
 @app.command("remove", cls=PlainUsage)
 @with_service
 def remove(
-    connection: ServiceConnection, scope: ScopeName, force: Force = False, why: Why = "", key: Key = None
+    connection: ServiceConnection, scope: ScopeName, force: Force = False, reason: Reason = "", key: Key = None
 ) -> None:
     """Remove a scope with all its VMs, without events.
 
     Example: forewarn scope remove web
     """
-    connection.api.remove_scope(scope, force=force, why=why, key=key)
+    connection.api.remove_scope(scope, force=force, reason=reason, key=key)
     write_message(f"Scope {scope} is removed, with its VMs.")
 
 
@@ -171,7 +171,7 @@ def _show(connection: ServiceConnection, scope: v1.Scope) -> None:
         (
             ("scope", scope.id),
             ("kind", scope.kind.value),
-            ("VMs", str(scope.vms)),
+            ("VMs", str(scope.vm_count)),
             ("update domains", ", ".join(map(str, scope.update_domains))),
             ("approval", f"{scope.approval.value} VM{'s' if scope.approval is ApprovalRule.ALL else ''}"),
             ("starts at once", ", ".join(type_.value for type_ in scope.auto_approve)),
@@ -181,9 +181,9 @@ def _show(connection: ServiceConnection, scope: v1.Scope) -> None:
             *vm_option_details(scope),
             ("incarnation", str(scope.incarnation)),
             ("enabled", "yes" if scope.enabled else "no: none of its VMs has asked for events"),
-            ("last seen", "" if scope.seen_at is None else moment_text(scope.seen_at)),
+            ("last seen", "" if scope.last_seen_at is None else moment_text(scope.last_seen_at)),
             ("last changed", moment_text(scope.changed_at)),
             ("open events", ", ".join(scope.open_events)),
-            ("held", "" if scope.held is None else hold_text(scope.held)),
+            ("held", "" if scope.hold is None else hold_text(scope.hold)),
         )
     )

@@ -11,7 +11,7 @@ from forewarn.api import v1
 from forewarn.cli.colours import Colour
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.files import atomic_write
-from forewarn.cli.options.common import Key, PlainUsage, Why, choice_option
+from forewarn.cli.options.common import Key, PlainUsage, Reason, choice_option
 from forewarn.cli.options.completion import TokenId
 from forewarn.cli.options.service import ServiceConnection, with_service
 from forewarn.cli.options.times import read_expiry
@@ -61,7 +61,8 @@ def create(
         if file is not None:
             file.write(f"{created.secret}\n".encode())
     if connection.output is Output.JSON:
-        write_json(created if save is None else created.token)
+        # One shape with and without --save: a secret that is in a file is null here.
+        write_json({"token": created.token, "secret": created.secret if save is None else None})
     elif save is None:
         write(created.secret)
     kept = "shown this once" if save is None else f"in {save}"
@@ -88,7 +89,7 @@ def list_tokens(connection: ServiceConnection) -> None:
             Column("NAME"),
             Column("ROLE"),
             Column("SCOPES", max_width=32),
-            Column("MADE", drop_order=2),
+            Column("CREATED", drop_order=2),
             Column("BY", drop_order=3),
             Column("EXPIRES", drop_order=1),
             Column("STATE", colours={"good": Colour.GOOD, "expired": Colour.DIM, "revoked": Colour.DIM}),
@@ -111,14 +112,14 @@ def list_tokens(connection: ServiceConnection) -> None:
 
 @app.command("revoke", cls=PlainUsage)
 @with_service
-def revoke(connection: ServiceConnection, id_: TokenId, why: Why = "", key: Key = None) -> None:
+def revoke(connection: ServiceConnection, id_: TokenId, reason: Reason = "", key: Key = None) -> None:
     """Revoke a token: from now on it is refused.
 
     TOKEN is its id, as `forewarn token list` shows it.
 
     Example: forewarn token revoke tk_4f1c9a
     """
-    connection.api.revoke_token(id_, why=why, key=key)
+    connection.api.revoke_token(id_, reason=reason, key=key)
     write_message(f"Token {id_} is revoked.")
 
 

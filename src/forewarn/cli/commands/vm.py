@@ -8,7 +8,7 @@ import typer
 from forewarn.api import v1
 from forewarn.cli.commands.event import show_scheduled
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.common import Force, Key, PlainUsage, Wait, Why, choice_option
+from forewarn.cli.options.common import Force, Key, PlainUsage, Reason, Wait, choice_option
 from forewarn.cli.options.completion import HostFilter, ScopeFilter, VmName, VmNames, complete_hosts, complete_scopes
 from forewarn.cli.options.service import ServiceConnection, with_service
 from forewarn.cli.options.times import read_duration
@@ -57,7 +57,7 @@ def list_vms(
 
 def write_vms(vms: Sequence[v1.Vm]) -> None:
     """Write VMs; what holds their scopes has a column where something does."""
-    held = hold_column(vm.held for vm in vms)
+    held = hold_column(vm.hold for vm in vms)
     write_table(
         (
             Column("VM"),
@@ -75,14 +75,14 @@ def write_vms(vms: Sequence[v1.Vm]) -> None:
             (
                 vm.name,
                 vm.scope,
-                vm.kind.value,
+                vm.scope_kind.value,
                 vm.host or "",
                 str(vm.update_domain),
                 str(vm.fault_domain),
                 vm.priority.value,
                 ", ".join(address.ip for address in vm.addresses),
                 vm.guest_url or "",
-                *hold_cell(vm.held, held),
+                *hold_cell(vm.hold, held),
             )
             for vm in vms
         ),
@@ -168,12 +168,14 @@ def change(
 
 @app.command("remove", cls=PlainUsage)
 @with_service
-def remove(connection: ServiceConnection, vm: VmName, force: Force = False, why: Why = "", key: Key = None) -> None:
+def remove(
+    connection: ServiceConnection, vm: VmName, force: Force = False, reason: Reason = "", key: Key = None
+) -> None:
     """Take a VM out of the inventory, without an event. To have it deleted with notice, see `forewarn vm delete`.
 
     Example: forewarn vm remove web-2
     """
-    connection.api.remove_vm(vm, force=force, why=why, key=key)
+    connection.api.remove_vm(vm, force=force, reason=reason, key=key)
     write_message(f"VM {vm} is removed.")
 
 
@@ -189,7 +191,7 @@ def _show(connection: ServiceConnection, vm: v1.Vm) -> None:
     write_details(
         (
             ("VM", f"{vm.scope}/{vm.name}"),
-            ("kind of scope", vm.kind.value),
+            ("kind of scope", vm.scope_kind.value),
             ("vmId", vm.vm_id),
             ("guest URL", vm.guest_url or ""),
             ("host", vm.host or ""),
@@ -202,7 +204,7 @@ def _show(connection: ServiceConnection, vm: v1.Vm) -> None:
             ("role instance", "yes" if vm.role_instance else ""),
             ("enabled", "yes" if vm.enabled else "no: nobody in its scope has asked for events"),
             ("open events", ", ".join(vm.open_events)),
-            ("held", "" if vm.held is None else hold_text(vm.held)),
+            ("held", "" if vm.hold is None else hold_text(vm.hold)),
         )
     )
 
@@ -212,32 +214,36 @@ def _address_text(address: v1.Address) -> str:
 
 
 @with_service
-def restart(connection: ServiceConnection, vm: VmName, why: Why = "", key: Key = None, wait: Wait = False) -> None:
+def restart(
+    connection: ServiceConnection, vm: VmName, reason: Reason = "", key: Key = None, wait: Wait = False
+) -> None:
     """Restart a VM for its owner: a Reboot whose source is User.
 
     Example: forewarn vm restart web-0 --wait
     """
-    show_scheduled(connection, connection.api.restart(v1.Operate(vm=vm, why=why), key=key), wait=wait)
+    show_scheduled(connection, connection.api.restart(v1.Operate(vm=vm, reason=reason), key=key), wait=wait)
 
 
 @with_service
-def redeploy(connection: ServiceConnection, vm: VmName, why: Why = "", key: Key = None, wait: Wait = False) -> None:
+def redeploy(
+    connection: ServiceConnection, vm: VmName, reason: Reason = "", key: Key = None, wait: Wait = False
+) -> None:
     """Move a VM to another host for its owner: a Redeploy by User.
 
     Example: forewarn vm redeploy web-0
     """
-    show_scheduled(connection, connection.api.redeploy(v1.Operate(vm=vm, why=why), key=key), wait=wait)
+    show_scheduled(connection, connection.api.redeploy(v1.Operate(vm=vm, reason=reason), key=key), wait=wait)
 
 
 @with_service
-def delete(connection: ServiceConnection, vm: VmName, why: Why = "", key: Key = None, wait: Wait = False) -> None:
+def delete(connection: ServiceConnection, vm: VmName, reason: Reason = "", key: Key = None, wait: Wait = False) -> None:
     """Delete a VM for its owner. If it has a terminate notice, with a Terminate whose source is User, else at once.
 
-    Example: forewarn vm delete web-0 --why "no longer needed"
+    Example: forewarn vm delete web-0 --reason "no longer needed"
     """
-    scheduled = connection.api.delete(v1.Operate(vm=vm, why=why), key=key)
+    scheduled = connection.api.delete(v1.Operate(vm=vm, reason=reason), key=key)
     show_scheduled(connection, scheduled, wait=wait)
-    if not scheduled.made:
+    if not scheduled.created:
         write_message(f"VM {vm} is deleted at once: it has no terminate notice.")
 
 
@@ -246,7 +252,7 @@ def evict(
     connection: ServiceConnection,
     vm: VmName,
     notice: Annotated[str | None, typer.Option("--in", metavar="DURATION", help="After this time: 30s.")] = None,
-    why: Why = "",
+    reason: Reason = "",
     key: Key = None,
     wait: Wait = False,
 ) -> None:
@@ -254,7 +260,7 @@ def evict(
 
     Example: forewarn vm evict batch_3
     """
-    request = v1.Evict(vm=vm, notice=read_duration(notice, "--in"), why=why)
+    request = v1.Evict(vm=vm, notice=read_duration(notice, "--in"), reason=reason)
     show_scheduled(connection, connection.api.evict(request, key=key), wait=wait)
 
 
@@ -275,7 +281,7 @@ def fail(
         str | None,
         typer.Option(metavar="DURATION", help="Not now: expected in this time, 3d; a Redeploy is announced."),
     ] = None,
-    why: Why = "",
+    reason: Reason = "",
     key: Key = None,
     wait: Wait = False,
 ) -> None:
@@ -286,13 +292,13 @@ def fail(
     if bool(vms) is (host is not None):
         raise CliError(ExitCode.USAGE, "say what fails: VM… or --host")
     if predicted is None:
-        request = v1.Fail(vms=vms or (), host=host, type=type_ or EventType.REDEPLOY, why=why)
+        request = v1.Fail(vms=vms or (), host=host, type=type_ or EventType.REDEPLOY, reason=reason)
         show_scheduled(connection, connection.api.fail(request, key=key), wait=wait)
         return
     if type_ is not None:
         raise CliError(ExitCode.USAGE, "--predicted and --type: a predicted failure is always a Redeploy")
     ahead = read_duration(predicted, "--predicted") or ""
-    prediction = v1.PredictFailure(ahead=ahead, vms=vms or (), host=host, why=why)
+    prediction = v1.PredictFailure(notice=ahead, vms=vms or (), host=host, reason=reason)
     show_scheduled(connection, connection.api.predict_failure(prediction, key=key), wait=wait)
 
 

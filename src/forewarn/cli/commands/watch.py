@@ -27,7 +27,7 @@ def watch(connection: ServiceConnection) -> None:
 
     Example: forewarn watch
     """
-    newest = list(islice(connection.api.history(newest_first=True), MAX_LINES))[::-1]
+    newest = list(islice(connection.api.journal(newest_first=True), MAX_LINES))[::-1]
     stream = JournalStream(connection.api, after=newest[-1].position if newest else None)
     # Nothing else ends it: to interrupt it is no failure.
     with suppress(KeyboardInterrupt):

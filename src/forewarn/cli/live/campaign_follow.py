@@ -91,7 +91,7 @@ def is_finished_here(campaign: v1.Campaign) -> bool:
     if campaign.state is CampaignState.ABORTING:
         # What is announced is being canceled; only what has failed stays until somebody decides.
         return not under_way and any(each.failed for each in campaign.progress) and not _announced(campaign)
-    return campaign.state.is_over or campaign.stuck or (campaign.state is CampaignState.HALTED and not under_way)
+    return campaign.state.is_over or campaign.is_stuck or (campaign.state is CampaignState.HALTED and not under_way)
 
 
 def _announced(campaign: v1.Campaign) -> bool:
@@ -199,20 +199,20 @@ class LiveCampaignView:
 def _end_text(campaign: v1.Campaign, clock: ServiceClock) -> str:
     if campaign.ended_at is not None:
         return f"{GAP}ended at {moment_text(campaign.ended_at)}"
-    if campaign.expected_end is None:
+    if campaign.expected_end_at is None:
         return ""
-    left = span_text(campaign.expected_end - clock.now)
-    return f"{GAP}expected end {moment_text(campaign.expected_end)}, in {left}"
+    left = span_text(campaign.expected_end_at - clock.now)
+    return f"{GAP}expected end {moment_text(campaign.expected_end_at)}, in {left}"
 
 
 def _status_line(campaign: v1.Campaign) -> str:
     """Say in a line how it stands."""
     failed = f", {len(campaign.failures)} failed" if campaign.failures else ""
-    waits = f": {campaign.explain[0]}" if campaign.explain else ""
+    waits = f": {campaign.explanation[0]}" if campaign.explanation else ""
     return f"{campaign.name} {campaign.state.value}, {_waves_text(campaign)}{failed}{waits}"
 
 
 def _waves_text(campaign: v1.Campaign) -> str:
     """Say how many waves are over, and how many never will be."""
-    left = sum(each.left for each in campaign.progress)
-    return f"{campaign.waves_over}/{campaign.waves} waves" + (f", {left} left" if left else "")
+    left = sum(each.abandoned for each in campaign.progress)
+    return f"{campaign.finished_wave_count}/{campaign.wave_count} waves" + (f", {left} left" if left else "")

@@ -117,7 +117,7 @@ class EventFollower:
         """Tell whether the events may have changed."""
         match item:
             case v1.JournalEntry():
-                return item.kind != "scope" or item.record in self._scopes.values()
+                return item.record_kind != "scope" or item.record_id in self._scopes.values()
             case _:
                 return isinstance(item, Heartbeat | StreamResumed)
 
@@ -148,7 +148,7 @@ class EventFollower:
     def _fetch_detail(self, id_: str, event: v1.Event | None) -> v1.EventDetail:
         before = self.details.get(id_)
         if event is None or before is None:
-            return msgspec.structs.replace(self._api.event(id_), timeline=())
+            return msgspec.structs.replace(self._api.event(id_), journal=())
         return msgspec.structs.replace(before, event=event)
 
 

@@ -18,7 +18,7 @@ RECONNECT_DELAY = 1.0
 DISCONNECTED_MESSAGE = "The service cannot be reached; trying again. "
 RECONNECTED_MESSAGE = "The service is back."
 
-POSITION_LOST_CODES = frozenset({"pruned", "unknown-position"})
+POSITION_LOST_CODES = frozenset({"journal-pruned", "position-not-found"})
 """What a service says that no longer has the lines after ours, or never had: then those from now on must do."""
 
 

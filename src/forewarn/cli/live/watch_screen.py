@@ -134,7 +134,7 @@ def _header(url: str, snapshot: FleetSnapshot, error_text: str) -> list[Text]:
     head = [Text.assemble((f"{moment_text(snapshot.clock.now)}", "bold"), f"  {url}  {count}  (q ends)")]
     head += [Text(DISCONNECTED_MESSAGE + error_text, "red")] if error_text else []
     head += [Text(MANUAL_CLOCK_HINT, "dim")] if snapshot.clock.is_manual else []
-    held = [*((snapshot.holds.fleet,) if snapshot.holds.fleet is not None else ()), *snapshot.holds.scopes]
+    held = snapshot.holds.holds
     return [*head, *(Text(sanitize(hold_text(hold)), "yellow") for hold in held)]
 
 

@@ -53,7 +53,7 @@ OutputOption = Annotated[
     Output,
     typer.Option("--output", "-o", envvar="FOREWARN_OUTPUT", metavar="table|json", help="How results are shown."),
 ]
-Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="What the journal says about the reason.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the journal.")]
 Key = Annotated[
     str | None, typer.Option("--key", metavar="KEY", help="Saying it again with the same key does nothing twice.")
 ]

@@ -51,11 +51,11 @@ def _completer(source: Callable[[ApiClient, str], Iterable[tuple[str, str]]]) ->
 def _vms(api: ApiClient, incomplete: str) -> Iterable[tuple[str, str]]:
     scope, slash, name = incomplete.rpartition("/")
     for vm in api.vms(scope=scope or None, name=f"{name}*"):
-        yield f"{vm.scope}/{vm.name}" if slash else vm.name, f"{vm.kind.value} {vm.scope}"
+        yield f"{vm.scope}/{vm.name}" if slash else vm.name, f"{vm.scope_kind.value} {vm.scope}"
 
 
 def _scopes(api: ApiClient, incomplete: str) -> Iterable[tuple[str, str]]:
-    return ((scope.id, f"{scope.kind.value}, {scope.vms} VMs") for scope in api.scopes(name=f"{incomplete}*"))
+    return ((scope.id, f"{scope.kind.value}, {scope.vm_count} VMs") for scope in api.scopes(name=f"{incomplete}*"))
 
 
 def _hosts(api: ApiClient, incomplete: str) -> Iterable[tuple[str, str]]:
@@ -76,7 +76,7 @@ def complete_failed_scopes(ctx: typer.Context, incomplete: str) -> Completions:
 
     def failed(api: ApiClient, _: str) -> Iterable[tuple[str, str]]:
         waves = api.waves(campaign, state=WaveState.FAILED) if campaign else ()
-        return ((wave.scope, f"wave {wave.n} has failed") for wave in waves)
+        return ((wave.scope, f"wave {wave.number} has failed") for wave in waves)
 
     return _completer(failed)(ctx, incomplete)
 

@@ -38,5 +38,5 @@ def find_event(api: ApiClient, id_prefix: str) -> str:
 
 
 def _ended_events(api: ApiClient, wanted: str) -> set[str]:
-    lines = islice(api.history(newest_first=True), MAX_JOURNAL_LINES)
+    lines = islice(api.journal(newest_first=True), MAX_JOURNAL_LINES)
     return {line.event for line in lines if line.event is not None and line.event.startswith(wanted)}

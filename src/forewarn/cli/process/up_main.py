@@ -55,7 +55,7 @@ class ReadyMessage(msgspec.Struct, frozen=True, kw_only=True):
     token_file: str
     ephemeral: bool
     guest_urls: dict[str, str]
-    try_this: tuple[str, ...]
+    examples: tuple[str, ...]
 
 
 def show_ready(running: RunningService, output: Output) -> None:
@@ -101,7 +101,7 @@ def _ready_message(running: RunningService, commands: tuple[str, ...]) -> ReadyM
         token_file=str(running.directory / TOKEN_FILE),
         ephemeral=running.is_ephemeral,
         guest_urls={vm: url for vm, url in found if url is not None},
-        try_this=commands,
+        examples=commands,
     )
 
 
@@ -115,7 +115,10 @@ def _write_vms(vms: Sequence[Vm], count: int) -> None:
             Column("UPDATE DOMAIN", drop_order=2),
             Column("GUEST URL"),
         ),
-        ((vm.name, vm.scope, vm.kind.value, vm.host or "", str(vm.update_domain), vm.guest_url or "") for vm in vms),
+        (
+            (vm.name, vm.scope, vm.scope_kind.value, vm.host or "", str(vm.update_domain), vm.guest_url or "")
+            for vm in vms
+        ),
     )
     if count > len(vms):
         write(f"… and {count - len(vms)} more: forewarn vm list")
@@ -134,7 +137,7 @@ def example_commands(running: RunningService, vms: Sequence[Vm]) -> Iterator[str
     """Give the lines that show what Forewarn does: schedule, ask, approve. They work as they are, in any shell."""
     if not vms:
         return
-    vm = min(vms, key=lambda vm: vm.kind is not ScopeKind.AVAILABILITY_SET)
+    vm = min(vms, key=lambda vm: vm.scope_kind is not ScopeKind.AVAILABILITY_SET)
     where = () if running.directory == user_data_directory(os.environ) else ("--data", str(running.directory))
     yield shlex.join(
         (*program_command(), "event", "schedule", "Reboot", _shortest_name(running, vm), "--in", "15m", *where)

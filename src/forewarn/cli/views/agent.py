@@ -48,9 +48,9 @@ class EventPlan(msgspec.Struct, frozen=True, kw_only=True):
     source: str | None
     notice: str | None
     rule: int | None
-    tells: list[str]
+    notifies: list[str]
     steps: list[PlannedStep]
-    approves: str
+    approval: str
 
 
 def sample_events(settings: AgentSettings) -> Iterator[Event]:
@@ -100,12 +100,12 @@ def plan_event(settings: AgentSettings, event: Event, now: datetime) -> EventPla
         source=None if event.source is None else str(event.source),
         notice=None if left is None else _rounded(left),
         rule=choice.rule,
-        tells=[each.name for each in chosen if each.is_notify_only],
+        notifies=[each.name for each in chosen if each.is_notify_only],
         steps=[
             PlannedStep(handler=slice_.handler, time=None if slice_.time is None else _rounded(slice_.time))
             for slice_ in plan_time_slices(event, steps, now=now)
         ],
-        approves=_approval_text(settings, event),
+        approval=_approval_text(settings, event),
     )
 
 
@@ -122,6 +122,13 @@ def write_plans(plans: list[EventPlan]) -> None:
     write_table(columns, (_row(plan) for plan in plans))
 
 
+def status_json(status: AgentStatus) -> dict[str, object]:
+    """Return a status for programs, under the names that the socket's older ones have become."""
+    asdict = msgspec.structs.asdict
+    workflows = [{**asdict(each), "steps": [asdict(step) for step in each.steps]} for each in status.workflows]
+    return {**asdict(status), "workflows": workflows}
+
+
 def write_status(status: AgentStatus, directory: Path) -> None:
     """Show to people what an agent does, or did."""
     write_details(
@@ -130,10 +137,10 @@ def write_status(status: AgentStatus, directory: Path) -> None:
             ("VM", status.name or ""),
             ("endpoint", status.endpoint or ""),
             ("since", "" if status.started_at is None else moment_text(status.started_at)),
-            *(("trouble", trouble) for trouble in status.troubles),
+            *(("trouble", trouble) for trouble in status.problems),
         )
     )
-    if not status.walks:
+    if not status.workflows:
         write_message("No events.")
         return
     columns = (
@@ -144,13 +151,13 @@ def write_status(status: AgentStatus, directory: Path) -> None:
         Column("APPROVAL", drop_order=2),
         Column("STEPS", can_fold=True),
     )
-    write_table(columns, (_workflow_row(walk) for walk in status.walks))
+    write_table(columns, (_workflow_row(walk) for walk in status.workflows))
 
 
 def _row(plan: EventPlan) -> tuple[str, ...]:
     chosen_by = "no rule" if plan.rule is None else f"rules[{plan.rule}]"
-    steps = ", ".join([*plan.tells, *map(str, plan.steps)])
-    return (plan.type, plan.source or "", plan.notice or "", chosen_by, plan.approves, steps or "nothing")
+    steps = ", ".join([*plan.notifies, *map(str, plan.steps)])
+    return (plan.type, plan.source or "", plan.notice or "", chosen_by, plan.approval, steps or "nothing")
 
 
 def _approval_text(settings: AgentSettings, event: Event) -> str:
@@ -164,7 +171,9 @@ def _approval_text(settings: AgentSettings, event: Event) -> str:
 
 def _workflow_row(workflow: WorkflowStatus) -> tuple[str, ...]:
     due = "" if workflow.not_before is None else moment_text(workflow.not_before)
-    approval = f"{workflow.approval}: {workflow.approval_why}" if workflow.approval_why else str(workflow.approval)
+    approval = (
+        f"{workflow.approval}: {workflow.approval_reason}" if workflow.approval_reason else str(workflow.approval)
+    )
     return (
         workflow.event,
         workflow.type,
@@ -176,9 +185,9 @@ def _workflow_row(workflow: WorkflowStatus) -> tuple[str, ...]:
 
 
 def _step_text(step: StepStatus) -> str:
-    state, why = f"prepare {step.prepare}", step.prepare_why
+    state, why = f"prepare {step.prepare}", step.prepare_reason
     if step.recover is not CallState.WAITING:
-        state, why = f"recover {step.recover}", step.recover_why
+        state, why = f"recover {step.recover}", step.recover_reason
     return f"{step.handler}: {state}" + (f" ({why})" if why else "")
 
 

@@ -41,7 +41,7 @@ WAVE_COLOURS = {
     v1.WaveState.FAILED.value: Colour.BAD,
     v1.WaveState.DONE.value: Colour.GOOD,
     v1.WaveState.SKIPPED.value: Colour.DIM,
-    v1.WaveState.LEFT.value: Colour.DIM,
+    v1.WaveState.ABANDONED.value: Colour.DIM,
 }
 
 PLAN_COLUMNS = (
@@ -58,9 +58,9 @@ UNPLACED_COLUMNS = (
     Column("NO PLACE FOR"),
     Column("UPDATE DOMAIN", drop_order=1),
     Column("VMS", max_width=32, drop_order=2),
-    Column("RULE"),
-    Column("BY HOW MUCH"),
-    Column("WHY", can_fold=True),
+    Column("POLICY KEY"),
+    Column("EXCESS"),
+    Column("REASON", can_fold=True),
 )
 WAVE_COLUMNS = (
     Column("SCOPE"),
@@ -105,7 +105,7 @@ def _wave_row(wave: v1.PlannedWave) -> Row:
         moment_text(wave.not_before),
         moment_text(wave.ends_at),
         wave.scope,
-        str(wave.n),
+        str(wave.number),
         str(wave.update_domain),
         short_list(wave.hosts),
         short_list(wave.vms),
@@ -117,9 +117,9 @@ def _unplaced_row(unplaced: v1.UnplacedVms) -> Row:
         unplaced.scope,
         str(unplaced.update_domain),
         short_list(unplaced.vms),
-        unplaced.rule,
-        unplaced.by_how_much,
-        unplaced.why,
+        unplaced.policy_key,
+        unplaced.excess,
+        unplaced.reason,
     )
 
 
@@ -133,14 +133,14 @@ def short_list(names: Sequence[str]) -> str:
 def plan_summary(plan: v1.CampaignPlan) -> str:
     """Say in a sentence what a plan comes to."""
     without = sum(len(each.vms) for each in plan.unplaced)
-    amounts = ", ".join(count_text(number, what) for number, what in ((plan.vms, "VM"), (plan.hosts, "host")))
+    amounts = ", ".join(count_text(number, what) for number, what in ((plan.vm_count, "VM"), (plan.host_count, "host")))
     if not plan.waves:
-        return f"No wave has a place: {amounts} in {count_text(plan.scopes, 'scope')}."
+        return f"No wave has a place: {amounts} in {count_text(plan.scope_count, 'scope')}."
     first = min(wave.announce_at for wave in plan.waves)
     last = "" if plan.ends_at is None else f", expected to end at {moment_text(plan.ends_at)}"
     rest = f"; {count_text(without, 'VM')} without a place" if without else ""
     return (
-        f"{count_text(len(plan.waves), 'wave')} in {count_text(plan.scopes, 'scope')}: {amounts}; "
+        f"{count_text(len(plan.waves), 'wave')} in {count_text(plan.scope_count, 'scope')}: {amounts}; "
         f"first announced at {moment_text(first)}{last}{rest}."
     )
 
@@ -164,7 +164,7 @@ def _campaign_row(campaign: v1.Campaign) -> Row:
         campaign.name,
         campaign.state.value,
         campaign.type.value,
-        f"{campaign.waves_over}/{campaign.waves}",
+        f"{campaign.finished_wave_count}/{campaign.wave_count}",
         str(len(campaign.failures)),
         moment_text(campaign.started_at),
         _expected_end(campaign),
@@ -184,17 +184,17 @@ def write_waves(waves: Sequence[v1.CampaignWave]) -> None:
 
 
 def _campaign_wave_row(wave: v1.CampaignWave) -> Row:
-    at = "" if wave.at is None else moment_text(wave.at)
+    at = "" if wave.state_changed_at is None else moment_text(wave.state_changed_at)
     announced = wave.state is v1.WaveState.ANNOUNCED
     return (
         wave.scope,
-        str(wave.n),
+        str(wave.number),
         UNDER_WAY if wave.state in (v1.WaveState.CLEARED, v1.WaveState.RETRYING) else wave.state.value,
         at if announced else "",
         "" if announced else at,
         moment_text(wave.planned_at),
         str(wave.update_domain),
-        str(wave.vms),
+        str(wave.vm_count),
     )
 
 
@@ -210,7 +210,7 @@ def write_campaign(campaign: v1.Campaign) -> None:
 
 def state_lines(campaign: v1.Campaign) -> list[str]:
     """Draw its progress, and say what it waits for."""
-    waits = ["", "Waits for:", *(f"  {line}" for line in campaign.explain)] if campaign.explain else []
+    waits = ["", "Waits for:", *(f"  {line}" for line in campaign.explanation)] if campaign.explanation else []
     return [*progress_lines(campaign), *waits]
 
 
@@ -226,13 +226,13 @@ def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
         (
             "selected",
             (
-                f"{count_text(campaign.vms, 'VM')} on {count_text(campaign.hosts, 'host')} "
-                f"in {count_text(campaign.scopes, 'scope')}"
+                f"{count_text(campaign.vm_count, 'VM')} on {count_text(campaign.host_count, 'host')} "
+                f"in {count_text(campaign.scope_count, 'scope')}"
             ),
         ),
         ("policy", policy_text(spec.policy)),
-        ("started", _attribution(campaign.started_at, campaign.by, _start_reason(campaign))),
-        ("planned end", "" if campaign.planned_end is None else moment_text(campaign.planned_end)),
+        ("started", _attribution(campaign.started_at, campaign.created_by, _start_reason(campaign))),
+        ("planned end", "" if campaign.planned_end_at is None else moment_text(campaign.planned_end_at)),
         ("expected end", _expected_end(campaign)),
         ("resumed", _resumed(campaign)),
         ("ended", _ended(campaign)),
@@ -240,29 +240,33 @@ def _details(campaign: v1.Campaign) -> Sequence[tuple[str, str]]:
 
 
 def _start_reason(campaign: v1.Campaign) -> str:
-    return campaign.start_why or (campaign.why if _is_as_started(campaign) else "")
+    return campaign.reason or (campaign.state_reason if _is_as_started(campaign) else "")
 
 
 def _expected_end(campaign: v1.Campaign) -> str:
-    if campaign.expected_end is None or campaign.ended_at is not None:
+    if campaign.expected_end_at is None or campaign.ended_at is not None:
         return ""
-    return moment_text(campaign.expected_end)
+    return moment_text(campaign.expected_end_at)
 
 
 def _resumed(campaign: v1.Campaign) -> str:
     """Say who has let it go on, if somebody has. What it waits for in other states says who brought it there."""
     if campaign.state is not CampaignState.RUNNING or _is_as_started(campaign):
         return ""
-    return _attribution(campaign.said_at, campaign.said_by, campaign.why)
+    return _attribution(campaign.state_changed_at, campaign.state_changed_by, campaign.state_reason)
 
 
 def _is_as_started(campaign: v1.Campaign) -> bool:
     """Tell whether nobody has changed its course yet. Its beginning is kept to the second."""
-    return campaign.said_at - campaign.started_at < SECOND
+    return campaign.state_changed_at - campaign.started_at < SECOND
 
 
 def _ended(campaign: v1.Campaign) -> str:
-    return "" if campaign.ended_at is None else _attribution(campaign.ended_at, campaign.said_by, campaign.why)
+    return (
+        ""
+        if campaign.ended_at is None
+        else _attribution(campaign.ended_at, campaign.state_changed_by, campaign.state_reason)
+    )
 
 
 def _attribution(at: datetime, by: str, why: str) -> str:
@@ -293,10 +297,10 @@ def policy_text(policy: v1.CampaignPolicy) -> str:
 def progress_lines(campaign: v1.Campaign) -> list[str]:
     """Draw a bar for the first waves of all scopes, one for their second waves, and so on."""
     number = len(str(len(campaign.progress)))
-    count = max((len(str(each.waves)) for each in campaign.progress), default=1)
+    count = max((len(str(each.wave_count)) for each in campaign.progress), default=1)
     return [
-        f"wave {each.n:>{number}}  {_bar(each)}  {_waves_over(each):>{count}}/{each.waves:<{count}} scopes, "
-        f"{count_text(each.vms, 'VM')}: {_states(each)}"
+        f"wave {each.number:>{number}}  {_bar(each)}  {_waves_over(each):>{count}}/{each.wave_count:<{count}} scopes, "
+        f"{count_text(each.vm_count, 'VM')}: {_states(each)}"
         for each in campaign.progress
     ]
 
@@ -312,7 +316,7 @@ def _bar(wave: v1.WaveProgress) -> str:
         (wave.announced + wave.cleared + wave.retrying, "▒", Colour.WARNING),
         (wave.failed, "▚", Colour.BAD),
         (wave.planned, "░", Colour.DIM),
-        (wave.left, "·", Colour.DIM),
+        (wave.abandoned, "·", Colour.DIM),
     )
     cells = _cells([number for number, _, _ in parts])
     return "".join(coloured(sign * share, colour) for share, (_, sign, colour) in zip(cells, parts, strict=True))
@@ -338,7 +342,7 @@ def _states(wave: v1.WaveProgress) -> str:
         "announced": wave.announced,
         "failed": wave.failed,
         "planned": wave.planned,
-        "left": wave.left,
+        "abandoned": wave.abandoned,
     }
     return ", ".join(f"{number} {word}" for word, number in counts.items() if number)
 
@@ -350,12 +354,12 @@ def next_steps(campaign: v1.Campaign) -> list[str]:
     name, steps = campaign.name, []
     for failure in campaign.failures[:MAX_HINTS]:
         retry = f"`forewarn campaign retry {name} {failure.scope}`"
-        skip = f"`forewarn campaign skip {name} {failure.scope} --why …`"
-        steps.append(f"{retry} has wave {failure.n} of {failure.scope} made once more, {skip} goes on without it.")
+        skip = f"`forewarn campaign skip {name} {failure.scope} --reason …`"
+        steps.append(f"{retry} has wave {failure.number} of {failure.scope} made once more, {skip} goes on without it.")
     if len(campaign.failures) > MAX_HINTS:
         rest = len(campaign.failures) - MAX_HINTS
         steps.append(f"{rest} more {'has' if rest == 1 else 'have'} failed: --failed in place of a scope means all.")
     if campaign.state in (CampaignState.PAUSED, CampaignState.HALTED):
-        resume, abort = f"`forewarn campaign resume {name}`", f"`forewarn campaign abort {name} --why …`"
+        resume, abort = f"`forewarn campaign resume {name}`", f"`forewarn campaign abort {name} --reason …`"
         steps.append(f"{resume} goes on, {abort} ends it.")
     return steps

@@ -49,7 +49,7 @@ EVENT_COLUMNS = (
 JOURNAL_COLUMNS = (
     Column("AT"),
     Column(
-        "WHAT",
+        "ACTION",
         colours={
             "started": Colour.WARNING,
             "held": Colour.WARNING,
@@ -65,8 +65,8 @@ JOURNAL_COLUMNS = (
     Column("WHERE", drop_order=2),
     Column("VMS", max_width=16, drop_order=1),
     Column("EVENT", drop_order=3),
-    Column("BY", max_width=24),
-    Column("WHY", can_fold=True),
+    Column("ACTOR", max_width=24),
+    Column("REASON", can_fold=True),
 )
 
 
@@ -90,11 +90,11 @@ def event_row(event: v1.Event) -> Row:
 
 def blockers_text(event: v1.Event) -> str:
     """Say what the event waits for, or how far the work on each VM is, and whether the VMs know nothing of it."""
-    text = "; and ".join(event.explain) or _progress_text(event)
+    text = "; and ".join(event.explanation) or _progress_text(event)
     if any(impact.state in STUCK for impact in event.impacts):
         text = f"{text} (`forewarn event retry {event.id[:SHORT_ID]}`, or `resolve`)"
     if event.campaign is not None and event.status == "Scheduled":
-        text = f"{text} (`forewarn campaign show {event.by.removeprefix(CAMPAIGN_PREFIX)}` says why)"
+        text = f"{text} (`forewarn campaign show {event.created_by.removeprefix(CAMPAIGN_PREFIX)}` says why)"
     return text if event.announced else f"{text}; unannounced"
 
 
@@ -109,7 +109,7 @@ def _impact_text(impact: v1.Impact) -> str:
     """Say how far the work is, and of what is put off until when and why."""
     if impact.state is not ImpactState.RETRY or impact.retry_at is None:
         return impact.state.value
-    return f"put off until {moment_text(impact.retry_at)}" + (f": {impact.why}" if impact.why else "")
+    return f"put off until {moment_text(impact.retry_at)}" + (f": {impact.reason}" if impact.reason else "")
 
 
 def write_journal(entries: Iterable[v1.JournalEntry]) -> None:
@@ -128,11 +128,11 @@ def journal_row(entry: v1.JournalEntry) -> Row:
     """Return the row of a line of the journal."""
     return (
         moment_text(entry.at),
-        entry.did.value,
+        entry.action.value,
         entry_location(entry),
         _short_list(entry.vms),
         (entry.event or "")[:SHORT_ID],
-        entry.by,
+        entry.actor,
         entry_reason(entry),
     )
 
@@ -147,31 +147,31 @@ def entry_reason(entry: v1.JournalEntry) -> str:
     facts = (
         f"{name.replace('_', ' ')}: {fact}" for name, fact in entry.facts.items() if _is_relevant(entry, name, fact)
     )
-    return single_line("; ".join((*((entry.why,) if entry.why else ()), *facts)))
+    return single_line("; ".join((*((entry.reason,) if entry.reason else ()), *facts)))
 
 
 def _is_relevant(entry: v1.JournalEntry, name: str, fact: str) -> bool:
     """Tell whether a fact is worth a person's time; `-o json` has all."""
     if name == "late":
         return not fact.startswith(ON_TIME)
-    if name in LOCATION_FACTS and entry.kind == "campaign" and entry_location(entry) != entry.kind:
+    if name in LOCATION_FACTS and entry.record_kind == "campaign" and entry_location(entry) != entry.record_kind:
         return False
     # The reason often is the only line that the program has printed.
-    return name not in HIDDEN_FACTS and not (name == "output" and fact in entry.why)
+    return name not in HIDDEN_FACTS and not (name == "output" and fact in entry.reason)
 
 
 def entry_location(entry: v1.JournalEntry) -> str:
     """Say where it happened: in which scope, and in which of its waves where it is a campaign that tells."""
-    if entry.kind == "scope":
-        return entry.record
+    if entry.record_kind == "scope":
+        return entry.record_id
     scope, wave = (entry.facts.get(fact) for fact in LOCATION_FACTS)
-    return f"{scope}, wave {wave}" if entry.kind == "campaign" and scope and wave else entry.kind
+    return f"{scope}, wave {wave}" if entry.record_kind == "campaign" and scope and wave else entry.record_kind
 
 
 def hold_text(hold: v1.Hold) -> str:
     """Say what is held, by whom, since when and why."""
     what = "All planned maintenance" if hold.scope is None else f"Scope {hold.scope}"
-    return f"{what} is held by {hold.by} since {moment_text(hold.at)}: {hold.reason}"
+    return f"{what} is held by {hold.created_by} since {moment_text(hold.created_at)}: {hold.reason}"
 
 
 def hold_column(holds: Iterable[v1.Hold | None]) -> tuple[Column, ...]:
@@ -181,7 +181,7 @@ def hold_column(holds: Iterable[v1.Hold | None]) -> tuple[Column, ...]:
 
 def hold_cell(hold: v1.Hold | None, columns: Sequence[Column]) -> tuple[str, ...]:
     """Return the cell of that column."""
-    return tuple("" if hold is None else f"held by {hold.by}: {hold.reason}" for _ in columns)
+    return tuple("" if hold is None else f"held by {hold.created_by}: {hold.reason}" for _ in columns)
 
 
 def write_fleet_hold(connection: ServiceConnection) -> None:

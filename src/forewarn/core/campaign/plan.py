@@ -31,8 +31,8 @@ class PlannedWave(msgspec.Struct, frozen=True, kw_only=True):
     """One wave: an update domain of a scope."""
 
     scope: str
-    n: int
-    """It is the scope's n-th, from 1."""
+    n: int = msgspec.field(name="number")
+    """It is the scope's n-th, from 1. The operator API sends encoded waves as they are, hence its name there."""
     update_domain: int
     announce_at: datetime
     not_before: datetime

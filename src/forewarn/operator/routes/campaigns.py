@@ -140,7 +140,7 @@ class CampaignController(Controller):
         state.fleet.campaigns.check(spec, sees)
         plan = await (await _plan(state, caller, spec)).decode()
         started = await state.fleet.campaigns.start(
-            spec, plan, by=caller.name, why=data.why, idempotency_key=once, is_visible=sees
+            spec, plan, by=caller.name, why=data.reason, idempotency_key=once, is_visible=sees
         )
         return await show_campaign(state.fleet, started)
 
@@ -195,7 +195,7 @@ class CampaignController(Controller):
         """Let no further wave be announced or start; what is Started ends."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
-            state.fleet, await state.fleet.campaigns.pause(id_, by=caller.name, why=data.why, idempotency_key=once)
+            state.fleet, await state.fleet.campaigns.pause(id_, by=caller.name, why=data.reason, idempotency_key=once)
         )
 
     @post(
@@ -217,7 +217,7 @@ class CampaignController(Controller):
         """Go on after a pause or a halt. Failures before do not count any more towards the next halt."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
-            state.fleet, await state.fleet.campaigns.resume(id_, by=caller.name, why=data.why, idempotency_key=once)
+            state.fleet, await state.fleet.campaigns.resume(id_, by=caller.name, why=data.reason, idempotency_key=once)
         )
 
     @post(
@@ -239,7 +239,7 @@ class CampaignController(Controller):
         """End a campaign for good: what is Scheduled is canceled, what is Started ends."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
-            state.fleet, await state.fleet.campaigns.abort(id_, by=caller.name, why=data.why, idempotency_key=once)
+            state.fleet, await state.fleet.campaigns.abort(id_, by=caller.name, why=data.reason, idempotency_key=once)
         )
 
     @post(
@@ -262,7 +262,7 @@ class CampaignController(Controller):
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
             state.fleet,
-            await state.fleet.campaigns.retry(id_, data.scope, by=caller.name, why=data.why, idempotency_key=once),
+            await state.fleet.campaigns.retry(id_, data.scope, by=caller.name, why=data.reason, idempotency_key=once),
         )
 
     @post(
@@ -285,7 +285,7 @@ class CampaignController(Controller):
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
             state.fleet,
-            await state.fleet.campaigns.skip(id_, data.scope, by=caller.name, why=data.why, idempotency_key=once),
+            await state.fleet.campaigns.skip(id_, data.scope, by=caller.name, why=data.reason, idempotency_key=once),
         )
 
 

@@ -61,10 +61,10 @@ async def _check_unknown(fleet: Fleet, caller: Caller, name: str, error: Excepti
     if isinstance(error, AmbiguousVm):
         finding = f"No: there are {len(error.candidates)} VMs of this name."
         advice = f"Say which: {' or '.join(error.candidates)}."
-        return v1.DiagnosisCheck(question=question, ok=False, finding=finding, advice=advice)
+        return v1.DiagnosisCheck(question=question, passed=False, message=finding, hint=advice)
     near = await _similar_names(fleet, caller, name.rpartition("/")[2].casefold())
     advice = f"Perhaps {' or '.join(near)} is meant." if near else "Add it with `forewarn vm add`."
-    return v1.DiagnosisCheck(question=question, ok=False, finding=f"No: {error}.", advice=advice)
+    return v1.DiagnosisCheck(question=question, passed=False, message=f"No: {error}.", hint=advice)
 
 
 async def _similar_names(fleet: Fleet, caller: Caller, name: str) -> list[str]:
@@ -83,7 +83,7 @@ def _checks(state: AppState, caller: Caller, view: ScopeView, vm: Vm) -> Iterato
     fleet, guests = state.fleet, state.guests
     scope = fleet.replica.scope(view.id)
     known = f"Yes: {scope.id}/{vm.name}, in a scope of kind {scope.kind.value} with {_vms(scope)}."
-    yield v1.DiagnosisCheck(question="Is it known?", ok=True, finding=known)
+    yield v1.DiagnosisCheck(question="Is it known?", passed=True, message=known)
     yield _check_listener(guests, scope, vm)
     if guests.ports is None and guests.networks:
         yield _check_address(guests, vm)
@@ -98,15 +98,17 @@ def _check_listener(guests: GuestEndpoints, scope: Scope, vm: Vm) -> v1.Diagnosi
     if guests.ports is not None:
         url = guests.url(scope.id, vm)
         if url is not None:
-            return v1.DiagnosisCheck(question=question, ok=True, finding=f"Yes, at its own port: {url}.")
+            return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes, at its own port: {url}.")
         advice = "Ports for new VMs are opened at once or tried again within a minute: the service's log says why not."
-        return v1.DiagnosisCheck(question=question, ok=False, finding="No: it has no port yet.", advice=advice)
+        return v1.DiagnosisCheck(question=question, passed=False, message="No: it has no port yet.", hint=advice)
     if guests.networks:
         where = ", ".join(f"{network} (interface {interface})" for network, interface in guests.networks.items())
-        return v1.DiagnosisCheck(question=question, ok=True, finding=f"Yes, at {ENDPOINT}, for VMs of network {where}.")
+        return v1.DiagnosisCheck(
+            question=question, passed=True, message=f"Yes, at {ENDPOINT}, for VMs of network {where}."
+        )
     advice = "Set listen_link_local to the VMs' interface, or listen to HOST:PORT, and start the service again."
     return v1.DiagnosisCheck(
-        question=question, ok=False, finding="No: the service listens for no guests.", advice=advice
+        question=question, passed=False, message="No: the service listens for no guests.", hint=advice
     )
 
 
@@ -116,14 +118,14 @@ def _check_address(guests: GuestEndpoints, vm: Vm) -> v1.DiagnosisCheck:
     networks = " or ".join(guests.networks)
     if not vm.addresses:
         advice = f"Give it one: `forewarn vm` and the fleet file take addresses; the network is {networks}."
-        return v1.DiagnosisCheck(question=question, ok=False, finding="No: it has no address.", advice=advice)
+        return v1.DiagnosisCheck(question=question, passed=False, message="No: it has no address.", hint=advice)
     served = [address for address in vm.addresses if address.network in guests.networks]
     text = ", ".join(f"{address.ip} in network {address.network}" for address in served or vm.addresses)
     if not served:
         advice = f"The endpoint listens in network {networks}: correct the VM's network, or serve that one, too."
-        return v1.DiagnosisCheck(question=question, ok=False, finding=f"Not here: it has {text}.", advice=advice)
+        return v1.DiagnosisCheck(question=question, passed=False, message=f"Not here: it has {text}.", hint=advice)
     advice = "The VM must call from exactly this address: no NAT and no proxy in between."
-    return v1.DiagnosisCheck(question=question, ok=True, finding=f"Yes: {text}.", advice=advice)
+    return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes: {text}.", hint=advice)
 
 
 def _check_address_unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) -> v1.DiagnosisCheck:
@@ -136,9 +138,9 @@ def _check_address_unique(fleet: Fleet, caller: Caller, scope: Scope, vm: Vm) ->
             claimed = ", ".join(sorted(others))
             finding = f"No: {address.ip} in network {address.network} is also claimed by {claimed}."
             advice = "None of them is served: take it from all but one."
-            return v1.DiagnosisCheck(question=question, ok=False, finding=finding, advice=advice)
+            return v1.DiagnosisCheck(question=question, passed=False, message=finding, hint=advice)
     known = ", ".join(f"{address.ip} in network {address.network}" for address in vm.addresses)
-    return v1.DiagnosisCheck(question=question, ok=True, finding=f"Yes: {known}." if known else "It has none.")
+    return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes: {known}." if known else "It has none.")
 
 
 def _check_enabled(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.DiagnosisCheck:
@@ -146,14 +148,14 @@ def _check_enabled(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.DiagnosisC
     policy = fleet.rule_context.policy
     last_request = _last_request_text(scope, fleet.last_seen(view), fleet.clock.now())
     if scope.enabled:
-        return v1.DiagnosisCheck(question=question, ok=True, finding=f"Yes: {last_request}.")
+        return v1.DiagnosisCheck(question=question, passed=True, message=f"Yes: {last_request}.")
     if policy.announce is AnnouncePolicy.ALWAYS:
         return v1.DiagnosisCheck(
-            question=question, ok=True, finding=f"It need not be: {last_request}, and events are always announced."
+            question=question, passed=True, message=f"It need not be: {last_request}, and events are always announced."
         )
     silence = "" if policy.idle_after is None else f"; {format_duration(policy.idle_after)} of silence switch it off"
     advice = "Any request for scheduled events from one of its VMs enables it: events made before are announced then."
-    return v1.DiagnosisCheck(question=question, ok=False, finding=f"No: {last_request}{silence}.", advice=advice)
+    return v1.DiagnosisCheck(question=question, passed=False, message=f"No: {last_request}{silence}.", hint=advice)
 
 
 def _vms(scope: Scope) -> str:
@@ -174,7 +176,7 @@ def _check_visible_events(scope: Scope) -> v1.DiagnosisCheck:
     question = "Is there something to see?"
     if not scope.events:
         return v1.DiagnosisCheck(
-            question=question, ok=True, finding="No open events in its scope: an empty list is right."
+            question=question, passed=True, message="No open events in its scope: an empty list is right."
         )
     hidden = [event for event in scope.events if not event.announced]
     if len(hidden) == len(scope.events):
@@ -182,21 +184,21 @@ def _check_visible_events(scope: Scope) -> v1.DiagnosisCheck:
             f"No: none of the {len(hidden)} open events is announced, because the scope was off when they were made."
         )
         advice = "They are announced as soon as a VM of the scope asks."
-        return v1.DiagnosisCheck(question=question, ok=False, finding=finding, advice=advice)
+        return v1.DiagnosisCheck(question=question, passed=False, message=finding, hint=advice)
     seen = [event for event in scope.events if event.announced]
     late = {event.type: TYPE_SINCE[event.type] for event in seen if TYPE_SINCE[event.type] != PREVIEW_VERSION}
     finding = f"Yes: {len(seen)} open event{'' if len(seen) == 1 else 's'}, seen by every VM of the scope."
     if late:
         since = "; ".join(f"{type_.value} only with api-version {version} or later" for type_, version in late.items())
         finding = f"{finding.removesuffix('.')}; {since}."
-    return v1.DiagnosisCheck(question=question, ok=True, finding=finding)
+    return v1.DiagnosisCheck(question=question, passed=True, message=finding)
 
 
 def _check_hold(fleet: Fleet, scope: Scope) -> v1.DiagnosisCheck:
     question = "Does its maintenance go on?"
     hold = scope.hold or fleet.current_hold
     if hold is None:
-        return v1.DiagnosisCheck(question=question, ok=True, finding="Yes: nothing is held.")
+        return v1.DiagnosisCheck(question=question, passed=True, message="Yes: nothing is held.")
     what = "its scope" if scope.hold is not None else "the whole fleet"
     finding = f"Nothing planned starts: {hold.by} holds {what}: {hold.reason}"
-    return v1.DiagnosisCheck(question=question, ok=True, finding=finding)
+    return v1.DiagnosisCheck(question=question, passed=True, message=finding)

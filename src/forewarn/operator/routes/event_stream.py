@@ -139,7 +139,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 @get(
     "/v1/watch",
-    operation_id="watch",
+    operation_id="watchJournal",
     summary="Follow the journal",
     tags=("journal",),
     opt=requires(Role.VIEWER),

@@ -98,7 +98,7 @@ class EventController(Controller):
         ),
     )
     async def show(self, state: AppState, caller: CallerDep, event: EventId) -> v1.EventDetail:
-        """Show an event, open or ended: its approvals, the impact on each VM, why it waits, and its timeline."""
+        """Show an event, open or ended: approvals, the impact on each VM, why it waits, and its journal entries."""
         await check_event(state.fleet, caller, event)
         return await show_event_detail(state.fleet, event)
 
@@ -120,7 +120,7 @@ class EventController(Controller):
     ) -> v1.EventDetail:
         """Take a Scheduled event back. What has started cannot be canceled."""
         await check_event(state.fleet, caller, event)
-        await state.fleet.events.cancel(event, by=caller.name, why=data.why, idempotency_key=once)
+        await state.fleet.events.cancel(event, by=caller.name, why=data.reason, idempotency_key=once)
         return await show_event_detail(state.fleet, event)
 
     @post(
@@ -141,7 +141,7 @@ class EventController(Controller):
     ) -> v1.EventDetail:
         """Approve an event on behalf of a VM of its scope, which then need not; the journal says who did it."""
         await check_event(state.fleet, caller, event)
-        await state.fleet.events.approve_for(event, data.vm, by=caller.name, why=data.why, idempotency_key=once)
+        await state.fleet.events.approve_for(event, data.vm, by=caller.name, why=data.reason, idempotency_key=once)
         return await show_event_detail(state.fleet, event)
 
     @post(
@@ -162,7 +162,7 @@ class EventController(Controller):
     ) -> v1.EventDetail:
         """Have failed or unknown work done once more: on one VM, or wherever it is failed or unknown."""
         await check_event(state.fleet, caller, event)
-        await state.fleet.events.retry(event, vm=data.vm, by=caller.name, why=data.why, idempotency_key=once)
+        await state.fleet.events.retry(event, vm=data.vm, by=caller.name, why=data.reason, idempotency_key=once)
         return await show_event_detail(state.fleet, event)
 
     @post(
@@ -184,7 +184,7 @@ class EventController(Controller):
         """End failed or unknown work: as done after all, or given up. On one VM, or wherever there is such."""
         await check_event(state.fleet, caller, event)
         await state.fleet.events.resolve(
-            event, by=caller.name, why=data.why, done=data.done, vm=data.vm, idempotency_key=once
+            event, by=caller.name, why=data.reason, done=data.done, vm=data.vm, idempotency_key=once
         )
         return await show_event_detail(state.fleet, event)
 
@@ -200,6 +200,6 @@ def _schedule_request(data: v1.ScheduleEvents, vms: tuple[str, ...], *, id_: str
         notice=None if data.notice is None else parse_duration(data.notice),
         duration=None if data.duration is None else parse_duration(data.duration),
         description=data.description,
-        why=data.why,
+        why=data.reason,
         failure=data.failure,
     )

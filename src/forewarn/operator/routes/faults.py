@@ -13,7 +13,7 @@ from forewarn.core.fault import Fault, format_signed_duration, parse_signed_dura
 from forewarn.operator.auth import Caller, CallerDep, requires
 from forewarn.operator.errors import FaultNotAllowed
 from forewarn.operator.lookup import find_vm
-from forewarn.operator.parameters import IdempotencyKeyDep, Why, change_error_specs, error_specs
+from forewarn.operator.parameters import IdempotencyKeyDep, Reason, change_error_specs, error_specs
 from forewarn.operator.state import AppState, FaultControl
 
 FaultId = Annotated[str, PathParameter(min_length=1, max_length=16, description="The fault's id.")]
@@ -60,11 +60,11 @@ class FaultController(Controller):
         fault = await faults.set(
             data.kind,
             vm=None if data.vm is None else _full_name(state, caller, data.vm),
-            lasting=None if data.lasting is None else parse_duration(data.lasting),
+            lasting=None if data.duration is None else parse_duration(data.duration),
             times=data.times,
             amount=None if data.amount is None else parse_signed_duration(data.amount),
             by=caller.name,
-            why=data.why,
+            why=data.reason,
             idempotency_key=once,
         )
         return show_fault(fault)
@@ -80,11 +80,11 @@ class FaultController(Controller):
         ),
     )
     async def clear_fault(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, fault_id: FaultId, why: Why = ""
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, fault_id: FaultId, reason: Reason = ""
     ) -> None:
         """End a fault now. Requests that it has made wait are answered."""
         await _fault_control(state).clear(
-            fault_id, check=lambda fault: _check_scope(caller, fault), by=caller.name, why=why, idempotency_key=once
+            fault_id, check=lambda fault: _check_scope(caller, fault), by=caller.name, why=reason, idempotency_key=once
         )
 
     @delete(
@@ -95,13 +95,13 @@ class FaultController(Controller):
         responses=change_error_specs(_409=f"{NOT_EMULATOR}, or the key was used for another request."),
     )
     async def clear_faults(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, why: Why = ""
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, reason: Reason = ""
     ) -> v1.Faults:
         """End all faults now, or all of the VMs that the token is for; the answer has those that were ended."""
         cleared = await _fault_control(state).clear_all(
             lambda fault: not caller.scopes or (fault.vm is not None and _can_see(caller, fault)),
             by=caller.name,
-            why=why,
+            why=reason,
             idempotency_key=once,
         )
         return _show_faults(cleared)
@@ -117,8 +117,8 @@ def show_fault(fault: Fault) -> v1.Fault:
         until=fault.until,
         times=fault.times,
         hits=fault.hits,
-        by=fault.by,
-        set_at=fault.set_at,
+        created_by=fault.by,
+        created_at=fault.set_at,
     )
 
 

@@ -146,4 +146,4 @@ async def _result_chunks(result: EncodedImportResult) -> AsyncIterator[bytes]:
     async for chunk in yielding(result.differences):
         yield separator + chunk
         separator = b","
-    yield b'],"unchanged":%d,"refused":%d}' % (result.unchanged, result.refused)
+    yield b'],"unchanged_count":%d,"refused_count":%d}' % (result.unchanged, result.refused)

@@ -23,13 +23,13 @@ class HoldController(Controller):
     path = "/v1/holds"
     tags = ("holds",)
 
-    @get(operation_id="listHolds", summary="List what is held", opt=requires(Role.VIEWER), responses=error_specs())
+    @get(operation_id="listHolds", summary="List holds", opt=requires(Role.VIEWER), responses=error_specs())
     async def list_holds(self, state: AppState, caller: CallerDep) -> v1.Holds:
         """List the hold on the whole fleet and those of scopes."""
         return _show_holds(state.fleet, caller)
 
     @post(
-        operation_id="hold",
+        operation_id="createHold",
         summary="Hold maintenance",
         status_code=200,
         opt=requires(Role.OPERATOR),
@@ -45,7 +45,7 @@ class HoldController(Controller):
 
     @post(
         "/release",
-        operation_id="release",
+        operation_id="releaseHold",
         summary="Release maintenance",
         status_code=200,
         opt=requires(Role.OPERATOR),
@@ -60,7 +60,7 @@ class HoldController(Controller):
         nothing.
         """
         _check_scope(caller, data.scope)
-        await state.fleet.release(by=caller.name, why=data.why, scope=data.scope, idempotency_key=once)
+        await state.fleet.release(by=caller.name, why=data.reason, scope=data.scope, idempotency_key=once)
         return _show_holds(state.fleet, caller)
 
 
@@ -78,4 +78,5 @@ def _show_holds(fleet: Fleet, caller: Caller) -> v1.Holds:
         if view.scope is not None and view.scope.hold is not None and caller.can_see(view.id)
     )
     scopes = sorted((hold for hold in holds if hold is not None), key=lambda hold: hold.scope or "")
-    return v1.Holds(fleet=show_hold(fleet.current_hold, None), scopes=scopes)
+    fleet_hold = show_hold(fleet.current_hold, None)
+    return v1.Holds(holds=scopes if fleet_hold is None else [fleet_hold, *scopes])

@@ -22,7 +22,7 @@ from forewarn.operator.parameters import (
     IdempotencyKeyDep,
     Limit,
     OnlyScope,
-    Why,
+    Reason,
     change_error_specs,
     error_specs,
 )
@@ -158,11 +158,13 @@ class ScopeController(Controller):
         once: IdempotencyKeyDep,
         scope_id: ScopeName,
         force: Force = False,
-        why: Why = "",
+        reason: Reason = "",
     ) -> None:
         """Remove a scope with its VMs."""
         caller.check_scope(scope_id)
-        await state.fleet.inventory.remove_scope(scope_id, by=caller.name, why=why, force=force, idempotency_key=once)
+        await state.fleet.inventory.remove_scope(
+            scope_id, by=caller.name, why=reason, force=force, idempotency_key=once
+        )
 
 
 class VmController(Controller):
@@ -269,7 +271,7 @@ class VmController(Controller):
         once: IdempotencyKeyDep,
         vm: VmPath,
         force: Force = False,
-        why: Why = "",
+        reason: Reason = "",
     ) -> None:
         """Take a VM out of the inventory, without an event: it is gone already, or nobody's business."""
         fleet = state.fleet
@@ -279,7 +281,9 @@ class VmController(Controller):
             if await fleet.inventory.is_repeated(once):
                 return
             raise
-        await fleet.inventory.remove_vm(view.id, found.name, by=caller.name, why=why, force=force, idempotency_key=once)
+        await fleet.inventory.remove_vm(
+            view.id, found.name, by=caller.name, why=reason, force=force, idempotency_key=once
+        )
 
 
 class HostController(Controller):

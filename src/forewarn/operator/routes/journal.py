@@ -1,4 +1,4 @@
-"""Journal route: query the history of what happened, when, by whom and why."""
+"""Journal route: query what happened, when, by whom and why."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -41,10 +41,12 @@ OnlyVm = Annotated[
 OnlyEvent = Annotated[
     str | None, QueryParameter(name="event", min_length=1, max_length=64, description="Of this event only.")
 ]
-OnlyEntryKind = Annotated[
-    list[EntryKind] | None, QueryParameter(name="did", description="Of these kinds only; say it repeatedly.")
+OnlyAction = Annotated[
+    list[EntryKind] | None, QueryParameter(name="action", description="Only entries with this action; can be repeated.")
 ]
-OnlyBy = Annotated[str | None, QueryParameter(name="by", min_length=1, max_length=512, description="By this one only.")]
+OnlyActor = Annotated[
+    str | None, QueryParameter(name="actor", min_length=1, max_length=512, description="Only entries of this actor.")
+]
 Since = Annotated[
     str | None,
     QueryParameter(max_length=40, description="Not before this moment.", schema_extra={"format": "date-time"}),
@@ -61,11 +63,11 @@ AfterPosition = Annotated[
 class JournalController(Controller):
     """The journal."""
 
-    path = "/v1/history"
+    path = "/v1/journal"
     tags = ("journal",)
 
     @get(
-        operation_id="history",
+        operation_id="readJournal",
         summary="Read the journal",
         opt=requires(Role.VIEWER),
         responses=error_specs(
@@ -75,7 +77,7 @@ class JournalController(Controller):
             _503="The journal cannot be read now.",
         ),
     )
-    async def history(
+    async def read_journal(
         self,
         state: AppState,
         caller: CallerDep,
@@ -83,8 +85,8 @@ class JournalController(Controller):
         only_vm: OnlyVm = None,
         only_event: OnlyEvent = None,
         only_campaign: OnlyCampaign = None,
-        only_did: OnlyEntryKind = None,
-        only_by: OnlyBy = None,
+        only_action: OnlyAction = None,
+        only_actor: OnlyActor = None,
         since: Since = None,
         until: Until = None,
         newest_first: NewestFirst = False,
@@ -101,8 +103,8 @@ class JournalController(Controller):
             scope=only_scope,
             vm=only_vm if only_vm is None or only_scope is not None else _full_name(state.fleet, caller, only_vm),
             event=only_event,
-            kinds=tuple(only_did or ()),
-            by=only_by,
+            kinds=tuple(only_action or ()),
+            by=only_actor,
             since=_parse_time(since, "since"),
             until=_parse_time(until, "until"),
             page=int(after or 0),

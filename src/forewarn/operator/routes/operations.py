@@ -28,7 +28,7 @@ class OperationController(Controller):
     async def restart(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
         """Restart a VM because its owner asks for it: a Reboot of source User."""
         return await making.create_events(
-            lambda vms: operations.restart(vms[0], request=making.request_id, by=making.by, why=data.why),
+            lambda vms: operations.restart(vms[0], request=making.request_id, by=making.by, why=data.reason),
             vms=(data.vm,),
         )
 
@@ -36,21 +36,23 @@ class OperationController(Controller):
     async def redeploy(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
         """Move a VM to another host because its owner asks for it: a Redeploy of source User."""
         return await making.create_events(
-            lambda vms: operations.redeploy(vms[0], request=making.request_id, by=making.by, why=data.why),
+            lambda vms: operations.redeploy(vms[0], request=making.request_id, by=making.by, why=data.reason),
             vms=(data.vm,),
         )
 
     @post("/delete", operation_id="deleteVm", summary="Delete a VM", status_code=200, responses=CREATION_ERRORS)
     async def delete(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
         """Delete a VM. Under a terminate profile this makes a Terminate of source User; else it is gone at once."""
-        return await making.delete_vm(data.vm, data.why)
+        return await making.delete_vm(data.vm, data.reason)
 
     @post("/evict", operation_id="evictVm", summary="Take a low-priority VM away", responses=CREATION_ERRORS)
     async def evict(self, making: EventCreationDep, data: JSONBody[v1.Evict]) -> v1.ScheduleResponse:
         """Take a low-priority VM away, as the platform does when it needs the capacity: a Preempt."""
         notice = None if data.notice is None else parse_duration(data.notice)
         return await making.create_events(
-            lambda vms: operations.evict(vms[0], request=making.request_id, by=making.by, notice=notice, why=data.why),
+            lambda vms: operations.evict(
+                vms[0], request=making.request_id, by=making.by, notice=notice, why=data.reason
+            ),
             vms=(data.vm,),
         )
 
@@ -58,7 +60,7 @@ class OperationController(Controller):
     async def fail(self, making: EventCreationDep, data: JSONBody[v1.Fail]) -> v1.ScheduleResponse:
         """Tell that the hardware under VMs, or of a host, has failed: the events appear as Started."""
         return await making.create_events(
-            lambda vms: operations.fail(vms, request=making.request_id, by=making.by, kind=data.type, why=data.why),
+            lambda vms: operations.fail(vms, request=making.request_id, by=making.by, kind=data.type, why=data.reason),
             vms=data.vms,
             host=data.host,
         )
@@ -71,10 +73,10 @@ class OperationController(Controller):
     )
     async def predict_failure(self, making: EventCreationDep, data: JSONBody[v1.PredictFailure]) -> v1.ScheduleResponse:
         """Tell that the hardware under VMs, or of a host, is expected to fail: a Redeploy, days ahead."""
-        ahead = parse_duration(data.ahead)
+        ahead = parse_duration(data.notice)
         return await making.create_events(
             lambda vms: operations.predict_failure(
-                vms, request=making.request_id, by=making.by, ahead=ahead, why=data.why
+                vms, request=making.request_id, by=making.by, ahead=ahead, why=data.reason
             ),
             vms=data.vms,
             host=data.host,

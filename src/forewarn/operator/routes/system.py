@@ -43,7 +43,7 @@ class ClockController(Controller):
         opt=requires(Role.OPERATOR, all_scopes=True),
         responses=change_error_specs(
             _409="The service runs in real time.",
-            _422="Neither or both of by and to_next are given.",
+            _422="Neither or both of duration and to_next_change are given.",
         ),
     )
     async def advance(self, state: AppState, caller: CallerDep, data: JSONBody[v1.AdvanceClock]) -> v1.AdvanceResult:
@@ -52,13 +52,13 @@ class ClockController(Controller):
         Everything that is due on the way has happened, in order, when the answer comes. Where time alone changes no
         event any more, a clock that is to go to the next change stays where it is.
         """
-        if (data.by is None) is not data.to_next:
-            raise Invalid('say by how much ({"by": "15m"}), or to the next change ({"to_next": true})')
+        if (data.duration is None) is not data.to_next_change:
+            raise Invalid('give either a duration ({"duration": "15m"}) or {"to_next_change": true}')
         before = await state.fleet.journal_end()
-        if data.by is None:
+        if data.duration is None:
             await state.fleet.advance_to_next(who=caller.name)
         else:
-            by = _check_range(state.fleet.clock.now(), parse_duration(data.by))
+            by = _check_range(state.fleet.clock.now(), parse_duration(data.duration))
             await state.fleet.advance(by, who=caller.name)
         clock = _show_clock(state.fleet)
         changes = await state.fleet.read_changes(before, v1.PAGE)
@@ -75,7 +75,7 @@ def _show_clock(fleet: Fleet) -> v1.Clock:
     clock = fleet.clock
     next_at = clock.next_timer_at if isinstance(clock, ManualClock) else None
     speed = fleet.rule_context.policy.speed
-    return v1.Clock(now=clock.now(), manual=isinstance(clock, ManualClock), next_at=next_at, speed=speed)
+    return v1.Clock(now=clock.now(), manual=isinstance(clock, ManualClock), next_change_at=next_at, speed=speed)
 
 
 @get(

@@ -9,7 +9,7 @@ from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.fleet.tokens import Token
 from forewarn.operator.auth import CallerDep, requires
-from forewarn.operator.parameters import IdempotencyKeyDep, Why, change_error_specs, error_specs
+from forewarn.operator.parameters import IdempotencyKeyDep, Reason, change_error_specs, error_specs
 from forewarn.operator.state import AppState
 from forewarn.operator.strict_json import to_utc
 
@@ -59,10 +59,10 @@ class TokenController(Controller):
         ),
     )
     async def revoke_token(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, token_id: TokenId, why: Why = ""
+        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, token_id: TokenId, reason: Reason = ""
     ) -> None:
         """Let a token open nothing any more, from now on and for ever; it stays listed."""
-        await state.fleet.tokens.revoke(token_id, by=caller.name, why=why, idempotency_key=once)
+        await state.fleet.tokens.revoke(token_id, by=caller.name, why=reason, idempotency_key=once)
 
 
 def show_token(token: Token) -> v1.Token:

@@ -30,27 +30,27 @@ async def show_campaign(fleet: Fleet, campaign: Campaign) -> v1.Campaign:
         name=campaign.name,
         type=v1.CampaignType(campaign.spec.type.value),
         state=campaign.state,
-        by=campaign.by,
+        created_by=campaign.by,
         started_at=campaign.started_at,
         ended_at=campaign.ended_at,
-        planned_end=campaign.planned_end,
-        expected_end=prospects.expected_end,
-        said_by=campaign.state_change.by,
-        said_at=campaign.state_change.at,
-        why=campaign.state_change.why,
-        scopes=campaign.selected.scopes,
-        hosts=campaign.selected.hosts,
-        vms=campaign.selected.vms,
-        waves=sum(each.waves for each in counts.progress),
-        waves_over=sum(each.done + each.skipped for each in counts.progress),
-        vms_over=counts.vms_over,
+        planned_end_at=campaign.planned_end,
+        expected_end_at=prospects.expected_end,
+        state_changed_by=campaign.state_change.by,
+        state_changed_at=campaign.state_change.at,
+        state_reason=campaign.state_change.why,
+        scope_count=campaign.selected.scopes,
+        host_count=campaign.selected.hosts,
+        vm_count=campaign.selected.vms,
+        wave_count=sum(each.wave_count for each in counts.progress),
+        finished_wave_count=sum(each.done + each.skipped for each in counts.progress),
+        finished_vm_count=counts.vms_over,
         progress=counts.progress,
         failures=tuple(_failures(campaign, counts.failed)),
         gate=_gate(campaign),
-        explain=prospects.explain,
+        explanation=prospects.explain,
         spec=spec_view(campaign.spec),
-        start_why=campaign.why,
-        stuck=prospects.needs_operator,
+        reason=campaign.why,
+        is_stuck=prospects.needs_operator,
     )
 
 
@@ -86,15 +86,20 @@ async def _count_waves(campaign: Campaign) -> _WaveCounts:
 
 
 def _wave_progress(n: int, count: dict[WaveState, int], vms: int) -> v1.WaveProgress:
-    states = {state.text: amount for state, amount in count.items()}
-    return v1.WaveProgress(n=n, waves=sum(count.values()), vms=vms, **states)
+    states = {_state(state).value: amount for state, amount in count.items()}
+    return v1.WaveProgress(number=n, wave_count=sum(count.values()), vm_count=vms, **states)
+
+
+def _state(state: WaveState) -> v1.WaveState:
+    """Return a state as the API has it; metrics keep the shorter word of the core."""
+    return v1.WaveState.ABANDONED if state is WaveState.LEFT else v1.WaveState(state.text)
 
 
 def _failures(campaign: Campaign, failed: Mapping[str, ScopeProgress]) -> Iterator[v1.CampaignFailure]:
     for progress, trouble in failed_waves(campaign, failed):
         domain = progress.wave(trouble.wave).update_domain
         yield v1.CampaignFailure(
-            scope=progress.scope, n=trouble.wave, update_domain=domain, at=trouble.at, why=trouble.why
+            scope=progress.scope, number=trouble.wave, update_domain=domain, failed_at=trouble.at, reason=trouble.why
         )
 
 
@@ -103,7 +108,7 @@ def _gate(campaign: Campaign) -> v1.ClosedGate | None:
     if gate is None:
         return None
     name = gate_name(campaign.spec.policy.gate)
-    return v1.ClosedGate(since=gate.since, why=gate.why, again_at=gate.retry_at, name=name)
+    return v1.ClosedGate(since=gate.since, reason=gate.why, next_check_at=gate.retry_at, name=name)
 
 
 def show_waves(
@@ -130,7 +135,7 @@ def _waves(
             if (
                 position > first
                 and scope in (None, progress.scope)
-                and state in (None, campaign.effective_state(wave).text)
+                and state in (None, _state(campaign.effective_state(wave)))
             ):
                 yield position, _wave(campaign, progress, n, wave)
 
@@ -138,12 +143,12 @@ def _waves(
 def _wave(campaign: Campaign, progress: ScopeProgress, n: int, wave: Wave) -> v1.CampaignWave:
     return v1.CampaignWave(
         scope=progress.scope,
-        n=n,
+        number=n,
         update_domain=wave.update_domain,
-        state=v1.WaveState(campaign.effective_state(wave).text),
+        state=_state(campaign.effective_state(wave)),
         planned_at=campaign.moment(progress, wave.planned),
-        at=_state_since(campaign, progress, wave),
-        vms=wave.vms,
+        state_changed_at=_state_since(campaign, progress, wave),
+        vm_count=wave.vms,
     )
 
 
@@ -160,15 +165,15 @@ def show_plan_summary(plan: Plan) -> v1.CampaignPlan:
                 scope=each.scope,
                 update_domain=each.update_domain,
                 vms=each.vms,
-                rule=each.rule,
-                by_how_much=each.excess,
-                why=each.why,
+                policy_key=each.rule,
+                excess=each.excess,
+                reason=each.why,
             )
             for each in plan.unplaced
         ),
         ends_at=plan.ends_at,
-        scopes=plan.totals.scopes,
-        hosts=plan.totals.hosts,
-        vms=plan.totals.vms,
-        remarks=plan.remarks,
+        scope_count=plan.totals.scopes,
+        host_count=plan.totals.hosts,
+        vm_count=plan.totals.vms,
+        warnings=plan.remarks,
     )

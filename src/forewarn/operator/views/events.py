@@ -1,4 +1,4 @@
-"""API views of events: open events, pages of them, and one event in detail with its timeline from the journal."""
+"""API views of events: open events, pages of them, and one event in detail with its journal entries."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
@@ -36,15 +36,15 @@ def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1
         vms=event.vms,
         update_domain=event.update_domain,
         host=event.host,
-        made_at=event.created_at,
+        created_at=event.created_at,
         not_before=event.not_before,
         started_at=event.started_at,
         duration=None if event.duration is None else format_duration(event.duration),
         description=event.description,
-        by=event.by,
-        why=event.why,
+        created_by=event.by,
+        reason=event.why,
         announced=event.announced,
-        approvals=tuple(v1.Approval(vm=approval.vm, at=approval.at) for approval in event.approvals),
+        approvals=tuple(v1.Approval(vm=approval.vm, approved_at=approval.at) for approval in event.approvals),
         impacts=tuple(
             v1.Impact(
                 vm=impact.vm,
@@ -52,14 +52,14 @@ def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1
                 attempt=impact.attempt,
                 begun_at=impact.begun_at,
                 retry_at=impact.retry_at,
-                why=impact.why,
+                reason=impact.why,
             )
             for impact in event.impacts
         ),
-        explain=blocker_messages(
+        explanation=blocker_messages(
             _with_campaign_reason(fleet, hold) for hold in explain(scope, event, fleet.rule_context, now=now)
         ),
-        held=show_hold(scope.hold, scope.id),
+        hold=show_hold(scope.hold, scope.id),
         campaign=event.campaign or None,
     )
 
@@ -109,7 +109,7 @@ async def show_events(
     if vm is not None:
         view, found_vm = find_vm(fleet, caller, vm)
         if scope not in (None, view.id):
-            return v1.EventPage(events=(), next=None, held=show_hold(fleet.current_hold, None))
+            return v1.EventPage(events=(), next=None, fleet_hold=show_hold(fleet.current_hold, None))
         scope, name = view.id, found_vm.name
     if scope is not None:
         caller.check_scope(scope)
@@ -128,7 +128,7 @@ async def show_events(
     now = fleet.clock.now()
     events = tuple([show_event(fleet, each, event, now=now) async for each, event in yielding(found)])
     next_ = f"{events[-1].scope}/{_position(found[-1][1])}" if more else None
-    return v1.EventPage(events=events, next=next_, held=show_hold(fleet.current_hold, None))
+    return v1.EventPage(events=events, next=next_, fleet_hold=show_hold(fleet.current_hold, None))
 
 
 def _position(event: Event) -> str:
@@ -168,7 +168,7 @@ async def show_event_detail(fleet: Fleet, id_: str) -> v1.EventDetail:
             event=shown,
             outcome=None,
             ended_at=None,
-            timeline=tuple(map(show_row, rows)),
+            journal=tuple(map(show_row, rows)),
         )
     if not rows:
         raise JournalEventNotFound(id_)
@@ -188,7 +188,7 @@ async def _show_ended_event(fleet: Fleet, id_: str, rows: Sequence[JournalRow]) 
         event=None,
         outcome=None if ending is None else OUTCOMES[ending.kind],
         ended_at=None if ending is None else ending.at,
-        timeline=tuple(map(show_row, rows)),
+        journal=tuple(map(show_row, rows)),
     )
 
 

@@ -17,7 +17,7 @@ GuestUrl = Callable[[str, Vm], str | None]
 
 def show_hold(hold: Hold | None, scope: str | None) -> v1.Hold | None:
     """Show the hold of a scope, or with None the one on the whole fleet."""
-    return None if hold is None else v1.Hold(scope=scope, by=hold.by, at=hold.at, reason=hold.reason)
+    return None if hold is None else v1.Hold(scope=scope, created_by=hold.by, created_at=hold.at, reason=hold.reason)
 
 
 def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
@@ -26,7 +26,7 @@ def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
     return v1.Vm(
         name=vm.name,
         scope=scope.id,
-        kind=scope.kind,
+        scope_kind=scope.kind,
         vm_id=vm.vm_id,
         guest_url=guest_url(scope.id, vm),
         host=vm.host,
@@ -44,7 +44,7 @@ def show_vm(scope: Scope, vm: Vm, guest_url: GuestUrl) -> v1.Vm:
         os=traits.os,
         scale_set=scope.scale_set,
         enabled=scope.enabled,
-        held=show_hold(scope.hold, scope.id),
+        hold=show_hold(scope.hold, scope.id),
         open_events=tuple(event.id for event in scope.events_affecting(vm.name)),
     )
 
@@ -67,7 +67,7 @@ def show_scope(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.Scope:
     return v1.Scope(
         id=scope.id,
         kind=scope.kind,
-        vms=len(scope.roster),
+        vm_count=len(scope.roster),
         update_domains=tuple(sorted({vm.update_domain for vm in scope.roster})),
         approval=scope.approval,
         auto_approve=scope.auto_approve,
@@ -83,10 +83,10 @@ def show_scope(fleet: Fleet, view: ScopeView, scope: Scope) -> v1.Scope:
         tags=traits.tags or {},
         incarnation=scope.incarnation,
         enabled=scope.enabled,
-        seen_at=fleet.last_seen(view),
+        last_seen_at=fleet.last_seen(view),
         changed_at=scope.changed_at,
         open_events=tuple(event.id for event in scope.events),
-        held=show_hold(scope.hold, scope.id),
+        hold=show_hold(scope.hold, scope.id),
     )
 
 

@@ -76,7 +76,7 @@ async def list_scopes(
             show_scope(fleet, fleet.replica.get_or_create_view(scope.id), scope) async for scope in yielding(found)
         ],
         next=found[-1].id if more else None,
-        held=show_hold(fleet.current_hold, None),
+        fleet_hold=show_hold(fleet.current_hold, None),
     )
 
 
@@ -97,7 +97,7 @@ async def list_vms(state: AppState, caller: Caller, wanted: InventoryFilter, *, 
     found, more = await first_page(matching(), limit)
     vms = [show_vm(scope, vm, state.guests.url) async for scope, vm in yielding(found)]
     next_ = f"{vms[-1].scope}/{vms[-1].name}" if more else None
-    return v1.VmPage(vms=vms, next=next_, held=show_hold(fleet.current_hold, None))
+    return v1.VmPage(vms=vms, next=next_, fleet_hold=show_hold(fleet.current_hold, None))
 
 
 def _scope_ids(state: AppState, caller: Caller, wanted: InventoryFilter, first: str) -> Iterable[str]:
@@ -132,7 +132,7 @@ async def list_hosts(state: AppState, caller: Caller, *, name: str | None, after
     return v1.HostPage(
         hosts=shown,
         next=names[limit - 1] if len(names) > limit else None,
-        held=show_hold(state.fleet.current_hold, None),
+        fleet_hold=show_hold(state.fleet.current_hold, None),
     )
 
 

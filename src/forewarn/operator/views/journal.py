@@ -15,12 +15,12 @@ def show_row(row: JournalRow) -> v1.JournalEntry:
     entry = row.entry
     return v1.JournalEntry(
         position=row.position,
-        kind=row.key.kind.value,
-        record=row.key.id,
+        record_kind=row.key.kind.value,
+        record_id=row.key.id,
         at=entry.at,
-        did=entry.kind,
-        by=entry.by,
-        why=entry.why,
+        action=entry.kind,
+        actor=entry.by,
+        reason=entry.why,
         event=entry.event,
         vms=entry.vms,
         incarnation=entry.incarnation,

@@ -28,7 +28,7 @@ from forewarn.testing.scenario.runner import REFUSED, CommandResult, InvalidComm
 from forewarn.testing.scenario.setup import DEFAULT_SETUP, ServiceSetup, apply_policy
 
 SECOND = timedelta(seconds=1)
-NOT_IN_PRODUCTION = "not-in-production"
+NOT_IN_PRODUCTION = "emulator-only"
 
 
 class ScenarioNotAllowed(Exception):

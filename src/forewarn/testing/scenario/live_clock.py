@@ -61,8 +61,8 @@ class ManualLiveClock:
         self._watcher.check()
         self._before_move()
         clock = self._api.clock()
-        has_next = clock.next_at is not None and clock.next_at <= limit
-        target = clock.next_at if has_next and clock.next_at is not None else limit
+        has_next = clock.next_change_at is not None and clock.next_change_at <= limit
+        target = clock.next_change_at if has_next and clock.next_change_at is not None else limit
         self._move(max(target - clock.now, ZERO))
         return has_next
 
@@ -102,7 +102,7 @@ class SystemLiveClock:
 
 
 def _is_due(event: v1.Event, now: datetime) -> bool:
-    return event.started_at is None and event.not_before <= now and not event.explain
+    return event.started_at is None and event.not_before <= now and not event.explanation
 
 
 def _is_to_begin(event: v1.Event, busy: set[str]) -> bool:

@@ -41,7 +41,7 @@ NOT_SUPPORTED = "a service that runs cannot do this"
 class GuestRequestFailed(CoreError):
     """The endpoint has refused what a VM asked for."""
 
-    code = "refused-by-endpoint"
+    code = "endpoint-refused"
 
 
 @singledispatch
@@ -98,7 +98,7 @@ def _(command: commands.ChangeScope, state: LiveState) -> list[str]:
 
 @run_command.register
 def _(command: commands.RemoveScope, state: LiveState) -> list[str]:
-    state.api.remove_scope(state.scope(command.scope), force=command.force, why=command.why)
+    state.api.remove_scope(state.scope(command.scope), force=command.force, reason=command.why)
     return []
 
 
@@ -133,7 +133,7 @@ def _(command: commands.ChangeVm, state: LiveState) -> list[str]:
 
 @run_command.register
 def _(command: commands.RemoveVm, state: LiveState) -> list[str]:
-    state.api.remove_vm(_full_name(state, command.vm), force=command.force, why=command.why)
+    state.api.remove_vm(_full_name(state, command.vm), force=command.force, reason=command.why)
     return []
 
 
@@ -219,7 +219,7 @@ def _(command: commands.Schedule, state: LiveState) -> list[str]:
         not_before=None if command.not_before is None else state.names.moment(command.not_before),
         duration=_optional_text(command.duration),
         source=Source.USER if command.by == commands.USER else Source.PLATFORM,
-        why=command.why,
+        reason=command.why,
     )
     return _known_events(state, state.api.schedule(request, key=command.key or command.request))
 
@@ -253,19 +253,19 @@ def _(command: commands.Fail, state: LiveState) -> list[str]:
 
 @run_command.register
 def _(command: commands.Predict, state: LiveState) -> list[str]:
-    request = v1.PredictFailure(vms=_full_names(state, command.vms), ahead=format_duration(command.ahead))
+    request = v1.PredictFailure(vms=_full_names(state, command.vms), notice=format_duration(command.ahead))
     return _known_events(state, state.api.predict_failure(request, key=command.request))
 
 
 def _known_events(state: LiveState, scheduled: v1.ScheduleResponse) -> list[str]:
     """Tell of events that were there before: the journal has nothing more to say of them."""
-    known = [made.id for made in scheduled.made if state.names.has_event(made.id)]
+    known = [made.id for made in scheduled.created if state.names.has_event(made.id)]
     return [f"{state.names.label(id_)} is known" for id_ in known]
 
 
 @run_command.register
 def _(command: commands.Cancel, state: LiveState) -> list[str]:
-    state.api.cancel(state.event(command.event), v1.CancelEvent(why=command.why))
+    state.api.cancel(state.event(command.event), v1.CancelEvent(reason=command.why))
     return []
 
 
@@ -281,23 +281,23 @@ def _(command: commands.Hold, state: LiveState) -> list[str]:
 @run_command.register
 def _(command: commands.Release, state: LiveState) -> list[str]:
     if command.what == commands.ALL_SCOPES:
-        state.api.release(v1.ReleaseHold(why=command.why))
+        state.api.release(v1.ReleaseHold(reason=command.why))
         state.holds_all = False
         return [f"everything released by {command.by}"]
-    state.api.release(v1.ReleaseHold(why=command.why, scope=state.scope(command.what)))
+    state.api.release(v1.ReleaseHold(reason=command.why, scope=state.scope(command.what)))
     return []
 
 
 @run_command.register
 def _(command: commands.Retry, state: LiveState) -> list[str]:
     for vm in command.vms or (None,):
-        state.api.retry(state.event(command.event), v1.RetryImpact(vm=vm, why=command.why))
+        state.api.retry(state.event(command.event), v1.RetryImpact(vm=vm, reason=command.why))
     return []
 
 
 @run_command.register
 def _(command: commands.Resolve, state: LiveState) -> list[str]:
-    request = v1.ResolveImpact(done=command.done, why=command.why, vm=command.vm)
+    request = v1.ResolveImpact(done=command.done, reason=command.why, vm=command.vm)
     state.api.resolve(state.event(command.event), request)
     return []
 
@@ -307,7 +307,7 @@ def _(command: commands.Explain, state: LiveState) -> list[str]:
     detail = state.api.event(state.event(command.event))
     if detail.event is None:
         raise ScopeEventNotFound(detail.id, detail.scope)
-    return [state.replace_ids(sentence) for sentence in detail.event.explain]
+    return [state.replace_ids(sentence) for sentence in detail.event.explanation]
 
 
 # Faults.
@@ -319,7 +319,7 @@ def _(command: commands.SetFault, state: LiveState) -> list[str]:
         v1.SetFault(
             kind=command.kind,
             vm=None if command.vm is None else _full_name(state, command.vm),
-            lasting=_optional_text(command.lasting),
+            duration=_optional_text(command.lasting),
             times=command.times,
             amount=None if command.amount is None else format_signed_duration(command.amount),
         )

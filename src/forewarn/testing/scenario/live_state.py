@@ -49,7 +49,7 @@ class LiveState:
         self.actor = commands.OPERATOR
         self._own_name = api.me().name
         self._pending_facts: list[str] = []
-        newest = next(api.history(newest_first=True), None)
+        newest = next(api.journal(newest_first=True), None)
         self._read_until = 0 if newest is None else newest.position
 
     # Its scopes.
@@ -120,11 +120,11 @@ class LiveState:
         """Take away what the scenario has brought along."""
         self.clear_faults()
         if self.holds_all:
-            self.api.release(v1.ReleaseHold(why=CLEAN_UP_REASON))
+            self.api.release(v1.ReleaseHold(reason=CLEAN_UP_REASON))
         for scope in self.scopes.values():
             if scope.is_own:
                 with suppress(NotFound):
-                    self.api.remove_scope(scope.id, force=True, why=CLEAN_UP_REASON)
+                    self.api.remove_scope(scope.id, force=True, reason=CLEAN_UP_REASON)
 
     # Its journal.
 
@@ -140,11 +140,11 @@ class LiveState:
     def _render_new_entries(self, named: Sequence[str], hidden: Set[EntryKind]) -> list[str]:
         facts: list[str] = []
         for entry in self._new_entries():
-            scope = next((scope for scope in self.scopes.values() if scope.id == entry.record), None)
-            if scope is not None and entry.kind == "scope":
+            scope = next((scope for scope in self.scopes.values() if scope.id == entry.record_id), None)
+            if scope is not None and entry.record_kind == "scope":
                 rendered = scope.renderer.render([self._entry(entry)], named)
-                facts += [self.replace_ids(fact) for fact in rendered if entry.did not in hidden]
-                if entry.did is EntryKind.SCOPE_REMOVED:
+                facts += [self.replace_ids(fact) for fact in rendered if entry.action not in hidden]
+                if entry.action is EntryKind.SCOPE_REMOVED:
                     del self.scopes[scope.name]
         return facts
 
@@ -159,7 +159,7 @@ class LiveState:
         return re.sub(rf"\bby {re.escape(self._own_name)}(?![\w.-])", f"by {self.actor}", text)
 
     def _new_entries(self) -> list[v1.JournalEntry]:
-        lines = list(self.api.history(after=self._read_until))
+        lines = list(self.api.journal(after=self._read_until))
         if lines:
             self._read_until = lines[-1].position
         return lines
@@ -168,9 +168,9 @@ class LiveState:
         return Entry(
             n=entry.position,
             at=entry.at,
-            kind=entry.did,
-            by=self.actor if entry.by == self._own_name else entry.by,
-            why=entry.why,
+            kind=entry.action,
+            by=self.actor if entry.actor == self._own_name else entry.actor,
+            why=entry.reason,
             event=entry.event,
             vms=tuple(entry.vms),
             incarnation=entry.incarnation,

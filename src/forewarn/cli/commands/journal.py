@@ -1,4 +1,4 @@
-"""`forewarn history`: query the journal: what happened, when, by whom and why."""
+"""`forewarn journal`: query the journal: what happened, when, by whom and why."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -33,17 +33,19 @@ At = Annotated[str | None, typer.Option(metavar="TIME", help="What happened at t
 
 
 @with_service
-def history(
+def journal(
     connection: ServiceConnection,
     vm: VmFilter = None,
     scope: ScopeFilter = None,
     event: EventFilter = None,
     campaign: CampaignFilter = None,
-    did: Annotated[
+    action: Annotated[
         EntryKind | None,
-        choice_option(EntryKind, metavar="WHAT", help_="Only such lines: started, held, …"),
+        choice_option(EntryKind, metavar="ACTION", help_="Only such entries: started, held, …"),
     ] = None,
-    by: Annotated[str | None, typer.Option(metavar="NAME", help="Only what this token, VM or part has done.")] = None,
+    actor: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only entries of this token, VM or part of the service.")
+    ] = None,
     since: Since = None,
     until: Until = None,
     at: At = None,
@@ -54,19 +56,19 @@ def history(
 
     Times are UTC unless they have a zone; a time of day is the last time it was that late.
 
-    Example: why did web-0 pause at 03:12? forewarn history --vm web-0 --at 03:12
+    Example: why did web-0 pause at 03:12? forewarn journal --vm web-0 --at 03:12
     """
     if at is not None and (since is not None or until is not None):
         raise CliError(ExitCode.USAGE, "--at stands alone, without --since and --until")
     begin, end = _period(connection, since, until, at)
     limit = newest if newest is not None or everything or begin is not None or end is not None else DEFAULT_LINES
-    found = connection.api.history(
+    found = connection.api.journal(
         scope=scope,
         vm=vm,
         event=None if event is None else find_event(connection.api, event),
         campaign=campaign,
-        did=() if did is None else (did,),
-        by=by,
+        actions=() if action is None else (action,),
+        actor=actor,
         since=begin,
         until=end,
         newest_first=limit is not None,
