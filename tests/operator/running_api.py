@@ -21,7 +21,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.guest.counters import Counters
 from forewarn.guest.faults import Faults
 from forewarn.operator.app import operator_app
-from forewarn.operator.server import run_server
+from forewarn.operator.http_server import run_server
 from forewarn.operator.state import SocketControl
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore

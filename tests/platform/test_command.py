@@ -152,7 +152,7 @@ async def test_how_the_program_ends_is_what_happened(
 ) -> None:
     outcome = await make(script).carry_out(work)
     if not isinstance(expected, Done):
-        expected = msgspec.structs.replace(expected, reason=expected.why.format(program="maintain"))
+        expected = msgspec.structs.replace(expected, why=expected.why.format(program="maintain"))
     assert outcome == expected
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -239,7 +239,7 @@ async def test_program_that_takes_too_long_is_ended_with_all_it_started_and_aske
     outcome = await platform.carry_out(WORK)
     why = "maintain took longer than 1s and was ended"
     if not isinstance(expected, Done):
-        expected = msgspec.structs.replace(expected, reason=expected.why.format(why=why))
+        expected = msgspec.structs.replace(expected, why=expected.why.format(why=why))
     assert outcome == expected
     child = int((tmp_path / "child").read_text())
     await until(lambda: not processes._is_alive(child))

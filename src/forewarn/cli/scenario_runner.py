@@ -16,7 +16,7 @@ from forewarn.api.client import ApiClient
 from forewarn.api.errors import ServiceNotFound
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.extras import require_server
-from forewarn.cli.options.service import connect
+from forewarn.cli.options.connection import connect
 from forewarn.cli.output import sanitize, write_message
 from forewarn.core.duration import format_duration
 from forewarn.testing.scenario import (

@@ -48,14 +48,14 @@ async def serve_operators(
     """
     await asyncio.to_thread(_prepare)
     from forewarn.operator.app import operator_app
-    from forewarn.operator.server import run_server
+    from forewarn.operator.http_server import run_server
 
     async with run_server(operator_app(fleet, guests=guests), listener, tls):
         yield
 
 
 def _prepare() -> None:
-    import forewarn.operator.server  # noqa: F401 - loaded here, used by whoever serves
+    import forewarn.operator.http_server  # noqa: F401 - loaded here, used by whoever serves
     from forewarn.operator.app import preload
 
     preload()

@@ -8,7 +8,7 @@ from forewarn.core.event import EventType
 from forewarn.core.policy import Policy
 from forewarn.fleet.replica import ScopeView
 from forewarn.platform.command import CommandPlatform
-from forewarn.platform.gates import SettingsGateChecker
+from forewarn.platform.gate_checker import SettingsGateChecker
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.platform.webhooks import WebhookNotifier
 from forewarn.settings import PlatformName, Settings

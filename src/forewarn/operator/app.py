@@ -43,7 +43,7 @@ from forewarn.operator.routes.sockets import open_socket
 from forewarn.operator.routes.system import ClockController, health, me, metrics, readiness
 from forewarn.operator.routes.tokens import TokenController
 from forewarn.operator.state import AppState, GuestEndpoints, StreamSlots
-from forewarn.operator.strict_json import StrictRequest
+from forewarn.operator.strict_request import StrictRequest
 from forewarn.store.port import StoreError
 
 BODY_BYTES = 1024 * 1024

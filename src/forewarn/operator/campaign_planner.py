@@ -13,7 +13,7 @@ from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.snapshot import ScopeSnapshot
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.policy import RuleContext
-from forewarn.fleet.campaign.zones import find_zone
+from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.event_loop import yielding
 from forewarn.fleet.service import Fleet
 from forewarn.operator.errors import PlanFailed

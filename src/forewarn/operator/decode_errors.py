@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import inspect
 
+from forewarn.core.limits import MAX_KEY_LENGTH
+
 INVALID_ENUM = re.compile(r"Invalid enum value '(?P<word>.*)'(?: - at `\$(?P<place>.*)`)?", re.DOTALL)
 """How the decoder refuses a word: it names the place, but not what is allowed there."""
 
@@ -60,3 +62,26 @@ def _inner_types(kind: inspect.Type, field: str | None) -> Iterator[inspect.Type
             yield kind.item_type
         case inspect.DictType() if field is None:
             yield kind.value_type
+
+
+PLAIN_MESSAGES = (
+    (re.compile(r"Expected `str` of length >= 1 - at `\$\.(.+)`"), r"\1 is empty"),
+    (re.compile(r"(.+): Expected `str` of length >= 1"), r"\1: this is empty; say which, or leave it out"),
+    (re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`"), r"\2 is longer than \1 characters"),
+    (
+        re.compile(r"Idempotency-Key: Expected `str` .*"),
+        (
+            f"Idempotency-Key: a request key is 1 to {MAX_KEY_LENGTH} printable ASCII characters "
+            "but space, quote, backslash"
+        ),
+    ),
+)
+"""What a decoder says, and what a person is told of it who typed the value."""
+
+
+def plain_message(message: str) -> str:
+    """Say in plain words what the decoder says in its own."""
+    for words, plain in PLAIN_MESSAGES:
+        if found := words.fullmatch(message):
+            return found.expand(plain)
+    return message

@@ -13,8 +13,7 @@ from forewarn.core import errors as core
 from forewarn.core.duration import format_duration
 from forewarn.fleet import errors as fleet
 from forewarn.operator import errors as operator
-from forewarn.operator.decode_errors import with_choices
-from forewarn.operator.strict_json import plain_message
+from forewarn.operator.decode_errors import plain_message, with_choices
 from forewarn.store.port import StoreError
 
 AnyRequest = Request[Any, Any, Any]

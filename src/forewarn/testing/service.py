@@ -29,7 +29,7 @@ from forewarn.testing.duration import DurationLike, to_text
 from forewarn.testing.errors import AlreadyStarted, EndpointUnavailable, InvalidStart, NotRunning
 from forewarn.testing.event_actions import EventActions
 from forewarn.testing.fault_actions import FaultActions
-from forewarn.testing.fleets import FleetLike, fleet_reader
+from forewarn.testing.fleet_loader import FleetLike, fleet_reader
 from forewarn.testing.request_queries import RequestQueries
 from forewarn.testing.vm import Vm, VmLike
 

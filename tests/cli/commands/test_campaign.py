@@ -22,7 +22,7 @@ from forewarn.api.errors import NotFound, ServiceUnreachable
 from forewarn.cli.live import campaign_follow
 from forewarn.cli.live.campaign_follow import follow
 from forewarn.cli.options.campaign import OPTIONS
-from forewarn.cli.options.service import ServiceConnection
+from forewarn.cli.options.connection import ServiceConnection
 from forewarn.cli.output import Output
 from forewarn.cli.views.campaign import BAR_WIDTH, progress_lines
 from forewarn.core.campaign.record import CampaignState

@@ -18,7 +18,7 @@ from forewarn.core.event import EventType
 from forewarn.core.impact import Done, Failed, NotStarted, Unknown
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
-from forewarn.fleet.campaign.zones import find_zone
+from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GateFailed, GatePassed, GateRequest, NotificationFailed, NotificationMessage, Work
 from forewarn.store.memory import MemoryStore

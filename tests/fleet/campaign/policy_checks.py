@@ -16,7 +16,7 @@ from forewarn.core.event import Event, EventType, State
 from forewarn.core.impact import SETTLED
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
-from forewarn.fleet.campaign.zones import find_zone
+from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind
 

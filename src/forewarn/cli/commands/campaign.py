@@ -12,8 +12,8 @@ from forewarn.cli.errors import CliError, ExitCode, error_message, exit_code
 from forewarn.cli.options.campaign import with_campaign
 from forewarn.cli.options.common import Key, PlainUsage, Reason, choice_option
 from forewarn.cli.options.completion import CampaignName, complete_failed_scopes, complete_scopes
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.lookup import MIN_PREFIX_LENGTH
-from forewarn.cli.options.service import ServiceConnection, with_service
 from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.campaign import (
     count_text,

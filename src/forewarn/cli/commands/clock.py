@@ -7,7 +7,7 @@ import typer
 
 from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
-from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
 from forewarn.cli.views.event import SHORT_ID, entry_location, entry_reason
 from forewarn.core.duration import format_duration, parse_duration

@@ -11,7 +11,7 @@ from forewarn.api import v1
 from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.errors import ExitCode
 from forewarn.cli.options.completion import VmName
-from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write, write_json, write_message
 from forewarn.wire.protocol import NEWEST_VERSION
 

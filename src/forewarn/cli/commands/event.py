@@ -20,8 +20,8 @@ from forewarn.cli.options.completion import (
     complete_scopes,
     complete_vms,
 )
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.lookup import find_event
-from forewarn.cli.options.service import ServiceConnection, with_service
 from forewarn.cli.options.times import read_duration, read_future
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
 from forewarn.cli.views.event import blockers_text, write_events, write_fleet_hold, write_timeline

@@ -9,7 +9,7 @@ from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import Key, PlainUsage, Reason
 from forewarn.cli.options.completion import FaultId, complete_vms
-from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, moment_text, write_json, write_message
 from forewarn.cli.views.tables import Column, write_table
 from forewarn.core.duration import format_duration, parse_duration

@@ -15,7 +15,7 @@ from forewarn.cli.colours import Colour, coloured
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.files import atomic_write
 from forewarn.cli.options.common import PlainUsage
-from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write, write_bytes, write_json, write_message
 from forewarn.cli.views.progress import ProgressBar
 

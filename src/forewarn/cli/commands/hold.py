@@ -8,7 +8,7 @@ from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import Key, Reason
 from forewarn.cli.options.completion import complete_scopes
-from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
 from forewarn.cli.views.event import hold_text
 

@@ -4,7 +4,7 @@ import typer
 
 from forewarn.cli.options.common import PlainUsage
 from forewarn.cli.options.completion import HostName
-from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write_json, write_message
 from forewarn.cli.views.event import write_fleet_hold
 from forewarn.cli.views.tables import Column, write_details, write_table

@@ -11,8 +11,8 @@ from forewarn.api import v1
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import choice_option
 from forewarn.cli.options.completion import CampaignFilter, EventFilter, ScopeFilter, VmFilter
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.lookup import find_event
-from forewarn.cli.options.service import ServiceConnection, with_service
 from forewarn.cli.options.times import read_past
 from forewarn.cli.output import Output, moment_text, write_json, write_message
 from forewarn.cli.views.event import SHORT_ID, write_journal

@@ -12,7 +12,7 @@ import typer
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import with_options
 from forewarn.cli.options.completion import complete_vms
-from forewarn.cli.options.service import SERVICE_OPTIONS, connect
+from forewarn.cli.options.connection import SERVICE_OPTIONS, connect
 from forewarn.cli.output import write_message
 from forewarn.testing import sandbox
 from forewarn.testing.sandbox.errors import SANDBOX_EXIT_CODE, NamespacesUnavailable

@@ -8,7 +8,7 @@ import typer
 from forewarn.cli.colours import Colour
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import OutputOption, PlainUsage, option, with_options
-from forewarn.cli.options.service import OUTPUT_OPTION, SERVICE_OPTIONS
+from forewarn.cli.options.connection import OUTPUT_OPTION, SERVICE_OPTIONS
 from forewarn.cli.output import Output, write, write_bytes, write_json, write_message
 from forewarn.cli.scenario_runner import ScenarioOptions, ScenarioResult, ScenarioVerdict, run_scenarios
 from forewarn.cli.views.tables import Column, write_table

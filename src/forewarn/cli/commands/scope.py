@@ -8,7 +8,7 @@ import typer
 from forewarn.api import v1
 from forewarn.cli.options.common import Force, Key, PlainUsage, Reason, choice_option, choice_parser
 from forewarn.cli.options.completion import ScopeName
-from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.vm import merge_changes, vm_option_details, with_vm_changes, with_vm_options
 from forewarn.cli.output import Output, moment_text, write_json, write_message
 from forewarn.cli.views.event import hold_cell, hold_column, hold_text, write_fleet_hold

@@ -13,7 +13,7 @@ from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.files import atomic_write
 from forewarn.cli.options.common import Key, PlainUsage, Reason, choice_option
 from forewarn.cli.options.completion import TokenId
-from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.times import read_expiry
 from forewarn.cli.output import Output, moment_text, write, write_json, write_message
 from forewarn.cli.views.tables import Column, write_table

@@ -10,7 +10,7 @@ from forewarn.cli.commands.event import show_scheduled
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import Force, Key, PlainUsage, Reason, Wait, choice_option
 from forewarn.cli.options.completion import HostFilter, ScopeFilter, VmName, VmNames, complete_hosts, complete_scopes
-from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.options.times import read_duration
 from forewarn.cli.options.vm import merge_changes, vm_option_details, with_vm_changes, with_vm_options
 from forewarn.cli.output import Output, write_json, write_message

@@ -12,7 +12,7 @@ from forewarn.cli.live.journal_stream import (
     JournalStream,
     connection_error,
 )
-from forewarn.cli.options.service import ServiceConnection, with_service
+from forewarn.cli.options.connection import ServiceConnection, with_service
 from forewarn.cli.output import Output, write, write_json_line, write_message
 from forewarn.cli.views.event import journal_row
 from forewarn.cli.views.tables import GAP

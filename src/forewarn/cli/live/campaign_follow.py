@@ -21,7 +21,7 @@ from forewarn.cli.live.journal_stream import (
     connection_error,
 )
 from forewarn.cli.live.service_clock import MANUAL_CLOCK_HINT, ServiceClock
-from forewarn.cli.options.service import ServiceConnection
+from forewarn.cli.options.connection import ServiceConnection
 from forewarn.cli.options.times import span_text
 from forewarn.cli.output import Output, moment_text, sanitize, write, write_json_line, write_message
 from forewarn.cli.views.campaign import next_steps, state_lines

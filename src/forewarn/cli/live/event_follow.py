@@ -19,7 +19,7 @@ from forewarn.cli.live.journal_stream import (
     connection_error,
 )
 from forewarn.cli.live.service_clock import ServiceClock
-from forewarn.cli.options.service import ServiceConnection
+from forewarn.cli.options.connection import ServiceConnection
 from forewarn.cli.output import write_message
 from forewarn.cli.views.event import SHORT_ID
 from forewarn.core.event import Cause

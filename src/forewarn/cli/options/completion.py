@@ -14,7 +14,7 @@ from forewarn.api.client import ApiClient
 from forewarn.api.errors import ApiError
 from forewarn.api.v1 import WaveState
 from forewarn.cli.errors import CliError
-from forewarn.cli.options.service import SERVICE_OPTIONS, connect
+from forewarn.cli.options.connection import SERVICE_OPTIONS, connect
 from forewarn.settings import SettingsError
 
 TIMEOUT = 2.0

@@ -10,7 +10,7 @@ import typer
 
 from forewarn.cli.errors import CliError, ExitCode
 from forewarn.cli.options.common import option, with_options
-from forewarn.cli.options.service import OUTPUT_OPTION
+from forewarn.cli.options.connection import OUTPUT_OPTION
 from forewarn.cli.output import Output, write_message
 from forewarn.client import (
     ClientError,

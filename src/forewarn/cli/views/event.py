@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from forewarn.api import v1
 from forewarn.cli.colours import Colour
-from forewarn.cli.options.service import ServiceConnection
+from forewarn.cli.options.connection import ServiceConnection
 from forewarn.cli.output import moment_text, write_message
 from forewarn.cli.views.tables import Column, Row, single_line, write_table
 from forewarn.core.explain import CAMPAIGN_PREFIX

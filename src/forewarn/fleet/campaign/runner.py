@@ -18,7 +18,7 @@ from forewarn.core.errors import CoreError
 from forewarn.core.idempotency import IdempotencyKey, add_seen_key, is_repeated_request
 from forewarn.core.scope import Scope
 from forewarn.fleet.campaign.actions import MAX_BACKOFF, MIN_BACKOFF, CampaignActions, RolloutUpdate
-from forewarn.fleet.campaign.zones import find_zone
+from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import SaveFailed, ScopeNotFound
 from forewarn.fleet.event_loop import FairShare
 from forewarn.fleet.queue import Decision, RecordQueues

@@ -37,7 +37,7 @@ from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.text import check_text, truncate_text
 from forewarn.fleet.campaign.orphans import OrphanEvents
 from forewarn.fleet.campaign.runner import CampaignRunner
-from forewarn.fleet.campaign.zones import find_zone
+from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import AmbiguousCampaign, CampaignNotFound, GateNotFound, SaveFailed
 from forewarn.fleet.event_loop import yielding
 from forewarn.fleet.queue import Decision, RecordCodec, RecordQueues

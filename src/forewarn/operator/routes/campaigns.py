@@ -20,7 +20,7 @@ from forewarn.core.campaign.record import Campaign, CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, HttpCheck, Selection
 from forewarn.core.errors import CoreError, Invalid, ResourceExists
 from forewarn.fleet.campaign.service import IsVisible
-from forewarn.fleet.campaign.zones import find_zone
+from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import CampaignNotFound, FleetError
 from forewarn.fleet.event_loop import yielding
 from forewarn.fleet.service import Fleet

@@ -24,7 +24,7 @@ from forewarn.operator.parameters import (
 )
 from forewarn.operator.routes.operations import CREATION_ERRORS
 from forewarn.operator.state import AppState
-from forewarn.operator.strict_json import to_utc
+from forewarn.operator.strict_request import to_utc
 from forewarn.operator.views.events import EventFilter, show_event_detail, show_events
 
 EventId = Annotated[str, PathParameter(max_length=64, description="The event's id, in any case.")]

@@ -22,7 +22,7 @@ from forewarn.operator.errors import VmNameNotFound
 from forewarn.operator.lookup import find_campaign, find_vm
 from forewarn.operator.parameters import Limit, OnlyCampaign, OnlyScope, error_specs
 from forewarn.operator.state import AppState
-from forewarn.operator.strict_json import to_utc
+from forewarn.operator.strict_request import to_utc
 from forewarn.operator.views.journal import read_predicate, show_row
 from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind
 

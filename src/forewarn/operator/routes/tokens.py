@@ -11,7 +11,7 @@ from forewarn.fleet.tokens import Token
 from forewarn.operator.auth import CallerDep, requires
 from forewarn.operator.parameters import IdempotencyKeyDep, Reason, change_error_specs, error_specs
 from forewarn.operator.state import AppState
-from forewarn.operator.strict_json import to_utc
+from forewarn.operator.strict_request import to_utc
 
 TokenId = Annotated[str, PathParameter(min_length=1, max_length=64, description="The token's id, never its secret.")]
 

@@ -10,8 +10,8 @@ import uvicorn
 from litestar import Litestar, get, post
 from litestar.params import JSONBody
 
-from forewarn.operator import server
-from forewarn.operator.server import ServerFailed, run_server
+from forewarn.operator import http_server
+from forewarn.operator.http_server import ServerFailed, run_server
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ SLOW_CALLERS = {
 
 @pytest.mark.parametrize("case", SLOW_CALLERS)
 async def test_slow_caller_is_cut_off(listener: socket.socket, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
-    monkeypatch.setattr(server, "READ_TIMEOUT", 0.1)
+    monkeypatch.setattr(http_server, "READ_TIMEOUT", 0.1)
     async with asyncio.timeout(60), run_server(Litestar([hello, add_up]), listener):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         writer.write(SLOW_CALLERS[case])
@@ -95,13 +95,13 @@ async def test_caller_who_takes_a_moment_between_pieces_is_answered(
 ) -> None:
     """Only who is silent is cut off: the waits together may be longer than each may be."""
     waits: list[float] = []
-    patient = server.TimeoutProtocol._start_read_timer
+    patient = http_server.TimeoutProtocol._start_read_timer
 
-    def count(self: server.TimeoutProtocol) -> None:
-        waits.append(server.READ_TIMEOUT)
+    def count(self: http_server.TimeoutProtocol) -> None:
+        waits.append(http_server.READ_TIMEOUT)
         patient(self)
 
-    monkeypatch.setattr(server.TimeoutProtocol, "_start_read_timer", count)
+    monkeypatch.setattr(http_server.TimeoutProtocol, "_start_read_timer", count)
     async with asyncio.timeout(60), run_server(Litestar([hello, add_up]), listener):
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         for piece in (HEAD, b"[1,", b"2,3"):

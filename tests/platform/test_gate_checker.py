@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from forewarn.core.campaign.spec import HttpCheck
-from forewarn.platform.gates import MAX_CONCURRENT, SettingsGateChecker
+from forewarn.platform.gate_checker import MAX_CONCURRENT, SettingsGateChecker
 from forewarn.platform.port import GateFailed, GatePassed, GateRequest
 from forewarn.settings import Gate, GateSettings
 from tests.platform.recording_server import RecordingServer, run_recording_server

@@ -11,10 +11,9 @@ from litestar.exceptions import ValidationException
 
 from forewarn.core.duration import parse_duration
 from forewarn.core.errors import Invalid
-from forewarn.core.limits import MAX_KEY_LENGTH
-from forewarn.operator.decode_errors import with_choices
+from forewarn.operator.decode_errors import plain_message, with_choices
 
-DURATION_ERROR = re.compile(r"Expected `str` .* - at `\$\.(?P<field>notice|duration|by|ahead|terminate_notice)`$")
+DURATION_ERROR = re.compile(r"Expected `str` .* - at `\$\.(?P<field>notice|duration|terminate_notice)`$")
 """How a text is refused that is in the place of a duration."""
 
 
@@ -28,21 +27,6 @@ def to_utc(moment: datetime, name: str) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError:
         raise Invalid(f"{name} {moment.isoformat()} is no moment of UTC") from None
-
-
-PLAIN_MESSAGES = (
-    (re.compile(r"Expected `str` of length >= 1 - at `\$\.(.+)`"), r"\1 is empty"),
-    (re.compile(r"(.+): Expected `str` of length >= 1"), r"\1: this is empty; say which, or leave it out"),
-    (re.compile(r"Expected `str` of length <= (\d+) - at `\$\.(.+)`"), r"\2 is longer than \1 characters"),
-    (
-        re.compile(r"Idempotency-Key: Expected `str` .*"),
-        (
-            f"Idempotency-Key: a request key is 1 to {MAX_KEY_LENGTH} printable ASCII characters "
-            "but space, quote, backslash"
-        ),
-    ),
-)
-"""What a decoder says, and what a person is told of it who typed the value."""
 
 
 class StrictRequest(Request[Any, Any, Any]):
@@ -84,11 +68,3 @@ def _duration_message(error: Exception, body: bytes) -> str | None:
     except DECODE_ERRORS:  # what follows the duration is even worse
         return None
     return None
-
-
-def plain_message(message: str) -> str:
-    """Say in plain words what the decoder says in its own."""
-    for words, plain in PLAIN_MESSAGES:
-        if found := words.fullmatch(message):
-            return found.expand(plain)
-    return message

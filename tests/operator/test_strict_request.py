@@ -71,7 +71,7 @@ async def test_what_is_no_http_is_refused_like_everything_else(case: str) -> Non
 
 
 async def test_crowd_is_told_to_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forewarn.operator.server.CONNECTIONS", 1)
+    monkeypatch.setattr("forewarn.operator.http_server.CONNECTIONS", 1)
     async with run_api() as service:
         _, writer = await asyncio.open_connection("127.0.0.1", service.port)
         refused = await service.request("GET", "/healthz")
