@@ -7,7 +7,7 @@ import msgspec
 
 from forewarn.client.changes import Change
 from forewarn.client.effects import Command, Failure, Flow, Reply, Response, Send, Sleep, T, Yield
-from forewarn.client.flow import ClientFlows, Settings
+from forewarn.client.flow import ClientFlows, FlowOptions
 
 ENDPOINT = "http://service"
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
@@ -66,7 +66,9 @@ class ScriptedFlow:
 
     def __init__(self, *, name: str | None = None, chance: float = 1.0, **settings: Any) -> None:
         self.time = FakeMonotonic()
-        self.flows = ClientFlows(ENDPOINT, Settings(**settings), name=name, monotonic=self.time, chance=lambda: chance)
+        self.flows = ClientFlows(
+            ENDPOINT, FlowOptions(**settings), name=name, monotonic=self.time, chance=lambda: chance
+        )
         self.sent: list[Send] = []
         self.pauses: list[float] = []
         self.changes: list[Change] = []

@@ -19,7 +19,7 @@ from forewarn.api.errors import NotFound, RequestRefused
 from forewarn.api.file_reader import FileError
 from forewarn.api.local_service import ephemeral_root, ephemeral_services
 from forewarn.settings import InvalidSetting, SettingNotFound
-from forewarn.testing import AlreadyStarted, EndpointUnavailable, Forewarn, InvalidStart, NotRunning
+from forewarn.testing import AlreadyStarted, Forewarn, InvalidStart, NotRunning, VmEndpointNotFound
 from forewarn.testing.vm import EVENTS_PATH, Vm
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
@@ -218,7 +218,7 @@ class TestFleets:
     def test_vm_without_an_endpoint_says_why(self) -> None:
         with (
             Forewarn(["a-0"], settings={"listen": "none"}) as forewarn,
-            pytest.raises(EndpointUnavailable, match="a-0/a-0"),
+            pytest.raises(VmEndpointNotFound, match="a-0/a-0"),
         ):
             forewarn.vm()
 

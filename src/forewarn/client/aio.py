@@ -16,7 +16,7 @@ from forewarn.client.document import Document, Event
 from forewarn.client.effects import Command, Failure, Flow, Reply, Response, Send, Sleep, T, Yield
 from forewarn.client.endpoint import Endpoint, resolve_endpoint
 from forewarn.client.errors import ClientError, Closed
-from forewarn.client.flow import ClientFlows, Settings
+from forewarn.client.flow import ClientFlows, FlowOptions
 from forewarn.client.interruption import InterruptionState
 from forewarn.client.retry import OnTrouble, RetryLog
 from forewarn.client.sync import random_fraction
@@ -62,10 +62,10 @@ class AsyncScheduledEvents:
         endpoint: str | None = None,
         *,
         name: str | None = None,
-        timeout: float = Settings().timeout,
-        first_timeout: float = Settings().first_timeout,
-        interval: float = Settings().interval,
-        wait: int = Settings().wait,
+        timeout: float = FlowOptions().timeout,
+        first_timeout: float = FlowOptions().first_timeout,
+        interval: float = FlowOptions().interval,
+        wait: int = FlowOptions().wait,
         retry_for: float | None = None,
         on_trouble: OnTrouble | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -74,7 +74,7 @@ class AsyncScheduledEvents:
         now: Callable[[], datetime] | None = None,
     ) -> None:
         url = resolve_endpoint(endpoint)
-        settings = Settings(timeout, first_timeout, interval, wait, retry_for)
+        settings = FlowOptions(timeout, first_timeout, interval, wait, retry_for)
         self._flows = ClientFlows(str(url), settings, name=name, monotonic=monotonic, chance=chance)
         self._driver = _AsyncDriver(url, on_trouble or RetryLog(monotonic), sleep)
         self._now = now or SystemClock().now

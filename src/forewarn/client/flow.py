@@ -51,7 +51,7 @@ LONG_POLL_SPACING = 0.25
 second, and other programs on it ask as well."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class FlowOptions(msgspec.Struct, frozen=True):
     """How a client behaves; all are seconds. `wait` is how long an answer may be held, where the service offers it."""
 
     timeout: float = 10.0
@@ -88,7 +88,7 @@ class ClientFlows:
     def __init__(
         self,
         endpoint: str,
-        settings: Settings,
+        settings: FlowOptions,
         *,
         name: str | None,
         monotonic: Callable[[], float],

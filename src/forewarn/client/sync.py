@@ -14,7 +14,7 @@ from forewarn.client.document import Document, Event
 from forewarn.client.effects import Command, Flow, Reply, Response, Send, Sleep, T, Yield
 from forewarn.client.endpoint import Endpoint, resolve_endpoint
 from forewarn.client.errors import ClientError, Closed
-from forewarn.client.flow import ClientFlows, Settings
+from forewarn.client.flow import ClientFlows, FlowOptions
 from forewarn.client.interruption import Interruption
 from forewarn.client.retry import OnTrouble, RetryLog
 from forewarn.client.transport import Exchange
@@ -55,10 +55,10 @@ class ScheduledEvents:
         endpoint: str | None = None,
         *,
         name: str | None = None,
-        timeout: float = Settings().timeout,
-        first_timeout: float = Settings().first_timeout,
-        interval: float = Settings().interval,
-        wait: int = Settings().wait,
+        timeout: float = FlowOptions().timeout,
+        first_timeout: float = FlowOptions().first_timeout,
+        interval: float = FlowOptions().interval,
+        wait: int = FlowOptions().wait,
         retry_for: float | None = None,
         on_trouble: OnTrouble | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -67,7 +67,7 @@ class ScheduledEvents:
         now: Callable[[], datetime] | None = None,
     ) -> None:
         url = resolve_endpoint(endpoint)
-        settings = Settings(timeout, first_timeout, interval, wait, retry_for)
+        settings = FlowOptions(timeout, first_timeout, interval, wait, retry_for)
         self._flows = ClientFlows(str(url), settings, name=name, monotonic=monotonic, chance=chance)
         self._driver = _SyncDriver(url, on_trouble or RetryLog(monotonic), sleep)
         self._now = now or SystemClock().now

@@ -69,7 +69,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
             raise TokenNotAllowed(self.name, self.role, self.role, is_limited=True)
 
 
-class Principal(Protocol):
+class TokenRecord(Protocol):
     """What is known of a token."""
 
     @property
@@ -88,7 +88,7 @@ class Principal(Protocol):
         ...
 
 
-FindToken = Callable[[str], Principal | None]
+FindToken = Callable[[str], TokenRecord | None]
 """A token's text to what is known of it; None: it is none, or none any more."""
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 __all__ = [
     "AlreadyStarted",
     "BadStart",
-    "EndpointUnavailable",
     "Event",
     "Forewarn",
     "InvalidEventType",
@@ -26,6 +25,7 @@ __all__ = [
     "TooManyRequests",
     "TooMuchSeen",
     "Vm",
+    "VmEndpointNotFound",
     "WaitTimeout",
 ]
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from forewarn.testing.errors import (
         AlreadyStarted,
         BadStart,
-        EndpointUnavailable,
         InvalidEventType,
         InvalidStart,
         NoEndpoint,
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
         NotSeen,
         TooManyRequests,
         TooMuchSeen,
+        VmEndpointNotFound,
         WaitTimeout,
     )
     from forewarn.testing.event import Event
@@ -54,7 +54,7 @@ else:
     _LAZY = {
         "AlreadyStarted": "forewarn.testing.errors",
         "BadStart": "forewarn.testing.errors",
-        "EndpointUnavailable": "forewarn.testing.errors",
+        "VmEndpointNotFound": "forewarn.testing.errors",
         "Event": "forewarn.testing.event",
         "Forewarn": "forewarn.testing.service",
         "InvalidEventType": "forewarn.testing.errors",

@@ -3,7 +3,7 @@
 RuntimeError
 ├── NotRunning          used before start() or after stop()
 ├── AlreadyStarted      started twice
-├── EndpointUnavailable the VM has no guest endpoint of its own
+├── VmEndpointNotFound  the VM has no guest endpoint of its own
 └── TooManyRequests     VMs sent more requests than the request log keeps
 ValueError
 ├── InvalidStart        the start time is not usable
@@ -29,7 +29,7 @@ class AlreadyStarted(RuntimeError):
         super().__init__("a service is started once: make another one with Forewarn(…)")
 
 
-class EndpointUnavailable(RuntimeError):
+class VmEndpointNotFound(RuntimeError):
     """A VM has no port of its own; those that come later have theirs a moment after."""
 
     def __init__(self, vm: str) -> None:
@@ -72,7 +72,7 @@ class WaitTimeout(AssertionError):
 
 
 # Earlier public names, kept as aliases.
-NoEndpoint = EndpointUnavailable
+NoEndpoint = VmEndpointNotFound
 TooMuchSeen = TooManyRequests
 BadStart = InvalidStart
 NoSuchType = InvalidEventType

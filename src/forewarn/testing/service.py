@@ -26,7 +26,7 @@ from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, TooManyLi
 from forewarn.settings import EMULATOR, KEYS, SettingNotFound, Settings, SettingsError, load_settings
 from forewarn.testing.background import BackgroundContext
 from forewarn.testing.duration import DurationLike, to_text
-from forewarn.testing.errors import AlreadyStarted, EndpointUnavailable, InvalidStart, NotRunning
+from forewarn.testing.errors import AlreadyStarted, InvalidStart, NotRunning, VmEndpointNotFound
 from forewarn.testing.event_actions import EventActions
 from forewarn.testing.fault_actions import FaultActions
 from forewarn.testing.fleet_loader import FleetLike, fleet_reader
@@ -202,7 +202,7 @@ class Forewarn(EventActions, FaultActions, RequestQueries):
 
     def _vm(self, found: v1.Vm) -> Vm:
         if found.guest_url is None:
-            raise EndpointUnavailable(f"{found.scope}/{found.name}")
+            raise VmEndpointNotFound(f"{found.scope}/{found.name}")
         return Vm(self.api, found.scope, found.name, found.guest_url)
 
     def _initial_names(self) -> set[str]:

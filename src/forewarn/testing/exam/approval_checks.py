@@ -17,7 +17,7 @@ from forewarn.testing.exam.checks import (
     not_judged,
 )
 from forewarn.testing.exam.expectations import Expectation, Expectations
-from forewarn.testing.exam.trace import ApprovalRequest, HandlerTrace
+from forewarn.testing.exam.trace import HandlerTrace, ObservedApproval
 
 MAX_APPROVALS = 3
 """An approval may be repeated, if its answer was lost say; more than this is a handler that does not remember."""
@@ -146,7 +146,7 @@ class StartedApprovalCheck(msgspec.Struct, frozen=True):
         return broken(f"it approved {trace.label(wrong[0].id)} {trace.time_text(wrong[0].at)}, which was Started")
 
 
-def _was_started(trace: HandlerTrace, approval: ApprovalRequest) -> bool:
+def _was_started(trace: HandlerTrace, approval: ObservedApproval) -> bool:
     was_scheduled = trace.first_document_with(approval.id, status=Status.SCHEDULED) is not None
     document = trace.latest_document(approval.at - (TOLERANCE if was_scheduled else 0.0))
     event = None if document is None else document.events.get(approval.id)
@@ -176,7 +176,7 @@ class EndedApprovalCheck(msgspec.Struct, frozen=True):
         )
 
 
-def _was_gone(trace: HandlerTrace, approval: ApprovalRequest) -> bool:
+def _was_gone(trace: HandlerTrace, approval: ObservedApproval) -> bool:
     gone_at = trace.gone_at(approval.id)
     return gone_at is not None and gone_at + TOLERANCE < approval.at
 

@@ -27,7 +27,7 @@ class DocumentSnapshot(msgspec.Struct, frozen=True):
     events: Mapping[str, Event]
 
 
-class ApprovalRequest(msgspec.Struct, frozen=True):
+class ObservedApproval(msgspec.Struct, frozen=True):
     """An approval of one event as it was sent, and how it was answered; None: not at all."""
 
     at: float
@@ -104,13 +104,13 @@ class HandlerTrace:
         return tuple(sorted(found, key=lambda document: document.at))
 
     @cached_property
-    def approvals(self) -> tuple[ApprovalRequest, ...]:
+    def approvals(self) -> tuple[ObservedApproval, ...]:
         """Every approval of every event, in order, whether it was taken or not."""
         return tuple(
-            ApprovalRequest(request.at, id_, request.status) for request in self.requests for id_ in request.approved
+            ObservedApproval(request.at, id_, request.status) for request in self.requests for id_ in request.approved
         )
 
-    def approvals_of(self, id_: str) -> list[ApprovalRequest]:
+    def approvals_of(self, id_: str) -> list[ObservedApproval]:
         """Return the approvals of one event."""
         return [approval for approval in self.approvals if approval.id == id_]
 
