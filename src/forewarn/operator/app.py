@@ -125,8 +125,8 @@ def _app_without_state() -> Litestar:
         before_request=before_request,
         dependencies={
             "caller": Provide(provide_caller),
-            "once": Provide(provide_idempotency_key),
-            "making": Provide(provide_event_creation),
+            "idempotency_key": Provide(provide_idempotency_key),
+            "event_creation": Provide(provide_event_creation),
         },
         exception_handlers={
             CoreError: domain_error_response,

@@ -165,9 +165,11 @@ class EventCreation:
 
 
 EventCreationDep = NamedDependency[EventCreation]
-"""What makes the events of a request, as handlers take it: `making: ToMake`."""
+"""What makes the events of a request, as handlers take it: `event_creation: EventCreationDep`."""
 
 
-async def provide_event_creation(state: AppState, caller: CallerDep, once: IdempotencyKeyDep) -> EventCreation:
+async def provide_event_creation(
+    state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep
+) -> EventCreation:
     """Give handlers what makes the events of the request."""
-    return EventCreation(state.fleet, caller, once)
+    return EventCreation(state.fleet, caller, idempotency_key)

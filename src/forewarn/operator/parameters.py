@@ -67,7 +67,7 @@ def change_error_specs(**meanings: str) -> Mapping[int, ResponseSpec]:
 
 
 IdempotencyKeyDep = NamedDependency[IdempotencyKey | None]
-"""The request's key and digest, as handlers take them: `once: AskedOnce`."""
+"""The request's key and digest, as handlers take them: `idempotency_key: IdempotencyKeyDep`."""
 
 
 async def provide_idempotency_key(request: Request[Any, Any, Any], key: Key = None) -> IdempotencyKey | None:

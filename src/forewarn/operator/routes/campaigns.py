@@ -130,17 +130,17 @@ class CampaignController(Controller):
 
     @post(operation_id="startCampaign", summary="Start a campaign", opt=requires(Role.OPERATOR), responses=PLAN_ERRORS)
     async def start(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.StartCampaign]
+        self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.StartCampaign]
     ) -> v1.Campaign:
         """Plan a campaign and start it. If the policy leaves VMs without a place, nothing is started."""
-        if (before := state.fleet.campaigns.find_by_key(once)) is not None:
+        if (before := state.fleet.campaigns.find_by_key(idempotency_key)) is not None:
             return await show_campaign(state.fleet, before)
         spec = checked_spec(caller, data)
         sees = partial(can_see_campaign, caller)
         state.fleet.campaigns.check(spec, sees)
         plan = await (await _plan(state, caller, spec)).decode()
         started = await state.fleet.campaigns.start(
-            spec, plan, by=caller.name, why=data.reason, idempotency_key=once, is_visible=sees
+            spec, plan, by=caller.name, why=data.reason, idempotency_key=idempotency_key, is_visible=sees
         )
         return await show_campaign(state.fleet, started)
 
@@ -188,14 +188,15 @@ class CampaignController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         campaign: CampaignId,
         data: JSONBody[v1.PauseCampaign],
     ) -> v1.Campaign:
         """Let no further wave be announced or start; what is Started ends."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
-            state.fleet, await state.fleet.campaigns.pause(id_, by=caller.name, why=data.reason, idempotency_key=once)
+            state.fleet,
+            await state.fleet.campaigns.pause(id_, by=caller.name, why=data.reason, idempotency_key=idempotency_key),
         )
 
     @post(
@@ -210,14 +211,15 @@ class CampaignController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         campaign: CampaignId,
         data: JSONBody[v1.ResumeCampaign],
     ) -> v1.Campaign:
         """Go on after a pause or a halt. Failures before do not count any more towards the next halt."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
-            state.fleet, await state.fleet.campaigns.resume(id_, by=caller.name, why=data.reason, idempotency_key=once)
+            state.fleet,
+            await state.fleet.campaigns.resume(id_, by=caller.name, why=data.reason, idempotency_key=idempotency_key),
         )
 
     @post(
@@ -232,14 +234,15 @@ class CampaignController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         campaign: CampaignId,
         data: JSONBody[v1.AbortCampaign],
     ) -> v1.Campaign:
         """End a campaign for good: what is Scheduled is canceled, what is Started ends."""
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
-            state.fleet, await state.fleet.campaigns.abort(id_, by=caller.name, why=data.reason, idempotency_key=once)
+            state.fleet,
+            await state.fleet.campaigns.abort(id_, by=caller.name, why=data.reason, idempotency_key=idempotency_key),
         )
 
     @post(
@@ -254,7 +257,7 @@ class CampaignController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         campaign: CampaignId,
         data: JSONBody[v1.RetryWave],
     ) -> v1.Campaign:
@@ -262,7 +265,9 @@ class CampaignController(Controller):
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
             state.fleet,
-            await state.fleet.campaigns.retry(id_, data.scope, by=caller.name, why=data.reason, idempotency_key=once),
+            await state.fleet.campaigns.retry(
+                id_, data.scope, by=caller.name, why=data.reason, idempotency_key=idempotency_key
+            ),
         )
 
     @post(
@@ -277,7 +282,7 @@ class CampaignController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         campaign: CampaignId,
         data: JSONBody[v1.SkipWave],
     ) -> v1.Campaign:
@@ -285,7 +290,9 @@ class CampaignController(Controller):
         id_ = find_campaign(state.fleet, caller, campaign).id
         return await show_campaign(
             state.fleet,
-            await state.fleet.campaigns.skip(id_, data.scope, by=caller.name, why=data.reason, idempotency_key=once),
+            await state.fleet.campaigns.skip(
+                id_, data.scope, by=caller.name, why=data.reason, idempotency_key=idempotency_key
+            ),
         )
 
 

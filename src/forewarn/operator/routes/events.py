@@ -75,13 +75,15 @@ class EventController(Controller):
         )
 
     @post(operation_id="scheduleEvents", summary="Make events", opt=requires(Role.OPERATOR), responses=CREATION_ERRORS)
-    async def schedule(self, making: EventCreationDep, data: JSONBody[v1.ScheduleEvents]) -> v1.ScheduleResponse:
+    async def schedule(
+        self, event_creation: EventCreationDep, data: JSONBody[v1.ScheduleEvents]
+    ) -> v1.ScheduleResponse:
         """Make events for VMs, or for all VMs of a host, of a scope, or of an update domain of a scope.
 
         There is one per scope, update domain and host. All scopes are asked before any is changed.
         """
-        return await making.create_events(
-            lambda vms: _schedule_request(data, vms, id_=making.request_id, by=making.by),
+        return await event_creation.create_events(
+            lambda vms: _schedule_request(data, vms, id_=event_creation.request_id, by=event_creation.by),
             vms=data.vms,
             host=data.host,
             scope=data.scope,
@@ -114,13 +116,13 @@ class EventController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         event: EventId,
         data: JSONBody[v1.CancelEvent],
     ) -> v1.EventDetail:
         """Take a Scheduled event back. What has started cannot be canceled."""
         await check_event(state.fleet, caller, event)
-        await state.fleet.events.cancel(event, by=caller.name, why=data.reason, idempotency_key=once)
+        await state.fleet.events.cancel(event, by=caller.name, why=data.reason, idempotency_key=idempotency_key)
         return await show_event_detail(state.fleet, event)
 
     @post(
@@ -135,13 +137,15 @@ class EventController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         event: EventId,
         data: JSONBody[v1.ApproveEvent],
     ) -> v1.EventDetail:
         """Approve an event on behalf of a VM of its scope, which then need not; the journal says who did it."""
         await check_event(state.fleet, caller, event)
-        await state.fleet.events.approve_for(event, data.vm, by=caller.name, why=data.reason, idempotency_key=once)
+        await state.fleet.events.approve_for(
+            event, data.vm, by=caller.name, why=data.reason, idempotency_key=idempotency_key
+        )
         return await show_event_detail(state.fleet, event)
 
     @post(
@@ -156,13 +160,15 @@ class EventController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         event: EventId,
         data: JSONBody[v1.RetryImpact],
     ) -> v1.EventDetail:
         """Have failed or unknown work done once more: on one VM, or wherever it is failed or unknown."""
         await check_event(state.fleet, caller, event)
-        await state.fleet.events.retry(event, vm=data.vm, by=caller.name, why=data.reason, idempotency_key=once)
+        await state.fleet.events.retry(
+            event, vm=data.vm, by=caller.name, why=data.reason, idempotency_key=idempotency_key
+        )
         return await show_event_detail(state.fleet, event)
 
     @post(
@@ -177,14 +183,14 @@ class EventController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         event: EventId,
         data: JSONBody[v1.ResolveImpact],
     ) -> v1.EventDetail:
         """End failed or unknown work: as done after all, or given up. On one VM, or wherever there is such."""
         await check_event(state.fleet, caller, event)
         await state.fleet.events.resolve(
-            event, by=caller.name, why=data.reason, done=data.done, vm=data.vm, idempotency_key=once
+            event, by=caller.name, why=data.reason, done=data.done, vm=data.vm, idempotency_key=idempotency_key
         )
         return await show_event_detail(state.fleet, event)
 

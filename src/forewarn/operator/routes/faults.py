@@ -47,7 +47,7 @@ class FaultController(Controller):
         ),
     )
     async def set_fault(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.SetFault]
+        self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.SetFault]
     ) -> v1.Fault:
         """Have requests of a VM, or of all VMs, answered wrongly from now on.
 
@@ -65,7 +65,7 @@ class FaultController(Controller):
             amount=None if data.amount is None else parse_signed_duration(data.amount),
             by=caller.name,
             why=data.reason,
-            idempotency_key=once,
+            idempotency_key=idempotency_key,
         )
         return show_fault(fault)
 
@@ -80,11 +80,20 @@ class FaultController(Controller):
         ),
     )
     async def clear_fault(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, fault_id: FaultId, reason: Reason = ""
+        self,
+        state: AppState,
+        caller: CallerDep,
+        idempotency_key: IdempotencyKeyDep,
+        fault_id: FaultId,
+        reason: Reason = "",
     ) -> None:
         """End a fault now. Requests that it has made wait are answered."""
         await _fault_control(state).clear(
-            fault_id, check=lambda fault: _check_scope(caller, fault), by=caller.name, why=reason, idempotency_key=once
+            fault_id,
+            check=lambda fault: _check_scope(caller, fault),
+            by=caller.name,
+            why=reason,
+            idempotency_key=idempotency_key,
         )
 
     @delete(
@@ -95,14 +104,14 @@ class FaultController(Controller):
         responses=change_error_specs(_409=f"{NOT_EMULATOR}, or the key was used for another request."),
     )
     async def clear_faults(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, reason: Reason = ""
+        self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, reason: Reason = ""
     ) -> v1.Faults:
         """End all faults now, or all of the VMs that the token is for; the answer has those that were ended."""
         cleared = await _fault_control(state).clear_all(
             lambda fault: not caller.scopes or (fault.vm is not None and _can_see(caller, fault)),
             by=caller.name,
             why=reason,
-            idempotency_key=once,
+            idempotency_key=idempotency_key,
         )
         return _show_faults(cleared)
 

@@ -36,11 +36,11 @@ class HoldController(Controller):
         responses=CHANGE_ERRORS,
     )
     async def hold(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.CreateHold]
+        self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.CreateHold]
     ) -> v1.Holds:
         """Let nothing planned start, in one scope or anywhere. A hold that is there already gets the new reason."""
         _check_scope(caller, data.scope)
-        await state.fleet.hold(by=caller.name, reason=data.reason, scope=data.scope, idempotency_key=once)
+        await state.fleet.hold(by=caller.name, reason=data.reason, scope=data.scope, idempotency_key=idempotency_key)
         return _show_holds(state.fleet, caller)
 
     @post(
@@ -52,7 +52,7 @@ class HoldController(Controller):
         responses=CHANGE_ERRORS,
     )
     async def release(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.ReleaseHold]
+        self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.ReleaseHold]
     ) -> v1.Holds:
         """End the hold of one scope, or the one on the whole fleet; what has become due meanwhile starts.
 
@@ -60,7 +60,7 @@ class HoldController(Controller):
         nothing.
         """
         _check_scope(caller, data.scope)
-        await state.fleet.release(by=caller.name, why=data.reason, scope=data.scope, idempotency_key=once)
+        await state.fleet.release(by=caller.name, why=data.reason, scope=data.scope, idempotency_key=idempotency_key)
         return _show_holds(state.fleet, caller)
 
 

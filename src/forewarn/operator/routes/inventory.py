@@ -95,14 +95,14 @@ class ScopeController(Controller):
         responses=change_error_specs(_409=NOT_ALLOWED),
     )
     async def add_scope(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.AddScope]
+        self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.AddScope]
     ) -> v1.Scope:
         """Add a scope, without VMs."""
         fleet = state.fleet
         caller.check_scope(data.id)
         fleet.inventory.check_new(data.id)
         scope = new_scope(data, epoch=fleet.new_epoch(), now=fleet.clock.now())
-        await fleet.inventory.add_scope(scope, by=caller.name, idempotency_key=once)
+        await fleet.inventory.add_scope(scope, by=caller.name, idempotency_key=idempotency_key)
         return _show_scope(fleet, data.id)
 
     @get(
@@ -128,7 +128,7 @@ class ScopeController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         scope_id: ScopeName,
         data: JSONBody[v1.ChangeScope],
     ) -> v1.Scope:
@@ -140,7 +140,7 @@ class ScopeController(Controller):
             traits=traits_updater(data),
             approval=None if isinstance(data.approval, UnsetType) else data.approval,
             auto_approve=None if isinstance(data.auto_approve, UnsetType) else tuple(data.auto_approve),
-            idempotency_key=once,
+            idempotency_key=idempotency_key,
         )
         return _show_scope(state.fleet, scope_id)
 
@@ -155,7 +155,7 @@ class ScopeController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         scope_id: ScopeName,
         force: Force = False,
         reason: Reason = "",
@@ -163,7 +163,7 @@ class ScopeController(Controller):
         """Remove a scope with its VMs."""
         caller.check_scope(scope_id)
         await state.fleet.inventory.remove_scope(
-            scope_id, by=caller.name, why=reason, force=force, idempotency_key=once
+            scope_id, by=caller.name, why=reason, force=force, idempotency_key=idempotency_key
         )
 
 
@@ -214,7 +214,7 @@ class VmController(Controller):
         responses=change_error_specs(_404="There is no such scope.", _409=NOT_ALLOWED),
     )
     async def add_vm(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.AddVm]
+        self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.AddVm]
     ) -> v1.Vm:
         """Add a VM to a scope, or as a standalone VM."""
         fleet = state.fleet
@@ -224,9 +224,9 @@ class VmController(Controller):
         if data.scope is None:
             fleet.inventory.check_new(scope)
             alone = standalone_scope(vm, epoch=fleet.new_epoch(), now=fleet.clock.now())
-            await fleet.inventory.add_scope(alone, by=caller.name, idempotency_key=once)
+            await fleet.inventory.add_scope(alone, by=caller.name, idempotency_key=idempotency_key)
         else:
-            await fleet.inventory.add_vm(scope, vm, by=caller.name, idempotency_key=once)
+            await fleet.inventory.add_vm(scope, vm, by=caller.name, idempotency_key=idempotency_key)
         return _show_vm(state, caller, f"{scope}/{vm.name}")
 
     @get(
@@ -248,12 +248,17 @@ class VmController(Controller):
         responses=change_error_specs(_404="There is no such VM.", _409=NOT_ALLOWED),
     )
     async def change_vm(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, vm: VmPath, data: JSONBody[v1.ChangeVm]
+        self,
+        state: AppState,
+        caller: CallerDep,
+        idempotency_key: IdempotencyKeyDep,
+        vm: VmPath,
+        data: JSONBody[v1.ChangeVm],
     ) -> v1.Vm:
         """Change a VM. What is left out stays; null takes away what the VM has of its own."""
         view, found = find_vm(state.fleet, caller, _vm_name(vm))
         await state.fleet.inventory.change_vm(
-            view.id, found.name, vm_updater(data), by=caller.name, idempotency_key=once
+            view.id, found.name, vm_updater(data), by=caller.name, idempotency_key=idempotency_key
         )
         return _show_vm(state, caller, f"{view.id}/{found.name}")
 
@@ -268,7 +273,7 @@ class VmController(Controller):
         self,
         state: AppState,
         caller: CallerDep,
-        once: IdempotencyKeyDep,
+        idempotency_key: IdempotencyKeyDep,
         vm: VmPath,
         force: Force = False,
         reason: Reason = "",
@@ -278,11 +283,11 @@ class VmController(Controller):
         try:
             view, found = find_vm(fleet, caller, _vm_name(vm))
         except (VmNotFound, ScopeNotFound):
-            if await fleet.inventory.is_repeated(once):
+            if await fleet.inventory.is_repeated(idempotency_key):
                 return
             raise
         await fleet.inventory.remove_vm(
-            view.id, found.name, by=caller.name, why=reason, force=force, idempotency_key=once
+            view.id, found.name, by=caller.name, why=reason, force=force, idempotency_key=idempotency_key
         )
 
 

@@ -25,42 +25,48 @@ class OperationController(Controller):
     opt = requires(Role.OPERATOR)
 
     @post("/restart", operation_id="restartVm", summary="Restart a VM", responses=CREATION_ERRORS)
-    async def restart(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
+    async def restart(self, event_creation: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
         """Restart a VM because its owner asks for it: a Reboot of source User."""
-        return await making.create_events(
-            lambda vms: operations.restart(vms[0], request=making.request_id, by=making.by, why=data.reason),
+        return await event_creation.create_events(
+            lambda vms: operations.restart(
+                vms[0], request=event_creation.request_id, by=event_creation.by, why=data.reason
+            ),
             vms=(data.vm,),
         )
 
     @post("/redeploy", operation_id="redeployVm", summary="Move a VM to another host", responses=CREATION_ERRORS)
-    async def redeploy(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
+    async def redeploy(self, event_creation: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
         """Move a VM to another host because its owner asks for it: a Redeploy of source User."""
-        return await making.create_events(
-            lambda vms: operations.redeploy(vms[0], request=making.request_id, by=making.by, why=data.reason),
+        return await event_creation.create_events(
+            lambda vms: operations.redeploy(
+                vms[0], request=event_creation.request_id, by=event_creation.by, why=data.reason
+            ),
             vms=(data.vm,),
         )
 
     @post("/delete", operation_id="deleteVm", summary="Delete a VM", status_code=200, responses=CREATION_ERRORS)
-    async def delete(self, making: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
+    async def delete(self, event_creation: EventCreationDep, data: JSONBody[v1.Operate]) -> v1.ScheduleResponse:
         """Delete a VM. Under a terminate profile this makes a Terminate of source User; else it is gone at once."""
-        return await making.delete_vm(data.vm, data.reason)
+        return await event_creation.delete_vm(data.vm, data.reason)
 
     @post("/evict", operation_id="evictVm", summary="Take a low-priority VM away", responses=CREATION_ERRORS)
-    async def evict(self, making: EventCreationDep, data: JSONBody[v1.Evict]) -> v1.ScheduleResponse:
+    async def evict(self, event_creation: EventCreationDep, data: JSONBody[v1.Evict]) -> v1.ScheduleResponse:
         """Take a low-priority VM away, as the platform does when it needs the capacity: a Preempt."""
         notice = None if data.notice is None else parse_duration(data.notice)
-        return await making.create_events(
+        return await event_creation.create_events(
             lambda vms: operations.evict(
-                vms[0], request=making.request_id, by=making.by, notice=notice, why=data.reason
+                vms[0], request=event_creation.request_id, by=event_creation.by, notice=notice, why=data.reason
             ),
             vms=(data.vm,),
         )
 
     @post("/fail", operation_id="failHardware", summary="Let hardware fail now", responses=CREATION_ERRORS)
-    async def fail(self, making: EventCreationDep, data: JSONBody[v1.Fail]) -> v1.ScheduleResponse:
+    async def fail(self, event_creation: EventCreationDep, data: JSONBody[v1.Fail]) -> v1.ScheduleResponse:
         """Tell that the hardware under VMs, or of a host, has failed: the events appear as Started."""
-        return await making.create_events(
-            lambda vms: operations.fail(vms, request=making.request_id, by=making.by, kind=data.type, why=data.reason),
+        return await event_creation.create_events(
+            lambda vms: operations.fail(
+                vms, request=event_creation.request_id, by=event_creation.by, kind=data.type, why=data.reason
+            ),
             vms=data.vms,
             host=data.host,
         )
@@ -71,12 +77,14 @@ class OperationController(Controller):
         summary="Announce a failure of hardware",
         responses=CREATION_ERRORS,
     )
-    async def predict_failure(self, making: EventCreationDep, data: JSONBody[v1.PredictFailure]) -> v1.ScheduleResponse:
+    async def predict_failure(
+        self, event_creation: EventCreationDep, data: JSONBody[v1.PredictFailure]
+    ) -> v1.ScheduleResponse:
         """Tell that the hardware under VMs, or of a host, is expected to fail: a Redeploy, days ahead."""
         ahead = parse_duration(data.notice)
-        return await making.create_events(
+        return await event_creation.create_events(
             lambda vms: operations.predict_failure(
-                vms, request=making.request_id, by=making.by, ahead=ahead, why=data.reason
+                vms, request=event_creation.request_id, by=event_creation.by, ahead=ahead, why=data.reason
             ),
             vms=data.vms,
             host=data.host,

@@ -36,7 +36,7 @@ class TokenController(Controller):
         ),
     )
     async def create_token(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, data: JSONBody[v1.CreateToken]
+        self, state: AppState, caller: CallerDep, idempotency_key: IdempotencyKeyDep, data: JSONBody[v1.CreateToken]
     ) -> v1.NewToken:
         """Make a token. The answer has its secret, which nobody is shown again."""
         token, secret = await state.fleet.tokens.create(
@@ -45,7 +45,7 @@ class TokenController(Controller):
             tuple(data.scopes),
             by=caller.name,
             expires_at=None if data.expires_at is None else to_utc(data.expires_at, "expires_at"),
-            idempotency_key=once,
+            idempotency_key=idempotency_key,
         )
         return v1.NewToken(token=show_token(token), secret=secret)
 
@@ -59,10 +59,15 @@ class TokenController(Controller):
         ),
     )
     async def revoke_token(
-        self, state: AppState, caller: CallerDep, once: IdempotencyKeyDep, token_id: TokenId, reason: Reason = ""
+        self,
+        state: AppState,
+        caller: CallerDep,
+        idempotency_key: IdempotencyKeyDep,
+        token_id: TokenId,
+        reason: Reason = "",
     ) -> None:
         """Let a token open nothing any more, from now on and for ever; it stays listed."""
-        await state.fleet.tokens.revoke(token_id, by=caller.name, why=reason, idempotency_key=once)
+        await state.fleet.tokens.revoke(token_id, by=caller.name, why=reason, idempotency_key=idempotency_key)
 
 
 def show_token(token: Token) -> v1.Token:
