@@ -3,14 +3,14 @@
 ApiError
 ├── InvalidUrl             the given URL is not a URL of a service
 ├── ServiceUnreachable     no response from the URL
-│   └── ConnectionLost     the connection ended before the response was complete
-├── CertificateNotTrusted  the service's TLS certificate could not be verified
+│   └── ConnectionClosed   the connection ended before the response was complete
+├── CertificateError       the service's TLS certificate could not be verified
 ├── InvalidResponse        the response is not one of this API
 ├── ServiceNotFound        no URL given, and no service runs on this machine
 ├── DirectoryNotAllowed    no URL given, and the data directory belongs to another user
 ├── AmbiguousService       no URL given, and several services run on this machine
 ├── InvalidToken           the token file has no valid token, or cannot be read
-└── Refusal                the service refused the request
+└── RequestRefused         the service refused the request
     └── NotFound           the named object does not exist
 """
 

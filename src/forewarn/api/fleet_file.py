@@ -89,7 +89,7 @@ class VmTemplate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_fleet_file(text: str, *, file: str, context: CreationContext) -> tuple[Scope, ...]:
-    """Read the scopes of a fleet file. What is wrong with it is raised as FleetFileError."""
+    """Read the scopes of a fleet file. What is wrong with it is raised as FileError."""
     try:
         content = tomllib.loads(text)
     except ValueError as error:
@@ -397,7 +397,7 @@ class FleetFormat(StrEnum):
 
 
 def parse_fleet(content: bytes, *, file: str, format_: FleetFormat, at: datetime) -> list[bytes]:
-    """Read a fleet file; return its scopes, each encoded as JSON. Raises FleetFileError where it is wrong."""
+    """Read a fleet file; return its scopes, each encoded as JSON. Raises FileError where it is wrong."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

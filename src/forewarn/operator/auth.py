@@ -186,7 +186,7 @@ async def check_permission(connection: ASGIConnection[Any, Any, Any, Any], handl
 
 
 CallerDep = NamedDependency[Caller]
-"""The caller, as handlers take it: `caller: AskedBy`."""
+"""The caller, as handlers take it: `caller: CallerDep`."""
 
 
 async def provide_caller(request: Request[Any, Any, Any]) -> Caller:

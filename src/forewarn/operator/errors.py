@@ -1,22 +1,22 @@
 """Errors of the operator API, raised before the fleet is called.
 
 OperatorError
-├── TokenNotAllowed      the token's role is not sufficient, or it is limited to scopes
-├── ScopeNotAllowed      the token is limited to other scopes
-├── HostNotAllowed       the host has VMs of scopes that the token is not for
-├── VmNotVisible         no VM has this bare name in the token's scopes
-├── EventNotVisible      the event never existed in the token's scopes, or the journal was pruned
-├── VmNameNotFound       no VM has this bare name now, so the journal cannot be filtered by it
-├── TooManyStreams       the limit of open journal streams is reached
-├── ImportConflict       another import is running
-├── ImportFailed         an import ended before it was complete
-├── SocketUnavailable    the system cannot open a VM's socket
-├── SocketNotAllowed     VM sockets exist only in the emulator, and not on Windows
-├── FaultNotAllowed      faults exist only in the emulator
-├── InvalidFleetFile     the fleet file is invalid
-├── GateNotAllowed       a gate with its own URL needs the role admin
-├── SelectionNotAllowed  a campaign could select VMs outside the token's scopes
-└── PlanFailed           the process that made a plan died
+├── TokenNotAllowed       the token's role is not sufficient, or it is limited to scopes
+├── ScopeNotAllowed       the token is limited to other scopes
+├── HostNotAllowed        the host has VMs of scopes that the token is not for
+├── TokenVmNotFound       no VM has this bare name in the token's scopes
+├── JournalEventNotFound  the event never existed in the token's scopes, or the journal was pruned
+├── VmNameNotFound        no VM has this bare name now, so the journal cannot be filtered by it
+├── TooManyStreams        the limit of open journal streams is reached
+├── ImportConflict        another import is running
+├── ImportFailed          an import ended before it was complete
+├── SocketUnavailable     the system cannot open a VM's socket
+├── SocketNotAllowed      VM sockets exist only in the emulator, and not on Windows
+├── FaultNotAllowed       faults exist only in the emulator
+├── InvalidFleetFile      the fleet file is invalid
+├── GateNotAllowed        a gate with its own URL needs the role admin
+├── SelectionNotAllowed   a campaign could select VMs outside the token's scopes
+└── PlanFailed            the process that made a plan died
 """
 
 from forewarn.core.access import Role

@@ -60,7 +60,7 @@ class FaultControl(Protocol):
     async def clear(
         self, id_: str, *, check: Callable[[Fault], None], by: str, why: str, idempotency_key: IdempotencyKey | None
     ) -> Fault:
-        """End a fault, unless `may` refuses that."""
+        """End a fault, unless `check` refuses that."""
         ...
 
     async def clear_all(

@@ -164,7 +164,7 @@ def _journal_lines(entries: Sequence[v1.JournalEntry], width: int) -> Renderable
 def _aligned(rows: Sequence[Row], width: int, drop_order: Sequence[int]) -> Text:
     """Draw rows of one line each; the last cell gets what the others leave, and what does not fit is cut.
 
-    `spare` are columns that are left out where that would be too little, the first of them first.
+    `drop_order` are columns that are left out where that would be too little, the first of them first.
     """
     widths = [min(max(map(len, cells)), MAX_CELL_WIDTH) for cells in zip(*rows, strict=True)]
     shown = list(range(len(widths) - 1))

@@ -13,7 +13,7 @@ MIN_TOTAL = 100
 class ProgressBar:
     """A progress bar that comes when it is worth one; leaving the context gives the terminal back.
 
-    Work of which the command itself says the end needs no line here where nobody looks: `says_its_end=False`.
+    Work of which the command itself says the end needs no line here where nobody looks: `writes_end=False`.
     """
 
     def __init__(self, title: str, *, writes_end: bool = True) -> None:

@@ -164,7 +164,7 @@ class Wait(BaseCommand, frozen=True):
 class Expect(BaseCommand, frozen=True):
     """Time passes until something happens, or has happened since the last command; or nothing may happen for that long.
 
-    `fact` is told as stages tell it, or the beginning of that.
+    `fact` is told as backends tell it, or the beginning of that.
     """
 
     subject: str

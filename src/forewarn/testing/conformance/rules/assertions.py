@@ -150,7 +150,7 @@ def each_event(
     *,
     what: str = "event",
 ) -> Check:
-    """Check all events that were seen; `look` says what is wrong with one."""
+    """Check all events that were seen; `find_problem` says what is wrong with one."""
 
     def check(probe: Probe) -> None:
         for event in probe.events(condition, what=what):
