@@ -147,6 +147,6 @@ async def test_what_a_workflow_logs_is_enough_to_follow_it(tmp_path: Path, caplo
         "Reboot: recover",
         "Reboot: recover of drain begins",
         "Reboot: recover of drain is done",
-        "the walk is over",
+        "event handling finished",
     ]
     assert {record.__dict__["event"] for record in of_the_workflow} == {ID}

@@ -366,7 +366,7 @@ class Agent:
     def _finish(self, workflow: EventWorkflow) -> None:
         del self._workflows[workflow.id], self._logged[workflow.id]
         self._store.delete(workflow.id)
-        LOG.info("the walk is over", extra={"event": workflow.event.id, "phase": Phase.RECOVER})
+        LOG.info("event handling finished", extra={"event": workflow.event.id, "phase": Phase.RECOVER})
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -139,9 +139,9 @@ def _run_scenario(scenario: Scenario, options: ScenarioOptions, running: ApiClie
     name = "the rules" if options.core else "a private service" if running is None else running.url
     began = time.monotonic()
     try:
-        with _backend(scenario, options, running) as stage, _StepProgress() as progress:
+        with _backend(scenario, options, running) as backend, _StepProgress() as progress:
             for played in run_script(
-                scenario.script, stage, on_step=lambda step: progress.begin(step, _step_wait(stage, step))
+                scenario.script, backend, on_step=lambda step: progress.begin(step, _step_wait(backend, step))
             ):
                 progress.end(played)
                 lines.append(_step_result(played))

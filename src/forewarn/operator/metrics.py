@@ -127,15 +127,15 @@ class FleetCollector(Collector):
         )
 
     def _inventory(self) -> Iterator[Metric]:
-        census = self._fleet.counts
-        yield _gauge("forewarn_scopes", "Scopes.", census.scopes)
-        yield _gauge("forewarn_scopes_enabled", "Scopes whose VMs ask for events.", census.enabled)
-        yield _gauge("forewarn_scopes_held", "Scopes whose maintenance is held.", census.held)
+        counts = self._fleet.counts
+        yield _gauge("forewarn_scopes", "Scopes.", counts.scopes)
+        yield _gauge("forewarn_scopes_enabled", "Scopes whose VMs ask for events.", counts.enabled)
+        yield _gauge("forewarn_scopes_held", "Scopes whose maintenance is held.", counts.held)
         yield _gauge("forewarn_vms", "VMs.", self._fleet.replica.vms)
         yield _gauge("forewarn_fleet_held", "1 while all maintenance is held.", self._fleet.current_hold is not None)
 
     def _events(self) -> Iterator[Metric]:
-        census, measures = self._fleet.counts, self._fleet.metrics
+        counts, metrics = self._fleet.counts, self._fleet.metrics
         events = GaugeMetricFamily("forewarn_events_open", "Open events.", labels=["type", "status"])
         stuck = GaugeMetricFamily(
             "forewarn_impacts_stuck", "Work on VMs that waits for a person.", labels=["type", "state"]
@@ -144,26 +144,26 @@ class FleetCollector(Collector):
         outcomes = CounterMetricFamily("forewarn_impacts", "Work on VMs by outcome.", labels=["type", "outcome"])
         for type_ in EventType:
             for state in (State.SCHEDULED, State.STARTED):
-                events.add_metric([type_.value, state.value], census.events[type_, state])
+                events.add_metric([type_.value, state.value], counts.events[type_, state])
             for impact in sorted(STUCK):
-                stuck.add_metric([type_.value, impact.value], census.stuck[type_, impact])
+                stuck.add_metric([type_.value, impact.value], counts.stuck[type_, impact])
             for did in COUNTED_CHANGES:
-                changes.add_metric([type_.value, did.value], measures.changes[type_, did])
+                changes.add_metric([type_.value, did.value], metrics.changes[type_, did])
             for did in COUNTED_OUTCOMES:
                 outcome = did.value.removeprefix("impact-")
-                outcomes.add_metric([type_.value, outcome], measures.outcomes[type_, did])
+                outcomes.add_metric([type_.value, outcome], metrics.outcomes[type_, did])
         yield from (events, stuck, changes, outcomes)
         notice = HistogramMetricFamily(
             "forewarn_notice_seconds", "From the announcement of an event to its not_before.", labels=["type", "cause"]
         )
-        for (type_, cause), histogram in measures.notice.items():
+        for (type_, cause), histogram in metrics.notice.items():
             _fill(notice, [type_.value, cause.value], histogram)
         yield notice
         yield _by_type(
-            "forewarn_approval_latency_seconds", "From the making of an event to an approval.", measures.approval
+            "forewarn_approval_latency_seconds", "From the making of an event to an approval.", metrics.approval
         )
-        yield _by_type("forewarn_start_lateness_seconds", "From when an event was due to its start.", measures.lateness)
-        yield _by_type("forewarn_impact_seconds", "From the beginning of work on a VM to its end.", measures.impact)
+        yield _by_type("forewarn_start_lateness_seconds", "From when an event was due to its start.", metrics.lateness)
+        yield _by_type("forewarn_impact_seconds", "From the beginning of work on a VM to its end.", metrics.impact)
 
     def _campaigns(self) -> Iterator[Metric]:
         campaigns = GaugeMetricFamily("forewarn_campaigns", "Campaigns.", labels=["state"])
@@ -184,12 +184,12 @@ class FleetCollector(Collector):
         )
 
     def _store(self) -> Iterator[Metric]:
-        measures = self._fleet.metrics
+        metrics = self._fleet.metrics
         saves = HistogramMetricFamily("forewarn_store_save_seconds", "How long it takes until a save is durable.")
-        _fill(saves, [], measures.saves)
+        _fill(saves, [], metrics.saves)
         yield saves
-        yield _counter("forewarn_store_failures", "Saves that the store could not do.", measures.failures)
-        yield _counter("forewarn_store_conflicts", "Saves that another process was faster with.", measures.conflicts)
+        yield _counter("forewarn_store_failures", "Saves that the store could not do.", metrics.failures)
+        yield _counter("forewarn_store_conflicts", "Saves that another process was faster with.", metrics.conflicts)
 
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:

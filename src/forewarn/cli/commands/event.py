@@ -296,7 +296,7 @@ def watch(connection: ServiceConnection, events: EventIds) -> None:
     Example: forewarn event watch 3F2A91C0
     """
     details = [connection.api.event(find_event(connection.api, event)) for event in events]
-    _follow(connection, [v1.CreatedEvent(id=story.id, scope=story.scope) for story in details])
+    _follow(connection, [v1.CreatedEvent(id=detail.id, scope=detail.scope) for detail in details])
 
 
 def _follow(connection: ServiceConnection, created: Sequence[v1.CreatedEvent]) -> None:

@@ -215,7 +215,7 @@ def _chosen(kit: "ModuleType", only: Sequence[str], skip: Sequence[str]) -> "lis
     for name in (*only, *skip):
         if name not in known:
             raise CliError(ExitCode.NOT_FOUND, f"the exam has no scenario {name}; `forewarn exam --explain` shows them")
-    return [sheet for name, sheet in known.items() if (not only or name in only) and name not in skip]
+    return [scenario for name, scenario in known.items() if (not only or name in only) and name not in skip]
 
 
 def _expectations(kit: "ModuleType", texts: Sequence[str], *, for_others: bool) -> object:
@@ -271,16 +271,17 @@ def _explain(scenarios: "Sequence[ExamScenario]", output: Output) -> None:
         write_json(
             [
                 {
-                    "scenario": sheet.name,
-                    "title": sheet.scenario().title,
-                    "demands": [{"demand": d.key, "mood": d.polarity, "words": d.description} for d in sheet.checks],
+                    "scenario": scenario.name,
+                    "title": scenario.scenario().title,
+                    "demands": [{"demand": d.key, "mood": d.polarity, "words": d.description} for d in scenario.checks],
                 }
-                for sheet in scenarios
+                for scenario in scenarios
             ]
         )
         return
     write_table(
-        TABLES, [(sheet.name, d.key, f"{d.polarity} {d.description}") for sheet in scenarios for d in sheet.checks]
+        TABLES,
+        [(scenario.name, d.key, f"{d.polarity} {d.description}") for scenario in scenarios for d in scenario.checks],
     )
 
 

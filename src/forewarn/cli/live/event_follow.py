@@ -86,7 +86,7 @@ class EventFollower:
     @property
     def is_over(self) -> bool:
         """Whether all have ended."""
-        return len(self.details) == len(self._scopes) and all(story.event is None for story in self.details.values())
+        return len(self.details) == len(self._scopes) and all(detail.event is None for detail in self.details.values())
 
     @property
     def stuck(self) -> list[v1.Event]:
@@ -99,19 +99,19 @@ class EventFollower:
         """Whether each that has not ended is stuck itself, or waits for one that is."""
         if len(self.details) < len(self._scopes):
             return False
-        still_open = [story.event for story in self.details.values() if story.event is not None]
+        still_open = [detail.event for detail in self.details.values() if detail.event is not None]
         return bool(still_open) and all(
             _is_stuck(event) or any(_waits_for(event, other) for other in self.stuck) for event in still_open
         )
 
     def _is_relevant(self, event: v1.Event) -> bool:
-        still_open = (story.event for story in self.details.values() if story.event is not None)
+        still_open = (detail.event for detail in self.details.values() if detail.event is not None)
         return any(each.id == event.id or _waits_for(each, event) for each in still_open)
 
     @property
     def is_successful(self) -> bool:
         """Whether all were completed."""
-        return all(story.outcome is EventOutcome.COMPLETED for story in self.details.values())
+        return all(detail.outcome is EventOutcome.COMPLETED for detail in self.details.values())
 
     def is_affected_by(self, item: StreamItem) -> bool:
         """Tell whether the events may have changed."""

@@ -59,8 +59,8 @@ class TextEventView:
 
     def show(self, changed: Sequence[v1.EventDetail], clock: ServiceClock, error_text: str) -> None:
         """Write a line for each change."""
-        for story in changed:
-            self.write(story, clock)
+        for detail in changed:
+            self.write(detail, clock)
         if bool(error_text) is not bool(self._error_text):
             write_message(DISCONNECTED_MESSAGE + error_text if error_text else RECONNECTED_MESSAGE)
         self._error_text = error_text
@@ -95,7 +95,7 @@ class LiveEventView:
 
     def show(self, changed: Sequence[v1.EventDetail], clock: ServiceClock, error_text: str) -> None:
         """Show all events, and what time it is for them."""
-        self._details |= {story.id: story for story in changed}
+        self._details |= {detail.id: detail for detail in changed}
         self._live.update(self._render(clock, error_text), refresh=True)
 
     def _render(self, clock: ServiceClock, error_text: str) -> RenderableType:
@@ -103,17 +103,17 @@ class LiveEventView:
         for title in ("EVENT", "TYPE", "VMS", "STATUS", "TIME"):
             table.add_column(title, no_wrap=title != "VMS")
         table.add_column("", ratio=1)
-        for story in self._details.values():
-            status = _status_text(story)
+        for detail in self._details.values():
+            status = _status_text(detail)
             table.add_row(
-                _short_id(story),
-                "" if story.type is None else story.type.value,
-                ", ".join(story.vms),
+                _short_id(detail),
+                "" if detail.type is None else detail.type.value,
+                ", ".join(detail.vms),
                 Text(status, STYLES.get(status, "")),
-                "" if story.event is None else countdown_text(story.event, clock.now),
-                Text(sanitize(_blockers(story))),
+                "" if detail.event is None else countdown_text(detail.event, clock.now),
+                Text(sanitize(_blockers(detail))),
             )
-        is_open = any(story.event is not None for story in self._details.values())
+        is_open = any(detail.event is not None for detail in self._details.values())
         below = [Text(DISCONNECTED_MESSAGE + error_text, "red")] if error_text else []
         below += [Text(MANUAL_CLOCK_HINT, "dim")] if clock.is_manual and is_open else []
         return Group(table, *below)

@@ -33,34 +33,34 @@ class ExamProgress:
         if self._is_live:
             self._draw("")
 
-    def planned(self, sheets: "Sequence[ExamScenario]", *, at_once: int, tries: int) -> None:
+    def planned(self, scenarios: "Sequence[ExamScenario]", *, at_once: int, tries: int) -> None:
         """Say what is played next, and how long that can take."""
         with self._lock:
-            self._total, self._done, self._began_at = len(sheets), 0, time.monotonic()
-            rounds = math.ceil(len(sheets) / at_once)
+            self._total, self._done, self._began_at = len(scenarios), 0, time.monotonic()
+            rounds = math.ceil(len(scenarios) / at_once)
             self._time_limit = format_duration(timedelta(seconds=math.ceil(rounds * self._limit)))
             if self._is_live:
                 self._draw("")
             if tries == 1:
-                how = "" if len(sheets) == 1 else f", {min(at_once, len(sheets))} at a time"
-                write_message(f"{_scenario_count(len(sheets))}{how}: {self._time_limit} at the most.")
+                how = "" if len(scenarios) == 1 else f", {min(at_once, len(scenarios))} at a time"
+                write_message(f"{_scenario_count(len(scenarios))}{how}: {self._time_limit} at the most.")
             else:
-                names = ", ".join(sheet.name for sheet in sheets)
+                names = ", ".join(scenario.name for scenario in scenarios)
                 write_message(
                     f"Perhaps it was only the machine that was too slow for {names}. "
                     f"Once more, one by one: {self._time_limit} at the most."
                 )
 
-    def began(self, sheet: "ExamScenario") -> None:
+    def began(self, scenario: "ExamScenario") -> None:
         """Show that a scenario begins."""
-        self.stepped(sheet, "")
+        self.stepped(scenario, "")
 
-    def stepped(self, sheet: "ExamScenario", step: str) -> None:
+    def stepped(self, scenario: "ExamScenario", step: str) -> None:
         """Show what is played next."""
         if self._is_live:
             with self._lock:
                 took = f"{time.monotonic() - self._began_at:.0f} s of {self._time_limit} at the most"
-                self._draw(f"{self._done} of {_scenario_count(self._total)}, {took}. {sheet.name}: {step}")
+                self._draw(f"{self._done} of {_scenario_count(self._total)}, {took}. {scenario.name}: {step}")
 
     def ended(self, result: "Result") -> None:
         """Show what was found."""

@@ -146,14 +146,14 @@ def _events_after(events: tuple[Event, ...], position: str) -> tuple[Event, ...]
 
 
 MAX_TIMELINE = 1_000
-"""How many lines of the journal a story has at most: an event over a thousand VMs has several for each."""
+"""How many journal lines an EventDetail has at most: an event over a thousand VMs has several for each."""
 
 FIRST_ENTRIES = (EntryKind.SCHEDULED, EntryKind.STARTED)
 """The first line of an event is one of these, and tells its type."""
 
 
 async def show_event_detail(fleet: Fleet, id_: str) -> v1.EventDetail:
-    """Tell the story of an event."""
+    """Return the detail of an event: its state and its journal."""
     found = fleet.replica.find_event(id_)
     rows = await _timeline(fleet, id_.upper(), None if found is None else found[0].id)
     if found is not None:

@@ -90,7 +90,7 @@ class NullObserver:
 
 
 def examine(
-    ask: ExamOptions, sheets: Sequence[ExamScenario], *, jobs: int | None = None, watcher: ExamObserver | None = None
+    ask: ExamOptions, scenarios: Sequence[ExamScenario], *, jobs: int | None = None, watcher: ExamObserver | None = None
 ) -> Report:
     """Examine a program in scenarios side by side. What a busy machine may have spoilt is tried once more, alone.
 
@@ -102,9 +102,9 @@ def examine(
     pool = ThreadPoolExecutor(at_once, thread_name_prefix="forewarn-exam")
     # Here nothing is done but waiting, so that an interruption, at whatever moment, finds nothing half begun.
     try:
-        watcher.planned(sheets, at_once=at_once, tries=1)
-        results = list(pool.map(run.run_scenario, sheets))
-        if retries := inconclusive(sheets, results):
+        watcher.planned(scenarios, at_once=at_once, tries=1)
+        results = list(pool.map(run.run_scenario, scenarios))
+        if retries := inconclusive(scenarios, results):
             watcher.planned(retries, at_once=1, tries=2)
         retried = {one.scenario: one for one in _run_sequentially(pool, run, retries)}
     except BaseException:

@@ -113,7 +113,7 @@ class CoreBackend:
 @singledispatch
 def run_command(command: commands.BaseCommand, _state: CoreState) -> None:
     """Execute a command: one function for each type of command."""
-    raise TypeError(f"{type(command).__name__} is not for this stage")
+    raise TypeError(f"{type(command).__name__} is not for this backend")
 
 
 @run_command.register

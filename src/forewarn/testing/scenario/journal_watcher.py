@@ -35,7 +35,7 @@ class JournalWatcher:
         """
         self.check()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._follow, name="forewarn-bell", daemon=True)
+            self._thread = threading.Thread(target=self._follow, name="forewarn-journal-watcher", daemon=True)
             self._thread.start()
         has_changed = self._changed.wait(seconds)
         self._changed.clear()

@@ -47,7 +47,7 @@ class GuestRequestFailed(CoreError):
 @singledispatch
 def run_command(command: commands.BaseCommand, _state: LiveState) -> list[str]:
     """Execute a command; return the facts that the journal does not have. One function for each type of command."""
-    raise TypeError(f"{type(command).__name__} is not for this stage")
+    raise TypeError(f"{type(command).__name__} is not for this backend")
 
 
 # The inventory.
