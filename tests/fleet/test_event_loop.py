@@ -2,7 +2,7 @@
 
 import asyncio
 
-from forewarn.fleet.event_loop import FairShare, clear_gradually, yielding
+from forewarn.fleet.event_loop import FairShare, clear_gradually, iterate_gradually
 
 
 class Rounds:
@@ -70,7 +70,7 @@ async def test_others_have_their_turn_while_a_list_is_read() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    items = [item async for item in yielding(range(100), time_slice=0)]
+    items = [item async for item in iterate_gradually(range(100), time_slice=0)]
     task.cancel()
     assert (items, rounds >= 99) == (list(range(100)), True)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from forewarn.core.scope import Scope, ScopeKind
-from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.operator.pagination import SortedScopeIds, first_page
 from tests.operator.running_api import TEN, run_api
 
@@ -35,4 +35,4 @@ async def test_scope_ids_are_in_order_whatever_comes_and_goes() -> None:
 
 @pytest.mark.parametrize(("limit", "expected"), [(1, ([0], True)), (3, ([0, 1, 2], False)), (9, ([0, 1, 2], False))])
 async def test_page_knows_whether_there_is_more(limit: int, expected: tuple[list[int], bool]) -> None:
-    assert await first_page(yielding(range(3)), limit) == expected
+    assert await first_page(iterate_gradually(range(3)), limit) == expected

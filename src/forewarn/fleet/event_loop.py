@@ -106,7 +106,7 @@ class FairShare:
                 return
 
 
-async def yielding(items: Iterable[T], time_slice: float = TIME_SLICE) -> AsyncIterator[T]:
+async def iterate_gradually(items: Iterable[T], time_slice: float = TIME_SLICE) -> AsyncIterator[T]:
     """Yield the items, and let other tasks run whenever a time slice is used up.
 
     What the items are sifted for must be looked at after this, not before: else a long search has no pause.

@@ -261,10 +261,10 @@ async def apply_import(
     """
     work = _Import(fleet, comparison, by=by)
     items: list[Scope | str] = [*comparison.wanted, *comparison.unwanted]
-    async for _ in in_batches(comparison.released, work.release_addresses, at_once=IMPORT_CONCURRENCY):
+    async for _ in run_in_batches(comparison.released, work.release_addresses, at_once=IMPORT_CONCURRENCY):
         pass
     number = 0
-    async for done in in_batches(items, work.reconcile_item, at_once=IMPORT_CONCURRENCY, weight=_weight):
+    async for done in run_in_batches(items, work.reconcile_item, at_once=IMPORT_CONCURRENCY, weight=_weight):
         if report is not None:
             for differences in filter(None, done):
                 report(differences)
@@ -276,7 +276,7 @@ def _weight(item: Scope | str) -> float:
     return len(item.roster) / MAX_BATCH_VMS if isinstance(item, Scope) else 0
 
 
-async def in_batches(
+async def run_in_batches(
     items: Iterable[T], apply: Callable[[T], Awaitable[R]], *, at_once: int, weight: Callable[[T], float] = lambda _: 0
 ) -> AsyncIterator[list[R]]:
     """Do something to all items, some at a time, and give what comes of each of these batches.
@@ -427,7 +427,7 @@ async def fill_fleet(fleet: Fleet, scopes: Sequence[Scope], *, by: str, on_saved
 
     comparison = await compare_fleet(fleet.replica, scopes, prune=True, report=refuse_existing)
     saved = len(scopes) - len(comparison.wanted)
-    async for done in in_batches(
+    async for done in run_in_batches(
         comparison.wanted, partial(fleet.inventory.add_scope, by=by), at_once=FILL_CONCURRENCY
     ):
         saved += len(done)

@@ -14,7 +14,7 @@ from forewarn.core.campaign.snapshot import ScopeSnapshot
 from forewarn.core.campaign.spec import CampaignSpec
 from forewarn.core.policy import RuleContext
 from forewarn.fleet.campaign.time_zones import find_zone
-from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.service import Fleet
 from forewarn.operator.errors import PlanFailed
 from forewarn.operator.process_worker import ProgressCallback, run_in_process
@@ -39,7 +39,7 @@ class EncodedPlan(NamedTuple):
 
     async def decode(self) -> Plan:
         """Return the plan with its waves."""
-        waves = [_decode_wave(wave) async for wave in yielding(self.waves)]
+        waves = [_decode_wave(wave) async for wave in iterate_gradually(self.waves)]
         return msgspec.structs.replace(self.summary, waves=tuple(waves))
 
     def with_remarks(self, remarks: Iterable[str]) -> "EncodedPlan":
@@ -69,7 +69,7 @@ class CampaignPlanner:
                 raise PlanFailed from error
 
     async def _encoded_scopes(self) -> AsyncIterator[bytes]:
-        async for id_ in yielding(self._ids()):
+        async for id_ in iterate_gradually(self._ids()):
             scope, _ = self._fleet.replica.newest(id_)
             if scope is not None:
                 yield _encode(scope)

@@ -13,7 +13,7 @@ from forewarn.api.file_reader import FileError
 from forewarn.api.fleet_file import FleetFormat, parse_fleet
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import FleetError, SaveFailed
-from forewarn.fleet.event_loop import clear_gradually, refreeze_gc, yielding
+from forewarn.fleet.event_loop import clear_gradually, iterate_gradually, refreeze_gc
 from forewarn.fleet.importer import Difference, apply_import, compare_fleet
 from forewarn.fleet.service import Fleet
 from forewarn.operator.errors import ImportConflict, ImportFailed, InvalidFleetFile, OperatorError
@@ -90,7 +90,7 @@ class ImportJob:
 
     async def _import(self) -> EncodedImportResult:
         parsed = await _parse(self._request, self._fleet.clock.now())
-        scopes = [_decode(scope) async for scope in yielding(parsed)]
+        scopes = [_decode(scope) async for scope in iterate_gradually(parsed)]
         if not self._request.prune:
             await self._check_names(scopes)
         result = await self._apply(scopes)
@@ -110,7 +110,7 @@ class ImportJob:
 
     async def _check_names(self, scopes: list[Scope]) -> None:
         """Refuse a scope that the fleet has in other letters: both would be there, and no file could have them."""
-        async for scope in yielding(scopes):
+        async for scope in iterate_gradually(scopes):
             if (other := self._fleet.replica.find_other_case(scope.id)) is not None:
                 raise InvalidFleetFile(
                     "", f"scope {scope.id} is in the fleet as {other}: write it so, or import with prune"

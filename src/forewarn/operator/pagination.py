@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TypeVar
 
 from forewarn.core.scope import Scope
-from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.replica import Replica, ScopeView
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller
@@ -55,7 +55,7 @@ class SortedScopeIds:
 
 async def visible_scopes(replica: Replica, ids: Iterable[str], caller: Caller) -> AsyncIterator[Scope]:
     """Give those of the scopes that are there and that the caller may see."""
-    async for id_ in yielding(ids):
+    async for id_ in iterate_gradually(ids):
         scope, _ = replica.newest(id_)
         if scope is not None and caller.can_see(id_):
             yield scope

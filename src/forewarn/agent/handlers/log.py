@@ -3,7 +3,7 @@
 import logging
 
 from forewarn.agent.handlers.base import CallResult, Done, HandlerBase, HandlerContext
-from forewarn.agent.handlers.templates import facts
+from forewarn.agent.handlers.templates import template_facts
 from forewarn.agent.settings import LogHandlerSettings
 from forewarn.clock import Clock
 
@@ -18,6 +18,6 @@ class LogHandler(HandlerBase[LogHandlerSettings]):
 
     async def notify(self, context: HandlerContext) -> CallResult:
         """Write the line. The facts stand beside the sentence, each under a name of its own."""
-        fields = {f"event_{name}": value for name, value in facts(context, self._clock.now()).items()}
+        fields = {f"event_{name}": value for name, value in template_facts(context, self._clock.now()).items()}
         log.info("%s of %s: %s", context.event.type, context.name, context.phase.value, extra=fields)
         return Done()

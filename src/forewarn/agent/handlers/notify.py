@@ -11,7 +11,7 @@ from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, 
 from forewarn.agent.handlers.env import inherited_variables
 from forewarn.agent.handlers.process import run_process
 from forewarn.agent.handlers.secret_files import Hide, InvalidSecret, check_secret_file, hide_nothing, read_secrets
-from forewarn.agent.handlers.templates import facts, fill_template
+from forewarn.agent.handlers.templates import fill_template, template_facts
 from forewarn.agent.settings import NotifySettings
 from forewarn.clock import Clock
 
@@ -39,7 +39,7 @@ class NotifyHandler(HandlerBase[NotifySettings]):
         return await self._retry(self._notify_once, context) if context.phase in self.settings.phases else Done()
 
     async def _notify_once(self, context: HandlerContext) -> CallResult:
-        values = facts(context, self._clock.now())
+        values = template_facts(context, self._clock.now())
         return await self._send(
             title=fill_template(self.settings.title, values), body=fill_template(self.settings.body, values)
         )

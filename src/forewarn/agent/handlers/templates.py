@@ -13,7 +13,7 @@ from forewarn.agent.settings import TEMPLATE_FIELDS
 Fact = str | int | bool | list[str] | None
 
 
-def facts(context: HandlerContext, now: datetime) -> dict[str, Fact]:
+def template_facts(context: HandlerContext, now: datetime) -> dict[str, Fact]:
     """Return what is known; None where it is not. Times are ISO 8601 in UTC, durations are seconds."""
     event, left = context.event, context.time_left(now)
     values: dict[str, Fact] = {

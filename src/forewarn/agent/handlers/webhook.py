@@ -11,7 +11,7 @@ from forewarn import __version__
 from forewarn.agent.handlers.base import CallResult, Done, Failed, HandlerBase, HandlerContext, Phase, Retry
 from forewarn.agent.handlers.http_client import PORTS, InvalidResponse, Request, send
 from forewarn.agent.handlers.secret_files import Hide, InvalidSecret, check_secret_file, hide_nothing, read_secret
-from forewarn.agent.handlers.templates import escape_for, facts, fill_template
+from forewarn.agent.handlers.templates import escape_for, fill_template, template_facts
 from forewarn.agent.settings import WebhookSettings
 from forewarn.clock import Clock
 
@@ -70,7 +70,7 @@ class WebhookHandler(HandlerBase[WebhookSettings]):
         return _call_result(request.origin, status)
 
     def _request(self, context: HandlerContext) -> Request:
-        settings, values = self.settings, facts(context, self._clock.now())
+        settings, values = self.settings, template_facts(context, self._clock.now())
         headers = {"User-Agent": f"forewarn-agent/{__version__}"}
         body = b""
         if settings.body is not None:

@@ -17,12 +17,12 @@ from forewarn.settings import SettingsConflict
 
 def validate(settings: AgentSettings, source: str) -> None:
     """Refuse what does not go together; `source` is the file, for the message."""
-    problem = next(problems(settings), None)
+    problem = next(find_problems(settings), None)
     if problem is not None:
         raise SettingsConflict(f"{source}: {problem}")
 
 
-def problems(settings: AgentSettings) -> Iterator[str]:
+def find_problems(settings: AgentSettings) -> Iterator[str]:
     """Give what is wrong, beginning with the key."""
     for handler in settings.handlers:
         for problem in (*_handler_problems(handler), *_wait_problems(handler)):

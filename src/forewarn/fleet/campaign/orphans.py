@@ -10,7 +10,7 @@ from forewarn.core.errors import CoreError
 from forewarn.core.event import State
 from forewarn.core.scope import Scope
 from forewarn.fleet.errors import SaveFailed, ScopeNotFound
-from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.scopes import Scopes
 from forewarn.store.port import RecordKey, RecordKind, Store, StoreError
 
@@ -34,7 +34,7 @@ class OrphanEvents:
 
     async def cancel_of(self, campaign: Campaign) -> None:
         """Cancel the Scheduled events of a campaign whose record was deleted."""
-        async for progress in yielding(campaign.scopes):
+        async for progress in iterate_gradually(campaign.scopes):
             scope, _ = self._scopes.replica.newest(progress.scope)
             if scope is not None:
                 self.cancel_in(scope)

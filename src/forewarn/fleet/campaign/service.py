@@ -39,7 +39,7 @@ from forewarn.fleet.campaign.orphans import OrphanEvents
 from forewarn.fleet.campaign.runner import CampaignRunner
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import AmbiguousCampaign, CampaignNotFound, GateNotFound, SaveFailed
-from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.queue import Decision, RecordCodec, RecordQueues
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.scheduler import TimerHeap
@@ -162,7 +162,7 @@ class Campaigns:
         rule_context, now = self._scopes.rule_context, self._scopes.clock.now()
         waits = WaitReasons(campaign, rule_context, blockers, now=now, zones=find_zone)
         estimate = CompletionEstimate(campaign, rule_context, now=now, zones=find_zone)
-        async for progress in yielding(() if campaign.state.is_over else campaign.scopes):
+        async for progress in iterate_gradually(() if campaign.state.is_over else campaign.scopes):
             waits.add(progress)
             estimate.add(progress)
         return CampaignStatus(waits.messages, estimate.end, waits.needs_operator)
@@ -191,7 +191,7 @@ class Campaigns:
     async def _count_shared_vms(self, campaign: Campaign, selected: Selector) -> int:
         """Count the VMs that a campaign has still to do and that are selected."""
         theirs, vms = Selector(campaign.spec.selection), 0
-        async for progress in yielding(campaign.scopes):
+        async for progress in iterate_gradually(campaign.scopes):
             scope, _ = self._scopes.replica.newest(progress.scope)
             domains = {wave.update_domain for wave in progress.waves if not wave.state.is_settled}
             if scope is not None and domains:
@@ -257,9 +257,11 @@ class Campaigns:
         now = self._scopes.clock.now()
         started_at = now.replace(microsecond=0)
         waves: dict[str, list[PlannedWave]] = {}
-        async for wave in yielding(plan.waves):
+        async for wave in iterate_gradually(plan.waves):
             waves.setdefault(wave.scope, []).append(wave)
-        progress = [self._new_progress(scope, planned, started_at) async for scope, planned in yielding(waves.items())]
+        progress = [
+            self._new_progress(scope, planned, started_at) async for scope, planned in iterate_gradually(waves.items())
+        ]
         selected = plan.totals
         facts = {
             "name": spec.name,

@@ -22,7 +22,7 @@ from forewarn.core.errors import CoreError, Invalid, ResourceExists
 from forewarn.fleet.campaign.service import IsVisible
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.fleet.errors import CampaignNotFound, FleetError
-from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller, CallerDep, requires
 from forewarn.operator.campaign_planner import EncodedPlan
@@ -339,7 +339,7 @@ def _check_gate(caller: Caller, gate: HttpCheck) -> None:
 
 
 async def _visible_campaigns(campaigns: Iterable[Campaign], caller: Caller) -> AsyncIterator[Campaign]:
-    async for campaign in yielding(campaigns):
+    async for campaign in iterate_gradually(campaigns):
         if can_see_campaign(caller, campaign):
             yield campaign
 

@@ -15,7 +15,7 @@ from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
 from forewarn.fleet.errors import AmbiguousVm, ScopeNotFound, VmNotFound
-from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller, CallerDep, requires
@@ -70,7 +70,7 @@ async def _check_unknown(fleet: Fleet, caller: Caller, name: str, error: Excepti
 async def _similar_names(fleet: Fleet, caller: Caller, name: str) -> list[str]:
     """Return VMs that bear a similar name; only those that begin alike are compared, which is quick."""
     similar: dict[str, str] = {}
-    async for view in yielding(list(fleet.replica.views())):
+    async for view in iterate_gradually(list(fleet.replica.views())):
         if len(similar) >= MAX_SIMILAR:
             break
         if caller.can_see(view.id):

@@ -14,7 +14,7 @@ from forewarn.api.fleet_export import write_fleet_json, write_fleet_toml
 from forewarn.api.fleet_file import FleetFormat
 from forewarn.core.access import Role
 from forewarn.core.scope import Scope
-from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.operator.auth import CallerDep, requires
 from forewarn.operator.error_responses import domain_error_body
 from forewarn.operator.import_job import EncodedImportResult, ImportJob, ImportRequest
@@ -60,7 +60,7 @@ class FleetFileController(Controller):
     )
     async def export(self, state: AppState, format_: Format = FleetFormat.TOML) -> Stream:
         """Give the whole inventory as a fleet file. It comes piece by piece, each scope as it is at that moment."""
-        chunks = yielding(WRITERS[format_](_scopes(state)))
+        chunks = iterate_gradually(WRITERS[format_](_scopes(state)))
         return Stream(_join_chunks(chunks), media_type=f"application/{format_}")
 
     @post(
@@ -143,7 +143,7 @@ async def _result_chunks(result: EncodedImportResult) -> AsyncIterator[bytes]:
     """Write the result piece by piece: it may tell of a hundred thousand VMs."""
     yield b'{"dry_run":%s,"differences":[' % _encode(result.dry_run)
     separator = b""
-    async for chunk in yielding(result.differences):
+    async for chunk in iterate_gradually(result.differences):
         yield separator + chunk
         separator = b","
     yield b'],"unchanged_count":%d,"refused_count":%d}' % (result.unchanged, result.refused)

@@ -17,7 +17,7 @@ from forewarn.core.campaign.record import (
     failed_waves,
 )
 from forewarn.core.campaign.spec import gate_name
-from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.service import Fleet
 
 
@@ -69,7 +69,7 @@ async def _count_waves(campaign: Campaign) -> _WaveCounts:
     vms: list[int] = []
     vms_over = 0
     failed = {}
-    async for scope in yielding(campaign.scopes):
+    async for scope in iterate_gradually(campaign.scopes):
         if scope.current_state is WaveState.FAILED:
             failed[scope.scope] = scope
         for number, wave in enumerate(scope.waves):

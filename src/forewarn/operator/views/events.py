@@ -13,7 +13,7 @@ from forewarn.core.event import Event, EventType, Source, State
 from forewarn.core.explain import Blocker, CampaignPending, blocker_messages, explain
 from forewarn.core.journal import EntryKind
 from forewarn.core.scope import Scope
-from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.fleet.service import Fleet
 from forewarn.operator.auth import Caller
 from forewarn.operator.errors import JournalEventNotFound
@@ -126,7 +126,7 @@ async def show_events(
 
     found, more = await first_page(matching(), limit)
     now = fleet.clock.now()
-    events = tuple([show_event(fleet, each, event, now=now) async for each, event in yielding(found)])
+    events = tuple([show_event(fleet, each, event, now=now) async for each, event in iterate_gradually(found)])
     next_ = f"{events[-1].scope}/{_position(found[-1][1])}" if more else None
     return v1.EventPage(events=events, next=next_, fleet_hold=show_hold(fleet.current_hold, None))
 

@@ -13,7 +13,7 @@ from forewarn.core.scope import Scope, ScopeKind
 from forewarn.core.text import natural_sort_key
 from forewarn.core.vm import Priority, Vm
 from forewarn.fleet.errors import HostNotFound
-from forewarn.fleet.event_loop import yielding
+from forewarn.fleet.event_loop import iterate_gradually
 from forewarn.operator.auth import Caller
 from forewarn.operator.pagination import first_page, visible_scopes
 from forewarn.operator.state import AppState
@@ -73,7 +73,8 @@ async def list_scopes(
     found, more = await first_page(matching(), limit)
     return v1.ScopePage(
         scopes=[
-            show_scope(fleet, fleet.replica.get_or_create_view(scope.id), scope) async for scope in yielding(found)
+            show_scope(fleet, fleet.replica.get_or_create_view(scope.id), scope)
+            async for scope in iterate_gradually(found)
         ],
         next=found[-1].id if more else None,
         fleet_hold=show_hold(fleet.current_hold, None),
@@ -95,7 +96,7 @@ async def list_vms(state: AppState, caller: Caller, wanted: InventoryFilter, *, 
                     yield scope, vm
 
     found, more = await first_page(matching(), limit)
-    vms = [show_vm(scope, vm, state.guests.url) async for scope, vm in yielding(found)]
+    vms = [show_vm(scope, vm, state.guests.url) async for scope, vm in iterate_gradually(found)]
     next_ = f"{vms[-1].scope}/{vms[-1].name}" if more else None
     return v1.VmPage(vms=vms, next=next_, fleet_hold=show_hold(fleet.current_hold, None))
 
@@ -121,14 +122,14 @@ async def list_hosts(state: AppState, caller: Caller, *, name: str | None, after
     """Show hosts by name, from the one after `after` on."""
     matches_name = re.compile(translate((name or "*").casefold())).fullmatch
     hosts = list(state.fleet.hosts()) if not caller.scopes else await _visible_hosts(state, caller)
-    wanted = [host async for host in yielding(hosts) if host > after and matches_name(host.casefold())]
+    wanted = [host async for host in iterate_gradually(hosts) if host > after and matches_name(host.casefold())]
     names = nsmallest(limit + 1, wanted)
     vms_by_host: dict[str, list[tuple[Scope, Vm]]] = {host: [] for host in names[:limit]}
     async for scope in visible_scopes(state.fleet.replica, state.scope_ids.ids(), caller):
         for vm in scope.roster:
             if vm.host in vms_by_host:
                 vms_by_host[vm.host].append((scope, vm))
-    shown = [show_host(host, vms) async for host, vms in yielding(vms_by_host.items()) if vms]
+    shown = [show_host(host, vms) async for host, vms in iterate_gradually(vms_by_host.items()) if vms]
     return v1.HostPage(
         hosts=shown,
         next=names[limit - 1] if len(names) > limit else None,
