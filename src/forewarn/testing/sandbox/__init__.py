@@ -12,6 +12,19 @@ from typing import IO
 import forewarn
 from forewarn.testing.sandbox.errors import NamespacesUnavailable
 
+__all__ = [
+    "BOOT",
+    "BOOTSTRAP",
+    "File",
+    "NamespacesUnavailable",
+    "NotLinux",
+    "run",
+    "supervising",
+    "supervisor_command",
+    "unavailable_reason",
+    "why_not",
+]
+
 File = int | IO[bytes] | None
 """Where a stream of a program comes from or goes to, as `subprocess` has it."""
 
@@ -80,5 +93,7 @@ def supervisor_command(command: Sequence[str], *, socket: Path, hostname: str, n
 
 
 # Earlier public names, kept as aliases.
-why_not = unavailable_reason
+BOOT = BOOTSTRAP
+NotLinux = NamespacesUnavailable
 supervising = supervisor_command
+why_not = unavailable_reason
