@@ -56,6 +56,13 @@ IMPORT_STATEMENT = re.compile(rf"from ((?:{'|'.join(PACKAGES)})(?:\.\w+)*) impor
 SHORT_NAME = re.compile(r"`((?:core|wire)(?:\.\w+)+)")
 """A name of code without `forewarn.`, in packages whose names begin neither a file's name nor a setting's."""
 
+LOGGERS = {
+    "forewarn.agent": "the agent as a whole, and what its handlers report of it",
+    "forewarn.agent.event": "the handler `log`; docs/howto/agent/log.md filters by it",
+    "forewarn.service": "start and end of `forewarn serve`, whatever module runs it",
+}
+"""Loggers whose names do not follow their modules, each with its reason: users filter their logs by them."""
+
 PLANTED = "planted"
 """Modules of this name exist only in the copy of the tree in which the checks of `make check` are tested."""
 
@@ -309,31 +316,32 @@ def test_use_means_adjacent_words() -> None:
 def named_modules(root: Path) -> dict[str, set[str]]:
     """Return dotted names below the packages that strings, settings and pages mention, with their files.
 
-    `forewarn.toml` and `forewarn.advance` (a file, a fixture's method) name no part, and are left out; so are loggers,
-    which keep their names because users filter by them.
+    `forewarn.toml` and `forewarn.advance` (a file, a fixture's method) name no part, and are left out; so are the
+    loggers of `LOGGERS`.
     """
     parts = {name: {path.stem for path in (root / folder).iterdir()} for name, folder in PACKAGES.items()}
-    loggers: set[str] = set()
     texts: dict[str, list[str]] = defaultdict(list)
     for folder in ("src", "tests", "bench", "tools", "examples", "samples"):
         for path, tree in trees_below(root / folder):
             texts[path.relative_to(root).as_posix()] += strings_in(tree)
-            loggers.update(logger_names(tree))
     for path in (root / "pyproject.toml", *root.glob("*.md"), *(root / "docs").rglob("*.md")):
         texts[path.relative_to(root).as_posix()].append(path.read_text())
     found: dict[str, set[str]] = defaultdict(set)
     for file, contents in texts.items():
         for name in (name for text in contents for name in dotted_names(text)):
             package, part, *rest = name.split(".")
-            if part in parts[package] and name not in loggers and not (rest and rest[-1].startswith(PLANTED)):
+            if part in parts[package] and name not in LOGGERS and not (rest and rest[-1].startswith(PLANTED)):
                 found[name].add(file)
     return found
 
 
 def logger_names(tree: ast.AST) -> Iterator[str]:
+    """Return our loggers' names that are written out; the others follow their modules by `__name__`."""
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Attribute(attr="getLogger"), args=[ast.Constant(value=str(name))]):
+            case ast.Call(func=ast.Attribute(attr="getLogger"), args=[ast.Constant(value=str(name))]) if (
+                name.startswith("forewarn")
+            ):
                 yield name
             case _:
                 pass
@@ -371,6 +379,16 @@ def test_modules_that_are_named_in_strings_exist(root: Path) -> None:
     named = named_modules(root)
     assert {"forewarn.cli.main", "forewarn.testing.plugin"} <= set(named)
     assert {name: sorted(files) for name, files in named.items() if not exists(name)} == {}
+
+
+def test_loggers_are_named_after_modules(root: Path) -> None:
+    loggers = {name for _, tree in trees_below(root / "src") for name in logger_names(tree)}
+    assert loggers == set(LOGGERS), "others are named by `__name__`"
+
+
+def test_names_of_loggers_are_found() -> None:
+    tree = ast.parse('getLogger("a"); logging.getLogger("forewarn.desk"); logging.getLogger("uvicorn")')
+    assert list(logger_names(tree)) == ["forewarn.desk"]
 
 
 def test_missing_modules_are_noticed() -> None:

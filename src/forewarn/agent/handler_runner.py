@@ -20,7 +20,7 @@ GRACE = timedelta(seconds=10)
 
 LONGEST_REASON = 1000
 
-LOG = logging.getLogger("forewarn.agent.handler_runner")
+LOG = logging.getLogger(__name__)
 
 Key = tuple[str, str, HandlerCall]
 

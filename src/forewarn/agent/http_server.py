@@ -21,7 +21,7 @@ TIMEOUT = 10.0
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 
-LOG = logging.getLogger("forewarn.agent.http_server")
+LOG = logging.getLogger(__name__)
 
 
 class Request(NamedTuple):

@@ -20,6 +20,26 @@ from forewarn.agent.workflow.state import (
     WorkflowChange,
 )
 
+LOG = logging.getLogger(__name__)
+
+ENDED = frozenset({CallState.PAUSING, CallState.DONE, CallState.FAILED})
+LOGGED = ENDED | {CallState.RUNNING, CallState.SKIPPED}
+
+CALL_TEXTS: dict[CallState, tuple[int, str]] = {
+    CallState.RUNNING: (logging.INFO, "begins"),
+    CallState.PAUSING: (logging.WARNING, "is tried again soon"),
+    CallState.DONE: (logging.INFO, "is done"),
+    CallState.FAILED: (logging.ERROR, "failed"),
+    CallState.SKIPPED: (logging.WARNING, "is skipped"),
+}
+
+APPROVAL_TEXTS: dict[ApprovalState, tuple[int, str]] = {
+    ApprovalState.NOT_YET: (logging.WARNING, "not approved"),
+    ApprovalState.IN_FLIGHT: (logging.INFO, "approving"),
+    ApprovalState.GIVEN: (logging.INFO, "approved"),
+    ApprovalState.FAILED: (logging.ERROR, "the approval failed"),
+}
+
 
 class PhaseStarted(msgspec.Struct, frozen=True):
     """The workflow has entered a phase, or goes on in it after a restart."""
@@ -45,9 +65,6 @@ class ApprovalChanged(msgspec.Struct, frozen=True):
 
 LogEvent = PhaseStarted | CallChanged | ApprovalChanged
 
-ENDED = frozenset({CallState.PAUSING, CallState.DONE, CallState.FAILED})
-LOGGED = ENDED | {CallState.RUNNING, CallState.SKIPPED}
-
 
 def log_events(before: EventWorkflow | None, change: WorkflowChange) -> Iterator[LogEvent]:
     """Yield what has changed, in the order in which it happened: ended calls, started phases, started calls."""
@@ -71,24 +88,6 @@ def _call_changes(before: HandlerStep | None, after: HandlerStep) -> Iterator[Ca
         old, new = before.progress(call) if before else None, after.progress(call)
         if new.state in LOGGED and (old is None or (old.state, old.attempt) != (new.state, new.attempt)):
             yield CallChanged(after.handler, call, new)
-
-
-LOG = logging.getLogger("forewarn.agent.workflow.state")
-
-CALL_TEXTS: dict[CallState, tuple[int, str]] = {
-    CallState.RUNNING: (logging.INFO, "begins"),
-    CallState.PAUSING: (logging.WARNING, "is tried again soon"),
-    CallState.DONE: (logging.INFO, "is done"),
-    CallState.FAILED: (logging.ERROR, "failed"),
-    CallState.SKIPPED: (logging.WARNING, "is skipped"),
-}
-
-APPROVAL_TEXTS: dict[ApprovalState, tuple[int, str]] = {
-    ApprovalState.NOT_YET: (logging.WARNING, "not approved"),
-    ApprovalState.IN_FLIGHT: (logging.INFO, "approving"),
-    ApprovalState.GIVEN: (logging.INFO, "approved"),
-    ApprovalState.FAILED: (logging.ERROR, "the approval failed"),
-}
 
 
 def write_log(workflow: EventWorkflow, log_event: LogEvent, *, dry_run: bool = False) -> None:

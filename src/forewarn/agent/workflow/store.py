@@ -29,7 +29,7 @@ LARGEST = 64 * 1024 * 1024
 PLAIN_ID = re.compile(r"[0-9A-Z][0-9A-Z-]{0,63}")
 """Such ids are file names by themselves; the service may send others."""
 
-LOG = logging.getLogger("forewarn.agent.workflow.store")
+LOG = logging.getLogger(__name__)
 
 
 class StoredEvent(msgspec.Struct, frozen=True, kw_only=True):
