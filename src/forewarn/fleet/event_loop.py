@@ -14,6 +14,17 @@ YOUNG_GENERATION = 1
 FULL_COLLECTION_THRESHOLD = 1_000
 """How often the young are looked through before everything is."""
 
+T = TypeVar("T")
+
+TIME_SLICE = 0.001
+"""For how long, in seconds, work goes on before others on the event loop get their turn."""
+
+SLICE_ITEMS = 32
+"""How many pieces of work are done in a turn that is counted."""
+
+SWITCH_INTERVAL = 0.0005
+"""For how long, in seconds, a thread that computes may keep waiting another one that has a moment's work to do."""
+
 
 def freeze_gc() -> None:
     """Let garbage collection pass over what is there after the start."""
@@ -44,18 +55,6 @@ async def tasks_until_exit() -> AsyncIterator[asyncio.TaskGroup]:
         _, errors = group.split(_ContextExited)
         if errors is not None:
             raise (errors.exceptions[0] if len(errors.exceptions) == 1 else errors) from None
-
-
-T = TypeVar("T")
-
-TIME_SLICE = 0.001
-"""For how long, in seconds, work goes on before others on the event loop get their turn."""
-
-SLICE_ITEMS = 32
-"""How many pieces of work are done in a turn that is counted."""
-
-SWITCH_INTERVAL = 0.0005
-"""For how long, in seconds, a thread that computes may keep waiting another one that has a moment's work to do."""
 
 
 class FairShare:

@@ -38,6 +38,9 @@ event loop, so few at a time: an import may last, and nobody must wait for it.""
 MAX_BATCH_VMS = 100
 """How many VMs these scopes have together, more or less: what is saved at once is taken over at once, too."""
 
+FILL_CONCURRENCY = 256
+"""How many scopes are saved at the same time: enough for a store to save many of them in one step."""
+
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """What an import does to one scope or VM; `refused` says why it does not, where it does not."""
@@ -398,10 +401,6 @@ class _Import:
         except ScopeNotFound:
             return ()
         return tuple(_removed_differences(present))
-
-
-FILL_CONCURRENCY = 256
-"""How many scopes are saved at the same time: enough for a store to save many of them in one step."""
 
 
 class FleetFileConflict(FleetError):

@@ -38,6 +38,14 @@ TAIL_ROWS = 1_000
 RETRY_DELAY = 1.0
 """How soon, in seconds, the newest lines are read again after the store has failed."""
 
+HISTORY_PAGE = 100
+
+DEFAULT_RETENTION = Retention(age=timedelta(days=400), rows=1_000_000)
+"""How much of the journal is kept unless a setting says otherwise."""
+
+PRUNE_INTERVAL = 3600.0
+"""How often, in seconds, the journal is pruned."""
+
 
 class JournalStreams:
     """All journal streams of a process. `wake` must be called after every change of the store."""
@@ -153,9 +161,6 @@ def _is_next(numbered: tuple[int, JournalRow]) -> bool:
     return row.position == number
 
 
-HISTORY_PAGE = 100
-
-
 def journal_query(
     replica: Replica,
     *,
@@ -200,15 +205,6 @@ def _locate_vm(replica: Replica, scope: str | None, vm: str) -> tuple[str, str]:
         return scope, vm
     view, found = replica.find(vm)
     return view.id, found.name
-
-
-log = logging.getLogger(__name__)
-
-DEFAULT_RETENTION = Retention(age=timedelta(days=400), rows=1_000_000)
-"""How much of the journal is kept unless a setting says otherwise."""
-
-PRUNE_INTERVAL = 3600.0
-"""How often, in seconds, the journal is pruned."""
 
 
 async def prune_journal(store: Store, retention: Retention, clock: Clock) -> None:

@@ -16,8 +16,16 @@ from forewarn.fleet.event_loop import FairShare
 from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.scopes import Scopes
 
+log = logging.getLogger(__name__)
+
 WAKE_BATCH = 100
 """How many scopes are woken in one iteration of the event loop."""
+
+RETRY_DELAY = 1.0
+"""How soon, in seconds, a scope is looked at again whose due change could not be saved."""
+
+TICK_CONCURRENCY = 512
+"""On how many scopes time acts at once. When ten thousand are due in one second, an approval waits for few of them."""
 
 
 class TimerHeap:
@@ -102,15 +110,6 @@ class TimerHeap:
             del self._moments[scope]
             self._wake(scope)
         self._arm()
-
-
-log = logging.getLogger(__name__)
-
-RETRY_DELAY = 1.0
-"""How soon, in seconds, a scope is looked at again whose due change could not be saved."""
-
-TICK_CONCURRENCY = 512
-"""On how many scopes time acts at once. When ten thousand are due in one second, an approval waits for few of them."""
 
 
 class ScopeTicker:

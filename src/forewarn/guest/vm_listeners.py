@@ -239,9 +239,6 @@ def _sort_key(vm: Vm) -> tuple[list[str | int], str]:
     return natural_sort_key(vm.name)
 
 
-log = logging.getLogger(__name__)
-
-
 class VmSocketListeners:
     """Sockets in a directory that its owner alone can enter, which nobody else may use at the same time.
 

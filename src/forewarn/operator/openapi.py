@@ -78,20 +78,6 @@ _REQUESTS: tuple[v1.Request, ...] = (
     v1.AdvanceClock(duration="15m"),
 )
 
-
-def _example(request: v1.Request) -> dict[str, Any]:
-    """Return what a person would write: nothing that holds anyway."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(request)}
-    given = (name for name, value in defaults.items() if getattr(request, name) not in (value, msgspec.UNSET))
-    return {name: msgspec.to_builtins(getattr(request, name)) for name in given}
-
-
-EXAMPLES: dict[str, dict[str, Any]] = {type(request).__name__: _example(request) for request in _REQUESTS}
-"""An example for each type of request."""
-
-
-OpenApiDocument = dict[str, Any]
-
 SCHEMAS = "#/components/schemas/"
 
 TAGS = {
@@ -117,6 +103,20 @@ PROGRESS_TYPES = {"/v1/fleet/import": "ImportProgress", "/v1/campaigns/plan": "P
 """The paths that can tell how far they are, and the type of each of their lines."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def _example(request: v1.Request) -> dict[str, Any]:
+    """Return what a person would write: nothing that holds anyway."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(request)}
+    given = (name for name, value in defaults.items() if getattr(request, name) not in (value, msgspec.UNSET))
+    return {name: msgspec.to_builtins(getattr(request, name)) for name in given}
+
+
+EXAMPLES: dict[str, dict[str, Any]] = {type(request).__name__: _example(request) for request in _REQUESTS}
+"""An example for each type of request."""
+
+
+OpenApiDocument = dict[str, Any]
 
 
 class _Plugin(JsonRenderPlugin):

@@ -31,6 +31,12 @@ from forewarn.agent.workflow.state import (
 from forewarn.client.changes import Ending
 from forewarn.client.document import Event
 
+FIRST_RECOVERY_RETRY, LONGEST_RECOVERY_RETRY = timedelta(seconds=30), timedelta(minutes=10)
+"""Failed recovery is retried for ever, with an exponential backoff from the first to the longest pause."""
+
+FIRST_APPROVAL_RETRY, LONGEST_APPROVAL_RETRY = timedelta(seconds=5), timedelta(minutes=1)
+"""The same for an approval that the service did not take, until the event starts."""
+
 
 def mark_started(progress: CallProgress, now: datetime, until: datetime) -> CallProgress:
     """Return it with its next attempt under way until then."""
@@ -73,12 +79,6 @@ def mark_abandoned(progress: CallProgress, reason: str) -> CallProgress:
 def reset_call(progress: CallProgress) -> CallProgress:
     """Return it with all tries before it; the number of the attempt goes on."""
     return CallProgress(attempt=progress.attempt)
-
-
-FIRST_RECOVERY_RETRY, LONGEST_RECOVERY_RETRY = timedelta(seconds=30), timedelta(minutes=10)
-"""Failed recovery is retried for ever, with an exponential backoff from the first to the longest pause."""
-FIRST_APPROVAL_RETRY, LONGEST_APPROVAL_RETRY = timedelta(seconds=5), timedelta(minutes=1)
-"""The same for an approval that the service did not take, until the event starts."""
 
 
 def apply_input(workflow: EventWorkflow, input_: Input, *, now: datetime) -> EventWorkflow:

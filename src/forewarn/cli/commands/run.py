@@ -31,7 +31,7 @@ NetworkOption = Annotated[
 ProgramArgument = Annotated[list[str], typer.Argument(metavar="COMMAND", hidden=True)]
 
 
-def run(command: ProgramArgument, vm: VmOption, net: NetworkOption = False, **where: Any) -> None:
+def _run(command: ProgramArgument, vm: VmOption, net: NetworkOption = False, **where: Any) -> None:
     """Run a program as a VM, without root. For it, 169.254.169.254 is the VM's endpoint, and the host name the VM's.
 
     Signals go to the program, and the exit code is the program's: 128 and the signal's number if a signal ended it,
@@ -46,7 +46,7 @@ def run(command: ProgramArgument, vm: VmOption, net: NetworkOption = False, **wh
     _exec_sandbox(command, socket=_local_socket(Path(opened.path)), hostname=opened.vm, net=net)
 
 
-run = with_options(run, (*list(signature(run).parameters.values())[:-1], *SERVICE_OPTIONS))
+run = with_options(_run, (*list(signature(_run).parameters.values())[:-1], *SERVICE_OPTIONS))
 
 
 def _local_socket(path: Path) -> Path:

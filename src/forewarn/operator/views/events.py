@@ -23,6 +23,12 @@ from forewarn.operator.views.inventory import show_hold
 from forewarn.operator.views.journal import show_row
 from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind
 
+MAX_TIMELINE = 1_000
+"""How many lines of the journal a story has at most: an event over a thousand VMs has several for each."""
+
+FIRST_ENTRIES = (EntryKind.SCHEDULED, EntryKind.STARTED)
+"""The first line of an event is one of these, and tells its type."""
+
 
 def show_event(fleet: Fleet, scope: Scope, event: Event, *, now: datetime) -> v1.Event:
     """Show an open event, and why it waits."""
@@ -143,13 +149,6 @@ def _events_after(events: tuple[Event, ...], position: str) -> tuple[Event, ...]
         return events[positions.index(position) + 1 :]
     made_at = position.partition("/")[0]
     return tuple(event for event in events if _position(event) >= made_at)
-
-
-MAX_TIMELINE = 1_000
-"""How many journal lines an EventDetail has at most: an event over a thousand VMs has several for each."""
-
-FIRST_ENTRIES = (EntryKind.SCHEDULED, EntryKind.STARTED)
-"""The first line of an event is one of these, and tells its type."""
 
 
 async def show_event_detail(fleet: Fleet, id_: str) -> v1.EventDetail:

@@ -22,6 +22,31 @@ from forewarn.wire.protocol import NEWEST_VERSION, VERSIONS
 
 ResponseOrError: TypeAlias = Response | RequestFailed
 
+T = TypeVar("T")
+
+TOO_MANY_REQUESTS = 429
+
+RETRY_STATUSES = frozenset({410, TOO_MANY_REQUESTS, 503})
+"""Answers that say nothing of the question: the service is busy with itself, or with too many questions."""
+
+MAX_BACKOFF = 15.0
+
+MAX_RETRIES = 8
+"""How often we come back with the same question. With growing rests between, that is more than the 70 seconds for which
+the real service may answer 410 while it is updated."""
+
+TOTAL_BACKOFF = 120.0
+"""For how many seconds we let ourselves be sent away; after that, such an answer is one like any other."""
+
+FIRST_RESPONSE_TIMEOUT = 130.0
+"""For how many seconds the very first answer may take: it can be what switches the feature on."""
+
+MAX_EMPTY_RESPONSES = 120
+"""How many times, a second apart, it may be empty for the same reason."""
+
+CLOSE_TIMEOUT = 2.0
+"""For how many seconds we look whether bytes follow that must not be there."""
+
 
 class ApprovalTrace(msgspec.Struct):
     """What was seen of the event, and what each request about it was answered."""
@@ -67,29 +92,6 @@ def is_started(event: EventFields | None) -> bool:
     """Tell whether it is under way."""
     return event is not None and event.get("EventStatus") == "Started"
 
-
-T = TypeVar("T")
-
-TOO_MANY_REQUESTS = 429
-RETRY_STATUSES = frozenset({410, TOO_MANY_REQUESTS, 503})
-"""Answers that say nothing of the question: the service is busy with itself, or with too many questions."""
-
-MAX_BACKOFF = 15.0
-MAX_RETRIES = 8
-"""How often we come back with the same question. With growing rests between, that is more than the 70 seconds for which
-the real service may answer 410 while it is updated."""
-
-TOTAL_BACKOFF = 120.0
-"""For how many seconds we let ourselves be sent away; after that, such an answer is one like any other."""
-
-FIRST_RESPONSE_TIMEOUT = 130.0
-"""For how many seconds the very first answer may take: it can be what switches the feature on."""
-
-MAX_EMPTY_RESPONSES = 120
-"""How many times, a second apart, it may be empty for the same reason."""
-
-CLOSE_TIMEOUT = 2.0
-"""For how many seconds we look whether bytes follow that must not be there."""
 
 EVENTS_QUERY = Request()
 

@@ -17,6 +17,22 @@ from forewarn.wire.protocol import NEWEST_VERSION
 DEFAULT_RATE = 4.0
 """Requests in a second. One less than a VM may send, because its own handler asks too."""
 
+METADATA_HEADER = ("Metadata", "true")
+
+EVENTS_PATH = "/metadata/scheduledevents"
+
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+
+MAX_EXCERPT = 300
+
+CONTINUE, NOT_MODIFIED, NO_CONTENT = 100, 304, 204
+
+_STATUS_LINE = re.compile(r"HTTP/(\d\.\d) (\d{3})(?: (.*))?")
+
+_LENGTH = re.compile(r"[0-9]{1,18}")
+
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;.*)?")
+
 
 class Pace:
     """Rate limit of the kit itself: lets at most so many requests pass in a second."""
@@ -47,19 +63,6 @@ class Pace:
         """Send nothing for so long."""
         if seconds > 0:
             self._sleep(seconds)
-
-
-METADATA_HEADER = ("Metadata", "true")
-EVENTS_PATH = "/metadata/scheduledevents"
-
-MAX_RESPONSE_BYTES = 16 * 1024 * 1024
-MAX_EXCERPT = 300
-
-CONTINUE, NOT_MODIFIED, NO_CONTENT = 100, 304, 204
-
-_STATUS_LINE = re.compile(r"HTTP/(\d\.\d) (\d{3})(?: (.*))?")
-_LENGTH = re.compile(r"[0-9]{1,18}")
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;.*)?")
 
 
 def excerpt(text: str | bytes, limit: int = MAX_EXCERPT) -> str:

@@ -25,6 +25,18 @@ UNKNOWN_CALLER = "the endpoint does not know this machine: it answers with 403"
 
 OnFinding = Callable[[Finding], None]
 
+PROTOCOL_PAGE = "docs/reference/guest-protocol.md"
+
+CASE_STATUSES = {
+    Verdict.PASSED: CaseStatus.PASSED,
+    Verdict.WRONG: CaseStatus.FAILED,
+    Verdict.DIFFERS: CaseStatus.SKIPPED,
+    Verdict.UNCHECKED: CaseStatus.SKIPPED,
+}
+"""What differs is no failure, and must not look like a pass either."""
+
+LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The findings, in the order of the rules."""
@@ -112,19 +124,6 @@ def _finding(rule: Rule, verdict: Verdict, *, why: str = "", seen: tuple[str, ..
     return Finding(
         row=rule.id, section=rule.section, rule=rule.text, is_own=rule.is_own, verdict=verdict, why=why, seen=seen
     )
-
-
-PROTOCOL_PAGE = "docs/reference/guest-protocol.md"
-
-CASE_STATUSES = {
-    Verdict.PASSED: CaseStatus.PASSED,
-    Verdict.WRONG: CaseStatus.FAILED,
-    Verdict.DIFFERS: CaseStatus.SKIPPED,
-    Verdict.UNCHECKED: CaseStatus.SKIPPED,
-}
-"""What differs is no failure, and must not look like a pass either."""
-
-LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 def citation(finding: Finding) -> str:

@@ -19,6 +19,9 @@ from forewarn.testing.exam.scenario_run import ExamOptions, Result, ScenarioRun
 TIMING_CHECKS = frozenset({"asks", "asks-often", "approves", "prepares", "recovers"})
 """The checks that are broken by doing nothing for a while, as programs do on a machine that is busy."""
 
+JOBS_PER_CORE = 3
+"""How many scenarios run at a time for each core: a handler waits most of the time."""
+
 
 def inconclusive(scenarios: Sequence[ExamScenario], results: Sequence[Result]) -> list[ExamScenario]:
     """Return where the time was over before the scenario, or the program too late for what it mostly does elsewhere.
@@ -47,10 +50,6 @@ def _is_inconclusive(result: Result, usually_kept: AbstractSet[str]) -> bool:
 def _check_kind(finding: Finding) -> str:
     """Return the key of a check without its event."""
     return re.sub(r"-E\d+$", "", finding.demand)
-
-
-JOBS_PER_CORE = 3
-"""How many scenarios run at a time for each core: a handler waits most of the time."""
 
 
 class ExamObserver(Protocol):
