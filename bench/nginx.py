@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.guest_client import HOST, Response, connect, send_request
+from bench.guest_client import HOST, QUERY, Response, connect, send_request
 from bench.machine import find_program
 from bench.process import TIMEOUT, free_port, wait_for
 
@@ -52,12 +52,12 @@ class Nginx(NamedTuple):
 
 
 @contextmanager
-def run_nginx(directory: Path, answer: Response) -> Iterator[Nginx]:
-    """Serve an answer like the given one, of the same size and with as many headers, on a port of its own."""
+def run_nginx(directory: Path, answer: Response, query: bytes = QUERY) -> Iterator[Nginx]:
+    """Answer the query like the given answer, of the same size and with as many headers, on a port of its own."""
     with _running(directory, answer, padding=1) as draft:
-        lacking = answer.size - sample(draft.port).size
+        lacking = answer.size - sample(draft.port, query).size
     with _running(directory, answer, padding=1 + lacking) as nginx:
-        served = sample(nginx.port)
+        served = sample(nginx.port, query)
         if (served.size, len(served.headers)) != (answer.size, len(answer.headers)):
             raise ValueError(
                 f"nginx answers {served.size} bytes with {len(served.headers)} headers, "
@@ -66,10 +66,10 @@ def run_nginx(directory: Path, answer: Response) -> Iterator[Nginx]:
         yield nginx
 
 
-def sample(port: int) -> Response:
+def sample(port: int, query: bytes = QUERY) -> Response:
     """Ask once."""
     with connect(port, HOST) as connection:
-        return send_request(connection)
+        return send_request(connection, query)
 
 
 @contextmanager

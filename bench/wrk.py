@@ -41,9 +41,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         return self.requests / self.microseconds * 1e6
 
 
-def command(port: int, *, connections: int, seconds: int, target: str) -> list[str]:
-    """Return what is typed, but for the path of wrk."""
+def command(port: int, *, connections: int, seconds: int, target: str, is_closing: bool = False) -> list[str]:
+    """Return what is typed, but for the path of wrk. With `is_closing`, every request has a connection of its own."""
     arguments = ["-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(SCRIPT), "-H", "Metadata: true"]
+    if is_closing:
+        arguments += ["-H", "Connection: close"]
     return ["wrk", *arguments, f"http://127.0.0.1:{port}{target}"]
 
 

@@ -33,6 +33,10 @@ class Measurement(NamedTuple):
 
 MEASUREMENTS: dict[str, Measurement] = {
     "throughput": Measurement(throughput.measure, partial(throughput.measure, size=throughput.QUICK)),
+    "connections": Measurement(
+        partial(throughput.measure, is_closing=True),
+        partial(throughput.measure, size=throughput.QUICK, is_closing=True),
+    ),
     "callers": Measurement(callers.measure, partial(callers.measure, size=callers.QUICK)),
     "memory": Measurement(memory.measure, partial(memory.measure, size=memory.QUICK)),
     "startup": Measurement(startup.measure, partial(startup.measure, size=startup.QUICK)),

@@ -39,6 +39,9 @@ SMALL = Shape(scopes=3, vms_each=2)
 
 TINY: dict[str, Callable[[Workspace], BenchmarkResult]] = {
     "throughput": partial(throughput.measure, size=throughput.Size(rounds=1, seconds=1, connections=2)),
+    "connections": partial(
+        throughput.measure, size=throughput.Size(rounds=1, seconds=1, connections=2), is_closing=True
+    ),
     "callers": partial(callers.measure, size=callers.Size(fleet=SMALL, callers=3, in_flight=2, rounds=1, seconds=0.1)),
     "memory": partial(memory.measure, size=memory.Size(fleet=SMALL)),
     "startup": partial(startup.measure, size=startup.Size(fleet=SMALL, rounds=1)),
@@ -60,6 +63,7 @@ TINY: dict[str, Callable[[Workspace], BenchmarkResult]] = {
 
 FIGURES: dict[str, set[str]] = {
     "throughput": {"ratio", "forewarn_per_second", "nginx_per_second", "answer_bytes"},
+    "connections": {"ratio", "forewarn_per_second", "nginx_per_second", "answer_bytes"},
     "callers": {"ratio", "ratio_to_few_connections", "many_per_second", "one_per_second", "few_per_second"},
     "memory": {"bytes_per_vm_started", "bytes_per_vm_asked", "empty_bytes"},
     "startup": {"seconds"},
@@ -96,7 +100,7 @@ def workspace(tmp_path: Path) -> Iterator[Workspace]:
 
 def need(name: str) -> None:
     """Skip what compares with nginx where it is not installed; `make bench` installs it."""
-    for program in ("nginx", "wrk") if name == "throughput" else ():
+    for program in ("nginx", "wrk") if name in ("throughput", "connections") else ():
         try:
             find_program(program)
         except FileNotFoundError as error:

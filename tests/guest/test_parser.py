@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 
 from forewarn.guest.limits import Limits
 from forewarn.guest.parser import (
+    CACHED_REQUESTS,
     CONNECTION_CLOSE,
     KEEP_ALIVE,
     KEEP_ALIVE_HTTP_1_0,
+    CachedRequest,
     InvalidRequest,
     ParseState,
+    RequestCache,
     RequestParser,
 )
 from forewarn.wire.error_responses import ErrorReason
+from forewarn.wire.request import VersionsRequest
 
 HEAD_LIMIT = 1024
 BODY_LIMIT = 256
@@ -273,3 +277,20 @@ def test_mutations_never_raise_and_cutting_never_matters(name: str, data: st.Dat
             return
     whole = bytes(raw)
     assert read_all(whole) == read_all(*(whole[at : at + 1] for at in range(len(whole))))
+
+
+def test_request_cache_drops_the_oldest_request_when_it_is_full() -> None:
+    """A guest that varies its requests cannot make the cache grow."""
+    cache, request = RequestCache(), CachedRequest(VersionsRequest(), KEEP_ALIVE)
+    for number in range(CACHED_REQUESTS + 1):
+        cache.add(str(number).encode(), request)
+    assert [cache.get(str(number).encode()) for number in (0, 1, CACHED_REQUESTS)] == [None, request, request]
+
+
+def test_request_cache_keeps_a_request_once() -> None:
+    """To add a request that is there displaces no other one."""
+    cache, request = RequestCache(), CachedRequest(VersionsRequest(), KEEP_ALIVE)
+    for number in range(CACHED_REQUESTS):
+        cache.add(str(number).encode(), request)
+    cache.add(b"7", request)
+    assert cache.get(b"0") == request

@@ -10,7 +10,8 @@ import pytest
 from forewarn.clock import SystemClock
 from forewarn.core.event import EventType
 from forewarn.guest.connection_state import ConnectionState
-from tests.core.sample_scopes import schedule_request
+from forewarn.guest.limits import Limits
+from tests.core.sample_scopes import schedule_request, scope, vm
 from tests.fleet.fleets import until
 from tests.guest.running_endpoint import EVENTS, GET, approval, request, run_endpoint
 
@@ -160,6 +161,64 @@ async def test_known_bytes_within_a_head_are_not_a_request() -> None:
         peer.send(GET)
         assert (await peer.read_response()).status == 404
         assert endpoint.counters.responses[200] == 1
+
+
+CLOSING_GET = request("GET", EVENTS, ("Connection", "close"))
+
+
+async def test_request_known_from_another_connection_is_answered_to_its_own_caller() -> None:
+    """The parsed request is shared by all connections; the answer is the caller's, and so is its rate limit."""
+    scopes = (scope("web", vm("web-0")), scope("db", vm("db-0")))
+    async with run_endpoint(*scopes, limits=Limits(requests_per_second=2)) as endpoint:
+        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "db/db-0"))
+        web = [await (await endpoint.connect("web/web-0")).request(CLOSING_GET) for _ in range(3)]
+        db = [await (await endpoint.connect("db/db-0")).request(CLOSING_GET) for _ in range(3)]
+    assert [answer.status for answer in (*web, *db)] == [200, 200, 429, 200, 200, 429]
+    assert [answer.document["Events"] for answer in web[:2]] == [[], []]
+    assert [answer.document["Events"][0]["Resources"] for answer in db[:2]] == [["db-0"], ["db-0"]]
+
+
+async def test_request_known_from_another_connection_sees_what_has_changed() -> None:
+    """An answer is never kept longer than the document stays the same."""
+    async with run_endpoint() as endpoint:
+        before = await (await endpoint.connect()).request(CLOSING_GET)
+        await endpoint.fleet.schedule(schedule_request(EventType.REBOOT, "web/web-0"))
+        after = await (await endpoint.connect()).request(CLOSING_GET)
+    assert before.document == EMPTY
+    assert [event["EventType"] for event in after.document["Events"]] == ["Reboot"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "connection"),
+    [
+        (CLOSING_GET, "close"),
+        (GET, None),
+        (request(version="1.0"), "close"),
+        (request("GET", EVENTS, ("Connection", "keep-alive"), version="1.0"), "keep-alive"),
+    ],
+)
+async def test_request_known_from_another_connection_keeps_its_connection_header(
+    raw: bytes, connection: str | None
+) -> None:
+    """The second connection does as the first: it closes or stays, and says so."""
+    async with run_endpoint() as endpoint:
+        for _ in range(2):
+            peer = await endpoint.connect()
+            answer = await peer.request(raw)
+            assert (answer.status, answer.headers.get("connection")) == (200, connection)
+            if connection == "close":
+                assert await peer.is_closed()
+            else:
+                assert (await peer.request()).status == 200
+
+
+async def test_body_behind_known_bytes_is_not_lost() -> None:
+    """A head that was seen without a body is another request when a body is announced."""
+    async with run_endpoint() as endpoint:
+        await (await endpoint.connect()).request(GET)
+        peer = await endpoint.connect()
+        peer.send(GET + request("POST", body=approval()))
+        assert [(await peer.read_response()).status for _ in range(2)] == [200, 200]
 
 
 async def test_absolute_form_is_served() -> None:

@@ -1,13 +1,14 @@
 """HTTP request parser for one connection: llhttp with limits, one request at a time, never past its end."""
 
 from enum import Enum
+from typing import NamedTuple
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from forewarn.guest.limits import Limits
 from forewarn.wire import error_responses
 from forewarn.wire.error_responses import ErrorResponse, malformed_request
-from forewarn.wire.request import RequestHead
+from forewarn.wire.request import GuestRequest, RequestHead
 
 LINE_END = b"\r\n"
 BLANK_LINE = LINE_END * 2
@@ -22,6 +23,39 @@ KEEP_ALIVE = b""
 KEEP_ALIVE_HTTP_1_0 = b"Connection: keep-alive\r\n"
 CONNECTION_CLOSE = b"Connection: close\r\n"
 """What an answer says about the connection; an HTTP/1.1 client expects it to stay open."""
+
+
+CACHED_REQUEST_BYTES = 2048
+"""Larger requests are not cached: no client that polls every second sends more."""
+
+CACHED_REQUESTS = 1024
+"""How many different requests are cached for all connections together."""
+
+
+class CachedRequest(NamedTuple):
+    """A request without a body, parsed and routed, and the `Connection` header of its response."""
+
+    route: GuestRequest
+    connection_line: bytes
+
+
+class RequestCache:
+    """Parsed requests by their exact bytes, shared by all connections: most pollers connect for every request, and
+    send the same bytes each time.
+
+    What a request means depends on its bytes only, so a VM cannot be given another VM's answer. The oldest request
+    leaves when there are too many: a guest that varies its requests costs the others some speed, but no memory.
+    """
+
+    def __init__(self) -> None:
+        self._requests: dict[bytes, CachedRequest] = {}
+        self.get = self._requests.get
+
+    def add(self, data: bytes, request: CachedRequest) -> None:
+        """Remember the request that consists of exactly these bytes."""
+        if len(self._requests) >= CACHED_REQUESTS and data not in self._requests:
+            del self._requests[next(iter(self._requests))]
+        self._requests[data] = request
 
 
 class InvalidRequest(Exception):

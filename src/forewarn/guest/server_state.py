@@ -17,6 +17,7 @@ from forewarn.guest.identity import Peer
 from forewarn.guest.limits import Limits, connection_limit
 from forewarn.guest.long_poll import LongPolls
 from forewarn.guest.observer import Observer, RequestObserver
+from forewarn.guest.parser import RequestCache
 from forewarn.guest.rate_limit import RateLimiter
 from forewarn.guest.responses import CommonHeaders
 
@@ -67,6 +68,7 @@ class ServerState:
         self.counters = counters
         self.common_headers = CommonHeaders(fleet.clock.now())
         self.rate_limiter = RateLimiter()
+        self.request_cache = RequestCache()
         self.long_polls = LongPolls(fleet, counters, per_vm=limits.long_polls_per_vm)
         self.enable_delay = EnableDelay(fleet, enable_delay)
         self.handler = RequestHandler(

@@ -3,14 +3,19 @@
 from forewarn.guest.handler import PendingResponse, Response
 from forewarn.guest.identity import AMBIGUOUS_CALLER, Caller, Peer
 from forewarn.guest.observer import RequestTrace
-from forewarn.guest.parser import CONNECTION_CLOSE, KEEP_ALIVE, InvalidRequest, ParseState, RequestParser
+from forewarn.guest.parser import (
+    CACHED_REQUEST_BYTES,
+    CONNECTION_CLOSE,
+    KEEP_ALIVE,
+    CachedRequest,
+    InvalidRequest,
+    ParseState,
+    RequestParser,
+)
 from forewarn.guest.responses import CONTINUE, CommonHeaders, PreparedResponse, ShiftedDate, prepare_error
 from forewarn.guest.server_state import ServerState
 from forewarn.wire.error_responses import TOO_MANY_REQUESTS, ErrorReason, ErrorResponse
 from forewarn.wire.request import DocumentRequest, GuestRequest, VersionsRequest
-
-CACHED_REQUEST_BYTES = 2048
-"""Larger requests are not cached: no client that polls every second sends more."""
 
 
 class HttpSession:
@@ -44,7 +49,8 @@ class HttpSession:
     def __init__(self, server_state: ServerState, peer: Peer) -> None:
         self._server_state = server_state
         self.peer = peer
-        self._parser = RequestParser(server_state.limits)
+        self._parser: RequestParser | None = None
+        """Created for the first request that is not in the cache."""
         self._request_start: int | None = None
         self._routed: GuestRequest | ErrorResponse | None = None
         """What the present request asks for; None: its head has not come to its end."""
@@ -111,7 +117,8 @@ class HttpSession:
     @property
     def parse_state(self) -> ParseState | None:
         """How far the present request has come; None: it has not begun."""
-        return None if self._parser.is_at_start else self._parser.state
+        parser = self._parser
+        return None if parser is None or parser.is_at_start else parser.state
 
     def start_buffer(self) -> None:
         """Take note that the bytes to come are not those at hand before."""
@@ -122,8 +129,8 @@ class HttpSession:
         try:
             return self._read(data, at)
         except InvalidRequest as error:
-            if self._trace is None:
-                self._start_trace()
+            if self._trace is None and self._parser is not None:
+                self._start_trace(self._parser)
             self.close_with(self._admission_error() or error.response)
             return len(data)
 
@@ -165,7 +172,8 @@ class HttpSession:
         """End the session: disconnect the peer and close the parser."""
         self.is_over = True
         self.peer.disconnect()
-        self._parser.close()
+        if self._parser is not None:
+            self._parser.close()
 
     def _write_response(self, response: PreparedResponse, common_headers: CommonHeaders) -> None:
         server_state = self._server_state
@@ -196,43 +204,56 @@ class HttpSession:
 
     def _read(self, data: bytes, at: int) -> int:
         parser = self._parser
-        if parser.is_at_start:
+        if parser is None or parser.is_at_start:
             if self.cached_request and data.startswith(self.cached_request, at):
                 self._repeat_request()
                 return at + len(self.cached_request)
+            if at == 0 and (cached := self._server_state.request_cache.get(data)) is not None:
+                self._handle_cached_request(cached, data)
+                return len(data)
             self._request_start = at
+        if parser is None:
+            parser = self._parser = RequestParser(self._server_state.limits)
         end = parser.read(data, at)
         if parser.state is not ParseState.HEAD and self._routed is None:
-            self._handle_head()
+            self._handle_head(parser)
         if parser.state is ParseState.DONE and self._routed is not None and not self.is_over:
-            self._handle_request(self._routed, b"" if self._request_start is None else data[self._request_start : end])
+            whole = b"" if self._request_start is None else data[self._request_start : end]
+            self._handle_request(parser, self._routed, whole)
         return end
 
     def _repeat_request(self) -> None:
         self._connection_line, self._is_head = KEEP_ALIVE, False
         self._respond_or_wait(self._admit() or self._cached_route, b"")
 
-    def _handle_head(self) -> None:
+    def _handle_cached_request(self, cached: CachedRequest, whole: bytes) -> None:
+        """Respond to a request that was parsed before, on this connection or on another one."""
+        route, self._connection_line = cached
+        self._is_head = False
+        if self._connection_line is KEEP_ALIVE:
+            self.cached_request, self._cached_route, self._cached_response = whole, route, None
+        self._respond_or_wait(self._admit() or route, b"")
+
+    def _handle_head(self, parser: RequestParser) -> None:
         """See who asks for what as soon as that can be told: the peer may wait for it before it sends the body."""
-        parser = self._parser
         self._connection_line, self._is_head = parser.connection_line, parser.head.method == "HEAD"
         if self._server_state.observer is not None:
-            self._start_trace()
+            self._start_trace(parser)
         self._routed = self._admit() or self._server_state.handler.route(parser.head)
         if parser.expects_continue and isinstance(self._routed, ErrorResponse):
             self.close_with(self._routed)
         elif parser.expects_continue:
             self._write(CONTINUE)
 
-    def _handle_request(self, routed: GuestRequest | ErrorResponse, whole: bytes) -> None:
+    def _handle_request(self, parser: RequestParser, routed: GuestRequest | ErrorResponse, whole: bytes) -> None:
         """Answer a request that has come to its end; `whole` are its bytes, where all of them are at hand."""
-        parser = self._parser
-        is_plain = parser.connection_line is KEEP_ALIVE and not parser.has_body
         body = parser.body
         if self._trace is not None:
             self._trace.add_body(body)
-        elif is_plain and 0 < len(whole) <= CACHED_REQUEST_BYTES and isinstance(routed, GuestRequest):
-            self.cached_request, self._cached_route, self._cached_response = whole, routed, None
+        elif not parser.has_body and 0 < len(whole) <= CACHED_REQUEST_BYTES and isinstance(routed, GuestRequest):
+            self._server_state.request_cache.add(whole, CachedRequest(routed, parser.connection_line))
+            if parser.connection_line is KEEP_ALIVE:
+                self.cached_request, self._cached_route, self._cached_response = whole, routed, None
         parser.start_next()
         self._routed = None
         self._respond_or_wait(routed, body)
@@ -266,9 +287,9 @@ class HttpSession:
             if self._trace is not None:
                 self._trace.report_waiting()
 
-    def _start_trace(self) -> None:
+    def _start_trace(self, parser: RequestParser) -> None:
         observer = self._server_state.observer
-        self._trace = None if observer is None else observer.start_trace(self.peer, self._parser.head)
+        self._trace = None if observer is None else observer.start_trace(self.peer, parser.head)
 
     def _dispatch(self, request: GuestRequest, body: bytes) -> Response | PendingResponse:
         caller = self.peer.identify()
