@@ -116,9 +116,9 @@ def _finding(size: Size, answer: Response, theirs: list[Run], ours: list[Run], *
             "answer_bytes": answer.size,
         },
         note=(
-            f"wrk -t1 -c{size.connections} -d{size.seconds}s{option} against both in turn, median of {size.rounds} rounds' "
-            f"ratios; every answer a 200 of {answer.size} bytes with {len(answer.headers)} headers; production limits, "
-            f"the rate limit on but so high that it refuses nothing; processor time per answer: Forewarn "
+            f"wrk -t1 -c{size.connections} -d{size.seconds}s{option} against both in turn, median of {size.rounds} "
+            f"rounds' ratios; every answer a 200 of {answer.size} bytes with {len(answer.headers)} headers; production "
+            f"limits, the rate limit on but so high that it refuses nothing; processor time per answer: Forewarn "
             f"{median(our_costs):.1f} µs, nginx {median(their_costs):.1f} µs"
         ),
     )
