@@ -14,7 +14,7 @@ from forewarn.fleet.service import Fleet
 from forewarn.platform.port import GateChecker, Notifier, Platform
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import JournalQuery, JournalRow, RecordKey, Store, StoreFull
+from forewarn.store.port import NO_GUARDS, Guards, JournalQuery, JournalRow, RecordKey, Store, StoreFull
 from tests.core.sample_scopes import TEN
 
 
@@ -70,13 +70,21 @@ class FailingStore(MemoryStore):
         self.saves = 0
         self.refused = 0
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         """Save, if there is room."""
         if self.full:
             self.refused += 1
             raise StoreFull(Path("/test"))
         self.saves += 1
-        return await super().save(key, value, entries, expected=expected)
+        return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
 async def until(fact: Callable[[], bool]) -> None:

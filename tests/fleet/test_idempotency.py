@@ -32,7 +32,7 @@ from forewarn.fleet.errors import (
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import RecordKey, RecordKind, StoreFailed
+from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind, StoreFailed
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.fleets import read_journal, run_fleet
 
@@ -61,12 +61,20 @@ class Lossy(MemoryStore):
         super().__init__()
         self.breaks: str | None = None
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         """Save, or break."""
         breaks, self.breaks = self.breaks, None
         if breaks == "before":
             raise StoreFailed(Path("/test"), "broken")
-        revision = await super().save(key, value, entries, expected=expected)
+        revision = await super().save(key, value, entries, expected=expected, guards=guards)
         if breaks == "after":
             raise StoreFailed(Path("/test"), "broken")
         return revision

@@ -17,7 +17,7 @@ from forewarn.fleet import impacts, scheduler
 from forewarn.platform.port import Work
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import JournalQuery, RecordKey, RecordKind
+from forewarn.store.port import NO_GUARDS, Guards, JournalQuery, RecordKey, RecordKind
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
 from tests.fleet.fleets import FailingStore, read_journal, run_fleet, until
 
@@ -275,12 +275,20 @@ class CrashingStore(MemoryStore):
         self.before = False
         self.dead = asyncio.Event()
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         if self.lives is None:
-            return await super().save(key, value, entries, expected=expected)
+            return await super().save(key, value, entries, expected=expected, guards=guards)
         if self.lives == 0 and self.before:
             await self._die()
-        revision = await super().save(key, value, entries, expected=expected)
+        revision = await super().save(key, value, entries, expected=expected, guards=guards)
         self.lives -= 1
         if self.lives < 0:
             await self._die()

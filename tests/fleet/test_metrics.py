@@ -17,7 +17,7 @@ from forewarn.fleet.metrics import Histogram
 from forewarn.fleet.service import Fleet
 from forewarn.platform.port import Work
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import RecordKey, RevisionConflict, StoreFull
+from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RevisionConflict, StoreFull
 from tests.core.sample_scopes import schedule_request, scope, vm, web_scope
 from tests.fleet.fleets import FailingStore, run_fleet, until
 
@@ -183,11 +183,19 @@ class ConflictingStore(MemoryStore):
 
     conflicts = 0
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         if self.conflicts:
             self.conflicts -= 1
             raise RevisionConflict(key, expected=expected, actual=None)
-        return await super().save(key, value, entries, expected=expected)
+        return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
 async def test_conflicts_are_counted_and_are_no_failures() -> None:

@@ -25,7 +25,7 @@ from forewarn.fleet.replica import ScopeView
 from forewarn.fleet.service import Fleet
 from forewarn.platform.simulated import SimulatedPlatform
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import RecordKey, RecordKind, Retention
+from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind, Retention
 from forewarn.wire.document import encode_document
 from forewarn.wire.protocol import PREVIEW_VERSION
 from tests.core.sample_scopes import TEN, schedule_request, scope, vm, web_scope
@@ -45,13 +45,21 @@ class GatedStore(MemoryStore):
         self.may_save_scopes.set()
         self.waiting = 0
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         """Wait where it must, then save."""
         if key.kind is RecordKind.SCOPE:
             self.waiting += 1
             await self.may_save_scopes.wait()
             self.waiting -= 1
-        return await super().save(key, value, entries, expected=expected)
+        return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
 async def asked(fleet: Fleet, scope_id: str = "web") -> None:

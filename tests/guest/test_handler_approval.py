@@ -9,7 +9,7 @@ import pytest
 from forewarn.core.event import EventType, State
 from forewarn.core.journal import Entry
 from forewarn.guest.connection_state import ConnectionState
-from forewarn.store.port import RecordKey
+from forewarn.store.port import NO_GUARDS, Guards, RecordKey
 from forewarn.wire.error_responses import ErrorReason
 from tests.core.sample_scopes import schedule_request, scope, vm
 from tests.fleet.fleets import FailingStore, until
@@ -38,9 +38,17 @@ class SlowStore(FailingStore):
         self.may_save = asyncio.Event()
         self.may_save.set()
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         await self.may_save.wait()
-        return await super().save(key, value, entries, expected=expected)
+        return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
 async def test_nothing_is_answered_before_it_is_saved_and_requests_behind_it_wait() -> None:

@@ -19,7 +19,7 @@ from forewarn.guest.limits import SPARE_FILES, Limits
 from forewarn.guest.server import GuestServer
 from forewarn.guest.vm_listeners import ListenFailed, PortUnavailable, VmPortListeners
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import RecordKey, RecordKind, StoreFull
+from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind, StoreFull
 from tests.core.sample_scopes import scope, vm, web_scope
 from tests.fleet.fleets import run_fleet, until
 
@@ -104,11 +104,19 @@ class FullFleetStateStore(MemoryStore):
     full = False
     refused = 0
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         if self.full and key.kind is RecordKind.FLEET:
             self.refused += 1
             raise StoreFull(Path("/test"))
-        return await super().save(key, value, entries, expected=expected)
+        return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
 async def test_port_that_could_not_be_saved_is_given_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ opens an empty store, and, for a durable one, opens the same data again after th
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
@@ -20,9 +21,11 @@ import pytest
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.limits import MAX_RECORD_BYTES
 from forewarn.store.port import (
+    MAX_GUARDS,
     PRUNE_BATCH,
     Deleted,
     Extent,
+    GuardConflict,
     JournalQuery,
     JournalRow,
     Record,
@@ -42,6 +45,8 @@ OpenStore = Callable[[], Awaitable[Store]]
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 WEB = RecordKey(RecordKind.SCOPE, "web")
 BATCH = RecordKey(RecordKind.SCOPE, "batch")
+HOLD = RecordKey(RecordKind.FLEET, "hold")
+LEASE = RecordKey(RecordKind.LEASE, "clock")
 GUARD_SECONDS = 60
 """Ends a test that hangs; nothing is measured with it."""
 
@@ -296,6 +301,133 @@ class StoreContract:
         )
         assert await store.load(WEB) == Record(WEB, b"small", revision)
         assert await whole_journal(store) == []
+
+    async def test_save_is_accepted_while_its_guards_are_as_expected(self, store: Store) -> None:
+        hold = await store.save(HOLD, b"free", [], expected=None)
+        lease = await store.save(LEASE, b"mine", [], expected=None)
+        first = await store.save(WEB, b"one", entries(1), expected=None, guards={HOLD: hold, LEASE: lease})
+        second = await store.save(WEB, b"two", entries(1), expected=first, guards={HOLD: hold, LEASE: lease})
+        assert await store.load(WEB) == Record(WEB, b"two", second)
+        await store.save(WEB, None, entries(1), expected=second, guards={HOLD: hold})
+        assert await store.load(WEB) is None
+        assert await store.load(HOLD) == Record(HOLD, b"free", hold)
+        assert {row.key for row in await whole_journal(store)} == {WEB}
+
+    @pytest.mark.parametrize("value", [b"two", None])
+    async def test_changed_guard_refuses_the_save_and_is_named(self, store: Store, value: bytes | None) -> None:
+        web = await store.save(WEB, b"one", [], expected=None)
+        lease = await store.save(LEASE, b"mine", [], expected=None)
+        stale = await store.save(HOLD, b"free", [], expected=None)
+        newest = await store.save(HOLD, b"held", [], expected=stale)
+        with pytest.raises(GuardConflict) as conflict:
+            await store.save(WEB, value, entries(1), expected=web, guards={LEASE: lease, HOLD: stale})
+        assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (HOLD, stale, newest)
+        assert await store.load(WEB) == Record(WEB, b"one", web)
+        assert await whole_journal(store) == []
+        await store.save(WEB, value, entries(1), expected=web, guards={LEASE: lease, HOLD: newest})
+
+    async def test_deleted_guard_refuses_the_save(self, store: Store) -> None:
+        hold = await store.save(HOLD, b"free", [], expected=None)
+        await store.save(HOLD, None, [], expected=hold)
+        with pytest.raises(GuardConflict) as conflict:
+            await store.save(WEB, b"one", entries(1), expected=None, guards={HOLD: hold})
+        assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (HOLD, hold, None)
+        assert (await store.load(WEB), await whole_journal(store)) == (None, [])
+
+    async def test_recreated_guard_refuses_the_save(self, store: Store) -> None:
+        hold = await store.save(HOLD, b"free", [], expected=None)
+        await store.save(HOLD, None, [], expected=hold)
+        recreated = await store.save(HOLD, b"free", [], expected=None)
+        with pytest.raises(GuardConflict) as conflict:
+            await store.save(WEB, b"one", [], expected=None, guards={HOLD: hold})
+        assert (conflict.value.expected, conflict.value.actual) == (hold, recreated)
+
+    async def test_guard_may_be_that_a_record_does_not_exist(self, store: Store) -> None:
+        web = await store.save(WEB, b"one", [], expected=None, guards={HOLD: None})
+        hold = await store.save(HOLD, b"held", [], expected=None)
+        with pytest.raises(GuardConflict) as conflict:
+            await store.save(WEB, b"two", entries(1), expected=web, guards={HOLD: None})
+        assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (HOLD, None, hold)
+        await store.save(HOLD, None, [], expected=hold)
+        web = await store.save(WEB, b"three", [], expected=web, guards={HOLD: None})
+        assert await store.load(WEB) == Record(WEB, b"three", web)
+
+    async def test_stale_record_conflicts_although_its_guards_hold(self, store: Store) -> None:
+        hold = await store.save(HOLD, b"free", [], expected=None)
+        web = await store.save(WEB, b"one", [], expected=None)
+        with pytest.raises(RevisionConflict) as conflict:
+            await store.save(WEB, b"two", [], expected=None, guards={HOLD: hold})
+        assert not isinstance(conflict.value, GuardConflict)
+        assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (WEB, None, web)
+
+    async def test_record_cannot_guard_its_own_save(self, store: Store) -> None:
+        web = await store.save(WEB, b"one", [], expected=None)
+        with pytest.raises(ValueError, match="scope/web cannot guard its own save"):
+            await store.save(WEB, b"two", entries(1), expected=web, guards={WEB: web})
+        assert (await store.load(WEB), await whole_journal(store)) == (Record(WEB, b"one", web), [])
+
+    async def test_what_cannot_be_a_guard_is_refused(self, store: Store) -> None:
+        with pytest.raises(ValueError, match="cannot be a revision of fleet/hold"):
+            await store.save(WEB, b"one", [], expected=None, guards={HOLD: -1})
+        with pytest.raises(ValueError, match="not text"):
+            await store.save(WEB, b"one", [], expected=None, guards={RecordKey(RecordKind.FLEET, "\ud800"): 1})
+        many: dict[RecordKey, int | None] = {RecordKey(RecordKind.LEASE, str(n)): None for n in range(MAX_GUARDS + 1)}
+        with pytest.raises(ValueError, match=f"at most {MAX_GUARDS}"):
+            await store.save(WEB, b"one", [], expected=None, guards=many)
+        assert await store.load(WEB) is None
+
+    async def test_save_that_changes_the_guard_of_the_next_one_beside_it_refuses_that(self, store: Store) -> None:
+        """Saved together or not, the second save sees what the first one has changed."""
+        hold = await store.save(HOLD, b"free", [], expected=None)
+        before, changed, after = await asyncio.gather(
+            store.save(BATCH, b"before", entries(1), expected=None, guards={HOLD: hold}),
+            store.save(HOLD, b"held", entries(1), expected=hold),
+            store.save(WEB, b"after", entries(1), expected=None, guards={HOLD: hold}),
+            return_exceptions=True,
+        )
+        assert isinstance(before, int)
+        assert isinstance(changed, int)
+        assert isinstance(after, GuardConflict)
+        assert (after.key, after.expected, after.actual) == (HOLD, hold, changed)
+        assert [row.key for row in await whole_journal(store)] == [BATCH, HOLD]
+
+    async def test_save_that_deletes_the_guard_of_the_next_one_beside_it_refuses_that(self, store: Store) -> None:
+        hold = await store.save(HOLD, b"free", [], expected=None)
+        _, guarded, unguarded = await asyncio.gather(
+            store.save(HOLD, None, [], expected=hold),
+            store.save(WEB, b"one", [], expected=None, guards={HOLD: hold}),
+            store.save(BATCH, b"one", [], expected=None, guards={HOLD: None}),
+            return_exceptions=True,
+        )
+        assert isinstance(guarded, GuardConflict)
+        assert isinstance(unguarded, int)
+
+    async def test_no_save_of_racing_writers_rests_on_an_outdated_guard(self, store: Store) -> None:
+        """Each line names the value of the guard on which it was decided; the journal shows the order of the saves."""
+        holds = [await store.save(HOLD, b"0", [entry(1, why="0")], expected=None)]
+
+        async def change(times: int) -> None:
+            for number in range(1, times + 1):
+                await asyncio.sleep(0)
+                saved = await store.save(HOLD, b"", [entry(1, why=str(number))], expected=holds[-1])
+                holds.append(saved)
+
+        async def start(key: RecordKey) -> None:
+            number = -1
+            while number < 20:
+                number, hold = len(holds) - 1, holds[-1]
+                present = await store.load(key)
+                expected = present.revision if present else None
+                with suppress(GuardConflict):
+                    line = entry(1, why=str(number))
+                    await store.save(key, b"value", [line], expected=expected, guards={HOLD: hold})
+
+        keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(6)]
+        await asyncio.gather(change(20), *(start(key) for key in keys))
+        current = ""
+        for row in await whole_journal(store):
+            current = row.entry.why if row.key == HOLD else current
+            assert row.entry.why == current
 
     async def test_cancelled_save_leaves_the_store_sound(self, store: Store) -> None:
         keys = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(40)]

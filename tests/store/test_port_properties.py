@@ -26,6 +26,7 @@ from forewarn.core.journal import Entry, EntryKind
 from forewarn.store.memory import MemoryStore
 from forewarn.store.port import (
     Deleted,
+    GuardConflict,
     JournalQuery,
     Record,
     RecordKey,
@@ -139,6 +140,26 @@ class StoreStateMachine(RuleBasedStateMachine):
         with pytest.raises(RevisionConflict) as conflict:
             self.run(self.store.save(key, value, self.entries(key, [entry(1)]), expected=expected))
         assert (conflict.value.key, conflict.value.expected, conflict.value.actual) == (key, expected, actual)
+
+    @rule(key=keys, value=values, drafts=journals, data=st.data())
+    def save_with_guards(self, key: RecordKey, value: bytes, drafts: list[Entry], data: st.DataObject) -> None:
+        others = [other for other in KEYS if other != key]
+        named = data.draw(st.lists(st.sampled_from(others), min_size=1, unique=True))
+        guards = {guard: data.draw(st.sampled_from([None, *self.used[guard]])) for guard in named}
+        actual = {guard: self.records[guard].revision if guard in self.records else None for guard in guards}
+        current = self.records.get(key)
+        written = self.entries(key, drafts)
+        save = self.store.save(key, value, written, expected=current.revision if current else None, guards=guards)
+        if guards == actual:
+            revision = self.run(save)
+            self.records[key] = Record(key, value, revision)
+            self.note(key, revision, written)
+        else:
+            with pytest.raises(GuardConflict) as conflict:
+                self.run(save)
+            guard = conflict.value.key
+            assert (conflict.value.expected, conflict.value.actual) == (guards[guard], actual[guard])
+            assert guards[guard] != actual[guard]
 
     @rule(drafts=st.lists(lines, min_size=2, max_size=4))
     def save_all_at_once(self, drafts: list[Entry]) -> None:

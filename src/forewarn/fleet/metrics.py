@@ -21,7 +21,9 @@ from forewarn.core.lifecycle import CLOCK
 from forewarn.core.policy import RuleContext
 from forewarn.core.scope import Scope
 from forewarn.store.port import (
+    NO_GUARDS,
     Extent,
+    Guards,
     JournalQuery,
     JournalRow,
     Record,
@@ -228,12 +230,20 @@ class MetricsStore:
         self.last_write_at: float | None = None
         """When, on the event loop's clock, the store last wrote; None where it has not, or has failed since."""
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         """Save, and note how long it took."""
         clock = asyncio.get_running_loop().time
         started = clock()
         try:
-            revision = await self._store.save(key, value, entries, expected=expected)
+            revision = await self._store.save(key, value, entries, expected=expected, guards=guards)
         except RevisionConflict:
             self._metrics.conflicts += 1
             raise

@@ -10,9 +10,12 @@ from operator import attrgetter
 
 from forewarn.core.journal import REQUEST_KEY, Entry
 from forewarn.store.port import (
+    NO_GUARDS,
     PRUNE_BATCH,
     Deleted,
     Extent,
+    GuardConflict,
+    Guards,
     JournalQuery,
     JournalRow,
     Record,
@@ -43,13 +46,22 @@ class MemoryStore:
         await self._yield_to_loop()
         return self._records.get(key)
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         """Save value and entries in one step and return the new revision."""
-        check_save(key, value, entries, expected=expected)
+        check_save(key, value, entries, expected=expected, guards=guards)
         await self._yield_to_loop()
-        current = self._records.get(key)
-        actual = None if current is None else current.revision
-        if actual != expected:
+        for guard, revision in guards.items():
+            if (present := self._revision_of(guard)) != revision:
+                raise GuardConflict(guard, expected=revision, actual=present)
+        if (actual := self._revision_of(key)) != expected:
             raise RevisionConflict(key, expected=expected, actual=actual)
         return self._write(key, value, entries)
 
@@ -101,6 +113,10 @@ class MemoryStore:
         if self._closed:
             raise StoreClosed
         await asyncio.sleep(0)
+
+    def _revision_of(self, key: RecordKey) -> int | None:
+        record = self._records.get(key)
+        return None if record is None else record.revision
 
     def _write(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry]) -> int:
         self._revision += 1

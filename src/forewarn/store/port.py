@@ -4,6 +4,7 @@ The contract suite in `tests/store/contract.py` tests every guarantee.
 
 StoreError
 ├── RevisionConflict  the record is not at the expected revision
+│   └── GuardConflict  another record, on which the save rests, is not
 ├── RecordTooLarge    the encoded value exceeds the limit
 ├── StoreInUse        another process owns the data directory
 ├── StoreTooNew       the data was written by a newer Forewarn
@@ -13,11 +14,12 @@ StoreError
 └── StoreClosed       the store has been closed
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -27,6 +29,10 @@ from forewarn.core.limits import MAX_RECORD_BYTES
 
 PRUNE_BATCH = 500
 """How many journal rows one call of `prune` removes at most: so few that nobody waits for it."""
+
+
+MAX_GUARDS = 16
+"""How many other records one save may rest on."""
 
 
 class RecordKind(StrEnum):
@@ -69,6 +75,12 @@ class SnapshotEnd(msgspec.Struct, frozen=True):
 
 
 WatchItem = Record | Deleted | SnapshotEnd
+
+Guards = Mapping[RecordKey, int | None]
+"""The records that a save rests on besides its own, each at the revision at which it must still be; None: the record
+must not exist."""
+
+NO_GUARDS: Guards = MappingProxyType({})
 
 
 class JournalRow(msgspec.Struct, frozen=True):
@@ -153,6 +165,10 @@ class RevisionConflict(StoreError):
         self.actual = actual
 
 
+class GuardConflict(RevisionConflict):
+    """A record that a save names as its guard is not at the expected revision; nothing was saved."""
+
+
 class RecordTooLarge(StoreError):
     """The encoded value is over the limit of every store."""
 
@@ -234,12 +250,22 @@ class Store(Protocol):
         """Return the newest saved value, or None where there is no such record."""
         ...
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         """Save value and entries in one step and return the new revision, once both are durable.
 
         `value` None deletes the record; `expected` None means that it must not exist. Revisions are opaque,
         grow per key and are never reused, not even after deletion. Raises RevisionConflict where the record is not at
-        `expected`: then nothing was saved. A cancelled save may or may not have happened.
+        `expected`, and GuardConflict, which names the guard, where one of `guards` is not at its revision: then
+        nothing was saved. Guards are compared in the same step in which the record is saved, and are not changed.
+        If several revisions have changed, any one of them is named. A cancelled save may or may not have happened.
         Raises what `check_save` raises, before anything else is looked at.
         """
         ...
@@ -280,18 +306,35 @@ class Store(Protocol):
         ...
 
 
-def check_save(key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> None:
+def check_save(
+    key: RecordKey,
+    value: bytes | None,
+    entries: Sequence[Entry],
+    *,
+    expected: int | None,
+    guards: Guards = NO_GUARDS,
+) -> None:
     """Refuse what no store may keep: every store asks this before it saves."""
     if value is None and expected is None:
         raise ValueError(f"{key} cannot be deleted: a deletion must say which revision it deletes")
-    if expected is not None and not 0 <= expected < 1 << 63:
-        raise ValueError(f"{expected} cannot be a revision of {key}")
-    try:
-        key.id.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{key!r} has an id that is not text") from error
+    if key in guards:
+        raise ValueError(f"{key} cannot guard its own save: name its revision as `expected`")
+    if len(guards) > MAX_GUARDS:
+        raise ValueError(f"a save of {key} names {len(guards)} guards; at most {MAX_GUARDS} are allowed")
+    _check_revision(key, expected)
+    for guard, revision in guards.items():
+        _check_revision(guard, revision)
     if value is not None and len(value) > MAX_RECORD_BYTES:
         raise RecordTooLarge(key, len(value))
     for entry in entries:
         if entry.at.utcoffset() is None:
             raise ValueError(f"entry {entry.n} of {key} needs a time with a time zone, not {entry.at.isoformat()}")
+
+
+def _check_revision(key: RecordKey, revision: int | None) -> None:
+    if revision is not None and not 0 <= revision < 1 << 63:
+        raise ValueError(f"{revision} cannot be a revision of {key}")
+    try:
+        key.id.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{key!r} has an id that is not text") from error

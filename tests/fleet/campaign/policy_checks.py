@@ -18,7 +18,7 @@ from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.scope import Scope
 from forewarn.fleet.campaign.time_zones import find_zone
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import JournalQuery, JournalRow, RecordKey, RecordKind
+from forewarn.store.port import NO_GUARDS, Guards, JournalQuery, JournalRow, RecordKey, RecordKind
 
 _decode_scope = msgspec.json.Decoder(Scope).decode
 
@@ -60,9 +60,17 @@ class PolicyCheckingStore(MemoryStore):
         self._last_end: dict[tuple[str, str], tuple[datetime, int]] = {}
         """By campaign and scope, when an event last ended that had started, and of which update domain it was."""
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         """Save, then look."""
-        revision = await super().save(key, value, entries, expected=expected)
+        revision = await super().save(key, value, entries, expected=expected, guards=guards)
         self._journal_rows.setdefault(key, []).extend(self._rows[len(self._rows) - len(entries) :])
         if key.kind is RecordKind.CAMPAIGN and value is not None:
             self.campaigns[key.id] = _decode_campaign(value)

@@ -14,7 +14,7 @@ from forewarn.core.idempotency import IdempotencyKey
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.fleet.service import Fleet
 from forewarn.store.memory import MemoryStore
-from forewarn.store.port import RecordKey, RecordKind
+from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind
 from tests.core.sample_scopes import schedule_request, vm
 from tests.fleet.campaign.campaigns import (
     DurablePlatform,
@@ -211,14 +211,22 @@ class CrashingStore(MemoryStore):
         self.saves = 0
         self.dead = asyncio.Event()
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         if self.lives is None or key.kind not in (RecordKind.SCOPE, RecordKind.CAMPAIGN):
-            return await super().save(key, value, entries, expected=expected)
+            return await super().save(key, value, entries, expected=expected, guards=guards)
         if self.dead.is_set() or (self.before and self.lives == 0):
             await self._die()
         self.lives -= 1
         self.saves += 1
-        revision = await super().save(key, value, entries, expected=expected)
+        revision = await super().save(key, value, entries, expected=expected, guards=guards)
         if self.lives < 0 or (not self.before and self.lives == 0):
             await self._die()
         return revision

@@ -16,7 +16,7 @@ from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.policy import PRODUCTION
 from forewarn.core.scope import Scope
 from forewarn.platform.port import GatePassed, GateRequest, Work
-from forewarn.store.port import RecordKey, RecordKind, StoreFull
+from forewarn.store.port import NO_GUARDS, Guards, RecordKey, RecordKind, StoreFull
 from tests.core.sample_scopes import TEN, scope, vm, web_scope
 from tests.fleet.campaign.campaigns import (
     CAMPAIGN_ID,
@@ -124,11 +124,19 @@ class HalfFull(PolicyCheckingStore):
     full = False
     refused = 0
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         if self.full and key.kind is RecordKind.SCOPE:
             self.refused += 1
             raise StoreFull(Path("/test"))
-        return await super().save(key, value, entries, expected=expected)
+        return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
 async def test_nothing_starts_after_the_window_because_it_could_not_be_saved_earlier(
@@ -159,10 +167,18 @@ class Hesitant(PolicyCheckingStore):
         self.goes_on = asyncio.Event()
         self.goes_on.set()
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         if key.kind is RecordKind.SCOPE:
             await self.goes_on.wait()
-        return await super().save(key, value, entries, expected=expected)
+        return await super().save(key, value, entries, expected=expected, guards=guards)
 
 
 async def test_wave_that_was_to_start_does_not_once_the_campaign_is_paused() -> None:

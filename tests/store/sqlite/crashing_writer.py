@@ -1,7 +1,8 @@
 """A program for the crash test: writes until it is killed, and prints what has been acknowledged.
 
 Each save of a key has the next number of that key. It brings one value, or at every seventh number a deletion, and two
-journal entries, from which anyone can tell which number was the last to be saved as a whole.
+journal entries, from which anyone can tell which number was the last to be saved as a whole. Half of the keys are
+guarded by the first one: their entries tell at which of its numbers.
 """
 
 import asyncio
@@ -9,13 +10,15 @@ import os
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from forewarn.core.journal import Entry, EntryKind
-from forewarn.store.port import JournalQuery, RecordKey, RecordKind, Store
+from forewarn.store.port import GuardConflict, JournalQuery, RecordKey, RecordKind, Store
 from forewarn.store.sqlite.store import SqliteStore
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 KEYS = [RecordKey(RecordKind.SCOPE, f"scope-{n}") for n in range(6)]
+GUARD, GUARDED = KEYS[0], KEYS[3:]
 
 
 def value_of(key: RecordKey, number: int) -> bytes | None:
@@ -23,10 +26,10 @@ def value_of(key: RecordKey, number: int) -> bytes | None:
     return None if number % 7 == 0 else f"{key} {number} ".encode() + bytes(number * 977 % 9_000)
 
 
-def entries_of(number: int) -> list[Entry]:
-    """Return the entries that the save with this number brings."""
-    at = NOON + timedelta(seconds=number)
-    return [Entry(n=n, at=at, kind=EntryKind.SCHEDULED, by="operator") for n in (2 * number - 1, 2 * number)]
+def entries_of(number: int, guard: int = 0) -> list[Entry]:
+    """Return the entries that the save with this number brings; `guard` is the number of the guard it rests on."""
+    at, why = NOON + timedelta(seconds=number), str(guard) if guard else ""
+    return [Entry(n=n, at=at, kind=EntryKind.SCHEDULED, by="operator", why=why) for n in (2 * number - 1, 2 * number)]
 
 
 async def last_number(store: Store, key: RecordKey) -> int:
@@ -37,22 +40,39 @@ async def last_number(store: Store, key: RecordKey) -> int:
     return last
 
 
-async def write_for_ever(store: Store, key: RecordKey) -> None:
-    number = await last_number(store, key)
-    record = await store.load(key)
-    revision = record.revision if record else None
+class _Newest(NamedTuple):
+    """The number of a key's last save, and the revision it gave."""
+
+    number: int
+    revision: int | None
+
+
+async def write_for_ever(store: Store, key: RecordKey, newest: dict[RecordKey, _Newest]) -> None:
     while True:
-        number += 1
+        number, revision = newest[key].number + 1, newest[key].revision
         value = value_of(key, number)
-        revision = await store.save(key, value, entries_of(number), expected=revision)
+        guard = newest[GUARD] if key in GUARDED else None
+        try:
+            revision = await store.save(
+                key,
+                value,
+                entries_of(number, guard.number if guard else 0),
+                expected=revision,
+                guards={GUARD: guard.revision} if guard else {},
+            )
+        except GuardConflict:
+            continue
         os.write(sys.stdout.fileno(), f"{key.id} {number}\n".encode())
-        if value is None:
-            revision = None
+        newest[key] = _Newest(number, None if value is None else revision)
 
 
 async def main(directory: Path) -> None:
     store = await SqliteStore.open(directory)
-    await asyncio.gather(*(write_for_ever(store, key) for key in KEYS))
+    newest: dict[RecordKey, _Newest] = {}
+    for key in KEYS:
+        record = await store.load(key)
+        newest[key] = _Newest(await last_number(store, key), record.revision if record else None)
+    await asyncio.gather(*(write_for_ever(store, key, newest) for key in KEYS))
 
 
 if __name__ == "__main__":

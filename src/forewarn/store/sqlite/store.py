@@ -12,7 +12,9 @@ from typing import NamedTuple, TypeVar
 
 from forewarn.core.journal import Entry
 from forewarn.store.port import (
+    NO_GUARDS,
     Extent,
+    Guards,
     JournalQuery,
     JournalRow,
     Record,
@@ -83,11 +85,19 @@ class SqliteStore:
         """Return the newest saved value, or None where there is no such record."""
         return await self._read(self._database.reader.load, key)
 
-    async def save(self, key: RecordKey, value: bytes | None, entries: Sequence[Entry], *, expected: int | None) -> int:
+    async def save(
+        self,
+        key: RecordKey,
+        value: bytes | None,
+        entries: Sequence[Entry],
+        *,
+        expected: int | None,
+        guards: Guards = NO_GUARDS,
+    ) -> int:
         """Save value and entries in one step and return the new revision, once both are durable."""
-        check_save(key, value, entries, expected=expected)
+        check_save(key, value, entries, expected=expected, guards=guards)
         self._check_open()
-        return await self._group.save(Save(key, value, encode_entries(entries), expected))
+        return await self._group.save(Save(key, value, encode_entries(entries), expected, dict(guards)))
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator[AsyncIterator[WatchItem]]:

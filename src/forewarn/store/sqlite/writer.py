@@ -9,7 +9,18 @@ from typing import NamedTuple
 import msgspec
 
 from forewarn.core.journal import REQUEST_KEY, Entry
-from forewarn.store.port import PRUNE_BATCH, Deleted, Record, RecordKey, Retention, RevisionConflict, StoreError
+from forewarn.store.port import (
+    NO_GUARDS,
+    PRUNE_BATCH,
+    Deleted,
+    GuardConflict,
+    Guards,
+    Record,
+    RecordKey,
+    Retention,
+    RevisionConflict,
+    StoreError,
+)
 from forewarn.store.sqlite.database import open_for_writing, to_store_error, wrap_sqlite_errors
 from forewarn.store.sqlite.schema import to_microseconds, transaction
 
@@ -32,6 +43,7 @@ class Save(msgspec.Struct, frozen=True):
     value: bytes | None
     entries: tuple[EncodedEntry, ...]
     expected: int | None
+    guards: Guards = NO_GUARDS
 
     def at_revision(self, revision: int) -> Record | Deleted:
         """Return the change that this save is, once it has its revision."""
@@ -121,11 +133,16 @@ class Writer:
         revision = self._counters.revision
         results: list[SaveResult] = []
         entries: list[tuple[RecordKey, EncodedEntry]] = []
+        guard_revisions: dict[RecordKey, int | None] = {}  # read once for all saves that name the same guard
         for save in saves:
+            if (stale := self._find_stale_guard(save, guard_revisions)) is not None:
+                results.append(stale)
+                continue
             if not self._compare_and_swap(save, revision + 1):
-                results.append(self._conflict(save))
+                results.append(RevisionConflict(save.key, expected=save.expected, actual=self._revision_of(save.key)))
                 continue
             revision += 1
+            guard_revisions[save.key] = None if save.value is None else revision
             entries += ((save.key, line) for line in save.entries)
             results.append(save.at_revision(revision))
         self._write_entries(entries)
@@ -167,11 +184,20 @@ class Writer:
                 )
         return cursor.rowcount == 1
 
-    def _conflict(self, save: Save) -> RevisionConflict:
+    def _find_stale_guard(self, save: Save, known: dict[RecordKey, int | None]) -> GuardConflict | None:
+        """Return the first guard that is not at its revision, as far as this transaction has come."""
+        for guard, expected in save.guards.items():
+            if guard not in known:
+                known[guard] = self._revision_of(guard)
+            if known[guard] != expected:
+                return GuardConflict(guard, expected=expected, actual=known[guard])
+        return None
+
+    def _revision_of(self, key: RecordKey) -> int | None:
         row = self._connection.execute(
-            "SELECT revision FROM records WHERE kind = ? AND id = ?", (save.key.kind.value, save.key.id)
+            "SELECT revision FROM records WHERE kind = ? AND id = ?", (key.kind.value, key.id)
         ).fetchone()
-        return RevisionConflict(save.key, expected=save.expected, actual=None if row is None else row[0])
+        return None if row is None else row[0]
 
     def _remove_expired(self, retention: Retention, now: datetime) -> list[int]:
         if retention.age is None:
