@@ -1,23 +1,40 @@
-"""Run a `forewarn` command in the process of the test: same arguments, environment and results, no start-up time."""
+"""Run a `forewarn` command in the process of the test: same arguments, environment and results, no start-up time.
+
+`run_live` is the only place that calls the program; the others go through it. It cannot run a command that replaces its
+process (`agent run`), that starts other programs, or whose signals and keys the test is about: such tests are marked
+`process`.
+"""
 
 import io
 import json
+import logging
 import os
+import pty
 import re
+import resource
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import termios
+import threading
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from forewarn.api.local_service import TOKEN_FILE
+from forewarn.api.client import ApiClient
+from forewarn.api.local_service import TOKEN_FILE, read_token
 from forewarn.cli.app import main
 from forewarn.compose import RunningService, run_service
-from forewarn.settings import DEMONSTRATION, EMULATOR, load_settings
+from forewarn.settings import DEMONSTRATION, EMULATOR, PRODUCTION, Preset, Settings, load_settings
 from forewarn.testing.background import BackgroundContext
 from tests.support.program import LOOPBACK, Machine
+from tests.support.serve_process import FLEET, SETTINGS
+
+Script = Generator[str, None, None]
+"""What happens while a command runs: each text that it yields is waited for, then it goes on until the next `yield`."""
 
 
 class CommandResult(NamedTuple):
@@ -30,19 +47,55 @@ class CommandResult(NamedTuple):
 
 def run(machine: Machine, *arguments: str, stdin: str = "", **environment: str) -> CommandResult:
     """Run a command of this machine's user to its end."""
-    stdout, stderr = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
-    typed = io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8")
-    before = Path.cwd()
-    os.chdir(machine.home)
-    try:
-        with (
-            patch.dict(os.environ, machine.environment | environment, clear=True),
-            patch.multiple(sys, argv=["forewarn", *arguments], stdin=typed, stdout=stdout, stderr=stderr),
-        ):
-            code = _exit_code()
-    finally:
-        os.chdir(before)
-    return CommandResult(code, *(_decoded(stream) for stream in (stdout, stderr)))
+    return run_live(machine, *arguments, stdin=stdin, environment=environment)
+
+
+def run_live(
+    machine: Machine,
+    *arguments: str,
+    stdin: str = "",
+    columns: int | None = None,
+    script: Script | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> CommandResult:
+    """Run a command while a script acts on what it says; with `columns`, on a terminal of that width.
+
+    A terminal shows both streams in one, which is `stdout` then.
+    """
+    with ExitStack() as stack:
+        terminal = None if columns is None else stack.enter_context(_open_terminal(columns, stdin))
+        reader = _ScriptReader(script)
+        stdout = _OutputStream(reader, terminal)
+        stderr = _OutputStream(reader, None) if terminal is None else stdout
+        typed = io.TextIOWrapper(
+            io.BytesIO(stdin.encode()) if terminal is None else os.fdopen(terminal, "rb", closefd=False),
+            encoding="utf-8",
+        )
+        streams: dict[str, Any] = {"stdin": typed, "stdout": stdout.text, "stderr": stderr.text}
+        kind = {}
+        if terminal is not None:
+            # The size of the terminal is asked of these.
+            streams |= {f"__{name}__": stream for name, stream in streams.items()}
+            kind = {"TERM": "xterm"}
+        stack.enter_context(_restored_process())
+        os.chdir(machine.home)
+        stack.enter_context(patch.dict(os.environ, {**machine.environment, **kind, **environment}, clear=True))
+        stack.enter_context(patch.multiple(sys, argv=["forewarn", *arguments], **streams))
+        code = _exit_code()
+    reader.assert_is_over()
+    return CommandResult(code, stdout.getvalue().decode(), "" if stderr is stdout else stderr.getvalue().decode())
+
+
+def run_on_terminal(machine: Machine, *arguments: str, columns: int) -> list[str]:
+    """Run a command that must succeed on a terminal of this width; return the lines that are seen there."""
+    ended = run_live(machine, *arguments, columns=columns)
+    assert ended.code == 0, ended.stdout
+    return ended.stdout.splitlines()
+
+
+def interrupt() -> None:
+    """Do what Ctrl-C does to the command that runs; for a script."""
+    signal.raise_signal(signal.SIGINT)
 
 
 def run_json(machine: Machine, *arguments: str, **environment: str) -> Any:
@@ -78,6 +131,10 @@ class InProcessMachine(Machine):
         ended = run(self, *arguments, **environment)
         return subprocess.CompletedProcess(arguments, ended.code, ended.stdout, ended.stderr)
 
+    def run_on_terminal(self, *arguments: str, columns: int) -> list[str]:
+        """Run a command that must succeed on a terminal of this width; return the lines that are seen there."""
+        return run_on_terminal(self, *arguments, columns=columns)
+
 
 class UpService:
     """A service in a thread, with what `forewarn up -o json` says when it is ready."""
@@ -88,6 +145,7 @@ class UpService:
             for view in running.fleet.replica.views()
             for vm in view.roster or ()
         )
+        self.data = running.directory
         self.guest_urls = {vm: url for vm, url in found if url is not None}
         self.ready = {"operator_url": running.operator_url, "token_file": str(running.directory / TOKEN_FILE)}
 
@@ -103,25 +161,150 @@ class SilentReporter:
 
 
 @contextmanager
-def run_up(machine: Machine, *, fleet: Path | str = DEMONSTRATION, manual_time: bool = True) -> Iterator[UpService]:
-    """Run the service in a thread of this process, as `forewarn up --ephemeral` would for the user of a machine."""
+def run_up(
+    machine: Machine,
+    *,
+    fleet: Path | str = DEMONSTRATION,
+    manual_time: bool = True,
+    data: Path | None = None,
+    file: Path | None = None,
+    **environ: str,
+) -> Iterator[UpService]:
+    """Run the service in a thread of this process, as `forewarn up` would for the user of a machine.
+
+    It is ephemeral where no data directory is given.
+    """
     flags = {
-        "ephemeral": True,
         "manual_time": manual_time,
         "fleet": str(fleet),
         "listen": f"{LOOPBACK}:0",
         "operator": "127.0.0.1:0",
+        **({"ephemeral": True} if data is None else {"data": str(data)}),
     }
-    settings = load_settings(EMULATOR, flags=flags, environ={}).settings
+    settings = load_settings(EMULATOR, flags=flags, environ=environ, file=file).settings
+    with _service_in_thread(settings, EMULATOR, machine.environment) as running:
+        yield UpService(running)
+
+
+class ProductionService:
+    """A service for real VMs in a thread."""
+
+    def __init__(self, directory: Path, operator_url: str) -> None:
+        self.directory = directory
+        self.operator_url = operator_url
+
+    @property
+    def token(self) -> str:
+        """The token of the data directory."""
+        return read_token(self.directory / "data/token")
+
+    @property
+    def api(self) -> ApiClient:
+        """A client with that token."""
+        return ApiClient(self.operator_url, self.token)
+
+
+@contextmanager
+def run_production(directory: Path, settings: str = SETTINGS) -> Iterator[ProductionService]:
+    """Run the service in a thread of this process, as `forewarn serve` would with this settings file."""
+    (directory / "fleet.toml").write_text(FLEET)
+    (directory / "forewarn.toml").write_text(settings)
+    loaded = load_settings(PRODUCTION, flags={}, environ={}, file=directory / "forewarn.toml").settings
+    with _service_in_thread(loaded, PRODUCTION, {"HOME": str(directory)}) as running:
+        yield ProductionService(directory, running.operator_url)
+
+
+@contextmanager
+def _service_in_thread(settings: Settings, preset: Preset, environ: dict[str, str]) -> Iterator[RunningService]:
     service = BackgroundContext(
-        lambda: run_service(settings, EMULATOR, environ=machine.environment, reporter=SilentReporter()),
-        name="service of a test",
+        lambda: run_service(settings, preset, environ=environ, reporter=SilentReporter()), name="service of a test"
     )
-    up = UpService(service.start())
+    running = service.start()
     try:
-        yield up
+        yield running
     finally:
         service.stop()
+
+
+class _ScriptReader:
+    """Follows a script: lets it go on when the command has said what it waits for."""
+
+    def __init__(self, script: Script | None) -> None:
+        self._script = script
+        self._wanted = None if script is None else next(script, None)
+        self._unread = ""
+
+    def read(self, said: str) -> None:
+        """Take what the command says; the thread of the command lets the script act."""
+        self._unread += said
+        while self._script is not None and self._wanted is not None and self._wanted in self._unread:
+            assert threading.current_thread() is threading.main_thread(), "the script would act in another thread"
+            self._unread = self._unread.partition(self._wanted)[2]
+            self._wanted = next(self._script, None)
+
+    def assert_is_over(self) -> None:
+        """Fail where the command has ended and the script still waits."""
+        assert self._wanted is None, f"the command ended before it said {self._wanted!r}, after {self._unread!r}"
+
+
+class _OutputStream(io.BytesIO):
+    """Keeps what is written; with a terminal, whoever writes takes it for that."""
+
+    def __init__(self, reader: _ScriptReader, terminal: int | None) -> None:
+        super().__init__()
+        self._reader, self._terminal = reader, terminal
+        self.text = io.TextIOWrapper(self, encoding="utf-8", write_through=True)
+
+    def write(self, piece: Any) -> int:
+        """Keep it, and let the script read it."""
+        written = super().write(piece)
+        self._reader.read(bytes(piece).decode(errors="replace"))
+        return written
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return self._terminal is not None
+
+    def fileno(self) -> int:
+        """Return the terminal; other streams have no descriptor."""
+        return super().fileno() if self._terminal is None else self._terminal
+
+
+@contextmanager
+def _open_terminal(columns: int, typed: str) -> Iterator[int]:
+    """Open a pseudo-terminal on which these keys have been typed already."""
+    main_side, other = pty.openpty()
+    try:
+        termios.tcsetwinsize(other, (24, columns))
+        os.write(main_side, typed.encode())
+        yield other
+    finally:
+        os.close(other)
+        os.close(main_side)
+
+
+@contextmanager
+def _restored_process() -> Iterator[None]:
+    """Undo what a command does to its process, which is that of the tests."""
+    directory, switch_interval = Path.cwd(), sys.getswitchinterval()
+    file_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    root = logging.getLogger()
+    logs, level = root.handlers[:], root.level
+    # Those of pytest are put away: a command that sets up its log would close them.
+    root.handlers[:] = [logging.NullHandler()]
+    try:
+        yield
+    finally:
+        os.chdir(directory)
+        sys.setswitchinterval(switch_interval)
+        resource.setrlimit(resource.RLIMIT_NOFILE, file_limit)
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+        logging.captureWarnings(capture=False)
+        root.handlers[:] = logs
+        root.setLevel(level)
 
 
 def _exit_code() -> int:
@@ -130,10 +313,3 @@ def _exit_code() -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     return 0
-
-
-def _decoded(stream: io.TextIOWrapper) -> str:
-    stream.flush()
-    buffer = stream.buffer
-    assert isinstance(buffer, io.BytesIO)
-    return buffer.getvalue().decode()

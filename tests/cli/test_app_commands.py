@@ -105,7 +105,6 @@ def test_event_is_scheduled_listed_and_runs_its_course(service_machine: ServiceM
     assert service_machine.run_json("event", "list", "--vm", vm) == []
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("columns", [40, 80, 100, 120, 200])
 def test_narrow_terminal_cuts_no_id_and_no_url(service_machine: ServiceMachine, columns: int) -> None:
     (made,) = service_machine.run_json("event", "schedule", "Reboot", "web-1", "--in", "20m")["created"]
@@ -128,7 +127,6 @@ def test_narrow_terminal_cuts_no_id_and_no_url(service_machine: ServiceMachine, 
         assert max(map(len, events + vms)) <= columns
 
 
-@pytest.mark.process
 def test_columns_that_a_narrow_terminal_leaves_out_are_named(service_machine: ServiceMachine) -> None:
     vms = service_machine.run_on_terminal("vm", "list", "--scope", "web", columns=80)
     assert vms[0].split() == ["VM", "SCOPE", "HOST", "UPDATE", "DOMAIN", "ADDRESS", "GUEST", "URL"]

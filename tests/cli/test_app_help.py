@@ -104,9 +104,8 @@ def test_commands_are_listed_by_chapter(machine: Machine) -> None:
     assert listed == [offer.name for offers in COMMAND_SECTIONS.values() for offer in offers]
 
 
-@pytest.mark.process
 def test_program_without_a_command_explains_itself(machine: Machine) -> None:
-    page = machine.run()
+    page = run(machine)
     said = page.stdout + page.stderr
     assert all(command.split()[0] in said for command in COMMANDS)
 

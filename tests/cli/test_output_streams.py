@@ -1,4 +1,7 @@
-"""Where results go: to a full disk, to nowhere, and what everybody may read of the command line."""
+"""Where results go: to a full disk, to nowhere, and what everybody may read of the command line.
+
+Processes: for the descriptor of stdout, and for the arguments that the system shows.
+"""
 
 import os
 import subprocess
@@ -10,9 +13,8 @@ import pytest
 
 from forewarn.cli.argv import _tokens
 from forewarn.cli.output import sanitize
+from tests.cli.in_process import run, run_json
 from tests.cli.service_machine import ServiceMachine, run_service_machine
-
-pytestmark = pytest.mark.process
 
 FULL = Path("/dev/full")
 linux_only = pytest.mark.skipif(not FULL.exists(), reason="needs Linux's /dev/full and /proc")
@@ -24,8 +26,8 @@ def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servic
         yield opened
 
 
-def run(service_machine: ServiceMachine, *arguments: str, how: str) -> subprocess.CompletedProcess[bytes]:
-    """Run a command with its stdout where a shell puts it."""
+def run_in_shell(service_machine: ServiceMachine, *arguments: str, how: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a command as a process with its stdout where a shell puts it: the descriptor itself is what matters."""
     command = " ".join((sys.executable, "-m", "forewarn.cli", *arguments, how))
     return subprocess.run(  # the shell is what closes stdout; nothing in it is foreign
         command,
@@ -39,32 +41,34 @@ def run(service_machine: ServiceMachine, *arguments: str, how: str) -> subproces
 
 
 @linux_only
+@pytest.mark.process
 @pytest.mark.parametrize("command", [("vm", "list"), ("vm", "list", "-o", "json"), ("fleet", "export")])
 def test_full_disk_is_said_in_a_sentence(service_machine: ServiceMachine, command: tuple[str, ...]) -> None:
-    done = run(service_machine, *command, how="> /dev/full")
+    done = run_in_shell(service_machine, *command, how="> /dev/full")
     assert (done.returncode, done.stderr) == (1, b"forewarn: cannot write the result: No space left on device\n")
 
 
+@pytest.mark.process
 def test_stdout_that_is_closed_takes_nothing(service_machine: ServiceMachine) -> None:
-    done = run(service_machine, "vm", "list", how=">&-")
+    done = run_in_shell(service_machine, "vm", "list", how=">&-")
     assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_fleet_is_exported_to_stdout_by_its_usual_name(service_machine: ServiceMachine) -> None:
-    named, plain = service_machine.run("fleet", "export", "-"), service_machine.run("fleet", "export")
-    assert (named.returncode, named.stdout) == (0, plain.stdout)
+    named, plain = run(service_machine, "fleet", "export", "-"), run(service_machine, "fleet", "export")
+    assert (named.code, named.stdout) == (0, plain.stdout)
     assert not (service_machine.home / "-").exists()
 
 
 @pytest.mark.parametrize("command", [("vm", "show"), ("scope", "show"), ("host", "show"), ("token", "revoke")])
 def test_empty_name_is_of_nothing(service_machine: ServiceMachine, command: tuple[str, ...]) -> None:
-    assert service_machine.run(*command, "").returncode == 4
+    assert run(service_machine, *command, "").code == 4
 
 
 @pytest.mark.parametrize("reason", ["", "  "])
 def test_hold_without_a_reason_is_none(service_machine: ServiceMachine, reason: str) -> None:
-    assert service_machine.run("hold", reason).returncode == 2
-    assert service_machine.run_json("hold") == []
+    assert run(service_machine, "hold", reason).code == 2
+    assert run_json(service_machine, "hold") == []
 
 
 def test_tokens_are_found_however_they_are_said() -> None:
@@ -72,6 +76,7 @@ def test_tokens_are_found_however_they_are_said() -> None:
 
 
 @linux_only
+@pytest.mark.process
 def test_token_on_the_command_line_is_not_in_the_process_list() -> None:
     """The program reads stdin while we look at how the system shows it."""
     program = (
@@ -90,15 +95,15 @@ def test_token_on_the_command_line_is_not_in_the_process_list() -> None:
 
 def test_what_others_have_written_does_not_command_the_terminal(service_machine: ServiceMachine) -> None:
     reason = "\x1b]0;yours\x07\x1b[2Jaudit\x9b1m \N{RIGHT-TO-LEFT OVERRIDE}"
-    service_machine.run("hold", reason, "--scope", "pair")
+    run(service_machine, "hold", reason, "--scope", "pair")
     try:
         shown = [
-            service_machine.run(*command)
+            run(service_machine, *command)
             for command in (("hold",), ("scope", "show", "pair"), ("journal", "--action", "held"))
         ]
-        (hold,) = service_machine.run_json("hold")
+        (hold,) = run_json(service_machine, "hold")
     finally:
-        service_machine.run("release", "--scope", "pair")
+        run(service_machine, "release", "--scope", "pair")
     for ended in shown:
         assert "audit" in ended.stdout + ended.stderr
         assert not set("\x1b\x07\x9b\N{RIGHT-TO-LEFT OVERRIDE}") & set(ended.stdout + ended.stderr)

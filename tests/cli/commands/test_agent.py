@@ -1,4 +1,7 @@
-"""`forewarn agent …`: from agent.toml to a running agent, and what is said before and meanwhile."""
+"""`forewarn agent …`: from agent.toml to a running agent, and what is said before and meanwhile.
+
+Processes: `agent run` replaces the process that it is started in by the agent.
+"""
 
 import json
 import signal

@@ -1,4 +1,7 @@
-"""`forewarn campaign`: the real program against a real service whose time stands still."""
+"""`forewarn campaign`: the commands against a real service whose time stands still.
+
+Processes: for services whose work and gates are programs, for Ctrl-C, and for SIGHUP.
+"""
 
 import json
 import signal
@@ -28,10 +31,9 @@ from forewarn.cli.views.campaign import BAR_WIDTH, progress_lines
 from forewarn.core.campaign.record import CampaignState
 from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
 from forewarn.platform.webhooks import sign
-from tests.cli.in_process import run, run_details, run_json, run_table
+from tests.cli.in_process import Script, run, run_details, run_json, run_live, run_table, run_up
 from tests.cli.options.test_completion import completions
 from tests.cli.service_machine import ServiceMachine, run_service_machine
-from tests.cli.terminal import Terminal
 from tests.support.program import GUARD, PROGRAM, Machine
 from tests.support.serve_process import SETTINGS as SERVED
 from tests.support.serve_process import run_serve
@@ -389,16 +391,17 @@ def test_campaign_is_paused_resumed_and_aborted(service_machine: ServiceMachine)
     assert "`forewarn campaign list --all` shows them" in unknown.stderr
 
 
-@pytest.mark.process
 def test_campaign_is_watched_in_lines_to_its_end(service_machine: ServiceMachine) -> None:
-    with watching(service_machine, "campaign", "start", "kernel.toml", "--wait") as (process, lines):
-        first = lines.readline()
+    def script() -> Script:
+        yield "\n"
         run_json(service_machine, "clock", "advance", "6h")
-        rest, _ = process.communicate(timeout=GUARD)
+
+    watched = run_live(service_machine, "campaign", "start", "kernel.toml", "--wait", script=script())
+    first, *rest = watched.stdout.splitlines()
     assert "kernel Running, 0/5 waves" in first
-    assert "wave-settled" in rest
-    assert "kernel Completed, 5/5 waves" in rest.splitlines()[-1]
-    assert process.returncode == 0
+    assert any("wave-settled" in line for line in rest)
+    assert "kernel Completed, 5/5 waves" in rest[-1]
+    assert watched.code == 0
 
 
 @pytest.mark.process
@@ -413,20 +416,21 @@ def test_campaign_is_watched_as_objects_and_ctrl_c_leaves_it_alone(service_machi
     assert run_json(service_machine, "campaign", "show", "kernel")["state"] == "Running"
 
 
-@pytest.mark.process
 def test_campaign_is_watched_live_with_bars(service_machine: ServiceMachine) -> None:
     run_json(service_machine, "campaign", "start", "kernel.toml")
-    with Terminal(service_machine, "campaign", "watch", "kernel", columns=140) as terminal:
-        terminal.wait_for("0/5 waves")
-        terminal.wait_for("▒" * 3)
-        terminal.wait_for("Time stands still")
+
+    def script() -> Script:
+        yield "0/5 waves"
+        yield "▒" * 3
+        yield "Time stands still"
         run_json(service_machine, "clock", "advance", "20m")
-        terminal.wait_for("2/5 waves")
-        terminal.wait_for("expected end")
+        yield "2/5 waves"
+        yield "expected end"
         run_json(service_machine, "clock", "advance", "6h")
-        terminal.wait_for("5/5 waves")
-        assert terminal.end() == 0
-    assert "█" * BAR_WIDTH in terminal.seen
+        yield "5/5 waves"
+
+    watched = run_live(service_machine, "campaign", "watch", "kernel", columns=140, script=script())
+    assert (watched.code, "█" * BAR_WIDTH in watched.stdout) == (0, True)
 
 
 MAINTAIN = """#!/bin/sh
@@ -642,7 +646,6 @@ class WebhookHandler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.mark.process
 def test_webhook_is_told_of_start_and_end_signed_and_until_it_listens(tmp_path: Path) -> None:
     service_machine = ServiceMachine(tmp_path)
     (tmp_path / "fleet.toml").write_text(FLEET)
@@ -652,7 +655,7 @@ def test_webhook_is_told_of_start_and_end_signed_and_until_it_listens(tmp_path: 
         Thread(target=listener.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{listener.server_port}/hook"
         (tmp_path / "forewarn.toml").write_text(f'[campaigns]\nwebhooks = ["{url}"]\nwebhook_secret_file = "secret"\n')
-        with service_machine.up("--ephemeral", "--manual-time", "--fleet", "fleet.toml"):
+        with run_up(service_machine, fleet=tmp_path / "fleet.toml", file=tmp_path / "forewarn.toml"):
             started = run_json(service_machine, "campaign", "start", "kernel.toml", "--reason", "ticket 4711")
             first = listener.told.get(timeout=GUARD)
             run_json(service_machine, "clock", "advance", "6h")

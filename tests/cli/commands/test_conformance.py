@@ -10,7 +10,7 @@ import pytest
 
 from forewarn.testing.conformance import RULES
 from forewarn.testing.service import Forewarn
-from tests.cli.in_process import CommandResult, run
+from tests.cli.in_process import CommandResult, run, run_on_terminal
 from tests.support.program import Machine
 from tests.testing.conformance.mock import VERSIONS, MockEndpoint, MockRequest, MockResponse, error, run_mock
 
@@ -187,9 +187,8 @@ def test_wrong_usage_ends_with_2(machine: Machine, options: tuple[str, ...], why
     assert why in ended.stderr
 
 
-@pytest.mark.process
 def test_table_fits_a_narrow_terminal(machine: Machine, forewarn: Forewarn) -> None:
-    lines = machine.run_on_terminal("conformance", forewarn.vm("db-0").url, *QUICK, columns=80)
+    lines = run_on_terminal(machine, "conformance", forewarn.vm("db-0").url, *QUICK, columns=80)
     table = [line for line in lines if not line.startswith(("Checking", "\x1b"))]
     assert any(line.startswith("query ") for line in table)
     assert max(len(line) for line in table if "rows at" not in line) <= 80

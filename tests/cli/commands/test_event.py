@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.in_process import CommandResult, run, run_details, run_json, run_table
+from tests.cli.in_process import CommandResult, run, run_details, run_json, run_table, run_up
 from tests.cli.service_machine import FLEET, ServiceMachine, run_service_machine
 from tests.support.program import Machine
 
@@ -304,9 +304,8 @@ def _wait_for(machine: Machine, id_: str, did: str, times: int) -> None:
         pass
 
 
-@pytest.mark.process
 def test_whoever_schedules_what_no_vm_is_told_of_hears_it_at_once(machine: Machine) -> None:
-    with machine.up("--ephemeral", "--manual-time", FOREWARN_POLICY_ANNOUNCE="when-enabled"):
+    with run_up(machine, FOREWARN_POLICY_ANNOUNCE="when-enabled"):
         begun = run(machine, "event", "schedule", "Reboot", "web-0")
         (id_, *_, waits_for) = _only_row(begun)
         assert begun.stderr == (

@@ -1,4 +1,7 @@
-"""`forewarn exam`: what it shows, writes and ends with."""
+"""`forewarn exam`: what it shows, writes and ends with.
+
+Processes: every handler that is examined is a program.
+"""
 
 import json
 import os

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from forewarn.core.fault import FaultKind, parse_fault_kind
-from tests.cli.in_process import UpService, run, run_json, run_table, run_up
+from tests.cli.in_process import UpService, run, run_json, run_production, run_table, run_up
 from tests.support.program import Machine
-from tests.support.serve_process import run_serve
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +93,7 @@ def test_what_is_wrong_is_said(machine: Machine, case: str) -> None:
     assert (ended.code, sentence in ended.stderr) == (code, True), ended.stderr
 
 
-@pytest.mark.process
 def test_service_for_real_vms_refuses_faults(machine: Machine, tmp_path: Path) -> None:
-    with run_serve(tmp_path):
+    with run_production(tmp_path):
         ended = run(machine, "fault", "set", "410", "--data", str(tmp_path / "data"))
     assert (ended.code, "faults can be set in the emulator alone" in ended.stderr) == (3, True)

@@ -11,9 +11,8 @@ import pytest
 
 from forewarn.api import v1
 from forewarn.cli.commands.doctor import endpoint_checks
-from tests.cli.in_process import run, run_details, run_json, run_table
+from tests.cli.in_process import run, run_details, run_json, run_live, run_on_terminal, run_table
 from tests.cli.service_machine import run_service_machine
-from tests.cli.terminal import Terminal
 from tests.support.program import Machine
 
 FLEET = """
@@ -174,32 +173,26 @@ def test_nothing_is_pruned_unless_somebody_says_yes(service_machine: Machine) ->
     assert run(service_machine, "vm", "show", "web-1").code == 4
 
 
-@pytest.mark.process
 @pytest.mark.parametrize(("answer", "code", "is_there"), [("n", 1, True), ("y", 0, False)])
 def test_person_is_shown_what_would_be_pruned_and_asked(
     service_machine: Machine, answer: str, code: int, is_there: bool
 ) -> None:
     (service_machine.home / "less.toml").write_text(FLEET.replace("count = 2", "count = 1"))
-    with Terminal(service_machine, "fleet", "import", "less.toml", "--prune") as terminal:
-        terminal.wait_for("Remove 1 VM? [y/N]")
-        assert "- web/web-1" in terminal.seen
-        terminal.type(f"{answer}\n")
-        assert terminal.end() == code
+    ended = run_live(service_machine, "fleet", "import", "less.toml", "--prune", columns=100, stdin=f"{answer}\n")
+    shown, question, _ = ended.stdout.partition("Remove 1 VM? [y/N]")
+    assert (ended.code, bool(question), "- web/web-1" in shown) == (code, True, True), ended.stdout
     assert ("web-1" in [vm["name"] for vm in run_json(service_machine, "vm", "list")]) is is_there
 
 
-@pytest.mark.process
 def test_import_of_many_shows_how_far_it_is(service_machine: Machine) -> None:
     (service_machine.home / "more.toml").write_text(
         FLEET + "".join(f'[[scopes]]\nname = "s{n}"\nkind = "standalone"\n' for n in range(200))
     )
-    with Terminal(service_machine, "fleet", "import", "more.toml") as terminal:
-        terminal.wait_for("Importing")
-        assert terminal.end() == 0
-    assert "more lines: into a file, or with -o json, all are shown." in terminal.seen
+    shown = "\n".join(run_on_terminal(service_machine, "fleet", "import", "more.toml", columns=100))
+    assert "Importing" in shown
+    assert "more lines: into a file, or with -o json, all are shown." in shown
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("columns", [80, 200])
 def test_listings_fit_the_terminal_and_keep_the_reason_of_a_hold(service_machine: Machine, columns: int) -> None:
     reason = "the switch in rack 4 is being replaced, and nobody knows for how long"
@@ -207,7 +200,7 @@ def test_listings_fit_the_terminal_and_keep_the_reason_of_a_hold(service_machine
     for listing in ("scope list", "vm list", "journal", "vm show web-0", "scope show web"):
         shown = [
             re.sub("\x1b\\[[0-9;]*m", "", line)
-            for line in service_machine.run_on_terminal(*listing.split(), columns=columns)
+            for line in run_on_terminal(service_machine, *listing.split(), columns=columns)
         ]
         assert max(map(len, shown)) <= columns, listing
         assert reason in " ".join(" ".join(shown).split()), listing
@@ -289,12 +282,11 @@ def test_doctor_enables_nothing(service_machine: Machine) -> None:
     assert run_json(service_machine, "vm", "show", "web-0")["enabled"] is False
 
 
-@pytest.mark.process
 def test_colours_are_for_terminals_and_only_if_wanted(service_machine: Machine) -> None:
     run(service_machine, "event", "schedule", "Reboot", "web-0", "--failure")
-    coloured = "\n".join(service_machine.run_on_terminal("event", "list", columns=120))
+    coloured = "\n".join(run_on_terminal(service_machine, "event", "list", columns=120))
     assert "\x1b[33mStarted" in coloured
     service_machine.environment["NO_COLOR"] = "1"
-    assert "\x1b[" not in "\n".join(service_machine.run_on_terminal("event", "list", columns=120))
+    assert "\x1b[" not in "\n".join(run_on_terminal(service_machine, "event", "list", columns=120))
     del service_machine.environment["NO_COLOR"]
     assert "\x1b[" not in run(service_machine, "event", "list").stdout

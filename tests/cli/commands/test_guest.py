@@ -1,4 +1,8 @@
-"""`forewarn guest …` with a real service: what a VM is told from the shell, and what its approval does."""
+"""`forewarn guest …` with a real service: what a VM is told from the shell, and what its approval does.
+
+Processes: for Ctrl-C, for a terminal that another thread draws on, for a service that ends, and for an install without
+the packages of the service.
+"""
 
 import json
 import os
@@ -19,7 +23,7 @@ import pytest
 from forewarn.cli.options.endpoint import exit_code_for
 from forewarn.client import ClientError
 from forewarn.client.discovery import NotDiscovered
-from tests.cli.in_process import InProcessMachine, UpService, run_up
+from tests.cli.in_process import CommandResult, InProcessMachine, Script, UpService, interrupt, run_live, run_up
 from tests.client.faulty_server import responds, run_faulty_server
 from tests.client.scripted_flow import document, event
 from tests.repository.test_contents import SERVER_PARTS
@@ -74,6 +78,15 @@ class Vm:
     def statuses(self) -> dict[str, str]:
         """Return the status of each open event, as its operators see it."""
         return {event["id"]: event["status"] for event in self.run_json("event", "list", "--scope", self._scope)}
+
+    def watch_one_line(self, *options: str) -> CommandResult:
+        """Run `forewarn guest watch`, and end it as Ctrl-C does when it has written a line."""
+
+        def script() -> Script:
+            yield "\n"
+            interrupt()
+
+        return run_live(self._machine, "guest", "watch", *options, script=script(), environment=self.environment)
 
     @contextmanager
     def watching(self, *options: str) -> Iterator["subprocess.Popen[str]"]:
@@ -242,26 +255,20 @@ def test_every_change_is_a_line_of_json(vm: Vm) -> None:
     ]
 
 
-@pytest.mark.process
 def test_every_change_is_a_line_of_text_without_colours(vm: Vm) -> None:
     (other,) = vm.told_of("Reboot", vm="web-1")
-    with vm.watching() as watch:
-        assert watch.stdout is not None
-        line = watch.stdout.readline()
-        assert re.fullmatch(
-            rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\dZ  Appeared  {other}  Reboot     web-1  {TIME_LEFT} left\n", line
-        )
-        watch.send_signal(signal.SIGINT)
-        assert watch.wait(GUARD) == 0
+    watched = vm.watch_one_line()
+    assert (watched.code, watched.stderr) == (0, "Ended.\n")
+    assert re.fullmatch(
+        rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\dZ  Appeared  {other}  Reboot     web-1  {TIME_LEFT} left\n",
+        watched.stdout,
+    )
 
 
-@pytest.mark.process
 def test_own_changes_can_be_watched_alone(vm: Vm) -> None:
     vm.told_of("Freeze", vm="web-1")
     (mine,) = vm.told_of("Reboot")
-    with vm.watching("--mine", "-o", "json") as watch:
-        assert watch.stdout is not None
-        assert json.loads(watch.stdout.readline())["event"]["id"] == mine
+    assert json.loads(vm.watch_one_line("--mine", "-o", "json").stdout)["event"]["id"] == mine
 
 
 def seen_on_terminal(vm: Vm, is_enough: Callable[[str], object], **environment: str) -> str:

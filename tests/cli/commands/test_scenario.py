@@ -1,4 +1,7 @@
-"""`forewarn scenario`: stories listed, shown, checked and played, with the real program."""
+"""`forewarn scenario`: stories listed, shown, checked and played.
+
+Processes: for Ctrl-C, and for an install without the packages of the service.
+"""
 
 import json
 import re
@@ -10,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from forewarn.testing.scenario import library_names, library_text
-from tests.cli.in_process import run, run_json, run_table
+from tests.cli.in_process import run, run_json, run_on_terminal, run_production, run_table, run_up
 from tests.support.program import GUARD, PROGRAM, Machine
-from tests.support.serve_process import run_serve
 
 WEB = "# A restart.\nplatform automatic\nscope web availability-set\nvm web-0 domain 0\nvm web-1 domain 1\n"
 GOOD = f"{WEB}restart web-0 → E1 Scheduled not_before 10:15 by user, incarnation 2\nexpect E1 Completed within 20m\n"
@@ -136,9 +138,8 @@ def test_story_that_cannot_be_played_ends_with_1_and_says_where(machine: Machine
     assert result["error"].startswith("line 6, column 7, at 'web-0': web-0 has regular priority")
 
 
-@pytest.mark.process
 def test_terminal_shows_each_step_while_it_is_played_and_no_more_than_fits(machine: Machine, stories: Path) -> None:
-    lines = machine.run_on_terminal("scenario", "run", "good.txt", "--core", columns=60)
+    lines = run_on_terminal(machine, "scenario", "run", "good.txt", "--core", columns=60)
     assert [line.removeprefix("\x1b[K") for line in lines if "expect" in line] == [
         "  … expect E1 Completed within 20m",
         "  ✓ expect E1 Completed within 20m  →  E1 Started (due), i…",
@@ -146,10 +147,9 @@ def test_terminal_shows_each_step_while_it_is_played_and_no_more_than_fits(machi
     assert [line.split()[:3] for line in lines[-1:]] == [["good", "\x1b[32mpassed\x1b[0m", "6"]]
 
 
-@pytest.mark.process
 def test_terminal_shows_the_longest_wait_even_where_the_line_does_not_fit(machine: Machine) -> None:
     (machine.home / "slow.txt").write_text(f"{WEB}expect nothing within 10m at +0d 10:00\n")
-    lines = machine.run_on_terminal("scenario", "run", "slow.txt", "--speed", "1200", columns=40)
+    lines = run_on_terminal(machine, "scenario", "run", "slow.txt", "--speed", "1200", columns=40)
     assert "\x1b[K  … expect nothing within …  (up to 1s)" in lines
 
 
@@ -182,10 +182,9 @@ def test_without_a_service_stories_have_one_of_their_own(machine: Machine, stori
     assert "✓ expect web disabled within 1d  →  web disabled (no request for 1d)" in ended.stderr
 
 
-@pytest.mark.process
 def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: Path) -> None:
     """Beside its own fleet, which has a scope web as well."""
-    with machine.up("--manual-time", "--ephemeral") as up:
+    with run_up(machine) as up:
         before = run_json(machine, "vm", "list")
         results = run_json(machine, "scenario", "run", "good.txt", "service-off-for-a-day", "cancelled-event")
         assert [(each["backend"], each["verdict"]) for each in results] == [
@@ -198,9 +197,8 @@ def test_stories_are_played_in_the_service_that_runs(machine: Machine, stories: 
         assert (result["backend"], result["verdict"]) == ("a private service", "passed")
 
 
-@pytest.mark.process
 def test_service_for_real_vms_is_left_alone(machine: Machine, stories: Path) -> None:
-    with run_serve(machine.home) as service:
+    with run_production(machine.home) as service:
         before = list(service.api.scopes())
         where = {"FOREWARN_DATA": str(machine.home / "data")}
         ended = run(machine, "scenario", "run", "good.txt", **where)

@@ -1,4 +1,7 @@
-"""`forewarn serve`: how it starts, what it logs, how it takes settings over, and how it ends."""
+"""`forewarn serve` as a process: how it starts, what it logs, how it takes settings over on SIGHUP, and how it ends.
+
+What needs no process is in test_serve_start.
+"""
 
 import http.client
 import json
@@ -6,7 +9,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,8 +24,8 @@ from forewarn.api.errors import RequestRefused
 from forewarn.api.local_service import read_token
 from forewarn.core.access import Role
 from forewarn.core.event import EventType
-from tests.support.program import FREE_PORTS, GUARD, LOOPBACK, PROGRAM, Machine
-from tests.support.serve_process import SETTINGS, ServeProcess, isolated_environment, run_serve
+from tests.support.program import GUARD, LOOPBACK, Machine
+from tests.support.serve_process import SETTINGS, ServeProcess, run_serve
 
 pytestmark = pytest.mark.process
 
@@ -43,55 +45,6 @@ def get(url: str, path: str, **headers: str) -> tuple[int, dict[str, str], bytes
         return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
     finally:
         connection.close()
-
-
-def refused(directory: Path, settings: str, **environ: str) -> tuple[int, str]:
-    """Start it with settings with which it does not start; return exit code and complaint."""
-    (directory / "forewarn.toml").write_text(settings)
-    ended = subprocess.run(
-        [PROGRAM, "serve"],
-        cwd=directory,
-        env=isolated_environment(directory, **environ),
-        capture_output=True,
-        text=True,
-        timeout=GUARD,
-        check=False,
-    )
-    assert ended.stdout == ""
-    return ended.returncode, ended.stderr
-
-
-def test_it_has_to_be_told_who_carries_maintenance_out(tmp_path: Path) -> None:
-    code, complaint = refused(tmp_path, 'data = "data"')
-    assert code == 2
-    assert complaint.startswith("forewarn: platform is not set, and a service that announces what nobody carries out")
-    assert not (tmp_path / "data").exists()
-
-
-@pytest.mark.parametrize(
-    ("settings", "complaint"),
-    [
-        ('platform = "command"', "forewarn.toml: platform command needs command.program"),
-        ("sped = 2", "forewarn.toml: there is no setting sped"),
-        ("speed = 2", "forewarn.toml: speed is for the emulator"),
-        ('operator = "0.0.0.0:8170"', "forewarn.toml: operator 0.0.0.0:8170 can be reached from other machines"),
-        ('[tls]\ncertificate = "c.pem"', "forewarn.toml: tls.certificate is set and tls.key is not"),
-    ],
-    ids=["no program", "unknown key", "emulator only", "no TLS", "half of TLS"],
-)
-def test_wrong_settings_are_refused_with_file_and_key(tmp_path: Path, settings: str, complaint: str) -> None:
-    code, said = refused(tmp_path, settings, FOREWARN_PLATFORM="" if "platform" in settings else "simulated")
-    assert (code, complaint in said) == (2, True), said
-
-
-def test_port_that_is_busy_is_logged_and_exit_code_3(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        code, said = refused(tmp_path, f'data = "data"\nplatform = "simulated"\noperator = "127.0.0.1:{port}"')
-    (line,) = said.splitlines()
-    record = json.loads(line)
-    assert (code, record["level"]) == (3, "critical")
-    assert f"cannot listen on port {port} of 127.0.0.1 for the operator API" in record["message"]
 
 
 def test_every_line_of_the_log_is_json_and_no_token_is_in_it(tmp_path: Path) -> None:
@@ -141,21 +94,6 @@ def test_fleet_begins_without_vms_where_no_file_is_named(tmp_path: Path) -> None
         assert list(service.api.vms()) == []
     (record,) = [record for record in service.log if record["message"].startswith("there is a fleet already")]
     assert (record["level"], record["fleet"]) == ("info", str(tmp_path / "fleet.toml"))
-
-
-def test_first_token_is_an_admins_and_the_local_command_line_finds_it(tmp_path: Path) -> None:
-    with run_serve(tmp_path) as service:
-        assert service.api.me().role is Role.ADMIN
-        ended = subprocess.run(
-            [PROGRAM, "vm", "list", "-o", "json"],
-            cwd=tmp_path,
-            env=isolated_environment(tmp_path),
-            capture_output=True,
-            text=True,
-            timeout=GUARD,
-            check=True,
-        )
-        assert [vm["name"] for vm in json.loads(ended.stdout)] == ["db", "web-0", "web-1"]
 
 
 def test_held_requests_are_answered_when_it_ends(tmp_path: Path) -> None:
@@ -295,13 +233,6 @@ def test_service_manager_hears_how_it_is(tmp_path: Path, kind: str) -> None:
             assert service.wait_for_exit() == 0
 
 
-def test_second_service_on_the_same_data_is_refused(tmp_path: Path) -> None:
-    with run_serve(tmp_path) as service:
-        code, said = refused(tmp_path, SETTINGS)
-        assert (code, "a service runs on" in said) == (3, True), said
-        assert len(list(service.api.vms())) == 3
-
-
 def test_data_that_are_ahead_of_real_time_are_pointed_out(machine: Machine, tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     with machine.up("--manual-time", "--data", data):
@@ -322,23 +253,6 @@ def test_that_no_vm_can_ask_is_pointed_out(tmp_path: Path) -> None:
     assert not any(message.startswith("No VM can ask") for message in service.messages())
 
 
-def test_emulator_does_not_touch_the_data_of_a_service_for_real_vms(machine: Machine, tmp_path: Path) -> None:
-    data = ("--data", str(tmp_path / "data"))
-    with run_serve(tmp_path):
-        pass
-    (tmp_path / "forewarn.toml").unlink()
-    refused_ = machine.run("up", *FREE_PORTS, *data)
-    assert (refused_.returncode, refused_.stdout) == (3, "")
-    assert refused_.stderr == (
-        f"forewarn: {tmp_path / 'data'} has the data of a service for real VMs, and the emulator would only pretend to "
-        "carry their maintenance out: run `forewarn serve` there, or choose another --data. If the emulator is to have "
-        f"them all the same, remove {tmp_path / 'data/preset'} first\n"
-    )
-    (tmp_path / "data/preset").unlink()
-    with machine.up(*data) as service:
-        assert set(service.guest_urls) == {"db/db", "web/web-0", "web/web-1"}
-
-
 def test_data_of_the_emulator_are_pointed_out_once(machine: Machine, tmp_path: Path) -> None:
     with machine.up("--data", str(tmp_path / "data")):
         pass
@@ -350,13 +264,3 @@ def test_data_of_the_emulator_are_pointed_out_once(machine: Machine, tmp_path: P
         [message for message in service.messages() if "the emulator's" in message] for service in (first, second)
     ]
     assert [len(messages) for messages in pointed_out] == [1, 0]
-
-
-def test_directory_of_which_nothing_is_said_belongs_to_whoever_comes(machine: Machine, tmp_path: Path) -> None:
-    data = ("--data", str(tmp_path / "data"))
-    with machine.up(*data):
-        pass
-    (tmp_path / "data/preset").unlink()
-    with machine.up(*data) as service:
-        assert len(service.guest_urls) == 15
-    assert (tmp_path / "data/preset").read_text() == "emulator\n"

@@ -1,10 +1,12 @@
-"""Operators served with TLS: who is trusted, who is not, and how a certificate is renewed."""
+"""Operators served with TLS: who is trusted, who is not, and how a certificate is renewed.
+
+Processes: for SIGHUP, on which a service reads its certificate again.
+"""
 
 import json
 import signal
 import socket
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,9 @@ import trustme
 from forewarn.api.client import ApiClient
 from forewarn.api.errors import ApiError, CertificateError, ServiceUnreachable
 from forewarn.api.local_service import read_token
-from tests.support.program import GUARD, PROGRAM
-from tests.support.serve_process import SETTINGS, ServeProcess, isolated_environment, run_serve
-
-pytestmark = pytest.mark.process
+from tests.cli.in_process import ProductionService, run, run_production
+from tests.support.program import GUARD, Machine
+from tests.support.serve_process import SETTINGS, ServeProcess, run_serve
 
 TLS = f'{SETTINGS}\n[tls]\ncertificate = "cert.pem"\nkey = "key.pem"\n'
 
@@ -45,11 +46,11 @@ def authority(tmp_path: Path) -> Authority:
     return made
 
 
-def client(service: ServeProcess, url: str | None = None, ca: Path | None = None) -> ApiClient:
+def client(service: ProductionService | ServeProcess, url: str | None = None, ca: Path | None = None) -> ApiClient:
     return ApiClient(url or service.operator_url, read_token(service.directory / "data/token"), ca=ca)
 
 
-def shown_certificate(service: ServeProcess) -> bytes:
+def shown_certificate(service: ProductionService | ServeProcess) -> bytes:
     """Return the certificate that the service shows."""
     host, _, port = service.operator_url.removeprefix("https://").partition(":")
     context = ssl.create_default_context()
@@ -64,7 +65,7 @@ def shown_certificate(service: ServeProcess) -> bytes:
 
 
 def test_operators_are_served_to_those_who_trust_the_authority(tmp_path: Path, authority: Authority) -> None:
-    with run_serve(tmp_path, TLS) as service:
+    with run_production(tmp_path, TLS) as service:
         assert service.operator_url.startswith("https://127.0.0.1:")
         assert len(list(client(service, ca=authority.file).vms())) == 3
         with pytest.raises(CertificateError):
@@ -73,12 +74,12 @@ def test_operators_are_served_to_those_who_trust_the_authority(tmp_path: Path, a
 
 def test_certificate_of_another_name_is_not_trusted(tmp_path: Path, authority: Authority) -> None:
     authority.certify("elsewhere.example")
-    with run_serve(tmp_path, TLS) as service, pytest.raises(CertificateError):
+    with run_production(tmp_path, TLS) as service, pytest.raises(CertificateError):
         client(service, ca=authority.file).me()
 
 
 def test_nothing_is_said_in_the_open(tmp_path: Path, authority: Authority) -> None:
-    with run_serve(tmp_path, TLS) as service:
+    with run_production(tmp_path, TLS) as service:
         with pytest.raises(ApiError):
             client(service, url=service.operator_url.replace("https:", "http:")).me()
         host, _, port = service.operator_url.removeprefix("https://").partition(":")
@@ -93,7 +94,7 @@ def test_old_versions_of_tls_are_refused(tmp_path: Path, authority: Authority, v
     context = ssl.create_default_context(cafile=authority.file)
     context.minimum_version = context.maximum_version = version
     context.set_ciphers("ALL:@SECLEVEL=0")
-    with run_serve(tmp_path, TLS) as service:
+    with run_production(tmp_path, TLS) as service:
         host, _, port = service.operator_url.removeprefix("https://").partition(":")
         with (
             socket.create_connection((host, int(port)), timeout=GUARD) as connection,
@@ -102,34 +103,25 @@ def test_old_versions_of_tls_are_refused(tmp_path: Path, authority: Authority, v
             context.wrap_socket(connection, server_hostname=host)
 
 
-def test_command_line_on_the_same_machine_needs_no_authority(tmp_path: Path, authority: Authority) -> None:
+def test_command_line_on_the_same_machine_needs_no_authority(
+    machine: Machine, tmp_path: Path, authority: Authority
+) -> None:
     """It knows the service's certificate itself, whatever name is in it."""
     authority.certify("forewarn.example")
-    with run_serve(tmp_path, TLS):
-        ended = run(tmp_path, "vm", "list", "-o", "json")
-        assert (ended.returncode, len(json.loads(ended.stdout))) == (0, 3), ended.stderr
+    with run_production(tmp_path, TLS):
+        ended = run(machine, "vm", "list", "-o", "json")
+        assert (ended.code, len(json.loads(ended.stdout))) == (0, 3), ended.stderr
 
 
-def test_command_line_elsewhere_is_told_whom_to_trust(tmp_path: Path, authority: Authority) -> None:
-    with run_serve(tmp_path, TLS) as service:
+def test_command_line_elsewhere_is_told_whom_to_trust(machine: Machine, tmp_path: Path, authority: Authority) -> None:
+    with run_production(tmp_path, TLS) as service:
         away = {"FOREWARN_URL": service.operator_url, "FOREWARN_TOKEN": read_token(tmp_path / "data/token")}
-        assert run(tmp_path, "vm", "list", **away).returncode == 5
-        trusting = run(tmp_path, "vm", "list", **away, FOREWARN_CA=str(authority.file))
-        assert trusting.returncode == 0, trusting.stderr
+        assert run(machine, "vm", "list", **away).code == 5
+        trusting = run(machine, "vm", "list", **away, FOREWARN_CA=str(authority.file))
+        assert trusting.code == 0, trusting.stderr
 
 
-def run(directory: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PROGRAM, *arguments],
-        cwd=directory,
-        env=isolated_environment(directory, **environ),
-        capture_output=True,
-        text=True,
-        timeout=GUARD,
-        check=False,
-    )
-
-
+@pytest.mark.process
 def test_renewed_certificate_is_used_after_a_reload(tmp_path: Path, authority: Authority) -> None:
     with run_serve(tmp_path, TLS) as service:
         before = shown_certificate(service)
@@ -141,6 +133,7 @@ def test_renewed_certificate_is_used_after_a_reload(tmp_path: Path, authority: A
         client(service, ca=authority.file).me()
 
 
+@pytest.mark.process
 def test_broken_certificate_is_refused_on_reload_and_the_old_one_goes_on(tmp_path: Path, authority: Authority) -> None:
     with run_serve(tmp_path, TLS) as service:
         before = shown_certificate(service)
@@ -152,7 +145,9 @@ def test_broken_certificate_is_refused_on_reload_and_the_old_one_goes_on(tmp_pat
 
 
 @pytest.mark.parametrize("what", ["missing", "of another key"])
-def test_certificate_that_cannot_be_used_is_named_at_the_start(tmp_path: Path, authority: Authority, what: str) -> None:
+def test_certificate_that_cannot_be_used_is_named_at_the_start(
+    machine: Machine, tmp_path: Path, authority: Authority, what: str
+) -> None:
     if what == "missing":
         (tmp_path / "cert.pem").unlink()
     else:
@@ -161,15 +156,15 @@ def test_certificate_that_cannot_be_used_is_named_at_the_start(tmp_path: Path, a
         (tmp_path / "key.pem").write_bytes(key)
     (tmp_path / "forewarn.toml").write_text(TLS)
     (tmp_path / "fleet.toml").write_text("scopes = []")
-    ended = run(tmp_path, "serve")
+    ended = run(machine, "serve")
     record = json.loads(ended.stderr)
     expected = "No such file or directory" if what == "missing" else "they are no PEM files that belong together"
-    assert ended.returncode == 3
+    assert ended.code == 3
     assert expected in record["message"]
 
 
 def test_unreachable_service_is_unreachable_with_tls_too(tmp_path: Path, authority: Authority) -> None:
-    with run_serve(tmp_path, TLS) as service:
+    with run_production(tmp_path, TLS) as service:
         pass
     with pytest.raises(ServiceUnreachable):
         client(service, ca=authority.file).me()

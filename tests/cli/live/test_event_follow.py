@@ -1,4 +1,8 @@
-"""Following events to their end, live and in lines, and the screen that shows everything."""
+"""Following events to their end, live and in lines, and the screen that shows everything.
+
+Processes: for Ctrl-C, for keys and sizes of a real terminal, for a service that is killed, and for one whose work is a
+program.
+"""
 
 import json
 import re
@@ -11,12 +15,10 @@ from typing import IO
 
 import pytest
 
-from tests.cli.in_process import run, run_json
+from tests.cli.in_process import Script, run, run_json, run_live
 from tests.cli.service_machine import FLEET, ServiceMachine, run_service_machine
 from tests.cli.terminal import Terminal
 from tests.support.program import GUARD, PROGRAM, Machine
-
-pytestmark = pytest.mark.process
 
 CTRL_C = "\x03"
 
@@ -69,31 +71,37 @@ def _event_of(machine: Machine, vm: str) -> str:
 
 def test_event_is_followed_in_lines(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
-    with lines(
-        service_machine, "event", "schedule", "Freeze", vm, "--in", "20m", "--duration", "9s", "--wait"
-    ) as following:
-        first = following.stdout.readline()
-        id_ = _event_of(service_machine, vm)
+    ids = []
+
+    def script() -> Script:
+        yield "Scheduled"
+        ids.append(_event_of(service_machine, vm))
         run_json(service_machine, "clock", "advance", "20m")
-        second = following.stdout.readline()
+        yield "Started"
         run_json(service_machine, "clock", "advance", "1m")
-        code, rest, said = following.ended()
-    short = id_[:8]
-    assert re.fullmatch(rf"[-0-9: ]+Z  {short}  Freeze of {vm}  Scheduled: not before .+ approves\n", first)
-    assert re.fullmatch(rf"[-0-9: ]+Z  {short}  Freeze of {vm}  Started: the work on {vm}, begun\n", second)
-    assert re.fullmatch(rf"[-0-9: ]+Z  {short}  Freeze of {vm}  completed\n", rest)
-    assert (code, said) == (0, "")
+
+    followed = run_live(
+        service_machine, "event", "schedule", "Freeze", vm, "--in", "20m", "--duration", "9s", "--wait", script=script()
+    )
+    short = ids[0][:8]
+    first, second, third = followed.stdout.splitlines()
+    assert re.fullmatch(rf"[-0-9: ]+Z  {short}  Freeze of {vm}  Scheduled: not before .+ approves", first)
+    assert re.fullmatch(rf"[-0-9: ]+Z  {short}  Freeze of {vm}  Started: the work on {vm}, begun", second)
+    assert re.fullmatch(rf"[-0-9: ]+Z  {short}  Freeze of {vm}  completed", third)
+    assert (followed.code, followed.stderr) == (0, "")
 
 
 def test_cancelled_event_ends_the_following_with_1(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
-    with lines(service_machine, "vm", "restart", vm, "--wait", "-o", "json") as following:
-        first = json.loads(following.stdout.readline())
-        run(service_machine, "event", "cancel", first["id"])
-        code, rest, _ = following.ended()
-    last = json.loads(rest)
+
+    def script() -> Script:
+        yield "\n"
+        run(service_machine, "event", "cancel", _event_of(service_machine, vm))
+
+    followed = run_live(service_machine, "vm", "restart", vm, "--wait", "-o", "json", script=script())
+    first, last = map(json.loads, followed.stdout.splitlines())
     assert (first["event"]["status"], first["outcome"], first["vms"]) == ("Scheduled", None, [vm])
-    assert (last["id"], last["event"], last["outcome"], code) == (first["id"], None, "canceled", 1)
+    assert (last["id"], last["event"], last["outcome"], followed.code) == (first["id"], None, "canceled", 1)
 
 
 def test_several_events_are_followed_until_the_last_has_ended(service_machine: ServiceMachine) -> None:
@@ -103,46 +111,56 @@ def test_several_events_are_followed_until_the_last_has_ended(service_machine: S
         ]
         for _ in range(2)
     ]
-    with lines(service_machine, "event", "watch", *(id_[:12] for id_ in ids), "-o", "json") as following:
-        seen = {json.loads(following.stdout.readline())["id"] for _ in ids}
+
+    def script() -> Script:
+        yield "\n"
+        yield "\n"
         run_json(service_machine, "clock", "advance", "10m")
-        code, rest, _ = following.ended()
-    assert seen == set(ids)
-    assert [json.loads(line)["outcome"] for line in rest.splitlines()][-1] == "completed"
-    assert code == 0
+
+    shortened = (id_[:12] for id_ in ids)
+    followed = run_live(service_machine, "event", "watch", *shortened, "-o", "json", script=script())
+    lines = list(map(json.loads, followed.stdout.splitlines()))
+    assert {line["id"] for line in lines[:2]} == set(ids)
+    assert (lines[-1]["outcome"], followed.code) == ("completed", 0)
 
 
 def test_event_that_has_ended_is_followed_no_longer(service_machine: ServiceMachine) -> None:
     id_ = run_json(service_machine, "event", "schedule", "Freeze", service_machine.take_vm())["created"][0]["id"]
     run(service_machine, "event", "cancel", id_)
-    ended = service_machine.run("event", "watch", id_)
-    assert (ended.returncode, ended.stdout.endswith("  canceled\n")) == (1, True)
+    ended = run(service_machine, "event", "watch", id_)
+    assert (ended.code, ended.stdout.endswith("  canceled\n")) == (1, True)
 
 
 def test_evicted_vm_is_followed_to_its_end(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
-    with lines(service_machine, "vm", "evict", vm, "--in", "30s", "--wait") as following:
-        following.stdout.readline()
+
+    def script() -> Script:
+        yield "\n"
         run_json(service_machine, "clock", "advance", "5m")
-        code, rest, _ = following.ended()
-    assert (code, rest.splitlines()[-1].endswith("completed")) == (0, True)
+
+    followed = run_live(service_machine, "vm", "evict", vm, "--in", "30s", "--wait", script=script())
+    assert (followed.code, followed.stdout.splitlines()[-1].endswith("completed")) == (0, True)
 
 
 def test_live_view_counts_down_by_the_clock_of_the_service(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
-    with Terminal(service_machine, "event", "schedule", "Reboot", vm, "--in", "20m", "--wait") as terminal:
-        terminal.wait_for("in 20m")
-        terminal.wait_for("Time stands still: `forewarn clock advance` moves it.")
+
+    def script() -> Script:
+        yield "in 20m"
+        yield "Time stands still: `forewarn clock advance` moves it."
         run_json(service_machine, "clock", "advance", "8m")
-        terminal.wait_for("in 12m")
+        yield "in 12m"
         run_json(service_machine, "clock", "advance", "12m")
-        terminal.wait_for("Started")
+        yield "Started"
         run_json(service_machine, "clock", "advance", "2m")
-        assert terminal.end() == 0
-    assert "\x1b[32mcompleted" in terminal.seen
-    assert terminal.seen.rstrip().endswith("\x1b[?25h")
+
+    command = ("event", "schedule", "Reboot", vm, "--in", "20m", "--wait")
+    followed = run_live(service_machine, *command, columns=100, script=script())
+    assert (followed.code, "\x1b[32mcompleted" in followed.stdout) == (0, True)
+    assert followed.stdout.rstrip().endswith("\x1b[?25h")
 
 
+@pytest.mark.process
 def test_ctrl_c_ends_the_watching_and_not_the_event(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
     with Terminal(service_machine, "event", "schedule", "Reboot", vm, "--in", "20m", "--wait") as terminal:
@@ -154,6 +172,7 @@ def test_ctrl_c_ends_the_watching_and_not_the_event(service_machine: ServiceMach
     assert "\x1b[?25h" in terminal.seen
 
 
+@pytest.mark.process
 def test_following_goes_on_when_the_service_is_restarted(machine: Machine) -> None:
     (machine.home / "fleet.toml").write_text(FLEET)
     with machine.up("--data", "data", "--manual-time", "--fleet", "fleet.toml") as service:
@@ -174,6 +193,7 @@ def test_following_goes_on_when_the_service_is_restarted(machine: Machine) -> No
     assert (code, rest.endswith("canceled\n")) == (1, True)
 
 
+@pytest.mark.process
 def test_screen_shows_events_holds_and_the_journal(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
     with Terminal(service_machine, "watch", columns=120) as terminal:
@@ -193,6 +213,7 @@ def test_screen_shows_events_holds_and_the_journal(service_machine: ServiceMachi
     assert terminal.seen.rstrip().endswith("\x1b[?1049l")
 
 
+@pytest.mark.process
 def test_narrow_screen_still_says_what_an_event_waits_for(service_machine: ServiceMachine) -> None:
     run(service_machine, "hold", "rack 4 burns", "--scope", "batch")
     with Terminal(service_machine, "watch", columns=80) as terminal:
@@ -207,6 +228,7 @@ def test_narrow_screen_still_says_what_an_event_waits_for(service_machine: Servi
     run(service_machine, "release", "--scope", "batch")
 
 
+@pytest.mark.process
 def test_ctrl_c_is_a_usual_end_of_the_screen(service_machine: ServiceMachine) -> None:
     with Terminal(service_machine, "watch") as terminal:
         terminal.wait_for("(q ends)")
@@ -216,6 +238,7 @@ def test_ctrl_c_is_a_usual_end_of_the_screen(service_machine: ServiceMachine) ->
     assert "Traceback" not in terminal.seen
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("output", ["table", "json"])
 def test_journal_is_written_line_by_line_where_no_terminal_is(service_machine: ServiceMachine, output: str) -> None:
     vm = service_machine.take_vm()
@@ -244,6 +267,7 @@ def failing(machine: Machine) -> Iterator[Machine]:
         yield machine
 
 
+@pytest.mark.process
 def test_following_ends_with_the_next_step_where_only_a_person_can_go_on(failing: Machine) -> None:
     made = failing.run("event", "schedule", "Reboot", "web-0", "web-1", "--in", "0s", "--wait")
     (stuck,) = [event for event in run_json(failing, "event", "list") if event["status"] == "Started"]
