@@ -4,20 +4,15 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from pathlib import Path
 
 import hypothesis.strategies as st
-import msgspec
 import pytest
 from hypothesis import given
 
 from forewarn.agent import http_server
-from forewarn.agent.daemon import RETRY_INTERVAL
 from forewarn.agent.http_server import HttpServer, InvalidRequest, Request, Response, parse_request
-from forewarn.agent.status import AgentStatus, read_status
-from forewarn.client import Unreachable
-from forewarn.settings import ListenAddress
-from tests.agent.harness import ID, AgentHarness, FakeService, RecordingHandler, event, until
+from tests.agent.harness import until
+from tests.agent.http_requests import ask, say
 
 
 def respond(request: Request) -> Response:
@@ -31,20 +26,6 @@ async def port() -> AsyncIterator[int]:
     listener = HttpServer(respond)
     yield await listener.listen("127.0.0.1", 0)
     await listener.aclose()
-
-
-async def say(port: int, text: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(text)
-    async with asyncio.timeout(60):
-        answer = await reader.read()
-    writer.close()
-    return answer
-
-
-async def ask(port: int, path: str, method: str = "GET") -> tuple[int, str]:
-    head, _, body = (await say(port, f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())).partition(b"\r\n\r\n")
-    return int(head.split(b" ")[1]), body.decode()
 
 
 @pytest.mark.parametrize(
@@ -103,28 +84,6 @@ def test_a_reason_cannot_smuggle_anything() -> None:
     assert http_server.error_response(400, 'a"b\\c\r\n\x1b[31m').body == b'{"error":"a?b?c???[31m"}\n'
 
 
-async def test_the_agent_answers_for_itself(tmp_path: Path) -> None:
-    harness = AgentHarness(
-        tmp_path, FakeService(), [RecordingHandler("drain", [])], listen=ListenAddress("127.0.0.1", 0)
-    )
-    async with harness.run_agent() as agent:
-        await until(lambda: agent.port is not None)
-        port = agent.port or 0
-        assert await ask(port, "/readyz") == (200, "ready\n")
-        harness.service.trouble = Unreachable("http://169.254.169.254", "refused")
-        status, body = await ask(port, "/readyz")
-        assert (status, "refused" in body) == (503, True)
-        harness.service.trouble = None
-        assert (await ask(port, "/nothing"))[0] == 404
-        assert (await ask(port, "/readyz", "POST"))[0] == 405
-        assert (await ask(port, f"/v1/ready/{ID}"))[0] == 403
-        assert (await ask(port, "/v1/status"))[0] == 404
-        await harness.show(event())
-        status, body = await ask(port, "/metrics")
-        assert 'forewarn_agent_walks{phase="approve"} 1\n' in body
-        assert 'forewarn_agent_halves_total{handler="drain",half="prepare",state="done"} 1\n' in body
-
-
 async def test_who_calls_at_the_last_moment_is_hung_up_on() -> None:
     listener = HttpServer(lambda _: Response(200))
     accepted: list[asyncio.StreamWriter] = []
@@ -146,40 +105,3 @@ async def test_who_calls_at_the_last_moment_is_hung_up_on() -> None:
         await call_in_vain()
         await listener.aclose()
         await call_in_vain()
-
-
-async def test_an_agent_that_cannot_listen_says_so_and_tries_again(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        harness = AgentHarness(tmp_path, FakeService(), [], listen=ListenAddress("127.0.0.1", port))
-        async with harness.run_agent() as agent:
-            await until(lambda: bool(agent.status().problems))
-            assert f"cannot listen at 127.0.0.1:{port}" in agent.status().problems[0]
-            await harness.show(event())
-            assert harness.service.approvals == [ID]
-            taken.close()
-            await harness.advance(RETRY_INTERVAL)
-            await until(lambda: agent.port == port)
-            assert agent.status().problems == ()
-
-
-async def test_status_comes_from_the_agent_or_from_what_it_left(tmp_path: Path) -> None:
-    harness = AgentHarness(tmp_path, FakeService(event()), [RecordingHandler("drain", [])])
-    async with harness.run_agent() as agent:
-        await until((tmp_path / "agent.sock").exists)
-        running = await asyncio.to_thread(read_status, tmp_path)
-        assert running == agent.status()
-        assert (running.is_running, running.name, running.workflows[0].event) == (True, "web_0", ID)
-    left = read_status(tmp_path)
-    assert (left.is_running, left.workflows) == (False, running.workflows)
-    (tmp_path / "journal" / "X.json").write_text("garbage")
-    assert "X.json in the journal is unreadable" in read_status(tmp_path).problems[0]
-
-
-def test_status_of_nothing_is_nothing(tmp_path: Path) -> None:
-    assert read_status(tmp_path / "nowhere") == AgentStatus(is_running=False)
-    assert msgspec.json.decode(msgspec.json.encode(AgentStatus(is_running=False)), type=AgentStatus) == AgentStatus(
-        is_running=False
-    )

@@ -202,64 +202,6 @@ async def test_abort_cancels_what_is_scheduled_and_lets_what_is_started_end() ->
     assert [(entry.by, entry.why) for entry in canceled] == [("bob", "wrong kernel")]
 
 
-async def test_event_whose_campaign_nobody_knows_is_canceled() -> None:
-    """The data of campaigns may be lost, or older than that of scopes: such an event would wait for ever."""
-    store = MemoryStore()
-    async with run_fleet(web_scope(), store=store) as fleet:
-        await start_campaign(fleet, campaign_spec())
-        await advance_to(fleet, ten(10, 5))
-    record = await store.load(RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID))
-    assert record is not None
-    await store.save(record.key, None, (), expected=record.revision)
-    async with run_fleet(store=store, clock=ManualClock(ten(10, 10))) as fleet:
-        await fleet.advance(timedelta(0))
-        assert fleet.replica.scope("web").events == ()
-    (canceled,) = [row.entry for row in await read_journal(store) if row.entry.kind is EntryKind.CANCELED]
-    assert (canceled.by, canceled.why) == ("campaigns", "its campaign is over")
-
-
-async def test_event_whose_campaign_is_over_by_its_record_is_canceled() -> None:
-    """A backup of scopes may be older than that of campaigns."""
-    store = MemoryStore()
-    async with run_fleet(web_scope(), store=store) as fleet:
-        await start_campaign(fleet, campaign_spec())
-        await advance_to(fleet, ten(10, 5))
-    record = await store.load(RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID))
-    assert record is not None
-    over = msgspec.structs.replace(decode(record.value), state=CampaignState.ABORTED)
-    await store.save(record.key, encode(over), (), expected=record.revision)
-    async with run_fleet(store=store, clock=ManualClock(ten(10, 10))) as fleet:
-        await fleet.advance(timedelta(0))
-        assert fleet.replica.scope("web").events == ()
-    (canceled,) = [row.entry for row in await read_journal(store) if row.entry.kind is EntryKind.CANCELED]
-    assert (canceled.by, canceled.why) == ("campaigns", "its campaign is over")
-
-
-async def test_campaign_whose_record_somebody_deletes_ends_at_once_and_its_events_are_canceled() -> None:
-    store, clock = MemoryStore(), ManualClock(TEN)
-    platform = DurablePlatform(clock)
-    async with run_fleet(web_scope(), single(1), store=store, clock=clock, platform=platform) as fleet:
-        await start_campaign(fleet, campaign_spec())
-        await advance_to(fleet, ten(10, 5))
-        await fleet.approve("web", "web-0", scheduled(fleet))
-        await fleet.advance(timedelta(0))
-        record = await store.load(RecordKey(RecordKind.CAMPAIGN, CAMPAIGN_ID))
-        assert record is not None
-        await store.save(record.key, None, (), expected=record.revision)
-        await until(lambda: fleet.replica.scope("db-1").events == ())
-        assert [event.state for event in fleet.replica.scope("web").events] == [State.STARTED]
-        with pytest.raises(CampaignNotFound):
-            await fleet.campaigns.pause("kernel", by="bob")
-        await fleet.advance(3 * HOUR)
-        assert (fleet.campaigns.all(), fleet.campaigns.busy, fleet.campaigns.is_armed) == ((), 0, False)
-        await start_campaign(fleet, campaign_spec(), id_=CAMPAIGN_ID.replace("0F", "1F"))
-        await fleet.advance(3 * HOUR)
-    assert {vm: len(done) for vm, done in platform.done.items()} == {
-        "db-1/db-1": 1,
-        **{f"web/web-{n}": 2 if n % 3 == 0 else 1 for n in range(6)},
-    }
-
-
 async def test_campaign_halts_after_so_many_failures_and_goes_on_behind_them() -> None:
     store, clock = MemoryStore(), ManualClock(TEN)
     platform = DurablePlatform(clock)

@@ -1,0 +1,30 @@
+"""What a handler does to its VM before and after an event: the verdicts on traces made by hand."""
+
+import pytest
+
+from forewarn.testing.exam import Expectations, Verdict
+from forewarn.testing.exam.checks import Check, evaluate
+from forewarn.testing.exam.effect_checks import PrepareCheck, RecoverCheck
+from forewarn.testing.exam.trace import HandlerTrace
+from tests.testing.exam.traces import BROKEN, KEPT, OPEN, SCHEDULED, ask, post, record
+
+JUDGED: dict[str, tuple[Check, HandlerTrace, Verdict]] = {
+    "prepared first": (PrepareCheck("E1"), record(ask(1.0, SCHEDULED), post(2.0, "A"), prepared=[1.5]), KEPT),
+    "approved first": (PrepareCheck("E1"), record(ask(1.0, SCHEDULED), post(2.0, "A"), prepared=[2.5]), BROKEN),
+    "prepared before the event": (PrepareCheck("E1"), record(ask(5.0, SCHEDULED), prepared=[1.0]), BROKEN),
+    "no marker": (PrepareCheck("E1"), record(ask(1.0, SCHEDULED), post(2.0, "A")), OPEN),
+    "recovered": (RecoverCheck("E1"), record(ask(1.0, SCHEDULED), post(2.0, "A"), ask(3.0), recovered=[3.2]), KEPT),
+    "recovered too early": (
+        RecoverCheck("E1"),
+        record(ask(1.0, SCHEDULED), post(2.0, "A"), ask(9.0), recovered=[2.2]),
+        BROKEN,
+    ),
+    "nothing to recover from": (RecoverCheck("E1"), record(ask(1.0, SCHEDULED), ask(3.0), recovered=[]), OPEN),
+}
+
+
+@pytest.mark.parametrize(("demand", "happened", "verdict"), JUDGED.values(), ids=JUDGED)
+def test_verdict(demand: Check, happened: HandlerTrace, verdict: Verdict) -> None:
+    finding = evaluate(demand, happened, Expectations())
+    assert finding.verdict is verdict, finding
+    assert finding.seen
