@@ -24,6 +24,7 @@ from forewarn.core.campaign.spec import (
 )
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
+from forewarn.core.event_type import MAINTENANCE_TYPES
 
 SMALL = 'name = "kernel"\ntype = "Reboot"\nselection = { all = true }\n'
 
@@ -240,3 +241,7 @@ def test_reference_names_every_key(title: str) -> None:
     _, _, after = PAGE.read_text().partition(f"## {title}\n")
     section = after.partition("\n## ")[0]
     assert ROW.findall(section) == list(TABLES[title].__struct_fields__)
+
+
+def test_campaign_can_have_every_type_of_planned_maintenance() -> None:
+    assert [choice.value for choice in v1.CampaignType] == [type_.value for type_ in MAINTENANCE_TYPES]

@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 
 from forewarn.api.file_reader import FileError
-from forewarn.api.fleet_file import CreationContext, demonstration_fleet, read_fleet_file
+from forewarn.api.fleet_file import AutoApproved, CreationContext, demonstration_fleet, read_fleet_file
 from forewarn.core.event import EventType
+from forewarn.core.event_type import USER_TYPES
 from forewarn.core.schedule import group_vms
 from forewarn.core.scope import ApprovalRule, Scope, ScopeKind
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits, Vm
@@ -280,3 +281,7 @@ def test_reference_names_every_key() -> None:
     keys = {key for listed in lists for key in listed.split(", ")}
     assert len(keys) > 20
     assert {key for key in keys if f"`{key}`" not in page} == set()
+
+
+def test_scope_can_approve_in_advance_what_users_can_ask_for() -> None:
+    assert [choice.value for choice in AutoApproved] == [type_.value for type_ in USER_TYPES]

@@ -10,6 +10,7 @@ import msgspec
 
 from forewarn.core.change import Change
 from forewarn.core.event import TRANSITIONS, Cause, Event, EventType, Source, State, Transition
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import SETTLED, ImpactState
 from forewarn.core.journal import Entry, EntryKind
 from forewarn.core.limits import MAX_RECENT_AGE, MAX_RECENT_ITEMS, MAX_RECORD_BYTES
@@ -98,7 +99,7 @@ class ScopeInvariants:
             self.announced[id_] = True
         if entry.kind is EntryKind.APPROVED:
             self.approvals[id_].add(entry.by.removeprefix("vm:"))
-        if entry.kind is EntryKind.COMPLETED and after is not None and self.types[id_].removes_vm:
+        if entry.kind is EntryKind.COMPLETED and after is not None and EVENT_TYPES[self.types[id_]].removes_vm:
             assert not set(entry.vms) & {vm.name for vm in after.roster}, "what is taken away has left"
         if step.to is State.STARTED:
             self._check_start(entry, id_, known, before, after, conditions)

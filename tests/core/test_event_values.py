@@ -11,10 +11,11 @@ import pytest
 
 from forewarn.core.errors import CoreError, Invalid
 from forewarn.core.event import Cause, Event, EventType, Source, State
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import Done, Retry
 from forewarn.core.inventory import create_scope
 from forewarn.core.policy import EMULATOR, Policy, RuleContext
-from forewarn.core.schedule import DESCRIPTIONS, schedule
+from forewarn.core.schedule import schedule
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Address, Os, Priority, Roster, Traits
 from tests.core.builders import NOW, a_request, a_scope, a_vm, guid, saved_scope
@@ -82,7 +83,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "negative notice": (lambda: a_request("v0", notice=timedelta(seconds=-1)), "notice is 0 to 366 days"),
     "failing Freeze": (
         lambda: a_request("v0", type=EventType.FREEZE, failure=True),
-        "a hardware failure is a Redeploy or a Reboot, not a Freeze",
+        "a hardware failure is a Reboot or Redeploy, not a Freeze",
     ),
     "policy without a notice": (lambda: Policy(minimum_notice={}), "minimum_notice says nothing for Freeze, Reboot"),
     "speed 0": (lambda: Policy(speed=0.0), "speed is a number above 0, not 0.0"),
@@ -116,9 +117,9 @@ def test_every_cause_that_can_be_has_a_description() -> None:
             continue
         (event,) = saved_scope(change).events
         described.add((event.type, event.cause))
-        assert event.description == DESCRIPTIONS[event.type, event.cause]
+        assert event.description == EVENT_TYPES[event.type].descriptions[event.cause]
         assert re.fullmatch(r"[A-Z][^;]{10,80}\.", event.description)
-    assert described == set(DESCRIPTIONS)
+    assert described == {(type_, cause) for type_, spec in EVENT_TYPES.items() for cause in spec.descriptions}
 
 
 def test_own_description_comes_first() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from forewarn.clock import ManualClock
 from forewarn.core.event import EventType, State
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import Done, Failed, ImpactState, NotStarted, Retry, Unknown
 from forewarn.core.impact_lifecycle import resolve, retry
 from forewarn.core.journal import Entry, EntryKind
@@ -54,7 +55,7 @@ async def test_event_lives_from_notice_to_end(type_: EventType, notice: timedelt
         await fleet.advance(timedelta(seconds=1))
         assert fleet.replica.scope("batch").events == ()
         left = [vm.name for vm in fleet.replica.scope("batch").roster]
-        assert left == (["batch_1", "batch_2"] if type_.removes_vm else ["batch_0", "batch_1", "batch_2"])
+        assert left == (["batch_1", "batch_2"] if EVENT_TYPES[type_].removes_vm else ["batch_0", "batch_1", "batch_2"])
 
 
 async def test_freeze_lasts_as_long_as_its_event_says() -> None:

@@ -5,8 +5,10 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.settings import (
     DEMONSTRATION,
@@ -34,6 +36,7 @@ from forewarn.settings import (
     load_settings,
     variable_name,
 )
+from forewarn.settings.schema import SimulatedSettings
 from tests.settings.sample_values import EVERY_KEY
 
 PRECEDENCE = {
@@ -359,3 +362,9 @@ def shown(value: object) -> str:
     """Write a value as the page does."""
     text = format_value(value)
     return str(text).lower() if isinstance(text, bool) else str(text)
+
+
+def test_simulated_platform_has_one_setting_per_event_type() -> None:
+    assert msgspec.structs.asdict(SimulatedSettings()) == {
+        type_.name.lower(): spec.default_duration for type_, spec in EVENT_TYPES.items()
+    }

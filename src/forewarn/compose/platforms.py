@@ -68,17 +68,10 @@ def create_platform(
 
 
 def _create_simulated(settings: Settings, clock: Clock, hosts: HostSet) -> SimulatedPlatform:
-    simulated = settings.simulated
     return SimulatedPlatform(
         clock,
         hosts=hosts,
-        durations={
-            EventType.FREEZE: simulated.freeze,
-            EventType.REBOOT: simulated.reboot,
-            EventType.REDEPLOY: simulated.redeploy,
-            EventType.PREEMPT: simulated.preempt,
-            EventType.TERMINATE: simulated.terminate,
-        },
+        durations={type_: getattr(settings.simulated, type_.name.lower()) for type_ in EventType},
         speed=settings.speed,
     )
 

@@ -21,11 +21,6 @@ class EventType(StrEnum):
     PREEMPT = "Preempt"
     TERMINATE = "Terminate"
 
-    @property
-    def removes_vm(self) -> bool:
-        """Whether the VM leaves the scope when the event is done."""
-        return self in (EventType.PREEMPT, EventType.TERMINATE)
-
 
 class Source(StrEnum):
     """Who wants the event: the platform, or the VM's owner."""

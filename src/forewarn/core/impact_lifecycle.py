@@ -7,6 +7,7 @@ from datetime import datetime
 from forewarn.core.change import Change, Draft, format_timestamp
 from forewarn.core.errors import EventVmNotFound, Invalid, InvalidTransition
 from forewarn.core.event import Event, State
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import STUCK, Done, Failed, Impact, ImpactOutcome, ImpactState, Retry, Unknown
 from forewarn.core.inventory import detach_vm, finish_or_remove, relocate_vm
 from forewarn.core.journal import EntryKind
@@ -130,7 +131,7 @@ def _record_done(draft: Draft, event: Event, impact: Impact, outcome: Done, *, b
         EntryKind.IMPACT_DONE, by=by, why=why, event=event, vms=(impact.vm,), took=took, **_output_fact(outcome)
     )
     vm = draft.scope.vm(impact.vm)
-    if event.type.removes_vm:
+    if EVENT_TYPES[event.type].removes_vm:
         detach_vm(draft, vm, by=by, why=f"{event.type.value} {event.id}")
     elif outcome.host is not None and outcome.host != vm.host:
         relocate_vm(draft, vm, outcome.host, by=by)

@@ -12,6 +12,7 @@ from forewarn.core.change import Change, Draft, derive_id, format_timestamp
 from forewarn.core.diff import changed_field_names
 from forewarn.core.errors import Invalid, ResourceExists, ResourceInUse
 from forewarn.core.event import Event, EventType, State, Trigger
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.idempotency import IdempotencyKey, attach_key
 from forewarn.core.impact import SETTLED, STUCK, ImpactState
 from forewarn.core.journal import EntryKind
@@ -38,7 +39,7 @@ def _settle_removed_vm(draft: Draft, event: Event, vm: str, *, by: str) -> None:
     if impact is None or impact.state in SETTLED:
         return
     why = f"{vm} has left the scope"
-    given_up = impact.state in STUCK and not event.type.removes_vm
+    given_up = impact.state in STUCK and not EVENT_TYPES[event.type].removes_vm
     draft.put_impact(event, impact.with_state(ImpactState.GIVEN_UP if given_up else ImpactState.GONE, why=why))
     end_if_settled(draft, event.id, by=by, why=why)
 

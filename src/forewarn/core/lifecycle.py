@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from forewarn.core.change import Change, Draft
 from forewarn.core.enablement import disable_if_idle, idle_at
 from forewarn.core.event import Event, State, Trigger
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.explain import external_blockers, is_approved, is_due_or_approved
 from forewarn.core.impact import SETTLED, ImpactState
 from forewarn.core.policy import RuleContext
@@ -107,4 +108,4 @@ def end_if_settled(draft: Draft, event_id: str, *, by: str, why: str = "") -> No
 
 def _is_successful(event: Event) -> bool:
     """Tell whether work was done, or VMs that were to be taken away have gone in some other way."""
-    return event.type.removes_vm or any(impact.state is ImpactState.DONE for impact in event.impacts)
+    return EVENT_TYPES[event.type].removes_vm or any(impact.state is ImpactState.DONE for impact in event.impacts)

@@ -7,6 +7,7 @@ import msgspec
 
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.scope import Hold
 
 
@@ -17,21 +18,15 @@ class AnnouncePolicy(StrEnum):
     WHEN_ENABLED = "when-enabled"
 
 
-MINIMUM_NOTICE: dict[EventType, timedelta] = {
-    EventType.FREEZE: timedelta(minutes=15),
-    EventType.REBOOT: timedelta(minutes=15),
-    EventType.REDEPLOY: timedelta(minutes=10),
-    EventType.PREEMPT: timedelta(seconds=30),
-    EventType.TERMINATE: timedelta(minutes=5),
-}
-"""PROTOCOL §6. For Terminate, what the VM or its scope says comes first."""
+def _minimum_notices() -> dict[EventType, timedelta]:
+    return {type_: spec.minimum_notice for type_, spec in EVENT_TYPES.items()}
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """The choices of whoever runs the service. The defaults are the production preset."""
 
     announce: AnnouncePolicy = AnnouncePolicy.WHEN_ENABLED
-    minimum_notice: dict[EventType, timedelta] = msgspec.field(default_factory=MINIMUM_NOTICE.copy)
+    minimum_notice: dict[EventType, timedelta] = msgspec.field(default_factory=_minimum_notices)
     enforce_notice: bool = True
     idle_after: timedelta | None = timedelta(hours=24)
     user_operations: int = 10

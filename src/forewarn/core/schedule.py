@@ -15,34 +15,15 @@ from forewarn.core.errors import (
     TooManyOperations,
 )
 from forewarn.core.event import Cause, Event, EventType, Source, State, Trigger
+from forewarn.core.event_type import EVENT_TYPES, FAILURE_TYPES, MAINTENANCE_TYPES
 from forewarn.core.lifecycle import start_ready_events
 from forewarn.core.limits import DIGEST_LENGTH
 from forewarn.core.policy import AnnouncePolicy, RuleContext
 from forewarn.core.scope import Scope
-from forewarn.core.text import check_key, is_guid
+from forewarn.core.text import check_key, is_guid, join_choices
 from forewarn.core.vm import Vm
 
 MAX_NOTICE = timedelta(days=366)
-
-SOURCES: dict[EventType, tuple[Source, ...]] = {
-    EventType.FREEZE: (Source.PLATFORM,),
-    EventType.REBOOT: (Source.PLATFORM, Source.USER),
-    EventType.REDEPLOY: (Source.PLATFORM, Source.USER),
-    EventType.PREEMPT: (Source.PLATFORM,),
-    EventType.TERMINATE: (Source.PLATFORM, Source.USER),
-}
-
-DESCRIPTIONS: dict[tuple[EventType, Cause], str] = {
-    (EventType.FREEZE, Cause.MAINTENANCE): "The VM is paused for a moment while its host is maintained.",
-    (EventType.REBOOT, Cause.MAINTENANCE): "The VM restarts because its host is maintained.",
-    (EventType.REDEPLOY, Cause.MAINTENANCE): "The VM moves to another host because its own is maintained.",
-    (EventType.REBOOT, Cause.USER): "A user asked for a restart of the VM.",
-    (EventType.REDEPLOY, Cause.USER): "A user asked for the VM to be redeployed.",
-    (EventType.REBOOT, Cause.FAILURE): "Emergency repair: the VM restarts after a failure of its host.",
-    (EventType.REDEPLOY, Cause.FAILURE): "Emergency repair: the VM moves because its host has failed.",
-    (EventType.PREEMPT, Cause.EVICTION): "The low-priority VM is taken away because its capacity is needed.",
-    (EventType.TERMINATE, Cause.DELETION): "The VM is going to be deleted.",
-}
 
 
 class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,14 +56,14 @@ class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid("say not_before or notice, not both")
         if self.notice is not None and not timedelta(0) <= self.notice <= MAX_NOTICE:
             raise Invalid(f"notice is 0 to {MAX_NOTICE.days} days, not {self.notice}")
-        if self.failure and self.type not in (EventType.REBOOT, EventType.REDEPLOY):
-            raise Invalid(f"a hardware failure is a Redeploy or a Reboot, not a {self.type.value}")
+        if self.failure and self.type not in FAILURE_TYPES:
+            raise Invalid(f"a hardware failure is a {join_choices(FAILURE_TYPES)}, not a {self.type.value}")
         if self.failure and (self.notice is not None or self.not_before is not None or self.source is Source.USER):
             raise Invalid("a hardware failure comes without notice, and from the platform")
         if self.key is not None:
             check_key(self.key)
         if self.campaign and self.cause is not Cause.MAINTENANCE:
-            raise Invalid("a campaign makes planned maintenance: Freeze, Reboot or Redeploy of source Platform")
+            raise Invalid(f"a campaign makes planned maintenance: {join_choices(MAINTENANCE_TYPES)} of source Platform")
         if len(self.digest) > DIGEST_LENGTH or not self.digest.isascii():
             raise Invalid(f"a digest is at most {DIGEST_LENGTH} ASCII characters")
 
@@ -96,11 +77,7 @@ class ScheduleRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Why these events exist."""
         if self.failure:
             return Cause.FAILURE
-        if self.type is EventType.PREEMPT:
-            return Cause.EVICTION
-        if self.type is EventType.TERMINATE:
-            return Cause.DELETION
-        return Cause.USER if self.source is Source.USER else Cause.MAINTENANCE
+        return EVENT_TYPES[self.type].causes.get(self.source, Cause.USER)
 
 
 def schedule(scope: Scope, request: ScheduleRequest, context: RuleContext, *, now: datetime) -> Change[tuple[str, ...]]:
@@ -153,9 +130,9 @@ def _find_repeated(scope: Scope, request: ScheduleRequest) -> str | None:
 
 
 def _check(scope: Scope, request: ScheduleRequest, vms: Iterable[Vm], context: RuleContext) -> None:
-    if request.source not in SOURCES[request.type]:
+    if request.source not in EVENT_TYPES[request.type].sources:
         raise SourceNotAllowed(request.type.value, request.source.value)
-    if request.type is EventType.PREEMPT:
+    if request.cause is Cause.EVICTION:
         for vm in vms:
             if not scope.is_low_priority(vm):
                 raise EvictionNotAllowed(vm.name)
@@ -187,7 +164,7 @@ def _create_event(draft: Draft, request: ScheduleRequest, vms: tuple[Vm, ...], c
         created_at=draft.now,
         not_before=draft.now if at_once else _not_before(draft, request, vms, context, announced=announced),
         duration=None if request.duration is None else request.duration / context.policy.speed,
-        description=request.description or DESCRIPTIONS[request.type, request.cause],
+        description=request.description or EVENT_TYPES[request.type].descriptions[request.cause],
         by=request.by,
         why=request.why,
         announced=announced,
@@ -247,7 +224,7 @@ def _not_before(
 def minimum_notice(scope: Scope, type_: EventType, vms: Iterable[Vm], context: RuleContext) -> timedelta:
     """Return the notice that these VMs must be given."""
     default = context.policy.minimum_notice[type_]
-    if type_ is not EventType.TERMINATE:
+    if Cause.DELETION not in EVENT_TYPES[type_].descriptions:
         return default
     return max(scope.traits_of(vm).terminate_notice or default for vm in vms)
 

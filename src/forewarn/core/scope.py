@@ -8,6 +8,7 @@ import msgspec
 
 from forewarn.core.errors import Invalid, ScopeEventNotFound, ScopeVmNotFound
 from forewarn.core.event import Event, EventType
+from forewarn.core.event_type import USER_TYPES
 from forewarn.core.limits import MAX_RECENT_AGE
 from forewarn.core.text import check_name, check_text, is_guid
 from forewarn.core.vm import NO_TRAITS, Priority, Roster, Traits, Vm
@@ -100,8 +101,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             check_name(self.scale_set, "scale set")
         if self.placement_group is not None and not is_guid(self.placement_group):
             raise Invalid(f"scope {self.id}: placement_group {self.placement_group!r} is not a GUID")
-        if wrong := [kind for kind in self.auto_approve if kind not in (EventType.REBOOT, EventType.REDEPLOY)]:
-            raise Invalid(f"scope {self.id}: auto_approve takes Reboot and Redeploy, not {wrong[0].value}")
+        if wrong := [kind for kind in self.auto_approve if kind not in USER_TYPES]:
+            raise Invalid(f"scope {self.id}: auto_approve takes {' and '.join(USER_TYPES)}, not {wrong[0].value}")
 
     def vm(self, name: str) -> Vm:
         """Return the VM of that name, in any case."""

@@ -1,6 +1,7 @@
 """Validation and truncation of names and texts."""
 
 import re
+from collections.abc import Iterable
 
 from forewarn.core.errors import Invalid
 from forewarn.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_OUTPUT_BYTES, MAX_TEXT_LENGTH
@@ -57,6 +58,12 @@ def tail_text(text: str, limit: int = MAX_OUTPUT_BYTES) -> str:
     )
     encoded = "\n".join(lines).strip("\n").encode(errors="replace")
     return encoded.decode() if len(encoded) <= limit else "…" + encoded[3 - limit :].decode(errors="ignore")
+
+
+def join_choices(words: Iterable[str]) -> str:
+    """Write a choice: a, b or c."""
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def natural_sort_key(name: str) -> tuple[list[str | int], str]:

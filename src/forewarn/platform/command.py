@@ -21,7 +21,7 @@ import msgspec
 from forewarn.clock import SystemClock
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid
-from forewarn.core.event import EventType
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import Done, Failed, ImpactOutcome, NotStarted, Retry, Unknown
 from forewarn.platform.limiter import ConcurrencyLimiter, SlotTimeout
 from forewarn.platform.port import Work
@@ -258,7 +258,7 @@ def variables(work: Work, phase: CommandPhase) -> dict[str, str]:
 
 def new_host(work: Work, result: ProcessResult) -> str | None:
     """Return the last line that a Redeploy printed, if it printed any: the host on which the VM is now."""
-    if work.type is not EventType.REDEPLOY:
+    if not EVENT_TYPES[work.type].moves_vm:
         return None
     lines = result.stdout.strip().splitlines()
     return Done(lines[-1].strip()).host if lines else None

@@ -8,17 +8,9 @@ import msgspec
 
 from forewarn.clock import Clock, wait_until
 from forewarn.core.event import EventType
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.impact import Done, Failed, NotStarted, Retry, Unknown
 from forewarn.platform.port import Work
-
-DURATIONS: dict[EventType, timedelta] = {
-    EventType.FREEZE: timedelta(seconds=9),
-    EventType.REBOOT: timedelta(seconds=60),
-    EventType.REDEPLOY: timedelta(seconds=120),
-    EventType.PREEMPT: timedelta(seconds=10),
-    EventType.TERMINATE: timedelta(seconds=10),
-}
-
 
 MAX_RESULTS = 10_000
 """How many results are kept, the newest."""
@@ -41,12 +33,12 @@ class SimulatedPlatform:
         clock: Clock,
         *,
         hosts: Callable[[], Sequence[str]] = lambda: (),
-        durations: Mapping[EventType, timedelta] = DURATIONS,
+        durations: Mapping[EventType, timedelta] | None = None,
         speed: float = 1.0,
     ) -> None:
         self._clock = clock
         self._hosts = hosts
-        self._durations = {**DURATIONS, **durations}
+        self._durations = {type_: spec.default_duration for type_, spec in EVENT_TYPES.items()} | dict(durations or {})
         self._speed = speed
         self._planned_outcomes: dict[str, list[Failed | Retry]] = {}
         self.results: deque[WorkResult] = deque(maxlen=MAX_RESULTS)
@@ -70,13 +62,13 @@ class SimulatedPlatform:
 
     def duration_for(self, work: Work) -> timedelta:
         """Return how long the work takes. An event's own duration was divided by the speed when it was made."""
-        if work.type is EventType.FREEZE and work.duration is not None:
+        if EVENT_TYPES[work.type].simulates_duration and work.duration is not None:
             return work.duration
         return self._durations[work.type] / self._speed
 
     def new_host(self, work: Work) -> str | None:
         """Choose where the VM is afterwards: to be redeployed, it moves to the next host of the fleet after its own."""
-        if work.type is not EventType.REDEPLOY:
+        if not EVENT_TYPES[work.type].moves_vm:
             return None
         hosts = sorted(set(self._hosts()))
         others = [host for host in hosts if host > (work.host or "")] + hosts

@@ -6,6 +6,8 @@ from typing import get_args, get_type_hints
 
 import msgspec
 
+from forewarn.core.event import EventType
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.policy import EMULATOR as EMULATOR_POLICY
 from forewarn.core.policy import PRODUCTION as PRODUCTION_POLICY
 from forewarn.settings.gates import Gates
@@ -61,11 +63,11 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True):
 class SimulatedSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long the simulated platform takes for each kind of work."""
 
-    freeze: Duration = timedelta(seconds=9)
-    reboot: Duration = timedelta(seconds=60)
-    redeploy: Duration = timedelta(seconds=120)
-    preempt: Duration = timedelta(seconds=10)
-    terminate: Duration = timedelta(seconds=10)
+    freeze: Duration = EVENT_TYPES[EventType.FREEZE].default_duration
+    reboot: Duration = EVENT_TYPES[EventType.REBOOT].default_duration
+    redeploy: Duration = EVENT_TYPES[EventType.REDEPLOY].default_duration
+    preempt: Duration = EVENT_TYPES[EventType.PREEMPT].default_duration
+    terminate: Duration = EVENT_TYPES[EventType.TERMINATE].default_duration
 
 
 class CommandSettings(msgspec.Struct, frozen=True, kw_only=True):

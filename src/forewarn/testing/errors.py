@@ -14,6 +14,8 @@ AssertionError
 
 from collections.abc import Sequence
 
+from forewarn.core.text import join_choices
+
 
 class NotRunning(RuntimeError):
     """The service was used before it was started, or after it was stopped."""
@@ -60,7 +62,7 @@ class InvalidEventType(ValueError):
 
     def __init__(self, value: str, types: Sequence[str]) -> None:
         self.value = value
-        super().__init__(f"there is no event type {value!r}: it is {', '.join(types[:-1])} or {types[-1]}")
+        super().__init__(f"there is no event type {value!r}: it is {join_choices(types)}")
 
 
 class WaitTimeout(AssertionError):

@@ -10,9 +10,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from forewarn.core.event import Event, State
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.scope import Scope
 from forewarn.wire.http_date import format_http_date
-from forewarn.wire.protocol import DESCRIPTION_SINCE, DURATION_SINCE, PREVIEW_VERSION, SOURCE_SINCE, TYPE_SINCE
+from forewarn.wire.protocol import DESCRIPTION_SINCE, DURATION_SINCE, PREVIEW_VERSION, SOURCE_SINCE
 
 UNKNOWN_DURATION = -1
 
@@ -60,7 +61,7 @@ def etag_matches(if_none_match: str, current: str) -> bool:
 
 
 def _visible_events(scope: Scope, version: str) -> Iterator[Event]:
-    return (event for event in scope.events if event.announced and version >= TYPE_SINCE[event.type])
+    return (event for event in scope.events if event.announced and version >= EVENT_TYPES[event.type].since)
 
 
 def _wire_event(event: Event, version: str) -> _Event:

@@ -13,10 +13,11 @@ from forewarn.core.campaign.durations import wave_duration, wave_gap, wave_notic
 from forewarn.core.campaign.plan import Plan, UnplacedVms, plan
 from forewarn.core.campaign.plan_input import plan_scopes
 from forewarn.core.campaign.snapshot import ScopeSnapshot
-from forewarn.core.campaign.spec import TYPES, Blackout, CampaignPolicy, CampaignSpec, Limit, Selection
+from forewarn.core.campaign.spec import Blackout, CampaignPolicy, CampaignSpec, Limit, Selection
 from forewarn.core.campaign.windows import longest_span, next_start
 from forewarn.core.duration import parse_duration
 from forewarn.core.event import EventType
+from forewarn.core.event_type import MAINTENANCE_TYPES
 from forewarn.core.lifecycle import tick
 from forewarn.core.policy import EMULATOR, PRODUCTION, Policy, RuleContext
 from forewarn.core.schedule import schedule
@@ -66,7 +67,7 @@ SELECTIONS = st.sampled_from(
 SPECS = st.builds(
     CampaignSpec,
     name=st.just("kernel"),
-    type=st.sampled_from(TYPES),
+    type=st.sampled_from(MAINTENANCE_TYPES),
     selection=SELECTIONS,
     duration=st.sampled_from([None, 90 * timedelta(seconds=1)]),
     policy=POLICIES,

@@ -22,7 +22,7 @@ from forewarn.client.document import Status as EventStatus
 from forewarn.clock import SystemClock
 from forewarn.core.duration import format_duration
 from forewarn.core.event import EventType, Source
-from forewarn.core.policy import MINIMUM_NOTICE
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.wire.document_parser import InvalidDocument
 
 SAMPLE_EVENT_ID = "00000000-0000-4000-8000-000000000000"
@@ -65,7 +65,7 @@ def sample_events(settings: AgentSettings) -> Iterator[Event]:
                 type=type_,
                 source=source,
                 resources=(settings.name or "this-vm",),
-                not_before=now + MINIMUM_NOTICE[type_],
+                not_before=now + EVENT_TYPES[type_].minimum_notice,
             )
 
 

@@ -1,7 +1,6 @@
 """Specification of a campaign: which VMs, which event type, and the policy with windows, limits and gates."""
 
 import re
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from urllib.parse import urlsplit
@@ -11,12 +10,10 @@ import msgspec
 from forewarn.core.duration import format_duration
 from forewarn.core.errors import Invalid
 from forewarn.core.event import EventType
+from forewarn.core.event_type import MAINTENANCE_TYPES
 from forewarn.core.limits import MAX_TEXT_LENGTH
 from forewarn.core.schedule import MAX_NOTICE
-from forewarn.core.text import check_name, check_text
-
-TYPES = (EventType.FREEZE, EventType.REBOOT, EventType.REDEPLOY)
-"""What planned maintenance can be: these take turns by update domain, and an operator can hold them."""
+from forewarn.core.text import check_name, check_text, join_choices
 
 DEFAULT_GAP = timedelta(minutes=30)
 DEFAULT_WAVE_DURATION = timedelta(minutes=5)
@@ -318,8 +315,8 @@ class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     def __post_init__(self) -> None:
         check_name(self.name, "campaign")
-        if self.type not in TYPES:
-            raise Invalid(f"a campaign is {_join_types(TYPES)}, not {self.type.value}")
+        if self.type not in MAINTENANCE_TYPES:
+            raise Invalid(f"a campaign is {join_choices(MAINTENANCE_TYPES)}, not {self.type.value}")
         if self.duration is not None:
             _check_between(self.duration, timedelta(0), MAX_WAVE_DURATION, "duration")
         check_text(self.description, "description")
@@ -330,8 +327,3 @@ class CampaignSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def expected(self) -> timedelta:
         """How long a wave is expected to take, before speed."""
         return self.policy.expected or self.duration or DEFAULT_WAVE_DURATION
-
-
-def _join_types(types: Iterable[EventType]) -> str:
-    *first, last = (type_.value for type_ in types)
-    return f"{', '.join(first)} or {last}"

@@ -11,6 +11,7 @@ from litestar.params import QueryParameter
 from forewarn.api import v1
 from forewarn.core.access import Role
 from forewarn.core.duration import format_duration
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import Scope
 from forewarn.core.vm import Vm
@@ -23,7 +24,7 @@ from forewarn.operator.error_responses import HIDDEN_VM
 from forewarn.operator.lookup import find_vm
 from forewarn.operator.parameters import error_specs
 from forewarn.operator.state import AppState, GuestEndpoints
-from forewarn.wire.protocol import PREVIEW_VERSION, TYPE_SINCE
+from forewarn.wire.protocol import PREVIEW_VERSION
 
 ENDPOINT = "169.254.169.254"
 MAX_SIMILAR = 300
@@ -186,11 +187,14 @@ def _check_visible_events(scope: Scope) -> v1.DiagnosisCheck:
         advice = "They are announced as soon as a VM of the scope asks."
         return v1.DiagnosisCheck(question=question, passed=False, message=finding, hint=advice)
     seen = [event for event in scope.events if event.announced]
-    late = {event.type: TYPE_SINCE[event.type] for event in seen if TYPE_SINCE[event.type] != PREVIEW_VERSION}
+    since = {event.type: EVENT_TYPES[event.type].since for event in seen}
+    late = {type_: version for type_, version in since.items() if version != PREVIEW_VERSION}
     finding = f"Yes: {len(seen)} open event{'' if len(seen) == 1 else 's'}, seen by every VM of the scope."
     if late:
-        since = "; ".join(f"{type_.value} only with api-version {version} or later" for type_, version in late.items())
-        finding = f"{finding.removesuffix('.')}; {since}."
+        versions = "; ".join(
+            f"{type_.value} only with api-version {version} or later" for type_, version in late.items()
+        )
+        finding = f"{finding.removesuffix('.')}; {versions}."
     return v1.DiagnosisCheck(question=question, passed=True, message=finding)
 
 

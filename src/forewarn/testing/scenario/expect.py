@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from forewarn.core.journal import EntryKind
+from forewarn.core.text import join_choices
 from forewarn.testing.scenario.commands import NOTHING
-from forewarn.testing.scenario.lexer import Lexeme, LexemeType, is_label, join_choices
+from forewarn.testing.scenario.lexer import Lexeme, LexemeType, is_label
 from forewarn.testing.scenario.render import IMPACT_ENTRIES, VERBS, VM_ENTRIES
 
 FACT_WORD = LexemeType(

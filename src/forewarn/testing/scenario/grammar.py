@@ -13,8 +13,10 @@ import msgspec
 
 from forewarn.core.errors import CoreError
 from forewarn.core.event import EventType
+from forewarn.core.event_type import USER_TYPES
 from forewarn.core.policy import AnnouncePolicy
 from forewarn.core.scope import ApprovalRule, ScopeKind
+from forewarn.core.text import join_choices
 from forewarn.core.vm import Priority
 from forewarn.testing.scenario import commands
 from forewarn.testing.scenario.expect import FACT_WORD, check_expectation
@@ -36,7 +38,6 @@ from forewarn.testing.scenario.lexer import (
     LexemeType,
     ScenarioError,
     closest_match,
-    join_choices,
     one_of,
 )
 
@@ -77,7 +78,7 @@ def _many(field: str, kind: LexemeType, at_least: int = 1) -> Slot:
     return Slot(field, kind, at_least=at_least, many=True)
 
 
-_AUTO_APPROVED = one_of("an event type", (EventType.REBOOT, EventType.REDEPLOY))
+_AUTO_APPROVED = one_of("an event type", USER_TYPES)
 _PRIORITY = one_of("a priority", Priority)
 _APPROVAL = one_of("an approval rule", ApprovalRule)
 

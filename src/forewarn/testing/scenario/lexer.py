@@ -12,7 +12,7 @@ from forewarn.core.duration import parse_duration
 from forewarn.core.errors import CoreError, Invalid
 from forewarn.core.event import EventType
 from forewarn.core.fault import FaultKind, parse_fault_kind, parse_signed_duration
-from forewarn.core.text import check_name, is_guid
+from forewarn.core.text import check_name, is_guid, join_choices
 
 _WORD = re.compile(r'"(?P<text>[^"]*)"|(?P<days>[+-]\d+d)\s+(?P<time>\d\S*)|(?P<open>".*)|\S+')
 _TIME = re.compile(
@@ -169,12 +169,6 @@ def one_of(what: str, choices: Iterable[str]) -> LexemeType:
         return known[word.text]
 
     return LexemeType(what, join_choices(known), read, tuple(known))
-
-
-def join_choices(words: Iterable[str]) -> str:
-    """Write down a choice: a, b or c."""
-    *others, last = words
-    return f"{', '.join(others)} or {last}" if others else last
 
 
 def closest_match(text: str, words: Iterable[str], *, min_similarity: float = 0.6) -> str | None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
+from forewarn.core.event import EventType
 from forewarn.core.text import is_guid
 from forewarn.testing.conformance.document import CheckSkipped, Document, EventFields, Mismatch, event_id
 from forewarn.testing.conformance.probe import EVENTS_QUERY, Probe, conditional, is_scheduled, is_started
@@ -25,7 +26,7 @@ KEYS = (
     "EventSource",
     "DurationInSeconds",
 )
-TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+TYPES = tuple(type_.value for type_ in EventType)
 
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 SERVER = re.compile(r"IMDS/\d+\.\d+\.\d+\.\d+", re.ASCII)

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from forewarn.core.event import EventType
+from forewarn.core.event_type import EVENT_TYPES
 from forewarn.testing.conformance.document import CheckSkipped, EventFields, Mismatch, event_id
 from forewarn.testing.conformance.probe import Probe, query
 from forewarn.testing.conformance.rule import Check, Precondition, Rule
@@ -20,14 +22,15 @@ from forewarn.wire.protocol import (
     DESCRIPTION_SINCE,
     DURATION_SINCE,
     NEWEST_VERSION,
-    PREEMPT_SINCE,
     PREVIEW_VERSION,
     SOURCE_SINCE,
-    TERMINATE_SINCE,
     VERSIONS,
 )
 
 SECTION = "Versions"
+
+PREEMPT_SINCE = EVENT_TYPES[EventType.PREEMPT].since.value
+TERMINATE_SINCE = EVENT_TYPES[EventType.TERMINATE].since.value
 
 ROLE_INSTANCE = re.compile(r".*_IN_\d+")
 """Role instances of cloud services are called like `FrontEnd_IN_0`; that is how they can be told from other VMs."""
@@ -55,8 +58,9 @@ def _field_since(field: str, first: str) -> Check:
     return check
 
 
-def _hidden_below(type_: str, first: str) -> Check:
-    """Check that events of a type are shown from a version on, and not before."""
+def _hidden_below(type_: EventType) -> Check:
+    """Check that events of a type are shown from its first version on, and not before."""
+    first = EVENT_TYPES[type_].since
 
     def check(probe: Probe) -> None:
         ids = {event_id(event) for event in probe.document().events if event.get("EventType") == type_}
@@ -160,14 +164,14 @@ RULES: Sequence[Rule] = (
         id="preempt-since",
         section=SECTION,
         text=INTRODUCED[PREEMPT_SINCE],
-        check=_hidden_below("Preempt", PREEMPT_SINCE),
+        check=_hidden_below(EventType.PREEMPT),
         precondition=Precondition.PREEMPT,
     ),
     Rule(
         id="terminate-since",
         section=SECTION,
         text=INTRODUCED[TERMINATE_SINCE],
-        check=_hidden_below("Terminate", TERMINATE_SINCE),
+        check=_hidden_below(EventType.TERMINATE),
         precondition=Precondition.TERMINATE,
     ),
     Rule(

@@ -1,0 +1,147 @@
+"""All facts of each event type, in one table. An event type without a row, or a row without a fact, fails at import."""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from enum import StrEnum
+
+import msgspec
+
+from forewarn.core.api_version import ApiVersion
+from forewarn.core.event import Cause, EventType, Source
+
+
+class Effect(StrEnum):
+    """What the event does to the VM."""
+
+    PAUSE = "the VM is paused, and memory is kept"
+    RESTART = "the VM restarts, and memory is lost"
+    MOVE = "the VM moves to another host, and memory and ephemeral disks are lost"
+    REMOVE = "the VM leaves its scope"
+
+
+class EventTypeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts of one event type."""
+
+    type: EventType
+    effect: Effect
+    minimum_notice: timedelta
+    """PROTOCOL §6. For Terminate, the notice that the VM or its scope asks for comes first."""
+    causes: Mapping[Source, Cause]
+    """Which sources may ask for it, and the cause that the event then has."""
+    descriptions: Mapping[Cause, str]
+    """The `Description` of an event, by its cause. A hardware failure has no source of its own, so it is only here."""
+    since: ApiVersion
+    """The first api-version that shows the type; a document of an older version has no event of it."""
+    default_duration: timedelta
+    """How long it takes on the simulated platform, unless the settings `simulated.*` say otherwise."""
+    simulates_duration: bool
+    """Whether it takes as long as the event's own duration on the simulated platform, where the event has one."""
+
+    def __post_init__(self) -> None:
+        if missing := set(self.causes.values()) - set(self.descriptions):
+            raise LookupError(f"event type {self.type.value} has no description for {', '.join(sorted(missing))}")
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Who may ask for it."""
+        return tuple(self.causes)
+
+    @property
+    def removes_vm(self) -> bool:
+        """Whether the VM leaves the scope when the event is done."""
+        return self.effect is Effect.REMOVE
+
+    @property
+    def moves_vm(self) -> bool:
+        """Whether the VM is on another host when the event is done."""
+        return self.effect is Effect.MOVE
+
+
+def create_table(specs: Iterable[EventTypeSpec]) -> dict[EventType, EventTypeSpec]:
+    """Return the rows by type, in the order of the enum. Every type has exactly one."""
+    rows = list(specs)
+    table = {spec.type: spec for spec in rows}
+    if missing := [type_.value for type_ in EventType if type_ not in table]:
+        raise LookupError(f"no row for event type {', '.join(missing)}")
+    if len(table) < len(rows):
+        raise LookupError("an event type has two rows")
+    return {type_: table[type_] for type_ in EventType}
+
+
+EVENT_TYPES = create_table(
+    (
+        EventTypeSpec(
+            type=EventType.FREEZE,
+            effect=Effect.PAUSE,
+            minimum_notice=timedelta(minutes=15),
+            causes={Source.PLATFORM: Cause.MAINTENANCE},
+            descriptions={Cause.MAINTENANCE: "The VM is paused for a moment while its host is maintained."},
+            since=ApiVersion.V2017_03_01,
+            default_duration=timedelta(seconds=9),
+            simulates_duration=True,
+        ),
+        EventTypeSpec(
+            type=EventType.REBOOT,
+            effect=Effect.RESTART,
+            minimum_notice=timedelta(minutes=15),
+            causes={Source.PLATFORM: Cause.MAINTENANCE, Source.USER: Cause.USER},
+            descriptions={
+                Cause.MAINTENANCE: "The VM restarts because its host is maintained.",
+                Cause.USER: "A user asked for a restart of the VM.",
+                Cause.FAILURE: "Emergency repair: the VM restarts after a failure of its host.",
+            },
+            since=ApiVersion.V2017_03_01,
+            default_duration=timedelta(seconds=60),
+            simulates_duration=False,
+        ),
+        EventTypeSpec(
+            type=EventType.REDEPLOY,
+            effect=Effect.MOVE,
+            minimum_notice=timedelta(minutes=10),
+            causes={Source.PLATFORM: Cause.MAINTENANCE, Source.USER: Cause.USER},
+            descriptions={
+                Cause.MAINTENANCE: "The VM moves to another host because its own is maintained.",
+                Cause.USER: "A user asked for the VM to be redeployed.",
+                Cause.FAILURE: "Emergency repair: the VM moves because its host has failed.",
+            },
+            since=ApiVersion.V2017_03_01,
+            default_duration=timedelta(seconds=120),
+            simulates_duration=False,
+        ),
+        EventTypeSpec(
+            type=EventType.PREEMPT,
+            effect=Effect.REMOVE,
+            minimum_notice=timedelta(seconds=30),
+            causes={Source.PLATFORM: Cause.EVICTION},
+            descriptions={Cause.EVICTION: "The low-priority VM is taken away because its capacity is needed."},
+            since=ApiVersion.V2017_11_01,
+            default_duration=timedelta(seconds=10),
+            simulates_duration=False,
+        ),
+        EventTypeSpec(
+            type=EventType.TERMINATE,
+            effect=Effect.REMOVE,
+            minimum_notice=timedelta(minutes=5),
+            causes={Source.PLATFORM: Cause.DELETION, Source.USER: Cause.DELETION},
+            descriptions={Cause.DELETION: "The VM is going to be deleted."},
+            since=ApiVersion.V2019_01_01,
+            default_duration=timedelta(seconds=10),
+            simulates_duration=False,
+        ),
+    )
+)
+
+
+def types_with_cause(cause: Cause) -> tuple[EventType, ...]:
+    """Return the types whose events can have this cause."""
+    return tuple(type_ for type_, spec in EVENT_TYPES.items() if cause in spec.descriptions)
+
+
+MAINTENANCE_TYPES = types_with_cause(Cause.MAINTENANCE)
+"""Planned maintenance: these take turns by update domain, an operator can hold them, and campaigns consist of them."""
+
+USER_TYPES = types_with_cause(Cause.USER)
+"""What a user can ask for, and so what a scope can approve in advance."""
+
+FAILURE_TYPES = types_with_cause(Cause.FAILURE)
+"""What a hardware failure can be."""
