@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cli.in_process import run_up
+from tests.cli.in_process import run_json, run_up
 from tests.support.program import Machine
 
 FLEET = """
@@ -29,6 +29,19 @@ approval = "all"
 vms = [{ name = "pair-{n}", count = 2 }]
 """
 
+INVENTORY = """
+[[scopes]]
+name = "db"
+kind = "standalone"
+
+[[scopes]]
+name = "web"
+kind = "availability-set"
+update_domains = 2
+hosts = ["hv-0", "hv-1"]
+vms = [{ name = "web-{n}", count = 2, first_address = "10.0.0.1" }]
+"""
+
 
 class ServiceMachine(Machine):
     """The machine; tests that share it take VMs that no other test uses."""
@@ -49,3 +62,10 @@ def run_service_machine(home: Path, fleet: str = FLEET) -> Iterator[ServiceMachi
     file.write_text(fleet)
     with run_up(service_machine, fleet=file):
         yield service_machine
+
+
+def schedule_event(machine: Machine, *arguments: str) -> str:
+    """Make one event, and return its id."""
+    (made,) = run_json(machine, "event", "schedule", *arguments)["created"]
+    id_: str = made["id"]
+    return id_

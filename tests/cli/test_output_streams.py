@@ -1,9 +1,8 @@
-"""Where results go: to a full disk, to nowhere, and what everybody may read of the command line.
+"""Where results go: to a full disk, to nowhere, and what of them commands a terminal.
 
-Processes: for the descriptor of stdout, and for the arguments that the system shows.
+Processes: for the descriptor of stdout.
 """
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from forewarn.cli.argv import _tokens
 from forewarn.cli.output import sanitize
 from tests.cli.in_process import run, run_json
 from tests.cli.service_machine import ServiceMachine, run_service_machine
 
 FULL = Path("/dev/full")
-linux_only = pytest.mark.skipif(not FULL.exists(), reason="needs Linux's /dev/full and /proc")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +37,7 @@ def run_in_shell(service_machine: ServiceMachine, *arguments: str, how: str) -> 
     )
 
 
-@linux_only
+@pytest.mark.skipif(not FULL.exists(), reason="needs Linux's /dev/full")
 @pytest.mark.process
 @pytest.mark.parametrize("command", [("vm", "list"), ("vm", "list", "-o", "json"), ("fleet", "export")])
 def test_full_disk_is_said_in_a_sentence(service_machine: ServiceMachine, command: tuple[str, ...]) -> None:
@@ -69,28 +66,6 @@ def test_empty_name_is_of_nothing(service_machine: ServiceMachine, command: tupl
 def test_hold_without_a_reason_is_none(service_machine: ServiceMachine, reason: str) -> None:
     assert run(service_machine, "hold", reason).code == 2
     assert run_json(service_machine, "hold") == []
-
-
-def test_tokens_are_found_however_they_are_said() -> None:
-    assert list(_tokens(["vm", "--token", "a", "--token=b", "--token-file", "c", "--token"])) == ["a", "b", ""]
-
-
-@linux_only
-@pytest.mark.process
-def test_token_on_the_command_line_is_not_in_the_process_list() -> None:
-    """The program reads stdin while we look at how the system shows it."""
-    program = (
-        "import sys; from forewarn.cli.argv import redact_tokens; redact_tokens(sys.argv); print(flush=True); input()"
-    )
-    arguments = [sys.executable, "-c", program, "--token", "fw_secret", "--token=fw_other", "vm"]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        process.stdout.readline()
-        shown = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
-        process.stdin.write(b"\n")
-        process.stdin.close()
-    assert shown[3:-1] == [b"--token", b"xxxxxxxxx", b"--token=xxxxxxxx", b"vm"]
 
 
 def test_what_others_have_written_does_not_command_the_terminal(service_machine: ServiceMachine) -> None:

@@ -2,9 +2,12 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import PROCESS_FOLDERS
 
 ROOT = Path(__file__).parents[2]
 ALLOWED = ("forewarn.core", "forewarn.testing.scenario")
@@ -113,10 +116,16 @@ def misplaced_tests(root: Path) -> list[str]:
 
 
 def _has_module(root: Path, test: Path) -> bool:
+    return module_of(root, test) is not None
+
+
+def module_of(root: Path, test: Path) -> Path | None:
+    """Return the module or package that a test file is named after, the one with the longest name; both relative."""
     source = root if test.parts[0] == "bench" else root / "src/forewarn"
     modules = {file.stem for file in (source / test.parent).glob("*.py")} - {"__init__"}
     packages = {file.parent.name for file in (source / test.parent).glob("*/__init__.py")}
-    return any(f"{test.stem}_".startswith(f"test_{name}_") for name in modules | packages)
+    named = [name for name in modules | packages if f"{test.stem}_".startswith(f"test_{name}_")]
+    return test.parent / max(named, key=len) if named else None
 
 
 def test_tests_are_named_after_the_modules_they_test() -> None:
@@ -151,3 +160,95 @@ def test_misplaced_test_is_found(tmp_path: Path) -> None:
         "guest/test_long_polling.py",
         "guests/test_long_poll.py",
     ]
+
+
+TESTED_ELSEWHERE = ROOT / "tests/repository/tested_elsewhere.txt"
+"""Modules without a test file of their own, each with the test file that tests it."""
+
+
+def read_tested_elsewhere() -> dict[str, str]:
+    lines = (line.partition(": ") for line in TESTED_ELSEWHERE.read_text().splitlines() if not line.startswith("#"))
+    return {module: test for module, _, test in lines}
+
+
+def modules_without_a_test_file(root: Path) -> list[str]:
+    """Return the modules after which, and after whose package, no test file is named."""
+    tests = root / "tests"
+    tested = {module_of(root, test.relative_to(tests)) for test in tests.rglob("test_*.py")}
+    source = root / "src/forewarn"
+    modules = (file.relative_to(source).with_suffix("") for file in sorted(source.rglob("*.py")))
+    return [
+        str(module)
+        for module in modules
+        if not module.name.startswith("__") and module not in tested and module.parent not in tested
+    ]
+
+
+def test_every_module_has_a_test_file_of_its_name_or_is_listed_with_the_one_that_tests_it() -> None:
+    assert sorted(set(modules_without_a_test_file(ROOT)) - set(read_tested_elsewhere())) == []
+
+
+def test_list_of_modules_tested_elsewhere_is_current() -> None:
+    listed = read_tested_elsewhere()
+    assert list(listed) == sorted(listed)
+    assert sorted(set(listed) - set(modules_without_a_test_file(ROOT))) == []
+    assert {test for test in listed.values() if not (ROOT / "tests" / test).is_file()} == set()
+
+
+LOADED_BY_NAME = {"src/forewarn/cli/app.py": "src/forewarn/cli/commands"}
+"""Modules that import all modules of a folder, by the names in a table."""
+
+
+@cache
+def reached_files(root: Path, test: Path) -> set[Path]:
+    """Return the files that a test file imports, directly or through others or the conftest files of its folders."""
+    found: set[Path] = set()
+    todo = [test, *(folder / "conftest.py" for folder in test.parents if (folder / "conftest.py").is_file())]
+    while todo:
+        if (file := todo.pop()) not in found:
+            found.add(file)
+            todo += _imported_files(root, file) - found
+    return found
+
+
+@cache
+def _imported_files(root: Path, file: Path) -> set[Path]:
+    places = [
+        (root / "src" if is_within(module, "forewarn") else root) / module.replace(".", "/")
+        for module in {*imported_modules(file)}
+        if is_within(module, "forewarn") or is_within(module, "tests")
+    ]
+    named = [each for place in places for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file()]
+    folder = LOADED_BY_NAME.get(str(file.relative_to(root)))
+    return {*named, *(() if folder is None else (root / folder).glob("*.py"))}
+
+
+def test_listed_test_file_imports_the_module_or_starts_the_program() -> None:
+    wrong = [
+        f"{module}: {test}"
+        for module, test in read_tested_elsewhere().items()
+        if not any(test.startswith(f"{folder}/") for folder in PROCESS_FOLDERS)
+        if ROOT / f"src/forewarn/{module}.py" not in reached_files(ROOT, ROOT / "tests" / test)
+    ]
+    assert wrong == []
+
+
+def test_module_without_a_test_file_is_found(tmp_path: Path) -> None:
+    for name in (
+        "src/forewarn/core/__init__.py",
+        "src/forewarn/core/__main__.py",
+        "src/forewarn/core/event.py",
+        "src/forewarn/core/impact.py",
+        "src/forewarn/core/impact_lifecycle.py",
+        "src/forewarn/core/rules/__init__.py",
+        "src/forewarn/core/rules/approval.py",
+        "src/forewarn/wire/__init__.py",
+        "src/forewarn/wire/event.py",
+        "tests/core/test_event_values.py",
+        "tests/core/test_impact_lifecycle.py",
+        "tests/core/test_rules.py",
+    ):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert modules_without_a_test_file(tmp_path) == ["core/impact", "wire/event"]

@@ -8,28 +8,19 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Thread
 from typing import IO, Any
 
 import msgspec
 import pytest
-import typer
 
 from forewarn.api import v1
-from forewarn.api.client import ApiClient
-from forewarn.api.errors import NotFound, ServiceUnreachable
-from forewarn.cli.live import campaign_follow
-from forewarn.cli.live.campaign_follow import follow
-from forewarn.cli.options.campaign import OPTIONS
-from forewarn.cli.options.connection import ServiceConnection
-from forewarn.cli.output import Output
-from forewarn.cli.views.campaign import BAR_WIDTH, progress_lines
-from forewarn.core.campaign.record import CampaignState
-from forewarn.core.campaign.spec import CampaignPolicy, CampaignSpec, Selection
+from forewarn.api.errors import NotFound
+from forewarn.cli.views.campaign import BAR_WIDTH
 from forewarn.platform.webhooks import sign
 from tests.cli.in_process import Script, run, run_details, run_json, run_live, run_table, run_up
 from tests.cli.options.test_completion import completions
@@ -54,8 +45,6 @@ hosts = ["hv-3", "hv-4"]
 tags = { tier = "back" }
 vms = [{ name = "db-{n}", count = 2 }]
 """
-
-BEGIN = datetime(2026, 3, 2, 10, 0, tzinfo=UTC)
 
 KERNEL = """
 name = "kernel"
@@ -142,12 +131,6 @@ def test_options_come_before_the_file_and_can_do_without_it(service_machine: Ser
     )  # fmt: skip
     assert laid_over == alone
     assert [wave["vms"] for wave in alone["waves"]] == [["db-0"], ["db-1"]]
-
-
-def test_every_key_of_the_file_has_its_option() -> None:
-    said = {item.name.rstrip("_") for item in OPTIONS}
-    keys = {*CampaignSpec.__struct_fields__, *Selection.__struct_fields__, *CampaignPolicy.__struct_fields__}
-    assert keys - said == {"selection", "policy", "waves"}
 
 
 def test_every_option_says_what_its_key_says(service_machine: ServiceMachine) -> None:
@@ -683,74 +666,3 @@ def test_running_service_takes_over_gates(tmp_path: Path) -> None:
         assert service.wait_for("settings are taken over")["changed"] == ["gates"]
         assert service.api.start_campaign(ask).spec.policy.gate == "health"
     assert unknown.value.code == "gate-not-found"
-
-
-def campaign_of(*progress: v1.WaveProgress) -> v1.Campaign:
-    return v1.Campaign(
-        id="X", name="k", type=v1.CampaignType.REBOOT, state=CampaignState.RUNNING, created_by="a",
-        started_at=BEGIN, ended_at=None, planned_end_at=None, expected_end_at=None,
-        state_changed_by="a", state_changed_at=BEGIN, state_reason="",
-        scope_count=1_000, host_count=1, vm_count=1, wave_count=1, finished_wave_count=0, finished_vm_count=0,
-        failures=(), gate=None, explanation=(),
-        spec=v1.CampaignSpec(name="k", type=v1.CampaignType.REBOOT, selection=v1.SelectionView(all=True)),
-        progress=progress,
-    )  # fmt: skip
-
-
-def test_bars_show_everything_that_there_is() -> None:
-    campaign = campaign_of(
-        v1.WaveProgress(number=1, wave_count=1_000, vm_count=5_000, done=997, announced=1, failed=1, planned=1),
-        v1.WaveProgress(number=2, wave_count=1, vm_count=1, planned=1),
-    )
-    first, second = progress_lines(campaign)
-    assert (
-        first
-        == f"wave 1  {'█' * (BAR_WIDTH - 3)}▒▚░   997/1000 scopes, 5000 VMs: 997 done, 1 announced, 1 failed, 1 planned"
-    )
-    assert second == f"wave 2  {'░' * BAR_WIDTH}     0/1    scopes, 1 VM: 1 planned"
-
-
-def test_campaign_is_asked_for_again_after_a_single_question_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    """The feed goes on meanwhile, so nobody says that the service is back."""
-    running = campaign_of(v1.WaveProgress(number=1, wave_count=1, vm_count=1, planned=1))
-    ended = msgspec.structs.replace(running, state=CampaignState.COMPLETED, ended_at=BEGIN)
-    follow(
-        ServiceConnection(FlakyApiClient([running, ServiceUnreachable("http://x", "too busy"), ended]), Output.TABLE),
-        running,
-    )
-    seen = capsys.readouterr()
-    assert "k Completed" in seen.out
-    assert "too busy" in seen.err
-
-
-def test_campaign_is_asked_for_now_and_then_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That a wave has no room when its time has come is in no journal."""
-    monkeypatch.setattr(campaign_follow, "POLL_INTERVAL", 0.0)
-    running = campaign_of(v1.WaveProgress(number=1, wave_count=2, vm_count=2, announced=1, failed=1))
-    stuck = msgspec.structs.replace(running, is_stuck=True)
-    with pytest.raises(typer.Exit) as ended:
-        follow(ServiceConnection(FlakyApiClient([running, running, running, stuck]), Output.TABLE), running)
-    assert ended.value.exit_code == 1
-
-
-class FlakyApiClient(ApiClient):
-    """A service that fails to answer one question."""
-
-    def __init__(self, answers: list[v1.Campaign | ServiceUnreachable]) -> None:
-        self._answers = iter(answers)
-
-    def watch(self, **_: Any) -> Iterator[v1.JournalEntry | None]:
-        """Say that something has happened, and then nothing more."""
-        yield None
-        Event().wait()
-
-    def campaign(self, _: str) -> v1.Campaign:
-        """Give the next answer."""
-        answer = next(self._answers)
-        if isinstance(answer, ServiceUnreachable):
-            raise answer
-        return answer
-
-    def clock(self) -> v1.Clock:
-        """Say what time it is."""
-        return v1.Clock(now=BEGIN, manual=True, next_change_at=None)

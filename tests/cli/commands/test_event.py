@@ -1,30 +1,19 @@
-"""Events, operations, holds and the journal from the command line."""
+"""Events from the command line.
+
+Processes: for a service whose work is a program.
+"""
 
 import json
 import re
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 
 from tests.cli.in_process import CommandResult, run, run_details, run_json, run_table, run_up
-from tests.cli.service_machine import FLEET, ServiceMachine, run_service_machine
+from tests.cli.service_machine import FLEET, ServiceMachine, schedule_event
 from tests.support.program import Machine
-
-
-@pytest.fixture(scope="module")
-def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceMachine]:
-    with run_service_machine(tmp_path_factory.mktemp("events")) as machine:
-        yield machine
-
-
-def _scheduled(service_machine: ServiceMachine, *arguments: str) -> str:
-    """Make one event, and return its id."""
-    (made,) = run_json(service_machine, "event", "schedule", *arguments)["created"]
-    id_: str = made["id"]
-    return id_
 
 
 @pytest.mark.parametrize(
@@ -45,58 +34,11 @@ def test_maintenance_is_announced_for_what_is_selected(
         assert run(service_machine, "event", "cancel", event["id"][:12]).code == 0
 
 
-@pytest.mark.parametrize(
-    ("command", "made"),
-    [
-        (("restart",), ("Reboot", "User", "user")),
-        (("redeploy",), ("Redeploy", "User", "user")),
-        (("evict", "--in", "1m"), ("Preempt", "Platform", "eviction")),
-        (("fail",), ("Redeploy", "Platform", "failure")),
-        (("fail", "--type", "reboot"), ("Reboot", "Platform", "failure")),
-    ],
-    ids=["restart", "redeploy", "evict", "fail", "fail with reboot"],
-)
-def test_operation_makes_its_event(
-    service_machine: ServiceMachine, command: tuple[str, ...], made: tuple[str, ...]
-) -> None:
-    (event,) = run_json(
-        service_machine, "vm", command[0], service_machine.take_vm(), *command[1:], "--reason", "because"
-    )["events"]
-    assert (event["type"], event["source"], event["cause"]) == made
-    assert (event["reason"], event["status"]) == ("because", "Started" if command[0] == "fail" else "Scheduled")
-
-
-def test_operation_is_shown_as_a_table(service_machine: ServiceMachine) -> None:
-    vm = service_machine.take_vm()
-    (header, row) = run_table(service_machine, "vm", "restart", vm)
-    assert (header[:3], row[1:5]) == (["EVENT", "STATUS", "TYPE"], ["Scheduled", "Reboot", "batch", vm])
-
-
-def test_failure_can_be_predicted_for_a_host(service_machine: ServiceMachine) -> None:
-    now = run_json(service_machine, "clock", "show")["now"]
-    events = run_json(service_machine, "vm", "fail", "--host", "hv-1", "--predicted", "3d")["events"]
-    assert {(event["type"], event["status"], event["host"]) for event in events} == {("Redeploy", "Scheduled", "hv-1")}
-    assert all(event["not_before"] > now for event in events)
-    for event in events:
-        run(service_machine, "event", "cancel", event["id"])
-
-
-def test_vm_without_terminate_notice_is_deleted_at_once_and_others_with_an_event(
-    service_machine: ServiceMachine,
-) -> None:
-    first, second = service_machine.take_vm(), service_machine.take_vm()
-    at_once = run(service_machine, "vm", "delete", first)
-    assert (at_once.code, at_once.stdout) == (0, "")
-    assert at_once.stderr == f"VM {first} is deleted at once: it has no terminate notice.\n"
-    assert run(service_machine, "vm", "show", first).code == 4
-    run(service_machine, "vm", "change", second, "--terminate-notice", "10m")
-    (event,) = run_json(service_machine, "vm", "delete", second)["events"]
-    assert (event["type"], event["source"]) == ("Terminate", "User")
-
-
 def test_event_is_shown_with_its_timeline(service_machine: ServiceMachine) -> None:
     vm = service_machine.take_vm()
-    id_ = _scheduled(service_machine, "Reboot", vm, "--in", "20m", "--reason", "new kernel", "--description", "restart")
+    id_ = schedule_event(
+        service_machine, "Reboot", vm, "--in", "20m", "--reason", "new kernel", "--description", "restart"
+    )
     shown = run_details(service_machine, "event", "show", id_[:8].lower())
     assert (shown["event"], shown["type"], shown["VMs"], shown["status"]) == (id_, "Reboot", vm, "Scheduled")
     assert (shown["reason"], shown["description"]) == ("new kernel", "restart")
@@ -116,7 +58,7 @@ def test_event_is_shown_with_its_timeline(service_machine: ServiceMachine) -> No
 
 
 def test_cancelled_event_is_gone_and_says_so(service_machine: ServiceMachine) -> None:
-    id_ = _scheduled(service_machine, "Freeze", service_machine.take_vm())
+    id_ = schedule_event(service_machine, "Freeze", service_machine.take_vm())
     canceled = run(service_machine, "event", "cancel", id_)
     assert re.fullmatch(rf"Event {id_} in scope batch is canceled at [-0-9: ]+Z\.\n", canceled.stdout)
 
@@ -129,7 +71,7 @@ def test_started_event_cannot_be_cancelled(service_machine: ServiceMachine) -> N
 
 def test_event_is_approved_on_behalf_of_its_vm(service_machine: ServiceMachine) -> None:
     (header, row) = run_table(
-        service_machine, "event", "approve", _scheduled(service_machine, "Freeze", service_machine.take_vm())
+        service_machine, "event", "approve", schedule_event(service_machine, "Freeze", service_machine.take_vm())
     )
     assert (header[1], row[1]) == ("STATUS", "Started")
     run(service_machine, "clock", "advance", "1m")
@@ -139,7 +81,7 @@ def test_event_is_approved_on_behalf_of_its_vm(service_machine: ServiceMachine) 
 
 
 def test_event_of_several_vms_is_approved_for_the_one_that_is_named(service_machine: ServiceMachine) -> None:
-    id_ = _scheduled(service_machine, "Freeze", "pair-0", "pair-1")
+    id_ = schedule_event(service_machine, "Freeze", "pair-0", "pair-1")
     asked = run(service_machine, "event", "approve", id_)
     assert (asked.code, asked.stderr) == (2, "forewarn: say on behalf of which VM: --vm pair-0 or pair-1\n")
     event = run_json(service_machine, "event", "approve", id_, "--vm", "pair-0")["event"]
@@ -148,92 +90,10 @@ def test_event_of_several_vms_is_approved_for_the_one_that_is_named(service_mach
 
 
 def test_beginning_of_several_ids_is_no_event(service_machine: ServiceMachine) -> None:
-    ids = [_scheduled(service_machine, "Freeze", service_machine.take_vm()) for _ in range(2)]
+    ids = [schedule_event(service_machine, "Freeze", service_machine.take_vm()) for _ in range(2)]
     beginning = ids[0][:4]
     meant = run(service_machine, "event", "show", beginning)
     assert meant.code == (0 if not ids[1].startswith(beginning) else 2)
-
-
-def test_hold_and_release_say_what_is_held(service_machine: ServiceMachine) -> None:
-    assert run(service_machine, "hold").stderr == "Nothing is held.\n"
-    held = run(service_machine, "hold", "the switch is replaced", "--scope", "web")
-    assert re.fullmatch(r"Scope web is held by admin since [-0-9: ]+Z: the switch is replaced\n", held.stdout)
-    holds = run_json(service_machine, "hold", "all hands off")
-    assert (holds[0]["reason"], holds[1]["scope"]) == ("all hands off", "web")
-    assert run(service_machine, "hold").stdout.count("\n") == 2
-    again = run(service_machine, "hold", "hands off again")
-    assert re.fullmatch(r"This replaces the hold of admin since [-0-9: ]+Z: all hands off\n", again.stderr)
-    released = run(service_machine, "release", "--reason", "done")
-    assert (released.code, released.stdout.startswith("Scope web is held")) == (0, True)
-    assert re.fullmatch(
-        r"Released: the whole fleet, held by admin since [-0-9: ]+Z: hands off again\n", released.stderr
-    )
-    assert run(service_machine, "release").stderr == "Nothing to release: the whole fleet was not held.\n"
-    assert run_json(service_machine, "release", "--scope", "web") == []
-
-
-def test_history_tells_why_a_vm_paused(service_machine: ServiceMachine) -> None:
-    vm = service_machine.take_vm()
-    run_json(service_machine, "clock", "advance", "1h")
-    id_ = _scheduled(service_machine, "Freeze", vm, "--in", "20m", "--reason", "new switch")
-    run(service_machine, "event", "approve", id_)
-    now = run_json(service_machine, "clock", "show")["now"]
-    run_json(service_machine, "clock", "advance", "2h")
-    ended = run(service_machine, "journal", "--vm", vm, "--at", now[11:16])
-    assert ended.code == 0
-    assert [row[1] for row in _table(ended)[1:]][:3] == ["scheduled", "approved", "started"]
-    assert "new switch" in ended.stdout
-    assert f"`forewarn event show {id_[:8]}` tells everything about that event." in ended.stderr
-    assert [line["action"] for line in run_json(service_machine, "journal", "--vm", vm, "--since", "1h")] == []
-    assert {line["action"] for line in run_json(service_machine, "journal", "--event", id_[:8], "--since", "3h")} >= {
-        "started",
-        "completed",
-    }
-
-
-@pytest.mark.parametrize(
-    ("options", "fits"),
-    [
-        (("--action", "approved", "--all"), lambda line: line["action"] == "approved"),
-        (("--scope", "batch", "--all"), lambda line: line["record_id"] == "batch"),
-        (("--actor", "admin", "--all"), lambda line: line["actor"] == "admin"),
-    ],
-    ids=["did", "scope", "by"],
-)
-def test_history_is_filtered(service_machine: ServiceMachine, options: tuple[str, ...], fits: Any) -> None:
-    run(service_machine, "event", "approve", _scheduled(service_machine, "Freeze", service_machine.take_vm()))
-    everything = run_json(service_machine, "journal", "--all")
-    assert run_json(service_machine, "journal", *options) == [line for line in everything if fits(line)] != []
-
-
-def test_history_is_the_newest_lines_in_order(service_machine: ServiceMachine) -> None:
-    everything = run_json(service_machine, "journal", "--all")
-    assert [line["position"] for line in everything] == sorted(line["position"] for line in everything)
-    assert run_json(service_machine, "journal", "--newest", "3") == everything[-3:]
-    for _ in range(60 - min(len(everything), 60)):
-        run_json(service_machine, "clock", "advance", "1s")
-    short = run(service_machine, "journal")
-    assert len(short.stdout.splitlines()) == 51
-    assert short.stderr.endswith("These are the newest 50 lines: --since, --newest or --all shows more.\n")
-
-
-def test_history_without_such_lines_says_so(service_machine: ServiceMachine) -> None:
-    ended = run(service_machine, "journal", "--actor", "nobody")
-    assert (ended.code, ended.stdout, ended.stderr) == (0, "", "The journal has no such lines.\n")
-
-
-def _table(ended: CommandResult) -> list[list[str]]:
-    return [re.split(r"  +", line) for line in ended.stdout.splitlines()]
-
-
-def test_history_says_where_it_found_nothing(service_machine: ServiceMachine) -> None:
-    run_json(service_machine, "clock", "advance", "1h")
-    ended = run(service_machine, "journal", "--since", "30m", "--until", "20m")
-    assert ended.code == 0
-    assert re.fullmatch(
-        r"The journal has no such lines\.\nLooked from [-0-9: ]+Z until [-0-9: ]+Z; the service has [-0-9: ]+Z\.\n",
-        ended.stderr,
-    )
 
 
 @pytest.mark.parametrize(

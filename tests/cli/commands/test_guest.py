@@ -20,9 +20,6 @@ from typing import Any
 
 import pytest
 
-from forewarn.cli.options.endpoint import exit_code_for
-from forewarn.client import ClientError
-from forewarn.client.discovery import NotDiscovered
 from tests.cli.in_process import CommandResult, InProcessMachine, Script, UpService, interrupt, run_live, run_up
 from tests.client.faulty_server import responds, run_faulty_server
 from tests.client.scripted_flow import document, event
@@ -379,32 +376,6 @@ def test_endpoint_that_does_not_serve_this_machine_refuses(vm: Vm) -> None:
     ended = vm.run("guest", "list", "--endpoint", vm.service.ready["operator_url"])
     assert (ended.returncode, ended.stdout) == (3, "")
     assert " answered 401: " in ended.stderr
-
-
-def all_errors(root: type[ClientError]) -> Iterator[type[ClientError]]:
-    for error in root.__subclasses__():
-        yield error
-        yield from all_errors(error)
-
-
-def test_every_error_of_the_client_has_its_exit_code() -> None:
-    codes = {error.__name__: exit_code_for(error.__new__(error)).value for error in all_errors(ClientError)}
-    undiscovered: list[type[ClientError]] = [NotDiscovered, *all_errors(NotDiscovered)]
-    assert {codes.pop(error.__name__) for error in undiscovered} == {5}
-    assert codes == {
-        "NotAnEndpoint": 2,
-        "NotAnEvent": 2,
-        "Refused": 3,
-        "NotAllowed": 3,
-        "NoSuchEvent": 4,
-        "NoVersion": 5,
-        "Closed": 5,
-        "Unreachable": 5,
-        "TooSlow": 5,
-        "Unavailable": 5,
-        "NotUnderstood": 5,
-        "NoName": 5,
-    }
 
 
 @pytest.mark.process

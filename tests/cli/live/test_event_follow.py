@@ -1,66 +1,23 @@
-"""Following events to their end, live and in lines, and the screen that shows everything.
+"""Following events to their end, live and in lines.
 
-Processes: for Ctrl-C, for keys and sizes of a real terminal, for a service that is killed, and for one whose work is a
-program.
+Processes: for Ctrl-C, for a service that is killed, and for one whose work is a program.
 """
 
 import json
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import IO
 
 import pytest
 
 from tests.cli.in_process import Script, run, run_json, run_live
-from tests.cli.service_machine import FLEET, ServiceMachine, run_service_machine
+from tests.cli.lines import lines
+from tests.cli.service_machine import FLEET, ServiceMachine
 from tests.cli.terminal import Terminal
-from tests.support.program import GUARD, PROGRAM, Machine
+from tests.support.program import Machine
 
 CTRL_C = "\x03"
-
-
-@pytest.fixture(scope="module")
-def service_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceMachine]:
-    with run_service_machine(tmp_path_factory.mktemp("following")) as machine:
-        yield machine
-
-
-class Lines:
-    """A command that writes lines as things happen."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-
-    @property
-    def stdout(self) -> IO[str]:
-        """What it writes."""
-        assert self.process.stdout is not None
-        return self.process.stdout
-
-    def ended(self) -> tuple[int, str, str]:
-        """Wait for its end; return the exit status and what it has written since."""
-        stdout, stderr = self.process.communicate(timeout=GUARD)
-        return self.process.returncode, stdout, stderr
-
-
-@contextmanager
-def lines(machine: Machine, *arguments: str) -> Iterator[Lines]:
-    process = subprocess.Popen(
-        [PROGRAM, *arguments],
-        cwd=machine.home,
-        env=machine.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        yield Lines(process)
-        process.kill()
 
 
 def _event_of(machine: Machine, vm: str) -> str:
@@ -191,69 +148,6 @@ def test_following_goes_on_when_the_service_is_restarted(machine: Machine) -> No
     assert lost.startswith("The service cannot be reached; trying again. ")
     assert back == "The service is back.\n"
     assert (code, rest.endswith("canceled\n")) == (1, True)
-
-
-@pytest.mark.process
-def test_screen_shows_events_holds_and_the_journal(service_machine: ServiceMachine) -> None:
-    vm = service_machine.take_vm()
-    with Terminal(service_machine, "watch", columns=120) as terminal:
-        terminal.wait_for("(q ends)")
-        made = run_json(service_machine, "event", "schedule", "Reboot", vm, "--in", "17m")["created"][0]
-        terminal.wait_for("in 17m")
-        terminal.wait_for(made["id"][:8])
-        run(service_machine, "hold", "rack 4 burns", "--scope", "batch")
-        terminal.wait_for("Scope batch is held by admin since")
-        terminal.forget()
-        terminal.resize(60, 10)
-        terminal.wait_for("(q ends)")
-        run(service_machine, "release", "--scope", "batch")
-        terminal.wait_for("released")
-        terminal.type("q")
-        assert terminal.end() == 0
-    assert terminal.seen.rstrip().endswith("\x1b[?1049l")
-
-
-@pytest.mark.process
-def test_narrow_screen_still_says_what_an_event_waits_for(service_machine: ServiceMachine) -> None:
-    run(service_machine, "hold", "rack 4 burns", "--scope", "batch")
-    with Terminal(service_machine, "watch", columns=80) as terminal:
-        terminal.wait_for("(q ends)")
-        made = run_json(service_machine, "event", "schedule", "Redeploy", service_machine.take_vm(), "--in", "17m")[
-            "created"
-        ][0]
-        terminal.wait_for(made["id"][:8])
-        terminal.wait_for("the scope is held by admin")
-        terminal.type("q")
-        assert terminal.end() == 0
-    run(service_machine, "release", "--scope", "batch")
-
-
-@pytest.mark.process
-def test_ctrl_c_is_a_usual_end_of_the_screen(service_machine: ServiceMachine) -> None:
-    with Terminal(service_machine, "watch") as terminal:
-        terminal.wait_for("(q ends)")
-        terminal.type(CTRL_C)
-        assert terminal.end() == 0
-    assert "\x1b[?1049l" in terminal.seen
-    assert "Traceback" not in terminal.seen
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("output", ["table", "json"])
-def test_journal_is_written_line_by_line_where_no_terminal_is(service_machine: ServiceMachine, output: str) -> None:
-    vm = service_machine.take_vm()
-    with lines(service_machine, "watch", "-o", output) as watching:
-        assert watching.process.stderr is not None
-        begin = watching.process.stderr.readline()
-        run_json(service_machine, "event", "schedule", "Freeze", vm)
-        line = watching.stdout.readline()
-        watching.process.send_signal(signal.SIGINT)
-        code, _, said = watching.ended()
-    assert (code, said, "Ctrl-C ends it" in begin) == (0, "", True)
-    if output == "json":
-        assert (json.loads(line)["action"], json.loads(line)["vms"]) == ("scheduled", [vm])
-    else:
-        assert re.match(rf"[-0-9: ]+Z  scheduled  batch  {vm}  ", line)
 
 
 @pytest.fixture

@@ -1,0 +1,65 @@
+"""Following a campaign while the service answers badly, or has no news."""
+
+from collections.abc import Iterator
+from threading import Event
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+
+from forewarn.api import v1
+from forewarn.api.client import ApiClient
+from forewarn.api.errors import ServiceUnreachable
+from forewarn.cli.live import campaign_follow
+from forewarn.cli.live.campaign_follow import follow
+from forewarn.cli.options.connection import ServiceConnection
+from forewarn.cli.output import Output
+from forewarn.core.campaign.record import CampaignState
+from tests.cli.sample_campaign import BEGIN, campaign_of
+
+
+def test_campaign_is_asked_for_again_after_a_single_question_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The feed goes on meanwhile, so nobody says that the service is back."""
+    running = campaign_of(v1.WaveProgress(number=1, wave_count=1, vm_count=1, planned=1))
+    ended = msgspec.structs.replace(running, state=CampaignState.COMPLETED, ended_at=BEGIN)
+    follow(
+        ServiceConnection(FlakyApiClient([running, ServiceUnreachable("http://x", "too busy"), ended]), Output.TABLE),
+        running,
+    )
+    seen = capsys.readouterr()
+    assert "k Completed" in seen.out
+    assert "too busy" in seen.err
+
+
+def test_campaign_is_asked_for_now_and_then_without_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a wave has no room when its time has come is in no journal."""
+    monkeypatch.setattr(campaign_follow, "POLL_INTERVAL", 0.0)
+    running = campaign_of(v1.WaveProgress(number=1, wave_count=2, vm_count=2, announced=1, failed=1))
+    stuck = msgspec.structs.replace(running, is_stuck=True)
+    with pytest.raises(typer.Exit) as ended:
+        follow(ServiceConnection(FlakyApiClient([running, running, running, stuck]), Output.TABLE), running)
+    assert ended.value.exit_code == 1
+
+
+class FlakyApiClient(ApiClient):
+    """A service that fails to answer one question."""
+
+    def __init__(self, answers: list[v1.Campaign | ServiceUnreachable]) -> None:
+        self._answers = iter(answers)
+
+    def watch(self, **_: Any) -> Iterator[v1.JournalEntry | None]:
+        """Say that something has happened, and then nothing more."""
+        yield None
+        Event().wait()
+
+    def campaign(self, _: str) -> v1.Campaign:
+        """Give the next answer."""
+        answer = next(self._answers)
+        if isinstance(answer, ServiceUnreachable):
+            raise answer
+        return answer
+
+    def clock(self) -> v1.Clock:
+        """Say what time it is."""
+        return v1.Clock(now=BEGIN, manual=True, next_change_at=None)
