@@ -255,7 +255,7 @@ async def test_ambiguous_name_is_refused_with_what_to_say_instead() -> None:
             {
                 "error": {
                     "code": "ambiguous-vm",
-                    "message": "there are several VMs FrontEnd_IN_0: say which, a/FrontEnd_IN_0 or b/FrontEnd_IN_0",
+                    "message": "several VMs are called FrontEnd_IN_0: use a/FrontEnd_IN_0 or b/FrontEnd_IN_0",
                     "details": {"vm": "FrontEnd_IN_0", "candidates": ["a/FrontEnd_IN_0", "b/FrontEnd_IN_0"]},
                 }
             },
